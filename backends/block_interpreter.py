@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from monocomp import counter_rng
 from monocomp.backends.numpy import NumpyOps
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
+from monocomp.declarations import counter_rng
 from monocomp.errors import InternalError
 from monocomp.tile.operations import OPERATIONS
 

@@ -14,9 +14,9 @@ from itertools import product
 from typing import Any, Protocol, TypeAlias
 
 from monocomp import tile as T
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import IndexRangeError
 from monocomp.tile.operations import OPERATIONS, SIGNS
-from monocomp.vocabulary import Kind
 
 Array = Any
 _EXTREMA = {"max": ("amax", -math.inf), "min": ("amin", math.inf)}

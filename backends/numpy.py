@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from monocomp import counter_rng
 from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
+from monocomp.declarations import counter_rng
+from monocomp.declarations.vocabulary import Kind
 from monocomp.host.interpreting import arguments, run_plan
 from monocomp.host.program import Buffer, HostProgram
 from monocomp.tile import TileProgram
-from monocomp.vocabulary import Kind
 
 Array = Any
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from monocomp import counter_rng
 from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
+from monocomp.declarations import counter_rng
+from monocomp.declarations.vocabulary import Kind
 from monocomp.host.interpreting import arguments, run_plan
 from monocomp.host.program import Buffer, HostProgram
 from monocomp.tile import TileProgram
-from monocomp.vocabulary import Kind
 
 TILE_ELEMENTS = 1 << 19  # of the largest tile: 2 MiB in float32, of which a few live at once
 

@@ -36,7 +36,7 @@ COMMAND = (sys.executable, "-m", "monocomp", "emit", "attention")
 HEAVY = ("torch", "triton")
 PROBE = f"""
 import contextlib, io, json, sys
-from monocomp.cli import main
+from monocomp.command_line.main import main
 with contextlib.redirect_stdout(io.StringIO()) as emitted:
     status = main(["emit", "attention"])
 with open("/proc/self/status") as file:

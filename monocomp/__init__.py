@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from monocomp.errors import MonocompError
     from monocomp.gradients.derived import grad
     from monocomp.kernel import Kernel, compile
-    from monocomp.monoids import Monoid, monoid
     from monocomp.reference.oracle import evaluate
+    from monocomp.translation.declared_monoids import Monoid, monoid
 
 __version__ = "0.1.0"
 __all__ = [
@@ -44,11 +44,11 @@ __all__ = [
 _HOMES = {
     "Kernel": "monocomp.kernel",
     "MonocompError": "monocomp.errors",
-    "Monoid": "monocomp.monoids",
+    "Monoid": "monocomp.translation.declared_monoids",
     "compile": "monocomp.kernel",
     "evaluate": "monocomp.reference.oracle",
     "grad": "monocomp.gradients.derived",
-    "monoid": "monocomp.monoids",
+    "monoid": "monocomp.translation.declared_monoids",
     "sdpa": "monocomp.dot_products",
 }
 _MODULES = {name: f"monocomp.{name}" for name in ("errors", "explorer", "hf", "library")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from monocomp.cli import main
+from monocomp.command_line.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

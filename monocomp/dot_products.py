@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from monocomp import dynamo
+from monocomp.calls import dynamo
 from monocomp.errors import UsageError
 
 if TYPE_CHECKING:

@@ -14,28 +14,28 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
 from monocomp.backends.dialects import DIALECTS
-from monocomp.building import BUILDING
-from monocomp.calls import Calls
-from monocomp.declarations import Declarations, Input, Origin, by_representative
-from monocomp.derivation import Derivation
-from monocomp.equations import Equations
+from monocomp.calls.calls import Calls
+from monocomp.declarations.records import Declarations, Input, Origin, by_representative
+from monocomp.derivation.derivation import Derivation
+from monocomp.display.notes import Notes
+from monocomp.display.rendering import Rendered
 from monocomp.errors import UnsupportedError, UsageError, did_you_mean
-from monocomp.notes import Notes
+from monocomp.machine.locking import BUILDING
 from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan, Planner
-from monocomp.reading import read_equations
-from monocomp.rendering import Rendered
 from monocomp.source import module
 from monocomp.stages import Stages
 from monocomp.terms import Term
+from monocomp.terms.equations import Equations
 from monocomp.tile import TileProgram
+from monocomp.translation.programs import read_equations
 
 if TYPE_CHECKING:
     import torch
 
     from monocomp.backends.triton.search import Tuning
-    from monocomp.certificate import Certificate
-    from monocomp.monoids import Monoid
+    from monocomp.derivation.certificate import Certificate
+    from monocomp.translation.declared_monoids import Monoid
 
 INTERPRETED = ("numpy", "torch")  # the backends that take tile programs as they are
 
@@ -295,7 +295,7 @@ class Kernel(Rendered):
             import torch
 
             if torch.compiler.is_dynamo_compiling():
-                from monocomp.dynamo import traced
+                from monocomp.calls.dynamo import traced
 
                 return traced(self.calls.key, args, kwargs)
         return self.calls.run(args, kwargs)
@@ -321,7 +321,7 @@ class Kernel(Rendered):
     def operator(self) -> torch._ops.OpOverload:
         """The operator of torch by which programs that have been traced call it, registered: before
         one is loaded that another process has exported."""
-        from monocomp.operators import operator
+        from monocomp.calls.operators import operator
 
         return operator(self.calls, {}).overload
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from monocomp.building import BUILDING
-from monocomp.declarations import by_representative
-from monocomp.dtypes import NARROW, dtypes_of, itemsize
+from monocomp.declarations.dtypes import NARROW, dtypes_of, itemsize
+from monocomp.declarations.records import by_representative
 from monocomp.errors import UnsupportedDtypeError, UnsupportedError, UsageError
+from monocomp.machine.locking import BUILDING
 from monocomp.planning.plan import Plan, Planner
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from monocomp.changes import find
-from monocomp.declarations import by_representative
+from monocomp.declarations.records import by_representative
 from monocomp.errors import UsageError, did_you_mean
+from monocomp.rewriting.changes import find
 
 if TYPE_CHECKING:  # a kernel has stages
     from monocomp.backends.triton.dialect import Dialect

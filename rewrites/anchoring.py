@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from monocomp import terms as T
-from monocomp.equations import Equations
-from monocomp.moving import Centred, centred, weighted_sum
 from monocomp.rewrites.centring import about_anchor, anchor_of, replacing, sums
-from monocomp.rules import Choice, RuleSet
+from monocomp.rewrites.moving_centres import Centred, centred, weighted_sum
+from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
 
 anchoring = RuleSet("anchoring", "powers about a mean are about an element, to be differentiated")

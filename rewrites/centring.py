@@ -2,9 +2,9 @@
 
 The normal form writes a variance as a difference of moments and an entropy as a difference
 of logits and their mean, which lose all digits where the numbers are large beside their
-spread. Sums are therefore taken about a centre that moves with the loop (see
-`monocomp.moving`): powers about their mean, exponents about their maximum; and a mean about
-one of its elements. Each choice is made for the whole program, where it shortens it.
+spread. Sums are therefore taken about a centre that moves with the loop (see `moving_centres.py`
+beside this): powers about their mean, exponents about their maximum; and a mean about one of its
+elements. Each choice is made for the whole program, where it shortens it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,21 @@ from fractions import Fraction
 from functools import cache
 
 from monocomp import terms as T
-from monocomp.domain import split
-from monocomp.equations import Equations
-from monocomp.moving import LARGEST_DEGREE, Centred, Mean, Unit, centred, weighted_sum
-from monocomp.rewriting import Rewriter
-from monocomp.rules import Choice, RuleSet
+from monocomp.extents.domain import split
+from monocomp.rewrites.moving_centres import (
+    LARGEST_DEGREE,
+    Centred,
+    Mean,
+    Unit,
+    centred,
+    weighted_sum,
+)
+from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
 from monocomp.terms.emptiness import Product
+from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import addends, factors, monomial, primitive
 
 centring = RuleSet("centring", "sums are taken about a centre, where that is more accurate")

@@ -12,7 +12,7 @@ from monocomp import terms as T
 from monocomp.rewrites.frames import maxima
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.single_folds import reads_computed
-from monocomp.rules import RuleSet
+from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
 from monocomp.terms.monomials import addends, factors

@@ -8,10 +8,10 @@ known, `translation` makes such folds empty before terms are simplified.
 from __future__ import annotations
 
 from monocomp import terms as T
-from monocomp.equations import Equations
-from monocomp.rules import Choice, RuleSet
-from monocomp.sizes import without_elements
+from monocomp.extents.nominal import without_elements
+from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.equations import Equations
 
 emptiness = RuleSet("emptiness", "folds over nothing are their units")
 

@@ -9,7 +9,7 @@ Applied to programs in normal form, when kernels are planned: what is known of a
 from __future__ import annotations
 
 from monocomp import terms as T
-from monocomp.rules import RuleSet
+from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 
 equalities = RuleSet("equalities", "what filters say is equal is written once")

@@ -16,12 +16,12 @@ from functools import lru_cache, partial, update_wrapper
 from itertools import combinations
 
 from monocomp import terms as T
-from monocomp.equations import Equations
 from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.products import is_product
-from monocomp.rules import Choice, RuleSet
+from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.equations import Equations
 from monocomp.terms.facts import remembered
 from monocomp.terms.monomials import addends, exponent_of, factors
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from monocomp import terms as T
-from monocomp.equations import Equations
 from monocomp.rewrites.single_folds import is_fold, opened_fold
-from monocomp.rules import Choice, RuleSet
+from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import (
     addends,
     exponent_of,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from monocomp import terms as T
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.sigmoids import sigmoids
-from monocomp.rules import RuleSet
+from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import frame
 from monocomp.terms.facts import remembered

@@ -6,7 +6,7 @@ from typing import Any
 
 from monocomp import terms as T
 from monocomp.rewrites.single_folds import is_fold, opened_fold, reads_computed, weight_of
-from monocomp.rules import RuleSet
+from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.emptiness import Product
 from monocomp.terms.monomials import (

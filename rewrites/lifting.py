@@ -26,7 +26,7 @@ from monocomp.rewrites.frames import (
 )
 from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.normal_form import normalise
-from monocomp.rules import RuleSet
+from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, frame, is_mantissa, mantissa
 from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent

@@ -15,7 +15,7 @@ from monocomp.rewrites.hoisting import hoisting
 from monocomp.rewrites.quotients import quotients
 from monocomp.rewrites.results import results
 from monocomp.rewrites.sigmoids import sigmoids
-from monocomp.rules import RuleSet
+from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 
 _PARTS = (sigmoids, results, hoisting, extrema, quotients)

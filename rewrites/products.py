@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from monocomp import terms as T
-from monocomp.rules import RuleSet
+from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, exponent_of, factors
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.moving import Centred, centred
 from monocomp.rewrites.frames import largest
+from monocomp.rewrites.moving_centres import Centred, centred
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from monocomp import terms as T
 from monocomp.rewrites.single_folds import is_fold, opened_fold
-from monocomp.rules import RuleSet
+from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import (
     addends,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from monocomp import terms as T
-from monocomp.rules import RuleSet
+from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_selection
 from monocomp.terms.monomials import addends, beside_weight, factors

@@ -10,7 +10,7 @@ import itertools
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.rules import RuleSet
+from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
 

@@ -32,9 +32,9 @@ from typing import Any
 import pytest
 
 from monocomp.checking.steps import Case
+from monocomp.derivation.pipeline import RULES, derive
 from monocomp.language.checker import check
-from monocomp.pipeline import RULES, derive
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 from tests import test_guards, test_printer
 
 NAMES = (

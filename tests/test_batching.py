@@ -9,10 +9,10 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.batching import batched
+from monocomp.calls.batching import batched
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.language.checker import check
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 PROGRAMS = {
     "attention": "input Q[q,d], K[k,d], V[k,e]\nO[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]",

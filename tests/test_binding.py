@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monocomp import binding
-from monocomp.binding import Binding, signature
+from monocomp.declarations import binding
+from monocomp.declarations.binding import Binding, signature
 from monocomp.errors import InputError, MonocompError, ShapeError
-from monocomp.intervals import evaluated
+from monocomp.extents.intervals import evaluated
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.reference.declared_extents import declared_extent
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 SCORES = check("S[i,j] = sum[d](Q[i,d] * K[j,d])")
 PAGED = check(

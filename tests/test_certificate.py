@@ -8,8 +8,8 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
+from monocomp.derivation.pipeline import RULES
 from monocomp.kernel import Kernel
-from monocomp.pipeline import RULES
 from monocomp.proving import prover
 from monocomp.terms import facts
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from monocomp import library
-from monocomp.changes import _UNORDERED, at, changes, operands
+from monocomp.derivation.pipeline import derive
 from monocomp.language.checker import check
-from monocomp.pipeline import derive
-from monocomp.rewriting import Step
+from monocomp.rewriting.changes import _UNORDERED, at, changes, operands
+from monocomp.rewriting.driver import Step
 from monocomp.terms import Term
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 MARK = "changed"
 

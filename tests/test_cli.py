@@ -22,15 +22,16 @@ import numpy as np
 import pytest
 
 import monocomp
-from monocomp import cli, library
+from monocomp import library
 from monocomp.checking import steps as checking
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.command_line import files
+from monocomp.command_line import main as cli
 from monocomp.errors import InternalError, UsageError
 from monocomp.language.checker import check
-from monocomp.plain_files import write
+from monocomp.machine.plain_files import write
 from monocomp.reference.oracle import evaluate
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = "O[i,j] = A[i,k] * B[k,j]"
@@ -360,7 +361,7 @@ def test_emit_is_light() -> None:
     """A whole process: under 150 MB, and neither torch nor triton (see benchmarks for its time)."""
     code = (
         "import sys\n"
-        "from monocomp.cli import main\n"
+        "from monocomp.command_line.main import main\n"
         "status = main(['emit', 'attention', '-o', '/dev/null'])\n"
         "peak = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
         "print(status, sorted({'torch', 'triton'} & set(sys.modules)), int(peak.split()[1]))"
@@ -895,7 +896,7 @@ def test_importing_is_light() -> None:
         "heavy = {'torch', 'triton', 'numpy', 'sympy', 'lark'}\n"
         "print(sorted(heavy & set(sys.modules)), monocomp.MonocompError.__name__)\n"
         "print(sorted(heavy & set(sys.modules)), monocomp.library.names()[0])\n"
-        "import monocomp.cli\n"
+        "import monocomp.command_line.main\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     result = process(code=code)
@@ -932,7 +933,7 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
     from monocomp.backends.triton import remembered as schedules
     from monocomp.backends.triton.schedule import Schedule
     from monocomp.backends.triton.search import Tuning
-    from monocomp.calls import Calls
+    from monocomp.calls.calls import Calls
 
     place = schedules.Situation("gpu", "3", "0", "ieee", (("A", "float16"),), (("i", 4),))
     chosen = (Schedule((("i", 64), ("j", 32)), 4, 3),)

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monocomp import cli, library
+from monocomp import library
 from monocomp.command_line import bench, options
+from monocomp.command_line import main as cli
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 torch = pytest.importorskip("torch")
 

@@ -12,10 +12,10 @@ import ast
 import pytest
 
 import monocomp as mc
-from monocomp.equations import Equations
+from monocomp.derivation.pipeline import derive
 from monocomp.language.checker import check
-from monocomp.pipeline import derive
-from monocomp.translation import translate
+from monocomp.terms.equations import Equations
+from monocomp.translation.translator import translate
 
 S = "S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)\n"
 LOGIT = "sum[d](Q[b,h,q,d] * K[b,h,k,d]) / sqrt(|d|)"

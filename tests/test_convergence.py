@@ -18,11 +18,11 @@ import pytest
 
 from monocomp import terms as T
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.equations import Equations
+from monocomp.derivation.pipeline import derive
 from monocomp.language.checker import check
-from monocomp.pipeline import derive
 from monocomp.reference.oracle import evaluate
-from monocomp.translation import translate
+from monocomp.terms.equations import Equations
+from monocomp.translation.translator import translate
 
 S = "S[q,k] = Q[q,d] * K[k,d] / sqrt(|d|)\n"
 P = f"{S}P[q,k] = softmax[k](S[q,k])\n"

@@ -11,14 +11,14 @@ import sympy
 
 import monocomp as mc
 from monocomp import library
+from monocomp.costs.cost import Cost, Formula, formula
+from monocomp.costs.counting import cost
+from monocomp.costs.roles import choose_roles
 from monocomp.errors import UsageError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
-from monocomp.planning.cost import Cost, Formula, formula
-from monocomp.planning.counting import cost
-from monocomp.planning.roles import choose_roles
 from monocomp.tile import Loop, Statement
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 from tests.tile.test_programs import MORE
 
 

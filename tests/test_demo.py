@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from monocomp import demo
+from monocomp.command_line import demo
 
 
 def test_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.derivation import Derivation
+from monocomp.derivation.derivation import Derivation
+from monocomp.derivation.pipeline import derive
+from monocomp.display.paragraphs import WIDTH, wrap_formula
 from monocomp.language.checker import check
-from monocomp.paragraphs import WIDTH, wrap_formula
-from monocomp.pipeline import derive
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 
 def derivation_of(text: str) -> Derivation:

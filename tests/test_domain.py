@@ -15,10 +15,10 @@ import z3
 
 from monocomp import library
 from monocomp import terms as T
-from monocomp.domain import LIMIT, Domain, Interval, split
+from monocomp.extents.domain import LIMIT, Domain, Interval, split
 from monocomp.language.checker import check
 from monocomp.terms import Term
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 K, Q = T.index("k", "k"), T.index("q", "q")
 HEAD = """

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 
 import monocomp as mc
 from monocomp import explorer
-from monocomp.cli import main
-from monocomp.derivation import Derivation
+from monocomp.command_line.main import main
+from monocomp.derivation.derivation import Derivation
+from monocomp.derivation.pipeline import RULES
 from monocomp.explorer.chain import chain
 from monocomp.explorer.fitting import Names, fit
 from monocomp.explorer.formulas import Formula, NotAFormulaError, marked, parse, sentence
@@ -21,7 +22,6 @@ from monocomp.explorer.html import text_of
 from monocomp.explorer.linking import linked
 from monocomp.explorer.marking import pairs
 from monocomp.explorer.mathml import letters, math, typeset
-from monocomp.pipeline import RULES
 from tests.pages import Page, Sanitised, plain
 from tests.program_generator import programs
 

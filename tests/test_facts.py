@@ -11,13 +11,13 @@ import pytest
 
 from monocomp import terms as T
 from monocomp.checking.steps import Case
-from monocomp.declarations import Output
-from monocomp.equations import Equation, Equations
+from monocomp.declarations.records import Output
 from monocomp.language.checker import check
 from monocomp.terms import facts
 from monocomp.terms.algebra import SE_PAIR
+from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import show_monoid
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 from tests.test_printer import PROGRAMS
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"

@@ -7,10 +7,10 @@ import torch
 
 import monocomp as mc
 from monocomp import library
+from monocomp.calls.empty_filters import Filters
 from monocomp.errors import InputError
-from monocomp.filters import Filters
 from monocomp.language.checker import check
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 WINDOW = library.load("sliding_window")
 SINKS = library.load("sink_window")

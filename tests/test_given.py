@@ -15,12 +15,12 @@ from monocomp import terms as T
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.checking.steps import difference
 from monocomp.checking.verifier import verify
-from monocomp.equations import Equations, stored_in
+from monocomp.derivation.pipeline import derive
 from monocomp.errors import MonocompError
 from monocomp.language.checker import check
-from monocomp.pipeline import derive
 from monocomp.proving.proofs import certify_rule_law
-from monocomp.translation import translate
+from monocomp.terms.equations import Equations, stored_in
+from monocomp.translation.translator import translate
 from tests import special_programs
 from tests.backends.running import exact, make_inputs, run
 

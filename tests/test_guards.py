@@ -15,8 +15,8 @@ from collections.abc import Callable
 import pytest
 
 from monocomp.checking.steps import Case
+from monocomp.derivation.pipeline import RULES
 from monocomp.errors import MonocompError
-from monocomp.pipeline import RULES
 from tests.rewrites.rules import apply_only
 
 SEEDS = range(3)

@@ -10,7 +10,7 @@ from monocomp import library
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.language.checker import check
 from monocomp.tile import expressions
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 # A sum of a mask lacks heads, queries and columns; beside it stand two products of matrices.
 MASKED = "O[b,h,q,e] = sum[k](relu(sum[d](Q[b,h,q,d] * K[b,h,k,d])) * V[b,h,k,e]) / sum[k](M[b,k])"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import monocomp as mc
+from monocomp.derivation.pipeline import derive
 from monocomp.language.checker import check
-from monocomp.pipeline import derive
 from monocomp.planning.joined_sums import join_sums
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 POINTS = (0.0, -0.0, 1.0, -2.0, math.inf, -math.inf, math.nan)
 JOINED = [

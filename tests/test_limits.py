@@ -16,16 +16,17 @@ import numpy as np
 import pytest
 
 import monocomp as mc
-from monocomp import library, rewriting
+from monocomp import library
 from monocomp import terms as T
-from monocomp.domain import LIMIT, split
+from monocomp.derivation.pipeline import derive
 from monocomp.errors import LimitError
+from monocomp.extents.domain import LIMIT, split
 from monocomp.language.checker import check
-from monocomp.pipeline import derive
 from monocomp.reference import oracle
-from monocomp.sharing import kept
+from monocomp.rewriting import driver
+from monocomp.rewriting.sharing import kept
 from monocomp.tile import Expr, Loop, expressions
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 SECONDS = 20.0
 
@@ -316,6 +317,6 @@ def test_indices_for_indices() -> None:
 
 
 def test_derivations_that_grow_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "WEIGHT_LIMIT", 10)
+    monkeypatch.setattr(driver, "WEIGHT_LIMIT", 10)
     with pytest.raises(LimitError, match="'O' grows past 10 terms as it is derived"):
         mc.compile("O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]")

@@ -11,10 +11,10 @@ import torch
 import monocomp as mc
 from monocomp.language.checker import check
 from monocomp.language.prelude import standard_monoids
-from monocomp.monoids import Monoid
 from monocomp.proving import proofs, prover
 from monocomp.reference.oracle import evaluate
-from monocomp.translation import translate
+from monocomp.translation.declared_monoids import Monoid
+from monocomp.translation.translator import translate
 
 AFFINE = "Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')"
 X = torch.randn(37, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()

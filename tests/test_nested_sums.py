@@ -11,7 +11,7 @@ from monocomp.gradients.derived import gradient
 from monocomp.language.checker import check
 from monocomp.planning import storing
 from monocomp.planning.plan import Plan
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 from tests.backends.both_stages import both_stages
 from tests.backends.running import run
 

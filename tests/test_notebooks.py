@@ -108,7 +108,7 @@ def test_claims_are_asserted(path: Path) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
 def test_commands_and_programs_exist(path: Path) -> None:
     """Names in the prose that could rot: commands of monocomp."""
-    from monocomp.cli import VERBS
+    from monocomp.command_line.main import VERBS
 
     prose = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
     for verb in re.findall(r"`monocomp (\w+)", prose):

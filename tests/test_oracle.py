@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from monocomp import counter_rng
+from monocomp.declarations import counter_rng
 from monocomp.errors import IndexRangeError, InputError, ShapeError, UnsupportedDtypeError
 from monocomp.language import syntax as s
 from monocomp.language.checker import check

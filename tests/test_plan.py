@@ -9,11 +9,11 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.declarations import by_representative
+from monocomp.declarations.records import by_representative
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.planning.plan import Plan, Planner
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 from tests.backends.storing import PROGRAMS
 
 ATTENTION = library.load("attention")

@@ -24,15 +24,15 @@ from monocomp import terms as T
 from monocomp.checking.random_inputs import Points
 from monocomp.checking.steps import Case
 from monocomp.checking.verifier import loosely, verify
-from monocomp.equations import Equations
+from monocomp.costs.counting import cost
+from monocomp.derivation.pipeline import derive
 from monocomp.errors import IndexRangeError, LimitError
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
-from monocomp.pipeline import derive
-from monocomp.planning.counting import cost
 from monocomp.reference.oracle import evaluate
+from monocomp.terms.equations import Equations
 from monocomp.terms.printer import number_text, show
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 from tests.program_generator import PARAMS, programs
 
 FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "24"))

@@ -20,10 +20,9 @@ from typing import Any
 import pytest
 
 from monocomp import terms as T
-from monocomp.cache import JsonStore, cache_folder
-from monocomp.equations import Equations
 from monocomp.errors import MonoidLawError
 from monocomp.language import checker
+from monocomp.machine.cache import JsonStore, cache_folder
 from monocomp.proving import laws, proofs, prover
 from monocomp.proving.case_analysis import OutOfTimeError, UnprovedError, clock, for_all_cases
 from monocomp.proving.extended_reals import ContradictionError
@@ -33,7 +32,8 @@ from monocomp.proving.sampling import Sample
 from monocomp.proving.symbolic import Algebra
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE, SE_PAIR, settled
-from monocomp.translation import translate
+from monocomp.terms.equations import Equations
+from monocomp.translation.translator import translate
 from tests.sympy_terms import to_sympy
 
 
@@ -646,10 +646,10 @@ def run(code: str, **environment: str) -> str:
 
 CERTIFY = """
 import sys
-from monocomp import translation
+from monocomp.translation.translator import translate
 from monocomp.language import checker
 from monocomp.proving import proofs, prover
-laws = proofs.certificate(translation.translate(checker.check({text!r})), fresh={fresh})
+laws = proofs.certificate(translate(checker.check({text!r})), fresh={fresh})
 print(prover.is_proved(laws), "sympy" in sys.modules)
 """
 EXAMPLE = PROVED["affine"] + "\nH[t] = M[..t](g[t], x[t]).u\nO = max[k](A[k]) + sum[k](A[k])"
@@ -712,7 +712,7 @@ def edit(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]
     """A forgery with the right envelope: the value is changed, and signed again."""
 
     def forge(data: bytes) -> bytes:
-        from monocomp import cache as module
+        from monocomp.machine import cache as module
 
         content = json.loads(data)["content"]
         change(content["value"])

@@ -7,11 +7,11 @@ import pytest
 
 from monocomp.checking.random_inputs import random_inputs, to_bfloat16
 from monocomp.checking.sizes import Sizes, complete_extents, fits
-from monocomp.declarations import by_representative, free_extents
+from monocomp.declarations.records import by_representative, free_extents
 from monocomp.errors import UsageError
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 PAGED = """
 input K[p,s,d], table[b,n]: int

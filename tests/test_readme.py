@@ -200,7 +200,7 @@ def test_command(command: Command, tmp_path: Path) -> None:
 
 
 def test_all_commands_are_shown() -> None:
-    from monocomp.cli import VERBS
+    from monocomp.command_line.main import VERBS
 
     shown = {shlex.split(c.words)[1] for c in MONOCOMP}
     assert shown == set(VERBS) - {"demo"}  # which has a test of its own, and takes its time

@@ -12,19 +12,19 @@ import monocomp as mc
 from monocomp import library
 from monocomp import terms as T
 from monocomp.checking.steps import Case
-from monocomp.derivation import Derivation
+from monocomp.costs.counting import _cost_of_kernel
+from monocomp.derivation.derivation import Derivation
+from monocomp.derivation.pipeline import RULES, derive
+from monocomp.derivation.refusals import Refusal, refusals
 from monocomp.errors import MonoidLawError, UnsupportedError
 from monocomp.language.checker import check
 from monocomp.lowering.loops import Loops
-from monocomp.moving import move_centre
-from monocomp.pipeline import RULES, derive
-from monocomp.planning.counting import _cost_of_kernel
 from monocomp.proving import proofs
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS, Identity, RuleLaw
-from monocomp.refusals import Refusal, refusals
-from monocomp.rules import RuleSet
+from monocomp.rewrites.moving_centres import move_centre
+from monocomp.rewriting.rules import RuleSet
 from monocomp.terms.printer import show
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 from tests.rewrites.rules import equations
 
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 import monocomp as mc
 from monocomp import library
 from monocomp.checking.steps import Case
-from monocomp.derivation import Derivation
+from monocomp.derivation.derivation import Derivation
+from monocomp.derivation.pipeline import RULES, derive
 from monocomp.errors import UsageError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
-from monocomp.pipeline import RULES, derive
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 MORE = {
     "statistics": "S[q,k] = Q[q,d] * K[k,d]\nO[q,e] = softmax[k](S[q,k]) * V[k,e]\n"

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import replace
 
 from monocomp import terms as T
-from monocomp.equations import Equations
-from monocomp.pipeline import derive
-from monocomp.rewriting import Rewriter
-from monocomp.rules import Choice, Rule, RuleSet
+from monocomp.derivation.pipeline import derive
+from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.rules import Choice, Rule, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.equations import Equations
 from tests.rewrites.rules import equations
 
 

@@ -18,7 +18,7 @@ from monocomp.language.checker import check
 from monocomp.planning.plan import Planner
 from monocomp.source import module
 from monocomp.tile.verifier import verify_all
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 V = TypeVar("V")
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from monocomp import terms as T
-from monocomp.pipeline import RULES
+from monocomp.derivation.pipeline import RULES
 from monocomp.proving import proofs, prover
 from monocomp.proving.laws import BUILT_IN
 from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
 from monocomp.reference.oracle import evaluate
-from monocomp.rewriting import Rewriter
-from monocomp.rules import Rule, RuleSet
+from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.rules import Rule, RuleSet
 from monocomp.terms.printer import show
 from tests.rewrites.rules import equations
 

@@ -24,12 +24,12 @@ from monocomp.backends.eager import reference_lines
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines
 from monocomp.checking import random_inputs
 from monocomp.checking import sizes as fitting
-from monocomp.declarations import free_extents
-from monocomp.equations import Equations
+from monocomp.declarations.records import free_extents
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.reference import oracle
-from monocomp.translation import translate
+from monocomp.terms.equations import Equations
+from monocomp.translation.translator import translate
 
 _NUMBERS = count()
 

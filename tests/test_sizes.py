@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from monocomp.extents.nominal import LONG, SHORT, nominal_sizes
 from monocomp.language.checker import check
-from monocomp.sizes import LONG, SHORT, nominal_sizes
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 ATTENTION = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d]) * V[b,h,k,e]"
 

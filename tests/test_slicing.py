@@ -11,10 +11,11 @@ import pytest
 import torch
 
 import monocomp as mc
-from monocomp.equations import Equations
-from monocomp.planning import cost, slicing, storing
+from monocomp.costs import cost
+from monocomp.planning import slicing, storing
 from monocomp.planning.slicing import lengths_of_slices
-from monocomp.rewriting import Step
+from monocomp.rewriting.driver import Step
+from monocomp.terms.equations import Equations
 from tests.backends import interpreted
 
 LAYER = """

@@ -17,11 +17,11 @@ import monocomp as mc
 from monocomp import library
 from monocomp import terms as T
 from monocomp.backends.interpreter import Interpreter
-from monocomp.equations import Equations
 from monocomp.kernel import Kernel
 from monocomp.planning.splitting import ALIGNMENT
 from monocomp.planning.stretches import Stretch, extremes
-from monocomp.rewriting import Step
+from monocomp.rewriting.driver import Step
+from monocomp.terms.equations import Equations
 from tests.backends import interpreted
 from tests.backends.library_cases import CASES
 from tests.backends.running import exact, file_for_any_size, make_inputs, run, short_parts

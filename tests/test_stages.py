@@ -11,8 +11,8 @@ from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks import program as B
 from monocomp.blocks.constants import with_constants
 from monocomp.blocks.passes import PASSES
-from monocomp.changes import at
 from monocomp.errors import UsageError
+from monocomp.rewriting.changes import at
 from monocomp.stages import STAGES
 from monocomp.tile import Axis, Let, Loop, Store, walk
 

@@ -11,7 +11,7 @@ from monocomp.checking.random_inputs import random_inputs
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.planning.report import tile_cost
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 CAUSAL = "k if k <= q"
 PROGRAMS = {

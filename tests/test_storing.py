@@ -7,11 +7,11 @@ import pytest
 
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
+from monocomp.costs.holding import estimate
+from monocomp.extents.nominal import nominal_sizes
 from monocomp.language.checker import check
-from monocomp.planning.holding import estimate
 from monocomp.planning.storing import Closing
-from monocomp.sizes import nominal_sizes
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 from tests.backends.storing import PROGRAMS
 
 ATTENTION = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]"

@@ -20,7 +20,7 @@ from monocomp.reference.oracle import evaluate
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.printer import show
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 I, J = T.index("i", "n"), T.index("j", "n")  # noqa: E741
 K, L = T.index("k", "m"), T.index("l", "m")

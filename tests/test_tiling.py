@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import monocomp as mc
-from monocomp.planning.tiling import PRODUCT_LAW, TILING_LAW, tiling_steps
+from monocomp.derivation.tiling import PRODUCT_LAW, TILING_LAW, tiling_steps
 
 FUSE, TILE = ("fuse_folds", PRODUCT_LAW), ("tile", TILING_LAW)
 # text: (rule, outputs, before, after) of each step

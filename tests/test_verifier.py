@@ -9,10 +9,10 @@ import pytest
 
 from monocomp import terms as T
 from monocomp.checking.verifier import verify
-from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
-from monocomp.translation import translate
+from monocomp.terms.equations import Equations
+from monocomp.translation.translator import translate
 
 
 def with_body(change: Callable[[T.Term], T.Term]) -> Equations:

@@ -17,9 +17,9 @@ from monocomp.backends.eager.code import call_lines, default_text
 from monocomp.backends.eager.scope import Scope
 from monocomp.backends.eager.statements import Body
 from monocomp.backends.triton.layout import fit, tuple_text
-from monocomp.declarations import Output
-from monocomp.equations import Equation, Equations
+from monocomp.declarations.records import Output
 from monocomp.errors import UnsupportedError
+from monocomp.terms.equations import Equation, Equations
 
 __all__ = ["RESERVED", "reference_lines"]
 

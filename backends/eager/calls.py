@@ -12,7 +12,7 @@ import torch
 from monocomp.backends.eager import RESERVED, reference_lines
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.launch import load
-from monocomp.equations import Equations
+from monocomp.terms.equations import Equations
 
 
 def eager(equations: Equations) -> Callable[..., tuple[torch.Tensor, ...]]:

@@ -7,7 +7,7 @@ state. Each is pinned by one small function, which is printed only where it is u
 
 from __future__ import annotations
 
-from monocomp import counter_rng
+from monocomp.declarations import counter_rng
 
 _UNIFORM = f'''
 def uniform(*counters):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from monocomp import terms as T
-from monocomp.equations import Equation, Equations
 from monocomp.errors import InternalError
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations
 
 
 class Scope:

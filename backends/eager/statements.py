@@ -8,10 +8,10 @@ from monocomp import terms as T
 from monocomp.backends.eager.code import TYPES, Code, call_lines, comment_lines
 from monocomp.backends.eager.terms import Terms, shared_terms
 from monocomp.backends.triton.layout import fit, tuple_text
+from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.terms import Term
 from monocomp.terms.printer import definition_line
-from monocomp.vocabulary import KEEPING_REDUCTIONS
 
 _METHODS = {"max": "amax", "min": "amin"}
 _LEAST, _LARGEST = "torch.iinfo(torch.int64).min", "torch.iinfo(torch.int64).max"

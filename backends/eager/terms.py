@@ -15,10 +15,10 @@ from monocomp import terms as T
 from monocomp.backends.eager.code import TYPES, Code, number_text, split_number
 from monocomp.backends.eager.scope import Scope
 from monocomp.backends.triton.layout import fit
-from monocomp.equations import Equation
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import UnsupportedError
 from monocomp.terms import Term
-from monocomp.vocabulary import Kind
+from monocomp.terms.equations import Equation
 
 _FUNCTIONS = {
     **{

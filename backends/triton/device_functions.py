@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monocomp import counter_rng
+from monocomp.declarations import counter_rng
 
 DEVICE_FUNCTIONS = {
     "in_turns": '''@triton.jit

@@ -25,12 +25,12 @@ from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, sizes_for
 from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.checking.sizes import Sizes
-from monocomp.equations import Equations
 from monocomp.errors import UnsupportedError
+from monocomp.extents.nominal import packed_extents
 from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.building import host_program
-from monocomp.sizes import packed_extents
+from monocomp.terms.equations import Equations
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding
 

@@ -8,7 +8,7 @@ from math import log2, prod
 
 from monocomp.backends.triton.legal import Legal, Shape
 from monocomp.backends.triton.schedule import CHUNK, SECTOR, held_length
-from monocomp.sizes import power_of_two
+from monocomp.extents.nominal import power_of_two
 from monocomp.tile import Expr, Loop
 
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")

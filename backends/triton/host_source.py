@@ -9,10 +9,10 @@ from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.layout import fit, tuple_text
 from monocomp.backends.triton.schedule import MIN_DOT
 from monocomp.blocks.program import SMALL_INT
-from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host import program as H
+from monocomp.terms.equations import Equations
 
 # Names that the function uses itself.
 HOST_NAMES = frozenset(

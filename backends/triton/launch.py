@@ -34,15 +34,15 @@ from monocomp.backends.triton.measure import GpuBench
 from monocomp.backends.triton.replay import PlanTarget, started
 from monocomp.backends.triton.schedule import Schedule, longest_alike
 from monocomp.backends.triton.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
-from monocomp.building import BUILDING
-from monocomp.cache import TextStore
-from monocomp.equations import Equations
 from monocomp.errors import InternalError
+from monocomp.extents.nominal import power_of_two
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.plan import Plan
+from monocomp.machine.cache import TextStore
+from monocomp.machine.locking import BUILDING
 from monocomp.planning.report import report
-from monocomp.sizes import power_of_two
+from monocomp.terms.equations import Equations
 from monocomp.tile import TileProgram
 
 Emit = Callable[[Sequence[Schedule]], Module]

@@ -20,7 +20,7 @@ from monocomp.backends.triton.schedule import MIN_DOT, Schedule, one_tile, short
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.errors import UnsupportedError
-from monocomp.sizes import power_of_two
+from monocomp.extents.nominal import power_of_two
 from monocomp.tile import Loop, TileProgram
 from monocomp.tile.split_padding import divisible, split_padding
 

@@ -27,9 +27,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.launch import interpreted, load
-from monocomp.declarations import Declarations
+from monocomp.declarations.records import Declarations
 from monocomp.errors import InternalError, UnsupportedError, UsageError
-from monocomp.sizes import SHORT
+from monocomp.extents.nominal import SHORT
 from monocomp.tile import TileProgram
 
 POINTERS = {

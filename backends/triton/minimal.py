@@ -12,9 +12,9 @@ from monocomp.backends.triton.host_source import HostSource
 from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.layout import tuple_text
 from monocomp.blocks.program import SMALL_INT
-from monocomp.equations import Equations
 from monocomp.host import arguments as A
 from monocomp.host import program as H
+from monocomp.terms.equations import Equations
 
 
 class MinimalHost(HostSource):

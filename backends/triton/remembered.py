@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from monocomp.backends.triton.schedule import Schedule
-from monocomp.cache import JsonStore
 from monocomp.errors import UsageError
-from monocomp.plain_files import open_plain, require_writable, write
+from monocomp.machine.cache import JsonStore
+from monocomp.machine.plain_files import open_plain, require_writable, write
 
 _FORMAT = 1
 _MOST_BYTES = 1 << 26

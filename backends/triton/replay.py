@@ -19,11 +19,11 @@ from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp import terms as T
-from monocomp.arguments import is_in_float32
 from monocomp.backends.torch import TorchTarget
 from monocomp.backends.triton.schedule import one_tile, two_tiles
 from monocomp.blocks.program import SMALL_INT
-from monocomp.declarations import Declarations
+from monocomp.declarations.given import is_in_float32
+from monocomp.declarations.records import Declarations
 from monocomp.host.plan import Launched, Plan
 from monocomp.host.program import HostProgram
 

@@ -16,7 +16,7 @@ from monocomp.backends.triton.schedule import MOST_ABREAST, Schedule, held_lengt
 from monocomp.blocks.descriptors import described_loads
 from monocomp.blocks.kernels import takes_turns
 from monocomp.blocks.operands import Operands
-from monocomp.sizes import LONG, SHORT, power_of_two
+from monocomp.extents.nominal import LONG, SHORT, power_of_two
 from monocomp.tile import program as P
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from monocomp.blocks.program import MIN_DOT as MIN_DOT
-from monocomp.sizes import power_of_two
+from monocomp.extents.nominal import power_of_two
 from monocomp.tile import TileProgram
 
 CHUNK = 8  # elements of 16 bits that a lane loads at once

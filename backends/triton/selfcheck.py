@@ -16,11 +16,11 @@ from monocomp.backends import eager
 from monocomp.backends.eager.code import call_lines, default_text
 from monocomp.backends.triton.layout import tuple_text
 from monocomp.checking.sizes import Sizes
-from monocomp.declarations import Input, free_extents
-from monocomp.dtypes import NARROW
-from monocomp.equations import Equations
+from monocomp.declarations.dtypes import NARROW
+from monocomp.declarations.records import Input, free_extents
 from monocomp.errors import InternalError
-from monocomp.sizes import without_elements
+from monocomp.extents.nominal import without_elements
+from monocomp.terms.equations import Equations
 
 # Names of the file that the identifiers of a program and its host function must leave alone; the
 # function is passed to `main`, where names are its own.

@@ -22,7 +22,7 @@ from monocomp.backends.triton.launch import load
 from monocomp.backends.triton.legal import Legal, element_bytes
 from monocomp.backends.triton.schedule import Schedule
 from monocomp.checking.sizes import complete_extents
-from monocomp.dtypes import is_narrow
+from monocomp.declarations.dtypes import is_narrow
 
 WIDE = (
     "attention", "causal", "softcap", "alibi", "gqa", "prefix_lm", "dropout", "sigmoid_attention",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from monocomp.blocks.layouts import Layouts
-from monocomp.dtypes import NARROW
+from monocomp.declarations.dtypes import NARROW
 from monocomp.tile import Expr, TileProgram
 
 

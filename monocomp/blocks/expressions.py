@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 
-from monocomp import counter_rng
 from monocomp.blocks import masks, periods, products
 from monocomp.blocks.context import Context
 from monocomp.blocks.operands import has_float
@@ -29,6 +28,7 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.program import FLOAT32, INDEX, INT32, INT64, OF_KIND, SMALL_INT, UINT32, Expr
+from monocomp.declarations import counter_rng
 from monocomp.tile import program as P
 from monocomp.tile.operations import OPERATIONS
 

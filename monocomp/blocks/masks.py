@@ -22,8 +22,8 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.program import BOOL, INT32, INT64, Expr
+from monocomp.declarations.vocabulary import Kind
 from monocomp.tile import program as P
-from monocomp.vocabulary import Kind
 
 Translate = Callable[[Context, P.Expr, tuple[str, ...]], Expr]
 

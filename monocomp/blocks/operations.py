@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from monocomp.blocks import program as B
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
-from monocomp.vocabulary import Kind
 
 _PROMOTION = ("int1", "int", "int32", "INDEX", "int64", "uint32", "float", "float32")
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from monocomp import tile
-from monocomp.sizes import MIN_DOT as MIN_DOT
+from monocomp.declarations.vocabulary import Kind
+from monocomp.extents.nominal import MIN_DOT as MIN_DOT
 from monocomp.tile import Axis
-from monocomp.vocabulary import Kind
 
 Layout: TypeAlias = tuple[str | None, ...]
 DtypeKind: TypeAlias = Kind | Literal["pointer", "descriptor", "none"]

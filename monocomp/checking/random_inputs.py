@@ -18,9 +18,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from monocomp.checking.sizes import Sizes
-from monocomp.declarations import Input, Output
-from monocomp.equations import Equation, Equations
-from monocomp.intervals import Interval
+from monocomp.declarations.records import Input, Output
+from monocomp.extents.intervals import Interval
+from monocomp.terms.equations import Equation, Equations
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 

@@ -14,10 +14,10 @@ from itertools import product
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.declarations import by_representative, free_extents
-from monocomp.equations import Equation, Equations
-from monocomp.intervals import Interval, interval
+from monocomp.declarations.records import by_representative, free_extents
+from monocomp.extents.intervals import Interval, interval
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17)
 _SEARCHED = range(2, 13)  # extents tried where primes do not fit together

@@ -18,11 +18,11 @@ import numpy as np
 from monocomp import terms as T
 from monocomp.checking.random_inputs import Points, random_inputs
 from monocomp.checking.sizes import complete_extents
-from monocomp.declarations import Declarations, free_extents
-from monocomp.equations import Equations
+from monocomp.declarations.records import Declarations, free_extents
+from monocomp.declarations.vocabulary import SELECTIONS
 from monocomp.errors import IndexRangeError, MonocompError
-from monocomp.rewriting import Step
-from monocomp.vocabulary import SELECTIONS
+from monocomp.rewriting.driver import Step
+from monocomp.terms.equations import Equations
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 

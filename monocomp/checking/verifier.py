@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from monocomp import terms as T
-from monocomp.equations import Equations
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.terms import Term
-from monocomp.translation import translate
+from monocomp.terms.equations import Equations
+from monocomp.translation.translator import translate
 
 
 def verify(program: Equations) -> Equations:

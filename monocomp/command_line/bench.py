@@ -19,9 +19,9 @@ import torch
 from monocomp import terms as T
 from monocomp.backends.eager.calls import eager
 from monocomp.backends.timing import timed
-from monocomp.equations import Equations
 from monocomp.errors import MonocompError
 from monocomp.kernel import Kernel
+from monocomp.terms.equations import Equations
 
 Results = tuple[torch.Tensor, ...]
 _BURST = 0.01  # seconds of a measurement on the GPU, whose calls are short

@@ -87,7 +87,7 @@ def _machine() -> Iterator[Finding]:
 
 def _cache() -> Iterator[Finding]:
     """Proofs, schedules and sources are remembered there; without it all works, and slower."""
-    from monocomp.cache import JsonStore, cache_folder
+    from monocomp.machine.cache import JsonStore, cache_folder
 
     section = "cache"
     folder = cache_folder()

@@ -34,7 +34,7 @@ def list_programs(options: Namespace) -> int:
 def show(options: Namespace) -> int:
     """`monocomp show`: the text, and as comments how its kernel is called."""
     from monocomp.language.checker import check
-    from monocomp.translation import translate
+    from monocomp.translation.translator import translate
 
     source = files.read_program(options.program)
     declared = translate(check(source.text, source.name)).declared

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from monocomp.command_line import files, streams, words
 from monocomp.errors import DeviceError, UnsupportedError, UsageError
-from monocomp.plain_files import require_writable, write
+from monocomp.machine.plain_files import require_writable, write
 from monocomp.stages import Stages
 
 if TYPE_CHECKING:
-    from monocomp.equations import Equations
+    from monocomp.display.notes import Notes
     from monocomp.gradients.derived import Gradient
     from monocomp.kernel import Kernel
-    from monocomp.notes import Notes
+    from monocomp.terms.equations import Equations
 
 OK, FAILED = 0, 1
 _USUAL = {"grid": 2, "row": 1024, "stream": 1024}  # sizes where none are given, by role
@@ -34,7 +34,7 @@ STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not 
 
 def _equations(options: Namespace, name: str | None = None) -> Equations:
     from monocomp.language.checker import check as checked
-    from monocomp.translation import translate
+    from monocomp.translation.translator import translate
 
     source = files.read_program(options.program)
     return translate(checked(source.text, name or source.name))
@@ -127,7 +127,7 @@ def emit(options: Namespace) -> int:
 
 def _machine_code(kernel: Kernel, options: Namespace, dtype: str | Mapping[str, str]) -> str:
     """The kernels as Triton compiles them for a target, and what they take of it."""
-    from monocomp.declarations import by_representative
+    from monocomp.declarations.records import by_representative
     from monocomp.source import machine_code
 
     if options.minimal:
@@ -218,8 +218,8 @@ def check(options: Namespace) -> int:
     """`monocomp check`: a line for each finding as it comes."""
     from monocomp.command_line.findings import report
     from monocomp.command_line.verification import verify
+    from monocomp.display.notes import Notes
     from monocomp.kernel import Kernel
-    from monocomp.notes import Notes
 
     extents, params = words.extents(options), words.params(options)
     program = _equations(options)
@@ -244,7 +244,7 @@ def doctor(options: Namespace) -> int:
 
 def demo(options: Namespace) -> int:
     """`monocomp demo`: a program, its derivation, its kernel, and a run."""
-    from monocomp.demo import main
+    from monocomp.command_line.demo import main
 
     return main()
 
@@ -380,7 +380,7 @@ def _random(
 
 def _with_usual(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
     """The extents that are given, and sizes of some use for the others that are needed."""
-    from monocomp.declarations import by_representative, free_extents
+    from monocomp.declarations.records import by_representative, free_extents
 
     declared = kernel.equations.declared
     given = by_representative(declared, extents)

@@ -17,15 +17,15 @@ from monocomp.checking.sizes import complete_extents, fits
 from monocomp.checking.steps import STEP_LIMIT, Case, check_steps
 from monocomp.command_line.files import tensors
 from monocomp.command_line.findings import Finding
-from monocomp.declarations import by_representative, free_extents
-from monocomp.derivation import Derivation
-from monocomp.equations import Equations
+from monocomp.declarations.records import by_representative, free_extents
+from monocomp.derivation.derivation import Derivation
+from monocomp.derivation.pipeline import derive
 from monocomp.errors import (
     IndexRangeError,
     MonocompError,
     UnsupportedError,
 )
-from monocomp.pipeline import derive
+from monocomp.terms.equations import Equations
 
 Values: TypeAlias = Mapping[str, Any]
 

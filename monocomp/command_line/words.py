@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from monocomp.errors import UnsupportedDtypeError, UsageError, did_you_mean, shorten
 
 if TYPE_CHECKING:
-    from monocomp.declarations import Declarations
+    from monocomp.declarations.records import Declarations
 
 _DTYPES = {
     **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),

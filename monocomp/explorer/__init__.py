@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import singledispatch
 from html import escape
 
-from monocomp.certificate import Certificate
-from monocomp.derivation import Comparison, Derivation
+from monocomp.derivation.certificate import Certificate
+from monocomp.derivation.derivation import Comparison, Derivation
 from monocomp.errors import MonocompError, UsageError
 from monocomp.explorer import html as markup
 from monocomp.explorer.comparing import comparison_body
@@ -21,7 +21,7 @@ from monocomp.explorer.page import derivation_body, plan_body, proofs, stages_se
 from monocomp.explorer.pictures import PICTURES, picture
 from monocomp.kernel import Kernel
 from monocomp.planning.plan import Plan
-from monocomp.rewriting import Step
+from monocomp.rewriting.driver import Step
 from monocomp.stages import Stages
 from monocomp.tile import TileProgram
 

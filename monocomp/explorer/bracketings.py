@@ -7,7 +7,7 @@ order; a ring begins elsewhere on each device, so it needs a monoid that commute
 from __future__ import annotations
 
 from monocomp import terms as T
-from monocomp.certificate import Certificate
+from monocomp.derivation.certificate import Certificate
 from monocomp.errors import UsageError
 from monocomp.explorer.drawing import GOOD, GREY, KEY, WARM, Drawing
 from monocomp.planning.plan import Plan

@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from monocomp import pipeline
-from monocomp.certificate import Certificate, Condition
-from monocomp.derivation import Derivation
-from monocomp.equations import Equations
+from monocomp.costs.cost import Cost, formula
+from monocomp.costs.counting import cost
+from monocomp.derivation import pipeline
+from monocomp.derivation.certificate import Certificate, Condition
+from monocomp.derivation.derivation import Derivation
 from monocomp.explorer.marking import Pair, pairs
-from monocomp.planning.cost import Cost, formula
-from monocomp.planning.counting import cost
-from monocomp.rewriting import NAMING_LAW, Step
-from monocomp.rules import RuleSet
-from monocomp.sizes import LONG, nominal_sizes
+from monocomp.extents.nominal import LONG, nominal_sizes
+from monocomp.rewriting.driver import NAMING_LAW, Step
+from monocomp.rewriting.rules import RuleSet
+from monocomp.terms.equations import Equations
 
 KERNELS = "kernels", "what is stored, how indices are walked, and what one loop carries"
 _MUCH = 4  # times fewer operations

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from html import escape
 
-from monocomp.derivation import Comparison
-from monocomp.equations import Equations
+from monocomp.derivation.derivation import Comparison
 from monocomp.explorer.chain import Bar, Link, bars_of, chain
 from monocomp.explorer.html import details, joined, lines_of
 from monocomp.explorer.page import bars, head, step
+from monocomp.terms.equations import Equations
 
 _HALF = 21.0  # ems of a formula in a column
 

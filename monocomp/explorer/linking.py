@@ -14,12 +14,12 @@ from typing import TypeAlias
 from monocomp import terms as T
 from monocomp.blocks import program as B
 from monocomp.blocks.text import program_lines as block_lines
-from monocomp.equations import Equations
 from monocomp.explorer.formulas import OPEN, OPENED, marked
 from monocomp.explorer.marking import Mark, lines
 from monocomp.stages import Stages
 from monocomp.terms import Term
 from monocomp.terms.binders import rename
+from monocomp.terms.equations import Equations
 from monocomp.terms.printer import show
 from monocomp.tile import Axis, Origin, TileProgram
 from monocomp.tile.printer import program_lines as tile_lines

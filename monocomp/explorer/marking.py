@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from monocomp import terms as T
-from monocomp.changes import operands
-from monocomp.equations import Equation, Equations
 from monocomp.explorer.formulas import marked
-from monocomp.rewriting import Step
+from monocomp.rewriting.changes import operands
+from monocomp.rewriting.driver import Step
 from monocomp.terms import Term
 from monocomp.terms.binders import rename
+from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import Names, definition_line, show
 
 WAS, NOW = "was", "now"

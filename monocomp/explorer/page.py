@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from monocomp.certificate import Certificate, Theory
-from monocomp.derivation import Derivation
+from monocomp.derivation.certificate import Certificate, Theory
+from monocomp.derivation.derivation import Derivation
+from monocomp.derivation.refusals import Refusal
+from monocomp.display.notes import Notes
 from monocomp.explorer.chain import Bar, Chain, Link, Phase, chain
 from monocomp.explorer.fitting import Names
 from monocomp.explorer.html import (
@@ -30,11 +32,9 @@ from monocomp.explorer.html import (
     where,
 )
 from monocomp.explorer.linking import linked
-from monocomp.notes import Notes
 from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan
-from monocomp.refusals import Refusal
-from monocomp.rewriting import Step
+from monocomp.rewriting.driver import Step
 from monocomp.stages import Stages
 from monocomp.terms import UserMonoid
 from monocomp.terms.printer import Names as TermNames

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from html import unescape
 from typing import Any
 
-from monocomp.declarations import by_representative
+from monocomp.declarations.records import by_representative
 from monocomp.errors import UsageError, did_you_mean
 from monocomp.explorer.bracketings import bracketings
 from monocomp.explorer.html import picture as image

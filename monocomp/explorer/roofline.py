@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from monocomp.derivation import Derivation
+from monocomp.costs.cost import BYTE_TIME, MATRIX_RATE, SPECIAL_TIME, Cost, formula
+from monocomp.derivation.derivation import Derivation
 from monocomp.explorer.drawing import GOOD, GREY, KEY, WARM, Drawing
-from monocomp.planning.cost import BYTE_TIME, MATRIX_RATE, SPECIAL_TIME, Cost, formula
-from monocomp.sizes import LONG, nominal_sizes
+from monocomp.extents.nominal import LONG, nominal_sizes
 
 _LEFT, _TOP, _WIDTH, _HEIGHT = 80.0, 76.0, 720.0, 330.0
 _X, _Y = (-2.0, 16.0), (-8.0, 6.0)  # powers of two: operations a byte, operations a unit of time

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from math import prod
 
 from monocomp.blocks import program as B
+from monocomp.costs.cost import BYTE_TIME, ELEMENT_BYTES, MATRIX_RATE, SPECIAL, SPECIAL_TIME
 from monocomp.errors import UsageError
 from monocomp.explorer.drawing import GREY, KEY, WARM, Drawing
-from monocomp.planning.cost import BYTE_TIME, ELEMENT_BYTES, MATRIX_RATE, SPECIAL, SPECIAL_TIME
 
 _BLOCKS = 4
 _LANES = ("loads", "products", "other")

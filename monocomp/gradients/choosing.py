@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from monocomp import pipeline
 from monocomp import terms as T
-from monocomp.declarations import Output
-from monocomp.equations import Equation, Equations
+from monocomp.costs.cost import BYTE_TIME, STORED_BYTES
+from monocomp.costs.counting import elements
+from monocomp.costs.holding import estimate
+from monocomp.declarations.records import Output
+from monocomp.derivation import pipeline
 from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_mean
+from monocomp.extents.nominal import nominal_sizes
 from monocomp.gradients.saving import Saved, is_logarithm
-from monocomp.planning.cost import BYTE_TIME, STORED_BYTES
-from monocomp.planning.counting import elements
-from monocomp.planning.holding import estimate
 from monocomp.planning.slicing import time_of
 from monocomp.planning.storing import WORTH_STORING, cut, tensor_sizes
 from monocomp.rewrites.equalities import equalities
-from monocomp.rewriting import Rewriter
-from monocomp.sizes import nominal_sizes
+from monocomp.rewriting.driver import Rewriter
+from monocomp.terms.equations import Equation, Equations
 
 if TYPE_CHECKING:
     from monocomp.gradients.derived import Gradient

@@ -15,10 +15,10 @@ from itertools import combinations
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.equations import Equation
 from monocomp.gradients.reverse import free_indices
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
+from monocomp.terms.equations import Equation
 from monocomp.terms.monomials import addends, factors
 
 _LONG = 1000  # terms of a program whose repeated parts get names

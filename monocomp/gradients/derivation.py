@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from monocomp import terms as T
-from monocomp.certificate import Certificate, Theory, Use
-from monocomp.derivation import Derivation
-from monocomp.equations import Equation, Equations
+from monocomp.derivation.certificate import Certificate, Theory, Use
+from monocomp.derivation.derivation import Derivation
 from monocomp.gradients.laws import certified, law_of
 from monocomp.gradients.reverse import LEAVES, handed_on
 from monocomp.gradients.saving import SAVING_LAW, is_logarithm
 from monocomp.gradients.trace import Trace
-from monocomp.rewriting import NAMING_LAW, Step
+from monocomp.rewriting.driver import NAMING_LAW, Step
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import definition_line, show
 
 TRANSPOSING_LAW = "what is read at f(i) gets at j the sum over all i with f(i) = j"

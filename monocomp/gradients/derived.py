@@ -13,27 +13,27 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from monocomp import terms as T
-from monocomp.building import BUILDING
-from monocomp.declarations import Declarations, Input, Output, by_representative
-from monocomp.equations import Equation, Equations
+from monocomp.declarations.records import Declarations, Input, Output, by_representative
 from monocomp.errors import UsageError, did_you_mean
 from monocomp.gradients.choosing import Choice, choose, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
 from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.gradients.trace import Trace
+from monocomp.machine.locking import BUILDING
 from monocomp.planning.naming import new_name, taken_names
-from monocomp.reading import read_equations
 from monocomp.rewrites.anchoring import anchoring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.normal_form import normal_form
-from monocomp.rewriting import Rewriter
+from monocomp.rewriting.driver import Rewriter
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations
+from monocomp.translation.programs import read_equations
 
 if TYPE_CHECKING:
     from monocomp.gradients.derivation import GradientDerivation
-    from monocomp.monoids import Monoid
+    from monocomp.translation.declared_monoids import Monoid
 
 
 _WIDE = ("accumulated", "float32", "float64")  # dtypes of sums

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp import terms as T
-from monocomp.equations import Equation, Equations
+from monocomp.costs.closing import Closing
 from monocomp.gradients.reverse import Fresh, free_indices
-from monocomp.planning.closing import Closing
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import addends, content, exponent_of, factors
 from monocomp.terms.shares import exponents
 

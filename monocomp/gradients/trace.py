@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monocomp.equations import Equation
 from monocomp.gradients.choosing import Choice
 from monocomp.gradients.reverse import Visit
-from monocomp.rewriting import Step
+from monocomp.rewriting.driver import Step
+from monocomp.terms.equations import Equation
 
 
 @dataclass(frozen=True)

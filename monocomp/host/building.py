@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp import terms as T
-from monocomp.dtypes import NARROW
-from monocomp.equations import Equations, Slices
+from monocomp.declarations.dtypes import NARROW
+from monocomp.extents.nominal import without_elements
 from monocomp.host import arguments as A
 from monocomp.host import program as H
-from monocomp.sizes import without_elements
+from monocomp.terms.equations import Equations, Slices
 from monocomp.tile import OPERAND, Expr, Let, OutputTensor, TileProgram, expressions, walk
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd

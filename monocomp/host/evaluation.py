@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.extents.intervals import evaluated
 from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.plan import Launched, Plan
-from monocomp.intervals import evaluated
 
 
 class Target(Protocol):

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from monocomp.declarations.vocabulary import Kind
 from monocomp.host.arguments import (
     Argument,
     AxisName,
@@ -35,7 +36,6 @@ from monocomp.host.arguments import (
     shown,
 )
 from monocomp.terms import Term
-from monocomp.vocabulary import Kind
 
 # --- statements ---------------------------------------------------------------------------------
 

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
-from monocomp import declarations
-from monocomp.declarations import Input, Origin
+from monocomp.declarations import records
+from monocomp.declarations.records import Input, Origin
+from monocomp.declarations.vocabulary import DTYPES
+from monocomp.display.notes import Note
 from monocomp.errors import (
     EmptyProgramError,
     FilterError,
@@ -36,8 +38,6 @@ from monocomp.language.notes import notes_on, unused_params, used_names
 from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope
-from monocomp.notes import Note
-from monocomp.vocabulary import DTYPES
 
 
 def check(
@@ -171,7 +171,7 @@ class _Checker:
 
     # Outputs
 
-    def _outputs(self) -> tuple[declarations.Output, ...]:
+    def _outputs(self) -> tuple[records.Output, ...]:
         asked = [at for at in self.scope.statements if isinstance(at, S.Output)]
         computed = {key: at for key, at in self.definitions.items() if not at.given}
         if not computed:
@@ -184,12 +184,12 @@ class _Checker:
             return self._asked(asked, computed)
         used = {name for key in self.definitions for name in self.scope.definitions_used(key)}
         return tuple(
-            declarations.Output(str(at.name)) for at in computed.values() if at.name not in used
+            records.Output(str(at.name)) for at in computed.values() if at.name not in used
         )
 
     def _asked(
         self, asked: list[S.Output], computed: Mapping[str, S.Definition]
-    ) -> tuple[declarations.Output, ...]:
+    ) -> tuple[records.Output, ...]:
         seen: dict[str, Span] = {}
         for at in asked:
             name = at.name
@@ -221,7 +221,7 @@ class _Checker:
                     help=did_you_mean(at.dtype, DTYPES),
                 )
         return tuple(
-            declarations.Output(str(at.name), None if at.dtype is None else str(at.dtype))
+            records.Output(str(at.name), None if at.dtype is None else str(at.dtype))
             for at in asked
         )
 
@@ -242,14 +242,14 @@ class _Checker:
                 first[read.name] = min(first.get(read.name, start), read.span.start)
         return {str(key): places[key] for key in sorted(places, key=first.__getitem__)}
 
-    def _params_in_order(self) -> dict[str, declarations.Param]:
+    def _params_in_order(self) -> dict[str, records.Param]:
         places = {key: at.name.span.start for key, at in self.scope.params.items()}
         for body, local in self.scope.bodies():
             for node in S.walk(body):
                 if isinstance(node, S.Name) and node.name in places and node.name not in local:
                     places[node.name] = min(places[node.name], node.span.start)
         found = (self.scope.params[key] for key in sorted(places, key=places.__getitem__))
-        return {str(at.name): declarations.Param(str(at.name), at.kind, at.default) for at in found}
+        return {str(at.name): records.Param(str(at.name), at.kind, at.default) for at in found}
 
 
 class _Extents:

@@ -20,11 +20,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import NoReturn
 
+from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.errors import AmbiguousSumError
 from monocomp.language import syntax as S
 from monocomp.language.functions import expanded
 from monocomp.language.notes import advice_on_size
-from monocomp.vocabulary import KEEPING_REDUCTIONS
 
 Indices = frozenset[str]
 _NONE: Indices = frozenset()

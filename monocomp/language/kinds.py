@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NoReturn, TypeAlias
 
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import Span, TypeMismatchError
 from monocomp.language import syntax as S
-from monocomp.vocabulary import Kind
 
 Use: TypeAlias = Literal["int", "bool", "value"]
 

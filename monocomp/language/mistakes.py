@@ -15,8 +15,14 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from monocomp.declarations.vocabulary import (
+    FUNCTIONS,
+    KEEPING_REDUCTIONS,
+    KEYWORDS,
+    REDUCTIONS,
+    SELECTIONS,
+)
 from monocomp.errors import LimitError, MonocompError, ParseError, Span, nearest
-from monocomp.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS, KEYWORDS, REDUCTIONS, SELECTIONS
 
 MAX_BYTES = 64 * 1024
 MAX_BRACKETS = 64

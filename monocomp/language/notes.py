@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 
+from monocomp.display.notes import Note
 from monocomp.language import syntax as S
-from monocomp.notes import Note
 
 KindOf = Callable[[S.Expr], str]
 

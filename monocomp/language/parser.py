@@ -20,7 +20,7 @@ from importlib import resources
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from monocomp.cache import JsonStore
+from monocomp.declarations.vocabulary import KEYWORDS
 from monocomp.errors import (
     LimitError,
     ParseError,
@@ -32,7 +32,7 @@ from monocomp.errors import (
 )
 from monocomp.language import syntax as S
 from monocomp.language.mistakes import CONTINUING, check_size, explain, unknown_character
-from monocomp.vocabulary import KEYWORDS
+from monocomp.machine.cache import JsonStore
 
 if TYPE_CHECKING:
     from lark import Lark, Token

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
+from monocomp.declarations.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS, SELECTIONS
 from monocomp.errors import (
     ArityError,
     DuplicateNameError,
@@ -24,7 +25,6 @@ from monocomp.errors import (
 from monocomp.language import syntax as S
 from monocomp.language.mistakes import ALL_REDUCTIONS
 from monocomp.language.scoping import NOT_LOCAL, Scope, head
-from monocomp.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS, SELECTIONS
 
 _FORMS = {
     "where": "where(condition, a, b)",

@@ -15,6 +15,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NoReturn
 
+from monocomp.declarations.vocabulary import FUNCTIONS
 from monocomp.errors import (
     DuplicateNameError,
     LimitError,
@@ -28,7 +29,6 @@ from monocomp.errors import (
 from monocomp.language import syntax as S
 from monocomp.language.mistakes import ALL_REDUCTIONS
 from monocomp.language.prelude import standard_monoids
-from monocomp.vocabulary import FUNCTIONS
 
 MAX_DIMENSIONS = 16
 MAX_EXPANDED = 10_000  # nodes of a definition with its functions written out

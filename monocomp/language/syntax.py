@@ -20,9 +20,9 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
-from monocomp.declarations import Declarations, Origin
+from monocomp.declarations.records import Declarations, Origin
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import Span
-from monocomp.vocabulary import Kind
 
 NameKind: TypeAlias = Literal["index", "param", "scalar", "formal", "unresolved"]
 

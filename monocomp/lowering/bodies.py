@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from monocomp.declarations.vocabulary import Kind
 from monocomp.lowering.expressions import contract, masked, reduce
 from monocomp.lowering.nests import sides_of
 from monocomp.lowering.values import Values
@@ -14,7 +15,6 @@ from monocomp.terms import Term
 from monocomp.terms.algebra import LARGEST_INT
 from monocomp.tile import Assign, Combine, Expr, Fold, Loop, Selection, State, apply, local, number
 from monocomp.tile.operations import JOIN
-from monocomp.vocabulary import Kind
 
 UNITS = {"sum": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
 _STATE_NAMES = {"max": "m_i", "min": "m_i", "sum": "acc", "prod": "prod"}

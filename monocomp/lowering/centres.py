@@ -13,8 +13,8 @@ from monocomp import terms as T
 from monocomp.errors import UnsupportedError
 from monocomp.lowering.framed_sums import FramedSums
 from monocomp.lowering.special_values import begins_infinite, is_infinite_with
-from monocomp.moving import Centred, Unit, coefficient
 from monocomp.rewrites.frames import largest
+from monocomp.rewrites.moving_centres import Centred, Unit, coefficient
 from monocomp.terms import Term
 from monocomp.terms.algebra import settled, value_of
 from monocomp.terms.monomials import addends, factors

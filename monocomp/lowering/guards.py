@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monocomp import terms as T
-from monocomp.equations import Equations
 from monocomp.terms import Term
+from monocomp.terms.equations import Equations
 
 
 def guard_reads(program: Equations) -> Equations:

@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager
 from typing import NoReturn
 
 from monocomp import terms as T
-from monocomp.domain import Interval, prefix_of, split
-from monocomp.equations import Equations
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.extents.domain import Interval, prefix_of, split
 from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.centres import add_centred
 from monocomp.lowering.expressions import contract, masked, reduce
@@ -20,11 +19,12 @@ from monocomp.lowering.nests import loop_role, sides_of
 from monocomp.lowering.scopes import Scope
 from monocomp.lowering.special_values import EXTREMA
 from monocomp.lowering.values import Values
-from monocomp.moving import Centred, centred
 from monocomp.proving.proofs import commutes
+from monocomp.rewrites.moving_centres import Centred, centred
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carried_places, carrier, is_selection, value_of
+from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import factors
 from monocomp.terms.nodes import Binder
 from monocomp.terms.printer import show

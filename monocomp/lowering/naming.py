@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from monocomp.equations import Equations
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import definition_of
+from monocomp.terms.equations import Equations
 from monocomp.tile import Expr
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z", re.ASCII)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import NoReturn
 
 from monocomp import terms as T
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.lowering.expressions import chain, divide, general_power, plus, where_equal, whole
 from monocomp.lowering.functions import EXPANSIONS
@@ -35,7 +36,6 @@ from monocomp.terms.algebra import LEAST_INT, is_selection
 from monocomp.terms.monomials import addends as addends_of
 from monocomp.terms.monomials import factors
 from monocomp.tile import Expr, apply, number
-from monocomp.vocabulary import Kind
 
 
 class Values(Scopes):

@@ -27,13 +27,13 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from monocomp import terms as T
-from monocomp.domain import split
-from monocomp.equations import Equation, Equations, in_order
-from monocomp.planning.holding import Known, estimate
+from monocomp.costs.holding import Known, estimate
+from monocomp.costs.roles import READS, scan_of
+from monocomp.extents.domain import split
 from monocomp.planning.naming import new_name, taken_names
-from monocomp.planning.roles import READS, scan_of
-from monocomp.rewriting import Saving, Step
+from monocomp.rewriting.driver import Saving, Step
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.printer import show
 
 BOUNDING_LAW = (

@@ -21,18 +21,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from monocomp import terms as T
-from monocomp.domain import split
-from monocomp.equations import Equation, Equations, in_order
-from monocomp.planning.counting import elements
-from monocomp.planning.holding import estimate
+from monocomp.costs.counting import elements
+from monocomp.costs.holding import estimate
+from monocomp.costs.roles import READS, outer_folds
+from monocomp.extents.domain import split
+from monocomp.extents.nominal import packed_extents
 from monocomp.planning.naming import new_name, taken_names
-from monocomp.planning.roles import READS, outer_folds
 from monocomp.planning.storing import WORTHWHILE, tensor_sizes
 from monocomp.planning.stretches import extremes
 from monocomp.rewrites.single_folds import is_fold
-from monocomp.rewriting import Saving, Step
-from monocomp.sizes import packed_extents
+from monocomp.rewriting.driver import Saving, Step
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.printer import show
 
 DIAGONALS_LAW = "sums may be taken in any order, and a value stored and read again"

@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from monocomp import terms as T
-from monocomp.equations import Equation, Equations
 from monocomp.rewrites.single_folds import is_fold
-from monocomp.rewriting import Step
+from monocomp.rewriting.driver import Step
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import addends, content, factors
 
 JOINING_LAW = "c * sum[k](x * y) + sum[k](x * z) is sum[k](x * (c * y + z))"

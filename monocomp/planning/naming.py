@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from monocomp import terms as T
-from monocomp.equations import Equations
 from monocomp.terms import Term
+from monocomp.terms.equations import Equations
 
 
 def taken_names(program: Equations) -> set[str]:

@@ -26,14 +26,14 @@ from functools import partial
 from itertools import permutations
 
 from monocomp import terms as T
-from monocomp.equations import Equation, Equations, in_order
-from monocomp.planning.counting import Estimate, elements
+from monocomp.costs.counting import Estimate, elements
+from monocomp.costs.roles import fits_whole, outer_folds, rows_of
 from monocomp.planning.naming import new_name, taken_names
-from monocomp.planning.roles import fits_whole, outer_folds, rows_of
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.single_folds import is_fold, reads_computed
-from monocomp.rewriting import Step
+from monocomp.rewriting.driver import Step
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.monomials import factors
 
 ORDER_LAW = "sums may be taken in any order"

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from monocomp import terms as T
-from monocomp.equations import Equation
-from monocomp.notes import Note, Notes
-from monocomp.planning.cost import NOTHING, Formula, formula
+from monocomp.costs.cost import NOTHING, Formula, formula
+from monocomp.display.notes import Note, Notes
 from monocomp.planning.plan import Plan
 from monocomp.planning.report import tile_cost
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation
 from monocomp.tile import Loop, OutputTensor, walk
 
 _LONG = 1024  # elements of an axis that is one of a sequence, not of features

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp import terms as T
-from monocomp.equations import Equation
-from monocomp.planning.roles import READS, rows_of, streamed_reads
+from monocomp.costs.roles import READS, rows_of, streamed_reads
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation
 
 PACKING_LAW = "indices i and j are one index p with i = p // |j| and j = p % |j|"
 FEW_ROWS = 32  # fewer leave a block of rows mostly empty

@@ -15,40 +15,40 @@ from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
-from monocomp import pipeline
-from monocomp.building import BUILDING
 from monocomp.checking.verifier import verify_scopes
-from monocomp.derivation import Derivation
-from monocomp.equations import Equation, Equations
-from monocomp.errors import InternalError, UnsupportedError
-from monocomp.lowering.guards import guard_reads
-from monocomp.lowering.kernels import lower
-from monocomp.planning.bounding import bound
-from monocomp.planning.diagonals import along_diagonals
-from monocomp.planning.holding import roles_by_cost
-from monocomp.planning.operands import stored_operands
-from monocomp.planning.report import report
-from monocomp.planning.roles import (
+from monocomp.costs.holding import roles_by_cost
+from monocomp.costs.operands import stored_operands
+from monocomp.costs.roles import (
     WHOLE_LIMIT,
     RoleChoice,
     fits_whole,
     kernel_groups,
     scan_of,
 )
-from monocomp.planning.splitting import split
-from monocomp.planning.storing import cut
-from monocomp.planning.tiling import tiling_steps
-from monocomp.proving.proofs import require_program
-from monocomp.rendering import Rendered
-from monocomp.rewrites.equalities import equalities
-from monocomp.rewriting import Rewriter, Step
-from monocomp.sizes import (
+from monocomp.derivation import pipeline
+from monocomp.derivation.derivation import Derivation
+from monocomp.derivation.tiling import tiling_steps
+from monocomp.display.rendering import Rendered
+from monocomp.errors import InternalError, UnsupportedError
+from monocomp.extents.nominal import (
     has_same_elements,
     nominal_sizes,
     packed_extents,
     power_of_two,
     without_elements,
 )
+from monocomp.lowering.guards import guard_reads
+from monocomp.lowering.kernels import lower
+from monocomp.machine.locking import BUILDING
+from monocomp.planning.bounding import bound
+from monocomp.planning.diagonals import along_diagonals
+from monocomp.planning.report import report
+from monocomp.planning.splitting import split
+from monocomp.planning.storing import cut
+from monocomp.proving.proofs import require_program
+from monocomp.rewrites.equalities import equalities
+from monocomp.rewriting.driver import Rewriter, Step
+from monocomp.terms.equations import Equation, Equations
 from monocomp.tile import TileProgram
 
 
@@ -306,7 +306,7 @@ def _kernel(
 
 def _with_laws(error: UnsupportedError, program: Equations) -> UnsupportedError:
     """The error with the rules that would have helped, but for a law that is not proved."""
-    from monocomp.refusals import unproved
+    from monocomp.derivation.refusals import unproved
 
     refused = [f"{r.rule}: {r}" for at in pipeline.RULE_SETS for r in unproved(program, at)]
     notes = [*error.notes, *dict.fromkeys(refused)]

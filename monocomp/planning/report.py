@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from monocomp.planning.cost import (
+from monocomp.costs.cost import (
     ELEMENT_BYTES,
     ELEMENTWISE,
     LOGIC,

@@ -21,14 +21,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from monocomp import terms as T
-from monocomp.declarations import Input, Param
-from monocomp.equations import Equation, Equations, Slices, in_order, stored_in
-from monocomp.planning.cost import ELEMENT_BYTES
-from monocomp.planning.counting import Estimate, elements
+from monocomp.costs.cost import ELEMENT_BYTES
+from monocomp.costs.counting import Estimate, elements
+from monocomp.costs.roles import READS, outer_folds
+from monocomp.declarations.records import Input, Param
 from monocomp.planning.naming import new_name, taken_names
-from monocomp.planning.roles import READS, outer_folds
-from monocomp.rewriting import Step
+from monocomp.rewriting.driver import Step
 from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations, Slices, in_order, stored_in
 
 SLICING_LAW = "a sum over an index is the sum over its slices, and each element lies in one"
 SHORTEST_SLICE = 128

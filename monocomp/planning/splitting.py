@@ -22,15 +22,8 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from monocomp import terms as T
-from monocomp.declarations import Param
-from monocomp.equations import Equation, Equations, in_order
-from monocomp.errors import InternalError
-from monocomp.intervals import evaluated
-from monocomp.moving import Centred, centred, coefficient, weighted_sum
-from monocomp.planning.holding import estimate
-from monocomp.planning.naming import new_name, taken_names
-from monocomp.planning.packing import FEW_ROWS, PACKING_LAW, Rows, are_in_order, packed_rows
-from monocomp.planning.roles import (
+from monocomp.costs.holding import estimate
+from monocomp.costs.roles import (
     choose_roles,
     fits_whole,
     kernel_groups,
@@ -38,16 +31,23 @@ from monocomp.planning.roles import (
     scan_of,
     streamed_reads,
 )
+from monocomp.declarations.records import Param
+from monocomp.errors import InternalError
+from monocomp.extents.intervals import evaluated
+from monocomp.extents.nominal import nominal_sizes, packed_extents
+from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.packing import FEW_ROWS, PACKING_LAW, Rows, are_in_order, packed_rows
 from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.stretches import Stretch, stretch
 from monocomp.rewrites.frames import largest
+from monocomp.rewrites.moving_centres import Centred, centred, coefficient, weighted_sum
 from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import passes
 from monocomp.rewrites.single_folds import is_fold
-from monocomp.rewriting import Saving, Step
-from monocomp.sizes import nominal_sizes, packed_extents
+from monocomp.rewriting.driver import Saving, Step
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, is_selection, mantissa, settled, value_of
+from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.monomials import factors
 from monocomp.terms.printer import show
 from monocomp.tile import Axis

@@ -16,22 +16,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from monocomp import terms as T
-from monocomp.equations import Equation, Equations, in_order, stored_in
-from monocomp.planning.closing import Closing
-from monocomp.planning.cost import ELEMENT_BYTES, STORED_BYTES
-from monocomp.planning.counting import Estimate, Place, elements
-from monocomp.planning.holding import Known, estimate
+from monocomp.costs.closing import Closing
+from monocomp.costs.cost import ELEMENT_BYTES, STORED_BYTES
+from monocomp.costs.counting import Estimate, Place, elements
+from monocomp.costs.holding import Known, estimate
+from monocomp.costs.operands import computed_side, stored_operands, with_side
+from monocomp.costs.roles import rows_of
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import new_index, new_name, taken_names
 from monocomp.planning.nested_sums import order_sums, partial_sums
-from monocomp.planning.operands import computed_side, stored_operands, with_side
-from monocomp.planning.roles import rows_of
 from monocomp.planning.slicing import lengths_of_slices, sliced, time_of
 from monocomp.rewrites.single_folds import is_fold
-from monocomp.rewriting import Saving, Step
-from monocomp.sharing import reading_stored
+from monocomp.rewriting.driver import Saving, Step
+from monocomp.rewriting.sharing import reading_stored
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
+from monocomp.terms.equations import Equation, Equations, in_order, stored_in
 from monocomp.terms.monomials import factors
 from monocomp.terms.printer import show
 

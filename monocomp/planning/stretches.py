@@ -20,8 +20,8 @@ from functools import reduce
 from itertools import product
 
 from monocomp import terms as T
-from monocomp.domain import Interval, split
-from monocomp.intervals import TERMS, interval_in
+from monocomp.extents.domain import Interval, split
+from monocomp.extents.intervals import TERMS, interval_in
 from monocomp.terms import Term
 
 Ranges = Mapping[str, tuple[Term, Term]]  # by index: its first and its last value in a block

@@ -17,9 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from monocomp import terms as T
-from monocomp.cache import JsonStore
-from monocomp.equations import Equations
 from monocomp.errors import InternalError, MonoidLawError, Span
+from monocomp.machine.cache import JsonStore
 from monocomp.proving import laws as L
 from monocomp.proving.claims import Claim, Values, shown_values
 from monocomp.proving.framed_laws import framed_claims
@@ -36,6 +35,7 @@ from monocomp.proving.prover import (
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE, SE_PAIR, FramedMonoid, settled
+from monocomp.terms.equations import Equations
 
 PROVER_VERSION = 3  # part of what results are remembered under; raise it with every change
 _QUICK = 60  # samples on which a user's monoid is tried before a proof is

@@ -46,8 +46,9 @@ from typing import Any
 
 import numpy as np
 
-from monocomp import binding, counter_rng
-from monocomp.declarations import Input
+from monocomp.declarations import binding, counter_rng
+from monocomp.declarations.records import Input
+from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
 from monocomp.errors import (
     InputError,
     InternalError,
@@ -60,7 +61,6 @@ from monocomp.reference.aggregates import Fold, aggregate, fold_monoid, select, 
 from monocomp.reference.declared_extents import declared_extent
 from monocomp.reference.reads import Fault, Tensor, gather, widened
 from monocomp.reference.wide import Array, Wide, default, to_numpy
-from monocomp.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
 
 _CHUNK = 1 << 22  # elements that a reduction holds at once, where its free indices allow
 _RECURSION = 20_000

@@ -25,9 +25,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from monocomp import terms as T
+from monocomp.declarations.vocabulary import Kind
 from monocomp.terms import Term
 from monocomp.terms.nodes import SCALED, intern
-from monocomp.vocabulary import Kind
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from monocomp.declarations.vocabulary import Kind
 from monocomp.terms.nodes import Term
-from monocomp.vocabulary import Kind
 
 # What brings (operands, payload, kind) to canonical form.
 Constructor: TypeAlias = Callable[[tuple[Term, ...], Any, Kind], Term]

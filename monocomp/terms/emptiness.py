@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.terms.binders import open_as, open_fold, rename
 from monocomp.terms.constructors import construct
 from monocomp.terms.facts import (
@@ -32,7 +33,6 @@ from monocomp.terms.parts import (
     is_over_nothing,
     split_coefficient,
 )
-from monocomp.vocabulary import KEEPING_REDUCTIONS
 
 # Functions that are 0 at 0.
 _ZERO_AT_ZERO = ("abs", "relu", "tanh", "sin", "erf", "silu", "gelu", "elu", "sign", "floor")

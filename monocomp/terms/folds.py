@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import count
 
+from monocomp.declarations.vocabulary import Kind
 from monocomp.terms.binders import close, open_fold, rename
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, rebuild
@@ -13,7 +14,6 @@ from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
 from monocomp.terms.parts import addends
 from monocomp.terms.ring import add, as_float, bracket, divide, exp, mul, sub
-from monocomp.vocabulary import Kind
 
 INT_REDUCTIONS = ("argmax", "argmin", "argtop")
 BOOL_REDUCTIONS = ("any", "all")

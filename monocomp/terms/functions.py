@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
+from monocomp.declarations.vocabulary import FUNCTIONS
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, Constructor, construct
 from monocomp.terms.emptiness import may_be_empty
@@ -31,7 +32,6 @@ from monocomp.terms.ring import (
     power_of,
     promote,
 )
-from monocomp.vocabulary import FUNCTIONS
 
 
 def function(name: str, *args: Term) -> Term:

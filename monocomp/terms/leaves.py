@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.terms.constructors import CONSTRUCTORS
 from monocomp.terms.nodes import Equation, Number, Term, intern
-from monocomp.vocabulary import Kind
 
 
 @lru_cache(maxsize=4096, typed=True)

@@ -15,10 +15,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from monocomp.declarations.vocabulary import Kind
 from monocomp.terms.constructors import CONSTRUCTORS
 from monocomp.terms.facts import is_asking, is_finite
 from monocomp.terms.nodes import Term, inert, intern
-from monocomp.vocabulary import Kind
 
 _NOTED: list[list[Term]] = []
 PLAIN = "plain"  # a division of which 0 / 0 is no number, whatever is divided

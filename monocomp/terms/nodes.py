@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
-from monocomp.vocabulary import Kind
+from monocomp.declarations.vocabulary import Kind
 
 Number: TypeAlias = Fraction | float  # the only floats are inf and -inf
 # Where a factor or addend stands when terms are printed and summed: numbers first.

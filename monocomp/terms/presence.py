@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from monocomp.declarations.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS
 from monocomp.terms.binders import open_fold, rename
 from monocomp.terms.comparisons import compare, negate
 from monocomp.terms.emptiness import Product, is_element
@@ -19,7 +20,6 @@ from monocomp.terms.logic import conjunction, disjunction
 from monocomp.terms.losses import as_it_stands, losing_nothing
 from monocomp.terms.nodes import Term
 from monocomp.terms.parts import factors
-from monocomp.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS
 
 _AGGREGATES = ("sum", "mean", "var", "max", "min")
 

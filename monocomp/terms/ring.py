@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
+from monocomp.declarations.vocabulary import Kind
 from monocomp.terms.constructors import CONSTRUCTORS, construct
 from monocomp.terms.emptiness import Product, is_there, may_be_empty
 from monocomp.terms.facts import (
@@ -47,7 +48,6 @@ from monocomp.terms.weights import (
     that_cancel,
     weight_of_logarithm,
 )
-from monocomp.vocabulary import Kind
 
 _NONE, _ONCE = Fraction(0), Fraction(1)
 # 1e9 * (x - 1) is 0 where x is 1: 1e9 * x - 1e9 + y has lost the digits of y on the way.

@@ -12,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
+from monocomp.declarations.vocabulary import LOGARITHM_OF
 from monocomp.terms.constructors import construct
 from monocomp.terms.emptiness import Product, may_be_empty, without_scale
 from monocomp.terms.facts import has_element, is_finite, is_nonnegative, is_unmasked, is_weight
@@ -20,7 +21,6 @@ from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import addends, factors, split_coefficient
-from monocomp.vocabulary import LOGARITHM_OF
 
 
 def is_weight_there(exponent: Term) -> Term | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from monocomp.vocabulary import Kind
+from monocomp.declarations.vocabulary import Kind
 
 # What a part of an attribute is: a number, something by its name, or one of a few words.
 Sort: TypeAlias = Literal["value", "param", "extent", "axis", "local", "tensor"]

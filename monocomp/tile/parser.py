@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NoReturn, get_args
 
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.tile import program as P
 from monocomp.tile.operations import JOIN, OPERATIONS, SIGNS
 from monocomp.tile.printer import MARKED
-from monocomp.vocabulary import Kind
 
 _WORD = re.compile(r"\|[^|]+\||(?<!\w)(?!(?:and|or|not)\b)[^\W\d]\w*")
 _KERNEL = re.compile(r"kernel (\w+)\((.*)\) -> (.*)")

@@ -30,12 +30,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from monocomp.declarations.vocabulary import Kind
+from monocomp.display.rendering import Rendered
 from monocomp.errors import InternalError
-from monocomp.rendering import Rendered
 from monocomp.terms import Term
 from monocomp.terms.printer import show
 from monocomp.tile.operations import OPERATIONS, result_kind
-from monocomp.vocabulary import Kind
 
 Role: TypeAlias = Literal["grid", "row", "stream", "serial", "whole"]
 

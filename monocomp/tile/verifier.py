@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from monocomp.dtypes import kind_of
+from monocomp.declarations.dtypes import kind_of
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.tile import program as P
 from monocomp.tile.operations import OPERATIONS, Sort, Words, result_kind
 from monocomp.tile.printer import show
-from monocomp.vocabulary import Kind
 
 # dtypes in which many values are added up
 _WIDE = ("float32", "float64", "accumulated", "int32", "int64")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from monocomp.counter_rng import uniform
+from monocomp.declarations.counter_rng import uniform
 
 
 def logits(Q: Tensor, K: Tensor) -> Tensor:

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 
 import monocomp as mc
+from monocomp.calls.empty_filters import Filters
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.filters import Filters
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.reference.oracle import evaluate
 from monocomp.tile import TileProgram
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 from tests.backends import interpreted
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
@@ -168,7 +168,8 @@ def small_schedules(length: int | None) -> Iterator[None]:
 @contextmanager
 def whole_limit(length: int) -> Iterator[None]:
     """Let no axis longer than this be held entirely."""
-    from monocomp.planning import plan, roles
+    from monocomp.costs import roles
+    from monocomp.planning import plan
 
     with (
         patch.object(roles, "WHOLE_LIMIT", length),
@@ -207,7 +208,8 @@ def file_for_any_size(kernel: Kernel, extents: Mapping[str, int], element_bytes:
 @contextmanager
 def cut_for_long_extents() -> Iterator[None]:
     """Let short extents have many blocks, so that values are stored as for long ones."""
-    from monocomp.planning import cost, counting, storing
+    from monocomp.costs import cost, counting
+    from monocomp.planning import storing
 
     with (
         patch.object(counting, "ROW_BLOCK", 1),

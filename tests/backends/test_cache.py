@@ -19,7 +19,7 @@ from types import ModuleType
 import pytest
 
 from monocomp.backends.triton import launch
-from monocomp.cache import JsonStore
+from monocomp.machine.cache import JsonStore
 from tests.backends.interpreted import ROOT, environment, require_interpreter
 
 SOURCE = "value = 1\n"
@@ -158,8 +158,8 @@ def test_no_cache_to_be_had(
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     if kind == "nowhere":
-        monkeypatch.setattr("monocomp.cache.cache_folder", lambda: None)
-        monkeypatch.setattr("monocomp.cache._warned", set())
+        monkeypatch.setattr("monocomp.machine.cache.cache_folder", lambda: None)
+        monkeypatch.setattr("monocomp.machine.cache._warned", set())
     else:
         below = {"below a file": "file/cache"}.get(kind, kind.partition(" ")[2])
         monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path / below))

@@ -25,7 +25,7 @@ from monocomp.backends.triton.schedule import Schedule
 from monocomp.blocks.passes import PASSES
 from monocomp.blocks.program import BlockProgram, For, Give, Release, Statement, Take, walk
 from monocomp.blocks.verifier import verify
-from monocomp.declarations import by_representative
+from monocomp.declarations.records import by_representative
 from monocomp.errors import DeviceError, InternalError, UnsupportedError
 from monocomp.tile import TileProgram
 from tests.backends.both_stages import in_float64, lengths

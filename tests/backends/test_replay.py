@@ -274,7 +274,7 @@ def test_inputs_by_position_and_by_name_repeat_one_another(driver: Driver) -> No
     kernel, (q, k, v) = mc.compile(WINDOW, backend="triton"), tensors().values()
     wanted = launched(driver, kernel, Q=q, K=k, V=v, window=7)
     assert repeated(driver, kernel, window=7, V=v, Q=q, K=k) == wanted
-    with patch("monocomp.calls.bind", side_effect=AssertionError):
+    with patch("monocomp.calls.calls.bind", side_effect=AssertionError):
         kernel(q, k, V=v, window=7)
 
 
@@ -317,7 +317,7 @@ def test_what_watches_a_call_sees_it(driver: Driver) -> None:
     kernel(x)
     with (
         forward_ad.dual_level(),
-        patch("monocomp.autograd.recorded", side_effect=LookupError),
+        patch("monocomp.calls.autograd.recorded", side_effect=LookupError),
         pytest.raises(LookupError),
     ):
         kernel(forward_ad.make_dual(x, x))  # type: ignore[no-untyped-call]

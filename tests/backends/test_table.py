@@ -23,9 +23,9 @@ from monocomp.backends.triton.gpus import Gpu, gpu
 from monocomp.backends.triton.launch import TritonRunner, interpreted
 from monocomp.backends.triton.legal import Legal, Shape
 from monocomp.backends.triton.schedule import Schedule
-from monocomp.declarations import by_representative
+from monocomp.declarations.records import by_representative
 from monocomp.errors import UnsupportedError
-from monocomp.sizes import packed_extents
+from monocomp.extents.nominal import packed_extents
 from monocomp.tile import Loop
 from tests.backends.compiling import TARGETS, compile_for, launches_of, without_elements
 from tests.marks import slow_unless

@@ -11,7 +11,7 @@ import pytest
 import monocomp as mc
 from monocomp import library
 from monocomp import terms as T
-from monocomp.cli import main
+from monocomp.command_line.main import main
 from monocomp.gradients.laws import certified, law_of
 from monocomp.gradients.partials import _DERIVATIVES
 from tests.gradients.test_derived import PROGRAMS

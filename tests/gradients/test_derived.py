@@ -13,7 +13,7 @@ from monocomp.checking.random_inputs import random_inputs
 from monocomp.errors import MonocompError
 from monocomp.gradients.derived import Gradient, gradient
 from monocomp.language.checker import check
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 CAUSAL = """\
 input Q[b,h,q,d]

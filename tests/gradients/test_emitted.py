@@ -15,10 +15,10 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.cli import main
+from monocomp.command_line.main import main
 from monocomp.errors import MonocompError
 from monocomp.language.checker import check
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 from tests.backends import interpreted as interpreter
 from tests.gradients import twin
 from tests.gradients.test_derived import tuple_of

@@ -12,9 +12,9 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
+from monocomp.calls.operators import Operator, operator
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.checking.steps import small_params
-from monocomp.operators import Operator, operator
 from tests.gradients.test_gradcheck import some
 
 CHEAP = ("learned_sink", "softmax")

@@ -20,8 +20,8 @@ from torch.utils.checkpoint import checkpoint
 
 import monocomp as mc
 from monocomp import library
-from monocomp.calls import Calls
-from monocomp.operators import Operator, operator
+from monocomp.calls.calls import Calls
+from monocomp.calls.operators import Operator, operator
 from tests.backends import interpreted
 
 CAUSAL = mc.compile(library.load("causal"), name="causal")

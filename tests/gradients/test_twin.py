@@ -15,7 +15,7 @@ from monocomp.errors import MonocompError
 from monocomp.gradients.derived import gradient
 from monocomp.gradients.laws import FOLDS
 from monocomp.language.checker import check
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 from tests import special_programs
 from tests.gradients import twin
 from tests.gradients.test_derived import tuple_of

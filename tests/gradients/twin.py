@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from monocomp import binding, counter_rng
+from monocomp.declarations import binding, counter_rng
 from monocomp.language import syntax as S
 from monocomp.language.checker import check
 from monocomp.reference.declared_extents import declared_extent

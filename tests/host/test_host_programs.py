@@ -14,8 +14,9 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.declarations import by_representative
+from monocomp.declarations.records import by_representative
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.extents.nominal import packed_extents
 from monocomp.host.arguments import (
     Argument,
     Extent,
@@ -41,7 +42,6 @@ from monocomp.host.program import (
     Statement,
 )
 from monocomp.host.verifier import verify
-from monocomp.sizes import packed_extents
 from tests.backends.library_cases import CASES
 
 pytest.importorskip("triton")

@@ -9,7 +9,7 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.cli import main
+from monocomp.command_line.main import main
 from tests.variants.papers import VARIANTS
 
 _WEIGHTS = "softmax[k](Q[b,h,q,d] * K[b,h,k,d])"

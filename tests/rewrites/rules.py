@@ -10,15 +10,15 @@ import pytest
 
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.checking.verifier import loosely
-from monocomp.equations import Equations
+from monocomp.derivation.pipeline import CHOICES
 from monocomp.language.checker import check
-from monocomp.pipeline import CHOICES
 from monocomp.reference.oracle import evaluate
-from monocomp.rewriting import Rewriter
-from monocomp.rules import Rule, RuleSet
+from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.rules import Rule, RuleSet
 from monocomp.terms.algebra import SE_PAIR
+from monocomp.terms.equations import Equations
 from monocomp.terms.printer import show_monoid
-from monocomp.translation import translate
+from monocomp.translation.translator import translate
 
 SIZES = {"i": 4, "j": 3, "k": 5, "e": 2}
 

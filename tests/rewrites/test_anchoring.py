@@ -9,8 +9,8 @@ import pytest
 
 import monocomp as mc
 from monocomp.rewrites.anchoring import anchoring
-from monocomp.rewriting import Rewriter
-from monocomp.rules import Rule
+from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
     check_does_not_fire,
     check_example,

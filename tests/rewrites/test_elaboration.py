@@ -7,8 +7,8 @@ import pytest
 
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.elaboration import elaboration
-from monocomp.rewriting import Rewriter
-from monocomp.rules import Rule
+from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
     apply_only,
     check_does_not_fire,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monocomp.rewrites.emptiness import emptiness
-from monocomp.rules import Rule
+from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import check_does_not_fire, check_example, check_variant, rule_of
 
 FOLD_NOTHING = rule_of(emptiness, "fold_nothing")

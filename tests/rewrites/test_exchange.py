@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from monocomp import compile as compile_program
-from monocomp.pipeline import exchange
-from monocomp.planning.counting import elements_of_folds
+from monocomp.costs.counting import elements_of_folds
+from monocomp.derivation.pipeline import exchange
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.exchange import candidates
-from monocomp.rewriting import Rewriter
-from monocomp.rules import Rule
+from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
     check_does_not_fire,
     check_example,

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from monocomp import terms as T
-from monocomp.pipeline import derive
+from monocomp.derivation.pipeline import derive
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.frames import settled_frame
 from monocomp.rewrites.lifting import lifting, shared_frames
-from monocomp.rules import Rule, RuleSet
+from monocomp.rewriting.rules import Rule, RuleSet
 from monocomp.terms.algebra import is_mantissa
 from tests.mutation import check_result
 from tests.rewrites.rules import (

@@ -7,11 +7,11 @@ import pytest
 
 import monocomp as mc
 from monocomp import compile as compile_program
-from monocomp.pipeline import derive
+from monocomp.derivation.pipeline import derive
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.sigmoids import sigmoids
-from monocomp.rules import Rule
+from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
     check_does_not_fire,
     check_example,

@@ -6,7 +6,7 @@ import pytest
 
 from monocomp import terms as T
 from monocomp.rewrites.products import apart, products
-from monocomp.rules import Rule
+from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
     check_does_not_fire,
     check_example,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from monocomp import terms as T
-from monocomp.pipeline import derive
-from monocomp.planning.counting import is_at_the_top
+from monocomp.costs.counting import is_at_the_top
+from monocomp.derivation.pipeline import derive
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
 from tests.rewrites.rules import equations

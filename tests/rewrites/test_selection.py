@@ -8,8 +8,8 @@ import pytest
 import monocomp as mc
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.selection import selection
-from monocomp.rewriting import Rewriter
-from monocomp.rules import Rule
+from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
     apply_only,
     check_does_not_fire,

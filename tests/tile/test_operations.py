@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.tile import Expr, apply, local
 from monocomp.tile.operations import OPERATIONS, Operation, result_kind
 from monocomp.tile.parser import parse
 from monocomp.tile.printer import show
-from monocomp.vocabulary import Kind
 from tests.tile.running import BACKENDS
 
 FLOATS = np.array([-2.5, -1.0, -0.25, 0.0, 0.25, 1.0, 2.0, 3.5, 7.0, np.inf, -np.inf, np.nan])

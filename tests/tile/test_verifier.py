@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.tile import (
     Axis,
@@ -24,7 +25,6 @@ from monocomp.tile import (
 )
 from monocomp.tile.parser import parse
 from monocomp.tile.verifier import verify, verify_all
-from monocomp.vocabulary import Kind
 from tests.tile.kernels import TEXTS, kernels
 
 SUMS = """

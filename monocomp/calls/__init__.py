@@ -1,0 +1,1 @@
+"""Calls of kernels: arguments, gradients, batches, operators of torch."""

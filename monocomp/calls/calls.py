@@ -1,0 +1,413 @@
+"""Calls of a kernel: what is given is bound and checked, and a backend runs it.
+
+Backends that emit source keep a runner for each set of kernels, and of each call a plan that
+repeats it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from monocomp.backends.dialects import DIALECTS
+from monocomp.calls.empty_filters import Filters
+from monocomp.declarations.binding import Binding, bind, signature
+from monocomp.declarations.dtypes import LOADED_BY_TRITON, is_narrow
+from monocomp.declarations.given import (
+    check_conversion,
+    check_dense,
+    check_dtype,
+    check_floats,
+    check_no_gradients,
+    check_params,
+    check_tensors,
+    in_autocast,
+    shape_of,
+)
+from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
+from monocomp.extents.intervals import evaluated
+from monocomp.extents.nominal import packed_extents
+from monocomp.host.building import host_program, of_tile_program
+from monocomp.machine.locking import BUILDING
+from monocomp.planning.plan import Planner
+from monocomp.source import check_target
+
+if TYPE_CHECKING:
+    import torch
+
+    from monocomp.backends.triton.launch import TritonRunner
+    from monocomp.backends.triton.replay import Plans
+    from monocomp.backends.triton.search import Tuning
+    from monocomp.calls.autograd import Forward
+    from monocomp.host.plan import Plan
+    from monocomp.terms.equations import Equations
+
+
+NO_PARAMS: dict[str, object] = {}
+_ALL: weakref.WeakSet[Calls] = weakref.WeakSet()
+
+
+def of_key(key: str) -> Calls:
+    """Calls by what is traced of them."""
+    return next(c for c in tuple(_ALL) if c.key == key)
+
+
+class Calls:
+    """Runs the kernels of a program.
+
+    Args:
+        planner: of the program.
+        backend: as for `compile`.
+        checked: test every computed subscript.
+        tf32: let float32 products use the tf32 units.
+
+    Attributes:
+        language: the backend whose source runs on a GPU.
+        key: a digest of the program and the options: what they come to.
+        last: the backend that ran last, and on which device.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        backend: str,
+        *,
+        checked: bool,
+        tf32: bool,
+    ) -> None:
+        self.declared = planner.equations.declared
+        self.planner = planner
+        self.backend = backend
+        self.language = backend if backend in DIALECTS else "triton"
+        self.checked = checked
+        self.tf32 = tf32
+        self.filters = Filters(planner.equations)
+        self.last: tuple[str, torch.device | None] | None = None
+        how = backend, checked, tf32, planner.processors, planner.steps, planner.rules
+        # The same for the same program and options; an attribute, as Dynamo looks at it.
+        text = f"{how!r}\n{planner.equations.written()}".encode(errors="backslashreplace")
+        self.key = hashlib.blake2b(text, digest_size=8).hexdigest()
+        self.kinds = {n: i.kind for n, i in self.declared.inputs.items()}
+        self.kinds |= {n: p.kind for n, p in self.declared.params.items()}
+        self._forwards: dict[tuple[str, ...], Forward] = {}
+        self._runners: dict[tuple[str, ...], TritonRunner] = {}
+        self._plans: Plans | None = None
+        _ALL.add(self)
+
+    def of(self, equations: Equations) -> Calls:
+        """Calls of another program, with the same options."""
+        its = self.planner
+        planner = Planner(equations, rules=its.rules, processors=its.processors)
+        return Calls(planner, self.backend, checked=self.checked, tf32=self.tf32)
+
+    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The result of a call: a tensor, or a tuple of the outputs."""
+        if self._plans is not None or self._forwards:
+            repeated = self._repeated(args, kwargs)
+            if repeated is not None:
+                return _unpacked(repeated)
+        names = self.declared.inputs
+        if not kwargs and len(args) == len(names) == len(self.kinds):  # there are no parameters
+            inputs, params = dict(zip(names, args, strict=True)), NO_PARAMS
+        else:
+            inputs, params = signature(self.declared, args, kwargs)
+        if self.backend == "numpy":
+            check_no_gradients({**inputs, **params}, self.backend)
+            return _unpacked(self.call({**inputs, **params}))
+        return _unpacked(self.differentiable({**in_autocast(inputs), **params}))
+
+    def _repeated(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[torch.Tensor, ...] | None:
+        """The results of a call like an earlier one, which need not be looked at closely."""
+        autograd = _autograd()
+        values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
+        if len(values) < len(args) + len(kwargs) or autograd.is_cast() or autograd.is_watched():
+            return None
+        wrt = autograd.requiring(values) if autograd.is_grad_enabled() else ()
+        forward = self._forwards.get(wrt) if wrt else None
+        plans = forward.calls._plans if forward is not None else None if wrt else self._plans
+        plan = None if plans is None else plans.find(values)
+        if plans is None or plan is None:
+            return None
+        self.last = self.language, plan.device
+        if forward is None:
+            return plans.run(plan, values)
+        tensors, others = self._separated(values, wrt)
+        found: tuple[torch.Tensor, ...] = autograd.recorded(
+            forward, tensors, others, autograd.Call, plan
+        )
+        return found
+
+    def _separated(
+        self, values: Mapping[str, Any], wrt: Sequence[str]
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Tensors that autograd is to see, and other parameters."""
+        if len(values) == len(self.declared.inputs):
+            return values, NO_PARAMS
+        given = {n: v for n, v in values.items() if n in self.declared.inputs or n in wrt}
+        return given, {n: v for n, v in values.items() if n not in given}
+
+    def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+        """The results for torch tensors and parameters by name, with their gradients if any is
+        asked for."""
+        autograd = _autograd()
+        if not autograd.is_grad_enabled() and not autograd.is_watched():
+            plan = None if self._plans is None else self._plans.find(values)
+            if plan is not None:
+                return self.call(values, plan)
+        if autograd.is_traced(values):
+            from monocomp.calls.operators import operator
+
+            for name in self.declared.inputs:
+                check_dense(name, values[name])
+            return operator(self, values)(values)
+        wrt = autograd.wanted(self.kinds, values)
+        if wrt is None:
+            return self.call(values)
+        forward = self.forward(wrt)
+        given, others = self._separated(values, wrt)
+        results: tuple[torch.Tensor, ...] = autograd.recorded(
+            forward, given, others, autograd.function()
+        )
+        self.last = forward.calls.last
+        return results
+
+    def forward(self, wrt: tuple[str, ...]) -> Forward:
+        """The program for calls whose gradients with respect to some inputs are asked for."""
+        found = self._forwards.get(wrt)
+        if found is None:
+            found = _autograd().Forward(self, wrt)
+            found = self._forwards.setdefault(wrt, found)
+        return found
+
+    def call(self, values: Mapping[str, Any], plan: Plan | None = None) -> tuple[Any, ...]:
+        """The results for inputs and parameters by name, without gradients, by the call's plan if
+        it is known."""
+        if plan is None and self._plans is not None:
+            plan = self._plans.find(values)
+        if plan is not None and self._plans is not None:
+            self.last = self.language, plan.device
+            return self._plans.run(plan, values)
+        inputs, params, binding = self._bound((), values)
+        if self.backend == "numpy":
+            return self._run_numpy(inputs, binding)
+        return self._run_torch_tensors(inputs, params, binding)
+
+    def tune(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        seconds: float,
+        candidates: int,
+        progress: Callable[[str, int, int], None],
+    ) -> Tuning:
+        """Search schedules for calls like this one; see `Kernel.tune`."""
+        import torch
+
+        if not seconds > 0 or candidates < 1:
+            raise UsageError("a search takes more than 0 seconds and at least 1 candidate")
+        inputs, _, binding = self._bound(args, kwargs)
+        check_tensors(inputs, torch)
+        device = next((t.device for t in inputs.values()), torch.device("cpu"))
+        if device.type != "cuda" or self._backend_for(device) not in DIALECTS:
+            raise DeviceError(
+                "schedules are searched for emitted source on a GPU, and this call runs on "
+                f"{self._backend_for(device)} ({device})",
+                help="move the inputs to the GPU",
+            )
+        check_floats(binding.params, self._backend_for(device))
+        runner = self.runner(inputs, binding)
+        found = runner.tune(
+            inputs,
+            binding.params,
+            packed_extents(runner.program, binding.extents),
+            seconds=seconds,
+            candidates=candidates,
+            progress=progress,
+        )
+        self._plans = None  # they launch what was chosen before
+        return found
+
+    def bind(self, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]) -> Binding:
+        """The extents and parameters of a call with inputs of these shapes."""
+        origin = self.planner.equations.origin
+        return bind(self.declared, origin, shapes, params, evaluated)
+
+    def _bound(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, object], Binding]:
+        """The inputs and parameters of a call by name, checked, and the sizes."""
+        inputs, params = signature(self.declared, args, kwargs)
+        shapes = {n: shape_of(n, t) for n, t in inputs.items()}
+        binding = self.bind(shapes, params)
+        check_params(binding.params)
+        if not self.filters.have_admitted(binding.params):
+            with BUILDING:
+                self.filters.check(binding.params)
+        for name, tensor in inputs.items():
+            check_dtype(self.declared.inputs[name], tensor)
+        return inputs, params, binding
+
+    def _run_numpy(self, inputs: Mapping[str, Any], binding: Binding) -> tuple[Any, ...]:
+        import numpy as np
+
+        from monocomp.backends import numpy as backend
+
+        arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
+        results = self._interpret(backend.run_all, _narrow(inputs), arrays, binding)
+        self.last = "numpy", None
+        return results
+
+    def _run_torch_tensors(
+        self, inputs: Mapping[str, Any], params: Mapping[str, object], binding: Binding
+    ) -> tuple[torch.Tensor, ...]:
+        import torch
+
+        check_tensors(inputs, torch)
+        device = next(iter(inputs.values())).device if inputs else torch.device("cpu")
+        if self._backend_for(device) in DIALECTS:
+            return self._run_emitted(inputs, params, binding)
+        from monocomp.backends import torch as backend
+
+        if not any(t.dtype == torch.float64 for t in inputs.values()):
+            check_floats(binding.params, "torch")
+        results = self._interpret(backend.run_all, _narrow(inputs), inputs, binding)
+        self.last = "torch", device
+        return results
+
+    def _interpret(
+        self,
+        run_all: Callable[..., tuple[Any, ...]],
+        narrow: Mapping[str, str],
+        inputs: Mapping[str, Any],
+        binding: Binding,
+    ) -> tuple[Any, ...]:
+        """The results of tile programs as they are, and of the host program around them."""
+        plan = self.planner.plan(binding.extents).of_dtypes(narrow)
+        host = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
+        programs = self.planner.processors or 1
+        return run_all(host, plan.kernels, inputs, binding.params, programs, checked=self.checked)
+
+    def _backend_for(self, device: torch.device) -> str:
+        if self.backend != "auto":
+            return self.backend
+        has_triton = importlib.util.find_spec("triton") is not None
+        return "triton" if device.type == "cuda" and has_triton and not self.checked else "torch"
+
+    def _run_emitted(
+        self, inputs: Mapping[str, torch.Tensor], params: Mapping[str, object], binding: Binding
+    ) -> tuple[torch.Tensor, ...]:
+        from monocomp.backends.triton.replay import Plans
+
+        runner = self.runner(inputs, binding)
+        check_floats(binding.params, runner.dialect.name)
+        if self._plans is None:
+            self._plans = Plans(self.declared, self.filters.params)
+        values = {**inputs, **params}
+        varying = self._plans.varying(values)
+        extents = packed_extents(runner.program, binding.extents)
+        results, plan = runner(inputs, binding.params, extents, varying)
+        if plan is not None:
+            self._plans.keep(values, plan)
+        self.last = runner.dialect.name, next(iter(inputs.values())).device
+        return results
+
+    def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
+        """What launches the kernels for the sizes and dtypes of a call."""
+        from monocomp.backends.triton.emit import Module, emit
+        from monocomp.backends.triton.launch import (
+            TritonRunner,
+            interpreted,
+            multiprocessors,
+            target_of,
+        )
+        from monocomp.backends.triton.schedule import Schedule
+
+        dialect = DIALECTS[self.language]()
+        backend = f"backend '{dialect.name}'"
+        for name, tensor in inputs.items():
+            if tensor.is_floating_point() and str(tensor.dtype)[6:] not in LOADED_BY_TRITON:
+                raise UnsupportedDtypeError(
+                    f"{backend} cannot load {name} with dtype {str(tensor.dtype)[6:]}",
+                    notes=["supported inputs: " + ", ".join(LOADED_BY_TRITON)],
+                    help=f"convert it, {name}.to(torch.float32), or compile with backend='torch'",
+                )
+        if not inputs:
+            raise UnsupportedError(
+                f"{backend} needs an input tensor, to know which GPU to run on",
+                help="compile with backend='torch'",
+            )
+        device = next(iter(inputs.values())).device
+        can_be_interpreted = dialect.target is None
+        if device.type != "cuda" and not (can_be_interpreted and interpreted()):
+            others = "use backend='torch', or set TRITON_INTERPRET=1"
+            raise DeviceError(
+                f"{backend} needs CUDA tensors, and these are on {device}",
+                help="move them to the GPU, "
+                + (others if can_be_interpreted else "or use backend='torch'"),
+            )
+        check_target(dialect, target_of(device))
+        processors = self.planner.processors if dialect.merges else 1
+        if processors is None and device.type == "cuda" and not interpreted():
+            processors = multiprocessors(device)
+        plan = self.planner.plan(binding.extents, processors)
+        precision = "tf32" if self.tf32 else "ieee"
+        narrow = _narrow(inputs)
+        ids = (str(id(k)) for k in plan.kernels)
+        key = (str(len(plan.kernels)), *ids, *map(str, narrow.items()))
+        runner = self._runners.get(key)
+        if runner is None:
+            check_conversion(device, narrow)
+            outline = plan.derivation.outline()
+            plan = plan.of_dtypes(narrow)
+            start, kernels = self.planner.equations.of_dtypes(narrow), plan.kernels
+
+            def write(schedules: Sequence[Schedule]) -> Module:
+                with BUILDING:
+                    return emit(
+                        start,
+                        kernels,
+                        schedules,
+                        lowered=plan.program,
+                        outline=outline,
+                        precision=precision,
+                        dialect=dialect,
+                    )
+
+            runner = TritonRunner(
+                plan.program, kernels, write, precision, self.planner.processors, dialect
+            )
+            runner = self._runners.setdefault(key, runner)
+        return runner
+
+
+@cache
+def _autograd() -> ModuleType:
+    """What needs torch, which calls of the backend numpy do without; an import takes microseconds
+    each time."""
+    from monocomp.calls import autograd
+
+    return autograd
+
+
+def _narrow(inputs: Mapping[str, Any]) -> dict[str, str]:
+    """The dtypes of floats of 8 bits: kernels take all others as they come."""
+    return {n: str(t.dtype).removeprefix("torch.") for n, t in inputs.items() if is_narrow(t)}
+
+
+def _unpacked(results: tuple[Any, ...]) -> Any:
+    return results[0] if len(results) == 1 else results
+
+
+def _host_array(tensor: Any) -> Any:
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach().cpu()
+        return tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy()
+    return tensor

@@ -1,0 +1,145 @@
+"""Kernels as operators of torch, for what traces calls: torch.compile, torch.export, torch.func.
+
+    torch.ops.monocomp.causal_5d41402abc4b(Q, K, V)
+
+An operator is registered once in a process, under the program's name and a digest of its text and
+options. Gradients are asked for in the dispatcher: there the operator calls another one, that of
+the program which also returns what it saves. That one's backward pass is an operator in turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from monocomp.backends.torch import TorchTarget
+from monocomp.calls.autograd import Transformed, recorded, wanted
+from monocomp.declarations.binding import extents_of
+from monocomp.declarations.dtypes import is_narrow
+from monocomp.extents.intervals import evaluated
+
+if TYPE_CHECKING:
+    from monocomp.calls.calls import Calls
+
+Names: TypeAlias = tuple[str, ...]
+Results: TypeAlias = torch.Tensor | tuple[torch.Tensor, ...]
+_LIBRARY = torch.library.Library("monocomp", "FRAGMENT")  # type: ignore[no-untyped-call]
+_KINDS = {"float": "float", "int": "SymInt"}  # of parameters, in schemas
+_OPERATORS: dict[tuple[str, Names], Operator] = {}
+_LOCK = threading.RLock()
+
+
+class Operator:
+    """A registered operator.
+
+    Args:
+        calls: what it calls.
+        tensors: the parameters that it takes as tensors.
+
+    Attributes:
+        name: its own.
+        names: of its arguments: inputs, then parameters, those that are tensors first.
+    """
+
+    def __init__(self, calls: Calls, tensors: Names) -> None:
+        self.calls = calls
+        origin = calls.planner.equations.origin
+        name = self.name = "_".join([origin.name or "kernel", calls.key, *tensors])
+        declared = calls.declared
+        others = (n for n in declared.params if n not in tensors)
+        self.names = (*declared.inputs, *tensors, *others)
+        self.kinds = calls.kinds
+        arguments = [f"Tensor {n}_" for n in (*declared.inputs, *tensors)]
+        for param in declared.params.values():
+            if param.name not in tensors:
+                kind = _KINDS[param.kind]
+                is_required = param.default is None
+                arguments.append(
+                    f"{kind} {param.name}_" if is_required else f"{kind}? {param.name}_=None"
+                )
+        results = ", ".join(["Tensor"] * len(declared.outputs))
+        torch.library.define(
+            f"monocomp::{name}",
+            f"({', '.join(arguments)}) -> ({results})",
+            lib=_LIBRARY,
+            tags=(torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
+        )
+        for key, function in self._functions().items():
+            _LIBRARY.impl(name, function, key)  # type: ignore[no-untyped-call]
+        torch.library.register_fake(f"monocomp::{name}", self._outcome, lib=_LIBRARY)
+        self.overload: torch._ops.OpOverload = getattr(torch.ops.monocomp, name).default
+
+    def __call__(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+        """The results for inputs and parameters by name."""
+        found: Results = self.overload(*(values.get(n) for n in self.names))
+        return found if isinstance(found, tuple) else (found,)
+
+    def _functions(self) -> dict[str, Callable[..., Results]]:
+        """What runs it, by dispatch key."""
+        return {
+            "CompositeExplicitAutograd": self._run,
+            "Autograd": self._recorded,
+            "FuncTorchDynamicLayerFrontMode": self._recorded,
+        }
+
+    def _values(self, args: Sequence[Any]) -> dict[str, Any]:
+        return {n: a for n, a in zip(self.names, args, strict=False) if a is not None}
+
+    def _run(self, *args: Any) -> Results:
+        return _unpacked(self.calls.call(self._values(args)))
+
+    def _recorded(self, *args: Any) -> Results:
+        values = self._values(args)
+        given = {n: v for n, v in values.items() if isinstance(v, torch.Tensor)}
+        if wanted(self.kinds, given) is None:
+            with torch._C._AutoDispatchBelowAutograd():
+                found: Results = self.overload(*args)
+                return found
+        # What is asked for outside of what is traced here cannot be seen.
+        forward = self.calls.forward(tuple(n for n in given if self.kinds[n] == "float"))
+        others = {n: v for n, v in values.items() if n not in given}
+        return _unpacked(recorded(forward, given, others, Transformed))
+
+    def _outcome(self, *args: Any) -> Results:
+        """Tensors like the results."""
+        values = self._values(args)
+        declared, origin = self.calls.declared, self.calls.planner.equations.origin
+        inputs = {n: values[n] for n in declared.inputs}
+        params = {n: p.default for n, p in declared.params.items() if p.default is not None}
+        params |= {n: values[n] for n in declared.params if n in values}
+        shapes = {n: tuple(t.shape) for n, t in inputs.items()}
+        extents = extents_of(declared, origin, shapes, params, evaluated)
+        computed = {e.name for e in self.calls.planner.equations.given}
+        floats = [t for n, t in inputs.items() if t.is_floating_point() and n not in computed]
+        wide = [t for t in floats if not is_narrow(t)]
+        first = next(iter(inputs.values()))
+        promoted = TorchTarget(first.device).promoted
+        dtypes = {
+            "float": promoted(wide, "float32" if len(wide) == len(floats) else "bfloat16"),
+            "int": torch.int64,
+            "bool": torch.bool,
+            "accumulated": promoted([t for t in floats if t.dtype == torch.float64], "float32"),
+        }
+        results = []
+        for o, e in zip(declared.outputs, self.calls.planner.equations.outputs, strict=True):
+            dtype = dtypes.get(o.dtype or e.body.kind) or getattr(torch, str(o.dtype))
+            results.append(first.new_empty([extents[i.attr[1]] for i in e.indices], dtype=dtype))
+        return _unpacked(tuple(results))
+
+
+def operator(calls: Calls, values: Mapping[str, Any]) -> Operator:
+    """The operator for calls with these values: some parameters may be tensors."""
+    params = calls.declared.params
+    tensors = tuple(n for n in params if isinstance(values.get(n), torch.Tensor))
+    with _LOCK:
+        found = _OPERATORS.get((calls.key, tensors))
+        if found is None:
+            found = _OPERATORS[calls.key, tensors] = Operator(calls, tensors)
+    return found
+
+
+def _unpacked(results: tuple[torch.Tensor, ...]) -> Results:
+    return results[0] if len(results) == 1 else results

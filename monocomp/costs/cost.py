@@ -1,0 +1,257 @@
+"""Costs: what is counted of equations, of kernels that are not built yet, and of tile programs.
+
+    passes      loop nests over each index
+    reads       loop nests that read each input
+    operations  by the unit that does them: products of tiles (a multiplication and an addition
+                are two), element-wise ones, special functions, and those on places and conditions
+    bytes       to and from device memory
+    state       numbers that loops carry, for each row of the output
+    launches    kernels
+
+Amounts are numbers where the extents are known, else polynomials in them. `Cost.time` is one number
+to compare programs by: all operations as so many element-wise ones. It is not a schedule's time
+(`backends/triton/table.py`), which knows what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from monocomp.errors import UsageError
+from monocomp.terms.equations import Equations
+from monocomp.tile.operations import OPERATIONS
+
+if TYPE_CHECKING:
+    import sympy
+
+ELEMENT_BYTES, STORED_BYTES = 2, 4  # of what a call gives, and of what kernels store
+# What a multiprocessor of a GPU like Hopper's does in the time of one element-wise operation.
+MATRIX_RATE = 32  # multiplications and additions of 16-bit elements
+SPECIAL_TIME, BYTE_TIME = 8, 8
+LAUNCH_TIME = 1 << 26  # about three microseconds of the whole device
+SPECIAL = {"exp", "pow", *(o.name for o in OPERATIONS.values() if o.unit == "special")}
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A polynomial in extents, with whole coefficients.
+
+    Attributes:
+        terms: a coefficient for each monomial, which is the sorted names of its extents.
+    """
+
+    terms: tuple[tuple[tuple[str, ...], int], ...] = ()
+
+    @classmethod
+    def product(cls, extents: Iterable[str], number: int = 1) -> Formula:
+        """number * |i| * |j| * ..."""
+        return cls(((tuple(sorted(extents)), number),)) if number else cls()
+
+    def __add__(self, other: Amount) -> Formula:
+        found = dict(self.terms)
+        for monomial, number in formula(other).terms:
+            found[monomial] = found.get(monomial, 0) + number
+        return Formula(tuple(sorted((m, n) for m, n in found.items() if n)))
+
+    def __mul__(self, other: Amount) -> Formula:
+        total = Formula()
+        for m, n in self.terms:
+            for m2, n2 in formula(other).terms:
+                total += Formula.product((*m, *m2), n * n2)
+        return total
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """The value for given extents."""
+        return sum(number * prod(sizes[e] for e in monomial) for monomial, number in self.terms)
+
+    @property
+    def extents(self) -> frozenset[str]:
+        """The extents in it."""
+        return frozenset(e for monomial, _ in self.terms for e in monomial)
+
+    def __str__(self) -> str:
+        parts = []
+        for monomial, number in sorted(self.terms, key=lambda t: (-len(t[0]), t[0])):
+            factors = [e.lstrip(".") for e in monomial]
+            shown = [*([str(number)] if number != 1 or not factors else []), *factors]
+            parts.append("*".join(shown))
+        return " + ".join(parts) or "0"
+
+    def sympy(self) -> sympy.Expr:
+        """The formula for sympy, extents as positive integers."""
+        import sympy
+
+        def symbol(extent: str) -> Any:
+            return sympy.Symbol(extent.lstrip("."), positive=True, integer=True)
+
+        parts = [sympy.Mul(n, *map(symbol, monomial)) for monomial, n in self.terms]
+        return sympy.Add(*parts)
+
+
+Amount: TypeAlias = int | Formula
+Extents: TypeAlias = Callable[[str], Amount]  # the amount that an extent is
+
+
+def formula(amount: Amount) -> Formula:
+    """An amount as a formula."""
+    return Formula.product((), amount) if isinstance(amount, int) else amount
+
+
+def amounts(sizes: Mapping[str, int]) -> Extents:
+    """Extents in numbers where they are known, else as symbols."""
+    return lambda extent: sizes[extent] if extent in sizes else Formula.product([extent])
+
+
+def product(factors: Iterable[Amount]) -> Amount:
+    """The product of amounts."""
+    total: Amount = 1
+    for f in factors:
+        total = total * f
+    return total
+
+
+@dataclass(frozen=True)
+class Operations:
+    """How many operations each unit does; `logic` are those that compute no floats."""
+
+    matrix: Amount = 0
+    elementwise: Amount = 0
+    special: Amount = 0
+    logic: Amount = 0
+
+    def __add__(self, other: Operations) -> Operations:
+        return Operations(
+            self.matrix + other.matrix,
+            self.elementwise + other.elementwise,
+            self.special + other.special,
+            self.logic + other.logic,
+        )
+
+    def __mul__(self, times: Amount) -> Operations:
+        return Operations(
+            self.matrix * times,
+            self.elementwise * times,
+            self.special * times,
+            self.logic * times,
+        )
+
+    @property
+    def flops(self) -> Amount:
+        """Those on floats."""
+        return self.matrix + self.elementwise + self.special
+
+
+NO_OPERATION = Operations()
+ELEMENTWISE, SPECIAL_FUNCTION, LOGIC = (
+    Operations(elementwise=1),
+    Operations(special=1),
+    Operations(logic=1),
+)
+
+
+def one_operation(op: str, kind: str) -> Operations:
+    """What an operator of this name and kind of result is, on one element."""
+    if kind != "float":
+        return LOGIC
+    return SPECIAL_FUNCTION if op in SPECIAL else ELEMENTWISE
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a program costs; see the module."""
+
+    passes: Mapping[str, int]
+    reads: Mapping[str, int]
+    operations: Operations
+    bytes: Amount
+    state: Amount
+    launches: int = 1
+
+    def __add__(self, other: Cost) -> Cost:
+        def joined(x: Mapping[str, int], y: Mapping[str, int]) -> dict[str, int]:
+            return {n: x.get(n, 0) + y.get(n, 0) for n in {**x, **y}}
+
+        return Cost(
+            joined(self.passes, other.passes),
+            joined(self.reads, other.reads),
+            self.operations + other.operations,
+            self.bytes + other.bytes,
+            self.state + other.state,
+            self.launches + other.launches,
+        )
+
+    @property
+    def flops(self) -> Amount:
+        """Operations on floats, whichever unit does them."""
+        return self.operations.flops
+
+    @property
+    def time(self) -> float:
+        """All in element-wise operations, for amounts that are numbers."""
+        return self.work + self.launches * LAUNCH_TIME
+
+    @property
+    def work(self) -> float:
+        """The time without that of launches."""
+        of = self.operations
+        found = of.elementwise + of.logic + of.special * SPECIAL_TIME + self.bytes * BYTE_TIME
+        assert isinstance(found, int) and isinstance(of.matrix, int)
+        return found + of.matrix / MATRIX_RATE
+
+    def at(self, extents: Mapping[str, int], program: Equations) -> dict[str, Any]:
+        """With numbers.
+
+        Args:
+            extents: sizes by the name of an index; all that the formulas speak of.
+            program: what the cost is of.
+
+        Raises:
+            UsageError: an extent is unknown, or one is missing.
+        """
+        from monocomp.declarations.records import by_representative
+
+        sizes = by_representative(program.declared, extents)
+        formulas = {n: formula(getattr(self, n)) for n in ("flops", "bytes", "state")}
+        needed = sorted(e for f in formulas.values() for e in f.extents if e not in sizes)
+        if needed:
+            names = ", ".join(dict.fromkeys(e.lstrip(".") for e in needed))
+            raise UsageError(f"the extent of {names} is missing")
+        numbers = {n: f.at(sizes) for n, f in formulas.items()}
+        return {"passes": dict(self.passes), "reads": dict(self.reads), **numbers}
+
+    def to_json(self) -> dict[str, Any]:
+        """With formulas as text."""
+        texts = {n: str(getattr(self, n)) for n in ("flops", "bytes", "state")}
+        return {"passes": dict(self.passes), "reads": dict(self.reads), **texts}
+
+    @property
+    def shown_passes(self) -> str:
+        """The passes in words: "1 pass over k, 2 over q"."""
+        if not self.passes:
+            return "no pass"
+        counts = [f"{n} over {index}" for index, n in self.passes.items()]
+        first = next(iter(self.passes.values()))
+        noun = "pass" if first == 1 else "passes"
+        return ", ".join(counts).replace(" over", f" {noun} over", 1)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:8}{text}" for label, text in self.rows())
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Label and text, for tables."""
+        often = [f"{name} {n}x" for name, n in self.reads.items()]
+        return [
+            ("passes", self.shown_passes),
+            ("reads", ", ".join(often) or "nothing"),
+            ("bytes", str(self.bytes)),
+            ("flops", str(self.flops)),
+            ("state", str(self.state)),
+        ]
+
+
+NOTHING = Cost({}, {}, NO_OPERATION, 0, 0, 0)

@@ -1,0 +1,452 @@
+"""The costs of equations: at any step of a derivation, and of kernels before they are built.
+
+A program *as it is written* is read plainly (`cost`). A definition is a name and costs nothing;
+what stands in a fold is computed anew for each of its elements. Folds over the top of an output
+are loops. Results of earlier loops are kept, so a fold that needs none shares one loop with the
+others of its domain, and one that needs them comes a loop later: the number of *passes* over an
+index is the length of the longest chain of folds that need one another, by loop nests. An
+output that keeps an index over which a result in it was folded is written in one more pass.
+softmax and logsumexp are read as everyone computes them, with the maximum subtracted.
+Every operation counts once for every value of the indices that it varies with, in every loop that
+needs it; each input once for every loop that reads it. Filters are not counted.
+
+A kernel *for given sizes* does more (`estimate_of`). It computes a value in the outermost loop in
+which its indices are at hand. So a value is computed, and what it reads is read, once more for
+every block of each loop around that place whose index it lacks, and of each index of the outputs
+that its kernel is cut along.
+
+`Kernel.report` counts in the kernels themselves. Passes and bytes are those of `cost`
+there once a program is in normal form; operations differ in what a target adds, such as
+the guard of an infinite maximum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+from monocomp import terms as T
+from monocomp.costs.closing import Closing
+from monocomp.costs.cost import (
+    ELEMENT_BYTES,
+    ELEMENTWISE,
+    LOGIC,
+    NO_OPERATION,
+    NOTHING,
+    SPECIAL_FUNCTION,
+    STORED_BYTES,
+    Amount,
+    Cost,
+    Extents,
+    Operations,
+    amounts,
+    one_operation,
+    product,
+)
+from monocomp.costs.operands import computed_side
+from monocomp.costs.reading import kernels
+from monocomp.costs.roles import choose_roles, fits_whole, scan_of
+from monocomp.extents.domain import prefix_of
+from monocomp.extents.nominal import nominal_sizes
+from monocomp.rewrites.products import apart, largest_sides
+from monocomp.rewrites.pullback import passes
+from monocomp.terms import Term
+from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
+from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.monomials import factors
+from monocomp.tile import Axis
+
+ROW_BLOCK, LOOP_BLOCK = 128, 64  # what one load or one value serves, with the usual schedules
+
+
+def cost(program: Equations) -> Cost:
+    """The cost of a program as it is written."""
+    dims = tuple((name, program.declared.extents(name)) for name in program.declared.inputs)
+    outputs = (*(o.name for o in program.declared.outputs), *program.operands)
+    counted = (_cost_of_kernel(tuple(group), dims, outputs) for group in kernels(program))
+    return sum(counted, NOTHING)
+
+
+def elements_of_folds(program: Equations) -> int:
+    """Elements of all distinct folds, at a program's sizes or nominal ones: each counts once for
+    all values of its free indices, or of its computed subscripts if these are fewer, wherever loops
+    will compute it."""
+    sizes = nominal_sizes(program.declared, program.sizes)
+    opened = Closing(program).opened
+
+    def count(t: Term) -> int:
+        extents = [e for _, e in T.free_indices(t)] + list(t.attr.extents)
+        return math.prod(max(1, sizes[e]) for e in extents)
+
+    folds = {
+        min(T.unnamed(t), T.unnamed(opened(t)[0]), key=count)
+        for t in T.subterms(*(e.body for e in program.equations))
+        if t.op in ("fold", "fold_at")
+    }
+    return sum(map(count, folds))
+
+
+@lru_cache(maxsize=256)
+def _cost_of_kernel(
+    group: tuple[Equation, ...],
+    dims: tuple[tuple[str, tuple[str, ...]], ...],
+    outputs: tuple[str, ...],
+) -> Cost:
+
+    def fits(extent: str) -> bool:
+        return True
+
+    roles = choose_roles(group, fits)
+    return _Counter(group, roles, dict(dims), outputs, amounts({}), lambda i: 1, fits).cost()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a fold is computed, and how often.
+
+    Attributes:
+        loops: the indices of the outputs and of the loops around it, outermost first.
+        times: how often it is computed.
+        repeats: how often for the same values of its indices.
+        repeated_by: the index, of those, that it lacks and that repeats it most, if any does.
+    """
+
+    loops: tuple[Term, ...]
+    times: int
+    repeats: int
+    repeated_by: Term | None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one kernel does at given sizes.
+
+    Attributes:
+        equations: what it computes.
+        grid: the indices of which each program instance has one value.
+        cost: in numbers.
+        folds: every fold (or field of one), with the places where it is computed.
+        operands: the same of what products of matrices multiply that is computed.
+    """
+
+    equations: Sequence[Equation]
+    grid: frozenset[Term]
+    cost: Cost
+    folds: Mapping[Term, Sequence[Place]]
+    operands: Mapping[Term, Sequence[Place]]
+
+
+def estimate_of(
+    program: Equations,
+    group: Sequence[Equation],
+    roles: Mapping[str, Axis],
+    sizes: Mapping[str, int],
+    narrow: frozenset[str],
+) -> Estimate:
+    """The work of one kernel, with these roles of the indices of its outputs; `narrow` are stored
+    values that have no more bytes than inputs."""
+    dims = {name: program.declared.extents(name) for name in program.declared.inputs}
+    outputs = narrow.union(o.name for o in program.declared.outputs)
+    fits = partial(fits_whole, sizes=sizes)
+    lengths = {"grid": 1, "row": ROW_BLOCK}  # other axes are not cut between programs
+
+    def blocks(i: Term) -> int:
+        size = sizes[i.attr[1]]
+        axis = roles.get(i.attr[0])
+        length = LOOP_BLOCK if axis is None else lengths.get(axis.role, max(1, size))
+        return math.ceil(size / length)
+
+    counter = _Counter(group, roles, dims, outputs, sizes.__getitem__, blocks, fits)
+    counter.added = frozenset() if program.slices is None else program.slices.added
+    cost = counter.cost()
+    indices = dict.fromkeys(i for e in group for i in e.indices)
+    grid = frozenset(i for i in indices if roles[i.attr[0]].role == "grid")
+    return Estimate(group, grid, cost, counter.folds, counter.operands)
+
+
+def elements(indices: Iterable[Term], sizes: Mapping[str, int]) -> int:
+    """The number of combinations of values that indices take."""
+    return math.prod(sizes[i.attr[1]] for i in indices)
+
+
+class _Counter:
+    """Counts what one kernel does.
+
+    Every subterm has a home, which is the path of indices around it to the last with which it
+    varies, and is computed there once, for each value of its indices and for each block of those
+    that it lacks. What is at home in different loops is computed in each.
+
+    Args:
+        group: what the kernel computes.
+        roles: of the indices of its outputs.
+        dims: the extents of each input's dimensions.
+        outputs: the names of what a call returns, or what has as many bytes.
+        extent: the amount that an extent is.
+        blocks: how many blocks an index has that repeat what lacks it.
+        fits: can an axis of this extent be held entirely?
+    """
+
+    def __init__(
+        self,
+        group: Sequence[Equation],
+        roles: Mapping[str, Axis],
+        dims: Mapping[str, tuple[str, ...]],
+        outputs: Iterable[str],
+        extent: Extents,
+        blocks: Callable[[Term], int],
+        fits: Callable[[str], bool],
+    ) -> None:
+        self.group, self.roles, self.dims = group, roles, dims
+        self.outputs = frozenset(outputs)
+        self.extent, self.blocks, self.fits = extent, blocks, fits
+        self.scan = scan_of(group)
+        indices = dict.fromkeys(i for e in group for i in e.indices)
+        late = {n for n, axis in roles.items() if axis.role == "stream"}
+        self.base = tuple(i for i in indices if i.attr[0] not in late)
+        self.late = tuple(i for i in indices if i.attr[0] in late)
+        self.grid = frozenset(n for n, axis in roles.items() if axis.role == "grid")
+        self.seen: set[tuple[Term, tuple[Term, ...], str]] = set()
+        self.depth = dict.fromkeys(indices, len(indices) - 1)  # how many are around an index
+        self.tiles: set[Term] = set()  # indices of products of tiles, held entirely
+        self.weighed: set[tuple[Term, Term, tuple[Term, ...], str]] = set()
+        self.operations = NO_OPERATION
+        self.moved: Amount = 0
+        self.reads: dict[str, set[str]] = {}
+        self.folds: dict[Term, list[Place]] = {}
+        self.operands: dict[Term, list[Place]] = {}
+        self.added: frozenset[str] = frozenset()  # equations whose results are added up
+
+    def cost(self) -> Cost:
+        """The cost of all loops and outputs."""
+        loops = passes([e.body for e in self.group], is_at_the_top)
+        self.loops = {f: f"loop {n}" for n, at in enumerate(loops) for f in at.folds}
+        for e in self.group:
+            late = [i for i in self.late if i in e.indices]
+            self._visit(e.body, (*self.base, *late), "late" if late else "")
+            self.moved += self._stored(e)
+        state: Amount = 0
+        for fold in [f for at in loops for f in at.folds]:
+            self._loop(fold)
+            state += product(map(self.extent, self._carried(fold))) * len(_fields(fold))
+        counts: dict[str, int] = {}
+        for extent in (*(p.extent for p in loops), *(i.attr[1] for i in self.late)):
+            name = extent.lstrip(".")
+            counts[name] = counts.get(name, 0) + 1
+        reads = {n: len(self.reads[n]) for n in self.dims if n in self.reads}
+        return Cost(counts, reads, self.operations, self.moved, state)
+
+    def _stored(self, equation: Equation) -> Amount:
+        """The bytes of an output, or of what another kernel reads."""
+        wide = equation.name not in self.outputs and equation.body.kind == "float"
+        extents = (self.extent(i.attr[1]) for i in equation.indices)
+        times = 2 if equation.name in self.added else 1  # read, and written
+        return product(extents) * times * (STORED_BYTES if wide else ELEMENT_BYTES)
+
+    def _carried(self, fold: Term) -> Iterator[str]:
+        """Extents of the axes of a fold's state."""
+        if fold.attr.target is not None:
+            yield fold.attr.target
+        for name in sorted(fold.free):
+            if name in self.roles and self.roles[name].role == "whole":
+                yield self.roles[name].extent
+
+    # --- terms ------------------------------------------------------------------------
+
+    def _visit(self, t: Term, path: tuple[Term, ...], scope: str) -> None:
+        """Count t and what it needs, below a path of indices, in a loop or outside of all."""
+        path = self._home(t, path)
+        if not any(map(self._is_looped, path)):
+            scope = ""
+        key = (t, path, scope)
+        if key in self.seen:
+            return
+        self.seen.add(key)
+        fold = t.args[0] if t.op == "field" else t
+        if fold.op in ("fold", "fold_at"):
+            self._fold(t, fold, path, scope)
+            return
+        if t.op in ("read", "stored"):
+            self._read(t, path, scope)
+        elif t.op not in _NO_OPERATION:
+            self._count(_operations(t), t.free, path)
+        for a in t.args:
+            self._visit(a, path, scope)
+
+    def _fold(self, t: Term, fold: Term, path: tuple[Term, ...], scope: str) -> None:
+        self.folds.setdefault(t, []).append(self._place(t, path))
+        if is_selection(fold):
+            self._visit(fold.args[0], path, scope)
+        if is_at_the_top(fold):
+            self._loop(carrier(fold))
+        else:
+            self._elements(fold, path, scope)
+
+    def _loop(self, fold: Term) -> None:
+        """Count a fold over the top of an output, once."""
+        scope = self.loops.pop(fold, None)
+        if scope is not None:
+            self._elements(fold, self.base, scope)
+
+    def _elements(self, fold: Term, path: tuple[Term, ...], scope: str) -> None:
+        """Count what a fold does with its elements, in a loop or inside of one."""
+        if self.scan is not None and prefix_of(fold) is self.scan:  # an element for each place
+            opened, (condition, *parts) = T.open_as(fold, (self.scan.attr[0],))
+        else:
+            # Folds over one extent at one place share a loop, so their indices share a name.
+            depth = 1 + max((self.depth[i] for i in path), default=-1)
+            names = [f"${depth}.{n or ''}{e}" for n, e in enumerate(fold.attr.extents)]
+            opened, (condition, *parts) = T.open_as(fold, names)
+            self.depth |= dict.fromkeys(opened, depth)
+        inner = (*path, *opened)
+        own = [i for i in inner if i in opened or i.attr[0] in fold.free]
+        times = product(self.extent(i.attr[1]) for i in own)
+        times = times * self._repeats(i for i in path if i not in own)
+        self._visit(condition, inner, scope)
+        for part in self._products(fold, parts, opened):
+            sides = self._sides(fold, part, opened)
+            if sides is None:
+                self.operations += _combine(fold, part) * times
+            else:
+                self.operations += MULTIPLY_ADD * times
+                if path != self.base:
+                    self.tiles.update(i for i in opened if self.fits(i.attr[1]))
+                for side in sides:
+                    self._multiplied(side, inner)
+                part[:1] = factors(part[0])
+            for element in part:
+                self._visit(element, inner, scope)
+        is_sum = fold.attr.monoid == "sum" and fold.kind == "float" and len(opened) == 1
+        if is_sum and (computed := computed_side(opened[0], parts[0])):
+            operand = T.mul(*computed)
+            place = self._place(operand, self._home(operand, inner))
+            self.operands.setdefault(operand, []).append(place)
+        if fold.attr.monoid is SE_PAIR:
+            self._weigh(condition, parts[-1], inner, scope)
+
+    def _weigh(self, condition: Term, exponent: Term, path: tuple[Term, ...], scope: str) -> None:
+        """Count the weights of elements in SE, once for all values that have them: they vary with
+        the exponent, and with its maximum."""
+        if (condition, exponent, path, scope) not in self.weighed:
+            self.weighed.add((condition, exponent, path, scope))
+            self._count(_WEIGHT, condition.free | exponent.free, path)
+
+    def _products(
+        self, fold: Term, elements: Sequence[Term], opened: Sequence[Term]
+    ) -> Iterator[list[Term]]:
+        """The elements, in addends that are products of matrices where a sum is one of such."""
+        if fold.attr.monoid != "sum" or fold.kind != "float" or len(opened) != 1:
+            yield list(elements)
+            return
+        name = opened[0].attr[0]
+        yield from ([p] for p in apart(elements[0], name, lambda f: f.free - self.grid))
+
+    def _sides(
+        self, fold: Term, elements: Sequence[Term], opened: Sequence[Term]
+    ) -> list[list[Term]] | None:
+        """The factors of both sides, if a fold is a product of two matrices, not of several at
+        once, but for a loop that goes over them one by one; an exponent is one."""
+        if fold.attr.monoid not in ("sum", SE_PAIR) or len(opened) != 1 or fold.kind != "float":
+            return None
+        parts = [f for f in (*factors(elements[0]), *elements[1:]) if f.op != "const"]
+        found = largest_sides([f.free - self.grid for f in parts], opened[0].attr[0])
+        if found is None or not found[0].isdisjoint(found[1] & self.roles.keys()):
+            return None
+        first = found[0] | {opened[0].attr[0]}
+        left = [f for f in parts if f.free - self.grid <= first]
+        return [left, [f for f in parts if f not in left]]
+
+    def _multiplied(self, side: Sequence[Term], path: tuple[Term, ...]) -> None:
+        """Count the multiplications that make one tile of the factors of a side."""
+        varying = frozenset().union(*(f.free for f in side))
+        self._count(ELEMENTWISE * (len(side) - 1), varying, path)
+
+    def _read(self, t: Term, path: tuple[Term, ...], scope: str) -> None:
+        name = t.attr if t.op == "read" else t.attr.name
+        is_input = t.op == "read" or t.attr.given
+        dims = self.dims[name] if is_input else [i.attr[1] for i in t.attr.indices]
+        pairs = zip(dims, t.args, strict=True)
+        size = product(self.extent(dim) for dim, place in pairs if place.op != "const")
+        wide = not is_input and name not in self.outputs and t.kind == "float"
+        width = STORED_BYTES if wide else ELEMENT_BYTES
+        self.moved += size * width * self._repeats(i for i in path if i.attr[0] not in t.free)
+        if is_input and all(a.op != "const" for a in t.args):
+            self.reads.setdefault(name, set()).add(scope)
+
+    def _count(self, operations: Operations, free: frozenset[str], path: tuple[Term, ...]) -> None:
+        """Add operations on what varies with these indices, for each time that it is computed; a
+        number is computed once."""
+        if free and operations is not NO_OPERATION:
+            own = product(self.extent(i.attr[1]) for i in path if i.attr[0] in free)
+            repeats = self._repeats(i for i in path if i.attr[0] not in free)
+            self.operations += operations * (own * repeats)
+
+    # --- places -----------------------------------------------------------------------
+
+    def _home(self, t: Term, path: tuple[Term, ...]) -> tuple[Term, ...]:
+        """The path to the place where t is computed: the kernel's indices, loops up to the last
+        with whose index it varies, and indices of tiles that are held entirely."""
+        looped = (n for n, i in enumerate(path) if i.attr[0] in t.free and self._is_looped(i))
+        end = max(max(looped, default=-1) + 1, len(self.base))
+        return (*path[:end], *(i for i in path[end:] if i.attr[0] in t.free))
+
+    def _is_looped(self, i: Term) -> bool:
+        return i not in self.base and i not in self.tiles
+
+    def _repeats(self, lacking: Iterable[Term]) -> int:
+        return math.prod(map(self.blocks, lacking))
+
+    def _place(self, t: Term, path: tuple[Term, ...]) -> Place:
+        lacking = {i: self.blocks(i) for i in path if i.attr[0] not in t.free}
+        repeats = math.prod(lacking.values())
+        own = product(self.extent(i.attr[1]) for i in path if i.attr[0] in t.free)
+        times = own * repeats
+        most = max(lacking, key=lambda i: lacking[i], default=None)
+        number = times if isinstance(times, int) else 0
+        return Place(path, number, repeats, most if repeats > 1 else None)
+
+
+def is_at_the_top(t: Term) -> bool:
+    """Is this a fold in which no index of an outer one is free?"""
+    folds = t.op == "fold" or is_selection(t)
+    return folds and all(n[0].isalpha() or n[0] == "_" for n in t.free)
+
+
+def _fields(fold: Term) -> tuple[str, ...]:
+    """The numbers that a fold carries; the exponent of SE is a fold of its own."""
+    monoid = fold.attr.monoid
+    if is_selection(fold) or monoid in ("argmax", "argmin"):
+        return ("value", "place")
+    return monoid.fields if isinstance(monoid, T.UserMonoid) and monoid is not SE_PAIR else ("",)
+
+
+MULTIPLY_ADD = Operations(matrix=2)
+_WEIGHT = ELEMENTWISE + SPECIAL_FUNCTION  # exp(s - m) for each element; exp(m - m') is once a block
+_NO_OPERATION = ("const", "index", "param", "extent", "read", "stored", "ref", "cast", "field")
+
+
+def _combine(fold: Term, elements: Sequence[Term]) -> Operations:
+    """Operations to join one element."""
+    monoid = fold.attr.monoid
+    if monoid is SE_PAIR:  # weigh the value, add; the sum is moved once a block
+        return ELEMENTWISE * (1 + (elements[0] is not T.ONE))
+    if isinstance(monoid, T.UserMonoid):
+        return sum(map(_operations, T.subterms(*monoid.combine)), NO_OPERATION)
+    return one_operation("add", fold.kind)
+
+
+def _operations(t: Term) -> Operations:
+    """Operations that t does with its operands' values."""
+    if t.op in _NO_OPERATION:
+        return NO_OPERATION
+    if t.kind != "float":
+        return LOGIC * max(1, len(t.args) - 1)
+    if t.op in ("add", "mul"):
+        factors = [a for a in t.args if not (a.op == "const" and a.attr == -1)]
+        return ELEMENTWISE * (len(factors) - 1)
+    if t.op == "pow":
+        size = abs(t.attr)
+        if size.denominator == 1 and size <= 8:
+            return ELEMENTWISE * (int(size) - 1)
+    return one_operation(t.op, t.kind)

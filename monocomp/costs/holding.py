@@ -1,0 +1,140 @@
+"""Holding: which indices of an output a program instance has all of.
+
+An index that some aggregate lacks may be held, so that this aggregate is computed once for all of
+it: the weights of attention for all columns of the values. Or it may go to the grid, like others,
+and each program instance computes the aggregate anew: a count of what a mask admits is no reason
+to hold the heads of a product. An index goes to the grid unless holding it pays, by the cost model;
+and what is held is no more than a program instance can hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from monocomp.costs.counting import Estimate, estimate_of
+from monocomp.costs.operands import stored_operands
+from monocomp.costs.roles import (
+    LARGEST_TILE,
+    RoleChoice,
+    explain_roles,
+    fits_whole,
+    kernel_groups,
+    outer_folds,
+)
+from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations
+
+WORTHWHILE = 0.75  # what is left of the work; more than that is no reason to hold an index
+
+Roles = Mapping[str, RoleChoice]
+# By what a kernel computes, and what is stored in it, or read, as an operand of products.
+Known = dict[tuple[tuple[Equation, ...], frozenset[str]], Estimate]
+
+
+def estimate(
+    program: Equations,
+    sizes: Mapping[str, int],
+    known: Known | None = None,
+) -> list[Estimate]:
+    """The work of each kernel; `sizes` has a number for every extent.
+
+    `known` are estimates for the same declarations and sizes, to which those made here are added.
+    """
+    known = {} if known is None else known
+    fits = partial(fits_whole, sizes=sizes)
+    operands = stored_operands(program)
+    found = []
+    for group in map(tuple, kernel_groups(program, sizes)):
+        narrow = operands & {e.name for e in group}.union(*map(program.read_by, group))
+        if (group, narrow) not in known:
+            roles, counted = _chosen(program, group, fits, sizes, narrow)
+            counted = counted or _estimate(program, group, roles, sizes, narrow)
+            known[group, narrow] = counted
+        found.append(known[group, narrow])
+    return found
+
+
+def _estimate(
+    program: Equations,
+    group: Sequence[Equation],
+    roles: Roles,
+    sizes: Mapping[str, int],
+    narrow: frozenset[str] = frozenset(),
+) -> Estimate:
+    axes = {name: choice.axis for name, choice in roles.items()}
+    return estimate_of(program, group, axes, sizes, narrow)
+
+
+def roles_by_cost(
+    program: Equations,
+    group: Sequence[Equation],
+    fits: Callable[[str], bool],
+    sizes: Mapping[str, int],
+) -> Roles:
+    """The roles of the indices of a kernel's outputs.
+
+    Args:
+        program: equations in kernels.
+        group: what the kernel computes.
+        fits: can an axis of this extent be held entirely?
+        sizes: a number for every extent.
+    """
+    return _chosen(program, group, fits, sizes)[0]
+
+
+def _chosen(
+    program: Equations,
+    group: Sequence[Equation],
+    fits: Callable[[str], bool],
+    sizes: Mapping[str, int],
+    narrow: frozenset[str] = frozenset(),
+) -> tuple[Roles, Estimate | None]:
+    """The roles, and the work with them where there was a choice."""
+    best = _held(program, group, fits, sizes, frozenset())
+    counted: Estimate | None = None
+    everywhere = {i.attr[0] for i in set.intersection(*(set(e.indices) for e in group))}
+    for lesser in _lesser(group, best):
+        roles = _held(program, group, fits, sizes, lesser)
+        more = _grid(roles) - _grid(best)
+        # An output that lacks an index is stored once: not by each instance along it.
+        is_more = bool(more) and _grid(roles) > _grid(best) and more <= everywhere
+        if is_more:
+            counted = counted or _estimate(program, group, best, sizes, narrow)
+            tried = _estimate(program, group, roles, sizes, narrow)
+            if WORTHWHILE * tried.cost.work <= counted.cost.work:
+                best, counted = roles, tried
+    return best, counted
+
+
+def _held(
+    program: Equations,
+    group: Sequence[Equation],
+    fits: Callable[[str], bool],
+    sizes: Mapping[str, int],
+    lesser: frozenset[Term],
+) -> Roles:
+    """The roles where what these aggregates lack goes to the grid: the longest of several axes
+    that cannot be held together is cut into blocks."""
+    long: set[str] = set()
+    while True:
+        roles = explain_roles(group, lambda e: fits(e) and e not in long, program.parts, lesser)
+        held = [c.axis.extent for c in roles.values() if c.axis.role == "whole"]
+        if len(held) < 2 or math.prod(sizes[e] for e in held) <= LARGEST_TILE:
+            return roles
+        long.add(max(held, key=sizes.__getitem__))
+
+
+def _grid(roles: Roles) -> set[str]:
+    return {name for name, choice in roles.items() if choice.axis.role == "grid"}
+
+
+def _lesser(group: Sequence[Equation], roles: Roles) -> Iterator[frozenset[Term]]:
+    """Aggregates that lack indices which others have: those that lack most of them first."""
+    folds = outer_folds(group)
+    having = {f: f.free & frozenset(roles) for f in folds}
+    largest = max(having.values(), key=len, default=frozenset())
+    for indices in sorted(set(having.values()), key=lambda h: (len(h), sorted(h))):
+        if indices < largest:
+            yield frozenset(f for f in folds if having[f] <= indices)

@@ -1,0 +1,106 @@
+"""Operands of products of matrices that are computed, and those that are stored.
+
+    dX[t,d] = sum[v](W[v,d] * (exp(S[t,v] - L[t]) - where(v == label[t], 1, 0)))
+
+Where what stands beside W is stored, this is a plain product of matrices. Nothing but products
+reads it then, which take it in the dtype of what they multiply it with, as eager torch does between
+two products: so it is stored in that dtype, in half the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from monocomp import terms as T
+from monocomp.rewrites.products import largest_sides
+from monocomp.rewrites.single_folds import is_fold
+from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.monomials import factors
+
+
+def computed_side(bound: Term, element: Term) -> tuple[Term, ...]:
+    """The factors of one side of a product of matrices that hold sums, or go with such; none if
+    the other side is computed too, or if a sum alone is one side.
+
+    Args:
+        bound: the index that is summed over.
+        element: what is summed.
+    """
+    name = bound.attr[0]
+    parts = [f for f in factors(element) if f.op != "const"]
+    sides = largest_sides([f.free for f in parts], name)
+    if sides is None:
+        return ()
+    for side in sides:
+        own = tuple(f for f in parts if f.free - {name} <= side)
+        others = [f for f in parts if f not in own]
+        is_plain = all(map(T.is_read, others)) and not (len(own) == 1 and own[0].op == "fold")
+        if others and is_plain and any(_holds_sums(f) for f in own):
+            return own
+    return ()
+
+
+def with_side(fold: Term, side: Sequence[Term], value: Term) -> Term:
+    """A sum with a value instead of the factors of a side."""
+    (bound,), (condition, element) = T.open_fold(fold)
+    others = [f for f in factors(element) if f not in side]
+    return T.fold("sum", (bound,), condition, T.mul(*others, value))
+
+
+def stored_operands(program: Equations) -> frozenset[str]:
+    """The names of values that are stored for products of matrices alone, and are computed from
+    one. What a product itself has summed up stays as it is: it may be all there is of a sequence.
+    """
+    outputs = {o.name for o in program.outputs}
+    added = frozenset() if program.slices is None else program.slices.added
+    found = {
+        e.name
+        for e in program.computed
+        if e.name not in outputs | added and e.body.kind == "float" and _is_from_product(e.body)
+    }
+    for e in program.computed:
+        found -= {t.attr.name for t in _read_elsewhere(e)}
+    return frozenset(found & {n for e in program.computed for n in program.read_by(e)})
+
+
+def _read_elsewhere(e: Equation) -> Iterator[Term]:
+    """What an equation reads other than as a side of a product."""
+    waiting, seen = [e.body], set[Term]()
+    while waiting:
+        t = waiting.pop()
+        if t in seen:
+            continue
+        seen.add(t)
+        if t.op == "stored":
+            yield t
+        elif is_fold(t, "sum") and len(t.attr.indices) == 1:
+            (bound,), parts = T.open_fold(t)
+            sides = _plain_sides(bound, parts[1])
+            waiting += [parts[0], *(f for f in factors(parts[1]) if f not in sides)]
+        else:
+            waiting += t.args
+
+
+def _plain_sides(bound: Term, element: Term) -> tuple[Term, ...]:
+    """The factors of a product of matrices, if there are two, and both are read."""
+    parts = [f for f in factors(element) if f.op != "const"]
+    is_product = largest_sides([f.free for f in parts], bound.attr[0]) is not None
+    return tuple(parts) if is_product and len(parts) == 2 and all(map(T.is_read, parts)) else ()
+
+
+def _holds_sums(t: Term) -> bool:
+    return any(s.op == "fold" for s in T.subterms(t))
+
+
+def _is_from_product(t: Term) -> bool:
+    """Is this computed from the elements of a product, and none itself?"""
+    is_product = any(map(_is_product, factors(t)))
+    return not is_product and any(map(_is_product, T.subterms(t)))
+
+
+def _is_product(t: Term) -> bool:
+    if not is_fold(t, "sum") or t.kind != "float" or len(t.attr.indices) != 1:
+        return False
+    (bound,), (_, element) = T.open_fold(t)
+    return largest_sides([f.free for f in factors(element)], bound.attr[0]) is not None

@@ -1,0 +1,313 @@
+"""Roles: which outputs one kernel computes, and how it walks along each of their indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+
+from monocomp import terms as T
+from monocomp.extents.domain import prefix_of
+from monocomp.extents.nominal import MIN_DOT, power_of_two, without_elements
+from monocomp.rewrites.products import largest_sides
+from monocomp.terms import Term
+from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
+from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.monomials import factors
+from monocomp.tile import Axis, Role
+
+WHOLE_LIMIT = 512  # the longest axis that is held entirely
+# Elements of what one value of a row may hold: as many as there are registers.
+LARGEST_TILE = 1 << 16
+
+
+def fits_whole(extent: str, sizes: Mapping[str, int]) -> bool:
+    """Can an axis of this extent be held entirely? One of unknown length is taken to."""
+    return sizes.get(extent, 0) <= WHOLE_LIMIT
+
+
+def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equation]]:
+    """What one kernel computes: equations for the same rows, or over the same loops.
+
+    The rows of an equation are the indices that all of its aggregates have. A kernel that
+    reads what another one stores runs after it. Where the rows of two groups differ only by
+    short indices and a loop has the same domain in both, that loop computes both. What has
+    no elements is apart: an axis without elements is one along which nothing runs.
+
+    Args:
+        program: equations for outputs and for stored values.
+        sizes: a number for every extent.
+    """
+    found: dict[tuple[tuple[int, int, bool], frozenset[Term], Term | None], list[Equation]] = {}
+    levels = _levels(program, sizes)
+    phases = _phases(program)
+    empty = without_elements(program)
+    for equation in program.computed:
+        if equation.name in program.views:
+            continue
+        is_empty = any(i.attr[1] in empty for i in equation.indices)
+        when = phases[equation.name], levels[equation.name], is_empty
+        found.setdefault((when, rows_of([equation]), scan_of([equation])), []).append(equation)
+    groups: list[tuple[tuple[int, int, bool], list[Equation]]] = []
+    for (when, _, _), group in found.items():
+        others = (g for key, g in groups if key == when)
+        partner = next((g for g in others if _share_a_loop(g, group, sizes)), None)
+        if partner is None:
+            groups.append((when, group))
+        else:
+            partner += group
+    return [group for _, group in sorted(groups, key=lambda g: g[0])]
+
+
+def _phases(program: Equations) -> dict[str, int]:
+    """Does each equation come before slices, in them, or after them?"""
+    inside = frozenset() if program.slices is None else program.slices.computed
+    phases: dict[str, int] = {}
+    for e in program.computed:
+        before = max((phases[name] for name in program.read_by(e)), default=0)
+        phases[e.name] = 1 if e.name in inside else 2 if before else 0
+    return phases
+
+
+def _levels(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
+    """How many kernels run before that of each equation. One that no other reads waits for a later
+    one that goes over the same loop."""
+    levels: dict[str, int] = {}
+    for e in program.computed:
+        levels[e.name] = max((levels[name] + 1 for name in program.read_by(e)), default=0)
+    read = {name for e in program.computed for name in program.read_by(e)}
+    for e in program.computed:
+        if e.name not in read:
+            later = (o for o in program.computed if levels[o.name] > levels[e.name])
+            shared = (levels[o.name] for o in later if _share_a_loop([e], [o], sizes))
+            levels[e.name] = min(shared, default=levels[e.name])
+    return levels
+
+
+def rows_of(group: Sequence[Equation]) -> frozenset[Term]:
+    """The indices of the equations that all of their aggregates have, but not one along
+    which they are prefixes."""
+    folds = outer_folds(group)
+    indices = {i for e in group for i in e.indices} - {scan_of(group)}
+    return frozenset(i for i in indices if all(i.attr[0] in f.free for f in folds))
+
+
+def scan_of(group: Sequence[Equation]) -> Term | None:
+    """The index of the equations along which their aggregates are prefixes, if there is one.
+
+    One loop along it carries them all, and stores its results as it goes.
+    """
+    folds = outer_folds(group)
+    prefixes = [prefix_of(f) for f in folds]
+    for t in dict.fromkeys(p for p in prefixes if p is not None):
+        others = [f for f, p in zip(folds, prefixes, strict=True) if p is not t]
+        if all(t in e.indices for e in group) and not any(t.attr[0] in f.free for f in others):
+            return t
+    return None
+
+
+def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[str, int]) -> bool:
+    """Is there a loop over one domain in both, and do short columns alone set them apart, of which
+    one value of a row holds no more than it can?"""
+    rows = rows_of(a), rows_of(b)
+    loops = [{T.domain_of(f) for f in outer_folds(g)} for g in (a, b)]
+    held = [[i for i in e.indices if i not in rows[0] & rows[1]] for e in (*a, *b)]
+    return (
+        bool(rows[0] & rows[1])
+        and scan_of(a) is scan_of(b)
+        and not loops[0].isdisjoint(loops[1])
+        and all(fits_whole(i.attr[1], sizes) for i in rows[0] ^ rows[1])
+        and (rows[0] == rows[1] or all(fits_together(i, sizes) for i in held))
+    )
+
+
+def fits_together(indices: Iterable[Term], sizes: Mapping[str, int]) -> bool:
+    """Can one value of a row hold a tile of all values of these indices, padded as it is?"""
+    return math.prod(max(MIN_DOT, power_of_two(sizes[i.attr[1]])) for i in indices) <= LARGEST_TILE
+
+
+@dataclass(frozen=True)
+class RoleChoice:
+    """An index of the outputs with its role, and why it has this one."""
+
+    axis: Axis
+    why: str
+
+
+def choose_roles(
+    group: Sequence[Equation], fits: Callable[[str], bool], parts: Collection[str] = ()
+) -> dict[str, Axis]:
+    """The roles of `explain_roles` alone."""
+    return {name: choice.axis for name, choice in explain_roles(group, fits, parts).items()}
+
+
+def explain_roles(
+    group: Sequence[Equation],
+    fits: Callable[[str], bool],
+    parts: Collection[str] = (),
+    lesser: Collection[Term] = (),
+) -> dict[str, RoleChoice]:
+    """Give every index of the outputs a role, by where it occurs.
+
+    An index that some aggregate lacks and another has is a column of values: held
+    whole, or in blocks if it is long, and what they share is computed for each block. So is
+    one that a sum inside of all aggregates lacks, in a factor of its own: in blocks, if not all
+    aggregates are products, as their tiles have its blocks beside rows and elements. One
+    that every aggregate lacks is streamed once more to write the result, but for the ranks
+    of `top`, whose list is held whole. One along which the aggregates are prefixes is
+    streamed, and the prefixes are stored as the loop goes.
+    Of the others, one that a large operand of a loop lacks is a row: its block shares
+    what is read. Different `parts` (extents) of a stream share nothing. What `lesser` aggregates
+    lack is no reason to hold it: they are computed for each program instance.
+    """
+    found: dict[str, tuple[Term, Role, str]] = {}
+    indices = dict.fromkeys(i for e in group for i in e.indices)
+    folds = [f for f in outer_folds(group) if f not in lesser]
+    scan = scan_of(group)
+    candidates = [i.attr[0] for i in indices if i is not scan and i.attr[1] not in parts]
+    everywhere = [n for n in candidates if all(n in f.free for f in folds)]
+    columns = {n for n in everywhere if folds and all(_is_column(n, f) for f in folds)}
+    rows = _rows([n for n in everywhere if n not in columns], folds)
+    ranks = {t.args[0] for t in T.subterms(*(e.body for e in group)) if is_selection(t)}
+    for i in indices:
+        name = i.attr[0]
+        having = [f for f in folds if name in f.free]
+        role: Role = "grid"
+        why = "what is computed for one value serves no other"
+        if any(name not in f.free for f in lesser):
+            why = "what lacks it costs little: each value computes it anew"
+        if name in rows:
+            role, why = "row", "a large operand lacks it: a block of rows shares what is read"
+        if i is scan:
+            role, why = "stream", "the aggregates are prefixes along it"
+        elif i.attr[1] in parts:
+            why = "different parts of a stream share nothing"
+        elif i in ranks and not having:
+            role, why = "whole", "ranks of one list"
+        elif folds and not having:
+            role, why = "stream", "every aggregate lacks it: what is known then is written along it"
+        elif len(having) < len(folds) or name in columns:
+            lacking = "a sum in the aggregates" if name in columns else "an aggregate"
+            role, why = "whole", f"{lacking} lacks it, and serves all of it"
+            if not fits(i.attr[1]):
+                role, why = "row", f"{lacking} lacks it, and serves a block: it is too long to hold"
+            elif name in columns and not all(map(_is_product, folds)):
+                role, why = "row", f"{lacking} lacks it, and serves a block: it is no product"
+        found[name] = i, role, why
+    streams = [n for n, (_, role, _) in found.items() if role == "stream"]
+    streams.sort(key=lambda name: scan is None or name != scan.attr[0])
+    for extra in streams[1:]:
+        found[extra] = found[extra][0], "row", f"in blocks: {streams[0]} is streamed"
+    if not folds and found:
+        last = list(found)[-1]
+        found[last] = found[last][0], "row", "nothing is folded: in blocks along the last index"
+    return {n: RoleChoice(Axis(n, i.attr[1], role), why) for n, (i, role, why) in found.items()}
+
+
+def outer_folds(group: Iterable[Equation]) -> list[Term]:
+    """Folds that are not inside another fold."""
+    return list(_outer_folds(tuple(e.body for e in group)))
+
+
+@lru_cache(maxsize=4096)
+def _outer_folds(bodies: tuple[Term, ...]) -> tuple[Term, ...]:
+    found: dict[Term, None] = {}
+    seen: set[Term] = set()
+    stack = list(bodies)
+    while stack:
+        t = stack.pop()
+        if t in seen:
+            continue
+        seen.add(t)
+        if is_selection(t):
+            stack.append(t.args[0])
+            t = carrier(t)
+        if t.op == "fold" or is_selection(t):
+            found[t] = None
+            for part in T.open_fold(t)[1]:  # an earlier result of the same rows
+                names = {n for n in part.free if n.startswith("$")}
+                stack.extend(
+                    s
+                    for s in T.subterms(part)
+                    if (s.op == "fold" or is_selection(s))
+                    and not names & s.free
+                    and not T.is_open(s)
+                )
+        else:
+            stack.extend(t.args)
+    reading = [f for f in found if any(t.op in ("read", "stored") for t in T.subterms(f))]
+    return tuple(reading or found)  # a count is the same for all rows
+
+
+def _is_column(name: str, f: Term) -> bool:
+    """Is the index in factors of a fold's elements that are read, while the others, in one of
+    which there is a sum of its own for each element, lack it?"""
+    if f.op != "fold" or len(f.attr.indices) != 1:
+        return False
+    (bound,), (condition, *values) = T.open_fold(f)
+    parts = (*(p for v in values for p in factors(v)), condition)
+    own = [p for p in parts if name in p.free]
+    shared = T.subterms(*(p for p in parts if name not in p.free))
+    is_nested = any(t.op == "fold" and bound.attr[0] in t.free for t in shared)
+    return is_nested and all(map(T.is_read, own))
+
+
+def _is_product(f: Term) -> bool:
+    """Are the elements of this fold multiplied and added up, as matrix units do?"""
+    return f.op == "fold" and f.attr.monoid in ("sum", SE_PAIR)
+
+
+def _rows(names: list[str], folds: list[Term]) -> set[str]:
+    """The indices to cut into blocks: those that most of what a loop reads lacks, counted
+    by dimensions, and above all a large operand. A plain product of matrices has two, one
+    of each side; where a loop holds another sum there is one, unless that is such a product."""
+    reads = list(dict.fromkeys(r for f in folds for r in streamed_reads(f)))
+    lacking = {n: [len(r.args) for r in reads if n not in r.free] for n in names}
+    largest = max((size for sizes in lacking.values() for size in sizes), default=0)
+    ranked = sorted(names, key=lambda n: (-sum(lacking[n]), -names.index(n)))
+    rows = [n for n in ranked if largest in lacking[n]]
+    inner = {f: _inner_folds(f) for f in folds}
+    if any(inner.values()) or not rows:
+        return _sides(inner, names) or set(rows[:1])
+    return set([*rows, *(n for n in ranked if lacking[n] and n not in rows)][:2])
+
+
+def _inner_folds(f: Term) -> list[Term]:
+    return [t for part in T.open_fold(f)[1] for t in T.subterms(part) if t.op == "fold"]
+
+
+def _sides(inner: Mapping[Term, Sequence[Term]], names: Sequence[str]) -> set[str]:
+    """One of the names for each side of the first product of two matrices in loops, if these do
+    not run along a side of any."""
+    found: set[str] = set()
+    for f, folds in inner.items():
+        loop = {i.attr[0] for i in T.open_fold(f)[0]}
+        for t in folds:
+            if t.attr.monoid != "sum" or t.kind != "float" or len(t.attr.indices) != 1:
+                continue
+            (bound,), (_, element) = T.open_fold(t)
+            sides = largest_sides([g.free for g in factors(element)], bound.attr[0])
+            if sides is None:
+                continue
+            own = [[n for n in names if n in a - b] for a, b in permutations(sides)]
+            if not loop.isdisjoint(sides[0] ^ sides[1]) or not all(own):
+                return set()
+            found = found or {side[-1] for side in own}
+    return found
+
+
+READS = ("read", "stored")
+
+
+def streamed_reads(f: Term) -> list[Term]:
+    """Reads inside a fold that vary with its index: those of elements, or where these are not
+    read, of the filter."""
+    opened, (condition, *bodies) = T.open_fold(f)
+    names = {i.attr[0] for i in opened}
+
+    def varying(*terms: Term) -> list[Term]:
+        return [t for t in T.subterms(*terms) if t.op in READS and names & t.free]
+
+    return varying(*bodies) or varying(condition)

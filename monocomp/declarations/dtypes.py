@@ -1,0 +1,68 @@
+"""Dtypes by name: which backends load, and what `source` may be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from monocomp.declarations.records import Declarations
+from monocomp.declarations.vocabulary import Kind
+from monocomp.errors import UnsupportedDtypeError, UsageError, did_you_mean
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
+NARROW = ("float8_e4m3fn", "float8_e5m2")
+FLOATS = ("float16", "bfloat16", "float32", "float64", *NARROW)
+LOADED_BY_TRITON = ("float16", "bfloat16", "float32", *NARROW)
+# What `source` may be asked for: of all inputs, and of one.
+_OF_ALL = {
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp32": "float32",
+}
+_OF_AN_INPUT = {**_OF_ALL, **{n: n for n in NARROW}, "e4m3": NARROW[0], "e5m2": NARROW[1]}
+
+
+def kind_of(dtype: str) -> Kind | None:
+    """The kind of elements of a dtype, if inputs may have it."""
+    if dtype not in (*INTEGERS, *FLOATS):
+        return None
+    return "float" if dtype in FLOATS else "bool" if dtype == "bool" else "int"
+
+
+def dtypes_of(declared: Declarations[Any], dtype: str | Mapping[str, str]) -> dict[str, str]:
+    """The dtypes of the inputs of floats, of one for all or some by name."""
+    floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
+    if isinstance(dtype, str):
+        return dict.fromkeys(floats, _dtype_name(dtype, _OF_ALL))
+    for name in dtype:
+        if name not in floats:
+            raise UsageError(
+                f"the program has no input of floats {name!r}",
+                notes=[f"its inputs of floats: {', '.join(floats) or 'none'}"],
+                help=did_you_mean(name, floats),
+            )
+    given = {n: _dtype_name(d, _OF_AN_INPUT) for n, d in dtype.items()}
+    return {**dict.fromkeys(floats, "bfloat16"), **given}
+
+
+def _dtype_name(name: str, known: Mapping[str, str]) -> str:
+    if name not in known:
+        raise UnsupportedDtypeError(
+            f"backend 'triton' has no dtype {name!r}",
+            notes=["supported: bf16, fp16, fp32, and e4m3, e5m2 for inputs by name"],
+            help=did_you_mean(name, known),
+        )
+    return known[name]
+
+
+def itemsize(dtype: str) -> int:
+    """The bytes of a float."""
+    return {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}.get(dtype, 1)
+
+
+def is_narrow(tensor: Any) -> bool:
+    """Is this a tensor of floats of 8 bits?"""
+    return str(tensor.dtype).removeprefix("torch.") in NARROW

@@ -1,0 +1,147 @@
+"""What a program is given and gives: inputs, parameters, extents, outputs.
+
+A checked program and the equations that it is translated to have the same records; its extents are
+expressions, theirs are terms. A rule or a lowering adds an input, a parameter, an extent or an
+output by adding a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from monocomp.declarations.vocabulary import Kind
+from monocomp.display.notes import Note
+from monocomp.errors import Span, UsageError, did_you_mean
+
+Size = TypeVar("Size")  # what a declared extent is
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A tensor that a call gives; a scalar has no dims.
+
+    `dims` names each dimension by an index that has its extent. A dimension that only computed
+    subscripts read, and that no declaration names, has a made-up name that starts with a dot. What
+    is made for a call or a file knows the `dtype` in which the tensor is stored.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    kind: Kind
+    dtype: str | None = None
+
+    def __str__(self) -> str:
+        """As the program reads it, `_` where no index names a dimension."""
+        dims = ",".join("_" if dim.startswith(".") else dim for dim in self.dims)
+        return f"{self.name}[{dims}]" if dims else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A number that a call gives by keyword. Without a default it is required."""
+
+    name: str
+    kind: Kind
+    default: int | float | None = None
+
+    def __str__(self) -> str:
+        default = "" if self.default is None else f" = {self.default}"
+        return f"{self.name}: {self.kind}{default}"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An equation whose value is returned, and the dtype asked for, if any."""
+
+    name: str
+    dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class Declarations(Generic[Size]):
+    """The records of a program, by name and in its order.
+
+    `extent_of` maps every index to its extent, which is called like one of the indices that
+    have it; `bounds` are the extents that are declared, over other extents and parameters, each
+    after those that it mentions. The others are read off the shapes of inputs.
+    """
+
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+    params: Mapping[str, Param] = field(default_factory=dict)
+    outputs: tuple[Output, ...] = ()
+    extent_of: Mapping[str, str] = field(default_factory=dict)
+    bounds: Mapping[str, Size] = field(default_factory=dict)
+
+    def of_dtypes(self, dtypes: Mapping[str, str]) -> Declarations[Size]:
+        """The same for inputs of dtypes, as far as they are known."""
+        inputs = {n: replace(i, dtype=dtypes.get(n)) for n, i in self.inputs.items()}
+        return replace(self, inputs=inputs)
+
+    def extents(self, tensor: str) -> tuple[str, ...]:
+        """The extents of an input's dimensions."""
+        return tuple(self.extent_of[dim] for dim in self.inputs[tensor].dims)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a new name must not be."""
+        return frozenset((*self.inputs, *self.params, *self.extent_of, *self.bounds))
+
+
+def free_extents(declared: Declarations[Any]) -> tuple[str, ...]:
+    """The indices, one for each set that shares an extent, whose sizes the inputs decide."""
+    found = dict.fromkeys(e for name in declared.inputs for e in declared.extents(name))
+    return tuple(name for name in found if name not in declared.bounds and name[0] != ".")
+
+
+def by_representative(declared: Declarations[Any], given: Mapping[str, int]) -> dict[str, int]:
+    """Given extents by what represents them; an unknown name, two sizes, or what is none is an
+    error."""
+    table = declared.extent_of
+    first: dict[str, str] = {}
+    for name, size in given.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise UsageError(f"the extent of '{name}' is {size!r}, not a number of entries")
+        root = table.get(name, table.get(f".{name}"))
+        if root is None:
+            names = [index.lstrip(".") for index in table]
+            raise UsageError(
+                f"the program has no index '{name}'",
+                notes=(f"indices: {', '.join(names) or 'none'}",),
+                help=did_you_mean(name, names),
+            )
+        other = first.setdefault(root, name)
+        if given[other] != size:
+            raise UsageError(
+                f"indices '{other}' and '{name}' have one extent, and get two: "
+                f"{given[other]} and {size}",
+                help=f"leave out {name}={size} or {other}={given[other]}",
+            )
+    return {root: given[name] for root, name in first.items()}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a program comes from: for headers and the places in error messages, and for no
+    decision.
+
+    Attributes:
+        text: the program.
+        name: what it is called.
+        spans: where its inputs, definitions and monoids stand, and the extents of indices.
+        notes: what the text means where that may surprise.
+    """
+
+    text: str = ""
+    name: str | None = None
+    spans: Mapping[str, Span] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+    def span(self, name: str) -> tuple[Span, ...]:
+        """The place of what has this name, if it has one."""
+        return (self.spans[name],) if name in self.spans else ()
+
+    def quoted(self, name: str) -> str:
+        """The text there, in one line."""
+        return " ".join(" ".join(self.text[s.start : s.stop].split()) for s in self.span(name))

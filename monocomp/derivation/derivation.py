@@ -1,0 +1,303 @@
+"""A derivation as an object: the steps from a program to its kernel, to read, check and replay.
+
+The rewriter records what it does. A derivation prints in a terminal, renders itself in
+Jupyter, dumps to JSON, and gives a short outline for the header of an emitted file. Each
+step holds the whole program before and after it, so whoever doubts one can have it
+evaluated (`check`); whoever wants less of it can stop before any step (`first`, `undo`), take
+others (`applicable`, `apply`), have the rest made (`finish`), set two side by side (`compare`), and
+`compile` from there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, overload
+
+from monocomp.derivation import pipeline
+from monocomp.display.paragraphs import LABEL, row, wrap_formula
+from monocomp.display.rendering import Rendered
+from monocomp.errors import UsageError
+from monocomp.rewriting.driver import Rewriter, Step
+from monocomp.terms.equations import Equations
+
+if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of them
+    from monocomp.checking.steps import Checks
+    from monocomp.costs.cost import Cost
+    from monocomp.derivation.certificate import Certificate
+    from monocomp.derivation.refusals import Refusal
+    from monocomp.kernel import Kernel
+
+
+@dataclass(frozen=True, repr=False)
+class Derivation(Rendered):
+    """The steps from a program to its normal form, a sequence of `Step`.
+
+    Attributes:
+        start: the program before the first step.
+        steps: what was done, in order.
+        finished: has every rule been applied that should be?
+        planned: how many of the last steps are those of a plan of kernels.
+    """
+
+    start: Equations
+    steps: tuple[Step, ...]
+    finished: bool = False
+    planned: int = 0
+
+    @classmethod
+    def of(cls, rewriter: Rewriter) -> Derivation:
+        """What a rewriter has recorded so far."""
+        return cls(rewriter.start, tuple(rewriter.steps), rewriter.finished)
+
+    def rewriter(self) -> Rewriter:
+        """A rewriter that goes on from here; kernels are planned again."""
+        rewriter = Rewriter(self.start, steps=self.steps[: len(self.steps) - self.planned])
+        rewriter.finished = self.finished
+        return rewriter
+
+    def then(self, steps: Iterable[Step]) -> Derivation:
+        """The same derivation with the steps of a plan at its end."""
+        found = (*self.steps, *steps)
+        return replace(self, steps=found, planned=self.planned + len(found) - len(self.steps))
+
+    def first(self, count: int) -> Derivation:
+        """The first steps only."""
+        steps = self.steps[:count]
+        planned = self.planned - (len(self.steps) - len(steps))
+        return Derivation(self.start, steps, self.finished and planned >= 0, max(0, planned))
+
+    def apply(self, rule: str, place: str | None = None) -> Derivation:
+        """One step more, by a rule of the caller's choice.
+
+        Args:
+            rule: its name, one of `pipeline.RULES`.
+            place: the definition to apply it in; the first in which it matches, if not given.
+
+        Raises:
+            UsageError: there is no such rule or definition, or it does not match there.
+        """
+        rewriter = self.rewriter()
+        known = self.result.by_name
+        if place is not None and place not in known:
+            raise UsageError(
+                f"there is no definition {place!r} here",
+                notes=["definitions: " + ", ".join(known)],
+            )
+        if not rewriter.apply(pipeline.chosen([rule]), place):
+            refused = pipeline.rule(rule).unproved
+            why = "" if refused is None else f": its law {refused.name} is not proved"
+            raise UsageError(f"{rule} does not apply in {place or ', '.join(known)}{why}")
+        rewriter.finished = False
+        return Derivation.of(rewriter)
+
+    def undo(self, count: int = 1) -> Derivation:
+        """Without the last steps. A derivation never changes: who keeps one and goes on from it
+        in two ways has two branches (`compare`)."""
+        return self.first(max(0, len(self.steps) - count))
+
+    def applicable(self) -> tuple[str, ...]:
+        """The rules that would match now, for `apply`."""
+        found = (name for name in pipeline.RULES if self.rewriter().apply(pipeline.chosen([name])))
+        return tuple(found)
+
+    def compare(self, other: Derivation) -> Comparison:
+        """This one and another side by side, to print or to look at in Jupyter."""
+        return Comparison(self, other)
+
+    def finish(self) -> Derivation:
+        """The steps that are left: every rule set in its turn, on what the last step gave."""
+        rewriter = self.rewriter()
+        pipeline.finish(rewriter)
+        return Derivation.of(rewriter)
+
+    def compile(self, **options: Any) -> Kernel:
+        """A kernel from the program after the last step; options as for `monocomp.compile`."""
+        from monocomp.kernel import Kernel  # which has a derivation
+
+        return Kernel(self.start, derivation=self, **options)
+
+    @property
+    def rewrites(self) -> tuple[Step, ...]:
+        """The steps that keep what the program gives."""
+        return self.steps
+
+    def check(
+        self,
+        extents: Mapping[str, int] | None = None,
+        params: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> Checks:
+        """Evaluate the program before and after every step by the oracle, on random inputs.
+
+        Args:
+            extents: sizes by the name of an index; the others are small and distinct.
+            params: parameters; the others have small values where their defaults are large.
+            seed: of the inputs.
+        """
+        from monocomp.checking.steps import Case, Checks, check_steps
+
+        case = Case.of(self.start, extents or {}, params or {}, seed, self.start.text())
+        return Checks(case, tuple(check_steps(self.start, self.rewrites, case)))
+
+    def certify(self, fresh: bool = False) -> Certificate:
+        """The laws and facts that the steps rest on, with their proofs.
+
+        Args:
+            fresh: prove all laws anew, instead of remembering.
+        """
+        from monocomp.derivation.certificate import certify
+
+        return certify(self.start, self.rewrites, fresh)
+
+    @cached_property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Why the passes that are left stay; nothing before the derivation has ended."""
+        from monocomp.derivation.refusals import refusals
+
+        return refusals(self.result, pipeline.RULE_SETS) if self.finished else ()
+
+    @property
+    def costs(self) -> tuple[Cost, Cost]:
+        """What the program costs as it is written, and after the last step."""
+        from monocomp.costs.counting import cost
+
+        return cost(self.start), cost(self.result)
+
+    @property
+    def result(self) -> Equations:
+        """The program after the last step."""
+        return self.steps[-1].program if self.steps else self.start
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    @overload
+    def __getitem__(self, number: int) -> Step: ...
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Step, ...]: ...
+    def __getitem__(self, number: int | slice) -> Step | tuple[Step, ...]:
+        return self.steps[number]
+
+    @property
+    def title(self) -> str:
+        """What is derived, and in how many steps."""
+        outputs = ", ".join(output.name for output in self.start.declared.outputs)
+        count = len(self.steps)
+        return f"Derivation of {outputs} in {count} step{'' if count == 1 else 's'}"
+
+    def __str__(self) -> str:
+        parts = [self.title, _program_text(self.start)]
+        parts += [step.shown(f"{number:2}. ") for number, step in enumerate(self.steps, 1)]
+        if self.steps:
+            parts += ["Result", _program_text(self.result)]
+            parts += ["Cost", _costs_text(*self.costs)]
+        if self.refusals:
+            parts += ["Refused", "\n".join(map(_refusal_text, self.refusals))]
+        return "\n\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<{self.title}; print it to see them>"
+
+    def outline(self) -> list[str]:
+        """One line for each step, rule and law; a rule that is applied repeatedly is counted."""
+        lines = []
+        for (rule, law), group in groupby(self.steps, key=lambda step: (step.rule, step.law)):
+            count = len(list(group))
+            times = f" ({count} times)" if count > 1 else ""
+            lines.append(f"{rule}{times}: {law}" if law else f"{rule}{times}")
+        return lines
+
+    def to_json(self) -> str:
+        """Everything, as JSON; programs are texts of the language."""
+        costs = [self.first(n).costs[1].to_json() for n in range(len(self.steps) + 1)]
+        steps = [
+            {
+                "number": number,
+                "rule": step.rule,
+                "law": step.law,
+                "place": list(step.place),
+                "changes": [change.to_json() for change in step.changes],
+                "before": step.before,
+                "after": step.after,
+                "program": step.program.text(),
+                "cost_before": costs[number - 1],
+                "cost_after": costs[number],
+            }
+            for number, step in enumerate(self.steps, 1)
+        ]
+        whole = {
+            "start": self.start.text(),
+            "steps": steps,
+            "result": self.result.text(),
+            "cost_before": costs[0],
+            "cost_after": costs[-1],
+            "refusals": [asdict(refusal) for refusal in self.refusals],
+            "certificate": self.certify().as_data(),
+        }
+        return json.dumps(whole, indent=2)
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Rendered):
+    """Two derivations side by side.
+
+    Attributes:
+        left, right: the derivations.
+    """
+
+    left: Derivation
+    right: Derivation
+
+    @property
+    def shared(self) -> int:
+        """The number of steps that both begin with."""
+        pairs = itertools.takewhile(
+            lambda pair: (pair[0].rule, pair[0].program) == (pair[1].rule, pair[1].program),
+            zip(self.left, self.right, strict=False),
+        )
+        return sum(1 for _ in pairs)
+
+    def __str__(self) -> str:
+        both = self.left.first(self.shared)
+        parts = [f"Both: {both.title}", *(f"    {line}" for line in both.outline())]
+        for name, one in (("left", self.left), ("right", self.right)):
+            rest = Derivation(one.start, one.steps[self.shared :])
+            parts += [
+                f"Then {name}: {len(rest)} steps",
+                *(f"    {line}" for line in rest.outline()),
+            ]
+            parts += [_program_text(one.result), _costs_text(*one.costs)]
+        return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.left)} and {len(self.right)} steps, {self.shared} of them shared>"
+
+
+# Text
+
+
+def _program_text(program: Equations) -> str:
+    return "\n".join(wrap_formula(line, "    ", "        ") for line in program.readable_lines())
+
+
+def _costs_text(before: Cost, after: Cost) -> str:
+    """What is the same before and after stands once."""
+    lines = []
+    for (label, old), (_, new) in zip(before.rows(), after.rows(), strict=True):
+        lines.append(row(label, old))
+        if new != old:
+            lines.append(wrap_formula(new, "-> ".rjust(LABEL), " " * (LABEL + 4)))
+    return "\n".join(lines)
+
+
+def _refusal_text(refusal: Refusal) -> str:
+    whole = f"{refusal} ({refusal.rule}, in {', '.join(refusal.place)})"
+    return wrap_formula(whole, "    ", "        ")

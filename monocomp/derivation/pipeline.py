@@ -1,0 +1,146 @@
+"""The order of the rewrites: from a program's text to sums in SE, one pass each.
+
+Order between rule sets lives here and nowhere else. A derivation may be stopped anywhere,
+and made with other rules or in another order. What the kernels need in any case is little:
+names replaced by what they stand for, and derived reductions elaborated (`complete`). All
+other rules are optional. Without them a program may need more passes, and without lifting
+its exponentials overflow where they would in the formula as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from monocomp.costs.counting import elements_of_folds
+from monocomp.errors import UsageError, did_you_mean
+from monocomp.rewrites.anchoring import anchoring
+from monocomp.rewrites.centring import centring
+from monocomp.rewrites.elaboration import elaboration
+from monocomp.rewrites.emptiness import emptiness
+from monocomp.rewrites.equalities import equalities
+from monocomp.rewrites.exchange import candidates, exchange_by
+from monocomp.rewrites.lifting import lifted_normal_form, shared_frames
+from monocomp.rewrites.normal_form import normal_form, normalise
+from monocomp.rewrites.products import products
+from monocomp.rewrites.selection import selection
+from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.rules import Rule, RuleSet
+from monocomp.terms.equations import Equations
+
+# After all that lifting has to do: logarithms and divisors have their sums in the frames that keep
+# them from being 0, and what is left outside is small.
+shared_normal_form = RuleSet(
+    shared_frames.name, shared_frames.purpose, [*lifted_normal_form.rules, *shared_frames.rules]
+)
+# What these bring is brought to normal form again, with what stands around it.
+split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])
+exchange = exchange_by(elements_of_folds)
+exchanged_normal_form = RuleSet(
+    "exchange",
+    exchange.purpose,
+    split_normal_form.rules,
+    [*normal_form.choices, *exchange.choices],
+)
+RULE_SETS = (
+    emptiness,
+    elaboration,
+    normal_form,
+    selection,
+    split_normal_form,
+    exchanged_normal_form,
+    lifted_normal_form,
+    shared_normal_form,
+    centring,
+)
+LATER_RULE_SETS = RULE_SETS[2:]  # what these bring is elaborated
+OTHERS = (equalities, anchoring)  # of kernels that are planned, of what is differentiated
+RULES = {
+    r.name: r for rule_set in (*RULE_SETS, *OTHERS) for r in (*rule_set.rules, *rule_set.choices)
+}
+CHOICES = frozenset(r for rule_set in (*RULE_SETS, *OTHERS) for r in rule_set.choices)
+ROUNDS = 3  # the random programs of tests/test_printer.py need one at most
+
+
+def derive(
+    program: Equations, step_limit: int | None = None, rules: Sequence[str] | None = None
+) -> Rewriter:
+    """Rewrite a program to its lifted normal form.
+
+    Where the order of sums can be chosen, it is the cheapest for `program.sizes`.
+
+    Args:
+        program: a program in index terms.
+        step_limit: stop after so many steps.
+        rules: the names of the rules to use, in the order in which a rule set tries them; all
+            in the usual order, unless given. The order of the sets stays: together they
+            would undo one another's work.
+    """
+    rewriter = Rewriter(program, step_limit)
+    finish(rewriter, rules)
+    return rewriter
+
+
+def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
+    """Go on from wherever a rewriter has come to, with every rule set in its turn."""
+    rewriter.inline_definitions()
+    rewriter.normalise_given(lambda t: normalise(normalise(t, elaboration)))
+    rewriter.name_logits()
+    wanted = None if rules is None else chosen(rules)
+    _apply_all(rewriter, wanted)
+    # What a later set brings can be a place for an earlier one, mostly where sums are centred.
+    for _ in range(ROUNDS):
+        if rewriter.stopped:
+            break
+        again = rewriter.again()
+        _apply_all(again, wanted, LATER_RULE_SETS)
+        if again.program.equations == rewriter.program.equations:
+            break
+        rewriter.follow(again)
+    rewriter.finished = not rewriter.stopped
+    rewriter.forget()
+
+
+def _apply_all(
+    rewriter: Rewriter, wanted: RuleSet | None, rule_sets: Sequence[RuleSet] = RULE_SETS
+) -> None:
+    for rule_set in rule_sets:
+        if rule_set is exchanged_normal_form:
+            rewriter.depends_on_sizes |= bool(candidates(rewriter.program))
+        rewriter.exhaust(rule_set if wanted is None else _in_order_of(wanted, rule_set))
+
+
+def _in_order_of(wanted: RuleSet, rule_set: RuleSet) -> RuleSet:
+    """Those rules of a set that are wanted, in the order in which they are."""
+    rules = [r for r in wanted.rules if r in rule_set.rules]
+    choices = [r for r in wanted.choices if r in rule_set.choices]
+    return RuleSet(rule_set.name, rule_set.purpose, rules, choices)
+
+
+def complete(rewriter: Rewriter) -> None:
+    """Take the steps without which no kernel is generated."""
+    rewriter.limit = None
+    rewriter.inline_definitions()
+    rewriter.exhaust(emptiness)
+    rewriter.exhaust(elaboration)
+
+
+def chosen(names: Sequence[str]) -> RuleSet:
+    """Rules by name, as a set."""
+    rules = [rule(name) for name in names]
+    return RuleSet(
+        "chosen",
+        "what was asked for",
+        [r for r in rules if r not in CHOICES],
+        [r for r in rules if r in CHOICES],
+    )
+
+
+def rule(name: str) -> Rule:
+    """A rule by name."""
+    if name not in RULES:
+        raise UsageError(
+            f"there is no rule {name!r}",
+            notes=["rules: " + ", ".join(RULES)],
+            help=did_you_mean(name, RULES),
+        )
+    return RULES[name]

@@ -1,0 +1,1 @@
+"""What people are shown beside results: notes, paragraphs in terminals, pages in notebooks."""

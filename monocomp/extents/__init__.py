@@ -1,0 +1,1 @@
+"""Sizes: intervals of integer terms, domains of folds, and what an extent is taken for."""

@@ -1,0 +1,87 @@
+"""Nominal sizes: what the compiler takes an extent for when a choice depends on it.
+
+Which of two equal programs is cheaper depends on the extents, and most calls look alike:
+features are few and contiguous in memory, everything else is long. So where an extent is
+not given, one that is only ever the last of a tensor's dimensions counts as short.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from monocomp.declarations.records import Declarations
+from monocomp.extents.intervals import evaluated
+from monocomp.terms import Term
+from monocomp.terms.equations import Equations
+
+SHORT, LONG = 64, 16384
+MIN_DOT = 16  # the shortest side of a matrix product
+
+
+def nominal_sizes(
+    program: Declarations[Term], given: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """A size for every extent of a program, by representative.
+
+    Args:
+        program: what it declares.
+        given: sizes that are known, by representative; they win.
+
+    Returns:
+        The given size, or the number that an `index` line declares, or `SHORT` for an extent
+        that tensors of two and more dimensions have as their last and no tensor has
+        elsewhere, or `LONG`.
+    """
+    last: set[str] = set()
+    other: set[str] = set()
+    for tensor in program.inputs.values():
+        extents = program.extents(tensor.name)
+        other.update(extents[:-1])
+        if len(extents) > 1:
+            last.add(extents[-1])
+    sizes = {e: SHORT if e in last - other else LONG for e in program.extent_of.values()}
+    for extent, bound in program.bounds.items():
+        sizes[extent] = int(bound.attr) if bound.op == "const" else LONG
+    return {**sizes, **(given or {})}
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is not less than n: it stands for sizes like n."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def without_elements(program: Equations) -> frozenset[str]:
+    """The extents that are known to be 0."""
+    sizes = nominal_sizes(program.declared, program.sizes)
+    return frozenset(extent for extent, size in sizes.items() if not size)
+
+
+def packed_extents(
+    program: Equations,
+    sizes: Mapping[str, int],
+    params: Mapping[str, int | float] | None = None,
+) -> dict[str, int]:
+    """Extents that are known, with those of the indices that packing has made of them, and of
+    parts where the parameters say how many there are."""
+    found = dict(sizes)
+    for extent, bound in program.declared.bounds.items():
+        if extent not in found:
+            size = evaluated(bound, found, params)
+            if size is not None:
+                found[extent] = size
+    return found
+
+
+def has_same_elements(program: Equations, sizes: Mapping[str, int]) -> bool:
+    """Have all views as many elements as what they are views of? Not if groups are unequal:
+    5 heads are not 2 groups of 5 // 2."""
+    known = packed_extents(program, sizes)
+    if program.slices is not None:  # whose views are of slices
+        return True
+    for names in program.views.items():
+        extents = ([i.attr[1] for i in program.by_name[n].indices] for n in names)
+        here, there = (math.prod(known.get(e, 0) for e in found) for found in extents)
+        if here != there:
+            return False
+    return True

@@ -1,0 +1,336 @@
+"""The driver of the rules, and the steps that it records.
+
+The driver applies the first rule that matches at the innermost place, everywhere that the
+term occurs, and records the step with the whole program before and after; so each step can
+be printed, checked against the oracle, and a derivation can be stopped anywhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+from monocomp import terms as T
+from monocomp.display.paragraphs import heading, row
+from monocomp.display.rendering import Rendered
+from monocomp.errors import InternalError
+from monocomp.rewriting.changes import Change, changes
+from monocomp.rewriting.rules import Choice, Rule, RuleSet
+from monocomp.rewriting.sharing import kept, require_small
+from monocomp.terms import Term
+from monocomp.terms.abbreviation import Abbreviation
+from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.printer import show
+
+STEP_LIMIT = 10_000
+WEIGHT_LIMIT = 1_000_000  # terms of an equation as it is written out
+NAMING_LAW = "a name equals what it is defined to be"
+_OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
+
+
+@dataclass(frozen=True)
+class Saving:
+    """The estimated cost of a program before a choice and after it, in element-wise operations of
+    one kind (`planning.cost`)."""
+
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        return f"costs {self.after:.3g} where it was {self.before:.3g}"
+
+
+@dataclass(frozen=True, repr=False)
+class Step(Rendered):
+    """One rewrite: which rule, where, and the program before and after.
+
+    Attributes:
+        rule: the rule's name.
+        law: the law that it rests on.
+        place: the definitions in which the term occurred.
+        left, right: the texts `before` and `after`, or what makes them when they are read.
+        start: the whole program before the step.
+        program: the whole program after the step.
+        redex, contractum: the term that was rewritten, and what it became, where the step is
+            that of a rule.
+        reason: why it was taken, where there was a choice; it ends the text `after`.
+        cost: what the choice makes of the work, where it was weighed.
+    """
+
+    rule: str
+    law: str
+    place: tuple[str, ...]
+    left: str | Callable[[], str]
+    right: str | Callable[[], str]
+    start: Equations
+    program: Equations
+    redex: Term | None = None
+    contractum: Term | None = None
+    reason: str = ""
+    cost: Saving | None = None
+
+    def __str__(self) -> str:
+        return self.shown()
+
+    def shown(self, number: str = "") -> str:
+        """Rule, law, before and after, in lines; the first begins with a number."""
+        rows = (("law", self.law), ("before", self.before), ("after", self.after))
+        lines = (row(label, text) for label, text in rows if text)
+        return "\n".join([*heading(f"{number}{self._named}"), *lines])
+
+    def __repr__(self) -> str:
+        return f"<Step {self._named}; print it to see it>"
+
+    @property
+    def _named(self) -> str:
+        return ", in ".join(filter(None, (self.rule, ", ".join(self.place))))
+
+    @cached_property
+    def before(self) -> str:
+        """The term that was replaced, as text."""
+        return self.left if isinstance(self.left, str) else self.left()
+
+    @cached_property
+    def after(self) -> str:
+        """What replaced it, as text."""
+        right = self.right if isinstance(self.right, str) else self.right()
+        return f"{right}, {self.reason}" if self.reason else right
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Where the programs before and after differ; nowhere, if only loops do."""
+        return changes(self.start, self.program)
+
+
+class Rewriter:
+    """Applies rule sets to a program and records every step."""
+
+    def __init__(
+        self, program: Equations, step_limit: int | None = None, steps: Iterable[Step] = ()
+    ) -> None:
+        self.start = program
+        self.steps = list(steps)
+        self.program = self.steps[-1].program if self.steps else program
+        self.limit = step_limit
+        self.finished = False  # has every rule been applied that should be?
+        self.depends_on_sizes = False  # would other extents have led elsewhere?
+        self._refused: defaultdict[Term, set[Rule]] = defaultdict(set)  # rules that leave a term
+        self._normal: defaultdict[RuleSet, set[Term]] = defaultdict(set)  # terms that a set leaves
+        self._idle: dict[Rule, Equations] = {}  # the program that a choice leaves as it is
+
+    @property
+    def stopped(self) -> bool:
+        """Were as many steps made as asked for?"""
+        return self.limit is not None and len(self.steps) >= self.limit
+
+    def record(
+        self,
+        rule: str,
+        law: str,
+        place: Iterable[str],
+        before: str | Callable[[], str],
+        after: str | Callable[[], str],
+        program: Equations,
+        redex: Term | None = None,
+        contractum: Term | None = None,
+    ) -> None:
+        """Take a step."""
+        if len(self.steps) >= STEP_LIMIT:
+            raise InternalError(f"the rewrites did not end within {STEP_LIMIT} steps")
+        texts = (before, after)
+        step = Step(rule, law, tuple(place), *texts, self.program, program, redex, contractum)
+        for name in step.place:
+            if name in program.by_name:
+                require_small(program.by_name[name], program, WEIGHT_LIMIT, "as it is derived")
+        self.program = program
+        self.steps.append(step)
+
+    def again(self) -> Rewriter:
+        """Another one that starts from here, and knows which rules have nothing to do."""
+        other = Rewriter(self.program)
+        other._refused, other._normal, other._idle = self._refused, self._normal, self._idle
+        return other
+
+    def forget(self) -> None:
+        """Let go of which rules have nothing to do, once all is done."""
+        self._refused.clear()
+        self._normal.clear()
+        self._idle.clear()
+
+    def follow(self, other: Rewriter) -> None:
+        """Take the steps that another one took from this program on."""
+        self.depends_on_sizes |= other.depends_on_sizes
+        for step in other.steps:
+            if self.stopped:
+                return
+            self.program = step.program
+            self.steps.append(step)
+
+    def _shown(self, t: Term) -> Callable[[], str]:
+        """What makes a term's text: few are ever read, and they take longer than the steps."""
+        return partial(self.program.shown, t)
+
+    def inline_definitions(self) -> None:
+        """Replace names by what they stand for, so that rules see through them, but for those of
+        which there would be too many copies."""
+        if not any(e.body.names for e in self.program.equations):
+            return
+        stay = kept(self.program) if self.program.kept is None else self.program.kept
+        self.program = replace(self.program, kept=stay)
+        names = [e.name for e in self.program.equations if e.name not in stay]
+        for name in names:
+            if self.stopped:
+                return
+            if any(name in e.body.names for e in self.program.equations):
+                self._inline(self.program.by_name[name])
+
+    def _inline(self, equation: Equation) -> None:
+        # Equations come in order, and earlier ones are inlined already.
+        users = [e.name for e in self.program.equations if equation.name in e.body.names]
+        program = self.program.map_refs([equation.name], lambda t: T.element(equation, t.args))
+        returned = {o.name for o in program.declared.outputs}
+        known = program.known
+        if equation.body.args and equation.body.op not in ("read", "stored", "cast"):
+            known = (Abbreviation(equation.name, equation.indices, equation.body), *known)
+        kept = tuple(e for e in program.equations if e.name != equation.name or e.name in returned)
+        left = equation.name + "[" + ",".join(i.attr[0] for i in equation.indices) + "]"
+        self.record(
+            "inline_definition",
+            NAMING_LAW,
+            users,
+            left if equation.indices else equation.name,
+            self._shown(equation.body),
+            replace(program, equations=kept, known=known),
+        )
+
+    def normalise_given(self, normalise: Callable[[Term], Term]) -> None:
+        """Bring what inputs are given with to the form of what is computed, so that rules
+        recognise it. It stays what it is, and nothing computes it."""
+        for name in [e.name for e in self.program.given]:
+            given = next(e for e in self.program.given if e.name == name)
+            new = replace(given, body=normalise(given.body))
+            if new != given and not self.stopped:
+                program = self.program.with_given(new)
+                users = self.program.changed(program)
+                parts = self._shown(given.body), self._shown(new.body)
+                self.record("normalise_given", NAMING_LAW, users, *parts, program)
+
+    def name_logits(self) -> None:
+        """Give what a derived reduction is taken of a name, if the program gives it none.
+
+        It will stand in several sums, and a reader wants to recognise it. Only the steps'
+        text uses the name; the program stays as it is.
+        """
+        taken = {*self.program.declared.names, *self.program.by_name, *self._shown_names()}
+        free_names = (c for c in "STUVWXYZ" if c not in taken)
+        for equation in self.program.equations:
+            for t in T.subterms(equation.body):
+                if self.stopped:
+                    return
+                if t.op in ("fold", "fold_at") and t.attr.monoid in _OF_LOGITS:
+                    self._name_operand(equation, T.open_fold(t)[1][1], free_names)
+
+    def _shown_names(self) -> Iterator[str]:
+        """The names of inlined definitions that readers still see; others' forms are gone."""
+        terms = list(T.subterms(*(e.body for e in self.program.equations)))
+        for a in self.program.known:
+            if any(a.subscripts(t) is not None for t in terms):
+                yield a.name
+
+    def _name_operand(self, equation: Equation, operand: Term, free_names: Iterator[str]) -> None:
+        names = self.program.reader_names()
+        if not operand.folded or names.abbreviation(operand) is not None:
+            return
+        name = next(free_names, None)
+        if name is None:
+            return
+        rows = [i for i in equation.indices if i.attr[0] in operand.free]
+        others = [i for i in _indices(operand) if i.attr[0] in operand.free and i not in rows]
+        known = (Abbreviation(name, (*rows, *others), operand), *self.program.known)
+        program = replace(self.program, known=known)
+        left = self._shown(operand)
+        right = show(operand, program.reader_names())
+        self.record("name_operand", NAMING_LAW, [equation.name], left, right, program)
+
+    def exhaust(self, rules: RuleSet) -> None:
+        """Apply the rules, innermost place first, until none matches."""
+        normal = self._normal[rules]
+        while not self.stopped and self._apply(rules, normal, None):
+            pass
+
+    def apply(self, rules: RuleSet, place: str | None = None) -> bool:
+        """Take one step: at the innermost place where a rule matches, if there is one.
+
+        Args:
+            rules: what may be applied.
+            place: the definition in which it must match; any, unless given.
+        """
+        return self._apply(rules, set(), place)
+
+    def _apply(self, rules: RuleSet, normal: set[Term], place: str | None) -> bool:
+        found = self._find(rules, normal, place) or self._choose(rules, place)
+        if found is None:
+            return False
+        rule, choice = found
+        places = self.program.changed(choice.program)
+        terms = choice.before, choice.after
+        before, after = map(self._shown, terms)
+        self.record(rule.name, rule.law, places, before, after, choice.program, *terms)
+        return True
+
+    def _choose(self, rules: RuleSet, place: str | None) -> tuple[Rule, Choice] | None:
+        for rule in rules.choices:
+            if self._idle.get(rule) is self.program:
+                continue
+            choice = rule.apply(self.program)
+            if choice is None or rule.unproved is not None:
+                self._idle[rule] = self.program
+                continue
+            if place is None or place in self.program.changed(choice.program):
+                return rule, choice
+        return None
+
+    def _find(
+        self, rules: RuleSet, normal: set[Term], place: str | None
+    ) -> tuple[Rule, Choice] | None:
+        for equation in self.program.equations:
+            if place not in (None, equation.name):
+                continue
+            for t in _unvisited(equation.body, normal):
+                found = rules.first(t, self._refused[t])
+                if found is not None:
+                    choice = Choice.replacing(t, found[1], self.program)
+                    if self.program.changed(choice.program):
+                        return found[0], choice
+                    # Under exp, say, the canonical form may undo the rule: here, not everywhere.
+                    self._normal.pop(rules, None)
+                normal.add(t)
+        return None
+
+
+def _indices(t: Term) -> Iterator[Term]:
+    """Free indices in the order in which they are read."""
+    seen: set[Term] = set()
+    stack = [t]
+    while stack:
+        s = stack.pop()
+        if s.op == "index" and s not in seen:
+            seen.add(s)
+            yield s
+        stack.extend(reversed(s.args))
+
+
+def _unvisited(root: Term, normal: set[Term]) -> Iterator[Term]:
+    """Subterms with operands that are not known to be normal, operands first."""
+    stack: list[Term | None] = [root]
+    while stack:
+        t = stack.pop()
+        if t is None:  # all that stood above is done
+            t = stack.pop()
+            assert t is not None
+            if t not in normal:
+                yield t
+        elif t.args and t not in normal:
+            stack += (t, None, *reversed(T.children(t)))

@@ -1,0 +1,116 @@
+"""Named rules, and the sets in which they are applied together.
+
+A rule is a function from a term to an equal term, or None where it does not apply. Its
+docstring is its statement: the law, the side conditions and an example, which a test
+parses, rewrites with this rule alone and compares. A rule whose law is not proved is not used.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from monocomp import terms as T
+from monocomp.errors import InternalError
+from monocomp.proving.proofs import certify_rule_law
+from monocomp.proving.prover import Law, missing
+from monocomp.terms import Term
+from monocomp.terms.equations import Equations
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A term, its better form, and the program with it."""
+
+    before: Term
+    after: Term
+    program: Equations
+
+    @classmethod
+    def replacing(cls, before: Term, after: Term, program: Equations) -> Choice:
+        """Replace the term everywhere."""
+        memo: dict[Term, Term] = {}
+
+        def replaced(t: Term) -> Term:
+            return T.replace(t, before, after, memo) if T.holds(t, before) else t
+
+        return cls(before, after, program.map(replaced))
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A named rewrite. The docstring of `apply` holds its law and its example."""
+
+    name: str
+    apply: Callable[[Any], Any]
+
+    @cached_property
+    def doc(self) -> str:
+        """The rule's statement."""
+        return inspect.getdoc(self.apply) or ""
+
+    def section(self, title: str) -> str:
+        """The text after `Title:` in the docstring, or ""."""
+        found = re.search(rf"^{title}:[ \t]*(.*(?:\n[ \t]+.*)*)", self.doc, re.MULTILINE)
+        return re.sub(r"\n[ \t]+", "\n", found[1]).strip() if found else ""
+
+    @property
+    def law(self) -> str:
+        """The law that the rule rests on, in one line."""
+        return " ".join(self.section("Law").split())
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The names of the proved laws (`proving.rule_laws`) that give this law. A
+        definition has none: it says what a word of the language means."""
+        return tuple(filter(None, map(str.strip, self.section("Claims").split(","))))
+
+    @cached_property
+    def unproved(self) -> Law | None:
+        """The first of these laws that is not proved; the rule must then not be used."""
+        return missing(law for name in self.claims for law in certify_rule_law(name))
+
+
+@dataclass(eq=False)
+class RuleSet:
+    """Rules that are applied together, in order, until none matches. A term without operands is
+    as simple as can be, and no rule is asked about it.
+
+    `choices` are rules that look at the whole program, for they decide which of several equal
+    forms it gets. They give a term and what replaces it everywhere, or the new program.
+    """
+
+    name: str
+    purpose: str
+    rules: list[Rule] = field(default_factory=list)
+    choices: list[Rule] = field(default_factory=list)
+
+    def rule(self, apply: Callable[[Term], Term | None]) -> Callable[[Term], Term | None]:
+        """Add a rule (decorator)."""
+        self.rules.append(Rule(apply.__name__, apply))
+        return apply
+
+    def choice(self, apply: Callable[[Equations], Choice | None]) -> Callable[..., Choice | None]:
+        """Add a rule for the whole program (decorator)."""
+        self.choices.append(Rule(apply.__name__, apply))
+        return apply
+
+    def first(self, t: Term, refused: set[Rule]) -> tuple[Rule, Term] | None:
+        """The first rule that changes t, with its result.
+
+        `refused` are rules that do not; those that are found not to are added.
+        """
+        for rule in self.rules:
+            if rule in refused:
+                continue
+            result = rule.apply(t)
+            if result is not None and result is not t and rule.unproved is None:
+                if result.kind != t.kind:
+                    raise InternalError(f"{rule.name} turned {t.kind} {t!r} into {result.kind}")
+                return rule, result
+            refused.add(rule)
+        return None

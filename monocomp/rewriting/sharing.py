@@ -1,0 +1,133 @@
+"""Sharing: which definitions stay equations of their own, because copies of them would be many.
+
+Rewrites see through a definition where its name is replaced by what it stands for. A program in
+which every layer reads the one before it several times would double with each layer. Where
+an equation grows past the limits here, definitions stay: those with aggregates that are read in
+several ways; all with aggregates, if these are not enough; and any others, where an equation is
+too large still. A kernel stores what they compute. What is larger than all tensors of the
+program, such as the logits of an attention, is copied as long as that is possible at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from monocomp import terms as T
+from monocomp.errors import LimitError
+from monocomp.extents.nominal import nominal_sizes
+from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations
+
+LIMIT = 100  # terms of an equation, each counted once
+DEPTH_LIMIT = 7  # aggregates in one another
+WEIGHT_LIMIT = 2048  # terms of an equation as it is written out
+MAX_WEIGHT = 20_000  # beyond that, and with nothing to keep, a program is refused
+
+
+def kept(program: Equations) -> frozenset[str]:
+    """The names of the definitions that are not to be inlined.
+
+    Raises:
+        LimitError: an equation is too large, whatever is kept.
+    """
+    reads = _reads(program)
+    fitting = frozenset(e.name for e in program.equations if e.name in reads) & _storable(program)
+    folded = frozenset(n for n in fitting if program.by_name[n].body.depth > 0)
+    often = frozenset(n for n in folded if len(reads[n]) > 1)
+    choices = (frozenset[str](), often, folded)
+    chosen = next((names for names in choices if _is_small(program, names)), folded)
+    return _bounded(program, chosen, fitting)
+
+
+def _reads(program: Equations) -> dict[str, list[Term]]:
+    """Where definitions are read, by name: a term for each equation that reads them."""
+    found: dict[str, list[Term]] = {}
+    for e in program.equations:
+        if e.body.names:
+            for t in T.subterms(e.body):
+                if t.op == "ref":
+                    found.setdefault(t.attr, []).append(t)
+    return found
+
+
+def _storable(program: Equations) -> frozenset[str]:
+    """The equations that are no larger than the largest tensor that the program has anyway."""
+    declared = program.declared
+    sizes = nominal_sizes(declared, program.sizes)
+    shapes = [[sizes[x] for x in declared.extents(name)] for name in declared.inputs]
+    shapes += [[sizes[i.attr[1]] for i in o.indices] for o in program.outputs]
+    largest = max(map(math.prod, shapes))
+    return frozenset(
+        e.name
+        for e in program.equations
+        if e.body.kind == "float" and math.prod(sizes[i.attr[1]] for i in e.indices) <= largest
+    )
+
+
+def _is_small(program: Equations, names: frozenset[str]) -> bool:
+    """Are the equations within the limit, with all but those names written out?"""
+    known: dict[str, Equation] = {}
+    for e in program.equations:
+        known[e.name] = whole = _written_out(e, names, known)
+        if _size(whole.body) > LIMIT or whole.body.depth > DEPTH_LIMIT:
+            return False
+    return True
+
+
+def _written_out(e: Equation, names: frozenset[str], known: Mapping[str, Equation]) -> Equation:
+    inlined = frozenset(known) - names
+    body = T.map_refs(e.body, inlined, lambda t: T.element(known[t.attr], t.args), {})
+    return replace(e, body=body)
+
+
+def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str]) -> frozenset[str]:
+    """The names, and of those that fit what keeps equations within the limits."""
+    known: dict[str, Equation] = {}
+    for e in program.equations:
+        whole = _written_out(e, names, known)
+        if _size(whole.body) > LIMIT or whole.body.weight > WEIGHT_LIMIT:
+            names |= e.body.names & fitting
+            whole = _written_out(e, names, known)
+        if whole.body.weight > MAX_WEIGHT:
+            names |= e.body.names
+            whole = _written_out(e, names, known)
+        require_small(
+            whole,
+            program,
+            MAX_WEIGHT,
+            "when its definitions are written out",
+            "what is asked whether it is a number is written out: definitions in it, too",
+        )
+        known[e.name] = whole
+    return names
+
+
+def require_small(e: Equation, program: Equations, limit: int, when: str, *notes: str) -> None:
+    """Raise a LimitError if an equation has more terms, written out."""
+    if e.body.weight <= limit:
+        return
+    raise LimitError(
+        f"'{e.name}' grows past {limit} terms {when}",
+        text=program.origin.text,
+        spans=program.origin.span(e.name),
+        notes=notes,
+        help="return some of the definitions that it reads, and read them as inputs of "
+        "another program",
+    )
+
+
+def _size(t: Term) -> int:
+    """The number of terms that t consists of, each counted once."""
+    seen, stack = {t}, [t]
+    while stack:
+        new = [a for a in stack.pop().args if a not in seen]
+        seen.update(new)
+        stack += new
+    return len(seen)
+
+
+def reading_stored(program: Equations, equation: Equation) -> Equations:
+    """The program that reads what a definition computes where a kernel has stored it."""
+    return program.map_refs([equation.name], lambda t: T.stored(equation, t.args))

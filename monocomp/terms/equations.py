@@ -1,0 +1,276 @@
+"""A program as equations between index terms: what rewrites act on.
+
+Equations own what they declare (`monocomp.declarations.records`) and mention no syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import TypeVar
+
+from monocomp import terms as T
+from monocomp.declarations.records import Declarations, Origin
+from monocomp.terms import Equation, Term
+from monocomp.terms.abbreviation import Abbreviation, abbreviator
+from monocomp.terms.printer import Names, definition_line, show, show_monoid
+
+__all__ = ["Equation", "Equations", "Slices", "in_order", "stored_in"]
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Slices:
+    """An index of which a part of a program sees a slice at a time.
+
+    Attributes:
+        whole: the extent that is sliced.
+        part: that of a slice.
+        start: the parameter that says where a slice begins, if that is asked.
+        length: of a slice; the last may be shorter.
+        read: inputs that are slices, with the tensor and the dimension of each.
+        written: equations that are slices of outputs, with the output and the dimension of each.
+        added: equations that each slice adds to.
+        computed: the equations that are computed for each slice.
+    """
+
+    whole: str
+    part: str
+    start: str | None
+    length: int
+    read: Mapping[str, tuple[str, int]]
+    written: Mapping[str, tuple[str, int]]
+    added: frozenset[str]
+    computed: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Equations:
+    """A program in index terms: the state that rewrites act on.
+
+    `declared` are its inputs, params, extents and outputs; `origin` is the text that it comes
+    from, if it comes from one, for messages; `known` are names for readers: what inlined
+    definitions were called; `sizes` are extents that are known, by representative, for choices
+    that depend on them; `parts` are parameters that a backend sets to say into how many parts a
+    stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
+    another equation computes, in the same order: that one's name, by theirs; `slices` are what some
+    are computed for, one after the other; `operands` are stored for products of matrices alone, in
+    the dtype in which these take them; `given` are the definitions of inputs that are given with
+    one, each written out but for those before it; `kept` are definitions that are not inlined, once
+    that is decided; `as_written` gives what a text says, for sizes.
+    """
+
+    declared: Declarations[Term]
+    equations: tuple[Equation, ...]
+    origin: Origin = field(default=Origin(), compare=False)
+    known: tuple[Abbreviation, ...] = field(default=(), compare=False)
+    sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
+    parts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    views: Mapping[str, str] = field(default_factory=dict, compare=False)
+    slices: Slices | None = None
+    operands: frozenset[str] = frozenset()
+    given: tuple[Equation, ...] = ()
+    kept: frozenset[str] | None = field(default=None, compare=False)
+    as_written: Callable[[Mapping[str, int]], Equations] | None = field(default=None, compare=False)
+
+    def of_dtypes(self, dtypes: Mapping[str, str]) -> Equations:
+        """The same for inputs of dtypes, as far as they are known."""
+        return replace(self, declared=self.declared.of_dtypes(self.with_slices(dtypes)))
+
+    def with_slices(self, known: Mapping[str, V]) -> dict[str, V]:
+        """What is known of inputs by name, with the same of slices of them."""
+        read = {} if self.slices is None else self.slices.read
+        return {**known, **{s: known[t] for s, (t, _) in read.items() if t in known}}
+
+    def read_by(self, e: Equation) -> set[str]:
+        """The names of the equations whose stored values another reads, or slices of them."""
+        found = {s.name for s in stored_in(e.body)}
+        if self.slices is not None:
+            names = {t.attr for t in T.subterms(e.body) if t.op == "read"}
+            tensors = {t for s, (t, _) in self.slices.read.items() if s in names}
+            found |= tensors & self.by_name.keys()
+        return found
+
+    def at(self, sizes: Mapping[str, int]) -> Equations:
+        """The program as it is written, for sizes by representative: a fold over an extent of 0 is
+        empty, while what simplifies terms supposes that extents are at least 1."""
+        return replace(self, sizes=sizes) if self.as_written is None else self.as_written(sizes)
+
+    @cached_property
+    def monoids(self) -> tuple[T.UserMonoid, ...]:
+        """The monoids, other than the language's own, that the equations fold with."""
+        found: dict[str, T.UserMonoid] = {}
+        for t in T.subterms(*(e.body for e in (*self.given, *self.equations))):
+            if t.op in ("fold", "fold_at") and isinstance(t.attr.monoid, T.UserMonoid):
+                found[t.attr.name] = t.attr.monoid
+        return tuple(found[name] for name in sorted(found))
+
+    @cached_property
+    def by_name(self) -> dict[str, Equation]:
+        """Equations by the name on the left."""
+        return {e.name: e for e in self.equations}
+
+    @property
+    def outputs(self) -> tuple[Equation, ...]:
+        """The equations that the program returns, in order."""
+        return tuple(self.by_name[o.name] for o in self.declared.outputs)
+
+    @cached_property
+    def computed(self) -> tuple[Equation, ...]:
+        """What kernels store for other kernels and the outputs, each after what it reads."""
+        outputs = {o.name for o in self.declared.outputs}
+        others = tuple(e for e in self.equations if e.name not in outputs)
+        return in_order(others + self.outputs)
+
+    def map(self, f: Callable[[Term], Term]) -> Equations:
+        """The same equations with f applied to the right-hand sides."""
+        return replace(self, equations=tuple(replace(e, body=f(e.body)) for e in self.equations))
+
+    def with_given(self, given: Equation) -> Equations:
+        """The same with another form of the definition of an input that is given with one."""
+        changed: dict[Equation, Equation] = {}
+        known: dict[Term, Term] = {}
+        for e in self.given:  # each after those that it reads
+            body = T.map_stored(e.body, changed, {})
+            changed[e] = given if e.name == given.name else replace(e, body=body)
+        names = (replace(a, body=T.map_stored(a.body, changed, known)) for a in self.known)
+        program = replace(self, given=tuple(changed.values()), known=tuple(names))
+        return program.map(lambda t: T.map_stored(t, changed, known))
+
+    def map_refs(self, names: Iterable[str], f: Callable[[Term], Term]) -> Equations:
+        """The same equations with f applied to the elements of definitions that they read."""
+        known: dict[Term, Term] = {}
+        return self.map(lambda t: T.map_refs(t, frozenset(names), f, known))
+
+    def changed(self, later: Equations) -> tuple[str, ...]:
+        """The equations whose right-hand sides a later form of the program does not share."""
+        pairs = zip(self.equations, later.equations, strict=True)
+        return tuple(old.name for old, new in pairs if old.body is not new.body)
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        return frozenset((*self.declared.inputs, *self.declared.params, *self.by_name))
+
+    def names(self) -> Names:
+        """The names that printing must not give to bound indices."""
+        return Names(self._taken)
+
+    def reader_names(self, whole: Term | None = None, of: str = "") -> Names:
+        """Names that print known subterms by their names, all but `whole` itself; in the equation
+        `of` a name, not by that."""
+        names = self.names()
+        names.abbreviate = abbreviator([a for a in self.known if a.name != of], whole)
+        return names
+
+    def shown(self, t: Term) -> str:
+        """A term's text for readers, with the names that the program gives its parts."""
+        return show(t, self.reader_names(t))
+
+    def readable_lines(self) -> list[str]:
+        """Like `lines`, with known names, and what those stand for before them."""
+        names = self.reader_names()
+        lines = [
+            ("input " if e.given else "")
+            + definition_line(
+                e.name, (i.attr[0] for i in e.indices), e.body, self.reader_names(of=e.name)
+            )
+            for e in (*self.given, *self.equations)
+        ]
+        shown = {*self.by_name}
+        for a in self.known:  # those that came later stand for what has earlier ones in it
+            used = any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
+            if used and a.name not in shown:
+                shown.add(a.name)
+                body = self.reader_names(a.body)
+                lines.insert(0, definition_line(a.name, names.of_all(a.indices), a.body, body))
+        return lines
+
+    def lines(self, names: Names | None = None) -> list[str]:
+        """One line an equation, without declarations."""
+        names = names or self.names()
+        return [
+            definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+            for e in self.equations
+        ]
+
+    def text(self) -> str:
+        """A complete program of the language; parsing it gives the same equations."""
+        declared = self.declared
+        names = self.names()
+        given = {e.name: e for e in self.given}
+        out: list[str] = []
+        after: dict[str, list[str]] = {}  # what reads a definition comes after it
+        for i in declared.inputs.values():
+            # The name that comes first in a text stands for the extent, so it is said first.
+            labels: list[str] = []
+            for d in i.dims:
+                name = declared.extent_of[d]
+                labels.append(d if name in (*i.dims, *labels) else name)
+            labels = [name.lstrip(".") for name in labels]
+            if i.name in given:
+                e = _called(given[i.name], labels)
+                read = [d.name for d in self.equations if d.name in e.body.names]
+                place = after.setdefault(read[-1], []) if read else out
+                place.append(f"input {definition_line(e.name, labels, e.body, names)}")
+                place += [f"index {n} < |{n}|" for n in labels if n not in e.body.free]
+                continue
+            dims = ",".join(labels)
+            kind = "" if i.kind == "float" else f": {i.kind}"
+            out.append(f"input {i.name}[{dims}]{kind}" if i.dims else f"input {i.name}{kind}")
+        for p in declared.params.values():
+            default = "" if p.default is None else f" = {p.default!r}"
+            out.append(f"param {p.name}: {p.kind}{default}")
+        for name, bound in declared.bounds.items():
+            out.append(f"index {name.lstrip('.')} < {show(bound)}")
+        lines = self.lines(names)
+        indices = dict(i.attr for e in self.equations for i in e.indices) | names.bound
+        for name, extent in indices.items():
+            if name not in names.read and name != extent.lstrip("."):
+                out.append(f"index {name} < |{extent.lstrip('.')}|")
+        out += [show_monoid(m) for m in self.monoids]
+        for e, line in zip(self.equations, lines, strict=True):
+            out += [line, *after.get(e.name, ())]
+        results = ", ".join(o.name + (f": {o.dtype}" if o.dtype else "") for o in declared.outputs)
+        return "\n".join([*out, f"return {results}"]) + "\n"
+
+    def written(self) -> str:
+        """The text that they come from, with the monoids that are not declared there; a text that
+        gives them, if they come from none."""
+        if self.as_written is None:
+            return self.text()
+        others = (m for m in self.monoids if m.name not in self.origin.spans)
+        return "\n".join([*map(show_monoid, others), self.origin.text])
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def _called(e: Equation, labels: Sequence[str]) -> Equation:
+    """An equation, its indices called otherwise."""
+    indices = tuple(T.index(label, i.attr[1]) for label, i in zip(labels, e.indices, strict=True))
+    return replace(e, indices=indices, body=T.element(e, indices))
+
+
+@lru_cache(maxsize=4096)
+def stored_in(t: Term) -> frozenset[Equation]:
+    """The equations whose values a term reads where a kernel has stored them."""
+    return frozenset(s.attr for s in T.subterms(t) if s.op == "stored" and not s.attr.given)
+
+
+def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
+    """The equations, each after those that it reads."""
+    by_name = {e.name: e for e in equations}
+    ordered: dict[str, Equation] = {}
+
+    def put(e: Equation) -> None:
+        if e.name in ordered:
+            return
+        for read in sorted(stored_in(e.body), key=lambda r: r.name):
+            put(by_name[read.name])
+        ordered[e.name] = e
+
+    for e in equations:
+        put(e)
+    return tuple(ordered.values())

@@ -1,0 +1,1 @@
+"""From a program as a user gives it to equations."""

@@ -1,0 +1,83 @@
+"""Monoids from Python: declared in the language, proved at once, used by programs.
+
+    affine = mc.monoid("Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')")
+    scan = mc.compile("H[t] = Affine[..t](g[t], x[t]).u", monoids=[affine])
+
+The declaration is text of the language and never Python code. It is refused, with the law
+that fails and a counterexample where one is found, unless the operation is associative and
+the unit neutral.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from monocomp import terms as T
+from monocomp.errors import UsageError, in_text
+from monocomp.language import syntax
+from monocomp.language.parser import parse
+from monocomp.language.resolving import Resolver
+from monocomp.language.scoping import Scope
+from monocomp.proving.proofs import require
+from monocomp.proving.prover import Law, is_commutative
+from monocomp.translation.translator import translate_monoid
+
+_FORM = "Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')"
+
+
+@dataclass(frozen=True)
+class Monoid:
+    """A monoid whose laws are proved; make one with `mc.monoid`. It prints as its declaration.
+
+    Attributes:
+        name: what programs call it.
+        fields: the names of its fields.
+        declaration: the line of a program that declares it.
+        laws: what was proved: closed, associative, left and right unit; and what is known of
+            commutativity. A law may be proved for fields that are not negative only: then a
+            program must fold elements that visibly are not, such as counts.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    declaration: str
+    laws: tuple[Law, ...] = field(repr=False)
+    statement: syntax.Monoid = field(repr=False, compare=False)
+
+    @property
+    def is_commutative(self) -> bool:
+        """Is it proved that the order of elements does not matter?"""
+        return is_commutative(self.laws)
+
+    def __str__(self) -> str:
+        return self.declaration
+
+
+def monoid(declaration: str) -> Monoid:
+    """Declare a monoid, and prove its laws.
+
+    Args:
+        declaration: its name and fields, its unit, and what combines two elements, the right
+            one primed; as on a `monoid` line of a program, with or without that word.
+
+    Raises:
+        MonoidLawError: a law does not hold, or could not be proved.
+        MonocompError: what is wrong with the declaration, with its place.
+
+    >>> affine = monoid("Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')")
+    >>> affine.fields, affine.is_commutative
+    (('a', 'u'), False)
+    """
+    text = declaration.strip()
+    if not text.startswith("monoid "):
+        text = f"monoid {text}"
+    statements = parse(text)
+    statement = statements[0] if len(statements) == 1 else None
+    if not isinstance(statement, syntax.Monoid):
+        raise UsageError("not the declaration of one monoid", help=f"its form is {_FORM}")
+    name, fields = str(statement.name), tuple(map(str, statement.fields))
+    with in_text(text):
+        translated = translate_monoid(Resolver(Scope(text, statements)).monoid(statement))
+    # Fields may have to be >= 0; whether they are is known where a program folds.
+    laws = require(translated, elements=[(T.ONE,) * len(fields)], text=text, span=statement.span)
+    return Monoid(name, fields, text, laws, statement)

@@ -1,0 +1,48 @@
+"""Programs as users give them: text, or the path of a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from monocomp.errors import UsageError
+from monocomp.language.checker import check
+from monocomp.terms.equations import Equations
+from monocomp.translation.translator import translate
+
+if TYPE_CHECKING:
+    from monocomp.translation.declared_monoids import Monoid
+
+
+def read_equations(
+    text_or_path: str | os.PathLike[str],
+    name: str | None = None,
+    monoids: Iterable[Monoid] = (),
+) -> Equations:
+    """The equations of a program; see `kernel.compile` for what is given."""
+    text, stem = _text(text_or_path)
+    return translate(check(text, name or stem, {m.name: m.statement for m in monoids}))
+
+
+def _text(text_or_path: str | os.PathLike[str]) -> tuple[str, str | None]:
+    if not isinstance(text_or_path, str):
+        return _file(Path(text_or_path))
+    if "=" in text_or_path or "\n" in text_or_path or len(text_or_path) > 4096:
+        return text_or_path, None
+    if text_or_path.endswith(".mc") or os.sep in text_or_path:
+        return _file(Path(text_or_path))
+    return text_or_path, None
+
+
+def _file(path: Path) -> tuple[str, str | None]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as fault:
+        raise UsageError(
+            f"cannot read {str(path)!r}: {fault}",
+            help="give a program's text or the path of a file",
+        ) from None
+    stem = path.stem
+    return text, stem if stem.isidentifier() and stem.isascii() else None

@@ -1,0 +1,238 @@
+"""The translation of a checked program to equations between index terms.
+
+Definitions stay separate equations until a rewrite inlines them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from monocomp import terms as T
+from monocomp.declarations.records import Declarations
+from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
+from monocomp.errors import InternalError
+from monocomp.language import syntax
+from monocomp.machine.locking import BUILDING
+from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.nodes import SCALED
+from monocomp.terms.operators import binary, compare, function
+
+Made = TypeVar("Made")
+
+
+def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -> Equations:
+    """A checked program as equations, for sizes as far as they are known, by representative.
+
+    A fold over an extent that is known to be 0 is one whose filter admits nothing.
+    """
+    with BUILDING:
+        translator = _Translator(program, sizes or {})
+        return Equations(
+            translator.declarations(),
+            tuple(translator.equation(d) for d in program.definitions.values() if not d.given),
+            program.origin,
+            given=tuple(translator.given(d) for d in program.definitions.values() if d.given),
+            sizes=translator.sizes,
+            as_written=partial(translate, program),
+        )
+
+
+def translate_monoid(monoid: syntax.Monoid) -> T.UserMonoid:
+    """A monoid of no program."""
+    return _Translator(syntax.Program()).monoid(monoid)
+
+
+_CHOICES = ("argmax", "argmin", *SELECTIONS, "any", "all")
+
+
+class _Translator:
+    """Translates expressions, their parts that are asked about (`operators`) exactly."""
+
+    def __init__(self, program: syntax.Program, sizes: Mapping[str, int] | None = None) -> None:
+        self.program = program
+        self.sizes = sizes or {}
+        self._exact = False
+        self._definitions: dict[tuple[str, bool], Term] = {}
+        self._written_out: dict[Term, Term] = {}
+        self._given: dict[str, Equation] = {}
+        self.monoids: dict[str, T.UserMonoid] = {
+            m.name: self.monoid(m) for m in program.monoids.values()
+        }
+
+    def index(self, name: str) -> Term:
+        return T.index(name, self.program.extent_of[name])
+
+    def declarations(self) -> Declarations[Term]:
+        """What the program declares; extents that depend on others keep these as they are."""
+        program = self.program
+        plain = _Translator(program) if program.bounds else self
+        bounds = {name: plain.expr(e) for name, e in program.bounds.items()}
+        given = (program.inputs, program.params, program.outputs, program.extent_of)
+        return Declarations(*given, bounds)
+
+    def equation(self, definition: syntax.Definition) -> Equation:
+        indices = tuple(map(self.index, definition.indices))
+        return Equation(definition.name, indices, self.definition(definition))
+
+    def given(self, definition: syntax.Definition) -> Equation:
+        """An input with what it is, the definitions above it written out."""
+        found = self._given.get(definition.name)
+        if found is None:
+            equation = self._exactly(lambda: self.equation(definition), exact=False)
+            found = replace(equation, body=self._inlined(equation.body), given=True)
+            self._given[definition.name] = found
+        return found
+
+    def monoid(self, m: syntax.Monoid) -> T.UserMonoid:
+        unit = tuple(T.as_float(self.expr(e)) for e in m.unit)
+        combine = tuple(T.as_float(self._as_declared(e)) for e in m.combine)
+        return T.UserMonoid(m.name, m.fields, unit, combine)
+
+    def _as_declared(self, e: syntax.Expr) -> Term:
+        with T.losses() as lost:
+            found = self.expr(e)
+        return self._exactly(lambda: self.expr(e)) if lost else found
+
+    def _exactly(self, make: Callable[[], Made], exact: bool = True) -> Made:
+        before, self._exact = self._exact, exact
+        try:
+            return make()
+        finally:
+            self._exact = before
+
+    def definition(self, definition: syntax.Definition) -> Term:
+        """The right-hand side of a definition."""
+        key = definition.name, self._exact
+        if key not in self._definitions:
+            body = self.expr(definition.body)
+            is_float = self.program.kinds.get(definition.name) == "float"
+            self._definitions[key] = T.as_float(body) if is_float else body
+        return self._definitions[key]
+
+    def asked(self, e: syntax.Expr) -> Term:
+        """An expression of which it is asked whether it is a number. The names in it stay, if
+        what they stand for is the same term in other places."""
+        if self._exact:
+            return self.expr(e)
+        found = self.expr(e)
+        exact = self._exactly(lambda: self.expr(e))
+        return found if self._inlined(found) is exact else exact
+
+    def _inlined(self, t: Term) -> Term:
+        definitions, memo = self.program.definitions, self._written_out
+
+        def value(t: Term) -> Term:
+            body = self.definition(definitions[t.attr])
+            return self._called(t.attr, self._inlined(body), t.args)
+
+        names = frozenset(name for name, d in definitions.items() if not d.given)
+        return self._exactly(lambda: T.map_refs(t, names, value, memo), exact=False)
+
+    def _called(self, name: str, body: Term, subscripts: Sequence[Term]) -> Term:
+        names = self.program.definitions[name].indices
+        return T.substitute(body, dict(zip(names, subscripts, strict=True)))
+
+    def expr(self, e: syntax.Expr) -> Term:
+        match e:
+            case syntax.Number():
+                return T.const(e.value)
+            case syntax.Name():
+                return self._name(e)
+            case syntax.Read():
+                return self._read(e.name, [self.expr(s) for s in e.subscripts])
+            case syntax.Extent():
+                extent = self.program.extent_of[e.index]
+                return T.extent_of(extent) if self.sizes.get(extent, 1) else T.const(0)
+            case syntax.Unary() if e.op == "not":
+                return T.negate(_bool(self.asked(e.operand)))
+            case syntax.Unary():
+                return T.neg(self.expr(e.operand))
+            case syntax.Binary():
+                sides = self.expr(e.left), self.expr(e.right)
+                return binary(e.op, *sides, exact=self._exact)
+            case syntax.Compare():
+                operands = [self.asked(x) for x in e.operands]
+                pairs = zip(e.ops, operands, operands[1:], strict=False)
+                return T.conjunction(*(compare(op, a, b) for op, a, b in pairs))
+            case syntax.Logic():
+                conditions = [self._condition(x) for x in e.operands]
+                join = T.conjunction if e.op == "and" else T.disjunction
+                return join(*conditions)
+            case syntax.Call():
+                return self._call(e)
+            case syntax.Reduce():
+                return self._reduce(e)
+            case syntax.Field():
+                folded = self.expr(e.operand)
+                return folded if folded.op == "field" else T.field(folded, e.name)
+        raise InternalError(f"no translation for {type(e).__name__}")
+
+    def _condition(self, e: syntax.Expr) -> Term:
+        return _bool(self.asked(e))
+
+    def _name(self, e: syntax.Name) -> Term:
+        program = self.program
+        match e.kind:
+            case "index":
+                return self.index(e.name)
+            case "param":
+                return T.param(e.name, program.params[e.name].kind)
+            case "scalar":
+                return self._read(e.name, [])
+        return T.param(e.name, "float")  # a monoid's field
+
+    def _read(self, name: str, subscripts: Sequence[Term]) -> Term:
+        program = self.program
+        if name not in program.definitions:
+            return T.read(name, subscripts, program.inputs[name].kind)
+        if program.definitions[name].given:
+            return T.stored(self.given(program.definitions[name]), subscripts)
+        if self._exact:
+            return self._called(name, self.definition(program.definitions[name]), subscripts)
+        return T.ref(name, subscripts, program.kinds[name])
+
+    def _call(self, e: syntax.Call) -> Term:
+        if e.function == "where":
+            condition, *branches = e.args
+            parts = [self._condition(condition)]
+            parts += [self.expr(a) for a in branches]
+        elif e.function == "int":  # which NaN has, too
+            parts = [self.asked(a) for a in e.args]
+        else:
+            parts = [self.expr(a) for a in e.args]
+        return function(e.function, *parts, exact=self._exact)
+
+    def _reduce(self, e: syntax.Reduce) -> Term:
+        condition = T.TRUE if e.condition is None else self._condition(e.condition)
+        opened = tuple(self.index(i) for i in e.indices)
+        if any(self.sizes.get(i.attr[1]) == 0 for i in opened):
+            condition = T.FALSE  # what simplifies terms supposes that extents are at least 1
+        monoid: str | T.UserMonoid = self.monoids.get(e.op, e.op)
+        asks = monoid in _CHOICES or (isinstance(monoid, T.UserMonoid) and _asks(monoid))
+        bodies = [(self.asked if asks else self.expr)(a) for a in e.args]
+        result: Term
+        if e.op in KEEPING_REDUCTIONS and len(opened) > 1:
+            return T.softmax(e.op, opened, condition, *bodies)
+        if e.prefix or e.op in (*KEEPING_REDUCTIONS, *SELECTIONS):
+            place = opened[0] if e.target is None else self.index(e.target)
+            target = None if e.target is None else self.program.extent_of[e.target]
+            result = T.fold_at(monoid, place, opened[0], condition, *bodies, target=target)
+        else:
+            result = T.fold(monoid, opened, condition, *bodies)
+        if isinstance(monoid, T.UserMonoid) and len(monoid.fields) == 1:
+            result = T.field(result, monoid.fields[0])
+        return result
+
+
+def _bool(t: Term) -> Term:
+    return t if t.kind == "bool" else compare("!=", t, T.const(0, t.kind))
+
+
+def _asks(monoid: T.UserMonoid) -> bool:
+    """Does the combine of a monoid compare its operands? That of SE asks whether there is a frame,
+    and keeps what is no number."""
+    return monoid not in SCALED and any(t.kind == "bool" for t in T.subterms(*monoid.combine))
