@@ -16,7 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import monocomp as mc
 from benchmarks.report import in_one_line
-from monocomp.backends.triton import table
+from monocomp.backends.schedules import table
 from monocomp.extents.nominal import packed_extents
 
 # As the peers search their own options, first calls search schedules, unless told not to.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from monocomp import errors, explorer, hf, library
-    from monocomp.backends.triton import remembered as schedules
+    from monocomp.backends.schedules import remembered as schedules
     from monocomp.dot_products import sdpa
     from monocomp.errors import MonocompError
     from monocomp.gradients.derived import grad
@@ -52,7 +52,7 @@ _HOMES = {
     "sdpa": "monocomp.dot_products",
 }
 _MODULES = {name: f"monocomp.{name}" for name in ("errors", "explorer", "hf", "library")}
-_MODULES["schedules"] = "monocomp.backends.triton.remembered"
+_MODULES["schedules"] = "monocomp.backends.schedules.remembered"
 
 
 def __getattr__(name: str) -> Any:

@@ -33,7 +33,7 @@ from monocomp.translation.programs import read_equations
 if TYPE_CHECKING:
     import torch
 
-    from monocomp.backends.triton.search import Tuning
+    from monocomp.backends.schedules.search import Tuning
     from monocomp.derivation.certificate import Certificate
     from monocomp.translation.declared_monoids import Monoid
 

@@ -13,10 +13,10 @@ from monocomp.machine.locking import BUILDING
 from monocomp.planning.plan import Plan, Planner
 
 if TYPE_CHECKING:
+    from monocomp.backends.schedules.schedule import Schedule
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module, Part
     from monocomp.backends.triton.machine_code import MachineCode
-    from monocomp.backends.triton.schedule import Schedule
     from monocomp.gradients.derived import Gradient
 
 
@@ -170,8 +170,8 @@ def scheduled(
     dialect: Dialect,
 ) -> tuple[Plan, dict[str, str], list[Schedule]]:
     """The plan, the dtypes of inputs, and the first schedule of each kernel; see `module`."""
-    from monocomp.backends.triton.legal import element_bytes
-    from monocomp.backends.triton.schedule import processors_of
+    from monocomp.backends.schedules.legal import element_bytes
+    from monocomp.backends.schedules.schedule import processors_of
 
     _check_target(target)
     check_target(dialect, target or dialect.target)

@@ -8,7 +8,7 @@
     source      the file that is emitted
 
 A stage can be looked at before or after one of the passes within it: equations before and after the
-steps of a rule, and blocks without and with a pass of `blocks.passes` or of the dialect.
+steps of a rule, and blocks without and with a pass of `blocks.choices` or of the dialect.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from monocomp.errors import UsageError, did_you_mean
 from monocomp.rewriting.changes import find
 
 if TYPE_CHECKING:  # a kernel has stages
+    from monocomp.backends.schedules.schedule import Schedule
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module
-    from monocomp.backends.triton.schedule import Schedule
     from monocomp.blocks import program as B
     from monocomp.kernel import Kernel
     from monocomp.planning.plan import Plan

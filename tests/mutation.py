@@ -32,7 +32,7 @@ from typing import Any
 import pytest
 
 from monocomp.checking.steps import Case
-from monocomp.derivation.pipeline import RULES, derive
+from monocomp.derivation.rule_sets import RULES, derive
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
 from tests import test_guards, test_printer

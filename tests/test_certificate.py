@@ -8,7 +8,7 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.derivation.pipeline import RULES
+from monocomp.derivation.rule_sets import RULES
 from monocomp.kernel import Kernel
 from monocomp.proving import prover
 from monocomp.terms import facts

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monocomp import library
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.language.checker import check
 from monocomp.rewriting.changes import _UNORDERED, at, changes, operands
 from monocomp.rewriting.driver import Step

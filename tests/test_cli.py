@@ -930,9 +930,9 @@ def test_tune(call, monkeypatch, tmp_path) -> None:
     """Random inputs go into a search; what it finds is shown, and written."""
     import torch
 
-    from monocomp.backends.triton import remembered as schedules
-    from monocomp.backends.triton.schedule import Schedule
-    from monocomp.backends.triton.search import Tuning
+    from monocomp.backends.schedules import remembered as schedules
+    from monocomp.backends.schedules.schedule import Schedule
+    from monocomp.backends.schedules.search import Tuning
     from monocomp.calls.calls import Calls
 
     place = schedules.Situation("gpu", "3", "0", "ieee", (("A", "float16"),), (("i", 4),))

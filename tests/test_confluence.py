@@ -12,7 +12,7 @@ import ast
 import pytest
 
 import monocomp as mc
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.language.checker import check
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate

@@ -18,7 +18,7 @@ import pytest
 
 from monocomp import terms as T
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
 from monocomp.terms.equations import Equations

@@ -10,7 +10,7 @@ import pytest
 import monocomp as mc
 from monocomp import library
 from monocomp.derivation.derivation import Derivation
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.display.paragraphs import WIDTH, wrap_formula
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate

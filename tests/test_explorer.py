@@ -14,7 +14,7 @@ import monocomp as mc
 from monocomp import explorer
 from monocomp.command_line.main import main
 from monocomp.derivation.derivation import Derivation
-from monocomp.derivation.pipeline import RULES
+from monocomp.derivation.rule_sets import RULES
 from monocomp.explorer.chain import chain
 from monocomp.explorer.fitting import Names, fit
 from monocomp.explorer.formulas import Formula, NotAFormulaError, marked, parse, sentence

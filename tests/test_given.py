@@ -15,7 +15,7 @@ from monocomp import terms as T
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.checking.steps import difference
 from monocomp.checking.verifier import verify
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.errors import MonocompError
 from monocomp.language.checker import check
 from monocomp.proving.proofs import certify_rule_law

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 
 from monocomp.checking.steps import Case
-from monocomp.derivation.pipeline import RULES
+from monocomp.derivation.rule_sets import RULES
 from monocomp.errors import MonocompError
 from tests.rewrites.rules import apply_only
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import monocomp as mc
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.language.checker import check
 from monocomp.planning.joined_sums import join_sums
 from monocomp.translation.translator import translate

@@ -18,7 +18,7 @@ import pytest
 import monocomp as mc
 from monocomp import library
 from monocomp import terms as T
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.errors import LimitError
 from monocomp.extents.domain import LIMIT, split
 from monocomp.language.checker import check

@@ -2,7 +2,7 @@
 
 from unittest.mock import patch
 
-from monocomp.derivation.pipeline import RULES
+from monocomp.derivation.rule_sets import RULES
 from tests.mutation import NAMES, TooLongError, noticed
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import monocomp as mc
-from monocomp.backends.triton.legal import Legal
-from monocomp.backends.triton.table import first
+from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.table import first
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.program import Buffer
 from monocomp.planning.plan import Plan

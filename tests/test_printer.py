@@ -25,7 +25,7 @@ from monocomp.checking.random_inputs import Points
 from monocomp.checking.steps import Case
 from monocomp.checking.verifier import loosely, verify
 from monocomp.costs.counting import cost
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.errors import IndexRangeError, LimitError
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program

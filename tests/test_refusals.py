@@ -14,8 +14,8 @@ from monocomp import terms as T
 from monocomp.checking.steps import Case
 from monocomp.costs.counting import _cost_of_kernel
 from monocomp.derivation.derivation import Derivation
-from monocomp.derivation.pipeline import RULES, derive
 from monocomp.derivation.refusals import Refusal, refusals
+from monocomp.derivation.rule_sets import RULES, derive
 from monocomp.errors import MonoidLawError, UnsupportedError
 from monocomp.language.checker import check
 from monocomp.lowering.loops import Loops

@@ -18,7 +18,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.checking.steps import Case
 from monocomp.derivation.derivation import Derivation
-from monocomp.derivation.pipeline import RULES, derive
+from monocomp.derivation.rule_sets import RULES, derive
 from monocomp.errors import UsageError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check

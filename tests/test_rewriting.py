@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from monocomp import terms as T
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.rules import Choice, Rule, RuleSet
 from monocomp.terms import Term

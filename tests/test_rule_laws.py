@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from monocomp import terms as T
-from monocomp.derivation.pipeline import RULES
+from monocomp.derivation.rule_sets import RULES
 from monocomp.proving import proofs, prover
 from monocomp.proving.laws import BUILT_IN
 from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw

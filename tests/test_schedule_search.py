@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.schedules import judging
 from benchmarks.schedules.cases import Prepared, cases
-from monocomp.backends.triton import table
-from monocomp.backends.triton.features import features
-from monocomp.backends.triton.legal import Shape
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.features import features
+from monocomp.backends.schedules.legal import Shape
 
 
 @pytest.mark.parametrize("name", ["causal", "softmax", "gqa"])

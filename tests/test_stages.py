@@ -9,8 +9,8 @@ from monocomp import library
 from monocomp import terms as T
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks import program as B
-from monocomp.blocks.constants import with_constants
-from monocomp.blocks.passes import PASSES
+from monocomp.blocks.choices.choose import PASSES
+from monocomp.blocks.passes.constants import with_constants
 from monocomp.errors import UsageError
 from monocomp.rewriting.changes import at
 from monocomp.stages import STAGES

@@ -16,7 +16,7 @@ from monocomp.backends.eager import helpers
 from monocomp.backends.eager.code import call_lines, default_text
 from monocomp.backends.eager.scope import Scope
 from monocomp.backends.eager.statements import Body
-from monocomp.backends.triton.layout import fit, tuple_text
+from monocomp.backends.line_breaks import fit, tuple_text
 from monocomp.declarations.records import Output
 from monocomp.errors import UnsupportedError
 from monocomp.terms.equations import Equation, Equations

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from monocomp.backends.eager import RESERVED, reference_lines
-from monocomp.backends.triton.identifiers import Identifiers
+from monocomp.backends.identifiers import Identifiers
 from monocomp.backends.triton.launch import load
 from monocomp.terms.equations import Equations
 

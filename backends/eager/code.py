@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from monocomp.backends.triton.layout import WIDTH
+from monocomp.backends.line_breaks import WIDTH
 from monocomp.terms import Number
 
 TYPES = {"float": "dtype", "int": "torch.int64", "bool": "torch.bool"}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from monocomp import terms as T
 from monocomp.backends.eager.code import TYPES, Code, call_lines, comment_lines
 from monocomp.backends.eager.terms import Terms, shared_terms
-from monocomp.backends.triton.layout import fit, tuple_text
+from monocomp.backends.line_breaks import fit, tuple_text
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.terms import Term

@@ -14,7 +14,7 @@ from fractions import Fraction
 from monocomp import terms as T
 from monocomp.backends.eager.code import TYPES, Code, number_text, split_number
 from monocomp.backends.eager.scope import Scope
-from monocomp.backends.triton.layout import fit
+from monocomp.backends.line_breaks import fit
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import UnsupportedError
 from monocomp.terms import Term

@@ -11,9 +11,9 @@ from monocomp.backends.gluon.printer import GluonPrinter, layout_name
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import Dialect
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
-from monocomp.blocks.pipeline import pipeline
-from monocomp.blocks.registers import place
-from monocomp.blocks.specialisation import specialise
+from monocomp.blocks.passes.pipeline import pipeline
+from monocomp.blocks.passes.registers import place
+from monocomp.blocks.passes.specialisation import specialise
 from monocomp.tile import TileProgram
 
 _HOPPER = "triton.experimental.gluon.language.nvidia.hopper"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from monocomp.backends.triton.legal import Legal
-from monocomp.backends.triton.schedule import Schedule
-from monocomp.blocks.descriptors import described_loads
+from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.schedule import Schedule
+from monocomp.blocks.choices.descriptors import described_loads
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Let
 

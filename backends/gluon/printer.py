@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import ast
 
-from monocomp.backends.triton.layout import flat, lines
+from monocomp.backends.line_breaks import flat, lines
 from monocomp.backends.triton.printer import Printer
 from monocomp.blocks import program as B
-from monocomp.blocks.registers import WARPS, tiles
+from monocomp.blocks.passes.registers import WARPS, tiles
 
 
 def layout_name(tile: tuple[str, str]) -> str:

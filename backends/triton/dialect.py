@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from monocomp.backends.triton import table
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
-from monocomp.backends.triton.legal import Legal
 from monocomp.backends.triton.printer import Printer
-from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import DEVICES
-from monocomp.blocks.passes import PASSES
+from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.program import BlockProgram
 from monocomp.tile import TileProgram
 
@@ -35,7 +35,7 @@ class Dialect:
     Attributes:
         name: of the backend.
         printer: prints kernels.
-        passes: over block programs, in their order; those of `blocks.passes` have run.
+        passes: over block programs, in their order; those of `blocks.choices` have run.
         resident: do descriptors load what is loaded once, too?
         target: the only kind of GPU that has what the language says; None: there are several.
         merges: are there kernels without products, that merge partial results?

@@ -12,16 +12,16 @@ from functools import cached_property
 
 from monocomp import __version__
 from monocomp.backends.eager import reference_lines
+from monocomp.backends.identifiers import Identifiers
+from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.backends.triton.host_source import HOST_NAMES, HostSource
-from monocomp.backends.triton.identifiers import Identifiers
 from monocomp.backends.triton.interface import interface
 from monocomp.backends.triton.kernel_source import KernelSource, block_program, source_of
 from monocomp.backends.triton.known_arguments import Known, Promises
 from monocomp.backends.triton.minimal import MinimalHost
-from monocomp.backends.triton.schedule import Schedule
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, sizes_for
 from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.checking.sizes import Sizes

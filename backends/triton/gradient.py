@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from monocomp.backends.eager import reference_lines
 from monocomp.backends.eager.code import call_lines
+from monocomp.backends.identifiers import Identifiers
+from monocomp.backends.line_breaks import tuple_text
 from monocomp.backends.triton.dialect import TRITON
 from monocomp.backends.triton.emit import (
     Part,
@@ -23,8 +25,6 @@ from monocomp.backends.triton.emit import (
     write,
 )
 from monocomp.backends.triton.host_source import HostSource
-from monocomp.backends.triton.identifiers import Identifiers
-from monocomp.backends.triton.layout import tuple_text
 from monocomp.backends.triton.selfcheck import main_lines
 from monocomp.gradients.derived import Gradient
 

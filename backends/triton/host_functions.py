@@ -3,7 +3,7 @@ hold those that they use."""
 
 from __future__ import annotations
 
-from monocomp.backends.triton.schedule import MIN_DOT
+from monocomp.backends.schedules.schedule import MIN_DOT
 
 HOST_FUNCTIONS = {
     "two_tiles": f'''def two_tiles(size):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from monocomp import terms as T
-from monocomp.backends.triton.identifiers import Identifiers
-from monocomp.backends.triton.layout import fit, tuple_text
-from monocomp.backends.triton.schedule import MIN_DOT
+from monocomp.backends.identifiers import Identifiers
+from monocomp.backends.line_breaks import fit, tuple_text
+from monocomp.backends.schedules.schedule import MIN_DOT
 from monocomp.blocks.program import SMALL_INT
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from monocomp.backends.identifiers import LAUNCH, Identifiers
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
-from monocomp.backends.triton.identifiers import LAUNCH, Identifiers
-from monocomp.blocks.constants import Constant, Key, with_constants
-from monocomp.blocks.kernels import build
-from monocomp.blocks.passes import choose
+from monocomp.blocks.building.kernels import build
+from monocomp.blocks.choices.choose import choose
+from monocomp.blocks.passes.constants import Constant, Key, with_constants
 from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Combine, Fold, TileProgram

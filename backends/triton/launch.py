@@ -26,14 +26,14 @@ import triton
 from triton.runtime.errors import OutOfResources
 
 from monocomp.backends import torch as interpreter
-from monocomp.backends.triton import remembered
+from monocomp.backends.schedules import remembered
+from monocomp.backends.schedules.legal import Legal, element_bytes
+from monocomp.backends.schedules.measure import GpuBench
+from monocomp.backends.schedules.schedule import Schedule, longest_alike
+from monocomp.backends.schedules.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
-from monocomp.backends.triton.legal import Legal, element_bytes
-from monocomp.backends.triton.measure import GpuBench
 from monocomp.backends.triton.replay import PlanTarget, started
-from monocomp.backends.triton.schedule import Schedule, longest_alike
-from monocomp.backends.triton.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
 from monocomp.errors import InternalError
 from monocomp.extents.nominal import power_of_two
 from monocomp.host.building import host_program, of_tile_program

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from monocomp.backends.identifiers import Identifiers
+from monocomp.backends.line_breaks import tuple_text
 from monocomp.backends.triton.host_source import HostSource
-from monocomp.backends.triton.identifiers import Identifiers
-from monocomp.backends.triton.layout import tuple_text
 from monocomp.blocks.program import SMALL_INT
 from monocomp.host import arguments as A
 from monocomp.host import program as H

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import math
 
+from monocomp.backends.line_breaks import flat, lines
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
-from monocomp.backends.triton.layout import flat, lines
 from monocomp.blocks import program as B
 
 _BINARY: dict[str, ast.operator] = {

@@ -19,8 +19,8 @@ from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp import terms as T
+from monocomp.backends.schedules.schedule import one_tile, two_tiles
 from monocomp.backends.torch import TorchTarget
-from monocomp.backends.triton.schedule import one_tile, two_tiles
 from monocomp.blocks.program import SMALL_INT
 from monocomp.declarations.given import is_in_float32
 from monocomp.declarations.records import Declarations

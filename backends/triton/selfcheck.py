@@ -14,7 +14,7 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.backends import eager
 from monocomp.backends.eager.code import call_lines, default_text
-from monocomp.backends.triton.layout import tuple_text
+from monocomp.backends.line_breaks import tuple_text
 from monocomp.checking.sizes import Sizes
 from monocomp.declarations.dtypes import NARROW
 from monocomp.declarations.records import Input, free_extents

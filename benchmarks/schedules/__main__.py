@@ -32,7 +32,7 @@ from typing import Any
 from benchmarks.schedules.cases import Case, cases
 from benchmarks.schedules.judging import MEASURED, compare, kernels, leave_one_out, write_table
 from benchmarks.schedules.workers import Done, Worker, finished
-from monocomp.backends.triton.table import distance, point
+from monocomp.backends.schedules.table import distance, point
 
 FORMAT = 1
 SECONDS, FILLING, ENDING = 480.0, 100.0, 12.0

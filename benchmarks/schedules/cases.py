@@ -16,11 +16,11 @@ from torch import Tensor
 import monocomp as mc
 from benchmarks.gpu_floor import ATTENTION, E4M3, FULL, MATRIX, SHORT, Full
 from benchmarks.variants import VARIANTS
-from monocomp.backends.triton import table
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.legal import Legal, element_bytes
+from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.emit import Module, emit
 from monocomp.backends.triton.launch import load
-from monocomp.backends.triton.legal import Legal, element_bytes
-from monocomp.backends.triton.schedule import Schedule
 from monocomp.checking.sizes import complete_extents
 from monocomp.declarations.dtypes import is_narrow
 

@@ -20,12 +20,12 @@ from triton.runtime.errors import OutOfResources
 
 from benchmarks.schedules.cases import Case, Prepared
 from benchmarks.schedules.workers import Tell
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.features import features
+from monocomp.backends.schedules.legal import Shape
+from monocomp.backends.schedules.measure import poisoned, same
+from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.timing import timed
-from monocomp.backends.triton import table
-from monocomp.backends.triton.features import features
-from monocomp.backends.triton.legal import Shape
-from monocomp.backends.triton.measure import poisoned, same
-from monocomp.backends.triton.schedule import Schedule
 
 BURST_MS, ROUNDS, MOST_CALLS = 3.0, 5, 50
 HOPELESS = 1.5  # times the fastest: not timed again

@@ -16,9 +16,9 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.schedules.cases import Prepared, case
-from monocomp.backends.triton import table
-from monocomp.backends.triton.features import NAMES, features
-from monocomp.backends.triton.legal import Legal
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.features import NAMES, features
+from monocomp.backends.schedules.legal import Legal
 
 FOLDER = Path(__file__).parent
 MEASURED, SUGGESTED = FOLDER / "h200.json", FOLDER / "suggested.json"

@@ -40,9 +40,9 @@ from monocomp.source import check_target
 if TYPE_CHECKING:
     import torch
 
+    from monocomp.backends.schedules.search import Tuning
     from monocomp.backends.triton.launch import TritonRunner
     from monocomp.backends.triton.replay import Plans
-    from monocomp.backends.triton.search import Tuning
     from monocomp.calls.autograd import Forward
     from monocomp.host.plan import Plan
     from monocomp.terms.equations import Equations
@@ -321,6 +321,7 @@ class Calls:
 
     def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
         """What launches the kernels for the sizes and dtypes of a call."""
+        from monocomp.backends.schedules.schedule import Schedule
         from monocomp.backends.triton.emit import Module, emit
         from monocomp.backends.triton.launch import (
             TritonRunner,
@@ -328,7 +329,6 @@ class Calls:
             multiprocessors,
             target_of,
         )
-        from monocomp.backends.triton.schedule import Schedule
 
         dialect = DIALECTS[self.language]()
         backend = f"backend '{dialect.name}'"

@@ -324,7 +324,7 @@ def tune(options: Namespace) -> int:
     """`monocomp tune`: what was chosen, and what a call takes with it."""
     import torch
 
-    from monocomp.backends.triton import remembered
+    from monocomp.backends.schedules import remembered
     from monocomp.command_line.progress import Progress
 
     extents, params = words.extents(options), words.params(options)

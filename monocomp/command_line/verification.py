@@ -19,7 +19,7 @@ from monocomp.command_line.files import tensors
 from monocomp.command_line.findings import Finding
 from monocomp.declarations.records import by_representative, free_extents
 from monocomp.derivation.derivation import Derivation
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.errors import (
     IndexRangeError,
     MonocompError,

@@ -10,7 +10,7 @@
 
 Amounts are numbers where the extents are known, else polynomials in them. `Cost.time` is one number
 to compare programs by: all operations as so many element-wise ones. It is not a schedule's time
-(`backends/triton/table.py`), which knows what was measured.
+(`backends/schedules/table.py`), which knows what was measured.
 """
 
 from __future__ import annotations

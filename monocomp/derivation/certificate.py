@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.derivation.pipeline import CHOICES, RULES
+from monocomp.derivation.rule_sets import CHOICES, RULES
 from monocomp.display.rendering import Rendered
 from monocomp.proving.proofs import certificate, certify_rule_law
 from monocomp.proving.prover import Law, is_proved

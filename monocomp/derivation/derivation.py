@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, overload
 
-from monocomp.derivation import pipeline
+from monocomp.derivation import rule_sets
 from monocomp.display.paragraphs import LABEL, row, wrap_formula
 from monocomp.display.rendering import Rendered
 from monocomp.errors import UsageError
@@ -75,7 +75,7 @@ class Derivation(Rendered):
         """One step more, by a rule of the caller's choice.
 
         Args:
-            rule: its name, one of `pipeline.RULES`.
+            rule: its name, one of `rule_sets.RULES`.
             place: the definition to apply it in; the first in which it matches, if not given.
 
         Raises:
@@ -88,8 +88,8 @@ class Derivation(Rendered):
                 f"there is no definition {place!r} here",
                 notes=["definitions: " + ", ".join(known)],
             )
-        if not rewriter.apply(pipeline.chosen([rule]), place):
-            refused = pipeline.rule(rule).unproved
+        if not rewriter.apply(rule_sets.chosen([rule]), place):
+            refused = rule_sets.rule(rule).unproved
             why = "" if refused is None else f": its law {refused.name} is not proved"
             raise UsageError(f"{rule} does not apply in {place or ', '.join(known)}{why}")
         rewriter.finished = False
@@ -102,7 +102,9 @@ class Derivation(Rendered):
 
     def applicable(self) -> tuple[str, ...]:
         """The rules that would match now, for `apply`."""
-        found = (name for name in pipeline.RULES if self.rewriter().apply(pipeline.chosen([name])))
+        found = (
+            name for name in rule_sets.RULES if self.rewriter().apply(rule_sets.chosen([name]))
+        )
         return tuple(found)
 
     def compare(self, other: Derivation) -> Comparison:
@@ -112,7 +114,7 @@ class Derivation(Rendered):
     def finish(self) -> Derivation:
         """The steps that are left: every rule set in its turn, on what the last step gave."""
         rewriter = self.rewriter()
-        pipeline.finish(rewriter)
+        rule_sets.finish(rewriter)
         return Derivation.of(rewriter)
 
     def compile(self, **options: Any) -> Kernel:
@@ -159,7 +161,7 @@ class Derivation(Rendered):
         """Why the passes that are left stay; nothing before the derivation has ended."""
         from monocomp.derivation.refusals import refusals
 
-        return refusals(self.result, pipeline.RULE_SETS) if self.finished else ()
+        return refusals(self.result, rule_sets.RULE_SETS) if self.finished else ()
 
     @property
     def costs(self) -> tuple[Cost, Cost]:

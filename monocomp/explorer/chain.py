@@ -15,7 +15,7 @@ from itertools import groupby, pairwise
 
 from monocomp.costs.cost import Cost, formula
 from monocomp.costs.counting import cost
-from monocomp.derivation import pipeline
+from monocomp.derivation import rule_sets
 from monocomp.derivation.certificate import Certificate, Condition
 from monocomp.derivation.derivation import Derivation
 from monocomp.explorer.marking import Pair, pairs
@@ -197,8 +197,8 @@ def _phases(links: Sequence[Link], planned: int) -> tuple[Phase, ...]:
 
 def _set_of(step: Step, start: int) -> tuple[int, RuleSet] | None:
     """The first rule set with the step's rule, from one on and then from the beginning."""
-    rule = pipeline.RULES.get(step.rule)
-    numbered = list(enumerate(pipeline.RULE_SETS))
+    rule = rule_sets.RULES.get(step.rule)
+    numbered = list(enumerate(rule_sets.RULE_SETS))
     for n, rules in (*numbered[start:], *numbered[:start]):
         if rule in rules.rules or rule in rules.choices:
             return n, rules

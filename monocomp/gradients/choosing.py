@@ -19,7 +19,7 @@ from monocomp.costs.cost import BYTE_TIME, STORED_BYTES
 from monocomp.costs.counting import elements
 from monocomp.costs.holding import estimate
 from monocomp.declarations.records import Output
-from monocomp.derivation import pipeline
+from monocomp.derivation import rule_sets
 from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_mean
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.gradients.saving import Saved, is_logarithm
@@ -151,7 +151,7 @@ def _terms(program: Equations) -> Iterable[T.Term]:
 
 
 def _planned(program: Equations, sizes: Mapping[str, int]) -> float:
-    derived = Rewriter(pipeline.derive(program).program)
+    derived = Rewriter(rule_sets.derive(program).program)
     derived.exhaust(equalities)
     program, _ = cut(derived.program, sizes)
     known = {**nominal_sizes(program.declared), **sizes}  # slices have an extent of their own

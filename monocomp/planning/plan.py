@@ -25,7 +25,7 @@ from monocomp.costs.roles import (
     kernel_groups,
     scan_of,
 )
-from monocomp.derivation import pipeline
+from monocomp.derivation import rule_sets
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.tiling import tiling_steps
 from monocomp.display.rendering import Rendered
@@ -191,7 +191,7 @@ class Planner:
             else:
                 self._start = derivation.rewriter()
                 if not self._start.finished:  # elaboration would take apart what was lifted
-                    pipeline.complete(self._start)
+                    rule_sets.complete(self._start)
             require_program(equations)
             require_program(self._start.program)
 
@@ -256,9 +256,9 @@ class Planner:
         return found
 
     def _derived(self, equations: Equations) -> Rewriter:
-        rewriter = pipeline.derive(equations, self.steps, self.rules)
+        rewriter = rule_sets.derive(equations, self.steps, self.rules)
         if not rewriter.finished or self.rules is not None:
-            pipeline.complete(rewriter)
+            rule_sets.complete(rewriter)
         return rewriter
 
     def _kernels(
@@ -308,6 +308,6 @@ def _with_laws(error: UnsupportedError, program: Equations) -> UnsupportedError:
     """The error with the rules that would have helped, but for a law that is not proved."""
     from monocomp.derivation.refusals import unproved
 
-    refused = [f"{r.rule}: {r}" for at in pipeline.RULE_SETS for r in unproved(program, at)]
+    refused = [f"{r.rule}: {r}" for at in rule_sets.RULE_SETS for r in unproved(program, at)]
     notes = [*error.notes, *dict.fromkeys(refused)]
     return UnsupportedError(error.message, notes=notes, help=error.help)

@@ -18,10 +18,10 @@ import numpy as np
 
 from monocomp.backends import block_interpreter
 from monocomp.backends import numpy as backend
+from monocomp.backends.schedules.schedule import held_length
 from monocomp.backends.triton.kernel_source import block_program
-from monocomp.backends.triton.schedule import held_length
-from monocomp.blocks.constants import Constant, Key, with_constants
-from monocomp.blocks.passes import PASSES
+from monocomp.blocks.choices.choose import PASSES
+from monocomp.blocks.passes.constants import Constant, Key, with_constants
 from monocomp.blocks.program import INT32, BlockProgram
 from monocomp.blocks.verifier import verify
 from monocomp.tile import TileProgram

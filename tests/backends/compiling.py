@@ -11,6 +11,7 @@ from triton._C.libtriton import ir
 from triton.compiler import ASTSource, make_backend
 
 import monocomp as mc
+from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.launch import load
 from monocomp.backends.triton.machine_code import (
@@ -23,7 +24,6 @@ from monocomp.backends.triton.machine_code import (
     source_of,
     usage_of,
 )
-from monocomp.backends.triton.schedule import Schedule
 from monocomp.tile import TileProgram
 
 TARGETS = {t: gpu(t) for t in ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")}

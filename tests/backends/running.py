@@ -151,9 +151,9 @@ def small_schedules(length: int | None) -> Iterator[None]:
     if length is None:
         yield
         return
-    from monocomp.backends.triton import table
-    from monocomp.backends.triton.legal import Legal
-    from monocomp.backends.triton.schedule import Schedule
+    from monocomp.backends.schedules import table
+    from monocomp.backends.schedules.legal import Legal
+    from monocomp.backends.schedules.schedule import Schedule
 
     original = table.first
 
@@ -193,9 +193,9 @@ def short_parts() -> Iterator[None]:
 def file_for_any_size(kernel: Kernel, extents: Mapping[str, int], element_bytes: int = 2) -> str:
     """A file whose kernels and schedules are those for some sizes on Hopper, and which takes any
     others."""
-    from monocomp.backends.triton import table
+    from monocomp.backends.schedules import table
+    from monocomp.backends.schedules.legal import Legal
     from monocomp.backends.triton.emit import emit
-    from monocomp.backends.triton.legal import Legal
 
     plan, processors = kernel.plan(extents), kernel.planner.processors or 1
     legal = (

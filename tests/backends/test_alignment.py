@@ -12,10 +12,10 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton import table
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.schedule import Schedule, longest_alike, shortest
 from monocomp.backends.triton.launch import interpreted, load
-from monocomp.backends.triton.legal import Legal
-from monocomp.backends.triton.schedule import Schedule, longest_alike, shortest
 from monocomp.host.building import MANY_BLOCKS
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import TARGETS, Launch, compile_for

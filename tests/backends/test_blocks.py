@@ -17,8 +17,8 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends import block_interpreter
 from monocomp.backends.triton.kernel_source import block_program
+from monocomp.blocks.choices.choose import PASSES, choose
 from monocomp.blocks.operations import function, infix, name, number
-from monocomp.blocks.passes import PASSES, choose
 from monocomp.blocks.program import (
     BOOL,
     FLOAT32,

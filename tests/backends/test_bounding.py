@@ -9,8 +9,8 @@ import torch
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import interpreted
-from monocomp.backends.triton.schedule import Schedule
 from monocomp.planning.bounding import BOUNDING_LAW
 from monocomp.planning.plan import Plan
 from tests.backends.compiling import compiled_to, launches_of, without_elements

@@ -13,9 +13,9 @@ import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton import table
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.legal import Legal, element_bytes
 from monocomp.backends.triton.launch import interpreted
-from monocomp.backends.triton.legal import Legal, element_bytes
 from monocomp.errors import FilterError, LimitError, UnknownIndexError, UnsupportedError
 from monocomp.language.checker import check
 from tests import special_programs

@@ -14,7 +14,7 @@ import pytest
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.kernel_source import block_program, source_of
-from monocomp.blocks.constants import Constant, Key, with_constants
+from monocomp.blocks.passes.constants import Constant, Key, with_constants
 from monocomp.blocks.program import INT32, BlockProgram
 
 

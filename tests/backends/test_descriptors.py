@@ -13,11 +13,11 @@ import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton import table
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import interpreted, load
-from monocomp.backends.triton.legal import Legal
-from monocomp.backends.triton.schedule import Schedule
-from monocomp.blocks.descriptors import described_loads
+from monocomp.blocks.choices.descriptors import described_loads
 from monocomp.blocks.program import Block
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import (

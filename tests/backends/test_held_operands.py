@@ -15,9 +15,9 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton import table
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.triton.launch import interpreted
-from monocomp.backends.triton.legal import Legal
 from tests.backends.compiling import launches_of, machine_code, without_elements
 
 LENGTH, HEAD = 4096, 64  # blocks are as long as heads

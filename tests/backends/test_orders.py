@@ -13,13 +13,13 @@ import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton import table
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.gpus import gpu
+from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.schedule import MOST_ABREAST, Schedule
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.emit import emit
-from monocomp.backends.triton.gpus import gpu
 from monocomp.backends.triton.launch import interpreted, load
-from monocomp.backends.triton.legal import Legal
-from monocomp.backends.triton.schedule import MOST_ABREAST, Schedule
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import TARGETS, compile_for, recorded
 from tests.backends.library_cases import CASES

@@ -26,9 +26,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton import table
-from monocomp.backends.triton.legal import Legal
-from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.schedule import Schedule
 from monocomp.errors import InputError, ShapeError, UnsupportedDtypeError
 from tests.backends.interpreted import call
 from tests.backends.running import cut_for_long_extents, exact, largest_error, small_schedules

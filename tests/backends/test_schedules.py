@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import monocomp as mc
-from monocomp.backends.triton import remembered as schedules
-from monocomp.backends.triton.remembered import Entry, Situation
-from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.schedules import remembered as schedules
+from monocomp.backends.schedules.remembered import Entry, Situation
+from monocomp.backends.schedules.schedule import Schedule
 from monocomp.errors import UsageError
 
 FAST = Schedule((("q", 64), ("k", 32)), 4, 2)

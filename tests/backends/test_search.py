@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from monocomp.backends.triton.measure import poisoned, same
-from monocomp.backends.triton.schedule import Schedule
-from monocomp.backends.triton.search import Choice, DoesNotFit, Outputs, search
+from monocomp.backends.schedules.measure import poisoned, same
+from monocomp.backends.schedules.schedule import Schedule
+from monocomp.backends.schedules.search import Choice, DoesNotFit, Outputs, search
 
 A, B, C, D = (Schedule((("q", n),), 4, 2) for n in (16, 32, 64, 128))
 RIGHT: Outputs = ("right",)

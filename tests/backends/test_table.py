@@ -17,12 +17,12 @@ from triton.runtime.errors import OutOfResources
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton import table
-from monocomp.backends.triton.features import NAMES, features
-from monocomp.backends.triton.gpus import Gpu, gpu
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.features import NAMES, features
+from monocomp.backends.schedules.gpus import Gpu, gpu
+from monocomp.backends.schedules.legal import Legal, Shape
+from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import TritonRunner, interpreted
-from monocomp.backends.triton.legal import Legal, Shape
-from monocomp.backends.triton.schedule import Schedule
 from monocomp.declarations.records import by_representative
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import packed_extents
@@ -63,7 +63,7 @@ def short(schedule: Schedule) -> tuple[int, ...]:
 
 def test_the_table_is_data() -> None:
     """Each row has the best of its kernel first, and no name; each source says where it is from."""
-    data = json.loads(files("monocomp.backends.triton").joinpath("table.json").read_text())
+    data = json.loads(files("monocomp.backends.schedules").joinpath("table.json").read_text())
     assert tuple(data["features"]) == NAMES
     measured, *others = data["sources"]
     assert measured["source"].startswith("measured on NVIDIA H200, triton 3.6.0")

@@ -19,8 +19,8 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton.identifiers import LAUNCH
-from monocomp.backends.triton.layout import WIDTH, fit
+from monocomp.backends.identifiers import LAUNCH
+from monocomp.backends.line_breaks import WIDTH, fit
 from monocomp.errors import MonocompError
 from tests.backends.interpreted import call, environment, require_interpreter
 from tests.backends.library_cases import CASES

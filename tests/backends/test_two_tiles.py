@@ -13,10 +13,10 @@ import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton import table
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.schedule import Schedule, one_tile, shortest, two_tiles
 from monocomp.backends.triton.launch import TritonRunner
-from monocomp.backends.triton.legal import Legal
-from monocomp.backends.triton.schedule import Schedule, one_tile, shortest, two_tiles
 from monocomp.errors import InternalError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check

@@ -12,8 +12,8 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
+from monocomp.backends.schedules.measure import GpuBench
 from monocomp.backends.triton.launch import TritonRunner
-from monocomp.backends.triton.measure import GpuBench
 
 pytestmark = [
     pytest.mark.gpu,

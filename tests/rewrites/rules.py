@@ -10,7 +10,7 @@ import pytest
 
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.checking.verifier import loosely
-from monocomp.derivation.pipeline import CHOICES
+from monocomp.derivation.rule_sets import CHOICES
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting.driver import Rewriter

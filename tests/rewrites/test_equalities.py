@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monocomp.derivation.pipeline import RULES
+from monocomp.derivation.rule_sets import RULES
 from tests.rewrites.rules import check_does_not_fire, check_variant
 
 RULE = RULES["assume_equality"]

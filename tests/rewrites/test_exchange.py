@@ -9,7 +9,7 @@ import pytest
 
 from monocomp import compile as compile_program
 from monocomp.costs.counting import elements_of_folds
-from monocomp.derivation.pipeline import exchange
+from monocomp.derivation.rule_sets import exchange
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.exchange import candidates
 from monocomp.rewriting.driver import Rewriter

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from monocomp import terms as T
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.frames import settled_frame
 from monocomp.rewrites.lifting import lifting, shared_frames

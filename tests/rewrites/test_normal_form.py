@@ -7,7 +7,7 @@ import pytest
 
 import monocomp as mc
 from monocomp import compile as compile_program
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.sigmoids import sigmoids

@@ -6,7 +6,7 @@ import pytest
 
 from monocomp import terms as T
 from monocomp.costs.counting import is_at_the_top
-from monocomp.derivation.pipeline import derive
+from monocomp.derivation.rule_sets import derive
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
 from tests.rewrites.rules import equations

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from monocomp.backends.triton import table
-from monocomp.backends.triton.legal import Legal
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.legal import Legal
 from monocomp.errors import IndexRangeError
 from monocomp.tile.parser import parse
 from monocomp.tile.split_padding import divisible, split_padding

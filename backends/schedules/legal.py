@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from monocomp.backends.triton.gpus import Gpu, gpu
-from monocomp.backends.triton.resources import Resources
-from monocomp.backends.triton.schedule import MIN_DOT, Schedule, one_tile, shortest
-from monocomp.blocks.descriptors import described_loads
-from monocomp.blocks.kernels import takes_turns
+from monocomp.backends.schedules.gpus import Gpu, gpu
+from monocomp.backends.schedules.resources import Resources
+from monocomp.backends.schedules.schedule import MIN_DOT, Schedule, one_tile, shortest
+from monocomp.blocks.building.kernels import takes_turns
+from monocomp.blocks.choices.descriptors import described_loads
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import power_of_two
 from monocomp.tile import Loop, TileProgram

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from monocomp.blocks.context import Context, Stream
-from monocomp.blocks.descriptors import is_dense
+from monocomp.blocks.building.context import Context, Stream
+from monocomp.blocks.choices.descriptors import is_dense
 from monocomp.blocks.operations import arange, infix, joined, name, number, select, to
 from monocomp.blocks.program import INDEX, INT, Expr
 from monocomp.tile import program as P

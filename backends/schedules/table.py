@@ -23,9 +23,9 @@ from math import dist, inf, log, prod
 from operator import sub
 from typing import Any
 
-from monocomp.backends.triton.features import NAMES, features
-from monocomp.backends.triton.legal import Legal, Shape
-from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.schedules.features import NAMES, features
+from monocomp.backends.schedules.legal import Legal, Shape
+from monocomp.backends.schedules.schedule import Schedule
 
 FORMAT = 1
 # What a difference of 1 counts. Lengths are logarithms, and beyond a limit they are all the same.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import log2, prod
 
-from monocomp.backends.triton.legal import Legal, Shape
-from monocomp.backends.triton.schedule import CHUNK, SECTOR, held_length
+from monocomp.backends.schedules.legal import Legal, Shape
+from monocomp.backends.schedules.schedule import CHUNK, SECTOR, held_length
 from monocomp.extents.nominal import power_of_two
 from monocomp.tile import Expr, Loop
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from monocomp.blocks.operands import Operands, unconverted
+from monocomp.blocks.choices.operands import Operands, unconverted
 from monocomp.tile import Expr, Let, TileProgram
 
 _ORDER = {"row": 0, "stream": 1, "whole": 2, "grid": 3, "serial": 4}

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from monocomp.blocks import masks
 from monocomp.blocks import program as B
-from monocomp.blocks.accesses import held_dims, load, store
-from monocomp.blocks.combining import fold
-from monocomp.blocks.context import Context
-from monocomp.blocks.expressions import tile, value
-from monocomp.blocks.loops import loop
+from monocomp.blocks.building import masks
+from monocomp.blocks.building.accesses import held_dims, load, store
+from monocomp.blocks.building.combining import fold
+from monocomp.blocks.building.context import Context
+from monocomp.blocks.building.expressions import tile, value
+from monocomp.blocks.building.loops import loop
+from monocomp.blocks.building.periods import is_in_period, place
+from monocomp.blocks.choices.choose import Choices
 from monocomp.blocks.names import PID, Scope, option
 from monocomp.blocks.operations import (
     arange,
@@ -24,8 +26,6 @@ from monocomp.blocks.operations import (
     number,
     to,
 )
-from monocomp.blocks.passes import Choices
-from monocomp.blocks.periods import is_in_period, place
 from monocomp.tile import program as P
 
 _SUMS = ("add", "sub", "neg", "mul")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from monocomp.blocks.operands import Operands
+from monocomp.blocks.choices.operands import Operands
 from monocomp.blocks.program import Block
 from monocomp.tile import Expr, Let, Loop, Mask, Statement, TileProgram
 

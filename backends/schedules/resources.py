@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, isqrt, prod, sqrt
 
-from monocomp.backends.triton.gpus import Gpu
-from monocomp.backends.triton.schedule import MOST_ABREAST, Schedule, held_length
-from monocomp.blocks.descriptors import described_loads
-from monocomp.blocks.kernels import takes_turns
-from monocomp.blocks.operands import Operands
+from monocomp.backends.schedules.gpus import Gpu
+from monocomp.backends.schedules.schedule import MOST_ABREAST, Schedule, held_length
+from monocomp.blocks.building.kernels import takes_turns
+from monocomp.blocks.choices.descriptors import described_loads
+from monocomp.blocks.choices.operands import Operands
 from monocomp.extents.nominal import LONG, SHORT, power_of_two
 from monocomp.tile import program as P
 

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast, broadcast_layout, cast, full, none, number
-from monocomp.blocks.unread import names_in, needed, read
+from monocomp.blocks.passes.unread import names_in, needed, read
 
 Key: TypeAlias = tuple[str, str, int]  # of an argument
 # A number, a flag, a dtype, the precision of products; None for no descriptor, True for one.

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from monocomp.blocks import program as B
-from monocomp.blocks.accesses import hoist_bases
-from monocomp.blocks.bounds import name_row_bounds, range_of, tile_of
-from monocomp.blocks.context import Context, Stream
-from monocomp.blocks.descriptors import is_dense
-from monocomp.blocks.expressions import whole_tile
-from monocomp.blocks.masks import forget_masks
+from monocomp.blocks.building.accesses import hoist_bases
+from monocomp.blocks.building.bounds import name_row_bounds, range_of, tile_of
+from monocomp.blocks.building.context import Context, Stream
+from monocomp.blocks.building.expressions import whole_tile
+from monocomp.blocks.building.masks import forget_masks
+from monocomp.blocks.building.periods import name_first_places, name_moves
+from monocomp.blocks.choices.descriptors import is_dense
 from monocomp.blocks.operations import (
     arange,
     cast,
@@ -31,7 +32,6 @@ from monocomp.blocks.operations import (
     to,
     where,
 )
-from monocomp.blocks.periods import name_first_places, name_moves
 from monocomp.tile import Assign, Loop
 
 Body = Callable[[Context, Loop], None]  # writes what a loop does with a block

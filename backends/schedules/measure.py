@@ -13,8 +13,8 @@ import torch
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
+from monocomp.backends.schedules.search import Choice, DoesNotFit, Outputs
 from monocomp.backends.timing import timed
-from monocomp.backends.triton.search import Choice, DoesNotFit, Outputs
 
 _BURST_MS = 2.0  # how long a measurement takes, about
 _MOST_CALLS = 50

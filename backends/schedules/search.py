@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from monocomp.backends.triton.remembered import Entry
-from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.schedules.remembered import Entry
+from monocomp.backends.schedules.schedule import Schedule
 
 Choice: TypeAlias = tuple[Schedule, ...]  # one for each kernel
 Outputs: TypeAlias = tuple[Any, ...]

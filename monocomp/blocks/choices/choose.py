@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from monocomp.blocks.alignment import Period, align
-from monocomp.blocks.descriptors import described_loads
-from monocomp.blocks.dtypes import Product, choose_dtypes
-from monocomp.blocks.layouts import Layouts
-from monocomp.blocks.phases import Phases, parts, peel, unpeeled
+from monocomp.blocks.choices.alignment import Period, align
+from monocomp.blocks.choices.descriptors import described_loads
+from monocomp.blocks.choices.layouts import Layouts
+from monocomp.blocks.choices.phases import Phases, parts, peel, unpeeled
+from monocomp.blocks.choices.product_dtypes import Product, choose_dtypes
 from monocomp.blocks.program import Block
 from monocomp.tile import Expr, Loop, TileProgram
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from monocomp.blocks.context import Context, Stream
+from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.operations import (
     arange,
     broadcast_layout,

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from monocomp.backends.triton.schedule import Schedule
+from monocomp.backends.schedules.schedule import Schedule
 from monocomp.errors import UsageError
 from monocomp.machine.cache import JsonStore
 from monocomp.machine.plain_files import open_plain, require_writable, write

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monocomp.blocks.layouts import Layouts
+from monocomp.blocks.choices.layouts import Layouts
 from monocomp.declarations.dtypes import NARROW
 from monocomp.tile import Expr, TileProgram
 

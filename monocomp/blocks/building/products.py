@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from monocomp.blocks.context import Context
-from monocomp.blocks.dtypes import Product, Target
-from monocomp.blocks.operands import unconverted
+from monocomp.blocks.building.context import Context
+from monocomp.blocks.choices.operands import unconverted
+from monocomp.blocks.choices.product_dtypes import Product, Target
 from monocomp.blocks.operations import none, to
 from monocomp.blocks.program import BFLOAT16, FLOAT32, Dtype, Expr
 from monocomp.tile import program as P

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import UnionType
 
 from monocomp.blocks import program as B
-from monocomp.blocks.unread import needed
+from monocomp.blocks.passes.unread import needed
 from monocomp.errors import UnsupportedError
 
 

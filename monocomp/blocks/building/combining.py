@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from monocomp.blocks.context import Context
-from monocomp.blocks.expressions import tile, whole_tile
+from monocomp.blocks.building.context import Context
+from monocomp.blocks.building.expressions import tile, whole_tile
+from monocomp.blocks.choices.choose import choose
 from monocomp.blocks.operations import (
     arange,
     broadcast_layout,
@@ -14,7 +15,6 @@ from monocomp.blocks.operations import (
     spread,
     where,
 )
-from monocomp.blocks.passes import choose
 from monocomp.blocks.program import OF_KIND, Assign, Expr, Function, Reduction
 from monocomp.tile import Combine, Fold, Selection, TileProgram
 

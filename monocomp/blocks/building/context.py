@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from monocomp.blocks.choices.choose import Choices
+from monocomp.blocks.choices.phases import Phases
 from monocomp.blocks.names import Names, Scope, option
 from monocomp.blocks.operations import name
-from monocomp.blocks.passes import Choices
-from monocomp.blocks.phases import Phases
 from monocomp.blocks.program import Assign, Comment, Expr, Function, Layout, Origin, Statement
 from monocomp.tile import program as P
 

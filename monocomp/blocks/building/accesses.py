@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from monocomp.blocks import periods
 from monocomp.blocks import program as B
-from monocomp.blocks.context import Context
-from monocomp.blocks.expressions import tile, value
-from monocomp.blocks.masks import members
+from monocomp.blocks.building import periods
+from monocomp.blocks.building.context import Context
+from monocomp.blocks.building.expressions import tile, value
+from monocomp.blocks.building.masks import members
 from monocomp.blocks.operations import (
     broadcast,
     cast,

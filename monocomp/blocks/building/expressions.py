@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 
-from monocomp.blocks import masks, periods, products
-from monocomp.blocks.context import Context
-from monocomp.blocks.operands import has_float
+from monocomp.blocks.building import masks, periods, products
+from monocomp.blocks.building.context import Context
+from monocomp.blocks.choices.operands import has_float
 from monocomp.blocks.operations import (
     broadcast,
     broadcast_layout,

@@ -22,7 +22,7 @@ from itertools import groupby
 from math import gcd, prod
 from typing import Literal, TypeAlias
 
-from monocomp.blocks.layouts import Layouts
+from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.program import Block
 from monocomp.tile import Expr, Let, Loop, Mask, Segment, walk
 

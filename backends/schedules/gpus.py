@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from monocomp.backends.triton.schedule import processors_of
+from monocomp.backends.schedules.schedule import processors_of
 
 
 @dataclass(frozen=True)

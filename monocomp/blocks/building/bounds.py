@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monocomp.blocks.context import Context, Stream
-from monocomp.blocks.expressions import is_wide, tile, wide
+from monocomp.blocks.building.context import Context, Stream
+from monocomp.blocks.building.expressions import is_wide, tile, wide
 from monocomp.blocks.operations import (
     cast,
     chained,

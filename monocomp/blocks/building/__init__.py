@@ -1,0 +1,1 @@
+"""Tile programs with their choices written out as block programs."""
