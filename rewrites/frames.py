@@ -81,6 +81,7 @@ def settled_frame(joint: Term) -> Term:
     is_below = T.is_below_infinity(joint) or all(map(T.is_finite_if_there, parts))
     is_frame = any(_is_scaled_extremum(a) or _is_masked(a) for a in parts)
     is_frame &= not any(_is_scaled_extremum(T.neg(a)) and not _has_element(a) for a in parts)
+    is_frame &= not any(map(_leaves_out_zeros, parts))
     is_bounded = is_below or T.is_finite_if_read(joint)
     # An exponential in an exponent would be split off again, and so would what is made of it.
     is_bounded |= any(s.op == "exp" for s in T.subterms(joint))
@@ -115,6 +116,18 @@ def _is_masked(t: Term) -> bool:
     if t.op != "where" or t.args[2] is not T.NEG_INF:
         return False
     return t.args[1].op == "fold" or T.is_finite_if_read(t.args[1])
+
+
+def _leaves_out_zeros(t: Term) -> bool:
+    """Is it -inf where a number is 0 that is not of nothing? 0 * exp(inf) is none."""
+    if t.op != "where" or t.args[2] is not T.NEG_INF:
+        return False
+    return not all(map(_asks_for_an_element, T.conjuncts(t.args[0])))
+
+
+def _asks_for_an_element(condition: Term) -> bool:
+    is_nonzero = condition.op == "compare" and T.ZERO in condition.args
+    return is_nonzero and any(map(T.may_be_empty, condition.args))
 
 
 def condition_of(t: Term, exponent: Term) -> Term:

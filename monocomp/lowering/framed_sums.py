@@ -8,7 +8,7 @@ new one, and adds the tile's elements in the new one (`terms.algebra`):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from monocomp import terms as T
@@ -113,15 +113,17 @@ class FramedSums:
 
     def _moved(self, whole: Term, frames: Mapping[Term, Frame]) -> tuple[Term, Term]:
         """The frame of a sum before this tile, and what is subtracted from its exponents."""
-        is_linear = all(any(f in factors(a) for a in addends(whole)) for f in frames)
+        is_linear = all(any(f in factors(a) for a in addends(whole)) for f in frames) and all(
+            T.is_finite_if_read(s) for f in frames for s in _scales(whole, f)
+        )
         old = new = whole
         for extremum, frame in frames.items():
             old = T.replace(old, extremum, frame.old)
             new = T.replace(new, extremum, frame.shift if is_linear else frame.new)
         is_known = not frames and any(f.op == "fold" for a in addends(whole) for f in factors(a))
         if not is_linear or (is_known and whole.op != "fold"):
-            # An increasing function of an infinite extremum may be finite; what is known from an
-            # earlier pass may be of nothing.
+            # An increasing function of an infinite extremum may be finite, and the other way round;
+            # what is known from an earlier pass may be of nothing.
             new = settled(new)
         return old, new
 
@@ -168,16 +170,17 @@ def _absorbed(body: Term, name: str) -> Term | None:
 
 def _is_scaled_positively(frame: Term, extremum: Term) -> bool:
     """Is 0 times the -inf that an extremum begins with nowhere in a frame?"""
-    scales = (
-        [f for f in factors(a) if f is not extremum]
-        for a in addends(frame)
-        if extremum in factors(a)
-    )
     return all(
         f.op == "const" or (T.is_positive(f) and T.is_finite_if_read(T.power_of(f, -1)))
-        for scale in scales
-        for f in scale
+        for f in _scales(frame, extremum)
     )
+
+
+def _scales(frame: Term, extremum: Term) -> Iterator[Term]:
+    """The factors of an extremum in a frame."""
+    for a in addends(frame):
+        if extremum in factors(a):
+            yield from (f for f in factors(a) if f is not extremum)
 
 
 def _is_missing_with(t: Term, x: Term, unit: Term) -> bool:

@@ -476,11 +476,12 @@ FRAMES = {
     "maximum(X[i], Z[i])": True,
     "maximum(X[i], 0)": False,
     "maximum(1 / X[i], 0)": True,
-    "maximum(where(X[i] > 0, Z[i], -inf), X[i])": False,
+    "maximum(where(X[i] > 0, Z[i], -inf), X[i])": True,  # where X is 0 beside a mask
+    "where(0 != sum[k if k < i](S[i,k]), max[k](R[i,k]), -inf)": False,
     "maximum(where(X[i] > 0, 1 / Z[i], -inf), X[i])": True,
-    "maximum(where(X[i] > 0, sin(Z[i]), -inf), sin(X[i]))": False,
+    "maximum(where(X[i] > 0, sin(Z[i]), -inf), sin(X[i]))": True,
     "maximum(where(X[i] > 0, Z[i], 0), X[i])": True,
-    "maximum(where(X[i] > 0, max[k if k < i](S[i,k]), -inf), X[i])": False,
+    "maximum(where(X[i] > 0, max[k if k < i](S[i,k]), -inf), X[i])": True,
     "where(X[i] > 0, max[k](S[i,k]), Z[i])": True,
 }
 
