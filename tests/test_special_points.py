@@ -171,6 +171,8 @@ STEEP = [
 ]
 AGGREGATES = [
     "O[q,k] = softmax[k](S[q,k] + Off[q])",
+    "O[q,k] = softmax[k]((S[q,k] + Off[q]) * (1 + sum[j if j < q](W[j])))",
+    "O[q,k] = sigmoid(N[q,k] - max[k](N[q,k]))",
     "O[q,k] = log_softmax[k](S[q,k] + Off[q])",
     "O[q,e] = softmax[k](S[q,k] + Off[q]) * V[k,e]",
     "O[q,e] = softmax[k](S[q,k] + Mask[q,k]) * V[k,e]",
@@ -628,6 +630,14 @@ def test_what_leaves_no_logarithm_takes_no_digits_along() -> None:
     inputs = {"X": np.array([1e5, 50.0, 1.0]), "Z": np.ones(3)}
     wanted, found = compared("O[i] = log(3 + Z[i] * exp(-X[i]))", inputs, torch.float32)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("fold", ["softmax", "log_softmax"])
+def test_a_mask_of_all_elements_takes_no_digits_along(fold: str) -> None:
+    """As from a padded row, whose mask is no -inf: its addends have no digits in common."""
+    inputs = {"S": np.array([[40.0, -90.0, 1.25], [1.5, 2.0, -1.0]]), "M": np.full(3, -(2.0**20))}
+    wanted, found = compared(f"O[q,k] = {fold}[k](S[q,k] + M[k])", inputs, torch.float32)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", MOMENTS)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from monocomp import terms as T
+from monocomp.lowering.special_values import may_be_infinite_by_itself, unsigned
 from monocomp.terms import Term
 
 _HALF = T.const(Fraction(1, 2))
@@ -15,7 +16,15 @@ _ROOT_HALF = T.power_of(_HALF, Fraction(1, 2))
 
 
 def _sigmoid(x: Term) -> Term:
-    return T.power_of(T.add(T.ONE, T.exp(T.neg(x))), -1)
+    return T.power_of(T.add(T.ONE, _exp_of_opposite(x)), -1)
+
+
+def _exp_of_opposite(x: Term) -> Term:
+    """exp(-x), for a difference x of one number: over nothing that is -inf, as what it takes away
+    is, and exp(-inf) is not what it is to be."""
+    if x.op == "add" and any(may_be_infinite_by_itself(unsigned(a)) for a in x.args):
+        return T.inert("exp", T.inert("mul", T.const(-1, "float"), x))
+    return T.exp(T.neg(x))
 
 
 def _log_one_plus(x: Term) -> Term:

@@ -7,6 +7,7 @@ says of which terms that has to be asked while a kernel runs; `facts` tell of al
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -53,6 +54,24 @@ def clamped(addend: Term) -> Term:
         if unit is not None and all(map(T.is_nonnegative, scale)):
             return T.mul(T.const(number_, "float"), clamp(f, unit), *scale)
     return addend
+
+
+def beside_largest(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
+    """(x, -c * max(x), rest), if c * x and -c * max(x) are among the addends of a sum; not if they
+    are all of it, and one is taken from the other anyway."""
+    for a in addends:
+        number_, m = T.split_coefficient(a)
+        if m is not None and m.op == "where" and m is clamp(m.args[2], T.NEG_INF):
+            m = m.args[2]
+        if m is None or number_ >= 0 or m.op != "fold" or m.attr.monoid != "max":
+            continue
+        names = sorted(frozenset().union(*(b.free for b in addends)))
+        for at in itertools.permutations(names, len(m.attr.indices)):
+            _, (_, x) = T.open_as(m, at)
+            parts = T.addends(T.mul(T.const(-number_, "float"), x))
+            if all(p in addends for p in parts) and len(addends) > 2:
+                return x, a, [b for b in addends if b is not a and b not in parts]
+    return None
 
 
 def subtracted(addend: Term) -> Term:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import NoReturn
 
@@ -18,6 +18,7 @@ from monocomp.lowering.scopes import Scopes
 from monocomp.lowering.special_values import (
     EXTREMA,
     Factors,
+    beside_largest,
     clamped,
     in_no_frame,
     is_divisor,
@@ -181,8 +182,8 @@ class Values(Scopes):
         given = self._given_logarithms(t)
         infinite = [a for a in t.args if not (a in given or is_missing_nowhere(a))]
         if len(infinite) == 2 and self._is_below_its_largest(*infinite):
-            return self._signed_sum(map(clamped, t.args), self.value)
-        total = self._signed_sum((given.get(a, a) for a in t.args), self.value)
+            return self._signed_sum(map(clamped, t.args))
+        total = self._signed_sum(given.get(a, a) for a in t.args)
         if not any(may_be_infinite_by_itself(a) for a in t.args if a not in given):
             return total
         if all(map(T.is_below_infinity, infinite)) and not any(map(T.may_be_no_number, t.args)):
@@ -226,16 +227,31 @@ class Values(Scopes):
         is_infinite = apply("compare", apply("abs", value), number(math.inf), attr="==")
         return apply("where", is_infinite, signed, total)
 
-    def _signed_sum(self, addends: Iterable[Term], value: Callable[[Term], Expr]) -> Expr:
-        """The sum of value(a), what is known outside summed there first."""
+    def _signed_sum(self, addends: Iterable[Term], factor: float = 1.0) -> Expr:
+        """The sum of factor * a, what is known outside summed there first. But max(x) is taken from
+        x before anything is added: so what all elements have in common, a mask of -1e9, takes no
+        digits along."""
+        rest, difference = list(addends), None
+        found = beside_largest(rest)
+        if found is not None:
+            x, largest, rest = found
+            number_, m = T.split_coefficient(largest)
+            assert m is not None
+            difference = apply("sub", self.value(x), self.value(m))
+            if number_ * factor != -1:
+                difference = apply("mul", number(-float(number_) * factor), difference)
         total: Expr | None = None
-        groups = self.by_depth(addends)
+        groups = self.by_depth(rest)
         for n, group in enumerate(groups, 1):
             for a in sorted(group, key=is_negative):
-                total = plus(total, value(unsigned(a)), is_negative(a))
+                a_, negative = unsigned(a), is_negative(a)
+                value = self.value(a_) if factor == 1 else self._masked_product(factor, a_)
+                total = plus(total, value, negative)
             assert total is not None
-            if n < len(groups) and total.op != "neg":
+            if (difference is not None or n < len(groups)) and total.op != "neg":
                 total = self._hoisted(group, total)
+        if difference is not None:
+            total = plus(total, difference, False)
         assert total is not None
         return total
 
@@ -387,9 +403,9 @@ class Values(Scopes):
         scale, rest = (None, addends) if given else _common_scale(addends)
         rest = [clamped(a) if may_cancel(a, rest) else a for a in rest]
         if scale is None:
-            total = self._signed_sum(rest, lambda a: self._masked_product(log2_e, a))
+            total = self._signed_sum(rest, log2_e)
             return apply("exp2", total)
-        total = self._signed_sum(rest, self.value)
+        total = self._signed_sum(rest)
         divisors = [f for f in factors(scale) if is_divisor(f)]
         over = T.mul(T.ONE, *(f for f in factors(scale) if f not in divisors))
         value = self._hoisted([over], self._product(log2_e, over))

@@ -464,7 +464,9 @@ def _exp(exponent: Term) -> Term:
 
 
 def multiply_out(t: Term) -> Term:
-    """Distribute products over sums that hold a fold's result."""
+    """Distribute products over sums that hold a fold's result, but those with a number, which
+    nothing cancels: x * (1 + a) is -inf for a logit x of -inf where a is 0, and x + x * a is not.
+    """
     if t.op == "add":
         return add(*map(multiply_out, t.args))
     if t.op == "mul":
@@ -473,6 +475,9 @@ def multiply_out(t: Term) -> Term:
                 others = t.args[:n] + t.args[n + 1 :]
                 if not all(map(is_finite_if_there, others)):
                     return t  # inf * (a - b) is a number, inf * a - inf * b is none
+                holds_number = any(split_coefficient(a)[1] is None for a in factor.args)
+                if holds_number and not all(map(is_finite, others)):
+                    return t
                 return add(*(multiply_out(mul(*others, part)) for part in factor.args))
     return t
 
