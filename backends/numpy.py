@@ -126,8 +126,8 @@ def run_all(
     return run_plan(host, target, inputs, params, programs, _zeros)
 
 
-def _zeros(shape: tuple[int, ...], *, dtype: Any, device: None) -> Array:
-    return np.zeros(shape, dtype)
+def _zeros(*, size: tuple[int, ...], dtype: Any, device: None) -> Array:
+    return np.zeros(size, dtype)
 
 
 def run(

@@ -192,9 +192,9 @@ class Plans:
 
     def run(self, plan: Plan, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for values of the plan's look."""
-        device = plan.device
-        if device.type == "cuda" and device.index != torch.cuda.current_device():
-            with torch.cuda.device(device):
+        index = plan.device.index  # there is none on the CPU
+        if index is not None and index != torch.cuda.current_device():
+            with torch.cuda.device(plan.device):
                 return plan(values, torch.empty)
         return plan(values, torch.empty)
 

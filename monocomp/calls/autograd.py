@@ -1,14 +1,14 @@
-"""Calls that autograd records: the program that also returns what it saves, and its gradients.
+"""Programs for calls with gradients: that which also returns what it saves, and its gradients.
 
 The backward pass is a call of a kernel like any other, so it can be differentiated in turn. What is
-derived depends on which inputs need a gradient, and on which results have got one.
+derived depends on which inputs need a gradient, and on which results have got one. `recording` has
+what tells autograd.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -22,12 +22,13 @@ from monocomp.gradients.derived import gradient
 from monocomp.gradients.reverse import LEAVES
 
 if TYPE_CHECKING:
+    from monocomp.backends.triton.replay import Plans
     from monocomp.calls.calls import Calls
     from monocomp.host.plan import Plan
 
 Names: TypeAlias = tuple[str, ...]
 Values: TypeAlias = Mapping[str, Any]  # of inputs and parameters
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 is_grad_enabled = torch.is_grad_enabled
 is_cast = torch._C._is_any_autocast_enabled  # may operations get tensors in other dtypes?
 
@@ -47,11 +48,13 @@ class Forward:
         kept: the names of what a backward pass may read.
         others: those of the other inputs, of which it may ask for the size.
         backwards: what computes gradients, by which and of what.
+        sites: what `recording` knows of calls with tensors of some names.
     """
 
     def __init__(self, calls: Calls, wrt: Names) -> None:
         program = calls.planner.equations
         found = gradient(program, wrt)
+        self.wrt = wrt
         self.program = found.forward
         self.calls = calls.of(self.program)
         self.results = tuple(o.name for o in program.declared.outputs)
@@ -64,7 +67,7 @@ class Forward:
         self.others = tuple(n for n in program.declared.inputs if n not in self.kept)
         self.pushed: dict[Names, tuple[Calls, dict[str, str], dict[str, str]]] = {}
         self.backwards: dict[tuple[object, ...], Backward] = {}
-        self._sites: dict[Names, Site] = {}
+        self.sites: dict[Names, Any] = {}
         self._batches: dict[Names, Calls] = {}
 
     def batch(self, own: Names) -> Calls:
@@ -73,13 +76,6 @@ class Forward:
         if found is None:
             calls = self.calls.of(batched(self.program, own))
             found = self._batches.setdefault(own, calls)
-        return found
-
-    def site(self, names: Names) -> Site:
-        """Calls with tensors of these names."""
-        found = self._sites.get(names)
-        if found is None:
-            found = self._sites.setdefault(names, Site(self, names))
         return found
 
     def backward(self, wrt: Mapping[str, torch.dtype], outputs: Names) -> Backward:
@@ -183,6 +179,14 @@ class Backward:
             values = {**values, **dict(zip(outputs, results, strict=True))}
         return self.calls.differentiable({n: values[n] for n in self.names if n in values})
 
+    def repeats(self, values: Values) -> tuple[Plans, Plan] | None:
+        """What a call with these values repeats, if anything does: it takes some of them."""
+        plans = self.calls.plans
+        if plans is None or self.recompute is not None:
+            return None
+        plan = plans.find({n: values[n] for n in self.names if n in values})
+        return None if plan is None else (plans, plan)
+
 
 def _leaves(equations: Iterable[T.Equation]) -> Names:
     """The inputs and parameters that equations read."""
@@ -195,7 +199,7 @@ def is_traced(values: Values) -> bool:
     if torch._C._len_torch_dispatch_stack():
         return True
     for value in values.values():
-        if type(value) not in _PLAIN and isinstance(value, torch.Tensor):
+        if type(value) not in PLAIN and isinstance(value, torch.Tensor):
             return True
     return False
 
@@ -230,230 +234,3 @@ def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:
 def requiring(values: Values) -> Names:
     """The names of tensors that require a gradient."""
     return tuple([n for n, v in values.items() if isinstance(v, torch.Tensor) and v.requires_grad])
-
-
-def function() -> type[torch.autograd.Function]:
-    """What records calls here."""
-    return Transformed if is_transformed() else Call
-
-
-def recorded(
-    forward: Forward,
-    tensors: Values,
-    others: Values,
-    function: type[torch.autograd.Function],
-    plan: Plan | None = None,
-) -> tuple[torch.Tensor, ...]:
-    """The results of a call, with their gradients.
-
-    Args:
-        forward: what is called.
-        tensors: inputs, and parameters that need a gradient.
-        others: the other parameters.
-        function: what tells autograd.
-        plan: that of the call, if it is known.
-    """
-    site = forward.site(tuple(tensors))
-    results: tuple[torch.Tensor, ...] = function.apply(  # type: ignore[no-untyped-call]
-        site, others, plan, *tensors.values()
-    )
-    return results[: len(forward.results)]
-
-
-class Call(torch.autograd.Function):
-    """A call that autograd records."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, site: Site, others: Values, plan: Plan | None, *tensors: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        values = dict(zip(site.names, tensors, strict=True))
-        if others:
-            values.update(others)
-        results = site.forward.calls.call(values, plan)
-        ctx.recorded = Recorded(ctx, site, others, tensors, results)
-        return results
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        return None, None, None, *ctx.recorded.gradients(ctx, cotangents)
-
-
-class Transformed(torch.autograd.Function):
-    """The same for the transforms of torch.func, and forward mode."""
-
-    generate_vmap_rule = False
-
-    @staticmethod
-    def forward(
-        site: Site, others: Values, plan: None, *tensors: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        values = dict(zip(site.names, tensors, strict=True))
-        return site.forward.calls.differentiable({**values, **others})
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        site, others, _, *tensors = inputs
-        ctx.recorded = Recorded(ctx, site, others, tensors, output)
-        ctx.save_for_forward(*tensors, *output)
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        return None, None, None, *ctx.recorded.gradients(ctx, cotangents)
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        recorded: Recorded = ctx.recorded
-        return recorded.tangents(ctx, tangents[3:])
-
-    @staticmethod
-    def vmap(
-        info: Any,
-        dims: tuple[Any, ...],
-        site: Site,
-        others: Values,
-        plan: None,
-        *tensors: torch.Tensor,
-    ) -> tuple[tuple[torch.Tensor, ...], tuple[int | None, ...]]:
-        given = dict(zip(site.names, tensors, strict=True))
-        places = dict(zip(site.names, dims[3:], strict=True))
-        own = tuple(n for n, dim in places.items() if dim is not None)
-        calls = site.forward.batch(own)
-        values = {n: t.movedim(places[n], 0) if n in own else t for n, t in given.items()}
-        for name, of in calls.declared.inputs.items():
-            if len(of.dims) > values[name].dim():  # it is given with what each call has its own of
-                values[name] = values[name].expand(info.batch_size, *values[name].shape)
-        outputs = zip(calls.planner.equations.outputs, site.forward.program.outputs, strict=True)
-        is_batch = [len(all_calls.indices) > len(one.indices) for all_calls, one in outputs]
-        results = calls.differentiable({**values, **others})
-        return results, tuple(0 if n else None for n in is_batch)
-
-
-class Site:
-    """Calls with tensors of some names: what they keep, and how gradients come from that.
-
-    Args:
-        forward: what is called.
-        names: of the tensors.
-
-    Attributes:
-        kept: the places of what is kept, among the tensors and the results.
-        sized: those of the tensors of which a backward pass may ask for the size.
-    """
-
-    def __init__(self, forward: Forward, names: Names) -> None:
-        self.forward, self.names = forward, names
-        every = (*names, *forward.outputs)
-        self._saved = tuple(n for n in forward.kept if n in every)
-        self.kept = tuple(map(every.index, self._saved))
-        self.sized = tuple(map(every.index, forward.others))
-        self._routes: dict[object, Route] = {}
-
-    def route(
-        self,
-        needed: tuple[bool, ...],
-        present: tuple[bool, ...],
-        dtypes: tuple[torch.dtype, ...],
-    ) -> Route:
-        """How gradients are computed.
-
-        Args:
-            needed: by tensor, is its gradient?
-            present: by result, has it a gradient?
-            dtypes: of the tensors.
-        """
-        key = needed, present, dtypes
-        found = self._routes.get(key)
-        if found is None:
-            wrt = dict(compress(zip(self.names, dtypes, strict=True), needed))
-            given = tuple(compress(self.forward.outputs, present))
-            if wrt and given:
-                found = Route.of(self.forward.backward(wrt, given), self._saved, self)
-            else:
-                found = Route(None, (), ())
-            self._routes[key] = found
-        return found
-
-
-@dataclass(frozen=True)
-class Route:
-    """How the gradients of a call come from what it has kept.
-
-    Attributes:
-        backward: computes them; None where there are none.
-        values: its inputs, by their names, and their places in what is kept, and cotangents.
-        results: by tensor of the call, the place of its gradient.
-    """
-
-    backward: Backward | None
-    values: tuple[tuple[str, int], ...]
-    results: tuple[int | None, ...]
-
-    @classmethod
-    def of(cls, backward: Backward, saved: Names, site: Site) -> Route:
-        """That of a backward pass."""
-        names = [*saved, *(backward.cotangents.get(o, "") for o in site.forward.outputs)]
-        values = tuple((n, place) for place, n in enumerate(names) if n)
-        wrt = backward.wrt
-        return cls(backward, values, tuple(wrt.index(n) if n in wrt else None for n in site.names))
-
-
-class Recorded:
-    """A call until its gradients are asked for; its tensors are in autograd's care.
-
-    Args:
-        ctx: what autograd gives to functions.
-        site: what was called.
-        others: with which parameters that are no tensors.
-        tensors: with which tensors.
-        results: of the call.
-    """
-
-    __slots__ = ("dtypes", "others", "shapes", "site")
-
-    def __init__(
-        self,
-        ctx: Any,
-        site: Site,
-        others: Values,
-        tensors: Sequence[torch.Tensor],
-        results: tuple[torch.Tensor, ...],
-    ) -> None:
-        self.site, self.others = site, others
-        self.dtypes = tuple([t.dtype for t in tensors])
-        self.shapes = [tensors[n].shape for n in site.sized]
-        ctx.set_materialize_grads(False)
-        if site.forward.constant:
-            ctx.mark_non_differentiable(*[results[n] for n in site.forward.constant])
-        every = (*tensors, *results)
-        ctx.save_for_backward(*[every[n] for n in site.kept])
-
-    def gradients(
-        self, ctx: Any, cotangents: Sequence[torch.Tensor | None]
-    ) -> Iterable[torch.Tensor | None]:
-        """The gradients of the tensors of the call, as far as they are needed."""
-        site = self.site
-        present = tuple([c is not None for c in cotangents])
-        route = site.route(ctx.needs_input_grad[3:], present, self.dtypes)
-        if route.backward is None:
-            return [None] * len(self.dtypes)
-        every = (*ctx.saved_tensors, *cotangents)
-        values = {name: every[place] for name, place in route.values}
-        if self.others:
-            values.update(self.others)
-        for place, shape in zip(site.sized, self.shapes, strict=True):
-            of_any = next(c for c in cotangents if c is not None)
-            like = of_any.new_zeros((), dtype=self.dtypes[place])
-            values[site.names[place]] = like.expand(shape)
-        found = route.backward(values)
-        return [None if place is None else found[place] for place in route.results]
-
-    def tangents(
-        self, ctx: Any, tangents: Sequence[torch.Tensor | None]
-    ) -> tuple[torch.Tensor | None, ...]:
-        """The tangents of the results of the call."""
-        forward, names = self.site.forward, self.site.names
-        given = {n: t for n, t in zip(names, tangents, strict=True) if t is not None}
-        values = dict(zip((*names, *forward.outputs), ctx.saved_tensors, strict=True))
-        found = forward.tangents(given, {**self.others, **values})
-        return tuple(found.get(o) for o in forward.outputs)

@@ -70,6 +70,7 @@ class Calls:
         language: the backend whose source runs on a GPU.
         key: a digest of the program and the options: what they come to.
         last: the backend that ran last, and on which device.
+        plans: of calls, where the backend keeps any.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Calls:
         self.kinds |= {n: p.kind for n, p in self.declared.params.items()}
         self._forwards: dict[tuple[str, ...], Forward] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
-        self._plans: Plans | None = None
+        self.plans: Plans | None = None
         _ALL.add(self)
 
     def of(self, equations: Equations) -> Calls:
@@ -107,7 +108,7 @@ class Calls:
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
-        if self._plans is not None or self._forwards:
+        if self.plans is not None or self._forwards:
             repeated = self._repeated(args, kwargs)
             if repeated is not None:
                 return _unpacked(repeated)
@@ -126,23 +127,21 @@ class Calls:
     ) -> tuple[torch.Tensor, ...] | None:
         """The results of a call like an earlier one, which need not be looked at closely."""
         autograd = _autograd()
-        values = {**dict(zip(self.declared.inputs, args, strict=False)), **kwargs}
+        values = dict(zip(self.declared.inputs, args, strict=False))
+        values.update(kwargs)
         if len(values) < len(args) + len(kwargs) or autograd.is_cast() or autograd.is_watched():
             return None
         wrt = autograd.requiring(values) if autograd.is_grad_enabled() else ()
         forward = self._forwards.get(wrt) if wrt else None
-        plans = forward.calls._plans if forward is not None else None if wrt else self._plans
+        plans = forward.calls.plans if forward is not None else None if wrt else self.plans
         plan = None if plans is None else plans.find(values)
         if plans is None or plan is None:
             return None
         self.last = self.language, plan.device
         if forward is None:
             return plans.run(plan, values)
-        tensors, others = self._separated(values, wrt)
-        found: tuple[torch.Tensor, ...] = autograd.recorded(
-            forward, tensors, others, autograd.Call, plan
-        )
-        return found
+        results: tuple[torch.Tensor, ...] = _recording().repeated(forward, plans, plan, values)
+        return results
 
     def _separated(
         self, values: Mapping[str, Any], wrt: Sequence[str]
@@ -158,7 +157,7 @@ class Calls:
         asked for."""
         autograd = _autograd()
         if not autograd.is_grad_enabled() and not autograd.is_watched():
-            plan = None if self._plans is None else self._plans.find(values)
+            plan = None if self.plans is None else self.plans.find(values)
             if plan is not None:
                 return self.call(values, plan)
         if autograd.is_traced(values):
@@ -172,9 +171,7 @@ class Calls:
             return self.call(values)
         forward = self.forward(wrt)
         given, others = self._separated(values, wrt)
-        results: tuple[torch.Tensor, ...] = autograd.recorded(
-            forward, given, others, autograd.function()
-        )
+        results: tuple[torch.Tensor, ...] = _recording().recorded(forward, given, others)
         self.last = forward.calls.last
         return results
 
@@ -189,11 +186,11 @@ class Calls:
     def call(self, values: Mapping[str, Any], plan: Plan | None = None) -> tuple[Any, ...]:
         """The results for inputs and parameters by name, without gradients, by the call's plan if
         it is known."""
-        if plan is None and self._plans is not None:
-            plan = self._plans.find(values)
-        if plan is not None and self._plans is not None:
+        if plan is None and self.plans is not None:
+            plan = self.plans.find(values)
+        if plan is not None and self.plans is not None:
             self.last = self.language, plan.device
-            return self._plans.run(plan, values)
+            return self.plans.run(plan, values)
         inputs, params, binding = self._bound((), values)
         if self.backend == "numpy":
             return self._run_numpy(inputs, binding)
@@ -232,7 +229,7 @@ class Calls:
             candidates=candidates,
             progress=progress,
         )
-        self._plans = None  # they launch what was chosen before
+        self.plans = None  # they launch what was chosen before
         return found
 
     def bind(self, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]) -> Binding:
@@ -308,14 +305,14 @@ class Calls:
 
         runner = self.runner(inputs, binding)
         check_floats(binding.params, runner.dialect.name)
-        if self._plans is None:
-            self._plans = Plans(self.declared, self.filters.params)
+        if self.plans is None:
+            self.plans = Plans(self.declared, self.filters.params)
         values = {**inputs, **params}
-        varying = self._plans.varying(values)
+        varying = self.plans.varying(values)
         extents = packed_extents(runner.program, binding.extents)
         results, plan = runner(inputs, binding.params, extents, varying)
         if plan is not None:
-            self._plans.keep(values, plan)
+            self.plans.keep(values, plan)
         self.last = runner.dialect.name, next(iter(inputs.values())).device
         return results
 
@@ -395,6 +392,14 @@ def _autograd() -> ModuleType:
     from monocomp.calls import autograd
 
     return autograd
+
+
+@cache
+def _recording() -> ModuleType:
+    """The same for calls that autograd records."""
+    from monocomp.calls import recording
+
+    return recording
 
 
 def _narrow(inputs: Mapping[str, Any]) -> dict[str, str]:

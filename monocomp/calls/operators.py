@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from monocomp.backends.torch import TorchTarget
-from monocomp.calls.autograd import Transformed, recorded, wanted
+from monocomp.calls.autograd import wanted
+from monocomp.calls.recording import Transformed, recorded
 from monocomp.declarations.binding import extents_of
 from monocomp.declarations.dtypes import is_narrow
 from monocomp.extents.intervals import evaluated

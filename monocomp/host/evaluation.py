@@ -90,7 +90,7 @@ class Evaluation:
         self.programs = 1
         self.descriptors: dict[str, Callable[[Any], Any] | None] = {}
         self.converted: list[tuple[str, Any]] = []
-        self.allocations: list[tuple[str, tuple[int, ...], Any]] = []
+        self.allocations: list[tuple[str, dict[str, Any]]] = []
         self.slices: list[tuple[str, str, tuple[slice, ...]]] = []
         self.launches: list[Launched] = []
         self.shapes: dict[str, tuple[int, ...] | None] = {}  # of views
@@ -222,8 +222,12 @@ class Evaluation:
 
     def _allocate(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
         self.names[name] = name
-        self.allocations.append((name, shape, dtype))
+        self._allocated(name, shape, dtype)
         self.tensors[name] = self.target.stand_in(shape, dtype)
+
+    def _allocated(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        options = {"size": shape, "dtype": dtype, "device": self.target.device}
+        self.allocations.append((name, options))
 
     def _convert(self, s: H.Convert) -> None:
         if self.tensors[s.left].dtype == self.tensors[s.right].dtype:
@@ -252,7 +256,7 @@ class Evaluation:
         found = self.scheduled.aligned(self.tensors[name], self.names[name], copy)
         if found is not None:
             self.names[name], self.tensors[name] = copy, found[0]
-            self.allocations.append((copy, tuple(found[0].shape), found[0].dtype))
+            self._allocated(copy, tuple(found[0].shape), found[0].dtype)
             self.launches.append(found[1])
 
     def _describe(self, d: A.Descriptor, is_required: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -25,27 +25,32 @@ class Launched:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Conversions, allocations, slices of tensors, launches, and results: which tensors, in which
-    shapes where these are not their own. No tensor outlives its call."""
+    shapes where these are not their own. No tensor outlives its call.
+
+    `memo` is for those who want to remember more about calls that repeat it.
+    """
 
     device: Any
     converted: tuple[tuple[str, Any], ...]
-    allocations: tuple[tuple[str, tuple[int, ...], Any], ...]
+    allocations: tuple[tuple[str, dict[str, Any]], ...]
     slices: tuple[tuple[str, str, tuple[slice, ...]], ...]
     launches: tuple[Launched, ...]
     results: tuple[tuple[str, tuple[int, ...] | None], ...]
+    memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __call__(self, values: Mapping[str, Any], empty: Callable[..., Any]) -> tuple[Any, ...]:
         """The results.
 
         Args:
             values: inputs and parameters by name.
-            empty: allocates a tensor of a shape, with a `dtype` on a `device`.
+            empty: allocates a tensor of a `size`, with a `dtype` on a `device`: by name, as torch
+                takes longer to find out what they are by place.
         """
         known = dict(values)
         for name, dtype in self.converted:
             known[name] = known[name].to(dtype)
-        for name, shape, dtype in self.allocations:
-            known[name] = empty(shape, dtype=dtype, device=self.device)
+        for name, options in self.allocations:
+            known[name] = empty(**options)
         for name, tensor, here in self.slices:
             known[name] = known[tensor][here]
         for launch in self.launches:

@@ -317,13 +317,33 @@ def test_what_watches_a_call_sees_it(driver: Driver) -> None:
     kernel(x)
     with (
         forward_ad.dual_level(),
-        patch("monocomp.calls.autograd.recorded", side_effect=LookupError),
+        patch("monocomp.calls.recording.recorded", side_effect=LookupError),
         pytest.raises(LookupError),
     ):
         kernel(forward_ad.make_dual(x, x))  # type: ignore[no-untyped-call]
     with Watch():  # type: ignore[no-untyped-call]
         kernel(x)
     assert len(seen) == 1 and seen[0].startswith("monocomp.")
+
+
+def test_repeated_gradients_launch(driver: Driver) -> None:
+    """What the gradients of a call before launched, in the same order, and nothing is looked up
+    but by their look; second derivatives are calls of their own."""
+    from monocomp.calls.autograd import Backward
+
+    kernel, cotangent = mc.compile(WINDOW, backend="triton"), torch.ones(1, 2, 16, 16).bfloat16()
+    inputs = {n: t.requires_grad_() for n, t in tensors().items()}
+
+    def launches(**how: Any) -> list[Any]:
+        driver.launches.clear()
+        torch.autograd.grad(kernel(**inputs, window=7), list(inputs.values()), cotangent, **how)
+        return [(form, grid) for form, grid, _ in driver.launches]
+
+    wanted = [launches() for _ in range(2)]
+    with patch.object(Backward, "__call__", side_effect=AssertionError("looked up")):
+        assert [launches(), launches()] == wanted and wanted[0] == wanted[1]
+        with pytest.raises(AssertionError, match="looked up"):
+            launches(create_graph=True)
 
 
 def test_what_is_converted_is_of_that_call(driver: Driver) -> None:

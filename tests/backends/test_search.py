@@ -205,8 +205,8 @@ def test_progress() -> None:
 
 
 def test_poison() -> None:
-    assert poisoned((3,), dtype=torch.bfloat16).isnan().all()
-    assert (poisoned((3,), dtype=torch.int64) < -1).all()
+    assert poisoned(size=(3,), dtype=torch.bfloat16).isnan().all()
+    assert (poisoned(size=(3,), dtype=torch.int64) < -1).all()
 
 
 def test_results_agree_up_to_rounding() -> None:

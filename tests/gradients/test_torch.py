@@ -405,6 +405,39 @@ def test_emitted_kernels() -> None:
     torch.testing.assert_close(found, _of_emitted("torch"), atol=1e-4, rtol=1e-4)
 
 
+def _repeated(backend: str) -> list[Tensor]:
+    """Gradients of calls that look like the first, but for one thing each."""
+    torch.manual_seed(0)
+    kernel = mc.compile(library.load("sliding_window"), backend=backend)
+    inputs = [torch.randn(1, 1, 8, 4).requires_grad_() for _ in range(3)]
+    found = []
+
+    def add(cotangent: Tensor, wrt: list[Tensor] = inputs, window: int = 5, **how: Any) -> None:
+        results = kernel(*inputs, window=window)
+        found.extend(g.clone() for g in grad(results, wrt, cotangent, **how))
+
+    plain = torch.randn(1, 1, 8, 4)
+    turned = plain.mT.contiguous().mT
+    for cotangent in (plain, plain, turned, plain[:, :, :1].expand(1, 1, 8, 4), turned):
+        add(cotangent)
+    add(torch.complex(plain, plain).conj().imag)  # stored with the other sign
+    add(plain, inputs[1:2])
+    add(plain, window=3)
+    for again in (True, False):
+        add(plain, create_graph=again)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x.mT.contiguous().mT):
+        add(plain)
+        add(plain)
+    return [x.detach() for x in found]
+
+
+def test_repeated_gradients() -> None:
+    """What is repeated is what looks the same: layouts of cotangents, and of what hooks make of
+    kept tensors; which gradients are needed; parameters are those of the call."""
+    found = interpreted.call(_repeated, "triton")
+    torch.testing.assert_close(found, _repeated("torch"), atol=1e-4, rtol=1e-4)
+
+
 def test_what_is_saved_has_no_say_in_dtypes() -> None:
     """Results of a program that reads a saved logarithm, in float32, are as wide as its inputs."""
     program = mc.grad(library.load("causal"))
