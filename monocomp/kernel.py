@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from monocomp.derivation.derivation import Derivation
 from monocomp.display.notes import Notes
 from monocomp.display.rendering import Rendered
 from monocomp.errors import UnsupportedError, UsageError, did_you_mean
-from monocomp.machine.locking import BUILDING
 from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan, Planner
 from monocomp.source import module
@@ -183,11 +181,11 @@ class Kernel(Rendered):
         """How the kernel follows from the program, step by step."""
         return self.plan().derivation
 
-    @cached_property
+    @property
     def certificate(self) -> Certificate:
-        """What the kernel rests on: laws with their proofs, side conditions, and where."""
-        with BUILDING:
-            return self.derivation.certify()
+        """What the kernel rests on: laws with their proofs, side conditions, and where. Known sizes
+        may lead elsewhere: `plan(extents).certificate`."""
+        return self.plan().certificate
 
     def plan(self, extents: Mapping[str, int] | None = None, processors: int | None = None) -> Plan:
         """The plan: what the kernels compute, the steps that led there, and why.

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 import monocomp as mc
 from monocomp import library
+from monocomp.derivation.certificate import Certificate, certify
 from monocomp.derivation.rule_sets import RULES
 from monocomp.kernel import Kernel
 from monocomp.proving import prover
+from monocomp.rewriting.driver import Step
+from monocomp.rewriting.rules import STATED, Rule
 from monocomp.terms import facts
 
 FACTS = {name for name, ask in vars(facts).items() if hasattr(ask, "__wrapped__")}
@@ -21,29 +26,69 @@ def kernel(text: str) -> Kernel:
     return mc.compile(text)
 
 
+def check_steps(found: Certificate, steps: Iterable[Step]) -> None:
+    """Each step has laws, or is by definition, and what its rule needs is discharged by facts that
+    are asked for by name, or by the form of its term; there is no third way."""
+    by_number = dict(enumerate(steps, 1))
+    covered: dict[int, set[str]] = {}
+    for use in (*(u for t in found.theories for u in t.uses), *found.definitions):
+        for number in use.steps:
+            covered.setdefault(number, set()).add(use.rule)
+    assert covered == {n: {step.rule} for n, step in by_number.items()}
+    rules = {**RULES, **STATED}
+    needy = {n for n, s in by_number.items() if s.rule in rules and rules[s.rule].section("Needs")}
+    assert {c.step for c in found.conditions} == needy
+    assert all(c.by in FACTS or (c.by == "form" and c.needs in c.fact) for c in found.conditions)
+
+
+# By a program's name, sizes and processors, what planning does for them.
+PLANS: list[tuple[str, dict[str, int], int, set[str]]] = [
+    ("grad alibi", {}, 1, {"store_partial_sum", "store_value"}),
+    ("grad pair_bias", {}, 1, {"order_sums"}),
+    ("grad document", {}, 1, {"bound_filter"}),
+    ("grad cross_entropy", {}, 1, {"join_sums"}),
+    ("gqa", {"b": 1, "h": 8, "g": 2, "q": 1, "k": 8192}, 132, {"pack_rows", "split_stream"}),
+    ("variance", {"i": 1, "k": 100_000}, 132, {"split_stream"}),  # about centres
+]
+
+
+@pytest.mark.parametrize(("name", "extents", "processors", "rules"), PLANS)
+def test_steps_of_planning(
+    name: str, extents: dict[str, int], processors: int, rules: set[str]
+) -> None:
+    """They change equations for given sizes: by laws that are proved, like all others."""
+    *gradient, name = name.split()
+    text = library.load(name)
+    plan = kernel(str(mc.grad(text)) if gradient else text).plan(extents, processors)
+    assert rules <= {step.rule for step in plan.decisions}
+    plan.verify()
+    assert plan.certificate.holds
+    check_steps(plan.certificate, plan.derivation)
+
+
+@pytest.mark.parametrize("rule", STATED.values(), ids=STATED)
+def test_stated_rules(rule: Rule) -> None:
+    """Those of planning name proved laws, too, but for what names and loops are by definition."""
+    assert rule.law and rule.unproved is None
+    stored = {"store_value", "compute_value_anew"}
+    assert bool(rule.claims) == (rule.name not in stored)
+
+
+def test_a_condition_that_does_not_hold() -> None:
+    derivation = kernel(library.load("gqa")).plan(PLANS[4][1], 132).derivation
+    steps = [replace(s, check=lambda: False) if s.check else s for s in derivation]
+    found = certify(derivation.start, steps)
+    assert not found.holds and len({c.step for c in found.conditions if not c.by}) > 2
+    assert "does not hold: no fold takes what others come to" in str(found)
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", library.names())
 def test_every_step_is_covered(name: str) -> None:
     k = kernel(library.load(name))
     found = k.certificate
     assert found.holds and found.laws
-    covered: dict[int, set[str]] = {}
-    for use in (*(u for t in found.theories for u in t.uses), *found.definitions):
-        for number in use.steps:
-            assert k.derivation[number - 1].rule == use.rule
-            covered.setdefault(number, set()).add(use.rule)
-    for number, step in enumerate(k.derivation, 1):
-        if step.rule in RULES or step.rule in ("fuse_folds", "tile"):
-            assert covered[number] == {step.rule}
-    # What a rule needs is discharged by facts that are asked for by name, or by the form of its
-    # term; there is no third way.
-    needy = {
-        n
-        for n, s in enumerate(k.derivation, 1)
-        if s.rule in RULES and RULES[s.rule].section("Needs")
-    }
-    assert {c.step for c in found.conditions} == needy
-    assert all(c.by in FACTS or (c.by == "form" and c.needs in c.fact) for c in found.conditions)
+    check_steps(found, k.derivation)
 
 
 def test_contents() -> None:
@@ -59,7 +104,10 @@ def test_contents() -> None:
     assert [use.rule for use in loops] == ["fuse_folds", "tile"]
     assert {"cocycle", "equivariance", "associative"} <= {law.short for law in theories["SE"].laws}
     assert theories["arithmetic"].uses == ()
-    assert [str(use) for use in found.definitions] == ["expand_softmax (step 2)"]
+    assert [str(use) for use in found.definitions] == [
+        "name_operand (step 1)",
+        "expand_softmax (step 2)",
+    ]
     hoisted = [c for c in found.conditions if c.rule == "hoist_positive_factor"]
     assert {c.step for c in hoisted} == set(steps("hoist_positive_factor"))
     (needs,) = {c.needs for c in hoisted}
@@ -92,7 +140,7 @@ def test_text_and_json() -> None:
     assert text.startswith("Certificate of O: ")
     assert " laws, all proved before, and remembered (" in text.splitlines()[0]
     assert "    used by lift_weighted_sum (steps " in text
-    assert "\nBy definition: expand_softmax (step 2)" in text
+    assert "\nBy definition: name_operand (step 1), expand_softmax (step 2)" in text
     data = json.loads(k.certificate.to_json())
     assert data["holds"] is True and data["fresh"] is False
     assert sum(len(t["laws"]) for t in data["theories"]) == len(k.certificate.laws)

@@ -42,10 +42,10 @@ def slices_of_four(of: str = "tv") -> Iterator[None]:
     """As if they paid, along one of these, and launches cost nothing."""
 
     def sliced(program: Equations, stored: set[str], extent: str, *rest: Any) -> Step | None:
-        return slicing.sliced(program, stored, extent, *rest) if extent in of else None
+        return slicing.slice_index(program, stored, extent, *rest) if extent in of else None
 
     with (
-        mock.patch.object(storing, "sliced", sliced),
+        mock.patch.object(storing, "slice_index", sliced),
         mock.patch.object(storing, "lengths_of_slices", lambda *_: [4]),
         mock.patch.object(storing, "time_of", lambda *_: 0.0),
         mock.patch.object(storing, "_largest_tensor", lambda program, sizes: sizes["t"] * 5),

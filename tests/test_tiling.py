@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 import monocomp as mc
-from monocomp.derivation.tiling import PRODUCT_LAW, TILING_LAW, tiling_steps
+from monocomp.derivation.tiling import tiling_steps
+from monocomp.rewriting.rules import STATED
 
-FUSE, TILE = ("fuse_folds", PRODUCT_LAW), ("tile", TILING_LAW)
+FUSE, TILE = ((name, STATED[name].law) for name in ("fuse_folds", "tile"))
 # text: (rule, outputs, before, after) of each step
 STEPS: dict[str, list[tuple[tuple[str, str], tuple[str, ...], str, str]]] = {
     "O[i] = 2 * X[i]": [],

@@ -89,7 +89,7 @@ def _proofs(derivation: Derivation) -> Iterator[Finding]:
         yield Finding(section, True, "nothing is folded")
     for c in found.conditions:
         section = "side conditions: facts that rules needed, and found"
-        yield Finding(section, True, f"{c.step:3}. {c.rule}", c.fact)
+        yield Finding(section, bool(c.by), f"{c.step:3}. {c.rule}", c.fact)
 
 
 def _steps(derivation: Derivation, case: Case) -> Iterator[Finding]:

@@ -1,12 +1,12 @@
 """The certificate of a compilation: every law that it rests on, proved, and where it is used.
 
-A derivation is a chain of equations. Each holds because of laws: of the rewrite rules
-(`proving.rule_laws`), of the arithmetic that the constructors of terms do, and of the monoids
-whose folds are cut into tiles. Those were proved before they were used, once, and are
+A derivation is a chain of equations. Each holds because of laws: of the rules of rewriting and of
+planning (`proving.rule_laws`), of the arithmetic that the constructors of terms do, and of the
+monoids whose folds are cut into tiles. Those were proved before they were used, once, and are
 remembered by what they say; `fresh=True` proves them again. Beside the laws stand the facts
-that a rule needed at its place, such as that a factor is positive: each is one of
-`monocomp.terms.facts`, or is seen in the form of the term, without which the rule does not match.
-Words of the language that rules replace by what they mean have no law to prove.
+that a rule needed at its place, such as that a factor is positive. They are asked again: each is
+one of `monocomp.terms.facts`, or is seen in the form of the term, of which the rule makes the same.
+Names, and words of the language that rules replace by what they mean, have no law to prove.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.derivation.rule_sets import CHOICES, RULES
+from monocomp.derivation.rule_sets import RULES
 from monocomp.display.rendering import Rendered
 from monocomp.proving.proofs import certificate, certify_rule_law
 from monocomp.proving.prover import Law, is_proved
-from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
+from monocomp.proving.rule_laws import EVERYWHERE, FOLDED, RULE_LAWS
 from monocomp.rewrites.moving_centres import centred, move_centre
-from monocomp.rewriting.driver import Step
+from monocomp.rewriting.driver import NAMING_LAW, Step
+from monocomp.rewriting.rules import STATED, Rule
 from monocomp.terms.equations import Equations
 from monocomp.terms.facts import FACTS
 from monocomp.terms.printer import show
-
-_LOOPS = ("fuse_folds", "tile")  # the steps that rest on the laws of monoids
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Condition:
         rule: its rule.
         needs: what the rule says that it needs.
         fact: what holds, as text.
-        by: the fact of `monocomp.terms.facts` that was found, or "form".
+        by: the fact of `monocomp.terms.facts` that was found, or "form"; "" if it does not hold.
     """
 
     step: int
@@ -87,7 +86,7 @@ class Certificate(Rendered):
         title: what is certified.
         theories: the laws, with their proofs.
         conditions: the facts that rules needed.
-        definitions: rules that say what a word of the language means.
+        definitions: rules that say what a word of the language, or a name, means.
         fresh: was everything proved anew?
     """
 
@@ -104,8 +103,8 @@ class Certificate(Rendered):
 
     @property
     def holds(self) -> bool:
-        """Are all laws proved, but for facts that need not hold?"""
-        return is_proved(self.laws)
+        """Are all laws proved, but for facts that need not hold, and do the conditions hold?"""
+        return is_proved(self.laws) and all(c.by for c in self.conditions)
 
     @property
     def summary(self) -> str:
@@ -188,16 +187,17 @@ def certify(start: Equations, made: Sequence[Step], fresh: bool = False) -> Cert
     used: dict[str, list[tuple[int, str]]] = {}
     defined: list[tuple[int, str]] = []
     for number, step in steps:
-        rule = RULES.get(step.rule)
-        for claim in () if rule is None else rule.claims:
+        claims = _claims(step)
+        for claim in claims:
             used.setdefault(claim, []).append((number, step.rule))
             if claim not in laws:
                 laws[claim] = list(certify_rule_law(claim, fresh))
-        if rule is not None and not rule.claims:
+        if not claims and (_rule(step) is not None or step.law == NAMING_LAW):
             defined.append((number, step.rule))
     if any(step.rule in RULES for _, step in steps):
         laws[EVERYWHERE] = list(certify_rule_law(EVERYWHERE, fresh))
-    loops = [(number, step.rule) for number, step in steps if step.rule in _LOOPS]
+    laws.pop(FOLDED, None)
+    loops = used.pop(FOLDED, [])
     if any(map(centred, T.subterms(*(e.body for e in result.equations)))):
         for claim in move_centre.claims:
             laws[claim] = list(certify_rule_law(claim, fresh))
@@ -207,8 +207,7 @@ def certify(start: Equations, made: Sequence[Step], fresh: bool = False) -> Cert
         name = law.name.rpartition(": ")[0]
         if name not in known and law not in laws.setdefault(name, []):
             laws[name].append(law)
-        if loops and used.get(name, [])[-len(loops) :] != loops:
-            used.setdefault(name, []).extend(loops)
+        used.setdefault(name, []).extend(at for at in loops if at not in used[name])
     theories = tuple(
         Theory(name, _about(name), tuple(found), tuple(_uses(used.get(name, []))))
         for name, found in laws.items()
@@ -234,14 +233,26 @@ def _uses(found: Iterable[tuple[int, str]]) -> Iterator[Use]:
         yield Use(rule, tuple(steps))
 
 
+def _rule(step: Step) -> Rule | None:
+    return RULES.get(step.rule) or STATED.get(step.rule)
+
+
+def _claims(step: Step) -> tuple[str, ...]:
+    rule = _rule(step)
+    return () if rule is None else rule.claims
+
+
 def _conditions(number: int, step: Step) -> Iterator[Condition]:
     """The facts on which a step's rule relied: the rule is asked again, and they are noted."""
-    rule = RULES.get(step.rule)
+    rule = _rule(step)
     needs = "" if rule is None else " ".join(rule.section("Needs").split())
-    if rule is None or step.redex is None or not needs:
+    if not needs:
         return
     with T.facts_asked() as asked:
-        rule.apply(step.start if rule in CHOICES else step.redex)
+        holds = step.check is not None and step.check()
+    if not holds:
+        yield Condition(number, step.rule, needs, f"does not hold: {needs}", "")
+        return
     names = step.start.reader_names()
     noted = [
         (fact, t)

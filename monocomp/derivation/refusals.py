@@ -16,14 +16,16 @@ from monocomp import terms as T
 from monocomp.costs.counting import is_at_the_top
 from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles
-from monocomp.derivation.tiling import PRODUCT_LAW
+from monocomp.derivation.tiling import fuse_folds
 from monocomp.rewrites.moving_centres import move_centre
 from monocomp.rewrites.pullback import Pass, passes
-from monocomp.rewriting.rules import Rule, RuleSet
+from monocomp.rewriting.rules import STATED, Rule, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, frame
 from monocomp.terms.equations import Equation, Equations, stored_in
 from monocomp.terms.printer import Names, show
+
+_FUSING_LAW = STATED[fuse_folds.__name__].law
 
 
 @dataclass(frozen=True)
@@ -171,11 +173,11 @@ class _Finder:
                     last = self._show(_visible(inside[-1]))
                     why = f"{left} keeps {axis.name}, over which {last} is taken"
                     kept = f"a further pass over {axis.name} stays"
-                    yield Refusal("fuse_folds", PRODUCT_LAW, (e.name,), last, why, kept)
+                    yield Refusal("fuse_folds", _FUSING_LAW, (e.name,), last, why, kept)
 
     def _refusal(self, reason: _Reason, fold: Term, kept: str) -> Refusal:
         place = tuple(e.name for e in self.group if T.holds(e.body, fold))
-        law = PRODUCT_LAW if reason.rule == "fuse_folds" else self.laws.get(reason.rule, "")
+        law = _FUSING_LAW if reason.rule == "fuse_folds" else self.laws.get(reason.rule, "")
         return Refusal(reason.rule, law, place, self._show(reason.term), reason.why, kept)
 
     def _show(self, t: Term) -> str:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from monocomp.rewriting.driver import Step
+from monocomp.rewriting.rules import stated
 from monocomp.terms.equations import Equations
 from monocomp.tile import Loop, TileProgram, walk
 from monocomp.tile.printer import loop_header, show_state
-
-PRODUCT_LAW = "fold(f) x fold(g) = fold(f x g); with one frame, SE(V) x SE(W) = SE(V + W)"
-TILING_LAW = "the fold over a disjoint union is the product of the folds"
 
 
 def tiling_steps(program: Equations, kernels: Sequence[TileProgram]) -> Iterable[Step]:
@@ -25,9 +23,29 @@ def tiling_steps(program: Equations, kernels: Sequence[TileProgram]) -> Iterable
             if not loop.state:
                 continue
             if len(loop.folds) > 1:
-                before = "; ".join(loop.folds)
-                after = f"one pass over {loop.axis.name}: " + ", ".join(map(show_state, loop.state))
-                yield Step("fuse_folds", PRODUCT_LAW, tuple(place), before, after, program, program)
-            before = f"fold over {loop.axis.name}"
-            after = loop_header(loop) + " in blocks"
-            yield Step("tile", TILING_LAW, tuple(place), before, after, program, program)
+                yield fuse_folds(program, place, loop)
+            yield tile(program, place, loop)
+
+
+@stated
+def fuse_folds(program: Equations, place: Sequence[str], loop: Loop) -> Step:
+    """One loop carries several folds.
+
+    Law:     fold(f) x fold(g) = fold(f x g); with one frame, SE(V) x SE(W) = SE(V + W)
+    Claims:  the monoids of its folds
+    """
+    before = "; ".join(loop.folds)
+    after = f"one pass over {loop.axis.name}: " + ", ".join(map(show_state, loop.state))
+    return Step.of("fuse_folds", place, before, after, program, program)
+
+
+@stated
+def tile(program: Equations, place: Sequence[str], loop: Loop) -> Step:
+    """A loop goes over its index in blocks.
+
+    Law:     the fold over a disjoint union is the product of the folds
+    Claims:  the monoids of its folds
+    """
+    before = f"fold over {loop.axis.name}"
+    after = loop_header(loop) + " in blocks"
+    return Step.of("tile", place, before, after, program, program)

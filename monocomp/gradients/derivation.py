@@ -7,23 +7,23 @@ a tensor's reads hand on is added up at its elements. The last step's program is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from monocomp import terms as T
-from monocomp.derivation.certificate import Certificate, Theory, Use
+from monocomp.derivation.certificate import Certificate, Theory, Use, certify
 from monocomp.derivation.derivation import Derivation
-from monocomp.gradients.laws import certified, law_of
+from monocomp.gradients.choosing import Choice
+from monocomp.gradients.laws import FOLDS, certified, law_of
 from monocomp.gradients.reverse import LEAVES, handed_on
-from monocomp.gradients.saving import SAVING_LAW, is_logarithm
+from monocomp.gradients.saving import is_logarithm
 from monocomp.gradients.trace import Trace
 from monocomp.rewriting.driver import NAMING_LAW, Step
+from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import definition_line, show
 
-TRANSPOSING_LAW = "what is read at f(i) gets at j the sum over all i with f(i) = j"
-_ANEW_LAW = "a value may be computed again"
 _ADJOINT = T.param("adjoint", "float")  # of what stands before
 _WORDS = {"add": "sum", "mul": "product", "pow": "power", "where": "choice", "field": "monoid"}
 
@@ -52,27 +52,29 @@ class GradientDerivation(Derivation):
 
     @property
     def rewrites(self) -> tuple[Step, ...]:
-        """The steps to the normal form. What is differentiated after them rests on laws, which
-        `certify` proves."""
+        """The steps to the normal form, which keep what the program gives."""
         return self.steps[: self.kept]
 
     def certify(self, fresh: bool = False) -> Certificate:
         """The laws and facts that the steps rest on, with their proofs: those of rules, and the
-        derivative of each operation."""
-        found = super().certify(fresh)
-        scalar = [t for t in self.visited if t.op not in ("fold", "fold_at", "field", *LEAVES)]
+        derivative of each operation and aggregate."""
+        found = certify(self.start, self.steps, fresh)
+        made = (t for t in self.visited if t.op not in LEAVES and t.args)
         used: dict[str, list[int]] = {}
+        defined: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps, 1):
             if step.rule.startswith("differentiate"):
-                used.setdefault(step.rule, []).append(number)
+                is_defined = step.law in (FOLDS["fold_at"], FOLDS["selection"])
+                (defined if is_defined else used).setdefault(step.rule, []).append(number)
         theory = Theory(
             "derivatives",
             "reverse mode hands the adjoint of an operation on to its operands, times these",
-            tuple(dict.fromkeys(certified((t for t in scalar if t.args), fresh))),
-            tuple(Use(rule, tuple(numbers)) for rule, numbers in used.items()),
+            tuple(dict.fromkeys(certified(made, fresh))),
+            _uses(used),
         )
         theories = (*found.theories, theory) if theory.laws else found.theories
-        return replace(found, title=f"Certificate of {self._results}", theories=theories)
+        title, definitions = f"Certificate of {self._results}", found.definitions + _uses(defined)
+        return replace(found, title=title, theories=theories, definitions=definitions)
 
     @property
     def _results(self) -> str:
@@ -82,6 +84,10 @@ class GradientDerivation(Derivation):
     def title(self) -> str:
         """What is derived, and in how many steps."""
         return f"Derivation of {self._results} in {len(self.steps)} steps"
+
+
+def _uses(numbers: Mapping[str, Sequence[int]]) -> tuple[Use, ...]:
+    return tuple(Use(rule, tuple(n)) for rule, n in numbers.items())
 
 
 def _steps(program: Equations, trace: Trace) -> Iterator[Step]:
@@ -101,21 +107,51 @@ def _steps(program: Equations, trace: Trace) -> Iterator[Step]:
     for choice in trace.choices:
         if choice.name in saved:
             e = saved[choice.name]
-            is_new_log = is_logarithm(e.body) and e.name not in program.by_name
-            before, after = choice.text, _left(e)
-            if is_new_log:
-                before, after = f"exp({before})", f"exp({after})"
-            reason = choice.reason
-            yield step("read_saved_value", SAVING_LAW, choice.name, before, after, reason)
+            yield read_saved_value(program, choice, e)
         elif not choice.is_saved:
-            text, reason = choice.text, choice.reason
-            yield step("compute_value_anew", _ANEW_LAW, choice.name, text, text, reason)
+            yield compute_value_anew(program, choice)
     for e in trace.named:
         body = program.shown(e.body)
         yield step("name_shared_factor", NAMING_LAW, e.name, body, _left(e))
     for name, e in trace.results:
         line = definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
-        yield step("add_up_reads", TRANSPOSING_LAW, e.name, name, line)
+        yield add_up_reads(program, e.name, name, line)
+
+
+@stated
+def read_saved_value(program: Equations, choice: Choice, e: Equation) -> Step:
+    """What the forward saves is read; of a sum of exponentials this is the logarithm.
+
+    Law:     a value may be stored and read again; exp(s) / sum(exp(s)) = exp(s - log(sum(exp(s))))
+    Claims:  saved logarithms
+    """
+    before, after = choice.text, _left(e)
+    if is_logarithm(e.body) and e.name not in program.by_name:
+        before, after = f"exp({before})", f"exp({after})"
+    texts = before, after
+    return Step.of("read_saved_value", [e.name], *texts, program, program, reason=choice.reason)
+
+
+@stated
+def compute_value_anew(program: Equations, choice: Choice) -> Step:
+    """What the forward does not save is computed again.
+
+    Law:  a value may be computed again
+    """
+    texts = choice.text, choice.text
+    place = [choice.name]
+    return Step.of("compute_value_anew", place, *texts, program, program, reason=choice.reason)
+
+
+@stated
+def add_up_reads(program: Equations, place: str, name: str, line: str) -> Step:
+    """Reading is linear: a sum of products with 1 where an element is the one that is read. What
+    reads hand on is added up in the other order.
+
+    Law:     what is read at f(i) gets at j the sum over all i with f(i) = j
+    Claims:  one point, interchange, distributivity, units
+    """
+    return Step.of("add_up_reads", [place], name, line, program, program)
 
 
 def _varies(t: Term) -> bool:

@@ -92,15 +92,28 @@ def _of_monoid(t: Term, fresh: Fresh) -> Found:
         whole = T.fold(monoid, (other,), where, *other_element)
         return [T.field(whole, f) for f in monoid.fields]
 
-    before, after = part("<"), part(">")
-    first = _Combined(monoid, before, element)
-    second = _Combined(monoid, first.values, after)
+    product = Product(monoid, part("<"), element, part(">"))
     for n, x in enumerate(element):
-        name = monoid.fields[n] + "'"
-        terms = (
-            T.mul(second.derivative(t.attr, f), first.derivative(f, name)) for f in monoid.fields
-        )
-        yield (bound,), Partial(x, T.add(T.ZERO, *terms), condition)
+        yield (bound,), Partial(x, product.derivative(t.attr, monoid.fields[n]), condition)
+
+
+class Product:
+    """before . element . after, and its derivatives with respect to the element."""
+
+    def __init__(self, monoid: T.UserMonoid, *factors: Sequence[Term]) -> None:
+        before, element, after = factors
+        self.fields = monoid.fields
+        self.first = _Combined(monoid, before, element)
+        self.second = _Combined(monoid, self.first.values, after)
+
+    def value(self, field: str) -> Term:
+        """A field of it."""
+        return self.second.values[self.fields.index(field)]
+
+    def derivative(self, field: str, of: str) -> Term:
+        """Of a field with respect to one of the element."""
+        outer, inner = self.second.derivative, self.first.derivative
+        return T.add(T.ZERO, *(T.mul(outer(field, f), inner(f, f"{of}'")) for f in self.fields))
 
 
 class _Combined:

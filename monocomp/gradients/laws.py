@@ -2,16 +2,18 @@
 
 The table of partial derivatives is asked for those of an operation on symbols; sympy differentiates
 the operation, case by case, away from its kinks. Constants such as 2 / sqrt(pi) stand for the
-floats nearest to them.
+floats nearest to them. An aggregate is made of combines: its derivative follows from that of one,
+by induction over the elements, and in a user's monoid from that of `before . element . after`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 from monocomp import terms as T
+from monocomp.gradients.folds import Product
 from monocomp.gradients.partials import Partial, partials
 from monocomp.proving.case_analysis import Path
 from monocomp.proving.claims import Claim, Operands, Sides
@@ -31,6 +33,7 @@ FOLDS = {
     "selection": "an entry of a selection is the element whose place it has",
     "field": "d (a . x . b) = dx through both combines, for a before x and b after it",
 }
+_COMBINES = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 _SYMBOLS = ("x", "y")
 _KINKS = ("abs", "relu", "elu", "sign")
 
@@ -47,7 +50,9 @@ def law_of(t: Term) -> str:
 
 
 def on_symbols(t: Term) -> Term:
-    """An operation on symbols; of sums and products two are enough."""
+    """An operation on symbols; of sums and products two are enough, and of aggregates a combine."""
+    if t.op == "fold":
+        return T.inert(_COMBINES[t.attr.monoid], *(T.param(n, "float") for n in _SYMBOLS))
     kinds = [a.kind for a in t.args][: 2 if t.op in ("add", "mul") else None]
     names = iter(_SYMBOLS)
     args = [T.param("c", "bool") if k == "bool" else T.param(next(names), "float") for k in kinds]
@@ -55,14 +60,21 @@ def on_symbols(t: Term) -> Term:
 
 
 def certified(terms: Iterable[Term], fresh: bool = False) -> tuple[Law, ...]:
-    """The laws of the operations that terms are, with their proofs."""
-    generic = dict.fromkeys(on_symbols(t) for t in terms)
-    return tuple(law for t in generic for law in _certified(t, fresh))
+    """The laws of the operations and aggregates that terms are, with their proofs. An entry of a
+    selection, or of a prefix, is by definition an element, or an aggregate."""
+    generic: dict[Term | T.UserMonoid, None] = {}
+    for t in terms:
+        if t.op == "field" and not is_selection(t):
+            generic[t.args[0].attr.monoid] = None
+        elif t.op not in ("fold_at", "field") and (t.op != "fold" or t.attr.monoid in _COMBINES):
+            generic[on_symbols(t)] = None
+    return tuple(law for of in generic for law in _certified(of, fresh))
 
 
-def _certified(t: Term, fresh: bool) -> tuple[Law, ...]:
-    claims = list(_claims(t))
-    content = t.key[2], tuple(c.statement for c in claims)
+def _certified(of: Term | T.UserMonoid, fresh: bool) -> tuple[Law, ...]:
+    claims = list(_of_product(of) if isinstance(of, T.UserMonoid) else _claims(of))
+    parts = (*of.unit, *of.combine) if isinstance(of, T.UserMonoid) else (of,)
+    content = tuple(t.key[2] for t in parts), tuple(c.statement for c in claims)
     return certify_claims("derivatives", content, claims, fresh)
 
 
@@ -85,29 +97,49 @@ def _in_sum(t: Term) -> str:
 
 def _claims(t: Term) -> Iterator[Claim]:
     for p in _partials(t):
-        name = show(p.operand)
-
-        def check(cases: Cases, shown: Operands, p: Partial = p) -> Sides:
-            if not isinstance(cases, Path):
-                raise UnsupportedTermError("what is differentiated are symbols")
-            given: dict[str, Value] = {}
-            for s in T.subterms(t):
-                if s.op == "param":
-                    is_bool = s.kind == "bool"
-                    given[s.attr] = bool(cases.choose(2)) if is_bool else cases.real(s.attr)
-            cases.assume(all(cases.evaluate(c, given) for c in _smooth(t)))
-            value, slope = (cases.evaluate(x, given) for x in (t, p.factor))
-            found = _differentiated(cases, value, given[p.operand.attr])
-            return Sides((found,), (_exact(cases, slope),))
-
         place = "" if not _smooth(t) else ", for " + " and ".join(map(show, _smooth(t)))
-        yield Claim(
-            f"d({show(t)}) / d{name}", f"d({show(t)}) / d{name}", show(p.factor), check, place
-        )
+        name = f"d({show(t)}) / d{show(p.operand)}"
+        yield _claim(name, show(p.factor), (t, p.factor), p.operand, _smooth(t), place)
+
+
+def _of_product(m: T.UserMonoid) -> Iterator[Claim]:
+    """The derivatives of `a . x . b`, away from what choices depend on."""
+    symbols = [[T.param(f"{at}_{f}", "float") for f in m.fields] for at in "axb"]
+    product = Product(m, *symbols)
+    for field in m.fields:
+        value = product.value(field)
+        smooth = tuple(c for t in T.subterms(value) for c in _smooth(t))
+        for of, x in zip(m.fields, symbols[1], strict=True):
+            slope = product.derivative(field, of)
+            name = f"d({m.name}: a . x . b).{field} / d{show(x)}"
+            yield _claim(name, show(slope), (value, slope), x, smooth, ", but for jumps and kinks")
+
+
+def _claim(
+    name: str, shown: str, sides: Sequence[Term], x: Term, smooth: Sequence[Term], place: str
+) -> Claim:
+    """The second side is the derivative of the first one."""
+    params = {s.attr: s.kind for s in T.subterms(*sides, x) if s.op == "param"}
+
+    def check(cases: Cases, shown: Operands) -> Sides:
+        if not isinstance(cases, Path):
+            raise UnsupportedTermError("what is differentiated are symbols")
+        given: dict[str, Value] = {
+            n: bool(cases.choose(2)) if kind == "bool" else cases.real(n)
+            for n, kind in params.items()
+        }
+        cases.assume(all(cases.evaluate(c, given) for c in smooth))
+        value, slope = (cases.evaluate(side, given) for side in sides)
+        found = _differentiated(cases, value, given[x.attr])
+        return Sides((found,), (_exact(cases, slope),))
+
+    return Claim(name, name, shown, check, place)
 
 
 def _smooth(t: Term) -> tuple[Term, ...]:
     """Where an operation is differentiated."""
+    if not t.args:
+        return ()
     x, zero = t.args[0], T.ZERO
     if t.op in ("maximum", "minimum"):
         return (T.compare("!=", x, t.args[1]),)

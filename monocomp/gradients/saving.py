@@ -24,9 +24,6 @@ from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import addends, content, exponent_of, factors
 from monocomp.terms.shares import exponents
 
-SAVING_LAW = (
-    "a value may be stored and read again; exp(s) / sum(exp(s)) = exp(s - log(sum(exp(s))))"
-)
 Value = Callable[[Sequence[Term]], Term | None]  # at subscripts, if there is one there
 
 

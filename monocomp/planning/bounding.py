@@ -32,14 +32,11 @@ from monocomp.costs.roles import READS, scan_of
 from monocomp.extents.domain import split
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.rewriting.driver import Saving, Step
+from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.printer import show
 
-BOUNDING_LAW = (
-    "a filter admits nothing before the first place that it admits, or after the last, and all "
-    "between them if it admits as many"
-)
 ADMITTED = 0.5  # what a filter by data is taken to leave of the work of loops that it guards
 
 
@@ -56,7 +53,7 @@ def bound(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list
     steps: list[Step] = []
     known: Known = {}
     for f in _filters(program):
-        step = _bounded(program, f)
+        step = bound_filter(program, f)
         kernels = estimate(program, sizes, known)
         before = sum(k.cost.time for k in kernels)
         after = sum(k.cost.time for k in estimate(step.program, sizes, known))
@@ -97,10 +94,9 @@ def _filters(program: Equations) -> list[_Filter]:
             extents, condition = T.domain_of(t)
             rows = tuple(i for n, i in own.items() if n in condition.free)
             f = _Filter((extents, condition), rows)
-            names = {"@0", *(i.attr[0] for i in f.rows)}
             others = (s for s in folds if s.op == "fold_at" or not f.guards(s))
             is_alone = not t.attr.is_scaled and all(extents != s.attr.extents for s in others)
-            if len(extents) == 1 and condition.free <= names and is_alone and _is_by_data(f):
+            if len(extents) == 1 and _varies_with_rows(f) and is_alone and _is_by_data(f):
                 found[f] = None
     return list(found)
 
@@ -117,8 +113,15 @@ def _is_by_data(f: _Filter) -> bool:
     return bool(f.rows) and any("@0" in s.free for s in read)
 
 
-def _bounded(program: Equations, f: _Filter) -> Step:
-    """The step that stores the bounds of what passes."""
+@stated
+def bound_filter(program: Equations, f: _Filter) -> Step:
+    """The step that stores the bounds of what passes.
+
+    Law:     a filter admits nothing before the first place that it admits, or after the last, and
+             all between them if it admits as many
+    Claims:  places
+    Needs:   the filter varies with its index and the rows alone
+    """
     (extent,), condition = f.domain
     passing = T.index("@0", extent)
     taken = taken_names(program) | {a.name for a in program.known} | program.declared.names
@@ -149,8 +152,13 @@ def _bounded(program: Equations, f: _Filter) -> Step:
     after = replace(program, equations=in_order([*stored, *changed]))
     left = partial(program.shown, condition)
     right = partial(_shown, after, (lower, upper, number))
-    step = Step("bound_filter", BOUNDING_LAW, tuple(place), left, right, program, after)
-    return replace(step, reason="as no bounds follow from what is read")
+    reason = "as no bounds follow from what is read"
+    check = partial(_varies_with_rows, f)
+    return Step.of("bound_filter", place, left, right, program, after, check, reason)
+
+
+def _varies_with_rows(f: _Filter) -> bool:
+    return f.domain[1].free <= {"@0", *(i.attr[0] for i in f.rows)}
 
 
 def _shown(program: Equations, terms: Sequence[Term]) -> str:

@@ -16,7 +16,7 @@ With k = B * i + y and r + c = X * j + x - y + low these are the same pairs of r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -31,11 +31,11 @@ from monocomp.planning.storing import WORTHWHILE, tensor_sizes
 from monocomp.planning.stretches import extremes
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Saving, Step
+from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.printer import show
 
-DIAGONALS_LAW = "sums may be taken in any order, and a value stored and read again"
 ROWS, KEYS = 128, 64  # of a block
 MOST = 4  # times what is stored: no more than all inputs and outputs together
 
@@ -56,7 +56,7 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
         found = next(_diagonals(program.by_name[name]), None)
         if found is None:
             continue
-        step, stored = _in_blocks(program, program.by_name[name], found)
+        step, stored = sum_along_diagonals(program, program.by_name[name], found)
         known = {**sizes, **packed_extents(step.program, sizes)}
         if elements(stored.indices, known) > limit:
             continue
@@ -140,8 +140,20 @@ def _is_within(d: _Diagonal, bounds: Mapping[str, Term]) -> bool:
     )
 
 
-def _in_blocks(program: Equations, e: Equation, d: _Diagonal) -> tuple[Step, Equation]:
-    """The step that stores the sums of a block, and these."""
+def _are(terms: Sequence[Term], others: Sequence[Term], values: Mapping[str, Term]) -> bool:
+    """Are terms others, for these values of indices?"""
+    return all(T.substitute(t, values) is o for t, o in zip(terms, others, strict=True))
+
+
+@stated
+def sum_along_diagonals(program: Equations, e: Equation, d: _Diagonal) -> tuple[Step, Equation]:
+    """The step that stores the sums of a block, and these.
+
+    Law:     sums may be taken in any order, and a value stored and read again; k = Y * i + y and
+             k + r + c - low = X * j + x are each so for one i and j, with 0 <= y < Y and 0 <= x < X
+    Claims:  interchange, units, division with remainder
+    Needs:   at these i, j, x and y the element is that of k and r
+    """
     declared = program.declared
     taken = taken_names(program) | {a.name for a in program.known} | declared.names
     bounds = dict(declared.bounds)
@@ -195,5 +207,9 @@ def _in_blocks(program: Equations, e: Equation, d: _Diagonal) -> tuple[Step, Equ
     )
     old = partial(show, d.total, program.reader_names(d.total))
     new = partial(show, T.stored(stored, stored.indices), after.reader_names())
-    step = Step("sum_along_diagonals", DIAGONALS_LAW, (e.name,), old, new, program, after)
-    return replace(step, reason="as rows and keys of blocks are products of tiles"), stored
+    reason = "as rows and keys of blocks are products of tiles"
+    y_there = {y.attr[0]: T.sub(k, T.mul(keys, i))}
+    x_there = T.sub(T.substitute(place, y_there), T.mul(rows, j))
+    check = partial(_are, (key, r), (k, d.r), {**y_there, x.attr[0]: x_there})
+    step = Step.of("sum_along_diagonals", (e.name,), old, new, program, after, check, reason)
+    return step, stored

@@ -23,22 +23,28 @@ from functools import partial
 from monocomp import terms as T
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Step
+from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import addends, content, factors
 
-JOINING_LAW = "c * sum[k](x * y) + sum[k](x * z) is sum[k](x * (c * y + z))"
 
-
+@stated
 def join_sums(program: Equations) -> Iterator[Step]:
-    """Steps after which the sums of an equation that multiply the same columns are one."""
+    """Steps after which the sums of an equation that multiply the same columns are one.
+
+    Law:     c * sum[k](x * y) + sum[k](x * z) is sum[k](x * (c * y + z))
+    Claims:  distributivity, interchange, units, one point
+    Needs:   what stands before a sum is finite if what it reads is
+    """
     for name in [e.name for e in program.computed]:
         while (found := _joined(program.by_name[name])) is not None:
             start, e = program, program.by_name[name]
             equations = (replace(e, body=found) if x is e else x for x in start.equations)
             program = replace(start, equations=tuple(equations))
             before, after = partial(start.shown, e.body), partial(program.shown, found)
-            yield Step("join_sums", JOINING_LAW, (name,), before, after, start, program)
+            check = partial(_is_joined, e, found)
+            yield Step.of("join_sums", (name,), before, after, start, program, check)
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,10 @@ def _joined(e: Equation) -> Term | None:
                 others = [a for a in parts if a not in [s.addend for s in chosen]]
                 return T.add(_total(chosen, common), *others)
     return None
+
+
+def _is_joined(e: Equation, body: Term) -> bool:
+    return _joined(e) is body
 
 
 def _addends(t: Term) -> Sequence[Term]:

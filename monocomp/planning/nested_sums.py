@@ -29,20 +29,22 @@ from monocomp import terms as T
 from monocomp.costs.counting import Estimate, elements
 from monocomp.costs.roles import fits_whole, outer_folds, rows_of
 from monocomp.planning.naming import new_name, taken_names
-from monocomp.rewrites.normal_form import normalise
+from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.single_folds import is_fold, reads_computed
-from monocomp.rewriting.driver import Step
+from monocomp.rewriting.driver import Rewriter, Step
+from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.monomials import factors
 
-ORDER_LAW = "sums may be taken in any order"
-PARTIAL_SUMS_LAW = f"{ORDER_LAW}, and a value stored and read again"
 
-
+@stated
 def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
     """Steps after which sums of what is only read begin with the longest index, and those of
     products with the one along which elements are the farthest apart.
+
+    Law:     sums may be taken in any order
+    Claims:  interchange, units
 
     Args:
         program: equations in kernels.
@@ -66,11 +68,16 @@ def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
                 program = step.program
 
 
-def partial_sums(
+@stated
+def store_partial_sum(
     program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], limit: int
-) -> Iterator[Step]:
-    """Steps that store what one of several sums comes to, for the others: all of those for which a
-    kernel has the rows, and a loop.
+) -> Iterator[list[Step]]:
+    """Steps that store what one of several sums comes to, for the others, in normal form: all of
+    those for which a kernel has the rows, and a loop.
+
+    Law:     sums may be taken in any order, and a value stored and read again
+    Claims:  interchange, distributivity, units
+    Needs:   what an inner sum is multiplied with is finite if what it reads is
 
     Args:
         program: equations in kernels.
@@ -85,12 +92,14 @@ def partial_sums(
                 for inner in nest.inner_sums():
                     rows = [i for i in nest.indices if i is not inner]
                     value = nest.over(inner)
-                    names = _names_beside(kernels, value, own, rows, sizes)
+                    names = _names_beside(kernels, normalise(value), own, rows, sizes)
                     if names is not None and elements(names, sizes) <= limit:
                         stored = _equation(program, value, names)
                         total = nest.total(rows, T.stored(stored, names), inner)
                         step = _step(program, reader, t, total, "store_partial_sum", stored)
-                        yield replace(step, reason="which is computed beside a kernel's loop")
+                        check = partial(_is_partial, t, inner, value)
+                        reason = "which is computed beside a kernel's loop"
+                        yield [replace(step, check=check, reason=reason), *_normal(step, stored)]
 
 
 def _step(
@@ -101,8 +110,19 @@ def _step(
     program = replace(start, equations=in_order([*others, *more]))
     before = partial(start.shown, old)
     after = partial(program.shown, new)
-    law = PARTIAL_SUMS_LAW if more else ORDER_LAW
-    return Step(rule, law, (reader.name,), before, after, start, program)
+    return Step.of(rule, (reader.name,), before, after, start, program)
+
+
+def _is_partial(t: Term, inner: Term, value: Term) -> bool:
+    return any(n.over(inner) is value for n in _nests(t))
+
+
+def _normal(step: Step, e: Equation) -> list[Step]:
+    """The steps to the normal form of an equation that another step has added."""
+    rewriter = Rewriter(step.program)
+    while rewriter.apply(normal_form, e.name):
+        pass
+    return rewriter.steps
 
 
 # --- sums over several indices ----------------------------------------------------------------
@@ -139,7 +159,7 @@ class _Nest:
     def over(self, inner: Term) -> Term:
         """The sum over one index."""
         asked = [c for c in self.conditions if inner.attr[0] in c.free]
-        return normalise(T.fold("sum", (inner,), T.conjunction(*asked), self.element))
+        return T.fold("sum", (inner,), T.conjunction(*asked), self.element)
 
     def total(self, rows: Sequence[Term], value: Term, inner: Term | None = None) -> Term:
         """The sum over the other indices, in this order, of the value that each has."""

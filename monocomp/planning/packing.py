@@ -15,7 +15,6 @@ from monocomp.costs.roles import READS, rows_of, streamed_reads
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation
 
-PACKING_LAW = "indices i and j are one index p with i = p // |j| and j = p % |j|"
 FEW_ROWS = 32  # fewer leave a block of rows mostly empty
 
 

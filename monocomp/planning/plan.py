@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from monocomp.checking.verifier import verify_scopes
 from monocomp.costs.holding import roles_by_cost
@@ -45,11 +45,15 @@ from monocomp.planning.diagonals import along_diagonals
 from monocomp.planning.report import report
 from monocomp.planning.splitting import split
 from monocomp.planning.storing import cut
-from monocomp.proving.proofs import require_program
+from monocomp.proving.proofs import require_program, require_proved
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import Rewriter, Step
+from monocomp.rewriting.rules import STATED
 from monocomp.terms.equations import Equation, Equations
 from monocomp.tile import TileProgram
+
+if TYPE_CHECKING:  # loaded when it is asked for: compiling needs none
+    from monocomp.derivation.certificate import Certificate
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +102,12 @@ class Plan(Rendered):
         with BUILDING:
             return self.rewrites.then([*self.decisions, *tiling_steps(self.program, self.kernels)])
 
+    @cached_property
+    def certificate(self) -> Certificate:
+        """What the kernels rest on, for these sizes: laws with their proofs, side conditions."""
+        with BUILDING:
+            return self.derivation.certify()
+
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Plan:
         """The same for inputs of dtypes, as far as they are known."""
         known = self.program.with_slices(dtypes)
@@ -137,6 +147,7 @@ class Plan(Rendered):
             if {o.name for o in kernel.tiles.outputs} != set(kernel.names):
                 raise InternalError(f"{kernel.tiles.name} stores other values than it was to")
             known |= set(kernel.names)
+            known |= {name for name, stored in self.program.views.items() if stored in known}
         results = {self.program.views.get(o.name, o.name) for o in self.program.declared.outputs}
         if results - known:
             raise InternalError(f"no kernel computes {', '.join(sorted(results - known))}")
@@ -238,6 +249,8 @@ class Planner:
         if processors > 1:
             program, more = split(program, sizes, processors, divides=divides)
             steps = [*steps, *more]
+        for rule in {s.rule for s in steps} & STATED.keys():
+            require_proved(rule, STATED[rule].unproved)
         program = replace(program, operands=stored_operands(program))
         planned = self._kernels(program, sides, sizes)
         return Plan(Derivation.of(rewriter), tuple(steps), program, planned, sizes, processors)

@@ -19,6 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from monocomp import terms as T
 from monocomp.costs.cost import ELEMENT_BYTES
@@ -27,10 +29,10 @@ from monocomp.costs.roles import READS, outer_folds
 from monocomp.declarations.records import Input, Param
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.rewriting.driver import Step
+from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, Slices, in_order, stored_in
 
-SLICING_LAW = "a sum over an index is the sum over its slices, and each element lies in one"
 SHORTEST_SLICE = 128
 # Elements of a result that a program instance computes, as a rule, and how many instances run.
 TILE, PROCESSORS = 1 << 15, 128
@@ -51,10 +53,16 @@ def lengths_of_slices(whole: int, stored: int, limit: int) -> Iterator[int]:
         length //= 2
 
 
-def sliced(
+@stated
+def slice_index(
     program: Equations, stored: Iterable[str], extent: str, length: int, reason: str
 ) -> Step | None:
     """The step that stores values for a slice of an index at a time; None if that is not possible.
+
+    Law:     a sum over an index is the sum over its slices, and each element lies in one
+    Claims:  sum, division with remainder
+    Needs:   in what a slice computes nothing tells how long the whole is, what joins slices are
+             sums, and no slice reads what only all of them come to
 
     Args:
         program: equations in kernels, those of the values among them.
@@ -66,15 +74,23 @@ def sliced(
     if program.slices is not None or program.parts or program.views:
         return None
     try:
-        after = _Slicing(program, frozenset(stored), extent, length).program()
+        after = _in_slices(program, frozenset(stored), extent, length)
     except _NotSliced:
         return None
     inside = after.slices.computed if after.slices else frozenset()
     place = tuple(e.name for e in after.computed if e.name in inside)
     before = extent.lstrip(".")
     shown = f"slices of {length}"
-    step = Step("slice_index", SLICING_LAW, place, before, shown, program, after)
-    return replace(step, reason=reason)
+    check = partial(_is_sliced, after, program, frozenset(stored), extent, length)
+    return Step.of("slice_index", place, before, shown, program, after, check, reason)
+
+
+def _in_slices(program: Equations, stored: frozenset[str], extent: str, length: int) -> Equations:
+    return _Slicing(program, stored, extent, length).program()
+
+
+def _is_sliced(after: Equations, *how: Any) -> bool:
+    return _in_slices(*how) == after
 
 
 def time_of(program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str, int]) -> float:

@@ -36,15 +36,16 @@ from monocomp.errors import InternalError
 from monocomp.extents.intervals import evaluated
 from monocomp.extents.nominal import nominal_sizes, packed_extents
 from monocomp.planning.naming import new_name, taken_names
-from monocomp.planning.packing import FEW_ROWS, PACKING_LAW, Rows, are_in_order, packed_rows
+from monocomp.planning.packing import FEW_ROWS, Rows, are_in_order, packed_rows
 from monocomp.planning.storing import WORTHWHILE
-from monocomp.planning.stretches import Stretch, stretch
+from monocomp.planning.stretches import Stretch, can_be_split, stretch
 from monocomp.rewrites.frames import largest
 from monocomp.rewrites.moving_centres import Centred, centred, coefficient, weighted_sum
 from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import passes
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Saving, Step
+from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, is_selection, mantissa, settled, value_of
 from monocomp.terms.equations import Equation, Equations, in_order
@@ -52,12 +53,10 @@ from monocomp.terms.monomials import factors
 from monocomp.terms.printer import show
 from monocomp.tile import Axis
 
-SPLITTING_LAW = "the fold over a disjoint union is the product of the folds"
 SHORTEST_PART = 256  # elements: less is not worth a program instance of its own
 ALIGNMENT = 128  # parts begin where blocks do
 ROWS = 64  # that a program instance takes, where there are enough
 PRODUCT_ROWS = 128  # the same, for elements that are products too long to be held entirely
-_JOINED = ("sum", "max", "min", "prod")  # folds whose elements are their partial results
 
 
 def split(
@@ -140,10 +139,8 @@ def _long_stream(
         return None
     longest = max((p.extent for p in loops), key=sizes.__getitem__)
     folds = [f for p in loops if p.extent == longest for f in p.folds]
-    if not all(map(_can_be_split, folds)):
+    if not can_be_split(folds):
         return None
-    if any(_needs(f, folds) for f in folds):
-        return None  # a pass of its own
     others = [f for p in loops if p.extent != longest for f in p.folds]
     if any(longest in f.folded and f.attr.extents[0] != longest for f in others):
         return None  # it is streamed inside of another loop too
@@ -231,21 +228,6 @@ def _is_loop(t: Term, names: frozenset[str]) -> bool:
     return (t.op == "fold" or is_selection(t)) and t.free <= names
 
 
-def _needs(f: Term, others: Sequence[Term]) -> bool:
-    """Does a fold take the results of others, but for its frame and for centres that it moves
-    with?"""
-    taken = centred(f)
-    own = set() if taken is None else taken.results()
-    return any(t in others and t not in own for part in T.open_fold(f)[1] for t in T.subterms(part))
-
-
-def _can_be_split(f: Term) -> bool:
-    """Are partial results elements like any other?"""
-    if f.op != "fold" or len(f.attr.indices) != 1:
-        return False
-    return f.attr.monoid in _JOINED or isinstance(f.attr.monoid, T.UserMonoid)
-
-
 # --- the program in parts -----------------------------------------------------------------------
 
 
@@ -272,7 +254,7 @@ class _Splitting:
 
     def steps(self) -> Iterator[Step]:
         """Pack the rows, if that is worth it, and cut the stream, if that is."""
-        return self._cut() if self.is_cut else self._only_packed()
+        return self.split_stream() if self.is_cut else self._only_packed()
 
     def _only_packed(self) -> Iterator[Step]:
         """Compute packed rows; the outputs are the same elements, where they can in the same
@@ -285,9 +267,16 @@ class _Splitting:
         if self.is_in_order:
             views = {name: body.attr.name for name, body in bodies.items()}
             program = replace(program, views={**self.program.views, **views})
-        yield self._packing(program)
+        yield self.pack_rows(program)
 
-    def _cut(self) -> Iterator[Step]:
+    @stated
+    def split_stream(self) -> Iterator[Step]:
+        """Fold the parts of a stream side by side, and then what they come to.
+
+        Law:     the fold over a disjoint union is the product of the folds
+        Claims:  the monoids of its folds, division with remainder
+        Needs:   no fold takes what others come to, but for centres that move with it
+        """
         base = self.extent.lstrip(".")
         count = self._named(f"{base}_parts")
         self.params[count] = Param(count, "int", 8)
@@ -307,21 +296,27 @@ class _Splitting:
         names = program.reader_names()
         after = "; ".join(show(T.stored(e, e.indices), names) for e in stored)
         if self.p is not None:
-            yield self._packing(start)
+            yield self.pack_rows(start)
         after = f"{after}, folded over {self.part.attr[0]}"
-        step = Step("split_stream", SPLITTING_LAW, self._place, before, after, start, program)
-        yield replace(step, reason=self.reason)
+        check = partial(can_be_split, self.folds)
+        texts = before, after
+        yield Step.of("split_stream", self._place, *texts, start, program, check, self.reason)
 
     @property
     def _place(self) -> tuple[str, ...]:
         return tuple(e.name for e in self.group)
 
-    def _packing(self, program: Equations) -> Step:
-        """The step that packs the rows, to a program."""
+    @stated
+    def pack_rows(self, program: Equations) -> Step:
+        """The step that packs the rows, to a program.
+
+        Law:     indices i and j are one index p with i = p // |j| and j = p % |j|
+        Claims:  division with remainder
+        """
         assert self.packed is not None and self.p is not None
         rows = ", ".join(i.attr[0] for i, _ in self.packed.parts)
         after = show(self.p, program.reader_names())
-        return Step("pack_rows", PACKING_LAW, self._place, rows, after, self.program, program)
+        return Step.of("pack_rows", self._place, rows, after, self.program, program)
 
     def _with(self, bodies: Mapping[str, Term], stored: Sequence[Equation]) -> Equations:
         """The program with other bodies, and with equations for what these read."""

@@ -24,10 +24,11 @@ from monocomp.costs.operands import computed_side, stored_operands, with_side
 from monocomp.costs.roles import rows_of
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import new_index, new_name, taken_names
-from monocomp.planning.nested_sums import order_sums, partial_sums
-from monocomp.planning.slicing import lengths_of_slices, sliced, time_of
+from monocomp.planning.nested_sums import order_sums, store_partial_sum
+from monocomp.planning.slicing import lengths_of_slices, slice_index, time_of
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Saving, Step
+from monocomp.rewriting.rules import STATED, stated
 from monocomp.rewriting.sharing import reading_stored
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
@@ -35,7 +36,6 @@ from monocomp.terms.equations import Equation, Equations, in_order, stored_in
 from monocomp.terms.monomials import factors
 from monocomp.terms.printer import show
 
-STORING_LAW = "a value may be stored and read again"
 TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count
 WORTHWHILE = 0.75  # what is left of the work; more than that is not worth another kernel
 TOLERABLE = 1.02  # times the least time, for values that take less memory
@@ -77,8 +77,10 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
             program = steps[-1].program if steps else program
             steps += order_sums(program, sizes)
             return steps[-1].program if steps else program, steps
-        # Values that are stored together were weighed together: the last step has the cost.
-        steps += [*best[0][:-1], replace(best[0][-1], cost=Saving(whole, least))]
+        # Values that are stored together were weighed together: the last to be has the cost.
+        last = max(n for n, step in enumerate(best[0]) if step.rule in STATED)
+        best[0][last] = replace(best[0][last], cost=Saving(whole, least))
+        steps += best[0]
         program, kernels = steps[-1].program, best[1]
 
 
@@ -137,8 +139,8 @@ def _choices(
     limit = _largest_tensor(program, sizes)
     for together in _sets(values, sizes, limit):
         yield _store(program, together, close), all(v.beside is not None for v in together)
-    for step in partial_sums(program, kernels, sizes, limit):
-        yield [step], True
+    for steps in store_partial_sum(program, kernels, sizes, limit):
+        yield steps, True
 
 
 def _sets(
@@ -179,7 +181,7 @@ def _in_slices(
         extents = [i.attr[1] for i in together[0].indices]
         for extent in (e for e in dict.fromkeys(extents) if extents.count(e) == 1):
             for length in lengths_of_slices(sizes[extent], taken, limit):
-                step = sliced(start, names, extent, length, _reason(together[0]))
+                step = slice_index(start, names, extent, length, _reason(together[0]))
                 if step is None or step.program.slices is None:
                     break
                 known = {**sizes, step.program.slices.part: length}
@@ -271,12 +273,10 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
         ]
         known = tuple(a for a in program.known if a.name != equation.name)
         start = program
-        before = partial(start.shown, equation.body)
         program = replace(program, equations=in_order([equation, *changed]), known=known)
         place = tuple(e.name for e in program.equations if e.name in value.readers)
-        after = partial(_left, program, equation)
-        step = Step("store_value", STORING_LAW, place, before, after, start, program)
-        steps.append(replace(step, reason=_reason(value)))
+        how = equation, reading.read, place, _reason(value)
+        steps.append(store_value(start, program, *how))
     return steps
 
 
@@ -288,11 +288,35 @@ def _store_kept(program: Equations) -> list[Step]:
         if readers:
             start, equation = program, program.by_name[name]
             program = reading_stored(program, equation)
-            before = partial(start.shown, equation.body)
-            left = show(T.stored(equation, equation.indices), start.names())
-            step = Step("store_value", STORING_LAW, readers, before, left, start, program)
-            steps.append(replace(step, reason="of which there would be too many copies"))
+            reason = "of which there would be too many copies"
+            steps.append(store_value(start, program, equation, {}, readers, reason))
     return steps
+
+
+@stated
+def store_value(
+    start: Equations,
+    program: Equations,
+    equation: Equation,
+    read: Mapping[Term, Term],
+    readers: Iterable[str],
+    reason: str,
+) -> Step:
+    """The step to a program that stores the value of an equation. Terms that are no names of it
+    already come with what reads them.
+
+    Law:    a value may be stored and read again
+    Needs:  written out, an element that is read is what was computed
+    """
+    before = partial(start.shown, equation.body)
+    after = partial(_left, program, equation)
+    check = partial(_are_elements, equation, read)
+    return Step.of("store_value", readers, before, after, start, program, check, reason)
+
+
+def _are_elements(equation: Equation, read: Mapping[Term, Term]) -> bool:
+    """Is each term the element of an equation that is read for it?"""
+    return all(T.element(equation, r.args) is t for t, r in read.items())
 
 
 def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
@@ -329,6 +353,7 @@ class _Reading:
         self.equation, self.closed, self.close = equation, value.closed, close
         self.is_operand = value.is_operand
         self.memo: dict[Term, Term] = {}
+        self.read: dict[Term, Term] = {}  # by what was computed
 
     def __call__(self, t: Term) -> Term:
         if not self.closed.folded <= t.folded:
@@ -344,7 +369,7 @@ class _Reading:
         if side and found.op == self.closed.op and found.kind == self.closed.kind:
             closed, subscripts = self.close(found)
             if closed is self.closed:
-                value = T.stored(self.equation, subscripts)
+                self.read[found] = value = T.stored(self.equation, subscripts)
                 return with_side(t, side, value) if self.is_operand else value
         return T.map_children(t, self)
 

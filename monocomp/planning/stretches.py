@@ -22,10 +22,12 @@ from itertools import product
 from monocomp import terms as T
 from monocomp.extents.domain import Interval, split
 from monocomp.extents.intervals import TERMS, interval_in
+from monocomp.rewrites.moving_centres import centred
 from monocomp.terms import Term
 
 Ranges = Mapping[str, tuple[Term, Term]]  # by index: its first and its last value in a block
 Expected = Callable[[Term], int | None]
+_JOINED = ("sum", "max", "min", "prod")  # folds whose elements are their partial results
 _COMPUTED = ("const", "param", "extent", "index", "add", "mul", "floordiv", "maximum", "minimum")
 
 
@@ -131,3 +133,23 @@ def _maximum(a: Term, b: Term) -> Term:
 
 def _minimum(a: Term, b: Term) -> Term:
     return T.function("minimum", a, b)
+
+
+def _needs(f: Term, others: Sequence[Term]) -> bool:
+    """Does a fold take the results of others, but for its frame and for centres that it moves
+    with?"""
+    taken = centred(f)
+    own = set() if taken is None else taken.results()
+    return any(t in others and t not in own for part in T.open_fold(f)[1] for t in T.subterms(part))
+
+
+def can_be_split(folds: Sequence[Term]) -> bool:
+    """Can all folds over a stream be split, in one pass?"""
+    return all(map(_has_parts, folds)) and not any(_needs(f, folds) for f in folds)
+
+
+def _has_parts(f: Term) -> bool:
+    """Are partial results elements like any other?"""
+    if f.op != "fold" or len(f.attr.indices) != 1:
+        return False
+    return f.attr.monoid in _JOINED or isinstance(f.attr.monoid, T.UserMonoid)

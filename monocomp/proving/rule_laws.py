@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -52,9 +52,14 @@ class Identity:
         names = sorted({t.attr for t in params})
         kinds = {t.attr: t.kind for t in params}
 
+        at_least_zero = set(_at_least_zero(self.given))
+
         def check(cases: Cases, shown: Operands) -> Sides:
             given = {
-                n: bool(cases.choose(2)) if kinds[n] == "bool" else cases.real(n) for n in names
+                n: bool(cases.choose(2))
+                if kinds[n] == "bool"
+                else cases.real(n, n in at_least_zero)
+                for n in names
             }
             shown |= {n: (value,) for n, value in given.items()}
             cases.assume(cases.evaluate(self.given, given))
@@ -68,6 +73,13 @@ class Identity:
             conditions.append(f"finite {', '.join(self.finite)}")
         condition = f", for {' and '.join(conditions)}" if conditions else ""
         return Claim(name, braced(self.left), braced(self.right), check, condition)
+
+
+def _at_least_zero(given: Term) -> Iterator[str]:
+    """The parameters of which a condition says so."""
+    for t in T.conjuncts(given):
+        if t.op == "compare" and t.attr in ("<", "<=") and t.args[0] is T.ZERO:
+            yield from (x.attr for x in t.args[1:] if x.op == "param")
 
 
 @dataclass(frozen=True)
@@ -96,6 +108,7 @@ class RuleLaw:
 
 RULE_LAWS: dict[str, RuleLaw] = {}
 EVERYWHERE = "arithmetic"  # what no rule names, as every term rests on it
+FOLDED = "the monoids of its folds"  # a claim, too: a program's folds are checked as a whole
 
 
 def law(name: str, about: str, **identities: Identity) -> RuleLaw:
@@ -157,6 +170,14 @@ law(
     "what is added in an exponent is a factor",
     sum_in_an_exponent=Identity(_exp(_add(_a, _b)), _mul(_exp(_a), _exp(_b))),
     nothing=Identity(_exp(T.NEG_INF), T.ZERO),
+)
+law(
+    "saved logarithms",
+    "a weight over a sum is the exponential of its distance from the logarithm of that",
+    share=Identity(
+        _mul(_exp(_s), _power(_x, -1)), _exp(_sub(_s, _log(_x))), T.compare("<", T.ZERO, _x)
+    ),
+    sum=Identity(_x, _exp(_log(_x)), T.compare("<", T.ZERO, _x)),
 )
 law(
     "interchange",
@@ -321,6 +342,45 @@ law(
     "one of several numbers that are at least 0 is at most their sum, by induction over the others",
     element=Identity(_max(_x, _add(_x, _y)), _add(_x, _y), _NONNEGATIVE),
     quotient=Identity(_min(_SHARE, T.ONE), _SHARE, T.conjunction(_NONNEGATIVE, _less(T.ZERO, _x))),
+)
+law(
+    "division with remainder",
+    "a number is b times its quotient and a remainder below b, in one way: an index is two, and "
+    "lies in one of the parts that cover a stream",
+    quotient_and_remainder=Identity(
+        _add(_mul(_b, T.inert("floordiv", _n, _b)), T.inert("mod", _n, _b)),
+        _n,
+        T.compare("<", T.ZERO, _b),
+        finite=("b", "n"),
+    ),
+    a_larger_quotient_is_of_a_larger_number=Identity(
+        _min(_add(_mul(_b, _m), _y), _add(_mul(_b, _add(_m, T.ONE, _n)), _x)),
+        _add(_mul(_b, _m), _y),
+        T.conjunction(
+            T.compare("<=", T.ZERO, _n),
+            T.compare("<=", T.ZERO, _x),
+            T.compare("<", T.ZERO, _b),
+            T.compare("<", _y, _b),
+        ),
+    ),
+    parts_rounded_up_cover=Identity(
+        _min(_sub(_add(_mul(_n, _m), _r, T.ONE), _n), _mul(_n, _m)),
+        _sub(_add(_mul(_n, _m), _r, T.ONE), _n),
+        T.compare("<=", _add(_r, T.ONE), _n),
+    ),
+)
+law(
+    "places",
+    "what a filter admits lies between the first and the last place, by induction over the others; "
+    "and of n places it admits at most n, and n if it admits each",
+    first=Identity(_min(_min(_x, _y), _x), _min(_x, _y)),
+    last=Identity(_max(_max(_x, _y), _x), _max(_x, _y)),
+    as_many=Identity(
+        T.inert("compare", _add(_n, T.ONE), _add(_a, T.bracket(_c)), attr="<="),
+        T.conjunction(T.compare("<=", _n, _a), _c),
+        T.compare("<=", _a, _n),
+        finite=("a", "n"),
+    ),
 )
 law(
     "scaled numbers",

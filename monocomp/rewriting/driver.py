@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from monocomp import terms as T
@@ -17,7 +17,7 @@ from monocomp.display.paragraphs import heading, row
 from monocomp.display.rendering import Rendered
 from monocomp.errors import InternalError
 from monocomp.rewriting.changes import Change, changes
-from monocomp.rewriting.rules import Choice, Rule, RuleSet
+from monocomp.rewriting.rules import STATED, Choice, Rule, RuleSet
 from monocomp.rewriting.sharing import kept, require_small
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
@@ -57,6 +57,7 @@ class Step(Rendered):
             that of a rule.
         reason: why it was taken, where there was a choice; it ends the text `after`.
         cost: what the choice makes of the work, where it was weighed.
+        check: asks again whether what the rule needs holds, by facts, or as it does the same again.
     """
 
     rule: str
@@ -70,6 +71,24 @@ class Step(Rendered):
     contractum: Term | None = None
     reason: str = ""
     cost: Saving | None = None
+    check: Callable[[], bool] | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        rule: str,
+        place: Iterable[str],
+        left: str | Callable[[], str],
+        right: str | Callable[[], str],
+        start: Equations,
+        program: Equations,
+        check: Callable[[], bool] | None = None,
+        reason: str = "",
+    ) -> Step:
+        """A step of planning or differentiation; its law is that of the rule (`rules.STATED`)."""
+        law = STATED[rule].law
+        texts = left, right
+        return cls(rule, law, tuple(place), *texts, start, program, reason=reason, check=check)
 
     def __str__(self) -> str:
         return self.shown()
@@ -135,12 +154,14 @@ class Rewriter:
         program: Equations,
         redex: Term | None = None,
         contractum: Term | None = None,
+        check: Callable[[], bool] | None = None,
     ) -> None:
         """Take a step."""
         if len(self.steps) >= STEP_LIMIT:
             raise InternalError(f"the rewrites did not end within {STEP_LIMIT} steps")
         texts = (before, after)
-        step = Step(rule, law, tuple(place), *texts, self.program, program, redex, contractum)
+        programs = self.program, program
+        step = Step(rule, law, tuple(place), *texts, *programs, redex, contractum, check=check)
         for name in step.place:
             if name in program.by_name:
                 require_small(program.by_name[name], program, WEIGHT_LIMIT, "as it is derived")
@@ -276,8 +297,10 @@ class Rewriter:
         rule, choice = found
         places = self.program.changed(choice.program)
         terms = choice.before, choice.after
+        whole = self.program, choice.program
+        check = partial(rule.gives, *(whole if rule in rules.choices else terms))
         before, after = map(self._shown, terms)
-        self.record(rule.name, rule.law, places, before, after, choice.program, *terms)
+        self.record(rule.name, rule.law, places, before, after, choice.program, *terms, check)
         return True
 
     def _choose(self, rules: RuleSet, place: str | None) -> tuple[Rule, Choice] | None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
@@ -58,7 +58,7 @@ class Rule:
         found = re.search(rf"^{title}:[ \t]*(.*(?:\n[ \t]+.*)*)", self.doc, re.MULTILINE)
         return re.sub(r"\n[ \t]+", "\n", found[1]).strip() if found else ""
 
-    @property
+    @cached_property
     def law(self) -> str:
         """The law that the rule rests on, in one line."""
         return " ".join(self.section("Law").split())
@@ -73,6 +73,21 @@ class Rule:
     def unproved(self) -> Law | None:
         """The first of these laws that is not proved; the rule must then not be used."""
         return missing(law for name in self.claims for law in certify_rule_law(name))
+
+    def gives(self, start: Any, result: Any) -> bool:
+        """Asked again, does it make the same of a term, or of a program?"""
+        found = self.apply(start)
+        return found.program == result if isinstance(found, Choice) else found is result
+
+
+_Made = TypeVar("_Made", bound=Callable[..., Any])
+STATED: dict[str, Rule] = {}  # what planning and differentiation rest on, beside rules
+
+
+def stated(make: _Made) -> _Made:
+    """Take a function for a rule that makes steps of its own, of its name (decorator)."""
+    STATED[make.__name__] = Rule(make.__name__, make)
+    return make
 
 
 @dataclass(eq=False)

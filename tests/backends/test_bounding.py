@@ -11,8 +11,8 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import interpreted
-from monocomp.planning.bounding import BOUNDING_LAW
 from monocomp.planning.plan import Plan
+from monocomp.rewriting.rules import STATED
 from tests.backends.compiling import compiled_to, launches_of, without_elements
 from tests.backends.running import BACKENDS, cut_for_long_extents, exact, run
 from tests.backends.test_domains import EXTENTS, inputs_for, poisoned, program
@@ -52,7 +52,7 @@ def test_bounds_are_stored(name: str) -> None:
     plan.verify()
     assert len(bounds(plan)) == 1
     (step,) = (s for s in plan.decisions if s.rule == "bound_filter")
-    assert step.law == BOUNDING_LAW and step.place == ("O", "L")
+    assert step.law == STATED["bound_filter"].law and step.place == ("O", "L")
     assert step.cost is not None and step.cost.after < step.cost.before
     assert [len(k.outputs) for k in plan.kernels] == [3, 2]
 

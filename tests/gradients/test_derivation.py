@@ -47,6 +47,40 @@ def test_a_wrong_derivative_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> No
     assert [law.holds for law in found] == [None]
 
 
+MONOIDS = [
+    "Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')",
+    "Range(a, b) = unit (-inf, inf), combine (maximum(a, a'), minimum(b, b'))",
+    "Merged(n, m) = unit (0, 0), combine (n + n', where(n + n' == 0, 0, (n * m + n' * m') / "
+    "(n + n')))",
+]
+
+
+@pytest.mark.parametrize("text", MONOIDS)
+def test_derivatives_of_aggregates(text: str) -> None:
+    """In a user's monoid from that of `before . element . after`."""
+    name, fields = text.split("(")[0], text.partition("(")[2].split(")")[0].split(", ")
+    elements = ", ".join(f"abs({f.upper()}[i,k])" for f in fields)
+    lines = [f"monoid {text}", f"R[i] = {name}[k if k < i]({elements}).{fields[-1]}"]
+    found = mc.grad("\n".join(lines)).derivation.certify(fresh=True)
+    assert found.holds
+    (theory,) = (t for t in found.theories if t.name == "derivatives")
+    assert sum(law.name.startswith(f"derivatives: d({name}: a . x . b)") for law in theory.laws) > 3
+
+
+@pytest.mark.parametrize(("fold", "combine"), [("sum", "x + y"), ("max", "maximum(x, y)")])
+def test_derivatives_of_folds(fold: str, combine: str) -> None:
+    found = mc.grad(f"O[i] = {fold}[k](X[i,k] * Y[k])").derivation.certify()
+    assert f"d({combine}) / dx" in str(found) and found.holds
+
+
+def test_a_wrong_derivative_of_an_aggregate_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    from monocomp.gradients import folds
+
+    monkeypatch.setattr(folds._Combined, "derivative", lambda *_: T.ONE)
+    derivation = mc.grad(f"monoid {MONOIDS[0]}\nR = Affine[k](X[k], Y[k]).u").derivation
+    assert not derivation.certify().holds
+
+
 def test_laws_in_words() -> None:
     assert law_of(OPERATIONS["mul"]) == "d(x * y) = y * dx + x * dy"
     assert law_of(OPERATIONS["tanh"]) == "d(tanh(x)) = (1 - tanh(x) ** 2) * dx"
@@ -64,7 +98,10 @@ def test_certificates(name: str) -> None:
     derivation = found.derivation
     assert derivation.result is found.equations
     assert {s.rule for s in derivation} >= {"add_up_reads"}
-    assert derivation.certify().holds
+    certificate = derivation.certify()
+    assert certificate.holds
+    uses = (*(u for t in certificate.theories for u in t.uses), *certificate.definitions)
+    assert {n for use in uses for n in use.steps} == set(range(1, len(derivation) + 1))
 
 
 def test_normal_form_is_checked() -> None:
