@@ -1,0 +1,252 @@
+"""Counterexamples to identities without their conditions.
+
+Each row is an identity that holds for most numbers, a program to which it could be applied, and
+inputs at which it must not be. None is wanted where nothing is promised, and a whole None says that
+the oracle is asked. Others are in `test_known_wrong` and `test_special_points`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp.reference.oracle import evaluate
+from tests.backends import interpreted
+
+INF, NAN, E = math.inf, math.nan, math.e
+LEAST = -(2.0**63)
+STATES = (
+    "m[i] = maximum(A[i], B[i])\nO[i] = (exp(A[i] - m[i]) * X[i] + exp(B[i] - m[i]) * Y[i])"
+    " / (exp(A[i] - m[i]) + exp(B[i] - m[i]))"
+)
+INTS = "input N[k]: int, Z[i]: int\n"
+CHAIN = "O[q] = sum[k if L[k] > 0](sum[d](A[q,d] * B[k,d]) * C[k])"
+WEIGHED = "O[i] = sum[k](exp(S[i,k]) * X[k] - exp(S[i,k] + B[i]) * Y[k])"
+NOTHING = np.zeros((1, 0))
+Rows = list[tuple[str, str, dict[str, Any], Any]]
+
+TERMS: Rows = [
+    ("m + n", "input N[i]: int\nO[i] = 1.0 * N[i] + 1.0 * N[i]", {"N": [2**62]}, [2.0**63]),
+    ("|k| / |k| = 1", "O[i] = A[i] + |k| / |k| + sum[k](B[i,k])", {"A": [1], "B": NOTHING}, [1]),
+    ("|k| // |k| = 1", "O[i] = A[i] + |k| // |k| + sum[k](B[i,k])", {"A": [1], "B": NOTHING}, [1]),
+    (
+        "(a + b) * c",
+        "O[i] = exp((max[k](S[i,k]) - B[i] - A[i]) * C[i])",
+        {"S": [[3, 1], [1e200, 0]], "B": [1, 1e200], "A": [0.5, 0], "C": [INF, 1e200]},
+        [INF, 1],
+    ),
+    ("log(p * r)", "O[i] = log(A[i] / (1 + exp(B[i])))", {"A": [-1, 2], "B": [-INF, -INF]}, None),
+    ("a < b", "input N[i]: int\nO[i] = where(N[i] + 5 > 0, 1, 7)", {"N": [-5, -4, 2**40]}, None),
+    (
+        "[c] * x",
+        "input D[i]\nO[i] = where(sum[k]((k < i) * D[k]) == 0, 1, 7)",
+        {"D": [INF, 1]},
+        None,
+    ),
+]
+FOLDS: Rows = [
+    ("sum(a * x)", "O[i] = sum[k if k < i](V[k] * B[i])", {"V": [1, 2], "B": [INF, 1]}, [0, 1]),
+    ("sum(a)", "O[i] = sum[k](A[i] + 0 * B[i,k])", {"A": [INF], "B": NOTHING}, [0]),
+    (
+        "max(a + x)",
+        "O[i] = max[k if k < i](V[k] + B[i])",
+        {"V": [1, 2, 3], "B": [NAN, 1, 2]},
+        [-INF, 2, 4],
+    ),
+    (
+        "max(a + n)",
+        f"{INTS}O[i] = max[k if k < Z[i]](N[k] - 5 * Z[i])",
+        {"N": [3, 4], "Z": [-1, 0, 2]},
+        [LEAST, LEAST, -6],
+    ),
+    (
+        "max(2 * n)",
+        f"{INTS}O[i] = max[k if k < Z[i]](2 * N[k])",
+        {"N": [3, 4], "Z": [0, 1]},
+        [LEAST, 6],
+    ),
+    (
+        "max(a * x)",
+        "O[i] = max[k if k < i](exp(C[i]) * S[k])",
+        {"C": [-INF, 0], "S": [1, 2]},
+        [-INF, 1],
+    ),
+    (
+        "sum(H * x)",
+        "O[i] = sum[k if k < i]((X[i,k] + max[l](X[i,l])) * Y[k])",
+        {"X": [[INF, 1], [1, 2]], "Y": [1, 2]},
+        [0, 3],
+    ),
+    (
+        "sum(H * x), of a frame",
+        "O[i] = sum[k if k < i](exp(max[l](S[i,l])) * V[k])",
+        {"S": [[INF, 0], [0, 1]], "V": [1, 2]},
+        [0, E],
+    ),
+    (
+        "sum(c * (a + b))",
+        "O = sum[k](Y[k] * (2 * exp(S[k]) - exp(R[k])))",
+        {"Y": [0, 2], "S": [-INF, 0], "R": [1, -INF]},
+        4,
+    ),
+    ("w * (a + b / w)", WEIGHED, {"S": [[-1000]], "X": [1], "B": [1000], "Y": [0]}, [0]),
+    (
+        "w * (a + b / w), of weights",
+        WEIGHED,
+        {"S": [[-1000, -999]], "X": [1, 2], "B": [1000], "Y": [1, 1]},
+        [-1 - E],
+    ),
+    (
+        "sums exchanged, of nothing",
+        CHAIN,
+        {"A": [[INF, 1]], "B": [[1, 1], [1, 2]], "C": [1, 1], "L": [0, -1]},
+        [0],
+    ),
+    (
+        "sums exchanged, beside NaN",
+        CHAIN,
+        {"A": [[2, 1]], "B": [[1, NAN], [1, 2]], "C": [1, 4], "L": [0, 1]},
+        [16],
+    ),
+    (
+        "c * (a * b + d * e)",
+        "O[i] = sum[k]((X[i,k] * Y[k] + Z[i,k] * W[k]) * C[k])",
+        {"X": [[2, 0]], "Y": [1, INF], "Z": [[-1, 1]], "W": [1, 1], "C": [1e30, 0]},
+        [None],
+    ),
+    (
+        "[c] * (a + b) - [c] * a",
+        "M[i] = max[k](S[i,k])\n"
+        "O[i] = where((0 < X[i]) * (M[i] + B[i]) - (0 < X[i]) * M[i] == B[i], 1, 7)",
+        {"X": [1, 1], "S": [[INF, 0], [1, 0]], "B": [1, 1]},
+        [7, 1],
+    ),
+    (
+        "counts",
+        "S[i] = sum[k if k < i](X[k])\nO[i] = S[i] / sum[k if k < i](1) + X[i]",
+        {"X": [1, 2]},
+        [1, 3],
+    ),
+]
+FRAMES: Rows = [
+    (
+        "e^a + e^b * c",
+        "O[i] = log(exp(max[k](S[i,k])) + exp(B[i]) * C[i])",
+        {"S": [[1, 2]], "B": [-INF], "C": [1]},
+        [2],
+    ),
+    (
+        "1 / (e^a * x + e^b * y)",
+        "O[i] = 1 / (exp(A[i]) * X[i] + exp(B[i]) * Y[i])",
+        {"A": [900, -INF], "X": [0, 1], "B": [0, 0], "Y": [2, 1]},
+        [0.5, 1],
+    ),
+    (
+        "states merged",
+        STATES,
+        {"A": [-INF, 1], "B": [-INF, -INF], "X": [1, 3], "Y": [2, 2]},
+        [None, 3],
+    ),
+    (
+        "e^a * x > e^b * z",
+        "O[i] = where(exp(A[i]) * X[i] > exp(B[i]) * Z[i], 1, 7)",
+        {"A": [INF, 900], "X": [1, 0], "B": [0, 1], "Z": [1, 1]},
+        [1, 7],
+    ),
+    ("e^(a - inf)", "O[i] = exp(A[i] - max[j](B[i,j]))", {"A": [1], "B": [[INF, 0]]}, [0]),
+    ("min(e^max)", "O = min[q](exp(max[k](X[q,k])))", {"X": [[-INF, -INF], [1, 2]]}, 0),
+    (
+        "x / [0]",
+        "O[i] = B[i] / sum[k if k < i](exp(S[i,k]))",
+        {"B": [1, 1], "S": [[0, 1], [0, 1]]},
+        [INF, 1],
+    ),
+    ("log of [0]", "O[q] = log(sum[k if k < q](exp(S[q,k])))", {"S": [[1, 2], [1, 2]]}, [-INF, 1]),
+    (
+        "x / sum(e^s * w)",
+        "O[i] = exp(X[i] - 900) / sum[k](exp(S[i,k]) * W[k])",
+        {"X": [1], "S": [[900, -900]], "W": [0, 1]},
+        [E],
+    ),
+    (
+        "e^(s - max)",
+        "O[q] = sum[k](exp(S[q,k] - max[k](S[q,k])) * V[k])",
+        {"S": [[-INF, -INF], [0, -INF]], "V": [1, 2]},
+        [0, 1],
+    ),
+    (
+        "x / 0",
+        "O[i] = X[i] / (Y[i] * 0 + Z[i])",
+        {"X": [1, 0], "Y": [1, 1], "Z": [0, 0]},
+        [INF, None],
+    ),
+    *(
+        ("parts", "O[q] = softmax[k](S[q,k] + M[k]) * V[k]", {**PARTS, "M": mask}, wanted)
+        for PARTS in ({"S": np.zeros((1, 600)), "V": np.arange(600.0)},)
+        for mask, wanted in (
+            (np.where(np.arange(600) < 590, -INF, 0), [594.5]),
+            (np.full(600, -INF), [0]),
+        )
+    ),
+]
+DOMAINS: Rows = [
+    (
+        f"k {text}",
+        f"input n[q]: int\nO[q] = sum[k if k {text}](X[k])",
+        {"n": n, "X": [1, 2]},
+        wanted,
+    )
+    for text, n, wanted in (
+        ("< n[q] + 1", [2**63 - 2, 0, -5], [3, 1, 0]),
+        ("> n[q] - 1", [-(2**63) + 1, 1, 5], [3, 2, 0]),
+    )
+]
+ROWS = [*TERMS, *FOLDS, *FRAMES, *DOMAINS]
+# Without what is too large for float32, or for its own digits.
+ON_TRITON = [row for row in (*FOLDS[::2], *FRAMES) if row[0] != "parts"]
+
+
+def arrays(text: str, inputs: dict[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """The inputs in the kinds that a program declares."""
+    declared = mc.compile(text).declared.inputs
+    kinds = {"int": np.int64, "float": np.float64}
+    return {name: np.asarray(a, dtype=kinds[declared[name].kind]) for name, a in inputs.items()}
+
+
+def is_right(found: Any, wanted: Any, rtol: float) -> bool:
+    a, b = np.asarray(found, dtype=float), np.asarray(wanted, dtype=float)
+    return a.shape == b.shape and bool(
+        (np.isclose(a, b, rtol=rtol, atol=1e-12) | np.isnan(b)).all()
+    )
+
+
+@pytest.mark.parametrize(("name", "text", "inputs", "wanted"), ROWS, ids=[row[0] for row in ROWS])
+def test_counterexamples(name: str, text: str, inputs: dict[str, Any], wanted: Any) -> None:
+    given = arrays(text, inputs)
+    by_oracle = evaluate(text, given)
+    wanted = by_oracle if wanted is None else wanted
+    assert is_right(by_oracle, wanted, 1e-12)
+    tensors = {name: torch.from_numpy(a) for name, a in given.items()}
+    for backend, values in (("torch", tensors), ("numpy", given)):
+        assert is_right(mc.compile(text, backend=backend)(**values), wanted, 1e-12), backend
+
+
+def by_triton(text: str, inputs: dict[str, Any]) -> Any:
+    tensors = {name: torch.from_numpy(a) for name, a in arrays(text, inputs).items()}
+    narrow = {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
+    return mc.compile(text, backend="triton")(**narrow)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "inputs", "wanted"), ON_TRITON, ids=[row[0] for row in ON_TRITON]
+)
+def test_counterexamples_on_triton(
+    name: str, text: str, inputs: dict[str, Any], wanted: Any
+) -> None:
+    wanted = evaluate(text, arrays(text, inputs)) if wanted is None else wanted
+    assert is_right(interpreted.call(by_triton, text, inputs), wanted, 1e-4)
