@@ -192,6 +192,10 @@ AGGREGATES = [
     "O[q] = log(sum[k](exp(Large[q,k]) * W[k]))",
     "O[q] = argmax[k](S[q,k] + max[j if j < q](R[q,j]))",
     "O[q] = argmax[k](S[q,k] * exp(max[j if j < q](R[q,j])))",
+    # A centre that is no number before the first element.
+    "O[q] = where(sum[k](T[k] * (T[k] - W[q] / sum[k](T[k])) ** 2) > 1, W[q], 7)",
+    "O[q] = W[q] * sum[k](T[k] * (T[k] - tanh(W[q] / sum[k](T[k]))) ** 2)",
+    "O[q] = W[q] * sum[k](T[k] * (T[k] - sqrt(log(sum[k](T[k] ** 2)))) ** 2)",
     "O[q] = argmax[k](S[q,k] + Off[q])",
     "O[q] = argmax[k](S[q,k] * exp(Off[q]))",
     "O[q] = argmax[k](exp(Mask[q,k]))",

@@ -127,9 +127,10 @@ def _in_terms(t: Term, symbols: Mapping[Term, Term], finite: Mapping[Term, Term]
     if any(f not in parts for f in finite if f in T.subterms(t)):  # a function of one
         for fold_, symbol in symbols.items():
             t = T.replace(t, fold_, symbol)
-        return T.where(T.compare("<", T.function("abs", t), T.INF), t, T.ZERO)
+        return _finite(t)
     for fold_, symbol in {**symbols, **finite}.items():
         t = T.replace(t, fold_, symbol)
+    of_folds = {*symbols.values(), *finite.values()}
 
     def guarded(s: Term) -> Term:
         if s.op == "pow" and s.attr < 0:
@@ -138,6 +139,18 @@ def _in_terms(t: Term, symbols: Mapping[Term, Term], finite: Mapping[Term, Term]
             return T.where(empty, T.ZERO, T.power_of(base, s.attr))
         if s.op == "log":
             return T.where(T.compare("==", s.args[0], T.ZERO), T.ZERO, s)
-        return T.rebuild(s, tuple(map(guarded, s.args))) if s.op in ("add", "mul") else s
+        if s.op in ("add", "mul"):
+            return T.rebuild(s, tuple(map(guarded, s.args)))
+        inside = T.subterms(s)
+        return _finite(s) if any(map(_is_partial, inside)) and of_folds & {*inside} else s
 
     return guarded(t)
+
+
+def _finite(t: Term) -> Term:
+    return T.where(T.compare("<", T.function("abs", t), T.INF), t, T.ZERO)
+
+
+def _is_partial(t: Term) -> bool:
+    """Is it no finite number of some that are?"""
+    return t.op in ("log", "power", "exactly") or (t.op == "pow" and t.attr < 0)
