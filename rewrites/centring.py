@@ -43,7 +43,7 @@ def distribute_bracket(t: Term) -> Term | None:
     Claims:  distributivity
     Needs:   a holds a maximum or minimum, and is taken away with the condition or without; where
              that is over nothing, the condition fails, or a logarithm that is added is -inf, too
-    before:  Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i]) - (0 < X[i]) * max[k](S[i,k])
+    before:  Y[i] = (0 < X[i]) * (max[k](Q[d] * K[k,d]) + B[i]) - (0 < X[i]) * max[k](Q[d] * K[k,d])
     after:   Y[i] = (0 < X[i]) * B[i]
     """
     if t.op != "add":
@@ -71,8 +71,8 @@ def complement_bracket(t: Term) -> Term | None:
     Claims:  brackets
     Needs:   a holds a maximum or minimum; where that is over nothing, the condition fails, or a
              logarithm that is added is -inf, too
-    before:  Y[i] = max[k](S[i,k]) - (0 < X[i]) * max[k](S[i,k])
-    after:   Y[i] = (not (0 < X[i])) * max[k](S[i,k])
+    before:  Y[i] = max[k](Q[i,d] * K[k,d]) - (0 < X[i]) * max[k](Q[i,d] * K[k,d])
+    after:   Y[i] = (not (0 < X[i])) * max[k](Q[i,d] * K[k,d])
     """
     if t.op != "add":
         return None
@@ -88,15 +88,15 @@ def complement_bracket(t: Term) -> Term | None:
 
 def _has_extremum(a: Term, total: Term) -> bool:
     """Has an addend a maximum or minimum as a factor, which leaves nothing behind if it is taken
-    away from itself? Over nothing that is -inf; unless the condition says that something is there,
-    or a logarithm that is added is -inf, too."""
+    away from itself? Over nothing, or a row of masks, that is -inf; unless the condition says that
+    something is there, or a logarithm that is added is -inf, too."""
     extrema = [f for f in factors(a) if f.op == "fold" and f.attr.monoid in ("max", "min")]
     conditions = (c for f in factors(a) if T.is_bracket(f) for c in T.conjuncts(f.args[0]))
     there = Product([*_under_logarithms(total), *_not_nothing(conditions)])
 
     def is_there(m: Term) -> bool:
         sides = (T.NEG_INF, m) if m.attr.monoid == "max" else (m, T.INF)
-        return T.is_finite_if_read(m) or there.says(T.compare("<", *sides))
+        return T.is_unmasked(m) or there.says(T.compare("<", *sides))
 
     return bool(extrema) and all(map(is_there, extrema))
 

@@ -137,13 +137,29 @@ def test_special_points() -> None:
         values = np.array(found)
         assert all((values == point).sum() > 20 for point in (0, 1, -1, 0.5, 2, 8, -8))
         assert np.signbit(values[values == 0]).any() and not np.signbit(values[values == 0]).all()
-        assert (np.abs(values) == 2.0**-20).any()
-        assert (
-            0.5 < np.isin(values, [0, 1, -1, 0.5, 2, 8, -8, 2.0**-20, np.inf, -np.inf]).mean() < 0.8
-        )
+        assert all((values == point).any() for point in (20, -20, 2.0**-40))
+        special = [0, 1, -1, 0.5, 2, 8, -8, 20, -20, 2.0**-40, np.inf, -np.inf]
+        assert 0.5 < np.isin(values, special).mean() < 0.8
         assert rows > 0
         assert np.isfinite(values).all() == (points == "finite")
     assert {np.inf, -np.inf} <= set(seen["any"]) and np.isnan(seen["any"]).any()
+
+
+def test_special_points_are_frequent() -> None:
+    """In one program after another, also those that are rare among elements."""
+    text = "input n[q]: int\nO[q] = sum[k if F[q,k] and k < n[q]](exp(S[q,k]) * W[k])"
+    program = translate(check(text))
+    found = {"weight of 0 at the largest": 0, "ties": 0, "nothing": 0, "rows of -inf": 0}
+    for seed in range(60):
+        for points in ("finite", "any"):
+            arrays = random_inputs(program, {}, seed=seed, points=points)
+            s, admitted = arrays["S"], arrays["F"] & (np.arange(3) < arrays["n"][:, None])
+            largest = np.argmax(np.where(np.isnan(s), -np.inf, s), axis=1)
+            found["weight of 0 at the largest"] += (arrays["W"][largest] == 0).any()
+            found["ties"] += any(len(set(row)) < len(row) for row in s.tolist())
+            found["nothing"] += (~admitted).all(axis=1).any()
+            found["rows of -inf"] += (s == -np.inf).all(axis=1).any()
+    assert all(count > 6 for count in found.values()), found
 
 
 @pytest.mark.parametrize("given", [{}, {"q": 7}, {"q": 2, "k": 9}])

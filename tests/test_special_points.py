@@ -433,6 +433,7 @@ AGGREGATES = [
     " / (sum[k if k > 2](exp(Mask[q,k])) + 1) + T[q]",
     "O[q,k] = 1 / (1 + exp(sum[l](exp(T[l] - mean[l](T[l])))"
     " / softmax[k if W[k] >= q](where(W[k] > 5, S[q,k], -inf))))",
+    "O[q] = (T[q] < 1) * (T[q] + max[k](N[q,k])) - (T[q] < 1) * max[k](N[q,k])",
     # Entries of a list at computed ranks.
     *(
         f"index r < 3\nL[q,r] = top[k -> r](S[q,k])\nI[q,r] = argtop[k -> r](S[q,k])\n{x}"

@@ -181,18 +181,19 @@ FIRST = "argmax[l](1 * (-inf < Y[l]))"
 ADMITTED = "argmax[l](1 * (0 < Y[l]))"
 AT_ADMITTED = f"where({ADMITTED} < |k| and 0 < Y[{ADMITTED}], X[i,{ADMITTED}], 0)"
 AT_FIRST = f"(Z[k,k] - where({FIRST} < |k|, Z[{FIRST}, {FIRST}], 0))"
+LOGIT = "sum[l](X[i,l] * Z[l,k])"  # which is no mask
 VARIANTS = {
     "distribute_bracket": [
         (
-            "(X[i,0] < 0) * B[i] * (B[i] - min[k](X[i,k])) + B[i] * min[k](X[i,k])",
-            "(X[i,0] < 0) * B[i] ** 2 - (X[i,0] < 0) * B[i] * min[k](X[i,k])"
-            " + B[i] * min[k](X[i,k])",
+            f"(X[i,0] < 0) * B[i] * (B[i] - min[k]({LOGIT})) + B[i] * min[k]({LOGIT})",
+            f"(X[i,0] < 0) * B[i] ** 2 - (X[i,0] < 0) * B[i] * min[k]({LOGIT})"
+            f" + B[i] * min[k]({LOGIT})",
         ),
     ],
     "complement_bracket": [
         (
-            "B[i] * max[k](X[i,k]) - (i < 2) * B[i] * max[k](X[i,k])",
-            "(i >= 2) * B[i] * max[k](X[i,k])",
+            f"B[i] * max[k]({LOGIT}) - (i < 2) * B[i] * max[k]({LOGIT})",
+            f"(i >= 2) * B[i] * max[k]({LOGIT})",
         ),
     ],
     "drop_beside_logarithm": [
