@@ -30,6 +30,7 @@ from monocomp.extents.nominal import packed_extents
 from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.building import host_program
+from monocomp.host.promised import promised
 from monocomp.terms.equations import Equations
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding
@@ -181,6 +182,7 @@ def write(part: Part, before: Written | None = None) -> Written:
         for n, k in enumerate(kernels, first)
     )
     interfaces = [interface(*each) for each in zip(kernels, programs, strict=True)]
+    host = host_program(part.lowered, interfaces, part.sizes)
     # The function never reads its own name, so what is inside may have it too, as a tensor.
     taken |= {*kernel_names, *functions.values(), *settings, "TensorDescriptor"}
     return Written(
@@ -189,7 +191,7 @@ def write(part: Part, before: Written | None = None) -> Written:
         frozenset(taken),
         [source_of(p, dialect) for p in programs],
         settings,
-        host_program(part.lowered, interfaces, part.sizes),
+        promised(host) if part.promises else host,
     )
 
 

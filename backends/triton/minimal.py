@@ -1,7 +1,7 @@
 """The host function of a minimal file: what a kernel engineer would paste.
 
 It leaves out what the launcher of a whole file looks at in each call. Instead it asserts that
-offsets fit 32 bits, and that last dimensions have no gaps; it converts and copies nothing.
+offsets fit 32 bits, and that last dimensions have no gaps.
 """
 
 from __future__ import annotations
@@ -49,8 +49,6 @@ class MinimalHost(HostSource):
 
     def _statement(self, s: H.Statement) -> None:
         match s:
-            case H.Align() | H.Convert() | H.Fast():
-                pass
             case H.Choose():
                 self.kernel = s.kernel
             case H.CheckShapes():

@@ -10,7 +10,7 @@ and what is held is no more than a program instance can hold.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from monocomp.costs.counting import Estimate, estimate_of
@@ -23,6 +23,8 @@ from monocomp.costs.roles import (
     kernel_groups,
     outer_folds,
 )
+from monocomp.extents.nominal import nominal_sizes, packed_extents
+from monocomp.rewriting.driver import Saving
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 
@@ -54,6 +56,17 @@ def estimate(
             known[group, narrow] = counted
         found.append(known[group, narrow])
     return found
+
+
+def total_time(kernels: Iterable[Estimate]) -> float:
+    """The estimated time of kernels that run one after the other."""
+    return sum(k.cost.time for k in kernels)
+
+
+def saving_of(before: Equations, after: Equations, sizes: Mapping[str, int]) -> Saving:
+    """What a step saves that may give a program new indices."""
+    known = nominal_sizes(after.declared, {**sizes, **packed_extents(after, sizes)})
+    return Saving(*(total_time(estimate(p, known)) for p in (before, after)))
 
 
 def _estimate(

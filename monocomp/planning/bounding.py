@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from monocomp import terms as T
-from monocomp.costs.holding import Known, estimate
+from monocomp.costs.holding import Known, estimate, total_time
 from monocomp.costs.roles import READS, scan_of
 from monocomp.extents.domain import split
 from monocomp.planning.naming import new_name, taken_names
@@ -55,8 +55,7 @@ def bound(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list
     for f in _filters(program):
         step = bound_filter(program, f)
         kernels = estimate(program, sizes, known)
-        before = sum(k.cost.time for k in kernels)
-        after = sum(k.cost.time for k in estimate(step.program, sizes, known))
+        before, after = total_time(kernels), total_time(estimate(step.program, sizes, known))
         guarded = (k for k in kernels if any(e.name in step.place for e in k.equations))
         after -= (1 - ADMITTED) * sum(k.cost.work for k in guarded)
         if after < before:

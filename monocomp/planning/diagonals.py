@@ -22,7 +22,7 @@ from functools import partial
 
 from monocomp import terms as T
 from monocomp.costs.counting import elements
-from monocomp.costs.holding import estimate
+from monocomp.costs.holding import saving_of
 from monocomp.costs.roles import READS, outer_folds
 from monocomp.extents.domain import split
 from monocomp.extents.nominal import packed_extents
@@ -30,7 +30,7 @@ from monocomp.planning.naming import new_name, taken_names
 from monocomp.planning.storing import WORTHWHILE, tensor_sizes
 from monocomp.planning.stretches import extremes
 from monocomp.rewrites.single_folds import is_fold
-from monocomp.rewriting.driver import Saving, Step
+from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
@@ -60,11 +60,9 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
         known = {**sizes, **packed_extents(step.program, sizes)}
         if elements(stored.indices, known) > limit:
             continue
-        before, after = (
-            sum(k.cost.time for k in estimate(p, known)) for p in (program, step.program)
-        )
-        if after < WORTHWHILE * before:
-            steps.append(replace(step, cost=Saving(before, after)))
+        saving = saving_of(program, step.program, sizes)
+        if saving.after < WORTHWHILE * saving.before:
+            steps.append(replace(step, cost=saving))
             program = step.program
     return program, steps
 

@@ -25,6 +25,7 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.costs.cost import ELEMENT_BYTES
 from monocomp.costs.counting import Estimate, elements
+from monocomp.costs.holding import total_time
 from monocomp.costs.roles import READS, outer_folds
 from monocomp.declarations.records import Input, Param
 from monocomp.planning.naming import new_name, taken_names
@@ -98,7 +99,7 @@ def time_of(program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str,
     tiles than there are processors leave some without work."""
     slices = program.slices
     if slices is None:
-        return sum(k.cost.time for k in kernels)
+        return total_time(kernels)
     count = math.ceil(sizes[slices.whole] / slices.length)
     total = 0.0
     for k in kernels:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from monocomp import terms as T
-from monocomp.costs.holding import estimate
+from monocomp.costs.holding import saving_of
 from monocomp.costs.roles import (
     choose_roles,
     fits_whole,
@@ -34,7 +34,6 @@ from monocomp.costs.roles import (
 from monocomp.declarations.records import Param
 from monocomp.errors import InternalError
 from monocomp.extents.intervals import evaluated
-from monocomp.extents.nominal import nominal_sizes, packed_extents
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.planning.packing import FEW_ROWS, Rows, are_in_order, packed_rows
 from monocomp.planning.storing import WORTHWHILE
@@ -44,7 +43,7 @@ from monocomp.rewrites.moving_centres import Centred, centred, coefficient, weig
 from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import passes
 from monocomp.rewrites.single_folds import is_fold
-from monocomp.rewriting.driver import Saving, Step
+from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, is_selection, mantissa, settled, value_of
@@ -83,20 +82,13 @@ def split(
             continue
         found = list(_Splitting(program, group, sizes, stream).steps())
         if stream.is_for_products and not stream.is_cut:
-            saving = _saving(program, found[-1].program, sizes)
+            saving = saving_of(program, found[-1].program, sizes)
             if saving.after > WORTHWHILE * saving.before:
                 continue
             found[-1] = replace(found[-1], cost=saving)
         steps += found
         program = steps[-1].program
     return program, steps
-
-
-def _saving(before: Equations, after: Equations, sizes: Mapping[str, int]) -> Saving:
-    """What packing makes of the work; a program's indices are new."""
-    known = nominal_sizes(after.declared, {**sizes, **packed_extents(after, sizes)})
-    times = (sum(k.cost.time for k in estimate(p, known)) for p in (before, after))
-    return Saving(*times)
 
 
 @dataclass(frozen=True)

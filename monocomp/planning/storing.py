@@ -19,7 +19,7 @@ from monocomp import terms as T
 from monocomp.costs.closing import Closing
 from monocomp.costs.cost import ELEMENT_BYTES, STORED_BYTES
 from monocomp.costs.counting import Estimate, Place, elements
-from monocomp.costs.holding import Known, estimate
+from monocomp.costs.holding import Known, estimate, total_time
 from monocomp.costs.operands import computed_side, stored_operands, with_side
 from monocomp.costs.roles import rows_of
 from monocomp.planning.joined_sums import join_sums
@@ -61,7 +61,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     close = Closing(program)
     trials = 0
     while True:
-        whole, least = sum(k.cost.time for k in kernels), math.inf
+        whole, least = total_time(kernels), math.inf
         best: tuple[list[Step], list[Estimate]] | None = None
         values = list(_repeated_values(kernels, sizes, close))
         for tried, is_beside in _choices(program, kernels, values, sizes, close):
@@ -69,7 +69,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
                 break
             trials += 1
             trial = estimate(tried[-1].program, sizes, known)
-            cost = sum(k.cost.time for k in trial)
+            cost = total_time(trial)
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)
         if best is None:

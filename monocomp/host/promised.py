@@ -1,0 +1,26 @@
+"""Host programs for calls that keep promises: what helps other calls is left out.
+
+Nothing is copied, as last dimensions have no gaps and begin where blocks may; nothing is converted,
+as operands of one product have one dtype; and what results of 16 bits allow is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from monocomp.host import program as H
+
+_HELP = (H.Align, H.Convert, H.Fast)
+
+
+def promised(program: H.HostProgram) -> H.HostProgram:
+    """The program without what it does for calls that promise less."""
+    return replace(program, body=_kept(program.body))
+
+
+def _kept(body: tuple[H.Statement, ...]) -> tuple[H.Statement, ...]:
+    return tuple(
+        replace(s, body=_kept(s.body)) if isinstance(s, H.Slices) else s
+        for s in body
+        if not isinstance(s, _HELP)
+    )
