@@ -30,9 +30,12 @@ from monocomp.host.arguments import (
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.program import (
+    Align,
     Buffer,
     CheckEmpty,
     Clear,
+    Convert,
+    Fast,
     HostProgram,
     Launch,
     Return,
@@ -41,6 +44,7 @@ from monocomp.host.program import (
     Split,
     Statement,
 )
+from monocomp.host.promised import promised
 from monocomp.host.verifier import verify
 from tests.backends.library_cases import CASES
 
@@ -313,3 +317,13 @@ def test_what_is_no_host_program(fault: str) -> None:
     with pytest.raises(InternalError, match=message) as found:
         verify(replace(program, body=breaking(program)))
     assert "host(X, Y)" in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["attention", "linear_attention"])
+def test_what_promises_leave_out(name: str) -> None:
+    """Copies, conversions and choices of accuracy; the rest is as it was, in its order."""
+    program = emitted(name, *MANY)[0].program
+    left = promised(program)
+    help_ = (Align, Convert, Fast)
+    assert any(isinstance(s, help_) for s in program.statements())
+    assert [*left.statements()] == [s for s in program.statements() if not isinstance(s, help_)]
