@@ -18,7 +18,7 @@ from monocomp.errors import UsageError, did_you_mean
 from monocomp.gradients.choosing import Choice, choose, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
 from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
-from monocomp.gradients.saving import Reading, candidates, is_logarithm
+from monocomp.gradients.saving import Reading, candidates, is_given, is_logarithm
 from monocomp.gradients.trace import Trace
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.naming import new_name, taken_names
@@ -310,9 +310,9 @@ class _Derivation:
         )
 
     def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
-        """A saved value. Of a logarithm it is known of what: of what it bounds."""
+        """A saved value, given with its definition where more than its number counts."""
         e = self.saved.setdefault(e.name, e)
-        if not is_logarithm(e.body):
+        if not is_given(e.body):
             return T.read(e.name, subscripts, "float")
         return T.stored(replace(e, given=True), subscripts)
 
@@ -371,7 +371,7 @@ class _Derivation:
     def _program(self, found: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
         """A program of what is found, with what it reads."""
         declared = self.program.declared
-        new = (replace(e, given=True) for e in self.saved.values() if is_logarithm(e.body))
+        new = (replace(e, given=True) for e in self.saved.values() if is_given(e.body))
         given = {e.name: e for e in (*self.program.given, *new)}
         read, defined = _needed(found, given, self.program.by_name)
         equations = (*(e for e in self.program.equations if e.name in defined), *found)

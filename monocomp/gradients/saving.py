@@ -99,6 +99,12 @@ def is_logarithm(t: Term) -> bool:
     return t.op == "log" or (t.op == "fold" and t.attr.monoid == "logsumexp")
 
 
+def is_given(t: Term) -> bool:
+    """Has it to be known what a saved value is? Of a logarithm, for what it bounds; and of an
+    aggregate that may be of nothing, as 0 over that is 0."""
+    return is_logarithm(t) or (_is_aggregate(t) and T.may_be_empty(t))
+
+
 def as_logsumexp(t: Term) -> Term:
     """log(sum(exp(x))) by its name."""
     if t.op != "log" or t.args[0].op != "fold" or t.args[0].attr.monoid != "sum":

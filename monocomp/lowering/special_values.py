@@ -117,6 +117,11 @@ class Factors:
             self.product.vanishes_with(f, z) for f in self.product.factors
         )
 
+    def _is_over_sum_of(self, weight: Term, t: Term) -> bool:
+        """Does an addend of t divide by a sum of such weights? That is infinite over nothing."""
+        divisors = (d.args[0] for a in T.addends(t) for d in factors(a) if is_divisor(d))
+        return t.op == "add" and any(self.product.vanishes_with(weight, z) for z in divisors)
+
     def with_frames(self) -> list[Term]:
         """The factors, their scale finite where the sum over nothing that has it divides them.
 
@@ -180,7 +185,8 @@ class Factors:
                 empty = [g for g in factors(f) if T.is_bracket(g) or T.may_be_empty(g)]
                 yield empty or [f]
         for f in self.weights:
-            if infinite_with([g for g in self.parts if g is not f], f.args[0]):
+            rest = [g for g in self.parts if g is not f]
+            if infinite_with(rest, f.args[0]) or any(self._is_over_sum_of(f, g) for g in rest):
                 yield [f]
             without = set(T.left_out_of_frame(f))
             for g in self.parts:
@@ -255,10 +261,23 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
     if t.op == "pow":
         return t.attr > 0 and is_infinite_with(t.args[0], exponent)
     varying = {_unscaled(a) for a in T.addends(exponent) if not is_missing_nowhere(a)}
+    varying |= {logit for a in varying for logit in _scaled_logits(a)}
     return any(
-        _unscaled(a) in varying or any(is_infinite_with(f, exponent) for f in _sums_in(a))
+        _unscaled(a) in varying
+        or any(f in varying or is_infinite_with(f, exponent) for f in _sums_in(a))
         for a in T.addends(t)
     )
+
+
+def _scaled_logits(product: Term) -> Iterable[Term]:
+    """What of a product in an exponent is a logit, with a scale: a sum, as a mask is added to it,
+    or what varies with more than all others do; and its addends."""
+    parts = factors(product)
+    for f in parts if len(parts) > 1 else ():
+        others = frozenset().union(*(g.free for g in parts if g is not f))
+        if not is_missing_nowhere(f) and (f.op == "add" or (T.is_read(f) and f.free > others)):
+            yield f
+            yield from (_unscaled(a) for a in T.addends(f) if not is_missing_nowhere(a))
 
 
 def _sums_in(addend: Term) -> Iterable[Term]:

@@ -164,6 +164,33 @@ def test_weights_of_0_have_gradients_of_0(logarithm: str) -> None:
     torch.testing.assert_close(*found)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[q] = sum[k](softmax[k]((S[q,k] + M[q,k]) * c[q]) * V[k])",
+        "O[q] = sum[k](softmax[k]((S[q,k] + M[q,k]) / c[q]) * V[k])",
+        "O[q] = sum[k](softmax[k]((S[q,k] + M[q,k]) * S[q,k] ** 2) * V[k]) * c[q]",
+        "P[q,k] = softmax[k](S[q,k] + M[q,k])\n"
+        "O[q] = sum[k](P[q,k] / sum[j](P[j,k]) * V[k]) * c[q]\nindex j < |q|",
+    ],
+)
+def test_what_is_masked_has_no_part_in_gradients(text: str) -> None:
+    """Masks are scaled, keys and a row masked altogether: what is left has the gradients that it
+    has alone."""
+    s, v = float64(3, 4), float64(4)
+    c = (float64(3) ** 2).detach().requires_grad_()
+    masked = torch.full((3, 4), -torch.inf).double()
+    masked[:2, 2:] = 0
+    kernel = mc.compile(text)
+    found = grad(kernel(S=s, c=c, V=v, M=masked).sum(), (s, c, v))
+    alone = [x.detach().requires_grad_() for x in (s[:2, 2:], c[:2], v[2:])]
+    wanted = grad(kernel(**dict(zip("ScV", alone, strict=True)), M=masked[:2, 2:]).sum(), alone)
+    for x, g in zip((found[0][:2, 2:], found[1][:2], found[2][2:]), wanted, strict=True):
+        torch.testing.assert_close(x, g)
+    for x in (found[0][:, :2], found[0][2], found[1][2], found[2][:2]):
+        assert not x.any()
+
+
 def test_ties_in_a_monoid_have_one_share() -> None:
     """The first of the largest has it, as in a maximum, however many are equal."""
     text = "monoid M(s, x) = unit (0, -inf), combine (s + s', maximum(x, x'))\n"

@@ -42,6 +42,10 @@ SPECIAL = {
     " + mean[k if k < N[i]](A[i,k] ** 2) + var[k if k < N[i]](A[i,k] * V[k])",
     "empty rows by data": "O[i] = sum[k if F[i,k]](exp(A[i,k]) * V[k])"
     " / sum[k if F[i,k]](exp(A[i,k]))",
+    "means of nothing": "O[i] = V[0] * sqrt(mean[k if k < N[i]](A[i,k] ** 2))"
+    " + mean[k if k < N[i]](V[k]) * sum[k if k != i](softmax[k if k != i](A[i,k]) ** 2)",
+    "quotients of nothing": "O[i] = V[0] * sum[k if k < N[i]](A[i,k])"
+    " / sum[k if k < N[i]](A[i,k] ** 2)",
     "weights 0": "O[i] = sum[k](relu(A[i,k] - 9) * V[k]) + sum[k](0 * A[i,k] * V[k] ** 2)",
     "roots": "O[i] = sum[k](where(A[i,k] > 1, sqrt(A[i,k] - 1) * V[k], 0))"
     " + sum[k if V[k] > 0](log(V[k]) / V[k])",
