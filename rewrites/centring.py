@@ -179,11 +179,14 @@ def replacing(before: Term, after: Term, program: Equations) -> Choice:
     return Choice(before, after, program.map(lambda t: visit(t) if T.holds(t, before) else t))
 
 
-def sums(program: Equations) -> Iterator[tuple[Term, Term, Term, Term, Term | None]]:
-    """(term, bound, condition, value, exponent) of the float sums, plain or in SE."""
+def sums(
+    program: Equations, inner: bool = False
+) -> Iterator[tuple[Term, Term, Term, Term, Term | None]]:
+    """(term, bound, condition, value, exponent) of the float sums, plain or in SE; those that vary
+    with an index of other folds if they are wanted, too."""
     for t in T.subterms(*(e.body for e in program.equations)):
         fold = t.args[0] if is_mantissa(t) else t
-        if T.is_open(t) or t.kind != "float":
+        if (T.is_open(t) and not inner) or t.kind != "float":
             continue
         if fold.op == "fold" and len(fold.attr.indices) == 1:
             (bound,), (condition, value, *exponent) = T.open_fold(fold)
@@ -281,7 +284,7 @@ def anchor_means(program: Equations) -> Choice | None:
     before:  V[i] = sum[k]((X[i,k] - sum[l](X[i,l]) / sum[l](1.0)) ** 2)
     after:   V[i] = sum[k]((X[i,k] - where(0 < |k|, X[i,0], 0) - sum[l](X[i,l] - where(0 < |k|, X[i,0], 0)) / sum[l](1.0)) ** 2)
     """  # noqa: E501
-    for t, _, _, _, _ in sums(program):
+    for t, _, _, _, _ in sums(program, inner=True):
         taken = centred(t.args[0] if is_mantissa(t) else t)
         for place, unit in enumerate(() if taken is None else taken.units):
             mean = None if taken is None else taken.mean(unit)

@@ -116,7 +116,6 @@ NEAR_MISSES = {
         "V[i] = sum[k](X[i,k]) / sum[k](1.0)",  # no powers about it
         "V[i] = sum[k]((X[i,k] - M[i]) ** 2)",
         f"V[i] = sum[k](relu(X[i,k] - {MEAN}))",
-        f"V = max[i](sum[k]((X[i,k] - {MEAN}) ** 2))",  # within another fold
         "V[i] = sum[k]((X[i,k] - sum[l](X[i,l])) ** 2)",  # no mean
         "V[i] = sum[k]((X[i,k] - sum[l](Y[l]) / sum[l](1.0)) ** 2)",  # of something else
         # The anchor would have to be an element whose weight is not 0.
