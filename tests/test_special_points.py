@@ -652,6 +652,16 @@ def test_a_mask_of_all_elements_takes_no_digits_along(fold: str) -> None:
 @pytest.mark.parametrize("name", MOMENTS)
 @pytest.mark.parametrize("mean", [0.0, 1e3, 1e4])
 def test_moments_stay_centred(name: str, mean: float) -> None:
+    check_moment(name, mean, "torch")
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", MOMENTS)
+def test_moments_stay_centred_on_triton(name: str) -> None:
+    check_moment(name, 1e4, "triton")
+
+
+def check_moment(name: str, mean: float, backend: str) -> None:
     """At most 100 times the error of two passes over the data, and of its rounding to float32."""
     rng = np.random.default_rng(3)
     inputs: dict[str, Any] = {
@@ -664,7 +674,7 @@ def test_moments_stay_centred(name: str, mean: float) -> None:
         inputs["A"][:, 0] = mean
     text = MOMENTS[name]
     inputs = {n: inputs[n] for n in check(text).inputs}
-    wanted, found = compared(text, inputs, torch.float32)
+    wanted, found = compared(text, inputs, torch.float32, backend)
     single = {n: a.astype(np.float32) for n, a in inputs.items()}
     two_passes = evaluate_in(_float32(), check(text), single, {})
     last = two_passes if not isinstance(two_passes, tuple) else two_passes[-1]
