@@ -52,7 +52,14 @@ def add_centred(
             old_finite[t] = settled(old[t])
             new_finite.setdefault(t, settled(new[t]))
     found: dict[Term, Expr] = {}
-    for f in sorted(moving, key=lambda f: sum(u.power for u in moving[f].units)):
+
+    def order(f: Term) -> tuple[int, int]:
+        """After the sums that its centres are made of, and those of lower powers."""
+        units = moving[f].units
+        inside = set(T.subterms(*(u.centre for u in units)))
+        return sum(value_of(g) in inside for g in moving), sum(u.power for u in units)
+
+    for f in sorted(moving, key=order):
         with at.computing(f):
             taken = moving[f]
 
@@ -122,13 +129,14 @@ def _with_locals(e: Expr, values: Mapping[str, Expr]) -> Expr:
 
 
 def _in_terms(t: Term, symbols: Mapping[Term, Term], finite: Mapping[Term, Term]) -> Term:
-    """A centre in terms of symbols for its folds: any finite number while nothing is there."""
+    """A centre in terms of symbols for its folds: any finite number while nothing is there. Folds
+    that were found later may hold those before them."""
     parts = [f for a in addends(t) for f in factors(a)]
     if any(f not in parts for f in finite if f in T.subterms(t)):  # a function of one
-        for fold_, symbol in symbols.items():
+        for fold_, symbol in reversed([*symbols.items()]):
             t = T.replace(t, fold_, symbol)
         return _finite(t)
-    for fold_, symbol in {**symbols, **finite}.items():
+    for fold_, symbol in reversed([*{**symbols, **finite}.items()]):
         t = T.replace(t, fold_, symbol)
     of_folds = {*symbols.values(), *finite.values()}
 
