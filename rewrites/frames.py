@@ -78,10 +78,12 @@ def settled_frame(joint: Term) -> Term:
     not occur. The maximum of a fold is settled anyway (`lowering.values`)."""
     exponents = joint.args if joint.op == "maximum" else (joint,)
     parts = [a for e in exponents for a in addends(e)]
-    is_below = T.is_below_infinity(joint) or all(map(T.is_finite_if_there, parts))
+    is_inf_of_nothing = any(_is_scaled_extremum(T.neg(a)) and not _has_element(a) for a in parts)
+    is_below = T.is_below_infinity(joint) or (
+        all(map(T.is_finite_if_there, parts)) and not is_inf_of_nothing
+    )
     is_frame = any(_is_scaled_extremum(a) or _is_masked(a) for a in parts)
-    is_frame &= not any(_is_scaled_extremum(T.neg(a)) and not _has_element(a) for a in parts)
-    is_frame &= not any(map(_leaves_out_zeros, parts))
+    is_frame &= not (is_inf_of_nothing or any(map(_leaves_out_zeros, parts)))
     is_bounded = is_below or T.is_finite_if_read(joint)
     # An exponential in an exponent would be split off again, and so would what is made of it.
     is_bounded |= any(s.op == "exp" for s in T.subterms(joint))

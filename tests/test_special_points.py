@@ -527,6 +527,8 @@ AGGREGATES = [
     # Centres that are made of sums about centres.
     "O[q] = sum[k](W[k] * (T[q] - var[k](W[k])))",
     "O[q] = mean[k]((S[q,k] - var[k](S[q,k])) ** 2)",
+    "O[q] = exp(-max[k if k < q](S[q,k])) - T[q]",
+    "O[q] = exp(min[k if k < q](S[q,k])) - T[q]",
     # Nor is it asked for what is no number.
     "O[q] = T[q] / sum[k if k < q](S[q,k] * sqrt(-1 - T[q] ** 2))",
     "O[q] = sqrt(-1 - T[q] ** 2) * sum[k if k == 5](exp(S[q,k]) * W[k]) ** 1.5",

@@ -135,8 +135,8 @@ class FramedSums:
             if g.op == "fold" and g not in self.frames and g.attr.extents == (self.bound.attr[1],):
                 _, (*_, element) = T.open_as(g, (name,))
                 if element.op == "mul":
-                    symbol = at.symbol("element", at.value(element))
-                    exponent = _in_terms_of(exponent, element, symbol)
+                    value = at.let_once(self.body.scope, "x", at.value(element))
+                    exponent = _in_terms_of(exponent, element, at.symbol("element", value))
         return exponent
 
     def _masked(self, exponent: Term, frames: Mapping[Term, Frame]) -> Term:

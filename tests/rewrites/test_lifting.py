@@ -461,7 +461,7 @@ FRAMES = {
     "max[k](S[i,k])": False,
     "maximum(max[k if k < i](S[i,k]), X[i])": False,  # -inf where both are: so are the numbers
     "maximum(-min[k if k < i](S[i,k]), X[i])": False,
-    "maximum(min[k if k < i](S[i,k]), 0)": False,
+    "maximum(min[k if k < i](S[i,k]), 0)": True,
     "maximum(min[k](S[i,k]), X[i])": True,
     "maximum(-max[k](S[i,k]), X[i])": True,  # inf over nothing
     "maximum(max[k](S[i,k]) - max[k](R[i,k]), X[i])": False,
@@ -476,6 +476,7 @@ FRAMES = {
     "maximum(X[i], Z[i])": True,
     "maximum(X[i], 0)": False,
     "maximum(1 / X[i], 0)": True,
+    "maximum(-max[k if k < i](S[i,k]), 0)": True,
     "maximum(where(X[i] > 0, Z[i], -inf), X[i])": True,  # where X is 0 beside a mask
     "where(0 != sum[k if k < i](S[i,k]), max[k](R[i,k]), -inf)": False,
     "maximum(where(X[i] > 0, 1 / Z[i], -inf), X[i])": True,

@@ -150,7 +150,7 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
         scale, difference = e.args[0].args
         x, y = (value(c, a, want) for a in difference.args)
         factor = value(c, scale, want)
-        return function("exp2", infix("-", chained("*", factor, x), chained("*", factor, y)))
+        return function("exp2", infix("-", infix("*", factor, x), infix("*", factor, y)))
     device = OPERATIONS[e.op].device
     assert device is not None, e.op
     return function(device, *(value(c, a, want) for a in e.args))
@@ -208,8 +208,6 @@ def _infix(c: Context, e: P.Expr, want: Layout) -> Expr:
         return where(scalar, number(True, "bool"), found)
     operand = wide if is_wide(c, e) else value
     a, b = (operand(c, x, want) for x in e.args)
-    if e.op in ("add", "mul") and e.args[1].op in ("add", "mul"):
-        return chained(_INFIX[e.op], a, b)
     return infix(_INFIX[e.op], a, b)
 
 
