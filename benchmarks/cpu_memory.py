@@ -1,8 +1,8 @@
 """The torch backend on the CPU: peak memory and time, beside the formula in eager torch.
 
-Peak memory is the growth of a process's resident set while one call runs, taken in a process
-of its own for each contender, after calls on short inputs have started the thread pools. The
-times come from one process, taken in turn.
+Peak memory is the growth of a process's resident set while one call runs, or one with its
+gradients, taken in a process of its own for each contender, after calls on short inputs have
+started the thread pools. The times come from one process, taken in turn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 LENGTH, HEAD = 8192, 64
 WARM_LENGTH = 512
+LENGTHS = (2048, 4096, 8192, 16384)  # of calls with their gradients
 MiB = 1 << 20
 TARGET = 64 * MiB
 Contender = Callable[["torch.Tensor", "torch.Tensor", "torch.Tensor"], "torch.Tensor"]
@@ -86,23 +87,45 @@ def _forget_peak() -> None:
         return
 
 
-def peak_of(name: str) -> dict[str, int]:
-    """The growth of this process's resident set in one call, its output not counted."""
-    compute = contenders()[name]
-    short, long = inputs(WARM_LENGTH), inputs(LENGTH)
+def peak_of(name: str, length: int, differentiated: bool) -> dict[str, int]:
+    """The growth of this process's resident set in one call, its results not counted.
+
+    Args:
+        name: the contender.
+        length: of queries and keys.
+        differentiated: are gradients of all inputs results, too?
+    """
+    call = contenders()[name]
+
+    def compute(tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+        if not differentiated:
+            return [call(*tensors)]
+        for tensor in tensors:
+            tensor.requires_grad_()
+        result = call(*tensors)
+        result.backward(result.detach())
+        return [result, *(t.grad for t in tensors if t.grad is not None)]
+
+    short, long = inputs(WARM_LENGTH), inputs(length)
     for _ in range(3):
-        compute(*short)
+        compute(short)
     _forget_peak()
     before = _status("VmRSS")
-    result = compute(*long)
-    return {"extra": _status("VmHWM") - before - result.nbytes, "output": result.nbytes}
+    output = sum(t.nbytes for t in compute(long))
+    return {"extra": _status("VmHWM") - before - output, "output": output}
 
 
-def peak(name: str) -> int:
+def peak(name: str, length: int = LENGTH, differentiated: bool = False) -> int:
     """The same, measured in a new process."""
-    words = (sys.executable, "-m", "benchmarks.cpu_memory", "--peak-of", name)
+    words = [sys.executable, "-m", "benchmarks.cpu_memory", "--peak-of", name, str(length)]
+    words += ["--gradients"] * differentiated
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
     return int(json.loads(done.stdout)["extra"])
+
+
+def with_gradients(lengths: Sequence[int]) -> dict[str, list[int]]:
+    """The peaks of calls with their gradients, by contender, for these lengths."""
+    return {name: [peak(name, n, differentiated=True) for n in lengths] for name in contenders()}
 
 
 # The table
@@ -114,6 +137,8 @@ def measure(quick: bool = False) -> Report:
 
     busy = load()
     peaks = {name: peak(name) for name in contenders()}
+    lengths = LENGTHS[:2] if quick else LENGTHS
+    gradients = with_gradients(lengths)
     tensors = inputs(LENGTH)
     running = {name: _bound(compute, tensors) for name, compute in contenders().items()}
     results = {name: compute() for name, compute in running.items()}
@@ -140,12 +165,18 @@ def measure(quick: bool = False) -> Report:
     text = (
         f"Attention on the CPU, one head, N = {LENGTH}, d = {HEAD}, float32, {today()},\n"
         f"{where}.\n"
-        f"Largest difference from eager torch: {error:.0e}.\n\n" + table(header, rows)
+        f"Largest difference from eager torch: {error:.0e}.\n\n" + table(header, rows) + "\n\n"
+        "With the gradients of all three, peak over inputs, outputs and gradients:\n\n"
+        + table(
+            ("", *(f"N = {n}" for n in lengths)),
+            [(name, *(f"{p / MiB:.0f} MiB" for p in all_)) for name, all_ in gradients.items()],
+        )
     )
     data = {
         "date": today(),
         "machine": where,
         "peak_bytes": peaks,
+        "peak_bytes_with_gradients": gradients,
         "seconds": {name: summary(taken) for name, taken in seconds.items()},
         "difference": error,
     }
@@ -159,10 +190,17 @@ def _bound(compute: Contender, tensors: list[torch.Tensor]) -> Callable[[], torc
 def main() -> int:
     """Print the table."""
     parser = options(__doc__)
-    parser.add_argument("--peak-of", metavar="NAME", help="one contender's peak, in this process")
+    parser.add_argument(
+        "--peak-of",
+        nargs=2,
+        metavar=("NAME", "LENGTH"),
+        help="one contender's peak, in this process",
+    )
+    parser.add_argument("--gradients", action="store_true", help="that of a call with gradients")
     chosen = parser.parse_args()
     if chosen.peak_of is not None:
-        print(json.dumps(peak_of(chosen.peak_of)))
+        name, length = chosen.peak_of
+        print(json.dumps(peak_of(name, int(length), chosen.gradients)))
         return 0
     report = measure(chosen.quick)
     print(report.text)
