@@ -318,5 +318,6 @@ def test_indices_for_indices() -> None:
 
 def test_derivations_that_grow_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "WEIGHT_LIMIT", 10)
-    with pytest.raises(LimitError, match="'O' grows past 10 terms as it is derived"):
+    monkeypatch.setattr(driver, "SIZE_LIMIT", 5)
+    with pytest.raises(LimitError, match="'O' grows past 5 different terms as it is derived"):
         mc.compile("O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]")

@@ -18,14 +18,17 @@ from monocomp.display.rendering import Rendered
 from monocomp.errors import InternalError
 from monocomp.rewriting.changes import Change, changes
 from monocomp.rewriting.rules import STATED, Choice, Rule, RuleSet
-from monocomp.rewriting.sharing import kept, require_small
+from monocomp.rewriting.sharing import kept, require_few
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import show
 
 STEP_LIMIT = 10_000
-WEIGHT_LIMIT = 1_000_000  # terms of an equation as it is written out
+WEIGHT_LIMIT = (
+    1_000_000  # terms of an equation as it is written out, from which on they are counted
+)
+SIZE_LIMIT = 1500  # each counted once
 NAMING_LAW = "a name equals what it is defined to be"
 _OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
 
@@ -164,7 +167,8 @@ class Rewriter:
         step = Step(rule, law, tuple(place), *texts, *programs, redex, contractum, check=check)
         for name in step.place:
             if name in program.by_name:
-                require_small(program.by_name[name], program, WEIGHT_LIMIT, "as it is derived")
+                e = program.by_name[name]
+                require_few(e, program, WEIGHT_LIMIT, SIZE_LIMIT, "as it is derived")
         self.program = program
         self.steps.append(step)
 

@@ -106,16 +106,26 @@ def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str])
 
 def require_small(e: Equation, program: Equations, limit: int, when: str, *notes: str) -> None:
     """Raise a LimitError if an equation has more terms, written out."""
-    if e.body.weight <= limit:
-        return
-    raise LimitError(
-        f"'{e.name}' grows past {limit} terms {when}",
+    if e.body.weight > limit:
+        raise _too_large(e, program, f"{limit} terms {when}", *notes)
+
+
+def _too_large(e: Equation, program: Equations, what: str, *notes: str) -> LimitError:
+    return LimitError(
+        f"'{e.name}' grows past {what}",
         text=program.origin.text,
         spans=program.origin.span(e.name),
         notes=notes,
         help="return some of the definitions that it reads, and read them as inputs of "
         "another program",
     )
+
+
+def require_few(e: Equation, program: Equations, weight: int, limit: int, when: str) -> None:
+    """Raise a LimitError if an equation has more terms, each counted once: that is what rules and
+    kernels cost. They are counted where it has a larger weight, that of the term written out."""
+    if e.body.weight > weight and _size(e.body) > limit:
+        raise _too_large(e, program, f"{limit} different terms {when}")
 
 
 def _size(t: Term) -> int:
