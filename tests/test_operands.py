@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 import torch
 
 import monocomp as mc
 from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.table import first
+from monocomp.declarations.vocabulary import Kind
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.program import Buffer
+from monocomp.lowering.expressions import choose
 from monocomp.planning.plan import Plan
+from monocomp.tile import Expr
 from tests.backends import interpreted
 from tests.test_slicing import LAYER, TOKENS, VOCABULARY, WIDTH, inputs, slices_of_four
 
@@ -29,6 +33,34 @@ def test_the_dtype_is_that_of_what_it_is_multiplied_with() -> None:
     (buffer,) = (s for s in host.statements() if isinstance(s, Buffer) and s.name == name)
     assert buffer.dtype == "operand" and {*buffer.beside} == {"X", "W"}
     assert f"{name}: stored float[v_slice, t] as operand" in str(plan.kernels[0])
+
+
+def test_rows_that_most_varies_along_come_first() -> None:
+    """Of what a kernel reads after its loop, most is one value a token: it is a value a row of a
+    tile, although what is stored has the tokens last."""
+    with slices_of_four("v"):
+        kernel, *_ = plan_of(LAYER, t=TOKENS, d=WIDTH, v=VOCABULARY).kernels
+    assert kernel.axis_names("row") == ["t", "v_slice"]
+    assert kernel.outputs[0].dims == ("v_slice", "t")
+
+
+def tile(name: str, *axes: str, kind: Kind = "float") -> Expr:
+    return Expr("local", (), name, frozenset(axes), kind)
+
+
+def test_choices_along_fewer_axes_are_one() -> None:
+    """An element of a tile is chosen once, for all that its row says."""
+    first, second = (tile(n, "t", kind="bool") for n in "ab")
+    x, y, z = tile("x", "t"), tile("y", "t"), tile("z", "t", "v")
+    found = choose(first, x, choose(second, y, z))
+    condition, one_of_both, rest = found.args
+    assert (condition.op, condition.axes, one_of_both.axes) == ("or", {"t"}, {"t"})
+    assert one_of_both.args == (first, x, y) and rest is z
+    assert choose(first, z, choose(second, y, z)).args[0] is first
+    values = [np.array(v) for v in ([1, 1, 0, 0], [1, 0, 1, 0])]
+    a, b = (v.astype(bool) for v in values)
+    nested, joined = np.where(a, 1, np.where(b, 2, 3)), np.where(a | b, np.where(a, 1, 2), 3)
+    assert np.array_equal(nested, joined)
 
 
 def error(dtypes: Mapping[str, str]) -> float:

@@ -203,7 +203,29 @@ def explain_roles(
     if not folds and found:
         last = list(found)[-1]
         found[last] = found[last][0], "row", "nothing is folded: in blocks along the last index"
+    rows_in_order = iter(
+        _in_order([n for n, (_, role, _) in found.items() if role == "row"], group)
+    )
+    names = [next(rows_in_order) if role == "row" else n for n, (_, role, _) in found.items()]
+    found = {n: found[n] for n in names}
     return {n: RoleChoice(Axis(n, i.attr[1], role), why) for n, (i, role, why) in found.items()}
+
+
+def _in_order(rows: list[str], group: Sequence[Equation]) -> list[str]:
+    """Rows, that along which most of what is read after all loops varies alone first: a thread
+    holds elements of few rows of a tile, and of many columns, and has a value for each."""
+    alone = dict.fromkeys(rows, 0)
+    waiting, seen = [e.body for e in group], set[Term]()
+    while waiting:
+        t = waiting.pop()
+        if t in seen or t.op == "fold":
+            continue
+        seen.add(t)
+        waiting += t.args
+        varying = t.free & alone.keys()
+        if t.op in READS and len(varying) == 1:
+            alone[next(iter(varying))] += 1
+    return sorted(rows, key=lambda n: -alone[n])
 
 
 def outer_folds(group: Iterable[Equation]) -> list[Term]:

@@ -27,7 +27,21 @@ def same(a: Expr, b: Expr) -> bool:
 def where_equal(value: Expr, special: float, result: float, otherwise: Expr) -> Expr:
     """The result where the value is a special one."""
     is_special = apply("compare", value, number(special, value.kind), attr="==")
-    return apply("where", is_special, number(result, otherwise.kind), otherwise)
+    return choose(is_special, number(result, otherwise.kind), otherwise)
+
+
+def choose(condition: Expr, value: Expr, otherwise: Expr) -> Expr:
+    """The value where the condition holds. Of choices that vary along fewer axes than what is left
+    one is made for all of them: elements of a row choose once.
+
+    where(a, x, where(b, y, z)) = where(a or b, where(a, x, y), z)
+    """
+    if otherwise.op == "where":
+        second, other, rest = otherwise.args
+        if (condition.axes | value.axes | second.axes | other.axes) < rest.axes:
+            one_of_both = apply("where", condition, value, other)
+            return apply("where", apply("or", condition, second), one_of_both, rest)
+    return apply("where", condition, value, otherwise)
 
 
 def whole(value: Expr) -> Expr:

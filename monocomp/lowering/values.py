@@ -10,7 +10,15 @@ from typing import NoReturn
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
-from monocomp.lowering.expressions import chain, divide, general_power, plus, where_equal, whole
+from monocomp.lowering.expressions import (
+    chain,
+    choose,
+    divide,
+    general_power,
+    plus,
+    where_equal,
+    whole,
+)
 from monocomp.lowering.functions import EXPANSIONS
 from monocomp.lowering.guards import READS, guarded_by, in_order, is_computed, reads_computed
 from monocomp.lowering.naming import base_name
@@ -193,14 +201,18 @@ class Values(Scopes):
             added = [a for a in infinite if not is_negative(a)]
             masks = [a for a in infinite if T.is_mask(unsigned(a)) or may_be_masked(a)]
             of_nothing = [a for a in infinite if may_be_infinite_by_itself(unsigned(a))]
-            for a in sorted(added, key=lambda a: a not in of_nothing):
-                total = where_equal(self.value(a), -math.inf, -math.inf, total)
+            elements: list[Term] = []
+            last: list[Term] = []
             if any(a in of_nothing for a in added if a not in masks):
-                for a in infinite:
-                    if a not in of_nothing:
-                        total = self._where_infinite(a, total)
-                for a in (a for a in added if a in masks):
+                elements = [a for a in infinite if a not in of_nothing]
+                last = [a for a in added if a in masks]
+            for a in sorted(added, key=lambda a: a not in of_nothing):
+                if a not in elements and a not in last:
                     total = where_equal(self.value(a), -math.inf, -math.inf, total)
+            for a in elements:
+                total = self._where_infinite(a, total)
+            for a in last:
+                total = where_equal(self.value(a), -math.inf, -math.inf, total)
         return total
 
     def _given_logarithms(self, exponent: Term) -> dict[Term, Term]:
@@ -225,7 +237,7 @@ class Values(Scopes):
         value = self.value(unsigned(a))
         signed = plus(None, value, is_negative(a))
         is_infinite = apply("compare", apply("abs", value), number(math.inf), attr="==")
-        return apply("where", is_infinite, signed, total)
+        return choose(is_infinite, signed, total)
 
     def _signed_sum(self, addends: Iterable[Term], factor: float = 1.0) -> Expr:
         """The sum of factor * a, what is known outside summed there first. But max(x) is taken from
