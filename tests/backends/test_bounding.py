@@ -141,5 +141,6 @@ def test_loads_from_where_rows_say() -> None:
     ]
     *_, found = launches_of(kernel, programs, schedules, without_elements(kernel, SIZES))
     text = compiled_to("ttgir", found)
-    # Queries and their cotangents, in three stages.
-    assert text.count("ttg.local_alloc : () -> !ttg.memdesc<3x32x128xbf16") == 2
+    # Queries and their cotangents, in three stages, with the loop beside that asks the filter and
+    # without it.
+    assert text.count("ttg.local_alloc : () -> !ttg.memdesc<3x32x128xbf16") == 4

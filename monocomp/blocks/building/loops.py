@@ -6,7 +6,7 @@ run by run, and where descriptors can load blocks these begin and end where the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from monocomp.blocks import program as B
@@ -45,7 +45,32 @@ def loop(c: Context, loop: Loop, body: Body) -> None:
             start = whole_tile(c, state.start, c.order(state.axes))
             c.assign(c.local(state.name, start), start)
     hoist_bases(c, loop)
-    for part in c.choices.parts[loop]:
+    parts = c.choices.parts[loop]
+    rare = next((p for p in parts[1:] if _may_be_left_out(c, p)), None)
+    if rare is None:
+        _parts(c, parts, body)
+        return
+    # Alone, the other parts need no registers for what this one needs.
+    found = range_of(c, rare, rare.segments[0])
+    is_there = name(c.names.of("there", loop.axis.name, f"any_{loop.axis.name}"), B.BOOL)
+    c.assign(is_there, infix("<", found.low, found.high))
+    with c.block() as whole:
+        _parts(c, parts, body)
+    with c.block() as others:
+        _parts(c, [p for p in parts if p is not rare], body)
+    c.put(B.If(is_there, tuple(whole), tuple(others)))
+
+
+def _may_be_left_out(c: Context, loop: Loop) -> bool:
+    """Is this loop over a segment with a mask, of which a condition says for each row whether it
+    has any of it? As a rule, no row of a block has."""
+    (first, *others) = loop.segments
+    return first.masked and not others and any(c.meaning(e).op == "where" for e in first.bounds)
+
+
+def _parts(c: Context, parts: Sequence[Loop], body: Body) -> None:
+    """Loops one after the other."""
+    for part in parts:
         phases = c.choices.phases[part]
         stream = Stream(part, phases)
         c.streams.append(stream)

@@ -44,7 +44,9 @@ def _loads(
     """The loads of a body, each with the axes around it whose loops have such blocks."""
     for s in body:
         if isinstance(s, Loop):
-            inside = streams | {s.axis.name} if is_dense(s) else streams
+            # A segment without a mask is a loop of its own.
+            has_blocks = is_dense(s) or not all(x.masked for x in s.segments)
+            inside = streams | {s.axis.name} if has_blocks else streams
             yield from _loads(s.body, inside)
         elif isinstance(s, Let) and s.value.op == "load":
             yield s, streams
