@@ -92,6 +92,7 @@ COMPILED = {
     "attention with skips": attention(40, " + X_[t,c]"),
     "attention with projections": projected(12),
     "attention in a chain": chain(40),
+    "sines": layers(300, "NEXT[i] = sin(X_[i])"),
     "squares": layers(30, "NEXT[i] = X_[i] * X_[i] + X_[i]"),
     "squares of logits": layers(
         30, "NEXT[q,k] = X_[q,k] * X_[q,k] + X_[q,k]", "X0[q,k] = Q[q,d] * K[k,d]"

@@ -34,7 +34,7 @@ class Abbreviation:
 
 def _shape(t: Term) -> tuple[object, ...]:
     """What terms have in common that differ by indices alone."""
-    return t.op, t.attr, t.kind, len(t.args), t.height
+    return t.op, t.attr, t.kind, len(t.args), t.height, t.weight
 
 
 def _match(
