@@ -15,10 +15,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.schedules.cases import Prepared, case
+from benchmarks.schedules.cases import Case, Prepared, case
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.features import NAMES, features
 from monocomp.backends.schedules.legal import Legal
+from monocomp.tile.parser import parse
 
 FOLDER = Path(__file__).parent
 MEASURED, SUGGESTED = FOLDER / "h200.json", FOLDER / "suggested.json"
@@ -55,15 +56,16 @@ class Kernel:
 
 
 def kernels(path: Path = MEASURED) -> list[Kernel]:
-    """What was measured, of kernels as they are planned today."""
-    data, made, found = json.loads(path.read_text()), {}, []
+    """What was measured. The file holds the kernels themselves, however they are planned today, so
+    what follows from it is always the same."""
+    data, found = json.loads(path.read_text()), []
+    tiles = {name: parse(text) for name, text in data["tiles"].items()}
     for k in data["kernels"]:
-        which = case(k["programs"][0], k["sizes"], k["dtype"])
-        if which not in made:
-            made[which] = Prepared(which, "meta", data["target"], data["processors"])
-        legal = made[which].legal[k["kernel"] - 1]
+        program, width = tiles[k["tile"]], k["element_bytes"]
+        legal = Legal(program, k["extents"], width, data["target"], data["processors"])
         times = {s: t for s, t in k["times"].items() if t is not None}
         row = table.Row(features(legal).numbers(), data["processors"], relative(times))
+        which = Case(k["programs"][0], tuple(sorted(k["sizes"].items())), k["dtype"])
         name = f"{which}, kernel {k['kernel']}"
         found.append(Kernel(frozenset(k["programs"]), name, legal, k["first"], times, row))
     return found
