@@ -185,7 +185,7 @@ class Legal:
         more = len(self.streams) - len(streams)
         streams = streams + (streams[-1:] or (MIN_DOT,)) * more if more > 0 else streams[-more:]
         return Shape(
-            tuple(min(n, self._longest(a)) for n, a in zip(rows, self.rows, strict=True)),
+            self._within(rows),
             tuple(min(n, self._longest(a)) for n, a in zip(streams, self.streams, strict=True)),
             shape.warps,
             shape.stages,
@@ -193,6 +193,14 @@ class Legal:
             shape.in_two and bool(self.in_two),
             shape.descriptors and self.describes,
         )
+
+    def _within(self, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        """Blocks of rows that are no longer than the sizes. Where columns are few, a tile has as
+        many elements in more rows."""
+        found = [min(n, self._longest(a)) for n, a in zip(lengths, self.rows, strict=True)]
+        if len(found) > 1:
+            found[-2] = min(found[-2] * lengths[-1] // found[-1], self._longest(self.rows[-2]))
+        return tuple(found)
 
     def shape(self, schedule: Schedule) -> Shape:
         """The shape of a schedule."""
@@ -248,8 +256,12 @@ class Legal:
         return self.resources_of(schedule).fits(schedule)
 
     def smaller(self, shape: Shape) -> Iterator[Shape]:
-        """A shape with its longest block halved, again and again, and the smallest in the end."""
+        """A shape with its longest block halved, again and again, and the smallest in the end; each
+        with more warps before, which have more registers."""
         least = MIN_DOT if self.multiplies else SHORTEST
+        most = shape._replace(warps=max(_WARPS[self.multiplies]))
+        if most != shape:
+            yield most
         while (longest := max((*shape.rows, *shape.streams), default=0)) > least:
             rows, streams = (
                 tuple(n // 2 if n == longest else n for n in lengths)
@@ -257,6 +269,7 @@ class Legal:
             )
             shape = shape._replace(rows=rows, streams=streams)
             yield shape
+            yield shape._replace(warps=max(_WARPS[self.multiplies]))
         yield shape._replace(stages=1, descriptors=False)
 
     def neighbours(self, shape: Shape) -> list[Shape]:

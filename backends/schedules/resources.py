@@ -26,6 +26,7 @@ _CHUNK = 16  # bytes that a thread loads at once
 _KEPT = 0.3  # of the rows and columns that a thread multiplies in full precision
 _FEW = 64  # rows: of a block or two, whose order hardly matters, and fewer read a stream once
 _STORED = 4  # bytes of an element that one kernel stores for another
+_QUAD = 4  # threads that have a row of a product among them, and all of them its columns
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
 
 
@@ -85,6 +86,9 @@ class Resources:
         self.gpu = on
         self.lets = {s.name: s.value for s in program.statements if isinstance(s, P.Let)}
         self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
+        # Of blocks along two axes of rows, where matrix units leave columns to few threads.
+        rows = program.axis_names("row")
+        self.columns = {*rows[1:][-1:]} if on.reads_shared else None
         found = list(program.expressions)
         self.products = [e for e in found if e.op == "contract"]
         computed = [e for e in found if e.op not in ("local", "contract")]
@@ -191,10 +195,11 @@ class Resources:
     # --- space --------------------------------------------------------------------------
 
     def _held(self, axes: Iterable[str], schedule: Schedule, size: int = 4) -> int:
-        """Registers a thread for a tile; rows are little, and not counted."""
+        """Registers a thread for a tile. Rows are little, and not counted; of columns each thread
+        has a part as large as of a row of the result."""
         axes = set(axes) & self.blocked
         if len(axes) < 2 and self.products:
-            return 0
+            return self.elements(axes, schedule) // _QUAD if axes == self.columns else 0
         threads = schedule.num_warps * self.gpu.lanes
         return ceil(self.elements(axes, schedule) * size / 4 / threads)
 

@@ -29,17 +29,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.schedules.cases import Case, cases
+from benchmarks.schedules.cases import Case, cases, name_of
 from benchmarks.schedules.judging import MEASURED, compare, kernels, leave_one_out, write_table
 from benchmarks.schedules.workers import Done, Worker, finished
 from monocomp.backends.schedules.table import distance, point
 
-FORMAT = 1
+FORMAT = 2
 SECONDS, FILLING, ENDING = 480.0, 100.0, 12.0
 FIRST_CANDIDATES, MOST_CANDIDATES, ROUNDS = 6, 13, 4
 GAIN = 0.01  # a round that brings less is the last
 COMPILE_LIMIT, MEASURE_LIMIT = 90.0, 90.0
 SAVE_SECONDS = 15.0
+TOLD = ("digest", "tile", "extents", "element_bytes", "features", "first")  # of a planned kernel
 MOST_FAULTS = 40  # compilations that may fail before one succeeds
 
 
@@ -51,6 +52,7 @@ class Work:
         case, number: where it was seen first.
         programs: all that have it.
         digest: the same for the same kernel at the same sizes.
+        tile, extents, element_bytes: the kernel itself, as text, and what it runs on.
         features: that the table tells it apart by.
         first: what is taken for it today.
         times: milliseconds of each shape, None of those that do not work.
@@ -66,6 +68,9 @@ class Work:
     number: int
     programs: list[str]
     digest: str
+    tile: str
+    extents: dict[str, int]
+    element_bytes: int
     features: tuple[float, ...]
     first: str
     times: dict[str, float | None] = field(default_factory=dict)
@@ -94,6 +99,9 @@ class Work:
         times = {s: t and round(t, 6) for s, t in self.times.items()}
         return {
             "digest": self.digest,
+            "tile": self.tile,
+            "extents": self.extents,
+            "element_bytes": self.element_bytes,
             "programs": self.programs,
             "kernel": self.number + 1,
             "dtype": self.case.dtype,
@@ -164,11 +172,14 @@ class Search:
     def save(self) -> None:
         """Write what is known, all of it or nothing."""
         kept = {w.digest: w.to_json() for w in self.works.values() if w.times}
-        kernels = {**self.before, **kept}.values()
-        lines = ",\n".join(json.dumps(k) for k in kernels)
+        kernels = [*{**self.before, **kept}.values()]
+        tiles = {name_of(k["tile"]): k["tile"] for k in kernels}
+        named = (json.dumps({**k, "tile": name_of(k["tile"])}) for k in kernels)
+        texts = (f"{json.dumps(n)}: {json.dumps(t)}" for n, t in tiles.items())
         head = json.dumps({"format": FORMAT, **self.machine})[:-1]
+        lists = f'"tiles": {{\n{_lines(texts)}\n}}, "kernels": [\n{_lines(named)}\n]'
         new = self.path.with_suffix(".new")
-        new.write_text(f'{head}, "kernels": [\n{lines}\n]}}\n')
+        new.write_text(f"{head}, {lists}}}\n")
         new.replace(self.path)
 
     # --- what is to be done ---------------------------------------------------------------
@@ -215,8 +226,8 @@ class Search:
             if known is not None:
                 known.programs = list(dict.fromkeys([*known.programs, case.program]))
                 continue
-            names = kernel["digest"], kernel["features"], kernel["first"]
-            work = self.works[kernel["digest"]] = Work(case, number, [case.program], *names)
+            told = {name: kernel[name] for name in TOLD}
+            work = self.works[kernel["digest"]] = Work(case, number, [case.program], **told)
             before = self.before.get(work.digest)
             if before is not None:
                 work.times, work.round = dict(before["times"]), 1
@@ -353,7 +364,13 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     """The measurements of a run before, by digest."""
     if not path.exists():
         return {}
-    return {k["digest"]: k for k in json.loads(path.read_text())["kernels"]}
+    data = json.loads(path.read_text())
+    kernels = ({**k, "tile": data["tiles"][k["tile"]]} for k in data["kernels"])
+    return {k["digest"]: k for k in kernels}
+
+
+def _lines(parts: Iterable[str]) -> str:
+    return ",\n".join(parts)
 
 
 def main() -> int:

@@ -146,6 +146,11 @@ def _cases() -> Iterator[Case]:
         yield case(GRADIENT + name, sizes, tier=1)
 
 
+def name_of(text: str) -> str:
+    """A short name for a text."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
 class Prepared:
     """A case made ready: its inputs and kernels.
 
@@ -184,8 +189,7 @@ class Prepared:
         """The same for kernels that are the same at the same sizes."""
         kernel = self.kernels[number]
         sizes = sorted((e, self.sizes.get(e)) for e in kernel.extents())
-        text = f"{kernel}\n{sizes}\n{self.legal[number].element_bytes}"
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return name_of(f"{kernel}\n{sizes}\n{self.legal[number].element_bytes}")
 
     def choice(self, number: int, schedule: Schedule) -> tuple[Schedule, ...]:
         """This schedule for one kernel, the others as they come first."""

@@ -76,6 +76,9 @@ def plan(tell: Tell, case: Case, most: int) -> list[dict[str, Any]]:
     return [
         {
             "digest": made.digest(number),
+            "tile": str(legal.program),
+            "extents": {e: n for e in legal.program.extents() if (n := made.sizes.get(e))},
+            "element_bytes": legal.element_bytes,
             "features": features(legal).numbers(),
             "first": str(legal.shape(first)),
             "candidates": [str(legal.shape(s)) for s in table.candidates(legal, most)],

@@ -130,6 +130,9 @@ def test_shapes_of_other_kernels() -> None:
         assert str(causal.alike(Shape.parse(text))) == wanted
     bias = spaces_at("pair_bias", {**dict.fromkeys("qkde", 512), "b": 1, "h": 8, "c": 32})[0]
     assert str(bias.alike(Shape.parse("128/64 8w 3s"))) == "16x128/32 8w 3s"
+    many, few = (bias.program.axes[a].extent for a in bias.rows)
+    narrow = replace(bias, sizes={**bias.sizes, many: 4096, few: 32})
+    assert str(narrow.alike(Shape.parse("64x256/64 8w 3s"))) == "512x32/32 8w 3s"
 
 
 @pytest.mark.one_in(2)
