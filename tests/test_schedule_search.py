@@ -17,7 +17,6 @@ from monocomp.backends.schedules.legal import Shape
 SLOW = {
     "differential",  # beside gradients, that carry as much but take no maxima
     "taylor_attention",  # in float32, beside attention with its maxima
-    "gradient of cross_entropy",  # plain products that read seven columns in the end
     "gradient of mla",  # rows of 512: five shapes were measured
 }
 
