@@ -159,6 +159,8 @@ def spread(x: B.Expr, want: B.Layout) -> B.Expr:
     have = x.layout
     if have == want or not have:
         return x
+    if len(have) == len(want) and all(a in (None, b) for a, b in zip(have, want, strict=True)):
+        return x  # of length 1 where it does not vary
     missing = [a for a in have if a not in want]
     if missing:
         raise InternalError(f"a tile along {missing} does not fit {want}")

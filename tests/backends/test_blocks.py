@@ -119,6 +119,18 @@ def test_conditions_of_some_rows(condition: str) -> None:
     assert seen
 
 
+def test_a_mask_that_not_all_phases_have() -> None:
+    """Where all keys count, the largest logit varies with less than what it is compared with."""
+    text = (
+        "input A[i,k], B[k,j], N[i]: int\n"
+        "O[i,j] = sum[k if k < N[i] or B[k,j] < 0](exp(A[i,k]))"
+        " / (1 + sum[k if k < N[i] or B[k,j] < 0](exp(A[i,k])))"
+    )
+    with both_stages() as seen:
+        run("numpy", text, make_inputs(text, {"i": 19, "k": 21, "j": 3}))
+    assert seen
+
+
 # --- passes -----------------------------------------------------------------------------------
 
 
