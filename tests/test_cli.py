@@ -570,12 +570,12 @@ def test_a_closed_stream_is_no_file(tmp_path) -> None:
     """What is opened next does not take its place: what others print does not land there."""
     code = (
         "import os, sys\n"
-        "from monocomp import cli\n"
+        "from monocomp.command_line import main\n"
         "def run():\n"
         "    with open('output', 'w'):\n"
         "        os.system('echo a message; echo a message >&2')\n"
         "    return 0\n"
-        "sys.exit(cli.guarded(run))\n"
+        "sys.exit(main.guarded(run))\n"
     )
     closed = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, code]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
