@@ -812,6 +812,10 @@ def asks_about_aggregates(program: Program) -> bool:
     return False
 
 
+def mentions(e: Expr, indices: Iterable[str]) -> bool:
+    return any(isinstance(x, syntax.Name) and x.name in indices for x in walk(e))
+
+
 def are_logits(program: Program, names: str) -> bool:
     """Are these inputs read in exponents, extrema and comparisons alone, where -inf is exact?"""
 
@@ -828,6 +832,8 @@ def are_logits(program: Program, names: str) -> bool:
                 return visit(condition, False) and all(visit(side, here) for side in sides)
             case syntax.Call(function="exp"):
                 return visit(e.args[0], True)
+            case syntax.Reduce(op="max") if not mentions(e.args[0], e.indices):
+                return visit(e.args[0], here)  # of one element
             case syntax.Reduce(op="softmax" | "log_softmax" | "logsumexp" | "max" | "argmax"):
                 is_filter = e.condition is None or visit(e.condition, False)
                 return is_filter and visit(e.args[0], True)
@@ -982,9 +988,6 @@ def _cancelled(program: Program) -> Program:
         if isinstance(e, syntax.Binary) and e.op == "*":
             return [*factors(e.left), *factors(e.right)]
         return [e]
-
-    def mentions(e: Expr, indices: Iterable[str]) -> bool:
-        return any(isinstance(x, syntax.Name) and x.name in indices for x in walk(e))
 
     def is_from_mean(e: Expr, total: Reduce) -> bool:
         if isinstance(e, syntax.Binary) and e.op == "-":
