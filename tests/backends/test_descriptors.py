@@ -350,10 +350,12 @@ def test_compiled_in_inner_loops(name: str) -> None:
     ),
 )
 def test_compiled(name: str, length: int) -> None:
-    """The copy engine loads if it should; nothing spills; two instances fit a multiprocessor."""
+    """The copy engine loads if it should; nothing spills; a multiprocessor holds eight warps."""
     made = launch(name, length, heads=64)  # there are more than multiprocessors
     used = compile_for("cuda:90", made)
-    assert used.spilled == 0 and 2 * (used.shared + 1024) <= SHARED_LIMIT["cuda:90"] + 1024
+    instances = 8 // made.kwargs["num_warps"]
+    assert used.spilled == 0
+    assert instances * (used.shared + 1024) <= SHARED_LIMIT["cuda:90"] + 1024
     schedule = table.first(space(name, h=64, q=length, k=length))
     assert any(i.startswith("UTMALDG") for i in instructions(made)) == schedule.descriptors
 
