@@ -104,6 +104,16 @@ class _Target:
     def clear(self, tensor: Array) -> object:
         return tensor.fill(0)
 
+    def sort(
+        self, tensor: Array, order: Array, first: Array, last: Array, kept: Sequence[int]
+    ) -> None:
+        rows = np.moveaxis(tensor, kept, range(len(kept))).reshape(order.shape)
+        order[...] = np.argsort(rows, axis=-1, kind="stable")
+        for at in np.ndindex(order.shape[:-1]):
+            found, numbers = rows[at][order[at]], np.arange(first.shape[-1])
+            first[at] = np.searchsorted(found, numbers)
+            last[at] = np.searchsorted(found, numbers, side="right")
+
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         def call(*args: Any) -> None:
             run(kernel, *arguments(kernel, args), checked=self.checked)

@@ -144,6 +144,22 @@ class TorchTarget:
     def clear(self, tensor: torch.Tensor) -> object:
         return tensor.zero_()
 
+    def sort(
+        self,
+        tensor: torch.Tensor,
+        order: torch.Tensor,
+        first: torch.Tensor,
+        last: torch.Tensor,
+        kept: Sequence[int],
+    ) -> None:
+        others = [n for n in range(tensor.dim()) if n not in kept]
+        rows = tensor.permute(*kept, *others).flatten(len(kept)).to(torch.int64)
+        rows, places = rows.sort(stable=True)
+        order.copy_(places)
+        numbers = torch.arange(first.shape[-1], device=first.device).expand(first.shape)
+        first.copy_(torch.searchsorted(rows, numbers.contiguous()))
+        last.copy_(torch.searchsorted(rows, numbers.contiguous(), right=True))
+
 
 class _Target(TorchTarget):
     """Runs kernels one after the other, for host programs."""

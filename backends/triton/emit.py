@@ -289,6 +289,7 @@ def host_functions(*parts: Written) -> list[str]:
         "aligned": aligns,
         "clear_elements": has_sums,
         "clear": has_sums,
+        "sort_places": any(isinstance(s, H.Sort) for s in body),
     }
     functions = parts[0].part.dialect.host_functions
     return _apart(*(text for f, text in functions.items() if needed.get(f, True)))
@@ -297,7 +298,7 @@ def host_functions(*parts: Written) -> list[str]:
 def minimal_functions(*parts: Written) -> list[str]:
     """What the host functions of minimal files call."""
     body = [s for part in parts for s in part.program.statements()]
-    statements = {"two_tiles": H.TwoTiles, "span": H.Wide}
+    statements = {"two_tiles": H.TwoTiles, "sort_places": H.Sort, "span": H.Wide}
     needed = (f for f, kind in statements.items() if any(isinstance(s, kind) for s in body))
     return _apart(*map(HOST_FUNCTIONS.__getitem__, needed))
 

@@ -108,6 +108,16 @@ def clear_elements(x_ptr, count, BLOCK: tl.constexpr):
     count = tensor.numel()
     programs = triton.cdiv(count, 1024)
     launch(clear_elements, programs, tensor, count, BLOCK=1024, num_warps=4, num_stages=1)''',
+    "sort_places": '''def sort_places(tensor, kept, order, first, last):
+    """Write the places of a tensor's elements in the order of these, and where in that list
+    each number begins and ends. Each element of the kept dimensions has a list of its own."""
+    others = [n for n in range(tensor.dim()) if n not in kept]
+    rows = tensor.permute(*kept, *others).flatten(len(kept)).to(torch.int64)
+    rows, places = rows.sort(stable=True)
+    order.copy_(places)
+    numbers = torch.arange(first.shape[-1], device=first.device).expand(first.shape)
+    first.copy_(torch.searchsorted(rows, numbers.contiguous()))
+    last.copy_(torch.searchsorted(rows, numbers.contiguous(), right=True))''',
     "span": '''def span(tensor):
     """The largest offset in a tensor; past 2**31 offsets need 64 bits."""
     return sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride()))''',

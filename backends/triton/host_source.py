@@ -149,6 +149,10 @@ class HostSource:
                 self.fit(f"{self.tensor(s.name)} = ", text)
             case H.Clear():
                 self.put(f"clear({self.tensor(s.tensor)}, launch)")
+            case H.Sort():
+                tensor, *names = map(self.tensor, (s.tensor, s.order, s.first, s.last))
+                kept = tuple_text([*map(str, s.kept)])
+                self.fit("", f"sort_places({', '.join([tensor, kept, *names])})")
             case H.Align():
                 if s.least:
                     self.fit("if ", self._count(s.rows), f" >= {s.least}:")

@@ -171,6 +171,14 @@ def elements(indices: Iterable[Term], sizes: Mapping[str, int]) -> int:
     return math.prod(sizes[i.attr[1]] for i in indices)
 
 
+def tensor_sizes(program: Equations, sizes: Mapping[str, int]) -> list[int]:
+    """The numbers of elements of the inputs and outputs."""
+    declared = program.declared
+    shapes = [[sizes[e] for e in declared.extents(name)] for name in declared.inputs]
+    shapes += [[sizes[i.attr[1]] for i in e.indices] for e in program.outputs]
+    return list(map(math.prod, shapes))
+
+
 class _Counter:
     """Counts what one kernel does.
 

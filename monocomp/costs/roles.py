@@ -159,8 +159,9 @@ def explain_roles(
     of `top`, whose list is held whole. One along which the aggregates are prefixes is
     streamed, and the prefixes are stored as the loop goes.
     Of the others, one that a large operand of a loop lacks is a row: its block shares
-    what is read. Different `parts` (extents) of a stream share nothing. What `lesser` aggregates
-    lack is no reason to hold it: they are computed for each program instance.
+    what is read, but for segments of a list, which are disjoint. Different `parts` (extents) of
+    a stream share nothing. What `lesser` aggregates lack is no reason to hold it: they are
+    computed for each program instance.
     """
     found: dict[str, tuple[Term, Role, str]] = {}
     indices = dict.fromkeys(i for e in group for i in e.indices)
@@ -169,7 +170,9 @@ def explain_roles(
     candidates = [i.attr[0] for i in indices if i is not scan and i.attr[1] not in parts]
     everywhere = [n for n in candidates if all(n in f.free for f in folds)]
     columns = {n for n in everywhere if folds and all(_is_column(n, f) for f in folds)}
-    rows = _rows([n for n in everywhere if n not in columns], folds)
+    apart = {n for n in everywhere if folds and all(_is_of_segments(f, n) for f in folds)}
+    others = [n for n in everywhere if n not in columns | apart]
+    rows = _rows(others, folds) or ({*others[-1:]} if apart else set())
     ranks = {t.args[0] for t in T.subterms(*(e.body for e in group)) if is_selection(t)}
     for i in indices:
         name = i.attr[0]
@@ -178,6 +181,8 @@ def explain_roles(
         why = "what is computed for one value serves no other"
         if any(name not in f.free for f in lesser):
             why = "what lacks it costs little: each value computes it anew"
+        if name in apart:
+            why = "segments of a list share nothing"
         if name in rows:
             role, why = "row", "a large operand lacks it: a block of rows shares what is read"
         if i is scan:
@@ -274,6 +279,20 @@ def _is_column(name: str, f: Term) -> bool:
     shared = T.subterms(*(p for p in parts if name not in p.free))
     is_nested = any(t.op == "fold" and bound.attr[0] in t.free for t in shared)
     return is_nested and all(map(T.is_read, own))
+
+
+def _is_of_segments(f: Term, name: str) -> bool:
+    """Does a fold go from the number of elements that are smaller than an index to the number of
+    those that are not larger? Each place is in one such segment of a list."""
+    counted: dict[str, set[Term]] = {"<": set(), "<=": set()}
+    for t in T.subterms(f.args[0]):
+        if t.op == "stored" and [i.attr[0] for i in t.args[-1:] if i.op == "index"] == [name]:
+            total, at = t.attr.body, t.attr.indices[-1]
+            if total.op == "fold" and total.attr.monoid == "sum" and total.args[1] is T.const(1):
+                _, (c, _) = T.open_fold(total)
+                if c.op == "compare" and c.attr in counted and c.args[1] is at:
+                    counted[c.attr].add(c.args[0])
+    return not counted["<"].isdisjoint(counted["<="])
 
 
 def _is_product(f: Term) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from monocomp import terms as T
 from monocomp.costs.cost import BYTE_TIME, STORED_BYTES
-from monocomp.costs.counting import elements
+from monocomp.costs.counting import elements, tensor_sizes
 from monocomp.costs.holding import estimate
 from monocomp.declarations.records import Output
 from monocomp.derivation import rule_sets
@@ -24,7 +24,7 @@ from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_me
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.gradients.saving import Saved, is_logarithm
 from monocomp.planning.slicing import time_of
-from monocomp.planning.storing import WORTH_STORING, cut, tensor_sizes
+from monocomp.planning.storing import WORTH_STORING, cut
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import Rewriter
 from monocomp.terms.equations import Equation, Equations

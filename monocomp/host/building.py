@@ -95,6 +95,7 @@ def host_program(
         *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
         *_dtypes(lowered, kernels),
         *_buffers(lowered, kernels),
+        *(H.Sort(s.tensor, s.kept, *s.names) for s in lowered.sorted),
         *_launches(lowered, kernels),
     ]
     for name, packed in lowered.views.items() if lowered.slices is None else ():
@@ -153,6 +154,8 @@ def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Stat
 
 def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
     slices = lowered.slices
+    for e in (lowered.by_name[n] for s in lowered.sorted for n in s.names):
+        yield H.Buffer(e.name, tuple(i.attr[1] for i in e.indices), "int", "int64")
     for k in kernels:
         for o in k.kernel.outputs:
             name, dims = o.name, list(o.dims)

@@ -31,6 +31,9 @@ class Target(Protocol):
     def clear(self, tensor: Any) -> object:
         """Write 0 to all elements of a tensor."""
 
+    def sort(self, tensor: Any, order: Any, first: Any, last: Any, kept: Sequence[int]) -> object:
+        """Write what `host.program.Sort` says."""
+
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         """What runs a kernel, in so many program instances."""
 
@@ -150,6 +153,11 @@ class Evaluation:
             case H.Clear():
                 given = ((0, self.names[s.tensor]),)
                 self.launches.append(Launched(self.target.clear, [None], {}, given))
+            case H.Sort():
+                names = (s.tensor, s.order, s.first, s.last)
+                places = tuple((n, self.names[name]) for n, name in enumerate(names))
+                kept = {"kept": s.kept}
+                self.launches.append(Launched(self.target.sort, [None] * 4, kept, places))
             case H.Align():
                 if self._count(s.rows, self.config) >= s.least:
                     for name in s.tensors:

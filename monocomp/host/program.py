@@ -4,7 +4,7 @@
     statement = sizes:    Size | Bound | Split | TwoTiles
               | checks:   CheckShapes | CheckEmpty | CheckSome
               | dtypes:   Promote | Convert
-              | tensors:  Buffer | Clear | Align | View
+              | tensors:  Buffer | Clear | Sort | Align | View
               | launches: Choose | Fast | Wide | Programs | Describe | Launch
               | slices:   Slices
               | Return
@@ -174,6 +174,21 @@ class Clear(Node):
 
 
 @dataclass(frozen=True)
+class Sort(Node):
+    """The places of a tensor's elements in the order of these, equal ones as they come, and where
+    in that list those of each number begin and end. Each element of the dimensions that are kept
+    has a list of its own."""
+
+    tensor: TensorName
+    kept: tuple[int, ...]
+    order: TensorName
+    first: TensorName
+    last: TensorName
+
+    text = "{order}, {first}, {last} = sort {tensor}, by {kept}"
+
+
+@dataclass(frozen=True)
 class Align(Node):
     """Tensors are copied if their rows are odd, where so many program instances read them that
     it pays."""
@@ -302,6 +317,7 @@ Statement: TypeAlias = (
 ) | (
     Buffer
     | Clear
+    | Sort
     | Align
     | View
     | Choose

@@ -116,7 +116,7 @@ class _Kernel(Loops):
             for e in group
         )
         tensors = {n: Tensor(n, declared.extents(n), i.kind) for n, i in declared.inputs.items()}
-        for e in self.program.computed:
+        for e in self.program.equations:
             dims = tuple(i.attr[1] for i in e.indices)
             dtype = OPERAND if e.name in self.program.operands else None
             tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=True, dtype=dtype)

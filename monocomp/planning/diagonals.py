@@ -21,15 +21,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from monocomp import terms as T
-from monocomp.costs.counting import elements
+from monocomp.costs.counting import elements, tensor_sizes
 from monocomp.costs.holding import saving_of
 from monocomp.costs.roles import READS, outer_folds
 from monocomp.extents.domain import split
 from monocomp.extents.nominal import packed_extents
 from monocomp.planning.naming import new_name, taken_names
-from monocomp.planning.storing import WORTHWHILE, tensor_sizes
+from monocomp.planning.nested_sums import nest
+from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.stretches import extremes
-from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
@@ -95,7 +95,7 @@ class _Diagonal:
 def _diagonals(e: Equation) -> Iterator[_Diagonal]:
     """The sums along diagonals in an equation whose elements hold sums."""
     for total in outer_folds([e]):
-        indices, conditions, element = _nest(total)
+        indices, conditions, element = nest(total)
         if not indices or not any(s.op == "fold" for s in T.subterms(element)):
             continue
         subscripts = {a for s in T.subterms(element) if s.op in READS for a in s.args}
@@ -106,19 +106,8 @@ def _diagonals(e: Equation) -> Iterator[_Diagonal]:
                     for sign, offset in zip((1, -1), rest, strict=True):
                         if not offset.free and _is_known_to_the_host(offset):
                             others = tuple(i for i in indices if i is not k)
-                            nest = (*others, k), conditions, element
-                            yield _Diagonal(total, *nest, r, sign, offset)
-
-
-def _nest(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...], Term]:
-    """Sums of sums as one: its indices, conditions and element."""
-    indices: list[Term] = []
-    conditions: list[Term] = []
-    while is_fold(t, "sum"):
-        (bound,), (condition, t) = T.open_fold(t)
-        indices.append(bound)
-        conditions += T.conjuncts(condition)
-    return tuple(indices), tuple(conditions), t
+                            own = (*others, k), conditions, element
+                            yield _Diagonal(total, *own, r, sign, offset)
 
 
 def _is_known_to_the_host(t: Term) -> bool:

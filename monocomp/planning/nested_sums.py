@@ -195,6 +195,17 @@ def _nests(t: Term) -> list[_Nest]:
     return found[::-1]
 
 
+def nest(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...], Term]:
+    """Sums of sums as one: its indices, conditions and element."""
+    indices: list[Term] = []
+    conditions: list[Term] = []
+    while is_fold(t, "sum"):
+        (bound,), (condition, t) = T.open_fold(t)
+        indices.append(bound)
+        conditions += T.conjuncts(condition)
+    return tuple(indices), tuple(conditions), t
+
+
 def _holds_sums(t: Term) -> bool:
     return any(s.op == "fold" for s in T.subterms(t))
 

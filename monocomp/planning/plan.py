@@ -139,7 +139,7 @@ class Plan(Rendered):
             verify_scopes(step.program)
         if steps and steps[-1].program.equations != self.program.equations:
             raise InternalError("the steps do not end at the program in kernels")
-        known = set(self.program.declared.inputs)
+        known = {*self.program.declared.inputs, *self.program.in_lists}
         for kernel in self.planned:
             unknown = kernel.tiles.inputs.keys() - known
             if unknown:
@@ -244,6 +244,7 @@ class Planner:
         program, first = along_diagonals(equal.program, sizes)
         sizes = {**sizes, **packed_extents(program, sizes)}
         program, steps = cut(program, sizes)
+        sizes = {**sizes, **packed_extents(program, sizes)}
         program, more = bound(program, sizes)
         steps = [*equal.steps, *first, *steps, *more]
         if processors > 1:

@@ -74,6 +74,8 @@ def slice_index(
     """
     if program.slices is not None or program.parts or program.views:
         return None
+    if any(i.attr[1] == extent for n in program.in_lists for i in program.by_name[n].indices):
+        return None  # lists are sorted whole
     try:
         after = _in_slices(program, frozenset(stored), extent, length)
     except _NotSliced:
@@ -126,7 +128,7 @@ class _Slicing:
     def program(self) -> Equations:
         """The program in slices."""
         start, part = self.start, self.index.attr[1]
-        equations: list[Equation] = []
+        equations = [e for e in start.equations if e.name in start.in_lists]
         written: dict[str, tuple[str, int]] = {}
         added: set[str] = set()
         inner: set[str] = set()

@@ -18,13 +18,15 @@ from functools import partial
 from monocomp import terms as T
 from monocomp.costs.closing import Closing
 from monocomp.costs.cost import ELEMENT_BYTES, STORED_BYTES
-from monocomp.costs.counting import Estimate, Place, elements
+from monocomp.costs.counting import Estimate, Place, elements, tensor_sizes
 from monocomp.costs.holding import Known, estimate, total_time
 from monocomp.costs.operands import computed_side, stored_operands, with_side
 from monocomp.costs.roles import rows_of
+from monocomp.extents.nominal import packed_extents
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import new_index, new_name, taken_names
 from monocomp.planning.nested_sums import order_sums, store_partial_sum
+from monocomp.planning.segments import in_segments
 from monocomp.planning.slicing import lengths_of_slices, slice_index, time_of
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Saving, Step
@@ -56,6 +58,9 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     program = steps[-1].program if steps else program
     steps += join_sums(program)
     program = steps[-1].program if steps else program
+    program, more = in_segments(program, sizes)
+    steps += more
+    sizes = {**sizes, **packed_extents(program, sizes)}
     known: Known = {}  # most kernels are the same in all trials
     kernels = estimate(program, sizes, known)
     close = Closing(program)
@@ -196,14 +201,6 @@ def _in_slices(
 
 def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
     return max(tensor_sizes(program, sizes))
-
-
-def tensor_sizes(program: Equations, sizes: Mapping[str, int]) -> list[int]:
-    """The numbers of elements of the inputs and outputs."""
-    declared = program.declared
-    shapes = [[sizes[e] for e in declared.extents(name)] for name in declared.inputs]
-    shapes += [[sizes[i.attr[1]] for i in e.indices] for e in program.outputs]
-    return list(map(math.prod, shapes))
 
 
 def _repeated_values(

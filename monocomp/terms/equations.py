@@ -16,7 +16,7 @@ from monocomp.terms import Equation, Term
 from monocomp.terms.abbreviation import Abbreviation, abbreviator
 from monocomp.terms.printer import Names, definition_line, show, show_monoid
 
-__all__ = ["Equation", "Equations", "Slices", "in_order", "stored_in"]
+__all__ = ["Equation", "Equations", "Slices", "Sorted", "in_order", "stored_in"]
 
 V = TypeVar("V")
 
@@ -47,6 +47,34 @@ class Slices:
 
 
 @dataclass(frozen=True)
+class Sorted:
+    """Equations for the places of an input in the order of its elements, which a call sorts.
+
+    Attributes:
+        tensor: the input, of integers.
+        kept: its dimensions of which each element has a list of its own.
+        order: the equation of the places, equal elements in their order.
+        first, last: for each number where its elements begin in the list, and where they end.
+    """
+
+    tensor: str
+    kept: tuple[int, ...]
+    order: str
+    first: str
+    last: str
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Of the equations."""
+        return self.order, self.first, self.last
+
+    def is_of(self, program: Equations, tensor: str, kept: tuple[int, ...], extent: str) -> bool:
+        """Is it such a list, with segments for all numbers below an extent?"""
+        rows = program.by_name[self.first].indices[-1].attr[1]
+        return (self.tensor, self.kept, rows) == (tensor, kept, extent)
+
+
+@dataclass(frozen=True)
 class Equations:
     """A program in index terms: the state that rewrites act on.
 
@@ -57,9 +85,10 @@ class Equations:
     stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
     another equation computes, in the same order: that one's name, by theirs; `slices` are what some
     are computed for, one after the other; `operands` are stored for products of matrices alone, in
-    the dtype in which these take them; `given` are the definitions of inputs that are given with
-    one, each written out but for those before it; `kept` are definitions that are not inlined, once
-    that is decided; `as_written` gives what a text says, for sizes.
+    the dtype in which these take them; `sorted` are lists that a call sorts; `given` are the
+    definitions of inputs that are given with one, each written out but for those before it; `kept`
+    are definitions that are not inlined, once that is decided; `as_written` gives what a text says,
+    for sizes.
     """
 
     declared: Declarations[Term]
@@ -71,6 +100,7 @@ class Equations:
     views: Mapping[str, str] = field(default_factory=dict, compare=False)
     slices: Slices | None = None
     operands: frozenset[str] = frozenset()
+    sorted: tuple[Sorted, ...] = ()
     given: tuple[Equation, ...] = ()
     kept: frozenset[str] | None = field(default=None, compare=False)
     as_written: Callable[[Mapping[str, int]], Equations] | None = field(default=None, compare=False)
@@ -86,7 +116,7 @@ class Equations:
 
     def read_by(self, e: Equation) -> set[str]:
         """The names of the equations whose stored values another reads, or slices of them."""
-        found = {s.name for s in stored_in(e.body)}
+        found = {s.name for s in stored_in(e.body)} - self.in_lists
         if self.slices is not None:
             names = {t.attr for t in T.subterms(e.body) if t.op == "read"}
             tensors = {t for s, (t, _) in self.slices.read.items() if s in names}
@@ -121,8 +151,13 @@ class Equations:
     def computed(self) -> tuple[Equation, ...]:
         """What kernels store for other kernels and the outputs, each after what it reads."""
         outputs = {o.name for o in self.declared.outputs}
-        others = tuple(e for e in self.equations if e.name not in outputs)
+        others = tuple(e for e in self.equations if e.name not in outputs | self.in_lists)
         return in_order(others + self.outputs)
+
+    @property
+    def in_lists(self) -> set[str]:
+        """The names of the equations that no kernel computes, as calls sort."""
+        return {name for s in self.sorted for name in s.names}
 
     def map(self, f: Callable[[Term], Term]) -> Equations:
         """The same equations with f applied to the right-hand sides."""
@@ -260,7 +295,7 @@ def stored_in(t: Term) -> frozenset[Equation]:
 
 
 def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
-    """The equations, each after those that it reads."""
+    """The equations, each after those of them that it reads."""
     by_name = {e.name: e for e in equations}
     ordered: dict[str, Equation] = {}
 
@@ -268,7 +303,8 @@ def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
         if e.name in ordered:
             return
         for read in sorted(stored_in(e.body), key=lambda r: r.name):
-            put(by_name[read.name])
+            if read.name in by_name:
+                put(by_name[read.name])
         ordered[e.name] = e
 
     for e in equations:

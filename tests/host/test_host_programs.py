@@ -41,6 +41,7 @@ from monocomp.host.program import (
     Return,
     Size,
     Slices,
+    Sort,
     Split,
     Statement,
 )
@@ -228,7 +229,7 @@ def test_those_of_tile_programs(name: str) -> None:
 def test_every_statement_occurs() -> None:
     """In the host programs that are compared above, but one about sizes of 0."""
     found = {type(s) for case in SPECIAL for s in emitted(*case)[0].program.body}
-    assert {*get_args(Statement)} - found == {CheckEmpty, Clear, Slices}
+    assert {*get_args(Statement)} - found == {CheckEmpty, Clear, Slices, Sort}
 
 
 TEXT = """\

@@ -1,0 +1,277 @@
+"""Segments: a sum of what reads an element, over one segment of a sorted list.
+
+The gradient of a table adds up at each row what has read it:
+
+    dW[v,d] = sum[i if v == N[i]](dO[i,d])
+
+Each v asks every i. Sorted by N, those that read a row are beside one another, in their order:
+
+    order[r] = argtop[i -> r](-1 - N[i])
+    first[v] = sum[i if N[i] < v](1)
+    last[v]  = sum[i if N[i] <= v](1)
+    dW[v,d]  = sum[r if first[v] <= r and r < last[v]](dO[order[r],d])
+
+so a loop runs over each i once, for all v together. What takes sums of its own is stored for each i
+before. Every call sorts anew (`host.program.Sort`);
+the sort is stable, and sums are added up in the same order each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from monocomp import terms as T
+from monocomp.costs.cost import BYTE_TIME, LAUNCH_TIME, STORED_BYTES
+from monocomp.costs.counting import elements, tensor_sizes
+from monocomp.costs.holding import estimate, total_time
+from monocomp.costs.roles import outer_folds
+from monocomp.extents.nominal import packed_extents
+from monocomp.planning.naming import new_index, new_name, taken_names
+from monocomp.planning.nested_sums import nest
+from monocomp.proving.rule_laws import Identity, law
+from monocomp.rewriting.driver import Saving, Step
+from monocomp.rewriting.rules import stated
+from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations, Sorted, in_order
+from monocomp.terms.printer import show
+
+LAUNCHES = 8  # of kernels, in whose time a list is sorted
+
+_smaller, _others, _equal, _before = (T.param(n, "float") for n in "abnm")
+_place = T.inert("add", _smaller, _before)
+_less, _at_most = (partial(T.inert, "compare", attr=op) for op in ("<", "<="))
+law(
+    "segments",
+    "in a sorted list the place of an element is the number of smaller ones, a, and of those of "
+    "its n equals that come before it, m: it is from the number of elements smaller than v on, up "
+    "to the number of those that are not larger, if the element is v, and else not",
+    it_is_v=Identity(
+        T.conjunction(_at_most(_smaller, _place), _less(_place, T.inert("add", _smaller, _equal))),
+        T.TRUE,
+        T.conjunction(T.compare("<=", T.ZERO, _before), T.compare("<", _before, _equal)),
+        finite=("a", "m", "n"),
+    ),
+    it_is_smaller=Identity(
+        _at_most(_others, _place),
+        T.FALSE,
+        T.conjunction(
+            T.compare("<=", T.add(_smaller, _equal), _others), T.compare("<", _before, _equal)
+        ),
+        finite=("a", "b", "m", "n"),
+    ),
+    it_is_larger=Identity(
+        _less(_place, _others),
+        T.FALSE,
+        T.conjunction(T.compare("<=", _others, _smaller), T.compare("<=", T.ZERO, _before)),
+        finite=("a", "b", "m"),
+    ),
+)
+
+
+def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
+    """Sum over segments of sorted lists, where that is worth it.
+
+    Args:
+        program: equations before anything is stored.
+        sizes: a number for every extent.
+
+    Returns:
+        The program with equations for the lists and their segments, and the steps to it.
+    """
+    steps: list[Step] = []
+    largest = max(tensor_sizes(program, sizes))
+    for name in [e.name for e in program.computed]:
+        found = next(_gathered(program.by_name[name]), None)
+        if found is None:
+            continue
+        step, own = sum_in_segments(program, program.by_name[name], found)
+        known = {**sizes, **packed_extents(step.program, sizes)}
+        stored = [a for a in step.program.computed if a.name not in program.by_name]
+        if any(elements(a.indices, known) > largest for a in stored):
+            continue
+        before, after = (estimate(p, known) for p in (program, step.program))
+        # The loops of all rows together are one over the list; what they store is as much.
+        summed = [k for k in after if own in k.equations]
+        loops = sum(k.cost.work for k in summed) * (1 - 1 / known[found.row.attr[1]])
+        results = sum(elements(e.indices, known) for k in summed for e in k.equations)
+        new = len(step.program.sorted) - len(program.sorted)
+        time = total_time(after) - loops + results * STORED_BYTES * BYTE_TIME
+        time += new * LAUNCHES * LAUNCH_TIME
+        if time < (whole := total_time(before)):
+            steps.append(replace(step, cost=Saving(whole, time)))
+            program = step.program
+    return program, steps
+
+
+@dataclass(frozen=True)
+class _Gathered:
+    """A sum of what reads one row.
+
+    Attributes:
+        total: the sum.
+        indices, conditions, element: of it.
+        key: the element of a tensor of integers that says which row is read.
+        row: that which the sum is for, an index of the result.
+    """
+
+    total: Term
+    indices: tuple[Term, ...]
+    conditions: tuple[Term, ...]
+    element: Term
+    key: Term
+    row: Term
+
+    @property
+    def places(self) -> tuple[Term, ...]:
+        """The indices of what is sorted."""
+        return tuple(i for i in self.key.args if i in self.indices)
+
+    @property
+    def lists(self) -> tuple[Term, ...]:
+        """Those of the key that the result has, too: there is a list for each."""
+        return tuple(i for i in self.key.args if i not in self.indices)
+
+    @property
+    def is_row(self) -> Term:
+        """Is the row read?"""
+        return T.compare("==", self.key, self.row)
+
+
+def _gathered(e: Equation) -> Iterator[_Gathered]:
+    """The sums in an equation of what reads a row that a tensor of integers tells."""
+    for total in outer_folds([e]):
+        indices, conditions, element = nest(total)
+        for c in conditions:
+            for key, row in (c.args, c.args[::-1]) if c.op == "compare" and c.attr == "==" else ():
+                found = _Gathered(total, indices, conditions, element, key, row)
+                is_listed = key.op == "read" and row in e.indices and row not in key.args
+                if is_listed and found.places and _are_indices(key.args):
+                    yield found
+
+
+def _are_indices(subscripts: Sequence[Term]) -> bool:
+    return all(i.op == "index" for i in subscripts) and len({*subscripts}) == len(subscripts)
+
+
+@stated
+def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step, Equation]:
+    """The step that sorts, and sums over a segment.
+
+    Law:     a sum may be taken in any order: in a list that is sorted by N, N = v holds from as far
+             on as there are places with N < v, and as far as there are places with N <= v; and what
+             is added may be stored, with N for v
+    Claims:  interchange, segments, brackets, division with remainder
+    Needs:   the filter says that N = v, and N is read at all places once
+    """
+    kept = tuple(n for n, i in enumerate(g.key.args) if i in g.lists)
+    extent = g.row.attr[1]
+    found = next((s for s in program.sorted if s.is_of(program, g.key.attr, kept, extent)), None)
+    start, program = program, program if found else _with_list(program, g, kept)
+    found = found or program.sorted[-1]
+    order, first, last = (program.by_name[n] for n in found.names)
+    place = T.index("~r", order.indices[-1].attr[1])
+    there = _places(g, T.stored(order, (*g.lists, place)))
+    lower, upper = (T.stored(s, (*g.lists, g.row)) for s in (first, last))
+    asked = [T.compare("<=", lower, place), T.compare("<", place, upper)]
+    new: list[Equation] = []
+    if len(g.places) < len(g.indices) or any(s.op == "fold" for s in T.subterms(g.element)):
+        added = _of_places(program, e, g)
+        new.append(added)
+        columns = added.indices[len(g.key.args) :]
+        element = T.stored(added, (*g.lists, *(there[i.attr[0]] for i in g.places), *columns))
+    else:
+        asked += [T.substitute(c, there) for c in g.conditions if c is not g.is_row]
+        element = T.substitute(g.element, there)
+    total = T.fold("sum", (place,), T.conjunction(*asked), element)
+    summed = replace(e, body=T.replace(e.body, g.total, total))
+    if outer_folds([summed]) == [total]:
+        new.append(summed)
+    else:  # loops for other sums share blocks of rows
+        name = _name(program, *new)
+        summed = Equation(name, tuple(i for i in e.indices if i.attr[0] in total.free), total)
+        read = T.stored(summed, summed.indices)
+        new += summed, replace(e, body=T.replace(e.body, g.total, read))
+    equations = [n for o in program.equations for n in (new if o is e else [o])]
+    after = replace(program, equations=in_order(equations))
+    old = partial(show, g.total, start.reader_names(g.total))
+    shown = partial(show, total, after.reader_names(total))
+    reason = f"as {g.key.attr} says which {g.row.attr[0]} is read"
+    check = partial(_is_of_rows, g)
+    step = Step.of("sum_in_segments", (e.name,), old, shown, start, after, check, reason)
+    return step, summed
+
+
+def _is_of_rows(g: _Gathered) -> bool:
+    """Does the sum's filter ask for the row, at places that are told by their indices?"""
+    return g.is_row in g.conditions and nest(g.total)[0] == g.indices and _are_indices(g.key.args)
+
+
+def _of_places(program: Equations, e: Equation, g: _Gathered) -> Equation:
+    """What each place adds to the row that it reads, which it tells itself."""
+    here = {g.row.attr[0]: g.key}
+    value = T.substitute(g.element, here)
+    asked = [T.substitute(c, here) for c in g.conditions if c is not g.is_row]
+    asked += T.compare("<=", T.const(0), g.key), T.compare("<", g.key, T.extent_of(g.row.attr[1]))
+    for i in (i for i in g.indices[::-1] if i not in g.places):
+        own = [c for c in asked if i.attr[0] in c.free]
+        asked = [c for c in asked if c not in own]
+        value = T.fold("sum", (i,), T.conjunction(*own), value)
+    value = T.where(T.conjunction(*asked), value, T.ZERO)
+    name = _name(program)
+    taken = taken_names(program) | {name, *(i.attr[0] for i in e.indices)}
+    named: dict[Term, Term] = {}
+    for i in g.places:
+        named[i] = new_index(i, program, taken)
+        taken.add(named[i].attr[0])
+    columns = (i for i in e.indices if i is not g.row and i not in g.lists)
+    indices = (*g.lists, *named.values(), *(i for i in columns if i.attr[0] in value.free))
+    return Equation(name, indices, T.substitute(value, {i.attr[0]: n for i, n in named.items()}))
+
+
+def _name(program: Equations, *others: Equation) -> str:
+    taken = taken_names(program) | {a.name for a in program.known} | program.declared.names
+    return new_name("F", taken | {e.name for e in others})
+
+
+def _places(g: _Gathered, number: Term) -> dict[str, Term]:
+    """The indices of the place of a number, counted row by row."""
+    found: dict[str, Term] = {}
+    for n, i in reversed(list(enumerate(g.places))):
+        size = T.extent_of(i.attr[1])
+        found[i.attr[0]] = number if n == 0 else T.modulo(number, size)
+        number = T.floordiv(number, size)
+    return found
+
+
+def _with_list(program: Equations, g: _Gathered, kept: tuple[int, ...]) -> Equations:
+    """The program with equations for a list of places and its segments."""
+    declared = program.declared
+    taken = taken_names(program) | {a.name for a in program.known} | declared.names
+    names: list[str] = []
+    for base in ("order", "first", "last", "r"):
+        names.append(new_name(base, taken))
+        taken.add(names[-1])
+    extents = [i.attr[1] for i in g.places]
+    extent = extents[0] if len(extents) == 1 else names[-1]
+    bounds = dict(declared.bounds)
+    if extent == names[-1]:
+        bounds[extent] = T.mul(*map(T.extent_of, extents))
+    place, r = T.index("@0", extent), T.index(names[-1], extent)
+    key = T.substitute(g.key, _places(g, place))
+    largest = T.sub(T.const(-1), key)  # where the key is least, and nothing overflows
+    bodies = (
+        T.fold_at("argtop", r, place, T.TRUE, largest, target=extent),
+        T.fold("sum", (place,), T.compare("<", key, g.row), T.const(1)),
+        T.fold("sum", (place,), T.compare("<=", key, g.row), T.const(1)),
+    )
+    rows = zip(names, (r, g.row, g.row), bodies, strict=False)
+    new = tuple(Equation(name, (*g.lists, at), body) for name, at, body in rows)
+    extent_of = {**declared.extent_of, names[-1]: extent}
+    return replace(
+        program,
+        declared=replace(declared, extent_of=extent_of, bounds=bounds),
+        equations=(*new, *program.equations),
+        sorted=(*program.sorted, Sorted(str(g.key.attr), kept, *names[:3])),
+    )
