@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from monocomp import terms as T
 from monocomp.rewrites.frames import maxima
 from monocomp.rewrites.normal_form import normalise
+from monocomp.rewrites.sigmoids import has_opposite
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
@@ -291,11 +292,11 @@ def expand_sigmoid(t: Term) -> Term | None:
     """The sigmoid of a logarithm is a quotient without exponentials.
 
     Law:     definition of sigmoid
-    Needs:   the logarithm of an aggregate in the operand
+    Needs:   the logarithm of an aggregate in the operand, which has an opposite
     before:  Y[i] = sigmoid(log(sum[k](S[i,k] ** 2)) + X[i])
     after:   Y[i] = 1 / (1 + exp(-log(sum[k](S[i,k] ** 2)) - X[i]))
     """
-    if t.op != "sigmoid" or not _has_logarithm(t.args[0]):
+    if t.op != "sigmoid" or not (_has_logarithm(t.args[0]) and has_opposite(t.args[0])):
         return None
     return T.power_of(T.add(T.ONE, T.exp(T.neg(t.args[0]))), -1)
 

@@ -78,13 +78,11 @@ def settled_frame(joint: Term) -> Term:
     not occur. The maximum of a fold is settled anyway (`lowering.values`)."""
     exponents = joint.args if joint.op == "maximum" else (joint,)
     parts = [a for e in exponents for a in addends(e)]
-    is_inf_of_nothing = any(_is_scaled_extremum(T.neg(a)) and not _has_element(a) for a in parts)
-    is_below = T.is_below_infinity(joint) or (
-        all(map(T.is_finite_if_there, parts)) and not is_inf_of_nothing
-    )
+    is_inf_of_nothing = any(_is_scaled_extremum(T.neg(a)) and not _is_there(a) for a in parts)
+    is_read = all(map(T.is_finite_if_there, parts)) or T.is_finite_if_read(joint)
     is_frame = any(_is_scaled_extremum(a) or _is_masked(a) for a in parts)
     is_frame &= not (is_inf_of_nothing or any(map(_leaves_out_zeros, parts)))
-    is_bounded = is_below or T.is_finite_if_read(joint)
+    is_bounded = T.is_below_infinity(joint) or (is_read and not is_inf_of_nothing)
     # An exponential in an exponent would be split off again, and so would what is made of it.
     is_bounded |= any(s.op == "exp" for s in T.subterms(joint))
     if is_bounded and (is_frame or T.exceeds_minus_infinity(joint)):
@@ -106,8 +104,10 @@ def _is_scaled_extremum(addend: Term) -> bool:
     return len(folds) == 1 and all(T.is_nonnegative(f) for f in parts if f not in folds)
 
 
-def _has_element(addend: Term) -> bool:
-    return all(T.has_element(f) for f in factors(addend) if f.op == "fold")
+def _is_there(addend: Term) -> bool:
+    """Has the extremum that an addend is an element, one that is no mask's -inf?"""
+    folds = [f for f in factors(addend) if f.op == "fold"]
+    return all(T.has_element(f) and T.is_unmasked(f.args[1]) for f in folds)
 
 
 def _is_settled(t: Term) -> bool:
@@ -135,8 +135,10 @@ def _asks_for_an_element(condition: Term) -> bool:
 def condition_of(t: Term, exponent: Term) -> Term:
     """Where an addend t * exp(exponent) is there: its brackets hold, folds in it and those that
     divide it have an element, and factors are not 0 that may be it with any exponent."""
+    product = T.Product([f for f in factors(t) if f.op != "pow" or f.attr > 0])
     folds = [f for f in factors(t) if f.op == "fold"]
-    folds += [f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0]
+    divisors = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
+    folds += [z for z in divisors if T.may_be_empty(z) and product.says(T.is_there(z))]
     return T.conjunction(
         *(f.args[0] for f in factors(t) if T.is_bracket(f)),
         *(T.is_there(base) for base in folds if T.may_be_empty(base)),

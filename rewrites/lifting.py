@@ -376,7 +376,7 @@ def share_frame(t: Term) -> Term | None:
     Needs:   m is the maximum of s where a, m' where a and b; the exponential that is left is at most
              1 by its form: in a larger frame small numbers are 0, as they are without one, but not
              beside a large number, nor when a logarithm or root has taken their frame from them;
-             the smaller sum is no divisor, and is a factor or one of all addends of a factor; its
+             s is a number also where b fails, which may guard it; the smaller sum is no divisor, and is a factor or one of all addends of a factor; its
              values and what else multiplies it are finite if what they read is, as over nothing
              it is 0 with any factor
     before:  O[i] = exp(max[k if k < i](S[i,k]) - max[k](S[i,k])) * SE[k if k < i](V[k], S[i,k]).v / SE[k](1, S[i,k]).v
@@ -415,7 +415,7 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
     known, wanted = set(T.conjuncts(outer)), set(T.conjuncts(condition))
     if exponent is not other or not known < wanted:
         return None
-    if not T.is_finite_if_there(value):  # 0 times infinity
+    if not (T.is_finite_if_there(value) and T.is_number_if_read(exponent)):  # 0 times infinity
         return None
     extra = [c for c in T.conjuncts(condition) if c not in known]
     name = bound.attr[0]

@@ -26,7 +26,7 @@ def recognise_sigmoid(t: Term) -> Term | None:
     Claims:  sigmoids
     Needs:   c and d are provably positive and the same at all places, their extents those of
              indices here, which are not 0; no root is taken of aggregates; what of x is not in
-             the exponent is finite
+             the exponent is finite; -x is the opposite of x
     before:  Y[i] = exp(X[i]) / (2 + exp(X[i]))
     after:   Y[i] = sigmoid(X[i] - log(2))
     """
@@ -36,6 +36,8 @@ def recognise_sigmoid(t: Term) -> Term | None:
         if found is None or (is_root and t.folded):  # such a sum stays scaled itself
             return None
         c, y = found
+        if not has_opposite(y):
+            return None
         quotient = T.power_of(T.function("sigmoid", T.neg(y)), -t.attr)
         return T.mul(T.power_of(c, t.attr), quotient)
     if t.op != "mul":
@@ -108,7 +110,7 @@ def complement_sigmoid(t: Term) -> Term | None:
 
     Law:     c - c * sigmoid(x) = c * sigmoid(-x)
     Claims:  sigmoids
-    Needs:   both addends stand there
+    Needs:   both addends stand there; -x is the opposite of x
     before:  Y[i] = A[i] - A[i] * sigmoid(X[i])
     after:   Y[i] = A[i] * sigmoid(-X[i])
     """
@@ -116,7 +118,7 @@ def complement_sigmoid(t: Term) -> Term | None:
         return None
     for a in t.args:
         for f in factors(a):
-            if f.op == "sigmoid":
+            if f.op == "sigmoid" and has_opposite(f.args[0]):
                 c = T.neg(T.mul(T.ONE, *(g for g in factors(a) if g is not f)))
                 whole = addends(c)
                 if all(b in t.args for b in whole):
@@ -151,10 +153,11 @@ def log_sigmoid(t: Term) -> Term | None:
 
     Law:     log(sigmoid(x)) = -softplus(-x)
     Claims:  sigmoids
+    Needs:   -x is the opposite of x
     before:  Y[i] = log(sigmoid(X[i]))
     after:   Y[i] = -softplus(-X[i])
     """
-    if t.op != "log" or t.args[0].op != "sigmoid":
+    if t.op != "log" or t.args[0].op != "sigmoid" or not has_opposite(t.args[0].args[0]):
         return None
     return T.neg(T.function("softplus", T.neg(t.args[0].args[0])))
 
@@ -175,6 +178,13 @@ def recognise_softplus(t: Term) -> Term | None:
         return None
     c, y = found
     return T.add(T.log(c), T.function("softplus", y))
+
+
+def has_opposite(x: Term) -> bool:
+    """Is -x inf where x is -inf? -inf - [-inf] is -inf, whichever is taken from the other."""
+    infinite = [T.split_coefficient(a) for a in addends(x) if not T.is_unmasked(a)]
+    may_be_of_nothing = any(T.is_mask(x) or x.folded for _, x in infinite if x is not None)
+    return not (may_be_of_nothing and len({number > 0 for number, _ in infinite}) > 1)
 
 
 def _number_plus_exponential(t: Term) -> tuple[Term, Term] | None:

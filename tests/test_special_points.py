@@ -545,6 +545,27 @@ AGGREGATES = [
     "O[q] = where(exp(Far[q]) * W[q] > exp(T[q]) * (T[q] - 1), 1, 7)",
     "O[q] = log(exp(max[k](Large[q,k])) * W[q] ** 2 + exp(T[q]))",
     "O = max[k](exp(max[l](Large[k,l])) * relu(W[k] * (2 - W[k])))",
+    # Exponents of which a part has left a sum or maximum: what is inf of nothing meets -inf.
+    "O[k] = max[q](exp(S[q,k] + log(W[k]) - max[..k](S[q,k] + log(W[k]))))",
+    "O[k] = sum[q](exp2(Mask[1,k] - max[l](S[q,l] + Mask[1,l])))",
+    "O[q] = 1 - exp(T[q] - max[k](N[q,k]))",
+    "O[q] = sum[k](exp2(T[k] - min[l if W[l] > 5](S[q,l])) * (T[k] - max[l if W[l] > 5](S[q,l])))",
+    # Differences of nothing have one sign: nor is one the opposite of the other.
+    "O[q] = tanh(max[k](N[q,k]) - logsumexp[k](N[q,k]))",
+    "O[q] = sigmoid(max[k if W[k] > 5](S[q,k]) - logsumexp[k if W[k] > 5](T[q]))",
+    *(
+        "L[q,k] = where(W[k] > q, S[q,k], -inf)\n"
+        f"O[q] = prod[k]({x.format('L[q,k] - max[l](L[q,l])')})"
+        for x in ("1 - sigmoid({})", "1 / (1 + exp({}))", "tanh(log(sigmoid({})))")
+    ),
+    # Functions of what is -inf of nothing, and a place of one of many equal elements.
+    "O[q] = relu(max[k](N[q,k])) / relu(logsumexp[k](N[q,k]))",
+    "O[q] = argmin[k if W[k] >= q](0) + T[q]",
+    # What divides may be no number where nobody looks.
+    "O[q,e] = sum[k](where(k < q, softmax[k](Z[q,k] / T[q]), 0) * V[k,e])",
+    "P0[k] = softmax[k](log(W[k] - 1))\nO[e] = sum[k](where(P0[k] > 0, P0[k], 0) * V[k,e])",
+    # What is divided by a sum that is 0 is there, but for that of nothing.
+    "O[q] = T[q] * sum[k if k < q](T[k]) - sum[k](exp(W[k]) * T[k]) / sum[k if k <= q](Z[1,k])",
     f"{LOG_ADD}O[q,k] = exp(S[q,k] + Mask[q,k] - LogAdd[k](S[q,k] + Mask[q,k]))",
     f"{SMALLEST}O[q,k] = exp(S[q,k] + Mask[q,k] + Smallest[k](-S[q,k] - Mask[q,k]))",
 ]

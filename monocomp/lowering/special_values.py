@@ -33,7 +33,7 @@ def times(number_: Number, parts: list[Term]) -> Term:
 
 def may_cancel(addend: Term, addends: list[Term]) -> bool:
     """May an addend be infinite beside one that is infinite, too, so that they cancel?"""
-    return any(a is not addend and not T.is_finite(a) for a in addends)
+    return any(a is not addend and not T.is_not_infinite(a) for a in addends)
 
 
 def clamped(addend: Term) -> Term:
@@ -45,15 +45,30 @@ def clamped(addend: Term) -> Term:
     parts = () if rest is None or T.is_finite(rest) else factors(rest)
     for f in parts:
         scale = [g for g in parts if g is not f]
-        is_greatest = _is_greatest(f) or (f.op == "log" and T.may_be_empty(f.args[0]))
         unit = None
-        if number_ < 0 and is_greatest and not T.exceeds_minus_infinity(f):
+        if number_ < 0 and _may_sink(f):
             unit = T.NEG_INF
-        elif number_ > 0 and _is_least(f) and not T.is_below_infinity(f):
+        elif number_ > 0 and _may_rise(f):
             unit = T.INF
         if unit is not None and all(map(T.is_nonnegative, scale)):
             return T.mul(T.const(number_, "float"), clamp(f, unit), *scale)
     return addend
+
+
+def _may_sink(f: Term) -> bool:
+    """May f be -inf of nothing: a maximum, a logarithm, or the least of these?"""
+    if f.op == "fold" and f.attr.monoid == "min":
+        parts = map(T.split_coefficient, T.addends(f.args[1]))
+        return any(n > 0 and rest is not None and _may_sink(rest) for n, rest in parts)
+    is_greatest = _is_greatest(f) or (f.op == "log" and T.may_be_empty(f.args[0]))
+    return is_greatest and not T.exceeds_minus_infinity(f)
+
+
+def _may_rise(f: Term) -> bool:
+    """May f be inf of nothing: a minimum, or the largest less what may be -inf of it?"""
+    if f.op == "fold" and f.attr.monoid == "max":
+        return any(clamped(a) is not a for a in T.addends(f.args[1]))
+    return _is_least(f) and not T.is_below_infinity(f)
 
 
 def beside_largest(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
@@ -102,7 +117,11 @@ class Factors:
         self.product = T.Product([*self.sums, *self.weights], known=frozenset(T.conjuncts(known)))
         self.divisors = [f for f in parts if is_divisor(f)]
         # Divisors that are 0 only where a sum or weight is: 0 over any number is 0, too.
-        self.settled = frozenset(d for d in self.divisors if self._vanishes_with(d.args[0]))
+        self.settled = frozenset(
+            d
+            for d in self.divisors
+            if self._vanishes_with(d.args[0]) and not self._may_be_left_alone(d.args[0])
+        )
 
     def _vanishes_with(self, z: Term) -> bool:
         """Is a sum or a weight 0 wherever z is?"""
@@ -116,6 +135,17 @@ class Factors:
         return z in self.weights or any(
             self.product.vanishes_with(f, z) for f in self.product.factors
         )
+
+    def _may_be_left_alone(self, z: Term) -> bool:
+        """May a sum z be no number of numbers, where a guard leaves nothing of what it divides?"""
+        if not _is_scaled_sum(z):
+            return False
+        condition, *parts = z.args[0].args
+        folds = [f.args[0] for f in self.sums if f.op == "field" and f.args[0].op == "fold"]
+        is_part = any(
+            f.args[0] is not condition or any(map(T.is_bracket, factors(f.args[1]))) for f in folds
+        )
+        return is_part and not all(map(T.is_number_if_read, parts))
 
     def _is_over_sum_of(self, weight: Term, t: Term) -> bool:
         """Does an addend of t divide by a sum of such weights? That is infinite over nothing."""
@@ -163,6 +193,22 @@ class Factors:
                     left.append(f)
         return left
 
+    def _may_hold_infinite(self, t: Term) -> bool:
+        """Is t infinite of nothing, or a sum of scaled values that are, whatever it sums over, or
+        of exponentials that are, beside a weight with a logit of its own?"""
+        if (
+            t.op == "field"
+            and t.attr == "v"
+            and t.args[0].op == "fold"
+            and t.args[0].attr.is_scaled
+        ):
+            _, value, exponent = t.args[0].args
+            logits = (_unscaled(a) for w in self.weights for a in T.addends(w.args[0]))
+            rises = any(clamped(a) is not a for a in T.addends(exponent))
+            is_masked = any(not (x.folded or T.exceeds_minus_infinity(x)) for x in logits)
+            return (rises and is_masked) or any(map(may_be_infinite_by_itself, factors(value)))
+        return may_be_infinite_by_itself(t)
+
     def zeros(self) -> Iterable[list[Term]]:
         """The factors whose product makes all of it 0 where it is 0."""
         unsettled = [d for d in self.divisors if d not in self.settled]
@@ -170,8 +216,7 @@ class Factors:
             # Where there is nothing, the scale that divides it is infinite, and 0 times that none.
             rest = [f for f in self.with_frames() if f.op != "pow" or f.attr > 0]
             yield rest or [T.ONE]
-        elif any(map(may_be_infinite_by_itself, self.parts)):
-            infinite = [f for f in self.parts if may_be_infinite_by_itself(f)]
+        elif infinite := [f for f in self.parts if self._may_hold_infinite(f)]:
             rest = [f for f in self.parts if f not in infinite and f not in self.divisors]
             if rest and not all(map(T.is_positive, rest)):
                 yield rest
@@ -193,6 +238,10 @@ class Factors:
                 base, _ = T.base_and_power(g)
                 if base in without or (base.op == "relu" and not _is_bounded(f)):
                     yield [g]
+
+
+def _is_scaled_sum(t: Term) -> bool:
+    return t.op == "field" and t.args[0].op == "fold" and bool(t.args[0].attr.is_scaled)
 
 
 def _is_bounded(t: Term) -> bool:

@@ -39,6 +39,8 @@ from monocomp.terms.facts import (
     is_finite_if_read,
     is_finite_if_there,
     is_nonnegative,
+    is_not_infinite,
+    is_number_if_read,
     is_positive,
     is_unmasked,
     is_weight,

@@ -62,7 +62,7 @@ def may_be_empty(t: Term) -> bool:
             return may_be_empty(t.args[0])
         case "where":
             return any(map(may_be_empty, t.args[1:]))
-        case "relu" | "sigmoid" | "softplus" if any(map(is_mask, addends(t.args[0]))):
+        case "relu" | "sigmoid" | "softplus" if any(map(_may_be_missing, addends(t.args[0]))):
             return True  # they are 0 at -inf
         case _ if t.op in _ZERO_AT_ZERO:
             return may_be_empty(t.args[0])
@@ -90,6 +90,16 @@ def may_be_empty(t: Term) -> bool:
         case "power":  # of a weight, which cancels nothing any more
             return any(map(_may_vanish, factors(t.args[:1])))
     return False
+
+
+def _may_be_missing(addend: Term) -> bool:
+    """Is it -inf where nothing is there: a mask, a maximum, or the logarithm of a sum?"""
+    number, rest = split_coefficient(addend)
+    if is_mask(addend) or rest is None or number < 0:
+        return is_mask(addend)
+    if rest.op == "fold" and rest.attr.monoid == "max":
+        return not is_finite(rest)
+    return rest.op == "log" and may_be_empty(rest.args[0])
 
 
 def _may_be_left_out(factor: Term) -> bool:

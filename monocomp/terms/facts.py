@@ -146,6 +146,14 @@ def is_finite_if_there(t: Term) -> bool:
     return _is_finite(t, is_finite_if_there)
 
 
+@_fact("is a number or -inf if all that it reads is", "is_finite_if_read", "is_finite")
+def is_number_if_read(t: Term) -> bool:
+    """Not NaN, if what is read is a number or the -inf of a mask: an exponent with masks."""
+    if t.op == "add":
+        return all(map(is_number_if_read, t.args))
+    return is_finite_if_there(_unmasked(t))
+
+
 @_fact("is not infinite", "is_finite")
 def is_not_infinite(t: Term) -> bool:
     """Finite wherever it is a number, such as what stands in for x where x is infinite."""
@@ -261,6 +269,8 @@ def is_positive(t: Term) -> bool:
             return True
         case "exp" | "sigmoid" | "softplus":
             return exceeds_minus_infinity(t.args[0])
+        case "log":
+            return t.args[0].op == "const" and bool(t.args[0].attr > 1)
         case "stored":
             return is_positive(t.attr.body)
         case "cast" | "pow":

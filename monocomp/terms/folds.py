@@ -9,7 +9,7 @@ from monocomp.declarations.vocabulary import Kind
 from monocomp.terms.binders import close, open_fold, rename
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, rebuild
-from monocomp.terms.leaves import FALSE, INF, NEG_INF, ONE, as_int, const, index
+from monocomp.terms.leaves import FALSE, INF, NEG_INF, ONE, TRUE, as_int, const, index
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
 from monocomp.terms.parts import addends
@@ -51,7 +51,8 @@ def fold(
         bodies = (ONE,)  # which stays a sum: a quotient by it is one by nothing, and not by 0
     elif isinstance(monoid, str) and (condition is FALSE or bodies[0].op == "const"):
         unit = _unit(monoid, _fold_kind(monoid, bodies))
-        if unit is not None and (condition is FALSE or bodies[0] is unit):
+        is_place = monoid in INT_REDUCTIONS and condition is not TRUE
+        if unit is not None and (condition is FALSE or (bodies[0] is unit and not is_place)):
             return unit
     binder, args = close(monoid, opened, (condition, *bodies), target)
     return intern("fold", args, binder, _fold_kind(binder.name, args[1:]))

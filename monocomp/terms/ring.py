@@ -120,8 +120,8 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
             there = TRUE if is_least else construct("compare", NEG_INF, rest, attr="<")
             if is_least or (there is not TRUE and not rest.folded):  # data masks by either sign
                 there = conjunction(there, construct("compare", rest, INF, attr="<"))
-            logarithms = [t.args[0] for t in coefficients if t.op == "log"]
-            # Where logarithms are infinite, the sum is anyway.
+            # Where a logarithm is -inf, the sum is anyway.
+            logarithms = [t.args[0] for t, n in coefficients.items() if t.op == "log" and n > 0]
             if there is not TRUE and not Product(logarithms).says(there):
                 left = construct("where", there, ZERO, NEG_INF)
                 coefficients[left] = coefficients.get(left, _NONE) + 1

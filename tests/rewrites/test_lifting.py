@@ -279,21 +279,21 @@ VARIANTS = [
         f"Z[i] = minimum(exp({M}) * X[i], 0)",
         f"Z[i] = exp({M}) * minimum(X[i], 0)",
     ),
-    (  # over nothing, as a divisor, a sum says that the addend is not there
+    (  # over nothing a sum says that the addend is not there
         "join_frames",
-        f"Z[i] = exp({M}) / {SUM} + exp(C[i])",
+        f"Z[i] = exp({M}) * {SUM} + exp(C[i])",
         f"Z[i] = exp(maximum(C[i], where({SUM} != 0, {M}, -inf)))"
-        f" * (exp({M} - maximum(C[i], where({SUM} != 0, {M}, -inf))) / {SUM}"
+        f" * (exp({M} - maximum(C[i], where({SUM} != 0, {M}, -inf))) * {SUM}"
         f" + exp(C[i] - maximum(C[i], where({SUM} != 0, {M}, -inf))))",
     ),
-    *(  # and only such a sum, and only as a divisor
+    *(  # but not as the divisor of what is there: that is infinite
         (
             "join_frames",
             f"Z[i] = exp({M}) * {x} + exp(C[i])",
             f"Z[i] = exp(maximum(C[i], {M}))"
             f" * (exp({M} - maximum(C[i], {M})) * {x} + exp(C[i] - maximum(C[i], {M})))",
         )
-        for x in ("B[i] ** -1", f"{SUM} ** 2")
+        for x in ("B[i] ** -1", f"{SUM} ** 2", f"{SUM} ** -1")
     ),
 ]
 
@@ -464,7 +464,7 @@ FRAMES = {
     "maximum(min[k if k < i](S[i,k]), 0)": True,
     "maximum(min[k](S[i,k]), X[i])": True,
     "maximum(-max[k](S[i,k]), X[i])": True,  # inf over nothing
-    "maximum(max[k](S[i,k]) - max[k](R[i,k]), X[i])": False,
+    "maximum(max[k](S[i,k]) - max[k](R[i,k]), X[i])": True,  # inf where all R are masked
     "maximum(max[k if k < i](S[i,k]) - max[k if k < i](R[i,k]), X[i])": True,
     "maximum(max[k](S[i,k]) * max[k](R[i,k]), X[i])": True,
     "maximum(X[i] * max[k](S[i,k]), Z[i])": True,
