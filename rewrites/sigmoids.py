@@ -181,10 +181,11 @@ def recognise_softplus(t: Term) -> Term | None:
 
 
 def has_opposite(x: Term) -> bool:
-    """Is -x inf where x is -inf? -inf - [-inf] is -inf, whichever is taken from the other."""
+    """Is -x inf where x is -inf? What is -inf of nothing leaves -inf where it is taken from -inf,
+    whichever is taken from the other; what a caller gave as -inf leaves no number."""
     infinite = [T.split_coefficient(a) for a in addends(x) if not T.is_unmasked(a)]
-    may_be_of_nothing = any(T.is_mask(x) or x.folded for _, x in infinite if x is not None)
-    return not (may_be_of_nothing and len({number > 0 for number, _ in infinite}) > 1)
+    is_taken = any(number < 0 and rest is not None and rest.folded for number, rest in infinite)
+    return not (is_taken and any(number > 0 for number, _ in infinite))
 
 
 def _number_plus_exponential(t: Term) -> tuple[Term, Term] | None:

@@ -341,6 +341,7 @@ for mask, (inputs, condition, opposite) in CONDITIONS.items():
 # Writings that do not reach the normal form of their program's first, and why.
 NOT_YET = {
     ("learned sink", "a longer row"): "the case of one place is not split off a sum",
+    ("update of a log-sum-exp", "sigmoid"): "-inf - [-inf] is -inf, and its opposite is no number",
     ("softpick", "maximum with 0"): "maximum(x, 0) and relu(x) stay two",
     ("divergence", "ratio"): "where both weights are 0 their ratio is, and a difference is none",
 }

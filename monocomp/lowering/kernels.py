@@ -119,7 +119,8 @@ class _Kernel(Loops):
         for e in self.program.equations:
             dims = tuple(i.attr[1] for i in e.indices)
             dtype = OPERAND if e.name in self.program.operands else None
-            tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=True, dtype=dtype)
+            is_stored = e.name not in self.program.in_lists
+            tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=is_stored, dtype=dtype)
         mentioned = {a for e in used for a in e.axes}
         mentioned |= {s.axis.name for s in walk(body) if isinstance(s, Loop)}
         mentioned |= {e.attr for e in used if e.op == "coordinate"}
