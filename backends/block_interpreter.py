@@ -29,7 +29,7 @@ _KINDS = {"float": np.float64, "int": np.int64, "bool": np.bool_}
 
 @dataclass(frozen=True)
 class _Pointer:
-    """Places in the memory of a tensor."""
+    """Positions in the memory of a tensor."""
 
     tensor: str
     offset: Value = 0
@@ -54,7 +54,7 @@ def run(
         extents, params: sizes and parameter values.
         lengths: block lengths by axis.
         descriptors: do descriptors load what they can?
-        turns: how many places of the grid take turns.
+        turns: how many positions of the grid take turns.
     """
     with np.errstate(all="ignore"):
         tensors = {**inputs, **outputs}
@@ -233,28 +233,28 @@ class _Instance:
         step = self.lengths[r.axis] if isinstance(r, B.Blocks) else 1
         return range(start, int(self._value(r.stop)), step)
 
-    def _places(
+    def _positions(
         self, access: B.Pointers, layout: B.Layout
     ) -> tuple[np.ndarray[Any, Any], Value, Value]:
-        """The memory of an access, places in it, and which of these are meant."""
+        """The memory of an access, positions in it, and which of these are meant."""
         pointer = self._value(access.base)
-        places = pointer.offset + sum(self._value(x) for x in access.offsets)
+        positions = pointer.offset + sum(self._value(x) for x in access.offsets)
         mask = True if access.mask is None else self._value(access.mask)
         shape = self._shape(layout)
-        places, mask = np.broadcast_to(places, shape), np.broadcast_to(mask, shape)
+        positions, mask = np.broadcast_to(positions, shape), np.broadcast_to(mask, shape)
         memory = self.tensors[pointer.tensor].reshape(-1)
-        if (mask & ((places < 0) | (places >= memory.size))).any():
+        if (mask & ((positions < 0) | (positions >= memory.size))).any():
             raise InternalError(f"{self.program.name} leaves {pointer.tensor}")
-        return memory, places, mask
+        return memory, positions, mask
 
     def _load(self, s: B.Load) -> Value:
         if isinstance(s.access, B.Descriptor):
             return self._load_block(s.access, s.target.layout)
-        memory, places, mask = self._places(s.access, s.target.layout)
+        memory, positions, mask = self._positions(s.access, s.target.layout)
         fill = 0 if s.access.fill is None else self._value(s.access.fill)
         if not memory.size:
-            return np.full(places.shape, fill, memory.dtype)
-        return np.where(mask, memory[np.where(mask, places, 0)], fill).astype(memory.dtype)
+            return np.full(positions.shape, fill, memory.dtype)
+        return np.where(mask, memory[np.where(mask, positions, 0)], fill).astype(memory.dtype)
 
     def _load_block(self, access: B.Descriptor, layout: B.Layout) -> Value:
         """The block, with 0 for what is outside of the tensor."""
@@ -262,11 +262,11 @@ class _Instance:
         axes = access.block.axes
         inside: Value = True
         index = []
-        for dim, (axis, place) in enumerate(zip(axes, access.places, strict=True)):
+        for dim, (axis, position) in enumerate(zip(axes, access.positions, strict=True)):
             length = 1 if axis is None else self.lengths[axis]
             shape = [1] * len(axes)
             shape[dim] = length
-            at = (int(self._value(place)) + np.arange(length)).reshape(shape)
+            at = (int(self._value(position)) + np.arange(length)).reshape(shape)
             inside = inside & (at >= 0) & (at < tensor.shape[dim])
             index.append(np.clip(at, 0, tensor.shape[dim] - 1))
         tile = access.block.tile
@@ -276,12 +276,12 @@ class _Instance:
     def _store(self, s: B.Store) -> None:
         value = self._value(s.value)
         layout = broadcast_layout(*(x.layout for x in s.access.offsets))
-        memory, places, mask = self._places(s.access, layout)
-        places, value = places[mask], np.broadcast_to(value, places.shape)[mask]
-        if s.mode == "add":  # all that go to one place
-            np.add.at(memory, places, value)
+        memory, positions, mask = self._positions(s.access, layout)
+        positions, value = positions[mask], np.broadcast_to(value, positions.shape)[mask]
+        if s.mode == "add":  # all that go to one position
+            np.add.at(memory, positions, value)
         else:
-            memory[places] = value
+            memory[positions] = value
 
     # --- expressions --------------------------------------------------------------------------
 
@@ -383,10 +383,10 @@ def _divided(a: Value, b: Value) -> Value:
 
 
 def _merge_largest(
-    values: Value, places: Value, ranks: Value, count: int, x: Value, at: Value, k: int, r: int
+    values: Value, positions: Value, ranks: Value, count: int, x: Value, at: Value, k: int, r: int
 ) -> tuple[Value, Value]:
     """The `count` largest of a list along r and of a tile along k; of equal ones the first."""
-    pairs = zip((values, places), (x, at), strict=True)
+    pairs = zip((values, positions), (x, at), strict=True)
     v, p = (np.concatenate([np.moveaxis(a, r, -1), np.moveaxis(b, k, -1)], -1) for a, b in pairs)
     order = np.lexsort((p, -np.where(np.isnan(v), np.inf, v)), axis=-1)[..., : values.shape[r]]
     v, p = np.take_along_axis(v, order, -1), np.take_along_axis(p, order, -1)
@@ -395,14 +395,14 @@ def _merge_largest(
     return np.moveaxis(v, -1, r), np.moveaxis(p, -1, r)
 
 
-def _in_turns(pid: int, blocks: int, places: int, turns: int) -> int:
+def _in_turns(pid: int, blocks: int, positions: int, turns: int) -> int:
     """As the device function of this name."""
     if turns <= 1:
         return pid
-    count = min(turns, places)
+    count = min(turns, positions)
     first = pid // (blocks * count) * count
     turn = pid - first * blocks
-    count = min(count, places - first)
+    count = min(count, positions - first)
     return (first + turn % count) * blocks + turn // count
 
 
@@ -431,9 +431,9 @@ _OPERATORS: dict[str, Callable[..., Value]] = {
 }
 _HELPERS: dict[str, Callable[..., Value]] = {
     "cdiv": lambda a, b: -(-a // b),
-    "in_turns": _in_turns,
+    "grouped": _in_turns,
     "unknown": lambda x: x,
-    "between": lambda places, low, high: (low <= places) & (places < high),
+    "between": lambda positions, low, high: (low <= positions) & (positions < high),
     "tanh": lambda x, fast: np.tanh(_float(x)),
     "floordiv": np.floor_divide,
     "mod": np.mod,

@@ -20,7 +20,7 @@ from monocomp.tile.operations import OPERATIONS, SIGNS
 
 Array = Any
 _EXTREMA = {"max": ("amax", -math.inf), "min": ("amin", math.inf)}
-Tiles: TypeAlias = tuple[Array, ...]  # the fields of a monoid, or places
+Tiles: TypeAlias = tuple[Array, ...]  # the fields of a monoid, or positions
 
 
 class Ops(Protocol):
@@ -39,9 +39,9 @@ class Ops(Protocol):
     def promote(self, x: Array) -> Array: ...
     def contract(self, a: Array, b: Array, dim: int) -> Array: ...
     def largest(
-        self, values: Array, places: Array, dim: int, count: int
+        self, values: Array, positions: Array, dim: int, count: int
     ) -> tuple[Array, Array]: ...
-    def scatter(self, output: Array, places: Tiles, value: Array, add: bool) -> None: ...
+    def scatter(self, output: Array, positions: Tiles, value: Array, add: bool) -> None: ...
 
 
 def elementwise(
@@ -140,7 +140,7 @@ class Interpreter:
                     self.values[s.name] = self._value(s.value)
 
     def _store(self, s: T.Store) -> None:
-        axes = _coordinates(s.places)
+        axes = _coordinates(s.positions)
         is_whole = s.guard is None and self.inside is None and self.around is None
         if axes is None or s.mode == "add" or not is_whole:
             self._scatter(s)
@@ -150,30 +150,30 @@ class Interpreter:
         value = self.ops.library.broadcast_to(self._value(s.value), shape)
         order = [*axes, *(a for a in self.dims if a not in lengths)]
         value = self._permute(value, [self.dims[a] for a in order])
-        places = tuple(slice(*self.range[a]) for a in axes)
-        self.outputs[s.output][places] = value.reshape([*lengths.values()])
+        positions = tuple(slice(*self.range[a]) for a in axes)
+        self.outputs[s.output][positions] = value.reshape([*lengths.values()])
 
     def _scatter(self, s: T.Store) -> None:
         """Store element by element, those that are members of the domain and not outside."""
         output, value = self.outputs[s.output], self._value(s.value)
-        places = [self._value(p) for p in s.places]
-        if not places:
-            output, places = output.reshape(1), [self._zero("int")]
+        positions = [self._value(p) for p in s.positions]
+        if not positions:
+            output, positions = output.reshape(1), [self._zero("int")]
         if s.mode == "add":  # once for each value of the grid
             for a in self.program.axis_names("grid"):
                 start, stop = self.range[a]
                 value = self._stretch(value, self.dims[a], stop - start)
-        guard = self._members(s.guard, [*places, value])
+        guard = self._members(s.guard, [*positions, value])
         if self.checked:
-            self._check(f"{s.output} is stored", output, places, guard)
-        valid = _within(places, output.shape)
+            self._check(f"{s.output} is stored", output, positions, guard)
+        valid = _within(positions, output.shape)
         valid = valid if guard is None else valid & guard
-        sizes = zip(*(x.shape for x in (*places, value, valid)), strict=True)
+        sizes = zip(*(x.shape for x in (*positions, value, valid)), strict=True)
         shape = tuple(max(n) if min(n) else 0 for n in sizes)
-        valid, value, *places = (
-            self.ops.library.broadcast_to(x, shape) for x in (valid, value, *places)
+        valid, value, *positions = (
+            self.ops.library.broadcast_to(x, shape) for x in (valid, value, *positions)
         )
-        self.ops.scatter(output, tuple(p[valid] for p in places), value[valid], s.mode == "add")
+        self.ops.scatter(output, tuple(p[valid] for p in positions), value[valid], s.mode == "add")
 
     def _loop(self, loop: T.Loop) -> None:
         for state in loop.state:
@@ -254,12 +254,12 @@ class Interpreter:
         """The largest of the list so far and of this block."""
         rank = self.dims[selection.axis]
         moved = [self.ops.library.swapaxes(x, dim, rank) for x in elements]
-        values, places = (
+        values, positions = (
             self.ops.library.concatenate(self._alike(old, new, rank), axis=rank)
             for old, new in zip(state, moved, strict=True)
         )
-        values, places = self._alike(values, places, rank)
-        return self.ops.largest(values, places, rank, state[0].shape[rank])
+        values, positions = self._alike(values, positions, rank)
+        return self.ops.largest(values, positions, rank, state[0].shape[rank])
 
     def _part(self, x: Array, dim: int, part: slice | list[int]) -> Array:
         return x[(slice(None),) * dim + (part,)]
@@ -375,24 +375,24 @@ class Interpreter:
         tensor = self.inputs[e.attr]
         if not e.args:
             return self.ops.promote(tensor).reshape((1,) * len(self.dims))
-        names = _coordinates(e.places)
+        names = _coordinates(e.positions)
         if names is not None:
             block = self._slice(tensor, names)
             members = self._members(e.guard, [block])
             return block if members is None else self._where(members, block)
-        places = [self._value(s) for s in e.places]
-        return self._gather(e.attr, tensor, places, self._members(e.guard, places))
+        positions = [self._value(s) for s in e.positions]
+        return self._gather(e.attr, tensor, positions, self._members(e.guard, positions))
 
-    def _members(self, condition: T.Expr | None, places: list[Array]) -> Array | None:
-        """Which places are read, or written, for a member of the domain. What is for some element
-        of an axis along which no place varies is so once."""
+    def _members(self, condition: T.Expr | None, positions: list[Array]) -> Array | None:
+        """Which positions are read, or written, for a member of the domain. What is for some
+        element of an axis along which no position varies is so once."""
         guard = None if condition is None else self._value(condition)
         for inside in (self.inside, self.around):
             if inside is not None:
                 guard = _both(guard, inside)
         if guard is not None:
             for dim in range(len(self.dims)):
-                if guard.shape[dim] > 1 and all(p.shape[dim] == 1 for p in places):
+                if guard.shape[dim] > 1 and all(p.shape[dim] == 1 for p in positions):
                     guard = self._reduce("max", guard, dim)
         return guard
 
@@ -403,17 +403,19 @@ class Interpreter:
         lengths = {n: self.range[n][1] - self.range[n][0] for n in names}
         return self.ops.promote(block).reshape([lengths.get(a, 1) for a in self.dims])
 
-    def _gather(self, name: str, tensor: Array, places: list[Array], guard: Array | None) -> Array:
-        """Read computed places. A place that its guard rules out, or that lies outside in
+    def _gather(
+        self, name: str, tensor: Array, positions: list[Array], guard: Array | None
+    ) -> Array:
+        """Read computed positions. A position that its guard rules out, or that lies outside in
         unchecked mode, is read as 0 and never touched."""
-        valid = _within(places, tensor.shape)
+        valid = _within(positions, tensor.shape)
         if self.checked:
-            self._check(f"{name} is read", tensor, places, guard)
+            self._check(f"{name} is read", tensor, positions, guard)
         safe = valid if guard is None else valid & guard
-        if 0 in tensor.shape:  # there is no place at all
+        if 0 in tensor.shape:  # there is no position at all
             return self._where(safe, self._zero(self.program.inputs[name].kind))
         where = self.ops.library.where
-        read = tensor[tuple(where(safe, p, self._zero("int")) for p in places)]
+        read = tensor[tuple(where(safe, p, self._zero("int")) for p in positions)]
         return self._where(safe, self.ops.promote(read))
 
     def _zero(self, kind: Kind) -> Array:
@@ -426,14 +428,14 @@ class Interpreter:
             kind = "int"
         return self.ops.library.where(condition, value, self._zero(kind))
 
-    def _check(self, what: str, tensor: Array, places: list[Array], guard: Array | None) -> None:
-        for dim, (place, size) in enumerate(zip(places, tensor.shape, strict=True)):
-            outside = (place < 0) | (place >= size)
+    def _check(self, what: str, tensor: Array, positions: list[Array], guard: Array | None) -> None:
+        for dim, (position, size) in enumerate(zip(positions, tensor.shape, strict=True)):
+            outside = (position < 0) | (position >= size)
             if guard is not None:
                 outside = outside & guard
             if _bounds(outside)[1]:
                 where = self.ops.library.where
-                low, high = _bounds(where(outside, place, self._zero("int")))
+                low, high = _bounds(where(outside, position, self._zero("int")))
                 worst = low if low < 0 else high
                 raise IndexRangeError(
                     f"{what} at {worst} in dimension {dim}, which has {size} entries",
@@ -441,17 +443,17 @@ class Interpreter:
                 )
 
 
-def _coordinates(places: Sequence[T.Expr]) -> list[str] | None:
+def _coordinates(positions: Sequence[T.Expr]) -> list[str] | None:
     """The axes whose coordinates these are, each once; None if they are others."""
-    axes = [p.attr for p in places if p.op == "coordinate"]
-    return axes if len(set(axes)) == len(places) else None
+    axes = [p.attr for p in positions if p.op == "coordinate"]
+    return axes if len(set(axes)) == len(positions) else None
 
 
-def _within(places: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """Which places are those of a tensor, with at least one dimension."""
+def _within(positions: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """Which positions are those of a tensor, with at least one dimension."""
     valid = None
-    for place, size in zip(places, sizes, strict=True):
-        valid = _both(valid, (place >= 0) & (place < size))
+    for position, size in zip(positions, sizes, strict=True):
+        valid = _both(valid, (position >= 0) & (position < size))
     return valid
 
 

@@ -249,9 +249,9 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
             yield from _pieces(function, _ATOM)
             keywords = [(f"{k.arg}=", k.value) for k in e.keywords]
             yield _Brackets("(", (*(("", a) for a in e.args), *keywords), ")")
-        case ast.Subscript(value=value, slice=place):
+        case ast.Subscript(value=value, slice=position):
             yield from _pieces(value, _ATOM)
-            items = place.elts if isinstance(place, ast.Tuple) else [place]
+            items = position.elts if isinstance(position, ast.Tuple) else [position]
             yield _Brackets("[", tuple(("", x) for x in items), "]")
         case ast.Attribute(value=value, attr=attr):
             yield from _pieces(value, _ATOM)

@@ -58,19 +58,19 @@ class NumpyOps:
         )
         return result.reshape([1 if n == dim else shape[n] for n in range(a.ndim)])
 
-    def largest(self, values: Array, places: Array, dim: int, count: int) -> tuple[Array, Array]:
+    def largest(self, values: Array, positions: Array, dim: int, count: int) -> tuple[Array, Array]:
         ranks = np.where(np.isnan(values), np.inf, values)
-        order = np.lexsort((places, -ranks), axis=dim)
+        order = np.lexsort((positions, -ranks), axis=dim)
         kept = order[(slice(None),) * dim + (slice(count),)]
         values = np.take_along_axis(values, kept, dim)
-        places = np.take_along_axis(places, kept, dim)
-        return values, np.where(values == -np.inf, -1, places)
+        positions = np.take_along_axis(positions, kept, dim)
+        return values, np.where(values == -np.inf, -1, positions)
 
-    def scatter(self, output: Array, places: tuple[Array, ...], value: Array, add: bool) -> None:
+    def scatter(self, output: Array, positions: tuple[Array, ...], value: Array, add: bool) -> None:
         if add:
-            np.add.at(output, places, value)
+            np.add.at(output, positions, value)
         else:
-            output[places] = value
+            output[positions] = value
 
 
 def _erf(x: Array) -> Array:

@@ -76,17 +76,17 @@ class TorchOps:
         return product.permute([order.index(n) for n in range(rank)])
 
     def largest(
-        self, values: torch.Tensor, places: torch.Tensor, dim: int, count: int
+        self, values: torch.Tensor, positions: torch.Tensor, dim: int, count: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        places, order = places.sort(dim=dim, stable=True)
+        positions, order = positions.sort(dim=dim, stable=True)
         values = values.gather(dim, order)
         ranks = values.nan_to_num(torch.inf, torch.inf, -torch.inf)
         order = ranks.sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, count)
-        values, places = values.gather(dim, order), places.gather(dim, order)
-        return values, torch.where(values == -torch.inf, -1, places)
+        values, positions = values.gather(dim, order), positions.gather(dim, order)
+        return values, torch.where(values == -torch.inf, -1, positions)
 
-    def scatter(self, output: Any, places: tuple[Any, ...], value: Any, add: bool) -> None:
-        output.index_put_(places, value.to(output.dtype), accumulate=add)
+    def scatter(self, output: Any, positions: tuple[Any, ...], value: Any, add: bool) -> None:
+        output.index_put_(positions, value.to(output.dtype), accumulate=add)
 
 
 def _sign(x: torch.Tensor) -> torch.Tensor:
@@ -154,8 +154,8 @@ class TorchTarget:
     ) -> None:
         others = [n for n in range(tensor.dim()) if n not in kept]
         rows = tensor.permute(*kept, *others).flatten(len(kept)).to(torch.int64)
-        rows, places = rows.sort(stable=True)
-        order.copy_(places)
+        rows, positions = rows.sort(stable=True)
+        order.copy_(positions)
         numbers = torch.arange(first.shape[-1], device=first.device).expand(first.shape)
         first.copy_(torch.searchsorted(rows, numbers.contiguous()))
         last.copy_(torch.searchsorted(rows, numbers.contiguous(), right=True))

@@ -96,11 +96,11 @@ def _eager(
     logits = queries @ keys.T * (scale or 1 / math.sqrt(q.shape[-1]))
     score, mask = mods
     batch, head = (torch.tensor(n, device=q.device) for n in at)
-    places = rows[:, None], torch.arange(k.shape[2], device=q.device)[None, :]
+    positions = rows[:, None], torch.arange(k.shape[2], device=q.device)[None, :]
     if score is not None:
-        logits = score(logits, batch, head, *places)
+        logits = score(logits, batch, head, *positions)
     if mask is not None:
-        logits = logits.masked_fill(~mask(batch, head, *places), -math.inf)
+        logits = logits.masked_fill(~mask(batch, head, *positions), -math.inf)
     return torch.softmax(logits, dim=-1) @ values
 
 

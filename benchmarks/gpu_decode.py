@@ -136,7 +136,7 @@ def at_pages(name: str, size: int) -> str:
 
 
 def paged(cache: Tensor, table: Tensor, size: int) -> Tensor:
-    """A cache (B, G, N, D) as pages (P, S, G, D), of which the table tells the places."""
+    """A cache (B, G, N, D) as pages (P, S, G, D), of which the table tells the positions."""
     batch, groups, length, head = cache.shape
     pages = cache.transpose(1, 2).reshape(batch * length // size, size, groups, head)
     pool = torch.empty_like(pages)
@@ -166,13 +166,13 @@ def run_grouped(case: Case, run: gpu.Run) -> Result:
     }
     inputs: dict[str, tuple[str, tuple[Tensor, ...]]] = {OURS: ("gqa", (q, k, v))}
     for size in case.pages:
-        places = torch.randperm(b * n // size, device=device, dtype=torch.int32).view(b, -1)
-        keys, values = (paged(x, places, size) for x in (k, v))
+        positions = torch.randperm(b * n // size, device=device, dtype=torch.int32).view(b, -1)
+        keys, values = (paged(x, positions, size) for x in (k, v))
         name = at_pages(OURS, size)
-        inputs[name] = PAGED, (q, keys, values, places, lengths)
+        inputs[name] = PAGED, (q, keys, values, positions, lengths)
         contenders[name] = peers.ours(PAGED, *inputs[name][1])
         contenders[at_pages(FA3, size)] = peers.flash3(
-            peers.rows(q), keys, values, num_splits=0, seqused_k=lengths, page_table=places
+            peers.rows(q), keys, values, num_splits=0, seqused_k=lengths, page_table=positions
         )
     outcome = run.hold(contenders, right.error, right.eager_error)
     chosen = {n: peers.schedule(t, *x) for n, (t, x) in inputs.items() if n in outcome.errors}

@@ -81,8 +81,8 @@ DOCUMENT = 1024
 
 def _documents(made: Inputs) -> None:
     start = made["start"]
-    places = torch.arange(start.shape[1], device=start.device).expand_as(start)
-    first = places // DOCUMENT * DOCUMENT
+    positions = torch.arange(start.shape[1], device=start.device).expand_as(start)
+    first = positions // DOCUMENT * DOCUMENT
     made["start"], made["end"] = first.int(), (first + DOCUMENT).int()
 
 
@@ -110,8 +110,8 @@ def _integers(made: Inputs) -> None:
 def _pages(made: Inputs) -> None:
     """All pages in any order, each in use once."""
     table, (count, size) = made["table"], made["K"].shape[:2]
-    places = torch.randperm(table.numel(), device=table.device) % count
-    made["table"] = places.view_as(table).int()
+    positions = torch.randperm(table.numel(), device=table.device) % count
+    made["table"] = positions.view_as(table).int()
     made["length"] = torch.full_like(made["length"], table.shape[1] * size)
 
 
@@ -310,7 +310,7 @@ def error_at_small_size(name: str, setting: Setting) -> float:
     worst = 0.0
     for ours, theirs, right in zip(found, eager, exact, strict=True):
         ours = ours.cpu()
-        if not right.is_floating_point():  # places of the largest: ties may differ
+        if not right.is_floating_point():  # positions of the largest: ties may differ
             worst = max(worst, 0.0 if (ours == right).double().mean() > 0.9 else math.inf)
             continue
         least = torch.finfo(DTYPE).eps / 4  # eager torch may be right by chance

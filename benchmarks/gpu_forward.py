@@ -41,7 +41,7 @@ class Case:
 
     @property
     def causal(self) -> bool:
-        """Does a query see the keys up to its own place only?"""
+        """Does a query see the keys up to its own position only?"""
         return self.program == "causal"
 
     @property

@@ -60,7 +60,7 @@ class Case:
 
     @property
     def causal(self) -> bool:
-        """Does a query see the keys up to its own place only?"""
+        """Does a query see the keys up to its own position only?"""
         return self.name == "causal"
 
     @property

@@ -107,15 +107,15 @@ def reference(case: Case, inputs: Mapping[str, Tensor], cotangent: Tensor) -> Re
         score, mask = case.variant.mods(case.shape, given)
         rows = [x.to(dtype).requires_grad_() for x in (q[-1, :heads], k[-1, 0], v[-1, 0])]
         found = [torch.zeros_like(x) for x in rows]
-        places = torch.arange(q.shape[2], device=q.device)
+        positions = torch.arange(q.shape[2], device=q.device)
         at = torch.tensor(batch, device=q.device)
         for h in range(heads):
             logits = rows[0][h] @ rows[1].T / math.sqrt(q.shape[-1])
             head = torch.tensor(h, device=q.device)
             if score is not None:
-                logits = score(logits, at, head, places[:, None], places[None, :])
+                logits = score(logits, at, head, positions[:, None], positions[None, :])
             if mask is not None:
-                admitted = mask(at, head, places[:, None], places[None, :])
+                admitted = mask(at, head, positions[:, None], positions[None, :])
                 logits = logits.masked_fill(~admitted, -math.inf)
             result = torch.softmax(logits, dim=-1) @ rows[2]
             parts = torch.autograd.grad(result, rows, cotangent[-1, h].to(dtype))

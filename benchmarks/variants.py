@@ -125,12 +125,12 @@ def admitted_pairs(variant: Variant, shape: Shape, extras: Extras, device: str) 
     _, mask = variant.mods(shape, extras)
     if mask is None:
         return shape.batch * shape.length**2
-    places = torch.arange(shape.length, device=device)
+    positions = torch.arange(shape.length, device=device)
     found = 0
     for number in range(shape.batch if variant.per_batch else 1):
         b, h = torch.tensor(number, device=device), torch.tensor(0, device=device)
-        for rows in places.split(1024):
-            found += int(mask(b, h, rows[:, None], places[None, :]).sum())
+        for rows in positions.split(1024):
+            found += int(mask(b, h, rows[:, None], positions[None, :]).sum())
     return found if variant.per_batch else found * shape.batch
 
 
@@ -159,7 +159,7 @@ def _bias(shape: Shape, device: str) -> dict[str, Tensor]:
 
 
 def packed(shape: Shape, device: str) -> dict[str, Tensor]:
-    """Where the document of each query begins and ends: cut at random places."""
+    """Where the document of each query begins and ends: cut at random positions."""
     count, n = max(1, shape.length // shape.document), shape.length
     starts, ends, random = [], [], _alike()
     for _ in range(shape.batch):

@@ -122,7 +122,7 @@ def sdpa(
         query, key, value: (..., heads, length, features), of 3 dimensions or more.
         attn_mask: true where a key is seen, or what is added to logits; broadcast.
         dropout_p: the share of weights that are dropped.
-        is_causal: each query sees the keys up to its own place.
+        is_causal: each query sees the keys up to its own position.
         scale: of logits; 1 / sqrt(features), unless given.
         enable_gqa: heads of queries in groups share those of keys and values.
     """

@@ -72,7 +72,7 @@ def compile(
             Unless given, it is the number of a GPU's multiprocessors, and 1 elsewhere.
 
     Raises:
-        MonocompError: what is wrong with the program, with its place.
+        MonocompError: what is wrong with the program, with its position.
     """
     return Kernel(
         read_equations(text_or_path, name, monoids),

@@ -286,7 +286,7 @@ def anchor_means(program: Equations) -> Choice | None:
     """  # noqa: E501
     for t, _, _, _, _ in sums(program, inner=True):
         taken = centred(t.args[0] if is_mantissa(t) else t)
-        for place, unit in enumerate(() if taken is None else taken.units):
+        for position, unit in enumerate(() if taken is None else taken.units):
             mean = None if taken is None else taken.mean(unit)
             anchor = None if mean is None else anchor_of(mean, unit.distance)
             if taken is None or mean is None or anchor is None:
@@ -296,7 +296,7 @@ def anchor_means(program: Equations) -> Choice | None:
             distance = T.sub(unit.distance, anchor)
             if unit.centre.free <= unit.distance.free:
                 units = list(taken.units)
-                units[place] = Unit(distance, mean.of(distance), unit.power)
+                units[position] = Unit(distance, mean.of(distance), unit.power)
                 after = taken.sum_of(taken.element(units))
                 if after is not t:
                     return Choice.replacing(t, after, program)
@@ -317,7 +317,7 @@ def _is_about(anchor: Term, distance: Term) -> bool:
 
 def anchor_of(mean: Mean, distance: Term) -> Term | None:
     """What varies in the distances, at the first place whose weight is not 0; 0 where there is
-    none. None if other places are the first for other means.
+    none. None if other positions are the first for other means.
 
     Where means vary with an index that the elements lack, an exponential that varies with it, too,
     is taken to be more than 0.
@@ -340,25 +340,25 @@ def _first(bound: Term, condition: Term, is_there: Term) -> Term:
     """The first place of a domain where a condition holds, if there is one."""
     domain = split(bound, condition)
     if is_there is T.TRUE and domain.mask is T.TRUE:
-        *starts, place = (i.start for i in domain.intervals)
+        *starts, position = (i.start for i in domain.intervals)
         for start in reversed(starts):
-            place = T.where(T.substitute(condition, {bound.attr[0]: start}), start, place)
-        return place
+            position = T.where(T.substitute(condition, {bound.attr[0]: start}), start, position)
+        return position
     return T.fold("argmax", (bound,), T.TRUE, T.as_int(T.conjunction(condition, is_there)))
 
 
-def _element(bound: Term, condition: Term, distance: Term, place: Term) -> Term:
-    """What varies in the distances, at a place of the domain, or 0 where that is left out."""
+def _element(bound: Term, condition: Term, distance: Term, position: Term) -> Term:
+    """What varies in the distances, at a position of the domain, or 0 where that is left out."""
     varying = T.add(T.ZERO, *(a for a in addends(distance) if bound.attr[0] in a.free))
     number, element = primitive(varying, bound.attr[0])
     folds = (t for t in T.subterms(element) if t.op == "fold")
     if any(t.args[0] is not T.TRUE or any(a.folded for a in t.args) for t in folds):
-        return T.ZERO  # at one place, what is filtered and sums of sums are other programs
-    is_there = T.compare("<", place, T.extent_of(bound.attr[1]))
-    here, read = {bound.attr[0]: place}, {bound.attr[0]: place}
-    if place.op == "index" and place.attr[1] != bound.attr[1]:
+        return T.ZERO  # at one position, what is filtered and sums of sums are other programs
+    is_there = T.compare("<", position, T.extent_of(bound.attr[1]))
+    here, read = {bound.attr[0]: position}, {bound.attr[0]: position}
+    if position.op == "index" and position.attr[1] != bound.attr[1]:
         # A read with a plain index says that the tensor has its extent, a computed one does not.
-        read = {bound.attr[0]: T.function("maximum", place, T.const(0))}
+        read = {bound.attr[0]: T.function("maximum", position, T.const(0))}
     inside = T.conjunction(
         is_there,
         *(
@@ -431,12 +431,12 @@ def _about(value: Term, centres: dict[Term, Term]) -> tuple[Term, list[tuple[Ter
             outside.append((number, centre, T.ONE))
             parts.append(T.neg(T.mul(number, centre)))
             continue
-        for place, part in enumerate(parts):
+        for position, part in enumerate(parts):
             for f in factors(part):
                 if f is body:
                     rest = T.mul(T.ONE, *(g for g in factors(part) if g is not f))
                     outside.append((T.ONE, centre, rest))
-                    parts[place] = T.mul(rest, T.sub(f, centre))
+                    parts[position] = T.mul(rest, T.sub(f, centre))
     return T.add(*parts), outside
 
 

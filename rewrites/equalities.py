@@ -1,4 +1,4 @@
-"""Equalities: what a filter says is equal need not be computed, nor read at a computed place.
+"""Equalities: what a filter says is equal need not be computed, nor read at a computed position.
 
     sum[h if g == h // n](Q[h,d] * K[h // n,d]) = sum[h if g == h // n](Q[h,d] * K[g,d])
 

@@ -53,8 +53,8 @@ def exchange_sums(operations: Callable[[Equations], int], program: Equations) ->
     alike: dict[Term, list[tuple[Term, Term]]] = {}
     for t in sums:
         alike.setdefault(T.unnamed(t), []).append((t, _in_normal_form(t)))
-    for places in alike.values():
-        choice = _replaced(places, program)
+    for positions in alike.values():
+        choice = _replaced(positions, program)
         new_cost = operations(choice.program)
         old, new = choice.before, choice.after
         in_order = new.op == "fold" and new.attr.extents < old.attr.extents
@@ -81,19 +81,19 @@ def join_products(operations: Callable[[Equations], int], program: Equations) ->
                 rest = (a for a in t.args if a not in (one.addend, other.addend))
                 alike.setdefault(T.unnamed(joined), []).append((t, T.add(*rest, joined)))
     cost = operations(program) if alike else 0
-    for places in alike.values():
-        choice = _replaced(places, program)
+    for positions in alike.values():
+        choice = _replaced(positions, program)
         if operations(choice.program) < cost:
             return choice
     return None
 
 
-def _replaced(places: Sequence[tuple[Term, Term]], program: Equations) -> Choice:
+def _replaced(positions: Sequence[tuple[Term, Term]], program: Equations) -> Choice:
     """What replaces the first of several terms, and in the program each of them: these differ by
     the names of indices, and what several equations need is computed in one way."""
-    for old, new in sorted(places, key=lambda p: -p[0].height):  # what holds another comes first
+    for old, new in sorted(positions, key=lambda p: -p[0].height):  # what holds another comes first
         program = Choice.replacing(old, new, program).program
-    return Choice(*places[0], program)
+    return Choice(*positions[0], program)
 
 
 @dataclass(frozen=True)

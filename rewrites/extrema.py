@@ -21,9 +21,9 @@ extrema = RuleSet("extrema", "extrema are those of exponents, and of picked elem
 
 @extrema.choice
 def pick_point(program: Equations) -> Choice | None:
-    """A sum over the one index that equals a given place is the element there.
+    """A sum over the one index that equals a given position is the element there.
 
-    Law:     sum[k if k = a](f(k)) = f(a) for a place a in the range of k, else 0
+    Law:     sum[k if k = a](f(k)) = f(a) for a position a in the range of k, else 0
     Claims:  one point
     Needs:   the sum stands in no quotient by what may be 0 nor beside an exponential of an
              aggregate or, in a root, beside what may be no number, where a 0 would be no sum
@@ -69,18 +69,18 @@ def _picked(t: Term) -> Term | None:
         return None
     bound, name, condition, body = opened_fold(t)
     for c in T.conjuncts(condition):
-        place = _solved(c, bound)
-        if place is None:
+        position = _solved(c, bound)
+        if position is None:
             continue
-        here = {name: place}
+        here = {name: position}
         others = (T.substitute(o, here) for o in T.conjuncts(condition) if o is not c)
         inside = T.TRUE
-        if place.op == "index" and place.attr[1] != bound.attr[1]:
+        if position.op == "index" and position.attr[1] != bound.attr[1]:
             return None  # a read with a plain index is never out of range
-        if place.op != "index":
+        if position.op != "index":
             inside = T.conjunction(
-                T.compare("<=", T.const(0), place),
-                T.compare("<", place, T.extent_of(bound.attr[1])),
+                T.compare("<=", T.const(0), position),
+                T.compare("<", position, T.extent_of(bound.attr[1])),
             )
         unit = T.const(0, body.kind)
         return T.where(T.conjunction(inside, *others), T.substitute(body, here), unit)
@@ -133,7 +133,7 @@ def _exponents(terms: Iterable[Term]) -> Iterator[Term]:
 
 
 def _exponential_of_extremum(t: Term, nested: Iterable[Term]) -> Term | None:
-    """The exponential that an extremum is, unless its elements are `nested`, at any place."""
+    """The exponential that an extremum is, unless its elements are `nested`, at any position."""
     if not is_fold(t, "max", "min"):
         return None
     bound, name, condition, body = opened_fold(t)
@@ -143,8 +143,8 @@ def _exponential_of_extremum(t: Term, nested: Iterable[Term]) -> Term | None:
         return None
     if brackets and (t.attr.monoid == "min" or not T.has_element(t)):
         return None
-    places = ((e, T.index(place, bound.attr[1])) for e in nested for place in e.free)
-    if any(T.substitute(T.exp(x), {name: place}) is e for e, place in places):
+    positions = ((e, T.index(position, bound.attr[1])) for e in nested for position in e.free)
+    if any(T.substitute(T.exp(x), {name: position}) is e for e, position in positions):
         return None
     found = T.exp(T.fold(t.attr.monoid, (bound,), T.conjunction(condition, *brackets), x))
     if t.attr.monoid == "min":

@@ -113,7 +113,7 @@ def filter_masked_extremum(t: Term) -> Term | None:
 def hoist_factor(t: Term) -> Term | None:
     """A factor that does not vary with the index leaves the sum.
 
-    What it reads at a computed place stays guarded by the filter.
+    What it reads at a computed position stays guarded by the filter.
 
     Law:     sum(a * x) = a * sum(x)
     Claims:  distributivity, exponentials

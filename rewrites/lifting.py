@@ -171,7 +171,7 @@ def _lifted(t: Term) -> Term | None:
 
 
 def _weights(value: Term, exponent: Term, name: str) -> Iterable[Term]:
-    """The factors that may be 0 at a place, whatever the exponent is there. A mantissa is 0 only
+    """The factors that may be 0 at a position, whatever the exponent is there. A mantissa is 0 only
     where its own exponent is -inf; what is divided by a weight of nothing, whose exponent here is
     inf, may be of nothing, too."""
     taken_away = [a for a in addends(exponent) if T.split_coefficient(a)[0] < 0]

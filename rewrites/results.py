@@ -46,7 +46,7 @@ def assume_filter(t: Term) -> Term | None:
 def assume_bracket(t: Term) -> Term | None:
     """Beside a condition it holds: elsewhere the product is 0.
 
-    What is read at a computed place stays guarded.
+    What is read at a computed position stays guarded.
 
     Law:     [c] * f([c]) = [c] * f(1)
     Claims:  brackets
@@ -61,7 +61,7 @@ def assume_bracket(t: Term) -> Term | None:
 
 
 def _assume(t: Term, known: frozenset[Term], guarded: bool = True) -> Term:
-    """A term where the conditions hold. If nothing else guards it, a read at a computed place
+    """A term where the conditions hold. If nothing else guards it, a read at a computed position
     keeps its guard."""
     if t.op == "where" and not guarded and reads_computed(t):
         return t
@@ -245,7 +245,7 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
 
 
 def _is_element_at_result(t: Term) -> bool:
-    """Is t read at a place that a fold has found, an anchor of distances?"""
+    """Is t read at a position that a fold has found, an anchor of distances?"""
     return any(s.op == "read" and bool(s.folded) for s in T.subterms(t))
 
 

@@ -1,7 +1,7 @@
 """Selection: what keeps the order of elements leaves a choice among them, and a comparison.
 
 argmax and argmin, top and argtop compare elements and do nothing else. So they commute with
-increasing functions: places do not change, and values are mapped after they are chosen. The
+increasing functions: positions do not change, and values are mapped after they are chosen. The
 largest probabilities are then found among the logits, in the pass that sums the weights.
 """
 
@@ -22,12 +22,12 @@ _OPPOSITE = {"argmax": "argmin", "argmin": "argmax"}
 
 @selection.rule
 def choose_by_order(t: Term) -> Term | None:
-    """The place of an extreme element is that of its image under an increasing function.
+    """The position of an extreme element is that of its image under an increasing function.
 
     Law:     argmax f(x) = argmax x for increasing f, and argmax(-x) = argmin(x)
     Claims:  increasing functions
     Needs:   f is a shift by a finite number, or a product with a positive and finite one; or exp,
-             of more than -inf, unless the filter only ends the set: else an excluded place is first
+             of more than -inf, unless the filter only ends the set: else one it excludes is first
     before:  A[i] = argmax[k](3 * exp(S[i,k] - i) + 2)
     after:   A[i] = argmax[k](S[i,k])
     """
@@ -59,8 +59,8 @@ def _is_element(x: Term, bound: Term, condition: Term) -> bool:
 
 
 @selection.rule
-def list_places_by_order(t: Term) -> Term | None:
-    """The places of the largest elements are those of their images.
+def list_positions_by_order(t: Term) -> Term | None:
+    """The positions of the largest elements are those of their images.
 
     Law:     argtop f(x) = argtop x for increasing f
     Claims:  increasing functions

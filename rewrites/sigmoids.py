@@ -24,7 +24,7 @@ def recognise_sigmoid(t: Term) -> Term | None:
     Law:     1 / (c + d * exp(x)) = sigmoid(-y) / c  with  y = x - log(c / d);
              exp(x) * sigmoid(-x) = sigmoid(x)
     Claims:  sigmoids
-    Needs:   c and d are provably positive and the same at all places, their extents those of
+    Needs:   c and d are provably positive and the same at all positions, their extents those of
              indices here, which are not 0; no root is taken of aggregates; what of x is not in
              the exponent is finite; -x is the opposite of x
     before:  Y[i] = exp(X[i]) / (2 + exp(X[i]))
@@ -168,7 +168,7 @@ def recognise_softplus(t: Term) -> Term | None:
 
     Law:     log(c + d * exp(x)) = log(c) + softplus(y)  with  y = x - log(c / d)
     Claims:  sigmoids
-    Needs:   c and d are provably positive and the same at all places, their extents those of
+    Needs:   c and d are provably positive and the same at all positions, their extents those of
              indices here, which are not 0
     before:  Y[i] = log(2 + exp(X[i]))
     after:   Y[i] = softplus(X[i] - log(2)) + log(2)
@@ -202,7 +202,7 @@ def _number_plus_exponential(t: Term) -> tuple[Term, Term] | None:
 
 
 def _is_positive_number(t: Term, there: set[str]) -> bool:
-    """Is t > 0 and the same at all places, of numbers whose quotients float32 holds? An extent
+    """Is t > 0 and the same at all positions, of numbers whose quotients float32 holds? An extent
     is, if it is one of those that have an element."""
     for s in T.subterms(t):
         if s.op == "const" and not 2**-50 < abs(s.attr) < 2**50:

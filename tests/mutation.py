@@ -85,7 +85,7 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "extrema.extremum_of_exponentials: ... if f.op == 'exp'": (
         "nothing else is the exponential that it is compared with"
     ),
-    "extrema._picked: ... if o is not c": "at the place that it names it is true",
+    "extrema._picked: ... if o is not c": "at the position that it names it is true",
     "equalities.assume_equality: c.op != 'compare'": "nothing else has the attribute ==",
     "extrema._solved: c.op != 'compare'": "nothing else has the attribute ==",
     "quotients.cancel_denominator: base.op != 'add'": (
@@ -121,7 +121,7 @@ FOLDER = Path(__file__).parents[1] / "rewrites"
 class Mutant:
     """A module's syntax tree without one condition."""
 
-    place: str
+    position: str
     dropped: str
     tree: ast.Module
 
@@ -142,19 +142,19 @@ def mutants(source: str) -> Iterator[Mutant]:
 def _changes(
     function: ast.FunctionDef,
 ) -> Iterator[tuple[int, Callable[[ast.AST], None], str]]:
-    """(place in the walk, what to do there, what is dropped)."""
-    for place, node in enumerate(ast.walk(function)):
+    """(position in the walk, what to do there, what is dropped)."""
+    for position, node in enumerate(ast.walk(function)):
         if isinstance(node, ast.If | ast.IfExp):
             change = _never if _gives_up(node, function) else _always
-            yield place, change, f"if {ast.unparse(node.test)}"
+            yield position, change, f"if {ast.unparse(node.test)}"
         if isinstance(node, ast.BoolOp):
             for n, value in enumerate(node.values):
-                yield place, _without(n), ast.unparse(value)
+                yield position, _without(n), ast.unparse(value)
         if isinstance(node, ast.comprehension):
             for n, value in enumerate(node.ifs):
-                yield place, _unfiltered(n), f"... if {ast.unparse(value)}"
+                yield position, _unfiltered(n), f"... if {ast.unparse(value)}"
         if isinstance(node, ast.match_case) and node.guard is not None:
-            yield place, _unguarded, f"case if {ast.unparse(node.guard)}"
+            yield position, _unguarded, f"case if {ast.unparse(node.guard)}"
 
 
 def _gives_up(node: ast.If | ast.IfExp, function: ast.FunctionDef) -> bool:

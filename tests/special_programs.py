@@ -1,6 +1,6 @@
 """Random programs without care for what they divide by, and inputs at special points.
 
-`program_generator` draws what makes sense at random places; this draws what does not: quotients
+`program_generator` draws what makes sense at random positions; this draws what does not: quotients
 by what may be 0, logarithms and roots of anything, filters by data that leave rows empty, masks
 of -inf, weights of 0 and what is written to be safe or naive. Names are fixed, see `HEAD`.
 
@@ -86,9 +86,9 @@ class _Generator:
     def leaf(self, scope: Scope) -> str:
         found = []
         for name, dims in (*READS.items(), *self.definitions.items()):
-            places = [[i for i in scope if EXTENTS[i] == EXTENTS[d]] for d in dims]
-            if all(places):
-                subscripts = ",".join(map(self.rng.choice, places))
+            positions = [[i for i in scope if EXTENTS[i] == EXTENTS[d]] for d in dims]
+            if all(positions):
+                subscripts = ",".join(map(self.rng.choice, positions))
                 found.append(f"{name}[{subscripts}]" if dims else name)
         if "i" in scope and self.rng.random() < 0.15:
             found.append("N[i]")
@@ -239,8 +239,8 @@ class _Generator:
             return f"({self.number(depth - 1, scope)} {sign} {self.leaf(scope)})"
         here = index or (self.rng.choice(scope) if scope else "1")
         counts = ["N[i]"] if "i" in scope else []
-        places = [*(i for i in scope if i != here), "0", "1", "2", "s", *counts]
-        found = [f"({here} {sign} {self.rng.choice(places)})"] * 2
+        positions = [*(i for i in scope if i != here), "0", "1", "2", "s", *counts]
+        found = [f"({here} {sign} {self.rng.choice(positions)})"] * 2
         if here in ("k", "l"):
             found.append(f"F[{here}]")
             if "i" in scope:

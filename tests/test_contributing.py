@@ -1,4 +1,4 @@
-"""The extensions that CONTRIBUTING.md shows work as it says, each in its one place."""
+"""The extensions that CONTRIBUTING.md shows work as it says, each in its one position."""
 
 from __future__ import annotations
 

@@ -340,7 +340,7 @@ for mask, (inputs, condition, opposite) in CONDITIONS.items():
 
 # Writings that do not reach the normal form of their program's first, and why.
 NOT_YET = {
-    ("learned sink", "a longer row"): "the case of one place is not split off a sum",
+    ("learned sink", "a longer row"): "the case of one position is not split off a sum",
     ("update of a log-sum-exp", "sigmoid"): "-inf - [-inf] is -inf, and its opposite is no number",
     ("softpick", "maximum with 0"): "maximum(x, 0) and relu(x) stay two",
     ("divergence", "ratio"): "where both weights are 0 their ratio is, and a difference is none",
@@ -359,7 +359,7 @@ def where_finite(t: T.Term) -> T.Term:
     if t.op != "compare" or T.INF not in (sizes := [_size(a) for a in t.args]):
         return t
     finite = sizes.index(T.INF) ^ 1
-    sides = [T.ZERO if place == finite else a for place, a in enumerate(t.args)]
+    sides = [T.ZERO if position == finite else a for position, a in enumerate(t.args)]
     return T.compare(t.attr, *sides)
 
 

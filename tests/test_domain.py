@@ -164,7 +164,7 @@ _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
-def places(rng: random.Random, trials: int) -> Values:
+def positions(rng: random.Random, trials: int) -> Values:
     """Values of everything, also where they make no sense."""
     numbers = [-7, -2, -1, 0, 1, 2, 3, 5, 9]
 
@@ -188,7 +188,7 @@ def check_by_counting(text: str, rng: random.Random, trials: int) -> None:
     c = condition(text)
     domain = split(K, c)
     assert len(domain.intervals) <= LIMIT
-    at = places(rng, trials)
+    at = positions(rng, trials)
     shape, k = (trials, SIZE, SIZE), at["k"]
     mask = value(domain.mask, at)
     members = []
@@ -223,7 +223,7 @@ def test_random_formulas(seed: int) -> None:
 
 class Formulas:
     """Terms as formulas of integer arithmetic. What no solver knows, a read or a function,
-    is any value at all: one for each place that it is taken at."""
+    is any value at all: one for each position that it is taken at."""
 
     def __init__(self) -> None:
         self.facts: list[Any] = []

@@ -174,8 +174,8 @@ SAVED = {
         P[q,k] = exp(S[q,k] - M[q]) / Z[q]""",
     "gathered": """
         input L[q] = logsumexp[k if k <= q](S[q,k])
-        input place[q]: int
-        P[q,k] = exp(S[place[q],k] - L[place[q]]) * (k <= place[q])""",
+        input position[q]: int
+        P[q,k] = exp(S[position[q],k] - L[position[q]]) * (k <= position[q])""",
 }
 OVER_KEYS = "O[q,e] = sum[k if k <= q](P[q,k] * V[k,e])"
 OVER_QUERIES = "O[k,e] = sum[q if k <= q](P[q,k] * V[q,e])"

@@ -61,16 +61,16 @@ def test_apart(line: str) -> None:
 
 def test_a_row_of_what_is_multiplied_is_a_sum_of_one_element() -> None:
     text = """
-input X[t,d], P[t,v], c[v], place[v]: int
-O[v,d] = sum[t](X[t,d] * P[t,v]) * c[v] - X[place[v],d] * c[v]
+input X[t,d], P[t,v], c[v], position[v]: int
+O[v,d] = sum[t](X[t,d] * P[t,v]) * c[v] - X[position[v],d] * c[v]
 """
     (step,) = join_sums(derive(translate(check(text))).program)
     after = step.program.text()
-    assert after.count("sum[") == 1 and "t == place[v]" in after
+    assert after.count("sum[") == 1 and "t == position[v]" in after
     generator = np.random.default_rng(0)
     shapes = {"X": (3, 2), "P": (3, 4), "c": 4}
     given: dict[str, np.ndarray] = {n: generator.normal(size=s) for n, s in shapes.items()}
-    given["place"] = np.array([0, 2, 2, 1])
+    given["position"] = np.array([0, 2, 2, 1])
     wanted, found = mc.evaluate(text, given), mc.evaluate(after, given)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 

@@ -72,14 +72,14 @@ def nested(count: int, read: str) -> str:
     return f"O[i] = {text}"
 
 
-def filtered(word: str, condition: str, place: str = "filter") -> str:
+def filtered(word: str, condition: str, position: str = "filter") -> str:
     conditions = f" {word} ".join(condition.format(n=n, m=n % 7 + 1) for n in range(500))
     bodies = {
         "filter": f"sum[k if {conditions}](X[i,k])",
         "where": f"sum[k](where({conditions}, X[i,k], 0))",
         "softmax": f"sum[k](softmax[k](where({conditions}, X[i,k], -inf)) * Y[k])",
     }
-    return f"input X[i,k], Y[k]\nO[i] = {bodies[place]}"
+    return f"input X[i,k], Y[k]\nO[i] = {bodies[position]}"
 
 
 def wheres(count: int) -> str:
@@ -138,7 +138,7 @@ REFUSED = {
         layers(30, "NEXT[i] = where(X_[i] / X_[i] + X_[i] < 1, X_[i], 2 * X_[i])"),
         "grows past 20000 terms",
     ),
-    "places": (
+    "positions": (
         layers(
             30,
             "A_N[i] = argmax[k](X_[i,k])\nNEXT[i,k] = X_[A_N[i] % |i|,k] + X_[i,k]",

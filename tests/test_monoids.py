@@ -213,7 +213,7 @@ def test_standard_monoids_say_what_they_should(fold: str, length: int) -> None:
 
 
 def test_counts_must_be_seen_to_be_counts() -> None:
-    """Where a law needs elements of one sign, the place that folds others is named."""
+    """Where a law needs elements of one sign, the position that folds others is named."""
     with pytest.raises(mc.MonocompError) as caught:
         mc.compile("M[i] = Welford[t](n[t], y[i,t], 0).mu")
     text = str(caught.value)

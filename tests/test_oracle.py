@@ -233,19 +233,19 @@ def test_softmax_and_log_softmax():
 
 
 def test_top_and_argtop():
-    values, places = X.topk(3, -1)
+    values, positions = X.topk(3, -1)
     text = "index r < 3\nO[i,r] = top[j -> r](X[i,j])\nP[i,r] = argtop[j -> r](X[i,j])"
-    got_values, got_places = run(text, X=X)
+    got_values, got_positions = run(text, X=X)
     same(got_values, values.numpy())
-    same(got_places, places.numpy())
+    same(got_positions, positions.numpy())
 
 
 def test_top_takes_the_first_of_equals_and_nan_before_all():
     text = "index r < 5\nO[i,r] = top[j -> r](X[i,j])\nP[i,r] = argtop[j -> r](X[i,j])"
     x = np.array([[1.0, 2, 2, 1], [2, NAN, INF, -INF]])
-    values, places = run(text, X=x)
+    values, positions = run(text, X=x)
     same(values, np.array([[2, 2, 1, 1, -INF], [NAN, INF, 2, -INF, -INF]]))
-    same(places, np.array([[1, 2, 0, 3, -1], [1, 2, 0, -1, -1]]))
+    same(positions, np.array([[1, 2, 0, 3, -1], [1, 2, 0, -1, -1]]))
 
 
 def test_top_pads_with_minus_infinity_at_place_minus_one():
@@ -257,7 +257,7 @@ def test_top_pads_with_minus_infinity_at_place_minus_one():
 
 
 def test_sparse_attention_over_the_largest_logits():
-    """The empty places of `top` are masked, so what argtop says of them is never read."""
+    """The empty positions of `top` are masked, so what argtop says of them is never read."""
     text = """
     index r < 3
     W[q,r] = softmax[r](top[k -> r if k <= q](S[q,k]))
@@ -866,14 +866,14 @@ class OneByOne:
     def __init__(self, program, inputs):
         self.program, self.inputs = program, inputs
 
-    def read(self, name, place):
+    def read(self, name, position):
         if name in self.inputs:
             assert all(
-                0 <= n < size for n, size in zip(place, self.inputs[name].shape, strict=True)
+                0 <= n < size for n, size in zip(position, self.inputs[name].shape, strict=True)
             )
-            return self.inputs[name][place].item()
+            return self.inputs[name][position].item()
         made = self.program.definitions[name]
-        return self.at(made.body, dict(zip(made.indices, place, strict=True)))
+        return self.at(made.body, dict(zip(made.indices, position, strict=True)))
 
     def at(self, e, env):
         match e:
@@ -901,16 +901,16 @@ class OneByOne:
 
     def reduce(self, e, env):
         values = {}
-        for place in itertools.product(*(range(EXTENTS[index]) for index in e.indices)):
-            if not e.prefix or place[0] <= env[e.indices[0]]:
-                inner = {**env, **dict(zip(e.indices, place, strict=True))}
+        for position in itertools.product(*(range(EXTENTS[index]) for index in e.indices)):
+            if not e.prefix or position[0] <= env[e.indices[0]]:
+                inner = {**env, **dict(zip(e.indices, position, strict=True))}
                 if e.condition is None or self.at(e.condition, inner):
-                    values[place] = self.at(e.args[0], inner)
+                    values[position] = self.at(e.args[0], inner)
         if e.op == "softmax":
             mine = values.get(tuple(env[index] for index in e.indices), -INF)
             return math.exp(mine) / sum(map(math.exp, values.values())) if values else 0.0
         if e.op == "argmax":
-            return max(values, key=lambda place: values[place], default=(0,))[0]
+            return max(values, key=lambda position: values[position], default=(0,))[0]
         return self.folds[e.op](list(values.values()))
 
 
@@ -1002,9 +1002,9 @@ def test_random_programs_agree_with_a_slower_reading(limit, monkeypatch):
         every = values if isinstance(values, tuple) else (values,)
         for output, value in zip(program.outputs, every, strict=True):
             indices = program.definitions[output.name].indices
-            for place in itertools.product(*(range(EXTENTS[index]) for index in indices)):
-                want = slow.read(output.name, place)
-                assert value[place] == pytest.approx(want, 1e-9, 1e-9), program.origin.text
+            for position in itertools.product(*(range(EXTENTS[index]) for index in indices)):
+                want = slow.read(output.name, position)
+                assert value[position] == pytest.approx(want, 1e-9, 1e-9), program.origin.text
 
 
 # --- random numbers -----------------------------------------------------------------------
@@ -1074,10 +1074,10 @@ def test_inputs_of_many_kinds():
 
 def test_outputs_ignore_the_dtype_asked_for_and_keep_their_order():
     text = "A[i] = X[i] / 3\nB[i] = i\nC[i] = X[i] > 1\nreturn C, A: bfloat16, B"
-    flags, thirds, places = run(text, X=[1.0, 2.0])
+    flags, thirds, positions = run(text, X=[1.0, 2.0])
     same(flags, np.array([False, True]))
     same(thirds, np.array([1 / 3, 2 / 3]))
-    same(places, np.array([0, 1]))
+    same(positions, np.array([0, 1]))
 
 
 def test_a_scalar_output_is_an_array():

@@ -181,8 +181,8 @@ for name, module in sorted(sys.modules.items()):
     result = run(clean_python, "-c", program, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     home = clean_python.parent.parent
-    places = [Path(line) for line in result.stdout.splitlines()]
-    assert places and all(place.is_relative_to(home) for place in places)
+    positions = [Path(line) for line in result.stdout.splitlines()]
+    assert positions and all(position.is_relative_to(home) for position in positions)
 
 
 def test_commands_run_from_the_wheel(clean_python: Path, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_commands_run_from_the_wheel(clean_python: Path, tmp_path: Path) -> None
 
 # --- what the code may not do
 
-# Places that were read and found safe, as "path:name" with the reason.
+# Positions that were read and found safe, as "path:name" with the reason.
 AUDITED: dict[str, str] = {}
 
 UNSAFE_CALLS = {"eval", "exec", "__import__"}  # as bare names
@@ -271,7 +271,7 @@ def test_no_text_is_run_as_code() -> None:
         if name.endswith(".py"):
             tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
             found |= {f"{name}:{use}" for use in unsafe_uses(tree)}
-    assert found == set(AUDITED), "read each new place, then list it in AUDITED with its reason"
+    assert found == set(AUDITED), "read each new position, then list it in AUDITED with its reason"
 
 
 # Two that know one another: what is printed and its printer; a kernel, its derivation and stages;
@@ -377,17 +377,17 @@ def room(module: str) -> str:
 def pointing_upward(modules: Mapping[str, str]) -> set[tuple[str, str]]:
     """The modules that import from a later room than one that needs them, wherever the imports
     stand: those in rooms, and those without a room that they use in turn."""
-    places = {name: place for place, name in enumerate(ROOMS)}
+    positions = {name: position for position, name in enumerate(ROOMS)}
     graph = imports(modules)
     found = set()
-    for start in (name for name in modules if room(name) in places):
+    for start in (name for name in modules if room(name) in positions):
         waiting, seen = [start], {start}
         while waiting:
             name = waiting.pop()
             for other in (m for m in graph[name] - seen if (name, m) not in MUTUAL):
-                if places.get(room(other), -1) > places[room(start)]:
+                if positions.get(room(other), -1) > positions[room(start)]:
                     found.add((name, room(other)))
-                elif room(other) not in places:
+                elif room(other) not in positions:
                     seen.add(other)
                     waiting.append(other)
     return found

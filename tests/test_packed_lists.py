@@ -18,9 +18,9 @@ HEADS = (
 )
 BLOCKS = (
     "input L[b,h,n,r]: int, Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]\nindex j < |r| * 16\n"
-    "def place(x, j) = x * 16 + j % 16\n"
-    "O[b,h,q,e] = softmax[j](Q[b,h,q,d] * K[b, h, place(L[b, h, q // 16, j // 16], j), d])"
-    " * V[b, h, place(L[b, h, q // 16, j // 16], j), e]"
+    "def position(x, j) = x * 16 + j % 16\n"
+    "O[b,h,q,e] = softmax[j](Q[b,h,q,d] * K[b, h, position(L[b, h, q // 16, j // 16], j), d])"
+    " * V[b, h, position(L[b, h, q // 16, j // 16], j), e]"
 )
 LONG = {"b": 2, "g": 4, "h": 64, "q": 4096, "n": 256, "r": 128, "k": 4096, "d": 64, "e": 64}
 SMALL = {"b": 1, "g": 2, "h": 6, "q": 32, "n": 2, "r": 3, "k": 48, "d": 5, "e": 4}

@@ -21,7 +21,7 @@ from tests.backends.tolerances import ALONE, Bound
 
 State: TypeAlias = tuple[Tensor, ...]  # O[b,h,q,e] and L[b,h,q]
 
-# Causal attention of queries that come `offset` places after the keys.
+# Causal attention of queries that come `offset` positions after the keys.
 PART = """
 param offset: int = 0
 

@@ -68,13 +68,13 @@ def assert_shows(shown: str, actual: str, where: str) -> None:
     rest = re.sub(r"\s", "", actual)
     first, *others = pieces(shown)
     assert rest.startswith(first), f"{where}: {first!r} is not at the start of\n{actual}"
-    place = len(first)
+    position = len(first)
     for part in others:
-        found = rest.find(part, place)
+        found = rest.find(part, position)
         assert found >= 0, f"{where}: {part!r} is not in\n{actual}"
-        place = found + len(part)
+        position = found + len(part)
     if not others or others[-1]:
-        assert place == len(rest), f"{where}: more was printed\n{actual}"
+        assert position == len(rest), f"{where}: more was printed\n{actual}"
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ REASONS: dict[str, list[str]] = {
         "hoist_positive_factor: the sign of M[i] is not known, so it does not leave max" + STAYS
     ],
     "input J[i,k]: int\nM[i] = max[k](J[i,k])\nO[i] = sum[k](Y[i, (k + M[i]) % |k|])": [
-        "hoist_factor: Y[i, (k + M[i]) % |k|] is read at a place that M[i] decides" + STAYS
+        "hoist_factor: Y[i, (k + M[i]) % |k|] is read at a position that M[i] decides" + STAYS
     ],
     "input J[i,k]: int\nM[i] = max[k](J[i,k])\nO[i] = sum[k](abs(X[i,k] - Y[M[i]]))": [
         "hoist_factor: X[i,k] - Y[M[i]] sits inside abs, which does not distribute over sums; "

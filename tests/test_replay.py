@@ -149,13 +149,13 @@ def test_apply() -> None:
     two = start.apply("hoist_addend", "O")
     assert [(s.rule, s.place) for s in two] == [("hoist_addend", ("O",))]
     assert two.apply("hoist_addend", "M").result.text() == one.apply("hoist_addend").result.text()
-    for rule, place, message in [
+    for rule, position, message in [
         ("hoist_factor", None, "hoist_factor does not apply in M, O"),
         ("hoist_addend", "Z", "there is no definition 'Z' here"),
         ("hoist_addent", None, "did you mean 'hoist_addend'?"),
     ]:
         with pytest.raises(UsageError) as raised:
-            start.apply(rule, place)
+            start.apply(rule, position)
         assert message in str(raised.value)
 
 

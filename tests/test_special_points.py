@@ -466,7 +466,7 @@ AGGREGATES = [
     ),
     "O[q] = exp(sum[k if W[k] > 5](T[k]) * logsumexp[k if W[k] > T[q]](T[k]))",
     "O[q] = sum[k]((S[q,k] - sum[k](S[q,k])) * min[l if Kept[q,l] > 1](T[l] * S[q,k]))",
-    # Exponents with a unit in the last place of more than 1: the largest is exactly the maximum.
+    # Exponents with a unit in the last position of more than 1: the largest is exactly the maximum.
     *(
         f"O[q,k] = softmax[k]({x}) + T[q]"
         for x in (
@@ -558,7 +558,7 @@ AGGREGATES = [
         f"O[q] = prod[k]({x.format('L[q,k] - max[l](L[q,l])')})"
         for x in ("1 - sigmoid({})", "1 / (1 + exp({}))", "tanh(log(sigmoid({})))")
     ),
-    # Functions of what is -inf of nothing, and a place of one of many equal elements.
+    # Functions of what is -inf of nothing, and a position of one of many equal elements.
     "O[q] = relu(max[k](N[q,k])) / relu(logsumexp[k](N[q,k]))",
     "O[q] = argmin[k if W[k] >= q](0) + T[q]",
     # What divides may be no number where nobody looks.
@@ -898,7 +898,7 @@ def check_outputs(
     weak = asks_about_aggregates(program)
     with np.errstate(all="ignore"):
         plain = _listed(evaluate_in(_in(dtype), program, inputs, {}))
-    for place, (w, p, f) in enumerate(zip(wanted, plain, found, strict=True)):
+    for position, (w, p, f) in enumerate(zip(wanted, plain, found, strict=True)):
         # What a plain evaluation in that dtype loses, any other may lose.
         with np.errstate(all="ignore"):
             lost = np.abs(np.where(np.isfinite(p) & np.isfinite(w), p - w, 0))
@@ -908,22 +908,22 @@ def check_outputs(
             near |= np.isfinite(w) & ~np.isfinite(p)
         right = agrees(w, f) | near | (np.isnan(f) & (not is_exact))
         for o in _of_opposite_infinities(program, inputs) if not right.all() else ():
-            right |= agrees(o[place], f) & (np.isnan(o[place]) == np.isnan(f))
+            right |= agrees(o[position], f) & (np.isnan(o[position]) == np.isnan(f))
         if not right.all() and (cancelled := _cancelled(program)) != program:
             with np.errstate(all="ignore"):
-                right |= np.isnan(f) & np.isnan(_listed(evaluate(cancelled, inputs))[place])
+                right |= np.isnan(f) & np.isnan(_listed(evaluate(cancelled, inputs))[position])
         for o in _answered(program, inputs) if weak and not right.all() else ():
-            right |= agrees(o[place], f)
+            right |= agrees(o[position], f)
         is_checked = is_exact or right.all()
         for o in () if is_checked else _without_infinities(program, inputs):
-            looks = ~agrees(w, o[place]) | ~agrees(o[place], w)
+            looks = ~agrees(w, o[position]) | ~agrees(o[position], w)
             right |= looks.any()  # or its block does
         if not is_checked:  # what it looks at may happen to cancel for other numbers
-            right |= np.isnan(_with_none_for_infinity(program, inputs)[place]).any()
+            right |= np.isnan(_with_none_for_infinity(program, inputs)[position]).any()
         for o in _moved(program, inputs) if not right.all() else ():
-            right |= agrees(o[place], f)
+            right |= agrees(o[position], f)
         for o in _rounded(program, inputs) if not right.all() else ():
-            right |= _is_between(w, f, o[place])
+            right |= _is_between(w, f, o[position])
         assert right.all(), f"{note}\nwanted\n{w}\nfound\n{f}"
 
 
@@ -1058,7 +1058,7 @@ def _answered(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
 
     extremes = {"argmax": (np.argmax, -1), "argmin": (np.argmin, 1)}
 
-    def place(find: Any, sign: int) -> Any:
+    def position(find: Any, sign: int) -> Any:
         def fold(w: Any, x: Any, admitted: Any) -> Any:
             there = ~wide.is_nan(x) & (True if admitted is None else admitted)
             return naive_folds._first_position(
@@ -1067,7 +1067,7 @@ def _answered(program: Program, inputs: dict[str, Any]) -> Iterable[list[Any]]:
 
         return fold
 
-    folds = {name: place(*how) for name, how in extremes.items()}
+    folds = {name: position(*how) for name, how in extremes.items()}
     for chance, changed in itertools.product((1.0, 0.0, 0.5, 0.5), ({}, folds)):
         answers = {op: may_hold(f, chance) for op, f in naive_arithmetic._COMPARISONS.items()}
         with (

@@ -149,7 +149,7 @@ def test_parts_share_evenly(count: int) -> None:
 
 Q, N = T.index("q", "q"), T.param("n", "int")
 BOUNDS = {
-    "a place": T.add(Q, T.const(3)),
+    "a position": T.add(Q, T.const(3)),
     "backwards": T.sub(N, T.mul(T.const(2), Q)),
     "the larger": T.function("maximum", T.sub(Q, N), T.mul(T.const(-1), Q)),
     "a block": T.mul(T.const(5), T.floordiv(T.add(Q, N), T.const(3))),
@@ -187,7 +187,7 @@ def sizes_of(name: str) -> dict[str, int]:
         longer["q"] = LENGTH
     if name == "column_sums":  # it streams queries
         longer = {"q": LENGTH, "k": 3}
-    if name == "dilated":  # it streams places of a window
+    if name == "dilated":  # it streams positions of a window
         longer = {}
     return {n: longer.get(n, size) for n, size in sizes.items()}
 
@@ -403,7 +403,7 @@ def test_rows_that_are_only_packed(kind: str) -> None:
 
 
 def test_pages_are_cut_as_other_keys_are() -> None:
-    """A table that tells the places of keys changes nothing."""
+    """A table that tells the positions of keys changes nothing."""
     pages = MANY | {"p": 60, "s": 8, "n": LENGTH // 8}
     del pages["k"]
     for b in (10, 20, 30, 40):

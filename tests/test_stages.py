@@ -45,9 +45,9 @@ def test_a_rule_before_and_after() -> None:
 def test_a_pass_before_and_after(name: str) -> None:
     """In their order: what one leaves the next one finds. Not every one has something to do."""
     stages = CAUSAL.stages
-    place = PASSES.index(name)
-    if place:
-        assert stages.before(name) == stages.after(PASSES[place - 1])
+    position = PASSES.index(name)
+    if position:
+        assert stages.before(name) == stages.after(PASSES[position - 1])
     if name in ("choose_loads", "peel"):
         assert stages.before(name) != stages.after(name)
     if name == PASSES[-1]:

@@ -192,9 +192,9 @@ def test_work_counts_what_loops_repeat() -> None:
     kernel = mc.compile("T[i,j] = X[i,c] * Y[j,c]\nC[j] = sum[i](T[i,j] - max[j](T[i,j]))")
     sizes = nominal_sizes(kernel.derivation.start.declared, {"i": 1000, "j": 1280, "c": 8})
     (one,) = estimate(kernel.plan().rewrites.result, sizes)
-    (place,) = next(places for t, places in one.folds.items() if "max" in repr(t)[:4])
-    assert (place.repeats, place.times) == (10, 10_000)
-    assert place.repeated_by is not None and place.repeated_by.attr[0] == "j"
+    (position,) = next(positions for t, positions in one.folds.items() if "max" in repr(t)[:4])
+    assert (position.repeats, position.times) == (10, 10_000)
+    assert position.repeated_by is not None and position.repeated_by.attr[0] == "j"
 
 
 def test_estimates_are_made_once() -> None:

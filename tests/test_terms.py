@@ -450,9 +450,9 @@ def test_what_guards_a_read_stands_before_it() -> None:
         read = T.compare("<", number(extent), row("S", T.sub(K, T.const(1))))
         assert T.conjunction(read, guard).args == (guard, read)
         assert T.disjunction(read, guard).args == (guard, read)
-    place = T.read("T", (K,), "int")
-    valid, gathered = T.compare("<=", T.const(0), place), T.compare("<", X, row("S", place))
-    deeper = T.compare("<", X, row("R", T.read("U", (place,), "int")))
+    position = T.read("T", (K,), "int")
+    valid, gathered = T.compare("<=", T.const(0), position), T.compare("<", X, row("S", position))
+    deeper = T.compare("<", X, row("R", T.read("U", (position,), "int")))
     assert T.conjunction(deeper, gathered, valid).args == (valid, gathered, deeper)
 
 
@@ -546,7 +546,7 @@ def test_substitution_computes() -> None:
 
 
 def test_an_aggregate_at_a_place_that_the_language_cannot_name() -> None:
-    """At a computed place, or one that is free below: written by its definition."""
+    """At a computed position, or one that is free below: written by its definition."""
     kept = T.fold_at("softmax", I, J, T.TRUE, row("S", J))
     assert kept.op == "fold_at"
     moved = T.substitute(kept, {"i": T.floordiv(I, T.const(2))})
@@ -567,8 +567,8 @@ def test_subterms_come_after_their_operands() -> None:
     t = T.exp(T.add(X, total(K, T.mul(row("S", I, K), X))))
     order = list(T.subterms(t))
     assert order[-1] is t and len(set(order)) == len(order)
-    place = {s: n for n, s in enumerate(order)}
-    assert all(place[c] < place[s] for s in order for c in T.children(s))
+    position = {s: n for n, s in enumerate(order)}
+    assert all(position[c] < position[s] for s in order for c in T.children(s))
 
 
 # --- facts ----------------------------------------------------------------------------
@@ -701,7 +701,7 @@ def term_of(tree: Tree) -> Term:
 
 
 def value_of(tree: Tree, finite: list[Array]) -> Array:
-    """A tree's value at every place; `finite` collects where each part is finite."""
+    """A tree's value at every position; `finite` collects where each part is finite."""
     op, *parts = tree
     if op == "read":
         value = (FLOATS | INTS)[parts[0]].astype(np.longdouble)
@@ -820,9 +820,12 @@ def test_comparisons_keep_their_value() -> None:
         for op, holds in PYTHON.items():
             left = T.add(T.mul(T.const(a), q), T.mul(T.const(b), k), T.const(c))
             term = T.compare(op, left, T.add(T.mul(T.const(d), w), T.const(e)))
-            for place in ((0, 0, -3), (1, 0, 2), (2, 5, 0), (0, 3, 1), (4, 4, -1), (3, 1, 5)):
-                wanted = holds(a * place[0] + b * place[1] + c, d * place[2] + e)
-                assert truth(term, dict(zip("qkw", place, strict=True))) == wanted, (term, place)
+            for position in ((0, 0, -3), (1, 0, 2), (2, 5, 0), (0, 3, 1), (4, 4, -1), (3, 1, 5)):
+                wanted = holds(a * position[0] + b * position[1] + c, d * position[2] + e)
+                assert truth(term, dict(zip("qkw", position, strict=True))) == wanted, (
+                    term,
+                    position,
+                )
 
 
 PYTHON: dict[str, Callable[[int, int], bool]] = {
@@ -836,7 +839,7 @@ PYTHON: dict[str, Callable[[int, int], bool]] = {
 
 
 def truth(t: Term, at: dict[str, int]) -> bool:
-    """A comparison of affine terms at a place."""
+    """A comparison of affine terms at a position."""
     if t.op == "const":
         return bool(t.attr)
 

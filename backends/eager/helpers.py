@@ -83,13 +83,13 @@ def whole(x):
     "uniform": _UNIFORM,
     "top": '''
 def top(x, axis, rank, count):
-    """The largest elements along an axis, in order along `rank`, and their places."""
+    """The largest elements along an axis, in order along `rank`, and their positions."""
     shape = [*x.shape]
     shape[axis] = count
     x = torch.cat((x, x.new_full(shape, -torch.inf)), axis)
-    values, places = x.sort(dim=axis, descending=True, stable=True)
-    places = torch.where(values == -torch.inf, -1, places)
-    return [y.narrow(axis, 0, count).transpose(axis, rank) for y in (values, places)]
+    values, positions = x.sort(dim=axis, descending=True, stable=True)
+    positions = torch.where(values == -torch.inf, -1, positions)
+    return [y.narrow(axis, 0, count).transpose(axis, rank) for y in (values, positions)]
 ''',
     "fold_left": '''
 def fold_left(combine, unit, axis, admitted, *elements, prefix=False):

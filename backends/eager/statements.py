@@ -182,50 +182,50 @@ class Body(Terms):
         return self.assign("var", mean(self.infix("**", deviation, Code("2"))))
 
     def _fold_at(self, t: Term) -> Code:
-        place, name = t.args[0], t.attr.name
-        if place.op != "index":
-            raise UnsupportedError(f"{name} at a computed place is not part of the self-check")
+        position, name = t.args[0], t.attr.name
+        if position.op != "index":
+            raise UnsupportedError(f"{name} at a computed position is not part of the self-check")
         if isinstance(t.attr.monoid, T.UserMonoid):
             return self._fields(t)[0]
         if name in ("top", "argtop"):
             return self._top(t)[int(name == "argtop")]
         if name in KEEPING_REDUCTIONS:
             return self._softmax(t)
-        # A prefix: the fold over those up to the place.
+        # A prefix: the fold over those up to the position.
         (i,), (condition, *bodies) = self.open(t)
         if condition is T.FALSE:
             condition = over(condition, i)
-        until = T.conjunction(condition, T.compare("<=", i, place))
+        until = T.conjunction(condition, T.compare("<=", i, position))
         return self.code(T.fold(name, (i,), until, *bodies))
 
     def open_at(self, t: Term) -> tuple[Term, ...]:
-        """The condition and bodies of a fold that keeps its index, at its place."""
-        place = t.args[0]
-        if any(place.attr[0] in part.free for part in t.args[1:]):
+        """The condition and bodies of a fold that keeps its index, at its position."""
+        position = t.args[0]
+        if any(position.attr[0] in part.free for part in t.args[1:]):
             raise UnsupportedError(f"{t.attr.name} at another index is not part of the self-check")
-        self.axis(place)
-        return T.open_as(t, [place.attr[0]])[1]
+        self.axis(position)
+        return T.open_as(t, [position.attr[0]])[1]
 
     def _softmax(self, t: Term) -> Code:
         condition, body = self.open_at(t)
-        place, name = t.args[0], t.attr.name
+        position, name = t.args[0], t.attr.name
         x = self.tensor(self.code(body), "float")
-        logits = self.elements(self.admitted(condition, (place,), body), x, "-torch.inf")
+        logits = self.elements(self.admitted(condition, (position,), body), x, "-torch.inf")
         logits = self.assign("logits", logits)
         masked = Code(f"{logits.text} == -torch.inf")
-        result = self.method(logits, name, str(self.axis(place)))
+        result = self.method(logits, name, str(self.axis(position)))
         unit = Code("0.0" if name == "softmax" else "-torch.inf")
         return self.assign(name, self.choose(masked, unit, result))
 
     def _top(self, t: Term) -> list[Code]:
-        place = t.args[0]
-        (i,), (condition, body) = self.open(t, avoid=(place.attr[0],))
-        key = (condition, body, place)  # top and argtop come from one sort
+        position = t.args[0]
+        (i,), (condition, body) = self.open(t, avoid=(position.attr[0],))
+        key = (condition, body, position)  # top and argtop come from one sort
         if key not in self.folded:
             x = self.tensor(self.code(body), "float")
             x = self.elements(self.admitted(condition, (i,), body), x, "-torch.inf")
-            axes = f"{self.axis(i)}", f"{self.axis(place)}"
-            count = self.scope.size(place.attr[1])
+            axes = f"{self.axis(i)}", f"{self.axis(position)}"
+            count = self.scope.size(position.attr[1])
             self.folded[key] = self.unpack(["top", "argtop"], "top", x, *axes, count)
         return self.folded[key]
 

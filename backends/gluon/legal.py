@@ -7,7 +7,7 @@ from itertools import product
 
 from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule
-from monocomp.blocks.choices.descriptors import described_loads
+from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Let
 
@@ -35,10 +35,10 @@ class LegalOfWarpgroups(Legal):
     def _registers(self, schedule: Schedule) -> int:
         """Those of a thread. Tiles that pointers load lie as results of products do, two neighbours
         in a thread: there is a pointer, of two registers, for each pair."""
-        described = described_loads(self.program, resident=True)
+        by_descriptor = descriptor_loads(self.program, resident=True)
         lets = [s for s in self.program.statements if isinstance(s, Let) and s.value.op == "load"]
         blocked = {*self.program.axis_names("row", "stream", "whole")}
-        axes = [s.value.axes & blocked for s in lets if s.name not in described]
+        axes = [s.value.axes & blocked for s in lets if s.name not in by_descriptor]
         elements = sum(self.resources.elements(a, schedule) for a in axes if len(a) > 1)
         threads = schedule.num_warps * self.gpu.lanes
         return self.resources.registers(schedule) + elements // threads
@@ -56,7 +56,7 @@ def first(legal: Legal) -> Schedule:
 def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
     """Two warpgroups or one, of 64 rows each, with as long blocks of streams as registers hold."""
     found = list(_all(legal))
-    if legal.describes:  # else no schedule can help, and passes say why
+    if legal.has_descriptors:  # else no schedule can help, and passes say why
         found = [s for s in found if legal.admits(s)]
     if not found:
         raise legal.refusal()
@@ -68,4 +68,4 @@ def _all(legal: Legal) -> Iterator[Schedule]:
         blocks = dict.fromkeys(legal.rows, 64 * groups)
         blocks |= dict.fromkeys(legal.program.axis_names("stream"), length)
         order = legal.orders[0]
-        yield Schedule(tuple(blocks.items()), 4 * groups, 2, descriptors=True, abreast=order)
+        yield Schedule(tuple(blocks.items()), 4 * groups, 2, descriptors=True, group_size=order)

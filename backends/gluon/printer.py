@@ -79,9 +79,9 @@ class GluonPrinter(Printer):
                 self._put(f"mbarrier.wait({name}_empty.index({slot}), {phase} ^ 1)", indent)
                 full = f"{name}_full.index({slot})"
                 self._put(f"mbarrier.expect({full}, {desc}.block_type.nbytes)", indent)
-                places = ", ".join(flat(self._expr(x)) for x in s.access.places)
+                positions = ", ".join(flat(self._expr(x)) for x in s.access.positions)
                 self._put("tma.async_copy_global_to_shared(", indent)
-                self._put(f"{desc}, [{places}], {full}, {name}.index({slot})", indent + 1)
+                self._put(f"{desc}, [{positions}], {full}, {name}.index({slot})", indent + 1)
                 self._put(")", indent)
                 self._put(f"{name}_turn += 1", indent)
             case B.Take():

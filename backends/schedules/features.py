@@ -31,8 +31,8 @@ class Features:
         merges: is what is streamed what another kernel has stored of such parts?
         serial: loops over an index that no tile has.
         bytes: of the elements of matrices.
-        places: of the grid.
-        row: how many rows there are at a place.
+        positions: of the grid.
+        row: how many rows there are at a position.
         length: of the longest stream.
         held: the padded length of a row of all accumulators.
         whole: the longest padded axis that is held entirely.
@@ -56,7 +56,7 @@ class Features:
     merges: bool
     serial: int
     bytes: int
-    places: float
+    positions: float
     row: float
     length: float
     held: float
@@ -67,7 +67,7 @@ class Features:
     bounded: bool
     levels: int
     rest: int
-    describes: bool
+    has_descriptors: bool
     two: bool
     direct: bool
     lanes: float
@@ -93,13 +93,13 @@ def features(legal: Legal) -> Features:
     held = {a.name: a for a in program.axes.values() if a.role == "whole"}
     lengths = {n: held_length(program, n, resources.size(n)) for n in held}
     loads = [e for e in values if e.op == "load"]
-    places = max(1, prod(resources.size(a) for a in program.axis_names("grid")))
+    positions = max(1, prod(resources.size(a) for a in program.axis_names("grid")))
     row = max(1, prod(power_of_two(resources.size(a)) for a in rows))
     # How many parts another kernel makes is not known, but that they keep all processors busy.
     unknown = {a for a in streams if program.axes[a].extent not in sizes}
     stored = [e for e in loads if program.inputs[e.attr].is_stored]
     merged = {a for e in stored for a in e.axes & unknown}
-    parts = max(_FEWEST_PARTS, 2 * legal.gpu.processors // places)
+    parts = max(_FEWEST_PARTS, 2 * legal.gpu.processors // positions)
     ends = [parts if loop.axis.name in merged else resources.size(loop.axis.name) for loop in loops]
     matrices = [e for e in loads if e.axes & streams and e.axes & held.keys()]
     last = [sizes.get(held[a].extent, SECTOR) for e in matrices for a in e.axes & held.keys()]
@@ -111,7 +111,7 @@ def features(legal: Legal) -> Features:
         merges=bool(merged),
         serial=len(program.axis_names("serial")),
         bytes=legal.element_bytes,
-        places=log2(places),
+        positions=log2(positions),
         row=log2(row),
         length=log2(max([1, *ends])),
         held=log2(max([1, *(_carried(loop, lengths) for loop in loops)])),
@@ -122,7 +122,7 @@ def features(legal: Legal) -> Features:
         bounded=any(e.axes & resources.blocked for loop in loops for e in loop.bounds),
         levels=resources.levels,
         rest=max((sum(size % n > 0 for n in (SECTOR, CHUNK)) for size in last), default=0),
-        describes=legal.describes,
+        has_descriptors=legal.has_descriptors,
         two=bool(legal.in_two) and row > _FEW_ROWS,
         direct=_is_direct(legal, row),
         lanes=log2(legal.gpu.lanes) if legal.multiplies else 0.0,

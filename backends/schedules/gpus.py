@@ -20,7 +20,7 @@ class Gpu:
         shared: bytes that an instance can have.
         reads_shared: do matrix units take operands from shared memory, given 64 rows?
         copies: does it have an engine that copies blocks of tensors to shared memory?
-        cached: bytes that places may stream while they take turns: on Hopper a sixth of the
+        cached: bytes that positions may stream while they take turns: on Hopper a sixth of the
             second-level cache has been best, and others are taken to be alike.
         processors: number of multiprocessors.
     """

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from monocomp.backends.schedules.gpus import Gpu, gpu
 from monocomp.backends.schedules.resources import Resources
 from monocomp.backends.schedules.schedule import MIN_DOT, Schedule, one_tile, shortest
-from monocomp.blocks.building.kernels import takes_turns
-from monocomp.blocks.choices.descriptors import described_loads
+from monocomp.blocks.building.kernels import is_grouped
+from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import power_of_two
 from monocomp.tile import Loop, TileProgram
@@ -130,9 +130,9 @@ class Legal:
         return tuple(a for a, size in sizes.items() if shortest(size) < one_tile(size))
 
     @cached_property
-    def describes(self) -> bool:
+    def has_descriptors(self) -> bool:
         """Can the copy engine load tiles of this kernel, in the dtypes that pay?"""
-        return self.gpu.copies and self.element_bytes <= 2 and bool(described_loads(self.program))
+        return self.gpu.copies and self.element_bytes <= 2 and bool(descriptor_loads(self.program))
 
     @cached_property
     def resources(self) -> Resources:
@@ -161,7 +161,7 @@ class Legal:
             return None
         if bool(shape.instances) != bool(self.program.parts):
             return None
-        if (shape.in_two and not self.in_two) or (shape.descriptors and not self.describes):
+        if (shape.in_two and not self.in_two) or (shape.descriptors and not self.has_descriptors):
             return None
         lengths = dict(zip(self.rows, shape.rows, strict=True))
         lengths |= dict(zip(self.streams, shape.streams, strict=True))
@@ -191,7 +191,7 @@ class Legal:
             shape.stages,
             max(1, shape.instances) if self.program.parts else 0,
             shape.in_two and bool(self.in_two),
-            shape.descriptors and self.describes,
+            shape.descriptors and self.has_descriptors,
         )
 
     def _within(self, lengths: tuple[int, ...]) -> tuple[int, ...]:
@@ -217,7 +217,7 @@ class Legal:
 
     @cached_property
     def orders(self) -> list[int]:
-        """How many places of the grid may take turns, what is taken first before the others."""
+        """How many positions of the grid may take turns, what is taken first before the others."""
         return self.resources.orders()
 
     def _longest(self, axis: str) -> int:
@@ -243,7 +243,7 @@ class Legal:
 
     def admits(self, schedule: Schedule) -> bool:
         """Could this be a schedule of the kernel? Not everything that was remembered is."""
-        if schedule.descriptors and not self.describes:
+        if schedule.descriptors and not self.has_descriptors:
             return False
         if schedule.in_two and schedule.in_two != self.in_two:
             return False
@@ -251,7 +251,7 @@ class Legal:
             return False
         if bool(schedule.programs) != bool(self.program.parts):
             return False
-        if schedule.abreast > 1 and not takes_turns(self.program):
+        if schedule.group_size > 1 and not is_grouped(self.program):
             return False
         return self.resources_of(schedule).fits(schedule)
 
@@ -323,5 +323,5 @@ class Legal:
         )
 
 
-def _with(lengths: tuple[int, ...], place: int, new: int) -> tuple[int, ...]:
-    return (*lengths[:place], new, *lengths[place + 1 :])
+def _with(lengths: tuple[int, ...], position: int, new: int) -> tuple[int, ...]:
+    return (*lengths[:position], new, *lengths[position + 1 :])

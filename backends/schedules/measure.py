@@ -19,7 +19,7 @@ from monocomp.backends.timing import timed
 _BURST_MS = 2.0  # how long a measurement takes, about
 _MOST_CALLS = 50
 _GARBAGE = -12345
-_FEW = 1e-2  # of places, which rounding decides where values are about equal
+_FEW = 1e-2  # of positions, which rounding decides where values are about equal
 
 
 class Call(Protocol):
@@ -92,7 +92,7 @@ def poisoned(**how: Any) -> torch.Tensor:
 def same(found: torch.Tensor, expected: torch.Tensor, tolerance: float) -> bool:
     """Do results agree, up to a part of their own size and of the usual size of all?
 
-    Of integers few may differ: they may be places of values that are equal but for rounding.
+    Of integers few may differ: they may be positions of values that are equal but for rounding.
     """
     if found.shape != expected.shape:
         return False

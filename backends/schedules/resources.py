@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import ceil, isqrt, prod, sqrt
 
 from monocomp.backends.schedules.gpus import Gpu
-from monocomp.backends.schedules.schedule import MOST_ABREAST, Schedule, held_length
-from monocomp.blocks.building.kernels import takes_turns
-from monocomp.blocks.choices.descriptors import described_loads
+from monocomp.backends.schedules.schedule import LARGEST_GROUP, Schedule, held_length
+from monocomp.blocks.building.kernels import is_grouped
+from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.operands import Operands
 from monocomp.extents.nominal import LONG, SHORT, power_of_two
 from monocomp.tile import program as P
@@ -62,9 +62,9 @@ class _Moment:
     products: tuple[P.Expr, ...] = ()
 
 
-def _places(store: P.Store) -> frozenset[str]:
+def _positions(store: P.Store) -> frozenset[str]:
     """The axes of what is stored: a number may fill a tile."""
-    return store.value.axes.union(*[p.axes for p in store.places])
+    return store.value.axes.union(*[p.axes for p in store.positions])
 
 
 class Resources:
@@ -97,12 +97,12 @@ class Resources:
         ints = [e.args for e in self.products if e.kind != "float"]
         self.tiles |= {(a.axes | b.axes) & self.blocked for a, b, *_ in ints}
         self.tiles |= {
-            _places(s) & self.blocked for s in program.statements if isinstance(s, P.Store)
+            _positions(s) & self.blocked for s in program.statements if isinstance(s, P.Store)
         }
         operands = Operands(program)
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
         self.in_parts = {a for e in products for a in e.args[:2] if operands.is_in_parts(a)}
-        self.described = described_loads(program)
+        self.by_descriptor = descriptor_loads(program)
         self.levels = load_levels(program)
         multiplied = [a.attr for e in self.products for a in e.args[:2] if a.op == "local"]
         uses = [e.attr for e in found if e.op == "local"]
@@ -205,7 +205,7 @@ class Resources:
 
     def registers(self, schedule: Schedule) -> int:
         """Those of a thread: the most that are live at a time."""
-        has_no_addresses = bool(self.operands) and self.operands <= self._described(schedule)
+        has_no_addresses = bool(self.operands) and self.operands <= self._by_descriptor(schedule)
         working = _COUNTERS if has_no_addresses else _WORKING
         held = {n: self._held_as(n, axes, schedule) for n, axes in self.given.items()}
         pointers = {n: self._addresses(loads, schedule) for n, loads in self.loads.items()}
@@ -285,14 +285,14 @@ class Resources:
 
     def _addresses(self, loads: Sequence[tuple[str, frozenset[str]]], schedule: Schedule) -> int:
         """Pointers to what a loop reads: two registers for each chunk that a thread loads."""
-        described = self._described(schedule)
+        by_descriptor = self._by_descriptor(schedule)
         chunk = _CHUNK / self.element_bytes
-        held = (self._held(axes, schedule) for name, axes in loads if name not in described)
+        held = (self._held(axes, schedule) for name, axes in loads if name not in by_descriptor)
         return ceil(sum(2 * n / chunk for n in held))
 
-    def _described(self, schedule: Schedule) -> set[str]:
+    def _by_descriptor(self, schedule: Schedule) -> set[str]:
         """The tiles that descriptors load."""
-        return {*self.described} if schedule.descriptors else set()
+        return {*self.by_descriptor} if schedule.descriptors else set()
 
     def _rows(self, schedule: Schedule) -> int:
         return self.elements(self.program.axis_names("row"), schedule)
@@ -337,7 +337,9 @@ class Resources:
                         computed = max(computed, size)
         streamed += self._added(schedule)
         if direct:
-            barriers = _BARRIER * (1 + copies * len(self.described)) if schedule.descriptors else 0
+            barriers = (
+                _BARRIER * (1 + copies * len(self.by_descriptor)) if schedule.descriptors else 0
+            )
             return streamed + fixed + converted + barriers
         return streamed + max(computed, converted) + (0 if self.gpu.lanes == 64 else fixed)
 
@@ -355,7 +357,7 @@ class Resources:
             value = self.lets[name]
             if value.op != "load" or not value.axes & rows or not self._streamed(value.axes):
                 continue
-            if all(place.op == "coordinate" for place in value.args):
+            if all(position.op == "coordinate" for position in value.args):
                 copied += self.elements(value.axes, schedule) * self._width(value)
             elif self.is_direct(schedule):
                 exchanged = _CHUNK * schedule.num_warps * self.gpu.lanes
@@ -368,25 +370,25 @@ class Resources:
     # --- order --------------------------------------------------------------------------
 
     def orders(self) -> list[int]:
-        """How many places of the grid may take turns, the best first. Where rows bound what they
-        stream, some have more to do than others: the heaviest of several places come first, so
-        that light ones even out the end, but of no more places than share the cache. Where all
-        are alike, the rows of one place, which read the same, follow each other. Of blocks along
+        """How many positions of the grid may take turns, the best first. Where rows bound what they
+        stream, some have more to do than others: the heaviest of several positions come first, so
+        that light ones even out the end, but of no more positions than share the cache. Where all
+        are alike, the rows of one position, which read the same, follow each other. Of blocks along
         two axes those that run at a time make about a square, which reads least."""
         loops, rows = self._loops(), prod(map(self.size, self.program.axis_names("row")))
-        if not takes_turns(self.program) or not loops or self.program.parts or rows <= _FEW:
+        if not is_grouped(self.program) or not loops or self.program.parts or rows <= _FEW:
             return [1]
         if not self.program.axis_names("grid"):
             return [power_of_two(isqrt(self.gpu.processors)), 1]
-        places = prod(map(self.size, self.program.axis_names("grid")))
-        abreast, streamed = MOST_ABREAST // 2, max(1, self._streamed_bytes())
-        while abreast > 1 and abreast * streamed > self.gpu.cached * places:
-            abreast //= 2
+        positions = prod(map(self.size, self.program.axis_names("grid")))
+        group_size, streamed = LARGEST_GROUP // 2, max(1, self._streamed_bytes())
+        while group_size > 1 and group_size * streamed > self.gpu.cached * positions:
+            group_size //= 2
         is_even = not any(self._varies(loop.bounds) for loop in loops)
-        return list(dict.fromkeys([1, abreast] if is_even else [abreast, 2 * abreast, 1]))
+        return list(dict.fromkeys([1, group_size] if is_even else [group_size, 2 * group_size, 1]))
 
     def _streamed_bytes(self) -> float:
-        """The bytes that all places stream in loops that their blocks of rows have in common."""
+        """The bytes that all positions stream in loops that their blocks of rows have in common."""
         known = {a.extent: self.size(a.name) for a in self.program.axes.values()}
         rows = {*self.program.axis_names("row")}
         found: dict[str, float] = {}

@@ -14,7 +14,7 @@ CHUNK = 8  # elements of 16 bits that a lane loads at once
 SECTOR = 16  # the same that the second-level cache does
 LONGEST_BLOCK = 1 << 16
 MOST_PROGRAMS = 1 << 20
-MOST_ABREAST = 1 << 20
+LARGEST_GROUP = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Schedule:
     `programs` is how many program instances a stream is cut into parts for; 0 if it is not.
     `in_two` are the axes that are held as two tiles, where they would be padded as one.
     `descriptors`: are tiles loaded by the copy engine, of tensors whose layout it can take?
-    `abreast` is the order of the instances: so many places of the grid, such as heads, take
+    `group_size` is the order of the instances: so many positions of the grid, such as heads, take
     turns, a block of rows each; with 1, all rows of one come before those of the next. Where two
-    axes are cut into blocks and there is no grid, blocks along the first are its places.
+    axes are cut into blocks and there is no grid, blocks along the first are its positions.
     """
 
     blocks: tuple[tuple[str, int], ...]
@@ -35,7 +35,7 @@ class Schedule:
     programs: int = 0
     in_two: tuple[str, ...] = ()
     descriptors: bool = False
-    abreast: int = 1
+    group_size: int = 1
 
     @cached_property
     def lengths(self) -> dict[str, int]:
@@ -56,16 +56,16 @@ class Schedule:
         descriptors = dict(data).get("descriptors", False)
         if not isinstance(descriptors, bool):
             raise TypeError(f"{descriptors!r} is no truth value")
-        abreast = _whole_number(dict(data).get("abreast", 1))
+        group_size = _whole_number(dict(data).get("group_size", 1))
         if any(n < 1 or n & (n - 1) or n > LONGEST_BLOCK for n in blocks.values()):
             raise ValueError("block lengths are powers of two")
         if warps not in (1, 2, 4, 8, 16) or not 1 <= stages <= 8:
             raise ValueError("warps or stages out of range")
         if not 0 <= programs <= MOST_PROGRAMS:
             raise ValueError("the number of program instances is out of range")
-        if not 1 <= abreast <= MOST_ABREAST or abreast & (abreast - 1):
-            raise ValueError("the number of places abreast is a power of two")
-        rest = (programs, in_two, descriptors, abreast)
+        if not 1 <= group_size <= LARGEST_GROUP or group_size & (group_size - 1):
+            raise ValueError("the size of a group is a power of two")
+        rest = (programs, in_two, descriptors, group_size)
         return Schedule(tuple(blocks.items()), warps, stages, *rest)
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Schedule:
         parts = f", {self.programs} programs" if self.programs else ""
         tiles = f", {' and '.join(self.in_two)} in two tiles" if self.in_two else ""
         loads = ", descriptors" if self.descriptors else ""
-        order = f", {self.abreast} abreast" if self.abreast > 1 else ""
+        order = f", groups of {self.group_size}" if self.group_size > 1 else ""
         more = parts + tiles + loads + order
         return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{more}"
 

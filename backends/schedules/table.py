@@ -37,7 +37,7 @@ _WEIGHTS = {
     "merges": 7.0,
     "serial": 5.0,
     "bytes": 0.7,
-    "places": 0.1,
+    "positions": 0.1,
     "row": 1.0,
     "length": 0.5,
     "held": 0.1,
@@ -48,13 +48,13 @@ _WEIGHTS = {
     "bounded": 2.0,
     "levels": 1.0,
     "rest": 3.0,
-    "describes": 1.0,
+    "has_descriptors": 1.0,
     "two": 10.0,
     "direct": 1.5,
     "lanes": 20.0,
     "room": 0.05,
 }
-_LIMITS = {"rows": 2, "row": 8, "length": 16, "places": 12, "products": 6, "limbs": 2}
+_LIMITS = {"rows": 2, "row": 8, "length": 16, "positions": 12, "products": 6, "limbs": 2}
 _NEAR = 12  # rows vote
 _NEARNESS, _SHARPNESS = 0.1, 4  # a row at distance d has the weight (nearness + d) ** -sharpness
 _ROUNDING = 1 + 1e-9
@@ -64,7 +64,7 @@ _IDLE = 0.5  # of the logarithm of how many processors there are for each instan
 _APART = 1000.0
 _SCALES = tuple(_WEIGHTS[name] for name in NAMES)
 _MOST = tuple(_LIMITS.get(name, inf) for name in NAMES)
-_PRODUCTS, _PLACES, _ROW = map(NAMES.index, ("products", "places", "row"))
+_PRODUCTS, _POSITIONS, _ROW = map(NAMES.index, ("products", "positions", "row"))
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
     others = (
         legal.schedule(shape._replace(descriptors=not shape.descriptors)),
         legal.schedule(shape._replace(in_two=not shape.in_two)),
-        *(replace(chosen, abreast=n) for n in legal.orders[1:]),
+        *(replace(chosen, group_size=n) for n in legal.orders[1:]),
     )
     found = dict.fromkeys([chosen, *filter(None, others)])
     found |= dict.fromkeys(islice(best, max(0, count - len(found)) // 2))
@@ -215,7 +215,7 @@ def _idle(shape: Shape, of: Sequence[float], processors: int) -> float:
     """The time that is lost where there are fewer program instances than processors."""
     if shape.instances:
         return 0.0
-    instances = 2 ** of[_PLACES] * max(1.0, 2 ** of[_ROW] / prod(shape.rows))
+    instances = 2 ** of[_POSITIONS] * max(1.0, 2 ** of[_ROW] / prod(shape.rows))
     return _IDLE * max(0.0, log(processors / instances))
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from monocomp.declarations import counter_rng
 
 DEVICE_FUNCTIONS = {
-    "in_turns": '''@triton.jit
-def in_turns(pid, blocks, places, abreast):
-    """The number of a block, counted place by place, that an instance works on: so many places
-    abreast take turns, a block each, and then the next ones."""
-    if abreast > 1:
-        count = tl.minimum(abreast, places)
+    "grouped": '''@triton.jit
+def grouped(pid, blocks, positions, group_size):
+    """The number of a block, counted position by position, that an instance works on: the positions
+    of a group take turns, a block each, and then those of the next."""
+    if group_size > 1:
+        count = tl.minimum(group_size, positions)
         first = pid // (blocks * count) * count
         turn = pid - first * blocks
-        count = tl.minimum(count, places - first)
+        count = tl.minimum(count, positions - first)
         pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
     return pid''',
     "unknown": '''@triton.jit
@@ -25,12 +25,12 @@ def unknown(x):
         found = x
     return found''',
     "between": '''@triton.jit
-def between(places, low, high):
-    """low <= places < high, for the columns of a product. A thread holds the same columns of
-    each 8: with the place in its 8 taken from both sides, what is left of the places is known
+def between(positions, low, high):
+    """low <= positions < high, for the columns of a product. A thread holds the same columns of
+    each 8: with the position in its 8 taken from both sides, what is left of the positions is known
     to the compiler and takes no registers."""
-    column = places & 7
-    return (places - column >= low - column) & (places - column < high - column)''',
+    column = positions & 7
+    return (positions - column >= low - column) & (positions - column < high - column)''',
     "tanh": '''@triton.jit
 def tanh(x, FAST: tl.constexpr):
     """tanh to float32 accuracy: a series near 0, else from exp2. FAST: the GPU's own, to the
@@ -87,31 +87,31 @@ def multiply(a, b):
     return a * b''',
     "merge_largest": '''@triton.jit
 def merge_largest(
-    values, places, ranks, count, x, at, k: tl.constexpr, r: tl.constexpr
+    values, positions, ranks, count, x, at, k: tl.constexpr, r: tl.constexpr
 ):
-    """The `count` largest of a list and of a tile: values at places along axis r, in order,
+    """The `count` largest of a list and of a tile: values at positions along axis r, in order,
     and x along axis k. Of equal values the first places win, and NaN is the largest."""
     last = tl.max(tl.where(ranks == count - 1, values, -float("inf")), r)
     last = tl.expand_dims(last, k)
     # Most tiles of a long stream hold nothing that enters the list.
     if tl.max(tl.where((x > last) | (x != x), 1, 0)) > 0:
-        old_values, old_places = values, places
+        old_values, old_positions = values, positions
         values = tl.full(values.shape, -float("inf"), tl.float32)
-        places = tl.full(places.shape, -1, tl.int64)
+        positions = tl.full(positions.shape, -1, tl.int64)
         for rank in range(count):
             best = larger(tl.reduce(x, k, larger), tl.reduce(old_values, r, larger))
             new, old = tl.expand_dims(best, k), tl.expand_dims(best, r)
             hits = tl.where((x == new) | (x != x), at, 9223372036854775807)
             old_hits = (old_values == old) | (old_values != old_values)
-            old_hits = tl.where(old_hits, old_places, 9223372036854775807)
-            place = tl.minimum(tl.min(hits, k), tl.min(old_hits, r))
-            new_place, old_place = tl.expand_dims(place, k), tl.expand_dims(place, r)
+            old_hits = tl.where(old_hits, old_positions, 9223372036854775807)
+            position = tl.minimum(tl.min(hits, k), tl.min(old_hits, r))
+            new_position, old_position = tl.expand_dims(position, k), tl.expand_dims(position, r)
             is_here = (ranks == rank) & (old != -float("inf"))
             values = tl.where(is_here, old, values)
-            places = tl.where(is_here, old_place, places)
-            x = tl.where(at == new_place, -float("inf"), x)
-            old_values = tl.where(old_places == old_place, -float("inf"), old_values)
-    return values, places''',
+            positions = tl.where(is_here, old_position, positions)
+            x = tl.where(at == new_position, -float("inf"), x)
+            old_values = tl.where(old_positions == old_position, -float("inf"), old_values)
+    return values, positions''',
     "rounding_error": '''@triton.jit
 def rounding_error(x, dtype: tl.constexpr):
     """What x loses in a dtype, in that dtype; 0 where it overflows there."""

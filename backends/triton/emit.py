@@ -322,7 +322,7 @@ def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
     if kernel.blocks and not kernel.rings:
         entries["DESCRIPTORS"] = schedule.descriptors
     said = {
-        "order": schedule.abreast,
+        "order": schedule.group_size,
         "stages": schedule.num_stages,
         "warps": schedule.num_warps,
     }

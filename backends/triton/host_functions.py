@@ -53,20 +53,20 @@ def copy_rows(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)[None, :]
     is_row = (row < count)[:, None]
-    places = row % size_3 * stride_3
+    positions = row % size_3 * stride_3
     rest = row // size_3
-    places += rest % size_2 * stride_2
+    positions += rest % size_2 * stride_2
     rest = rest // size_2
-    places += rest % size_1 * stride_1 + rest // size_1 * stride_0
+    positions += rest % size_1 * stride_1 + rest // size_1 * stride_0
     x = tl.load(
-        x_ptr + places[:, None] + column,
+        x_ptr + positions[:, None] + column,
         mask=is_row & (column < LENGTH),
         other=tl.zeros([ROWS, BLOCK], x_ptr.dtype.element_ty),
     )
     y_ptr += row[:, None] * FILLED + column
     tl.store(y_ptr, x, mask=is_row & (column < FILLED))''',
     "aligned": '''def aligned(tensor, empty, launch):
-    """The tensor, or a copy if 16 bytes do not divide the places of its rows: only element by
+    """The tensor, or a copy if 16 bytes do not divide the positions of its rows: only element by
     element could these be loaded. The copy's fill sectors of the cache, with 0 at their end.
     Wide elements, and tensors of more than five dimensions, are left where they are.
     """
@@ -101,20 +101,20 @@ def copy_rows(
     "clear_elements": '''@triton.jit
 def clear_elements(x_ptr, count, BLOCK: tl.constexpr):
     """Write 0 to every element of a new tensor."""
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x_ptr + place, 0, mask=place < count)''',
+    position = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + position, 0, mask=position < count)''',
     "clear": '''def clear(tensor, launch):
     """Let a new tensor start as 0."""
     count = tensor.numel()
     programs = triton.cdiv(count, 1024)
     launch(clear_elements, programs, tensor, count, BLOCK=1024, num_warps=4, num_stages=1)''',
     "sort_places": '''def sort_places(tensor, kept, order, first, last):
-    """Write the places of a tensor's elements in the order of these, and where in that list
+    """Write the positions of a tensor's elements in the order of these, and where in that list
     each number begins and ends. Each element of the kept dimensions has a list of its own."""
     others = [n for n in range(tensor.dim()) if n not in kept]
     rows = tensor.permute(*kept, *others).flatten(len(kept)).to(torch.int64)
-    rows, places = rows.sort(stable=True)
-    order.copy_(places)
+    rows, positions = rows.sort(stable=True)
+    order.copy_(positions)
     numbers = torch.arange(first.shape[-1], device=first.device).expand(first.shape)
     first.copy_(torch.searchsorted(rows, numbers.contiguous()))
     last.copy_(torch.searchsorted(rows, numbers.contiguous(), right=True))''',

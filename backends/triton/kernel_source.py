@@ -15,7 +15,7 @@ from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Combine, Fold, TileProgram
 
-_OPTIONS = {"INDEX", "PRECISION", "FAST", "STEP", "ABREAST", "pid"}
+_OPTIONS = {"INDEX", "PRECISION", "FAST", "STEP", "GROUP_SIZE", "pid"}
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Promises:
         for a in p.arguments:
             match a.purpose:
                 case "order":
-                    found[a.key] = schedule.abreast
+                    found[a.key] = schedule.group_size
                 case "descriptor":
                     found[a.key] = self._is_described(p, a.dim, schedule, sizes) or None
                 case "even" if p.axes[a.of].role != "whole":

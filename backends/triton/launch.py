@@ -46,7 +46,7 @@ from monocomp.terms.equations import Equations
 from monocomp.tile import TileProgram
 
 Emit = Callable[[Sequence[Schedule]], Module]
-Look: TypeAlias = tuple[torch.device, tuple[torch.dtype, ...], tuple[tuple[str, int], ...]]
+Signature: TypeAlias = tuple[torch.device, tuple[torch.dtype, ...], tuple[tuple[str, int], ...]]
 _INTERPRETED_FLOPS = 1 << 40  # the torch backend takes about a second for these
 _LOCK = threading.Lock()
 _MEASURING = threading.Lock()  # measurements would disturb one another
@@ -124,7 +124,7 @@ class TritonRunner:
         axes = [a for k in kernels for a in k.axes.values()]
         self._held = {a.extent for a in axes if a.role == "whole"}
         self._lock = threading.Lock()
-        self._chosen: dict[Look, Choice] = {}
+        self._chosen: dict[Signature, Choice] = {}
 
     def __call__(
         self,
@@ -151,7 +151,7 @@ class TritonRunner:
                     reasons.append(str(fault))
                     continue
                 if reasons and not _is_capturing(first.device):
-                    self._chosen[self._look(tensors, extents)] = choice
+                    self._chosen[self._signature(tensors, extents)] = choice
                 return results, None if _is_capturing(first.device) else plan
         raise self.legal(tensors, extents)[0].refusal(reasons[:1])
 
@@ -193,13 +193,13 @@ class TritonRunner:
         extents: Mapping[str, int],
     ) -> Choice:
         """The schedules for a call: remembered, or those that come first."""
-        look = self._look(inputs, extents)
-        found = self._chosen.get(look)
+        signature = self._signature(inputs, extents)
+        found = self._chosen.get(signature)
         if found is None:
             with self._lock:
-                found = self._chosen.get(look) or self._choose(inputs, params, extents)
-                if not _is_capturing(look[0]):
-                    self._chosen[look] = found
+                found = self._chosen.get(signature) or self._choose(inputs, params, extents)
+                if not _is_capturing(signature[0]):
+                    self._chosen[signature] = found
         return found
 
     def _choose(
@@ -258,7 +258,7 @@ class TritonRunner:
         if found.is_checked and found.milliseconds is not None:
             situation = self._situation(tensors, extents)
             found.entry = remembered.remember(situation, found.schedules, found.milliseconds)
-            self._chosen[self._look(tensors, extents)] = found.schedules
+            self._chosen[self._signature(tensors, extents)] = found.schedules
         return found
 
     def legal(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Legal]:
@@ -274,7 +274,9 @@ class TritonRunner:
             for k in self.kernels
         ]
 
-    def _look(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> Look:
+    def _signature(
+        self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
+    ) -> Signature:
         device = next(iter(inputs.values())).device
         return device, tuple(t.dtype for t in inputs.values()), self._buckets(extents)
 

@@ -199,15 +199,15 @@ def source_of(launch: Launch) -> tuple[Any, ...]:
     signature: dict[str, str] = {}
     constants: dict[tuple[int, ...], Any] = {}
     attributes: dict[tuple[int, ...], list[Any]] = {}
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         value = given[name]
-        is_constexpr = launch.function.params[place].is_constexpr
+        is_constexpr = launch.function.params[position].is_constexpr
         is_constant = is_constexpr or value is None or _is_one(value)
         signature[name] = "constexpr" if is_constant else _type_of(value)
         if is_constant:
-            constants[place,] = value
+            constants[position,] = value
         elif isinstance(value, torch.Tensor) or (isinstance(value, int) and value % 16 == 0):
-            attributes[place,] = [["tt.divisibility", 16]]
+            attributes[position,] = [["tt.divisibility", 16]]
     return launch.function, signature, constants, attributes, options
 
 

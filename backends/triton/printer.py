@@ -146,7 +146,7 @@ class Printer:
         access = s.access
         if isinstance(access, B.Descriptor):
             load = ast.Attribute(self._expr(access.descriptor), "load", ast.Load())
-            block = _call(load, ast.List([self._expr(x) for x in access.places], ast.Load()))
+            block = _call(load, ast.List([self._expr(x) for x in access.positions], ast.Load()))
             tile = self._of_language("reshape", block, self._shape(access.block.tile))
             return (
                 tile if access.block.tile == s.target.layout else self._of_language("trans", tile)
@@ -188,8 +188,8 @@ class Printer:
             case "neg":
                 return ast.UnaryOp(ast.USub(), self._expr(e.args[0]))
             case "expand":
-                places: list[ast.expr] = [_NONE if a is None else ast.Slice() for a in e.layout]
-                return ast.Subscript(self._expr(e.args[0]), ast.Tuple(places), ast.Load())
+                positions: list[ast.expr] = [_NONE if a is None else ast.Slice() for a in e.layout]
+                return ast.Subscript(self._expr(e.args[0]), ast.Tuple(positions), ast.Load())
             case "broadcast":
                 return self._of_language(
                     "broadcast_to", self._expr(e.args[0]), self._shape(e.layout)

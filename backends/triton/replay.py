@@ -1,6 +1,6 @@
 """The plans of calls: what a host program comes to for a call, which others like it repeat.
 
-`Plans` keeps one for each look of a call: everything but the elements of tensors and the values of
+`Plans` keeps one for each call signature: everything but the elements of tensors and the values of
 parameters that only kernels read. A call that looks like an earlier one allocates and launches.
 """
 
@@ -27,7 +27,7 @@ from monocomp.declarations.records import Declarations
 from monocomp.host.plan import Launched, Plan
 from monocomp.host.program import HostProgram
 
-Look: TypeAlias = tuple[Any, ...]
+Signature: TypeAlias = tuple[Any, ...]
 _PLANS = 256  # that a kernel keeps; the oldest go
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _ALIGNMENT = 16  # bytes; Triton compiles for pointers and integers that this divides
@@ -85,9 +85,9 @@ class PlanTarget(TorchTarget):
         def make(base: torch.Tensor) -> TensorDescriptor:
             """That of a tensor that looks the same, whose other attributes have been checked."""
             require_context(device)
-            described: TensorDescriptor = object.__new__(kind)
-            vars(described).update(attributes, base=base)
-            return described
+            descriptor: TensorDescriptor = object.__new__(kind)
+            vars(descriptor).update(attributes, base=base)
+            return descriptor
 
         return make
 
@@ -158,7 +158,7 @@ def _can_be_launched(compiled: object) -> bool:
     """May a compiled kernel be called without Triton's looking at the arguments again?
 
     Not where kernels are interpreted. On AMD they are compiled for the size of a tensor's
-    storage too, which the look of a call leaves out.
+    storage too, which the signature of a call leaves out.
     """
     from triton.compiler import CompiledKernel
 
@@ -166,7 +166,7 @@ def _can_be_launched(compiled: object) -> bool:
 
 
 class Plans:
-    """The plans of a kernel, by the look of a call.
+    """The plans of a kernel, by the signature of a call.
 
     Args:
         declared: the program's inputs and parameters.
@@ -178,7 +178,7 @@ class Plans:
         self.params = declared.params
         of_extents = (t.attr for t in T.subterms(*declared.bounds.values()) if t.op == "param")
         self.fixed = {*of_extents, *checked}
-        self._plans: dict[Look, Plan] = {}
+        self._plans: dict[Signature, Plan] = {}
         self._lock = threading.Lock()
 
     def find(self, values: Mapping[str, object]) -> Plan | None:
@@ -187,11 +187,11 @@ class Plans:
         Args:
             values: inputs and parameters by name, as they were given.
         """
-        look = self._look(values)
-        return self._plans.get(look) if look is not None else None
+        signature = self._signature(values)
+        return self._plans.get(signature) if signature is not None else None
 
     def run(self, plan: Plan, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-        """The results for values of the plan's look."""
+        """The results for values of the plan's signature."""
         index = plan.device.index  # there is none on the CPU
         if index is not None and index != torch.cuda.current_device():
             with torch.cuda.device(plan.device):
@@ -200,25 +200,25 @@ class Plans:
 
     def keep(self, values: Mapping[str, object], plan: Plan) -> None:
         """Remember the plan of a call."""
-        look = self._look(values)
-        if look is None:
+        signature = self._signature(values)
+        if signature is None:
             return
         with self._lock:
             while len(self._plans) >= _PLANS:
                 del self._plans[next(iter(self._plans))]
-            self._plans[look] = plan
+            self._plans[signature] = plan
 
     def varying(self, values: Mapping[str, object]) -> list[str]:
         """The parameters whose values the plan for a call leaves open."""
         return [n for n, v in values.items() if n in self.params and self._varies(n, v)]
 
-    def _look(self, values: Mapping[str, object]) -> Look | None:
+    def _signature(self, values: Mapping[str, object]) -> Signature | None:
         """All that a plan depends on; None for a call that must be looked at closely.
 
         Of a tensor that is all that Triton compiles for; of an integer that only goes to
         kernels, what Triton distinguishes; of any other parameter, its value.
         """
-        look: list[Any] = []
+        signature: list[Any] = []
         try:
             for name in self.inputs:
                 value: Any = values.get(name)
@@ -226,9 +226,9 @@ class Plans:
                 if type(value) not in _TENSORS or value.is_neg():
                     return None
                 # Numbers, whose hashes are cheap, up to what is none.
-                look += value.shape
-                look += value.stride()
-                look += (value.dtype, value.device, value.data_ptr() % _ALIGNMENT)
+                signature += value.shape
+                signature += value.stride()
+                signature += (value.dtype, value.device, value.data_ptr() % _ALIGNMENT)
         except RuntimeError:  # a tensor without strides or storage
             return None
         unseen = len(values) - len(self.inputs)
@@ -237,14 +237,14 @@ class Plans:
                 value = values[name]
                 if type(value) not in (int, float):
                     return None
-                look += (name, self._look_of(name, value))
+                signature += (name, self._signature_of(name, value))
                 unseen -= 1
-        return None if unseen else tuple(look)
+        return None if unseen else tuple(signature)
 
     def _varies(self, name: str, value: object) -> bool:
         return name not in self.fixed and type(value) is _KINDS[self.params[name].kind]
 
-    def _look_of(self, name: str, value: Any) -> Look:
+    def _signature_of(self, name: str, value: Any) -> Signature:
         if not self._varies(name, value):
             return type(value), value
         if type(value) is float:

@@ -149,8 +149,8 @@ def main_lines(
     keywords = [f'"{identifiers[name]}": {default_text(value)}' for name, value in params.items()]
     out = [*_ERROR.strip().splitlines(), "", ""]
     if gradients:
-        places = tuple_text([str(order.index(n)) for n in gradients])
-        out += [*_DIFFERENTIATED.replace("PLACES", places).strip().splitlines(), "", ""]
+        positions = tuple_text([str(order.index(n)) for n in gradients])
+        out += [*_DIFFERENTIATED.replace("PLACES", positions).strip().splitlines(), "", ""]
     out += _HEAD.strip().splitlines()
     out += [*devices.rstrip().splitlines(), "    torch.manual_seed(0)"]
     inputs = []
@@ -162,10 +162,10 @@ def main_lines(
     out += ["    made = [", *inputs, "    ]"] if inputs else ["    made = []"]
     out += call_lines("params = {", keywords, "}")
     if equations.given:
-        places = tuple_text([str(order.index(e.name)) for e in equations.given])
+        positions = tuple_text([str(order.index(e.name)) for e in equations.given])
         out += [
-            f"    for place, values in zip({places}, given(*made, **params)):",
-            "        made[place] = values.to(made[place].dtype)",
+            f"    for position, values in zip({positions}, given(*made, **params)):",
+            "        made[position] = values.to(made[position].dtype)",
         ]
     out += call_lines("names = (", outputs, ")" if len(outputs) > 1 else ",)")
     compared = (

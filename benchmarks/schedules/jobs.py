@@ -33,7 +33,9 @@ TOLERANCE = 0.06  # of results in bf16 that are summed up in other orders
 
 _TOO_LARGE = (OutOfResources, torch.OutOfMemoryError)
 
-_place: dict[str, Any] = {}  # of this process: the target, processors, and whether times are faked
+_position: dict[
+    str, Any
+] = {}  # of this process: the target, processors, and whether times are faked
 
 
 class _Driver:
@@ -56,7 +58,7 @@ def set_up(target: str, processors: int, fakes: bool, compiles: bool) -> None:
     """Make this process ready for jobs; one that compiles never touches the GPU."""
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    _place.update(target=target, processors=processors, fakes=fakes)
+    _position.update(target=target, processors=processors, fakes=fakes)
     if compiles:
         arch = int(target.removeprefix("cuda:"))
         triton.runtime.driver.set_active(_Driver(GPUTarget("cuda", arch, 32)))
@@ -64,7 +66,7 @@ def set_up(target: str, processors: int, fakes: bool, compiles: bool) -> None:
 
 @cache
 def _without_elements(case: Case) -> Prepared:
-    return Prepared(case, "meta", _place["target"], _place["processors"])
+    return Prepared(case, "meta", _position["target"], _position["processors"])
 
 
 # --- proposals ------------------------------------------------------------------------------
@@ -139,13 +141,13 @@ def measure(
     tell: Tell, case: Case, number: int, texts: Sequence[str]
 ) -> dict[str, tuple[float | None, str]]:
     """The milliseconds of each shape, or None and why there are none."""
-    if _place["fakes"]:
+    if _position["fakes"]:
         return {t: (_faked(case, number, t), "") for t in texts}
     if case not in _there:
         _there.clear()
         torch.cuda.empty_cache()
         torch.manual_seed(0)
-        _there[case] = Prepared(case, "cuda", _place["target"], _place["processors"])
+        _there[case] = Prepared(case, "cuda", _position["target"], _position["processors"])
     made = _there[case]
     found: dict[str, tuple[float | None, str]] = {}
     tell("the first")

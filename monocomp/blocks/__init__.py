@@ -8,7 +8,7 @@
     block program
       | passes      constants for what is known; for dialects that can say so, blocks in rings of
       |             stages (`pipeline`), a warp of its own that asks for blocks (`specialise`),
-      |             and where tiles lie in registers (`place`)
+      |             and where tiles lie in registers (`position`)
     a printer of a dialect
 
 Three things go with the data: `text` shows a program, `verifier` checks one, and the block

@@ -23,8 +23,8 @@ class Names:
         self.scope = scope
         self._dims = {n: t.dims for n, t in program.inputs.items()}
         for o in program.outputs:
-            places = zip(o.dims, program.stores(o.name)[0].places, strict=True)
-            dims = (p.attr if p.op == "coordinate" else dim for dim, p in places)
+            positions = zip(o.dims, program.stores(o.name)[0].positions, strict=True)
+            dims = (p.attr if p.op == "coordinate" else dim for dim, p in positions)
             self._dims[o.name] = tuple(dims)
 
     def of(self, purpose: str, of: str, wanted: str | None = None) -> str:
@@ -32,7 +32,7 @@ class Names:
         return self.scope.of(purpose, of, wanted)
 
     def index(self, purpose: str, axis: str, layout: Layout = ()) -> Expr:
-        """A place along an axis, or a bound of places: low_k."""
+        """A position along an axis, or a bound of positions: low_k."""
         return name(self.of(purpose, axis, f"{purpose}_{axis}"), INDEX, layout)
 
     def plain(self, purpose: str, axis: str) -> Expr:

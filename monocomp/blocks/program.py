@@ -59,7 +59,7 @@ class Expr:
 
     op and attr are one of
         name(identifier), number(value), text(value), none,
-        arange: the places in a block; full of a value, zeros: tiles of one number,
+        arange: the positions in a block; full of a value, zeros: tiles of one number,
         expand, trans, broadcast of a value, to the layout of the result,
         an operator of INFIX of two values, or neg of one,
         select of a test that is known as the kernel is compiled, or a scalar, and two values,
@@ -148,12 +148,12 @@ class Pointers:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Descriptor:
-    """A block whose first element is at these places, one for each dimension of the tensor; 0
+    """A block whose first element is at these positions, one for each dimension of the tensor; 0
     outside of the tensor."""
 
     descriptor: Expr
     block: Block
-    places: tuple[Expr, ...]
+    positions: tuple[Expr, ...]
 
 
 Access: TypeAlias = Pointers | Descriptor
@@ -448,7 +448,7 @@ def targets(s: Statement) -> tuple[Expr, ...]:
 def roots_of(access: Access) -> tuple[Expr, ...]:
     """The expressions of an access."""
     if isinstance(access, Descriptor):
-        return (access.descriptor, *access.places)
+        return (access.descriptor, *access.positions)
     rest = (x for x in (access.mask, access.fill) if x is not None)
     return (access.base, *access.offsets, *rest)
 

@@ -87,7 +87,7 @@ def _dtype(dtype: B.Dtype) -> str:
 
 def _access(access: B.Pointers | B.Descriptor) -> str:
     if isinstance(access, B.Descriptor):
-        return f"by {show(access.descriptor)} at [{', '.join(map(show, access.places))}]"
+        return f"by {show(access.descriptor)} at [{', '.join(map(show, access.positions))}]"
     text = "at " + " + ".join(map(show, (access.base, *access.offsets)))
     text += "" if access.mask is None else f" where {show(access.mask)}"
     return text + ("" if access.fill is None else f" else {show(access.fill)}")

@@ -106,7 +106,7 @@ class _Verifier:
             return
         block = s.access.block
         _need(block.tensor == s.tensor, f"a descriptor of {block.tensor} loads {s.tensor}")
-        _need(len(s.access.places) == len(block.axes), f"{s.tensor} has another rank")
+        _need(len(s.access.positions) == len(block.axes), f"{s.tensor} has another rank")
         same = sorted(block.tile) == sorted(a for a in s.target.layout if a)
         _need(same and len(block.tile) == 2, f"{s.target.attr} is no block of {s.tensor}")
 
@@ -130,7 +130,7 @@ class _Verifier:
         layouts = [a.layout for a in e.args]
         match e.op:
             case "name":
-                options = ("INDEX", "PRECISION", "FAST", "STEP", "ABREAST")
+                options = ("INDEX", "PRECISION", "FAST", "STEP", "GROUP_SIZE")
                 _need(e.attr in known or e.attr in options, f"{e.attr} has no value yet")
                 if e.attr in known:
                     has = e.layout, e.dtype.kind

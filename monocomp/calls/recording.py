@@ -129,10 +129,10 @@ class Transformed(torch.autograd.Function):
     ) -> tuple[Results, tuple[int | None, ...]]:
         names, forward = call.site.names, call.site.forward
         given = dict(zip(names, tensors, strict=True))
-        places = dict(zip(names, dims[2:], strict=True))
-        own = tuple(n for n, dim in places.items() if dim is not None)
+        positions = dict(zip(names, dims[2:], strict=True))
+        own = tuple(n for n, dim in positions.items() if dim is not None)
         calls = forward.batch(own)
-        values = {n: t.movedim(places[n], 0) if n in own else t for n, t in given.items()}
+        values = {n: t.movedim(positions[n], 0) if n in own else t for n, t in given.items()}
         for name, of in calls.declared.inputs.items():
             if len(of.dims) > values[name].dim():  # it is given with what each call has its own of
                 values[name] = values[name].expand(info.batch_size, *values[name].shape)
@@ -150,7 +150,7 @@ class Site:
         names: of the tensors.
 
     Attributes:
-        kept: the places of what is kept, among the tensors and the results.
+        kept: the positions of what is kept, among the tensors and the results.
         sized: those of the tensors of which a backward pass may ask for the size.
     """
 
@@ -194,8 +194,8 @@ class Route:
 
     Attributes:
         backward: computes them; None where there are none.
-        values: its inputs, by their names, and their places in what is kept, and cotangents.
-        results: by tensor of the call, the place of its gradient.
+        values: its inputs, by their names, and their positions in what is kept, and cotangents.
+        results: by tensor of the call, the position of its gradient.
     """
 
     backward: Backward | None
@@ -206,7 +206,7 @@ class Route:
     def of(cls, backward: Backward, saved: Names, site: Site) -> Route:
         """That of a backward pass."""
         names = [*saved, *(backward.cotangents.get(o, "") for o in site.forward.outputs)]
-        values = tuple((n, place) for place, n in enumerate(names) if n)
+        values = tuple((n, position) for position, n in enumerate(names) if n)
         wrt = backward.wrt
         return cls(backward, values, tuple(wrt.index(n) if n in wrt else None for n in site.names))
 
@@ -269,25 +269,25 @@ class Recorded:
         needed = ctx.needs_input_grad[2:]
         kept = ctx.saved_tensors
         every = (*kept, *cotangents)
-        look = None
+        signature = None
         if self.plan is not None and not is_grad_enabled() and not is_watched():
-            look = _look(needed, kept, cotangents)
-            known = self._backwards.get(look)
+            signature = _signature(needed, kept, cotangents)
+            known = self._backwards.get(signature)
             if known is not None:
                 route, plans, plan = known
                 found = plans.run(plan, self._values(route, every, others, cotangents))
-                return [None if place is None else found[place] for place in route.results]
+                return [None if position is None else found[position] for position in route.results]
         present = tuple([c is not None for c in cotangents])
         route = self.site.route(needed, present, self.dtypes)
         if route.backward is None:
             return [None] * len(self.dtypes)
         values = self._values(route, every, others, cotangents)
         found = route.backward(values)
-        if look is not None:
+        if signature is not None:
             repeats = route.backward.repeats(values)
             if repeats is not None:
-                self._backwards[look] = route, *repeats
-        return [None if place is None else found[place] for place in route.results]
+                self._backwards[signature] = route, *repeats
+        return [None if position is None else found[position] for position in route.results]
 
     def _values(
         self,
@@ -297,18 +297,18 @@ class Recorded:
         cotangents: Sequence[torch.Tensor | None],
     ) -> dict[str, Any]:
         """The inputs and parameters of a backward pass, by name."""
-        values: dict[str, Any] = {name: every[place] for name, place in route.values}
+        values: dict[str, Any] = {name: every[position] for name, position in route.values}
         if others:
             values.update(others)
         if self.shapes:
             of_any = next(c for c in cotangents if c is not None)
-            for place, shape in zip(self.site.sized, self.shapes, strict=True):
-                like = of_any.new_zeros((), dtype=self.dtypes[place])
-                values[self.site.names[place]] = like.expand(shape)
+            for position, shape in zip(self.site.sized, self.shapes, strict=True):
+                like = of_any.new_zeros((), dtype=self.dtypes[position])
+                values[self.site.names[position]] = like.expand(shape)
         return values
 
 
-def _look(
+def _signature(
     needed: tuple[bool, ...],
     kept: Iterable[torch.Tensor],
     cotangents: Iterable[torch.Tensor | None],
@@ -319,20 +319,20 @@ def _look(
     What is kept has the size, dtype and device that it had, whatever hooks make of it; autograd
     sees to those of cotangents.
     """
-    look: list[Any] = [needed]
+    signature: list[Any] = [needed]
     try:
         for tensor in kept:
-            look += tensor.stride()
-            look.append(tensor.data_ptr() % _ALIGNMENT)
+            signature += tensor.stride()
+            signature.append(tensor.data_ptr() % _ALIGNMENT)
         for cotangent in cotangents:
             if cotangent is None:
-                look.append(None)
+                signature.append(None)
                 continue
             # The elements of a negative view are others than memory has.
             if type(cotangent) not in PLAIN or cotangent.is_neg():
                 return None
-            look += cotangent.stride()
-            look.append(cotangent.data_ptr() % _ALIGNMENT)
+            signature += cotangent.stride()
+            signature.append(cotangent.data_ptr() % _ALIGNMENT)
     except RuntimeError:  # a tensor without strides or storage
         return None
-    return tuple(look)
+    return tuple(signature)

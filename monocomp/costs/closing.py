@@ -33,14 +33,14 @@ class Closing:
 
     def _close(self, t: Term) -> tuple[Term, tuple[Term, ...]]:
         opened, stands_for = self.opened(t)
-        places: dict[Term, list[tuple[int, str]]] = {}
+        positions: dict[Term, list[tuple[int, str]]] = {}
         for part in _parts(opened):
             for n, a in enumerate(part.args):
                 if a.op == "index" and a.attr[0] in opened.free:
                     is_subscript = part.op in ("read", "stored")
                     where = (n, part.key[1]) if is_subscript else (len(opened.free), part.op)
-                    places.setdefault(a, []).append(where)
-        ordered = sorted(places, key=lambda i: (sorted(places[i]), i.attr[1], i.attr[0]))
+                    positions.setdefault(a, []).append(where)
+        ordered = sorted(positions, key=lambda i: (sorted(positions[i]), i.attr[1], i.attr[0]))
         names = {i.attr[0]: T.index(f"@{n}", i.attr[1]) for n, i in enumerate(ordered)}
         subscripts = tuple(stands_for.get(i.attr[0], i) for i in ordered)
         return T.substitute(opened, names), subscripts

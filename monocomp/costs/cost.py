@@ -3,7 +3,7 @@
     passes      loop nests over each index
     reads       loop nests that read each input
     operations  by the unit that does them: products of tiles (a multiplication and an addition
-                are two), element-wise ones, special functions, and those on places and conditions
+                are two), element-wise ones, special functions, those on positions and conditions
     bytes       to and from device memory
     state       numbers that loops carry, for each row of the output
     launches    kernels

@@ -12,7 +12,7 @@ needs it; each input once for every loop that reads it. Filters are not counted.
 
 A kernel *for given sizes* does more (`estimate_of`). It computes a value in the outermost loop in
 which its indices are at hand. So a value is computed, and what it reads is read, once more for
-every block of each loop around that place whose index it lacks, and of each index of the outputs
+every block of each loop around that position whose index it lacks, and of each index of the outputs
 that its kernel is cut along.
 
 `Kernel.report` counts in the kernels themselves. Passes and bytes are those of `cost`
@@ -127,7 +127,7 @@ class Estimate:
         equations: what it computes.
         grid: the indices of which each program instance has one value.
         cost: in numbers.
-        folds: every fold (or field of one), with the places where it is computed.
+        folds: every fold (or field of one), with the positions where it is computed.
         operands: the same of what products of matrices multiply that is computed.
     """
 
@@ -283,7 +283,7 @@ class _Counter:
             self._visit(a, path, scope)
 
     def _fold(self, t: Term, fold: Term, path: tuple[Term, ...], scope: str) -> None:
-        self.folds.setdefault(t, []).append(self._place(t, path))
+        self.folds.setdefault(t, []).append(self._position(t, path))
         if is_selection(fold):
             self._visit(fold.args[0], path, scope)
         if is_at_the_top(fold):
@@ -299,10 +299,10 @@ class _Counter:
 
     def _elements(self, fold: Term, path: tuple[Term, ...], scope: str) -> None:
         """Count what a fold does with its elements, in a loop or inside of one."""
-        if self.scan is not None and prefix_of(fold) is self.scan:  # an element for each place
+        if self.scan is not None and prefix_of(fold) is self.scan:  # an element for each position
             opened, (condition, *parts) = T.open_as(fold, (self.scan.attr[0],))
         else:
-            # Folds over one extent at one place share a loop, so their indices share a name.
+            # Folds over one extent at one position share a loop, so their indices share a name.
             depth = 1 + max((self.depth[i] for i in path), default=-1)
             names = [f"${depth}.{n or ''}{e}" for n, e in enumerate(fold.attr.extents)]
             opened, (condition, *parts) = T.open_as(fold, names)
@@ -328,8 +328,8 @@ class _Counter:
         is_sum = fold.attr.monoid == "sum" and fold.kind == "float" and len(opened) == 1
         if is_sum and (computed := computed_side(opened[0], parts[0])):
             operand = T.mul(*computed)
-            place = self._place(operand, self._home(operand, inner))
-            self.operands.setdefault(operand, []).append(place)
+            position = self._position(operand, self._home(operand, inner))
+            self.operands.setdefault(operand, []).append(position)
         if fold.attr.monoid is SE_PAIR:
             self._weigh(condition, parts[-1], inner, scope)
 
@@ -375,7 +375,7 @@ class _Counter:
         is_input = t.op == "read" or t.attr.given
         dims = self.dims[name] if is_input else [i.attr[1] for i in t.attr.indices]
         pairs = zip(dims, t.args, strict=True)
-        size = product(self.extent(dim) for dim, place in pairs if place.op != "const")
+        size = product(self.extent(dim) for dim, position in pairs if position.op != "const")
         wide = not is_input and name not in self.outputs and t.kind == "float"
         width = STORED_BYTES if wide else ELEMENT_BYTES
         self.moved += size * width * self._repeats(i for i in path if i.attr[0] not in t.free)
@@ -390,10 +390,10 @@ class _Counter:
             repeats = self._repeats(i for i in path if i.attr[0] not in free)
             self.operations += operations * (own * repeats)
 
-    # --- places -----------------------------------------------------------------------
+    # --- positions -----------------------------------------------------------------------
 
     def _home(self, t: Term, path: tuple[Term, ...]) -> tuple[Term, ...]:
-        """The path to the place where t is computed: the kernel's indices, loops up to the last
+        """The path to the position where t is computed: the kernel's indices, loops up to the last
         with whose index it varies, and indices of tiles that are held entirely."""
         looped = (n for n, i in enumerate(path) if i.attr[0] in t.free and self._is_looped(i))
         end = max(max(looped, default=-1) + 1, len(self.base))
@@ -405,7 +405,7 @@ class _Counter:
     def _repeats(self, lacking: Iterable[Term]) -> int:
         return math.prod(map(self.blocks, lacking))
 
-    def _place(self, t: Term, path: tuple[Term, ...]) -> Place:
+    def _position(self, t: Term, path: tuple[Term, ...]) -> Place:
         lacking = {i: self.blocks(i) for i in path if i.attr[0] not in t.free}
         repeats = math.prod(lacking.values())
         own = product(self.extent(i.attr[1]) for i in path if i.attr[0] in t.free)
@@ -425,7 +425,7 @@ def _fields(fold: Term) -> tuple[str, ...]:
     """The numbers that a fold carries; the exponent of SE is a fold of its own."""
     monoid = fold.attr.monoid
     if is_selection(fold) or monoid in ("argmax", "argmin"):
-        return ("value", "place")
+        return ("value", "position")
     return monoid.fields if isinstance(monoid, T.UserMonoid) and monoid is not SE_PAIR else ("",)
 
 

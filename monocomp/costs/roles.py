@@ -283,7 +283,7 @@ def _is_column(name: str, f: Term) -> bool:
 
 def _is_of_segments(f: Term, name: str) -> bool:
     """Does a fold go from the number of elements that are smaller than an index to the number of
-    those that are not larger? Each place is in one such segment of a list."""
+    those that are not larger? Each position is in one such segment of a list."""
     counted: dict[str, set[Term]] = {"<": set(), "<=": set()}
     for t in T.subterms(f.args[0]):
         if t.op == "stored" and [i.attr[0] for i in t.args[-1:] if i.op == "index"] == [name]:

@@ -103,9 +103,9 @@ def signature(
     params: dict[str, object] = {}
     for name, value in kwargs.items():
         if name in inputs and name in names[: len(args)]:
-            place = names.index(name) + 1
+            position = names.index(name) + 1
             raise InputError(
-                f"input '{name}' is given twice, by position ({place}) and by name",
+                f"input '{name}' is given twice, by position ({position}) and by name",
                 notes=(_accepted(declared),),
             )
         if name in declared.inputs:
@@ -244,7 +244,7 @@ class _Source:
 
     @property
     def name(self) -> str:
-        """What has a place in the text."""
+        """What has a position in the text."""
         return self.index if self.at is None else self.at.name
 
     def note(self, origin: Origin) -> str:

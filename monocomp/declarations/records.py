@@ -123,7 +123,7 @@ def by_representative(declared: Declarations[Any], given: Mapping[str, int]) -> 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a program comes from: for headers and the places in error messages, and for no
+    """Where a program comes from: for headers and the positions in error messages, and for no
     decision.
 
     Attributes:
@@ -139,7 +139,7 @@ class Origin:
     notes: tuple[Note, ...] = ()
 
     def span(self, name: str) -> tuple[Span, ...]:
-        """The place of what has this name, if it has one."""
+        """The position of what has this name, if it has one."""
         return (self.spans[name],) if name in self.spans else ()
 
     def quoted(self, name: str) -> str:

@@ -45,8 +45,8 @@ Attention = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def _eager(q: Tensor, k: Tensor, weigh: Callable[[Tensor, Tensor], Tensor], v: Tensor) -> Tensor:
-    places = torch.arange(q.shape[2], device=q.device)
-    distance = places[:, None] - places
+    positions = torch.arange(q.shape[2], device=q.device)
+    distance = positions[:, None] - positions
     return weigh(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, distance) @ v
 
 
@@ -172,11 +172,11 @@ def train(
     model = Model(size.width, size.heads, size.layers, attend, start).to(device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
     data, generator = text(), torch.Generator().manual_seed(seed)
-    places = torch.arange(size.length + 1)
+    positions = torch.arange(size.length + 1)
     losses = []
     for _ in range(steps):
         first = torch.randint(len(data) - size.length, (size.batch, 1), generator=generator)
-        batch = data[first + places].to(device)
+        batch = data[first + positions].to(device)
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             loss = model(batch)
         optimiser.zero_grad()

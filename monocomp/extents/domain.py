@@ -107,8 +107,8 @@ class _Order:
         return (first,)
 
     def least_and_end(self, i: Interval) -> tuple[Term | None, Term | None]:
-        """The first element and the place after the last, or after nothing at the first: of
-        an interval that is empty at run time both are the same place."""
+        """The first element and the position after the last, or after nothing at the first: of
+        an interval that is empty at run time both are the same position."""
         low = self.join(i.lower, "maximum")[0] if i.lower else None
         high = self.join(i.upper, "minimum")[0] if i.upper else None
         if low is not None and high is not None:
@@ -219,10 +219,10 @@ class _Sets:
         both may be cut at common bounds."""
         if first.masked != second.masked or not second.lower:
             return None
-        (place,) = self.order.join(second.lower, "maximum")
-        if place in first.upper:
-            common = tuple(t for t in first.upper if t is not place)
-        elif place is self.order.least_and_end(first)[1]:
+        (position,) = self.order.join(second.lower, "maximum")
+        if position in first.upper:
+            common = tuple(t for t in first.upper if t is not position)
+        elif position is self.order.least_and_end(first)[1]:
             common = ()
         else:
             return None
@@ -230,7 +230,7 @@ class _Sets:
         if len(rest) + len(common) != len(second.upper):
             return None
         if rest:
-            common += self.order.join((place, *self.order.join(rest, "minimum")), "maximum")
+            common += self.order.join((position, *self.order.join(rest, "minimum")), "maximum")
         return self.meet(Interval(self.lowest([first, second]), common, first.masked), Interval())
 
     def hull(self, parts: list[Interval]) -> Interval:

@@ -53,8 +53,8 @@ def with_names(
     found = list(equations)
     needed: list[Equation] = []
     for a in known:
-        places = (a.subscripts(t) for t in T.subterms(*(e.body for e in found)) if a.body.folded)
-        named = (p for p in places if p is not None and all(map(_has_name, p)))
+        positions = (a.subscripts(t) for t in T.subterms(*(e.body for e in found)) if a.body.folded)
+        named = (p for p in positions if p is not None and all(map(_has_name, p)))
         if (indices := next(named, None)) is not None:
             here = {i.attr[0]: at for i, at in zip(a.indices, indices, strict=True)}
             named_in: dict[Term, Term] = {}
@@ -93,7 +93,7 @@ def _sizes(equations: Iterable[Equation]) -> dict[Term, int]:
 
 
 def _repeated(equations: Sequence[Equation]) -> Term | None:
-    """The largest aggregate or choice with an aggregate that stands in two places, or in a long
+    """The largest aggregate or choice with an aggregate that stands in two positions, or in a long
     program the largest term."""
     sizes = _sizes(equations)
     times = Counter(e.body for e in equations)

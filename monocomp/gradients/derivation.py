@@ -93,16 +93,18 @@ def _uses(numbers: Mapping[str, Sequence[int]]) -> tuple[Use, ...]:
 def _steps(program: Equations, trace: Trace) -> Iterator[Step]:
     names = program.reader_names()
 
-    def step(rule: str, law: str, place: str, left: str, right: str, reason: str = "") -> Step:
-        return Step(rule, law, (place,), left, right, program, program, reason=reason)
+    def step(rule: str, law: str, position: str, left: str, right: str, reason: str = "") -> Step:
+        return Step(rule, law, (position,), left, right, program, program, reason=reason)
 
-    for place, (node, every) in trace.visited:
+    for position, (node, every) in trace.visited:
         edges = [e for e in every if _varies(e.operand.term)]
         if edges:
             pairs = ((show(e.operand.term, names), handed_on(e, _ADJOINT)) for e in edges)
             after = ", ".join(f"d({operand}) += {show(x, names)}" for operand, x in pairs)
             shown = program.shown(node.term)
-            yield step(f"differentiate_{_word(node.term)}", law_of(node.term), place, shown, after)
+            yield step(
+                f"differentiate_{_word(node.term)}", law_of(node.term), position, shown, after
+            )
     saved = {e.name: e for e in trace.saved}
     for choice in trace.choices:
         if choice.name in saved:
@@ -139,19 +141,19 @@ def compute_value_anew(program: Equations, choice: Choice) -> Step:
     Law:  a value may be computed again
     """
     texts = choice.text, choice.text
-    place = [choice.name]
-    return Step.of("compute_value_anew", place, *texts, program, program, reason=choice.reason)
+    position = [choice.name]
+    return Step.of("compute_value_anew", position, *texts, program, program, reason=choice.reason)
 
 
 @stated
-def add_up_reads(program: Equations, place: str, name: str, line: str) -> Step:
+def add_up_reads(program: Equations, position: str, name: str, line: str) -> Step:
     """Reading is linear: a sum of products with 1 where an element is the one that is read. What
     reads hand on is added up in the other order.
 
     Law:     what is read at f(i) gets at j the sum over all i with f(i) = j
     Claims:  one point, interchange, distributivity, units
     """
-    return Step.of("add_up_reads", [place], name, line, program, program)
+    return Step.of("add_up_reads", [position], name, line, program, program)
 
 
 def _varies(t: Term) -> bool:

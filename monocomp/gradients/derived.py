@@ -118,7 +118,7 @@ def grad(
         name, monoids: as for `compile`.
 
     Raises:
-        MonocompError: what is wrong with the program, with its place.
+        MonocompError: what is wrong with the program, with its position.
         UnsupportedError: it holds an aggregate for which no derivative is known.
     """
     return gradient(read_equations(text_or_path, name, monoids), wrt, outputs, save, extents)
@@ -242,7 +242,7 @@ class _Derivation:
         nodes = [n for n in nodes if _name(n.term) in gradients]
         read = self._reading()
         terms = [read(T.add(T.ZERO, *self.adjoints.leaves[n]), n.condition) for n in nodes]
-        terms, definitions = with_definitions(terms, self.new, self._place)
+        terms, definitions = with_definitions(terms, self.new, self._position)
         self.adjoints.leaves = {
             replace(n, condition=read.condition(n.condition)): [t]
             for n, t in zip(nodes, terms, strict=True)
@@ -250,7 +250,7 @@ class _Derivation:
         definitions, named = with_names(definitions, self.program.known)
         found += [*named, *definitions]
         found += [self._of_input(name, gradients[name]) for name in wrt]
-        found = with_parts(found, self.new, self._place)
+        found = with_parts(found, self.new, self._position)
         read_names = {_name(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
         self.saved = {n: e for n, e in self.saved.items() if n in read_names}
         backward = self._program(found, gradients)
@@ -282,7 +282,7 @@ class _Derivation:
             written, declared=declared, equations=(*written.equations, *more), as_written=None
         )
 
-    def _place(self, index: Term) -> tuple[int, str]:
+    def _position(self, index: Term) -> tuple[int, str]:
         """The order of indices: those of results before those that are summed."""
         first = (i.attr[0] for e in self.program.outputs for i in e.indices)
         order = [*dict.fromkeys((*first, *self.program.declared.extent_of))]
@@ -293,7 +293,7 @@ class _Derivation:
         """What reads saved values."""
         values = []
         for s in candidates(self.program, self.adjoints.fresh):
-            indices = tuple(sorted(s.equation.indices, key=self._place))
+            indices = tuple(sorted(s.equation.indices, key=self._position))
             equation = Equation(self.new(s.equation.name), indices, s.equation.body)
             values.append(replace(s, equation=equation))
         # A weight is the exponential of what is subtracted: of a logarithm no bit may be lost.

@@ -48,11 +48,11 @@ def fold_partials(t: Term, fresh: Fresh) -> Found:
 
 
 def _of_extremum(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Partial:
-    """The first of those that are largest. Its place is compared, not its value, which may be
+    """The first of those that are largest. Its position is compared, not its value, which may be
     rounded otherwise where it is computed again."""
     (bound,) = opened
-    place = T.fold(f"arg{t.attr.monoid}", opened, condition, x)
-    return Partial(x, T.ONE, T.conjunction(condition, T.compare("==", place, bound)))
+    position = T.fold(f"arg{t.attr.monoid}", opened, condition, x)
+    return Partial(x, T.ONE, T.conjunction(condition, T.compare("==", position, bound)))
 
 
 def _of_product(
@@ -69,10 +69,10 @@ def _of_product(
 
 
 def _of_selection(t: Term, fresh: Fresh) -> Found:
-    """An entry of `top` is the element whose place `argtop` tells."""
+    """An entry of `top` is the element whose position `argtop` tells."""
     (bound,), (condition, x) = T.open_as(t, fresh(t.attr.extents, t.free))
-    place = T.fold_at("argtop", t.args[0], bound, condition, x, target=t.attr.target)
-    yield (bound,), Partial(x, T.ONE, T.conjunction(condition, T.compare("==", place, bound)))
+    position = T.fold_at("argtop", t.args[0], bound, condition, x, target=t.attr.target)
+    yield (bound,), Partial(x, T.ONE, T.conjunction(condition, T.compare("==", position, bound)))
 
 
 def _of_monoid(t: Term, fresh: Fresh) -> Found:

@@ -29,8 +29,8 @@ FOLDS = {
     "max": "d max(x) = dx where x is the first that is largest",
     "min": "d min(x) = dx where x is the first that is smallest",
     "prod": "d prod(x) = sum(dx * prod(the others))",
-    "fold_at": "a value of a prefix is the aggregate up to its place",
-    "selection": "an entry of a selection is the element whose place it has",
+    "fold_at": "a value of a prefix is the aggregate up to its position",
+    "selection": "an entry of a selection is the element whose position it has",
     "field": "d (a . x . b) = dx through both combines, for a before x and b after it",
 }
 _COMBINES = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
@@ -97,9 +97,9 @@ def _in_sum(t: Term) -> str:
 
 def _claims(t: Term) -> Iterator[Claim]:
     for p in _partials(t):
-        place = "" if not _smooth(t) else ", for " + " and ".join(map(show, _smooth(t)))
+        position = "" if not _smooth(t) else ", for " + " and ".join(map(show, _smooth(t)))
         name = f"d({show(t)}) / d{show(p.operand)}"
-        yield _claim(name, show(p.factor), (t, p.factor), p.operand, _smooth(t), place)
+        yield _claim(name, show(p.factor), (t, p.factor), p.operand, _smooth(t), position)
 
 
 def _of_product(m: T.UserMonoid) -> Iterator[Claim]:
@@ -116,7 +116,7 @@ def _of_product(m: T.UserMonoid) -> Iterator[Claim]:
 
 
 def _claim(
-    name: str, shown: str, sides: Sequence[Term], x: Term, smooth: Sequence[Term], place: str
+    name: str, shown: str, sides: Sequence[Term], x: Term, smooth: Sequence[Term], position: str
 ) -> Claim:
     """The second side is the derivative of the first one."""
     params = {s.attr: s.kind for s in T.subterms(*sides, x) if s.op == "param"}
@@ -133,7 +133,7 @@ def _claim(
         found = _differentiated(cases, value, given[x.attr])
         return Sides((found,), (_exact(cases, slope),))
 
-    return Claim(name, name, shown, check, place)
+    return Claim(name, name, shown, check, position)
 
 
 def _smooth(t: Term) -> tuple[Term, ...]:

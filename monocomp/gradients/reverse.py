@@ -5,7 +5,7 @@ value of its free indices. Every term hands its own on to its operands, times th
 derivative; what an operand does not vary with is summed there, which is what an index is for that
 stands on one side alone. The conditions under which a term is looked at stay with it: they become
 filters of these sums, so that no guard is escaped. Linear maps have their transposes: a sum's
-elements all have the sum's adjoint, and an element that is read at f(i) adds up at the places i
+elements all have the sum's adjoint, and an element that is read at f(i) adds up at the positions i
 with f(i) = j. (Griewank and Walther, Evaluating Derivatives, 2008, chapter 3.)
 """
 
@@ -23,14 +23,21 @@ from monocomp.terms import Term
 from monocomp.terms.monomials import factors
 
 LEAVES = ("read", "ref", "stored", "param")
-_PLACES = ("const", "index", "extent", "add", "mul", "cast")  # of what numbers made of places are
+_POSITIONS = (
+    "const",
+    "index",
+    "extent",
+    "add",
+    "mul",
+    "cast",
+)  # of what numbers made of positions are
 
 
 @dataclass(frozen=True)
 class Node:
     """A term where a condition holds; its adjoint has an element for each value of its indices.
 
-    These are the term's own; of what is read they are all of the place where that is done.
+    These are the term's own; of what is read they are all of the position where that is done.
     """
 
     term: Term
@@ -149,7 +156,7 @@ def handed_on(edge: Edge, adjoint: Term) -> Term:
 
 
 def _summed(indices: tuple[Term, ...], condition: Term, value: Term) -> Term:
-    """The sum of a value. It takes in a sum beside which stand only numbers made of places, and
+    """The sum of a value. It takes in a sum beside which stand only numbers made of positions, and
     exponentials: the elements keep their filter and all of their exponent, by which more may be
     known of them. What does not vary leaves the sum again, if nothing is."""
     sums = [f for f in factors(value) if f.op == "fold" and f.attr.monoid == "sum"]
@@ -162,7 +169,7 @@ def _summed(indices: tuple[Term, ...], condition: Term, value: Term) -> Term:
 
 
 def _is_taken_in(f: Term) -> bool:
-    return f.op == "exp" or all(s.op in _PLACES for s in T.subterms(f))
+    return f.op == "exp" or all(s.op in _POSITIONS for s in T.subterms(f))
 
 
 # --- what is read ---------------------------------------------------------------------------
@@ -170,40 +177,40 @@ def _is_taken_in(f: Term) -> bool:
 
 def transposed(node: Node, adjoint: Term, indices: Sequence[Term]) -> Term:
     """What a read hands on to the element of its tensor at `indices`: the sum of its adjoint over
-    all places that read this element.
+    all positions that read this element.
 
-    Where a subscript is an index, or a sum that has one, that place is known; elsewhere all
-    places are asked whether they read the element.
+    Where a subscript is an index, or a sum that has one, that position is known; elsewhere all
+    positions are asked whether they read the element.
     """
-    # The tensor's indices are free from here on; those of the places get names of their own.
+    # The tensor's indices are free from here on; those of the positions get names of their own.
     apart = {i.attr[0]: T.index(f"~{i.attr[0]}", i.attr[1]) for i in node.indices}
     pairs = [(T.substitute(s, apart), at) for s, at in zip(node.term.args, indices, strict=True)]
     value, condition = T.substitute(adjoint, apart), T.substitute(node.condition, apart)
-    places = list(apart.values())
-    while (solved := _solved(pairs, places)) is not None:
+    positions = list(apart.values())
+    while (solved := _solved(pairs, positions)) is not None:
         pair, index, position = solved
         pairs.remove(pair)
-        places.remove(index)
+        positions.remove(index)
         here = {index.attr[0]: position}
         pairs = [(T.substitute(s, here), at) for s, at in pairs]
         value, condition = T.substitute(value, here), T.substitute(condition, here)
         condition = T.conjunction(condition, _in_range(position, index))
     condition = T.conjunction(condition, *(T.compare("==", s, at) for s, at in pairs))
-    if places:
-        return _summed(tuple(places), condition, value)
+    if positions:
+        return _summed(tuple(positions), condition, value)
     return T.where(condition, value, T.ZERO)
 
 
 def _solved(
-    pairs: Sequence[tuple[Term, Term]], places: Sequence[Term]
+    pairs: Sequence[tuple[Term, Term]], positions: Sequence[Term]
 ) -> tuple[tuple[Term, Term], Term, Term] | None:
-    """A subscript and where it is, with an index of the places and what that must be."""
+    """A subscript and where it is, with an index of the positions and what that must be."""
     found = []
     for pair in pairs:
         parts, number = T.split_addends(pair[0])
         for sign, index in parts:
             others = [(n, t) for n, t in parts if t is not index]
-            if index not in places or abs(sign) != 1:
+            if index not in positions or abs(sign) != 1:
                 continue
             if all(index.attr[0] not in t.free for _, t in others):
                 rest = (T.mul(T.const(int(n)), t) for n, t in others)

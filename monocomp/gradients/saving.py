@@ -165,13 +165,13 @@ class Reading:
     ) -> None:
         """A term is an equation's value, less another, times factors."""
         closed, subscripts = self.close(t)
-        places = {i: n for n, i in enumerate(subscripts) if i.op == "index"}
-        if closed in table or set(places) != set(e.indices):
+        positions = {i: n for n, i in enumerate(subscripts) if i.op == "index"}
+        if closed in table or set(positions) != set(e.indices):
             return
         value = T.mul(T.sub(self.read(e, e.indices), less), *factors)
 
         def at(given: Sequence[Term]) -> Term | None:
-            here = {i.attr[0]: given[n] for i, n in places.items()}
+            here = {i.attr[0]: given[n] for i, n in positions.items()}
             # A computed subscript is one of these indices' values, here as there.
             same = (T.substitute(s, here) is g for s, g in zip(subscripts, given, strict=True))
             return T.substitute(value, here) if all(same) else None

@@ -155,9 +155,9 @@ class Evaluation:
                 self.launches.append(Launched(self.target.clear, [None], {}, given))
             case H.Sort():
                 names = (s.tensor, s.order, s.first, s.last)
-                places = tuple((n, self.names[name]) for n, name in enumerate(names))
+                positions = tuple((n, self.names[name]) for n, name in enumerate(names))
                 kept = {"kept": s.kept}
-                self.launches.append(Launched(self.target.sort, [None] * 4, kept, places))
+                self.launches.append(Launched(self.target.sort, [None] * 4, kept, positions))
             case H.Align():
                 if self._count(s.rows, self.config) >= s.least:
                     for name in s.tensors:
@@ -252,10 +252,10 @@ class Evaluation:
         if s.start is not None:
             self.params[s.start] = start
         for view in s.views:
-            place = (*[slice(None)] * view.dim, slice(start, stop))
+            position = (*[slice(None)] * view.dim, slice(start, stop))
             self.names[view.name] = f"{view.name} from {start}"  # has blanks, as no name has
-            self.slices.append((self.names[view.name], self.names[view.tensor], place))
-            self.tensors[view.name] = self.tensors[view.tensor][place]
+            self.slices.append((self.names[view.name], self.names[view.tensor], position))
+            self.tensors[view.name] = self.tensors[view.tensor][position]
         for inner in s.body:
             self._run(inner)
 

@@ -11,7 +11,7 @@ from typing import Any
 class Launched:
     """A kernel that runs, with its arguments but for those that are a call's own.
 
-    `given` are the tensors and parameters among them, by their place; `made` what a function
+    `given` are the tensors and parameters among them, by their position; `made` what a function
     makes of a tensor.
     """
 
@@ -44,7 +44,7 @@ class Plan:
         Args:
             values: inputs and parameters by name.
             empty: allocates a tensor of a `size`, with a `dtype` on a `device`: by name, as torch
-                takes longer to find out what they are by place.
+                takes longer to find out what they are by position.
         """
         known = dict(values)
         for name, dtype in self.converted:
@@ -55,10 +55,10 @@ class Plan:
             known[name] = known[tensor][here]
         for launch in self.launches:
             args = launch.args.copy()
-            for place, name in launch.given:
-                args[place] = known[name]
-            for place, name, make in launch.made:
-                args[place] = make(known[name])
+            for position, name in launch.given:
+                args[position] = known[name]
+            for position, name, make in launch.made:
+                args[position] = make(known[name])
             launch.run(*args, **launch.options)
         return tuple(
             [known[n] if shape is None else known[n].reshape(shape) for n, shape in self.results]

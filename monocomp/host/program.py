@@ -175,9 +175,9 @@ class Clear(Node):
 
 @dataclass(frozen=True)
 class Sort(Node):
-    """The places of a tensor's elements in the order of these, equal ones as they come, and where
-    in that list those of each number begin and end. Each element of the dimensions that are kept
-    has a list of its own."""
+    """The positions of a tensor's elements in the order of these, equal ones as they come,
+    and where in that list those of each number begin and end. Each element of the dimensions that
+    are kept has a list of its own."""
 
     tensor: TensorName
     kept: tuple[int, ...]

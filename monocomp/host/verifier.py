@@ -128,10 +128,10 @@ def _launch_fault(program: H.HostProgram, s: H.Launch, ranks: dict[str, int]) ->
     kernel = program.kernels[s.kernel]
     given = [a.parameter for a in s.arguments]
     chosen = [p for p in kernel.parameters if p in kernel.scheduled]
-    places = [a.parameter for a in s.arguments if isinstance(a.value, A.POSITIONAL)]
+    positions = [a.parameter for a in s.arguments if isinstance(a.value, A.POSITIONAL)]
     if sorted(given + chosen) != sorted(kernel.parameters):
         return f"{s.name} lacks arguments"
-    if places != [*kernel.parameters[: len(places)]]:
+    if positions != [*kernel.parameters[: len(positions)]]:
         return f"{s.name} takes its arguments in another order"
     for name, rank in kernel.ranks:
         if ranks[name] != rank:

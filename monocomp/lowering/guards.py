@@ -2,7 +2,7 @@
 
 A condition that does not vary with a fold's index leaves the fold and selects its result:
 `where(c, sum[k](W[n,k] * X[k]), 0)`. Where c fails, n may be no row of W. So the reads at
-computed places inside of the fold are made where c holds, as the language says that a read
+computed positions inside of the fold are made where c holds, as the language says that a read
 which a false condition guards never happens.
 """
 
@@ -105,7 +105,7 @@ def guarded_by(t: Term, condition: Term) -> Term:
 
 
 def in_order(t: Term, guard: Term | None) -> list[tuple[Term, Term | None]]:
-    """Operands with what guards them; of `and` and `or` those that read computed places come
+    """Operands with what guards them; of `and` and `or` those that read computed positions come
     last, and read where the others leave it open. A truth value that is read is guarded as
     it is: `guarded_by` would write it as the same `and` or `or` again."""
     if t.op == "not":

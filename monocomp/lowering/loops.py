@@ -23,7 +23,7 @@ from monocomp.proving.proofs import commutes
 from monocomp.rewrites.moving_centres import Centred, centred
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE_PAIR, carried_places, carrier, is_selection, value_of
+from monocomp.terms.algebra import SE_PAIR, carried_positions, carrier, is_selection, value_of
 from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import factors
 from monocomp.terms.nodes import Binder
@@ -164,7 +164,9 @@ class Loops(Values):
         for state in loop.state:
             self.depths[state.name] = parent.depth
         for f, result in results.items():
-            parent.memo[f] = result if result.op == "local" else self.let(parent, "place", result)
+            parent.memo[f] = (
+                result if result.op == "local" else self.let(parent, "position", result)
+            )
 
     def _segment(self, i: Interval) -> Segment:
         """An interval, its bounds computed in the current scope."""
@@ -255,7 +257,7 @@ class Loops(Values):
         whole = carrier(t)
         self._prepare_at_home(whole)
         rank = T.index(self._rank_axis(whole), t.attr.target)
-        found = self.lookup(whole if t.attr.monoid == "top" else carried_places(whole))
+        found = self.lookup(whole if t.attr.monoid == "top" else carried_positions(whole))
         if found is None:
             raise InternalError(f"no loop for {t!r}")
         if t.args[0] is rank:

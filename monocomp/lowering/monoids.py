@@ -16,7 +16,7 @@ from monocomp.lowering.expressions import where_equal
 from monocomp.lowering.special_values import infinite_with
 from monocomp.lowering.values import Values
 from monocomp.terms import Term, UserMonoid
-from monocomp.terms.algebra import SE_PAIR, carried_places, first_place, of_one_field
+from monocomp.terms.algebra import SE_PAIR, carried_positions, first_position, of_one_field
 from monocomp.terms.monomials import factors
 from monocomp.tile import Assign, Combine, Expr, Let, Selection, local
 from monocomp.tile.single_uses import inline_single_uses
@@ -29,7 +29,7 @@ def tuple_monoid(f: Term) -> UserMonoid | None:
     if isinstance(f.attr.monoid, UserMonoid):
         return None if f.attr.monoid is SE_PAIR else f.attr.monoid
     if f.attr.monoid in _POSITIONS:
-        return first_place(f.attr.monoid, f.args[1].kind, "int")
+        return first_position(f.attr.monoid, f.args[1].kind, "int")
     return None
 
 
@@ -96,7 +96,7 @@ def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
     combine = combine_of(monoid, commutes=False)  # the order is that of the index
     found = _results(f, monoid, body.combine(combine, states, values, keep=True))
     if f.attr.monoid in _POSITIONS:
-        found[f] = at.let(body.scope, "place", found[f])
+        found[f] = at.let(body.scope, "position", found[f])
     return found
 
 
@@ -106,11 +106,11 @@ def add_selection(body: Body, f: Term, element: Term, rank: str) -> dict[Term, E
     axes = at.tile_axes(f) | {rank}
     states = [
         body.state("largest", axes, "float", -math.inf),
-        body.state("places", axes, "int", -1),
+        body.state("positions", axes, "int", -1),
     ]
     position = at.value(T.index(axis.name, axis.extent))
     body.combine(Selection(rank), states, [body.masked(at.value(element), -math.inf), position])
-    return {f: states[0], carried_places(f): states[1]}
+    return {f: states[0], carried_positions(f): states[1]}
 
 
 def _elements(body: Body, f: Term, parts: Sequence[Term]) -> Sequence[Term]:

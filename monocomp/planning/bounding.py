@@ -6,7 +6,7 @@ The keys of packed documents are weighed by the queries of their own document:
 
 No bound on q follows from that for a given k, as nothing is known of `start` and `end`, so the
 loop would look at every q. But the filter is cheap to ask, beside what it guards. A kernel of its
-own stores the first and the last place that each row admits, and how many it admits:
+own stores the first and the last position that each row admits, and how many it admits:
 
     A[k] = min[q if start[q] <= k and k < end[q]](q)
     Z[k] = max[q if start[q] <= k and k < end[q]](q)
@@ -118,7 +118,7 @@ def bound_filter(program: Equations, f: _Filter) -> Step:
 
     Law:     a filter admits nothing before the first place that it admits, or after the last, and
              all between them if it admits as many
-    Claims:  places
+    Claims:  positions
     Needs:   the filter varies with its index and the rows alone
     """
     (extent,), condition = f.domain
@@ -147,13 +147,13 @@ def bound_filter(program: Equations, f: _Filter) -> Step:
         return T.refold(t, T.conjunction(*within, asked), *bodies, opened=(here,))
 
     changed = [replace(e, body=bounded(e.body)) for e in program.equations]
-    place = [e.name for e, old in zip(changed, program.equations, strict=True) if e != old]
+    position = [e.name for e, old in zip(changed, program.equations, strict=True) if e != old]
     after = replace(program, equations=in_order([*stored, *changed]))
     left = partial(program.shown, condition)
     right = partial(_shown, after, (lower, upper, number))
     reason = "as no bounds follow from what is read"
     check = partial(_varies_with_rows, f)
-    return Step.of("bound_filter", place, left, right, program, after, check, reason)
+    return Step.of("bound_filter", position, left, right, program, after, check, reason)
 
 
 def _varies_with_rows(f: _Filter) -> bool:

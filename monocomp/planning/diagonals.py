@@ -1,4 +1,4 @@
-"""Diagonals: sums of products of which one place moves along with the result's, taken in blocks.
+"""Diagonals: sums of products of which one position moves along with the result's, taken in blocks.
 
 The gradient of a bias that is learned for each distance is summed along diagonals:
 
@@ -69,7 +69,7 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
 
 @dataclass(frozen=True)
 class _Diagonal:
-    """A sum of elements that have a place k + sign * r + offset.
+    """A sum of elements that have a position k + sign * r + offset.
 
     Attributes:
         total: the sum.
@@ -182,8 +182,8 @@ def sum_along_diagonals(program: Equations, e: Equation, d: _Diagonal) -> tuple[
     others = tuple(o for o in e.indices if o is not d.r and o.attr[0] in d.total.free)
     stored = Equation(named("E"), (*others, j, x, y), total)
 
-    place = T.add(d.moving, y, T.neg(low))
-    at = T.stored(stored, (*others, T.floordiv(place, rows), T.modulo(place, rows), y))
+    position = T.add(d.moving, y, T.neg(low))
+    at = T.stored(stored, (*others, T.floordiv(position, rows), T.modulo(position, rows), y))
     changed = replace(e, body=T.replace(e.body, d.total, T.fold("sum", (y,), T.TRUE, at)))
     equations = [changed if o is e else o for o in program.equations]
     extents = {n: n for n in (i.attr[0], j.attr[0], x.attr[0], y.attr[0])}
@@ -196,7 +196,7 @@ def sum_along_diagonals(program: Equations, e: Equation, d: _Diagonal) -> tuple[
     new = partial(show, T.stored(stored, stored.indices), after.reader_names())
     reason = "as rows and keys of blocks are products of tiles"
     y_there = {y.attr[0]: T.sub(k, T.mul(keys, i))}
-    x_there = T.sub(T.substitute(place, y_there), T.mul(rows, j))
+    x_there = T.sub(T.substitute(position, y_there), T.mul(rows, j))
     check = partial(_are, (key, r), (k, d.r), {**y_there, x.attr[0]: x_there})
     step = Step.of("sum_along_diagonals", (e.name,), old, new, program, after, check, reason)
     return step, stored

@@ -136,29 +136,29 @@ def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
         condition, value, _ = addend.args
     for column, bound in ((c, s.bound) for s in sums for c in s.columns if s.is_product):
         for f in factors(value):
-            place = _place_of_row(f, column, bound)
+            position = _position_of_row(f, column, bound)
             others = [g for g in factors(value) if g is not f]
-            if place is not None and all(map(T.is_finite_if_read, others)):
-                asked = (c for c in T.conjuncts(condition) if c not in _in_range(place, bound))
-                here = T.conjunction(T.compare("==", bound, place), *asked)
+            if position is not None and all(map(T.is_finite_if_read, others)):
+                asked = (c for c in T.conjuncts(condition) if c not in _in_range(position, bound))
+                here = T.conjunction(T.compare("==", bound, position), *asked)
                 return _Sum(addend, bound, here, (*others, column))
     return None
 
 
-def _in_range(place: Term, index: Term) -> tuple[Term, Term]:
+def _in_range(position: Term, index: Term) -> tuple[Term, Term]:
     """That an index takes this value."""
     end = T.extent_of(index.attr[1])
-    return T.compare("<=", T.const(0), place), T.compare("<", place, end)
+    return T.compare("<=", T.const(0), position), T.compare("<", position, end)
 
 
-def _place_of_row(f: Term, column: Term, bound: Term) -> Term | None:
+def _position_of_row(f: Term, column: Term, bound: Term) -> Term | None:
     """Where an index is in a read that is like another but for it."""
     if f.op != column.op or f.op not in ("read", "stored") or f.attr != column.attr:
         return None
-    place = f.args[column.args.index(bound)] if bound in column.args else None
-    if place is None or T.substitute(column, {bound.attr[0]: place}) is not f:
+    position = f.args[column.args.index(bound)] if bound in column.args else None
+    if position is None or T.substitute(column, {bound.attr[0]: position}) is not f:
         return None
-    return place
+    return position
 
 
 def _separated(element: Term) -> Iterator[Term]:

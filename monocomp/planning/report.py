@@ -113,7 +113,7 @@ class _Counter:
         for e in expressions(self.kernel.body):
             if e.op == "load":
                 tensor = self.kernel.inputs[e.attr]
-                pairs = zip(tensor.dims, e.places, strict=True)
+                pairs = zip(tensor.dims, e.positions, strict=True)
                 dims = (self.extent(dim) for dim, at in pairs if at.op != "number")
                 total += product(dims) * _width(tensor)
         for o in self.kernel.outputs:

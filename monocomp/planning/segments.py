@@ -40,21 +40,23 @@ from monocomp.terms.printer import show
 LAUNCHES = 8  # of kernels, in whose time a list is sorted
 
 _smaller, _others, _equal, _before = (T.param(n, "float") for n in "abnm")
-_place = T.inert("add", _smaller, _before)
+_position = T.inert("add", _smaller, _before)
 _less, _at_most = (partial(T.inert, "compare", attr=op) for op in ("<", "<="))
 law(
     "segments",
-    "in a sorted list the place of an element is the number of smaller ones, a, and of those of "
+    "in a sorted list the position of an element is the number of smaller ones, a, and of those of "
     "its n equals that come before it, m: it is from the number of elements smaller than v on, up "
     "to the number of those that are not larger, if the element is v, and else not",
     it_is_v=Identity(
-        T.conjunction(_at_most(_smaller, _place), _less(_place, T.inert("add", _smaller, _equal))),
+        T.conjunction(
+            _at_most(_smaller, _position), _less(_position, T.inert("add", _smaller, _equal))
+        ),
         T.TRUE,
         T.conjunction(T.compare("<=", T.ZERO, _before), T.compare("<", _before, _equal)),
         finite=("a", "m", "n"),
     ),
     it_is_smaller=Identity(
-        _at_most(_others, _place),
+        _at_most(_others, _position),
         T.FALSE,
         T.conjunction(
             T.compare("<=", T.add(_smaller, _equal), _others), T.compare("<", _before, _equal)
@@ -62,7 +64,7 @@ law(
         finite=("a", "b", "m", "n"),
     ),
     it_is_larger=Identity(
-        _less(_place, _others),
+        _less(_position, _others),
         T.FALSE,
         T.conjunction(T.compare("<=", _others, _smaller), T.compare("<=", T.ZERO, _before)),
         finite=("a", "b", "m"),
@@ -124,7 +126,7 @@ class _Gathered:
     row: Term
 
     @property
-    def places(self) -> tuple[Term, ...]:
+    def positions(self) -> tuple[Term, ...]:
         """The indices of what is sorted."""
         return tuple(i for i in self.key.args if i in self.indices)
 
@@ -147,7 +149,7 @@ def _gathered(e: Equation) -> Iterator[_Gathered]:
             for key, row in (c.args, c.args[::-1]) if c.op == "compare" and c.attr == "==" else ():
                 found = _Gathered(total, indices, conditions, element, key, row)
                 is_listed = key.op == "read" and row in e.indices and row not in key.args
-                if is_listed and found.places and _are_indices(key.args):
+                if is_listed and found.positions and _are_indices(key.args):
                     yield found
 
 
@@ -159,11 +161,11 @@ def _are_indices(subscripts: Sequence[Term]) -> bool:
 def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step, Equation]:
     """The step that sorts, and sums over a segment.
 
-    Law:     a sum may be taken in any order: in a list that is sorted by N, N = v holds from as far
-             on as there are places with N < v, and as far as there are places with N <= v; and what
-             is added may be stored, with N for v
+    Law:     a sum may be taken in any order: in a list that is sorted by N, N = v holds from as
+             far on as there are positions with N < v, and as far as there are with N <= v; and
+             what is added may be stored, with N for v
     Claims:  interchange, segments, brackets, division with remainder
-    Needs:   the filter says that N = v, and N is read at all places once
+    Needs:   the filter says that N = v, and N is read at all positions once
     """
     kept = tuple(n for n, i in enumerate(g.key.args) if i in g.lists)
     extent = g.row.attr[1]
@@ -171,20 +173,20 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
     start, program = program, program if found else _with_list(program, g, kept)
     found = found or program.sorted[-1]
     order, first, last = (program.by_name[n] for n in found.names)
-    place = T.index("~r", order.indices[-1].attr[1])
-    there = _places(g, T.stored(order, (*g.lists, place)))
+    position = T.index("~r", order.indices[-1].attr[1])
+    there = _positions(g, T.stored(order, (*g.lists, position)))
     lower, upper = (T.stored(s, (*g.lists, g.row)) for s in (first, last))
-    asked = [T.compare("<=", lower, place), T.compare("<", place, upper)]
+    asked = [T.compare("<=", lower, position), T.compare("<", position, upper)]
     new: list[Equation] = []
-    if len(g.places) < len(g.indices) or any(s.op == "fold" for s in T.subterms(g.element)):
+    if len(g.positions) < len(g.indices) or any(s.op == "fold" for s in T.subterms(g.element)):
         added = _of_places(program, e, g)
         new.append(added)
         columns = added.indices[len(g.key.args) :]
-        element = T.stored(added, (*g.lists, *(there[i.attr[0]] for i in g.places), *columns))
+        element = T.stored(added, (*g.lists, *(there[i.attr[0]] for i in g.positions), *columns))
     else:
         asked += [T.substitute(c, there) for c in g.conditions if c is not g.is_row]
         element = T.substitute(g.element, there)
-    total = T.fold("sum", (place,), T.conjunction(*asked), element)
+    total = T.fold("sum", (position,), T.conjunction(*asked), element)
     summed = replace(e, body=T.replace(e.body, g.total, total))
     if outer_folds([summed]) == [total]:
         new.append(summed)
@@ -204,17 +206,17 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
 
 
 def _is_of_rows(g: _Gathered) -> bool:
-    """Does the sum's filter ask for the row, at places that are told by their indices?"""
+    """Does the sum's filter ask for the row, at positions that are told by their indices?"""
     return g.is_row in g.conditions and nest(g.total)[0] == g.indices and _are_indices(g.key.args)
 
 
 def _of_places(program: Equations, e: Equation, g: _Gathered) -> Equation:
-    """What each place adds to the row that it reads, which it tells itself."""
+    """What each position adds to the row that it reads, which it tells itself."""
     here = {g.row.attr[0]: g.key}
     value = T.substitute(g.element, here)
     asked = [T.substitute(c, here) for c in g.conditions if c is not g.is_row]
     asked += T.compare("<=", T.const(0), g.key), T.compare("<", g.key, T.extent_of(g.row.attr[1]))
-    for i in (i for i in g.indices[::-1] if i not in g.places):
+    for i in (i for i in g.indices[::-1] if i not in g.positions):
         own = [c for c in asked if i.attr[0] in c.free]
         asked = [c for c in asked if c not in own]
         value = T.fold("sum", (i,), T.conjunction(*own), value)
@@ -222,7 +224,7 @@ def _of_places(program: Equations, e: Equation, g: _Gathered) -> Equation:
     name = _name(program)
     taken = taken_names(program) | {name, *(i.attr[0] for i in e.indices)}
     named: dict[Term, Term] = {}
-    for i in g.places:
+    for i in g.positions:
         named[i] = new_index(i, program, taken)
         taken.add(named[i].attr[0])
     columns = (i for i in e.indices if i is not g.row and i not in g.lists)
@@ -235,10 +237,10 @@ def _name(program: Equations, *others: Equation) -> str:
     return new_name("F", taken | {e.name for e in others})
 
 
-def _places(g: _Gathered, number: Term) -> dict[str, Term]:
+def _positions(g: _Gathered, number: Term) -> dict[str, Term]:
     """The indices of the place of a number, counted row by row."""
     found: dict[str, Term] = {}
-    for n, i in reversed(list(enumerate(g.places))):
+    for n, i in reversed(list(enumerate(g.positions))):
         size = T.extent_of(i.attr[1])
         found[i.attr[0]] = number if n == 0 else T.modulo(number, size)
         number = T.floordiv(number, size)
@@ -246,25 +248,25 @@ def _places(g: _Gathered, number: Term) -> dict[str, Term]:
 
 
 def _with_list(program: Equations, g: _Gathered, kept: tuple[int, ...]) -> Equations:
-    """The program with equations for a list of places and its segments."""
+    """The program with equations for a list of positions and its segments."""
     declared = program.declared
     taken = taken_names(program) | {a.name for a in program.known} | declared.names
     names: list[str] = []
     for base in ("order", "first", "last", "r"):
         names.append(new_name(base, taken))
         taken.add(names[-1])
-    extents = [i.attr[1] for i in g.places]
+    extents = [i.attr[1] for i in g.positions]
     extent = extents[0] if len(extents) == 1 else names[-1]
     bounds = dict(declared.bounds)
     if extent == names[-1]:
         bounds[extent] = T.mul(*map(T.extent_of, extents))
-    place, r = T.index("@0", extent), T.index(names[-1], extent)
-    key = T.substitute(g.key, _places(g, place))
+    position, r = T.index("@0", extent), T.index(names[-1], extent)
+    key = T.substitute(g.key, _positions(g, position))
     largest = T.sub(T.const(-1), key)  # where the key is least, and nothing overflows
     bodies = (
-        T.fold_at("argtop", r, place, T.TRUE, largest, target=extent),
-        T.fold("sum", (place,), T.compare("<", key, g.row), T.const(1)),
-        T.fold("sum", (place,), T.compare("<=", key, g.row), T.const(1)),
+        T.fold_at("argtop", r, position, T.TRUE, largest, target=extent),
+        T.fold("sum", (position,), T.compare("<", key, g.row), T.const(1)),
+        T.fold("sum", (position,), T.compare("<=", key, g.row), T.const(1)),
     )
     rows = zip(names, (r, g.row, g.row), bodies, strict=False)
     new = tuple(Equation(name, (*g.lists, at), body) for name, at, body in rows)

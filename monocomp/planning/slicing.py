@@ -81,11 +81,11 @@ def slice_index(
     except _NotSliced:
         return None
     inside = after.slices.computed if after.slices else frozenset()
-    place = tuple(e.name for e in after.computed if e.name in inside)
+    position = tuple(e.name for e in after.computed if e.name in inside)
     before = extent.lstrip(".")
     shown = f"slices of {length}"
     check = partial(_is_sliced, after, program, frozenset(stored), extent, length)
-    return Step.of("slice_index", place, before, shown, program, after, check, reason)
+    return Step.of("slice_index", position, before, shown, program, after, check, reason)
 
 
 def _in_slices(program: Equations, stored: frozenset[str], extent: str, length: int) -> Equations:
@@ -267,8 +267,8 @@ class _Slicing:
         if found is None:
             is_slice = t.op in READS and self.index in t.args
             if is_slice:
-                places = (a if a is self.index else self._read(a, memo) for a in t.args)
-                found = self._read_slice(T.rebuild(t, tuple(places)))
+                positions = (a if a is self.index else self._read(a, memo) for a in t.args)
+                found = self._read_slice(T.rebuild(t, tuple(positions)))
             elif t.op == "stored" and t.attr.name in self.instead:
                 raise _NotSliced  # the whole of what only a slice is there
             else:

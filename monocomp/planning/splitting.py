@@ -204,7 +204,7 @@ def _defaults(program: Equations) -> dict[str, int]:
 
 
 def _block(i: Term, sizes: Mapping[str, int]) -> tuple[Term, Term]:
-    """The first and the last place of a row's block."""
+    """The first and the last position of a row's block."""
     if sizes[i.attr[1]] <= ROWS:
         return T.const(0), T.sub(T.extent_of(i.attr[1]), T.const(1))
     first = T.mul(T.const(ROWS), T.floordiv(i, T.const(ROWS)))
@@ -292,10 +292,10 @@ class _Splitting:
         after = f"{after}, folded over {self.part.attr[0]}"
         check = partial(can_be_split, self.folds)
         texts = before, after
-        yield Step.of("split_stream", self._place, *texts, start, program, check, self.reason)
+        yield Step.of("split_stream", self._position, *texts, start, program, check, self.reason)
 
     @property
-    def _place(self) -> tuple[str, ...]:
+    def _position(self) -> tuple[str, ...]:
         return tuple(e.name for e in self.group)
 
     @stated
@@ -308,7 +308,7 @@ class _Splitting:
         assert self.packed is not None and self.p is not None
         rows = ", ".join(i.attr[0] for i, _ in self.packed.parts)
         after = show(self.p, program.reader_names())
-        return Step.of("pack_rows", self._place, rows, after, self.program, program)
+        return Step.of("pack_rows", self._position, rows, after, self.program, program)
 
     def _with(self, bodies: Mapping[str, Term], stored: Sequence[Equation]) -> Equations:
         """The program with other bodies, and with equations for what these read."""

@@ -98,7 +98,7 @@ class _Use:
 
     term: Term
     subscripts: tuple[Term, ...]
-    place: Place
+    position: Place
     kernel: Estimate
 
 
@@ -112,7 +112,7 @@ class _Value:
         indices: those.
         is_operand: is it one side of products of matrices, and no sum?
         beside: where a kernel for the same rows computes it and can store it, if one does.
-        reader: where it is computed most often, of the places that are to read it.
+        reader: where it is computed most often, of the positions that are to read it.
         readers: names of the equations that are to read it.
     """
 
@@ -209,26 +209,26 @@ def _repeated_values(
     found: dict[tuple[Term, bool], list[_Use]] = {}
     for kernel in kernels:
         for is_operand, computed in ((False, kernel.folds), (True, kernel.operands)):
-            for t, places in computed.items():
+            for t, positions in computed.items():
                 closed, subscripts = close(t)
                 uses = found.setdefault((closed, is_operand), [])
-                uses += (_Use(t, subscripts, p, kernel) for p in places)
+                uses += (_Use(t, subscripts, p, kernel) for p in positions)
     for (closed, is_operand), uses in found.items():
         indices = close(closed)[1]
-        is_repeated = sum(use.place.times for use in uses) >= 2 * elements(indices, sizes)
+        is_repeated = sum(use.position.times for use in uses) >= 2 * elements(indices, sizes)
         if not is_repeated and not any(map(_reads_anew_for_weights, uses)):
             continue
         beside = next((u for u in uses if _is_for_the_same_rows(u) and _is_alone(u, uses)), None)
         readers = [use for use in uses if beside is None or use.kernel is not beside.kernel]
         if readers:
-            most = max(readers, key=lambda use: use.place.times)
+            most = max(readers, key=lambda use: use.position.times)
             names = frozenset(e.name for use in readers for e in use.kernel.equations)
             yield _Value(closed, indices, is_operand, beside, most, names)
 
 
 def _reads_anew_for_weights(use: _Use) -> bool:
     """Does every program instance weigh the same elements, with weights of its own? Like the
-    channels of each pair of places, for a bias a head: `sum[c](Z[q,k,c] * W[c,h])`. An instance
+    channels of each pair of positions, for a bias a head: `sum[c](Z[q,k,c] * W[c,h])`. An instance
     for one h has no matrix product in that, but a kernel of its own has."""
     fold = use.term
     if fold.op != "fold" or fold.attr.monoid != "sum" or len(fold.attr.indices) != 1:
@@ -245,7 +245,7 @@ def _is_for_the_same_rows(use: _Use) -> bool:
     """Are the indices of a value the rows of a kernel that reads nothing stored?"""
     equations = use.kernel.equations
     return (
-        use.place.repeats == 1
+        use.position.repeats == 1
         and frozenset(use.subscripts) == rows_of(equations)
         and not any(stored_in(e.body) for e in equations)
     )
@@ -253,7 +253,7 @@ def _is_for_the_same_rows(use: _Use) -> bool:
 
 def _is_alone(use: _Use, uses: Sequence[_Use]) -> bool:
     """Does the kernel compute the value just here? It cannot read what it stores itself."""
-    return not any(other.kernel is use.kernel and other.place.repeats > 1 for other in uses)
+    return not any(other.kernel is use.kernel and other.position.repeats > 1 for other in uses)
 
 
 # --- storing ----------------------------------------------------------------------------------
@@ -271,8 +271,8 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
         known = tuple(a for a in program.known if a.name != equation.name)
         start = program
         program = replace(program, equations=in_order([equation, *changed]), known=known)
-        place = tuple(e.name for e in program.equations if e.name in value.readers)
-        how = equation, reading.read, place, _reason(value)
+        position = tuple(e.name for e in program.equations if e.name in value.readers)
+        how = equation, reading.read, position, _reason(value)
         steps.append(store_value(start, program, *how))
     return steps
 
@@ -385,13 +385,13 @@ def _left(program: Equations, equation: Equation) -> str:
 
 def _reason(value: _Value) -> str:
     """What would compute it again and again."""
-    place = value.reader.place
-    inner = [i for i in place.loops if i.attr[0].startswith("$")]
+    position = value.reader.position
+    inner = [i for i in position.loops if i.attr[0].startswith("$")]
     loop = f" in the loop over {inner[-1].attr[1].lstrip('.')}" if inner else ""
-    if place.repeated_by is not None:
-        return f"which is needed{loop} for every {place.repeated_by.attr[1].lstrip('.')}"
+    if position.repeated_by is not None:
+        return f"which is needed{loop} for every {position.repeated_by.attr[1].lstrip('.')}"
     if any(s.op != "index" for s in value.reader.subscripts):
-        return f"which is read{loop} at computed places"
+        return f"which is read{loop} at computed positions"
     if _reads_anew_for_weights(value.reader):
         return "for which each program instance would read the same"
     return "which several kernels need"

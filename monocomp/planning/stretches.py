@@ -106,7 +106,7 @@ def _widened(i: Interval, ranges: Ranges, extent: Term, is_all: bool) -> Stretch
 
 
 def _is_plain(t: Term) -> bool:
-    """Is this computed from numbers, and from elements at the places of its indices?"""
+    """Is this computed from numbers, and from elements at the positions of its indices?"""
     for s in T.subterms(t):
         if s.op == "floordiv" and not (s.args[1].op == "const" and s.args[1].attr > 0):
             return False  # a call may divide by 0

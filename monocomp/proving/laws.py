@@ -41,7 +41,7 @@ from monocomp.proving.extended_reals import (
 )
 from monocomp.proving.sampling import Sample
 from monocomp.terms import Term, UserMonoid
-from monocomp.terms.algebra import SE, first_place, of_one_field
+from monocomp.terms.algebra import SE, first_position, of_one_field
 
 # --- monoids on tuples ----------------------------------------------------------------
 
@@ -155,24 +155,26 @@ def neutral(c: Carrier, on_the_left: bool, excuses: tuple[str, ...] = ()) -> Cla
     Where a field in `excuses` has its unit's value, it may change the element to one that
     is interchangeable with it.
     """
-    places = [n for n, f in enumerate(c.monoid.fields) if f in excuses]
+    positions = [n for n, f in enumerate(c.monoid.fields) if f in excuses]
 
     def check(cases: Cases, shown: Operands) -> Sides:
         unit, x = c.unit_of(cases), c.element(cases, "x", shown)
         shown["unit"] = unit
-        which = cases.choose(1 + len(places))
+        which = cases.choose(1 + len(positions))
         if which == 0:
-            for n in places:
+            for n in positions:
                 cases.assume(not cases.equal(x[n], unit[n]))
             return Sides(c.combine(cases, *((unit, x) if on_the_left else (x, unit))), x)
-        n = places[which - 1]
+        n = positions[which - 1]
         cases.assume(cases.equal(x[n], unit[n]))
         return _interchangeable(c, cases, on_the_left, x, unit, shown)
 
     name, left = ("left unit", "{unit} . {x}") if on_the_left else ("right unit", "{x} . {unit}")
     condition = c.condition
     if excuses:
-        values = " or ".join(f"{c.monoid.fields[n]} = {shown_value(c.unit[n], 6)}" for n in places)
+        values = " or ".join(
+            f"{c.monoid.fields[n]} = {shown_value(c.unit[n], 6)}" for n in positions
+        )
         product = without_braces(left)
         condition += f", unless {values}: then {product} and x are equal in all products"
     return Claim(name, left, "{x}", check, condition)
@@ -246,7 +248,7 @@ BUILT_IN: dict[str, UserMonoid] = {
     for m in (
         *map(of_one_field, ("sum", "prod", "max", "min")),
         *(of_one_field(name, "bool") for name in ("any", "all")),
-        *map(first_place, ("argmax", "argmin")),
+        *map(first_position, ("argmax", "argmin")),
     )
 }
 

@@ -370,9 +370,9 @@ law(
     ),
 )
 law(
-    "places",
-    "what a filter admits lies between the first and the last place, by induction over the others; "
-    "and of n places it admits at most n, and n if it admits each",
+    "positions",
+    "what a filter admits lies from the first to the last position, by induction over the rest, "
+    "and of n positions it admits at most n, and n if it admits each",
     first=Identity(_min(_min(_x, _y), _x), _min(_x, _y)),
     last=Identity(_max(_max(_x, _y), _x), _max(_x, _y)),
     as_many=Identity(

@@ -16,7 +16,7 @@ that is 0 is an empty sum[k](1), and so is what equals the unit of a user's mono
 
 *Masks.* What a filter excludes is the unit, whatever stands there, NaN included. Where its
 filter is false, an element of softmax (0) or log_softmax (-inf) is *masked*; so are an empty
-place of `top` and the literal -inf. A masked 0 absorbs what it is multiplied with, a masked
+position of `top` and the literal -inf. A masked 0 absorbs what it is multiplied with, a masked
 -inf what is added to it. So a filter, `where(c, x, -inf)` and an added mask of -inf are one
 thing, and what meets a masked element is as good as filtered.
 

@@ -134,7 +134,7 @@ def of_one_field(name: str, kind: Kind = "float") -> T.UserMonoid:
     return T.UserMonoid(_name_for(name, kind), ("x",), (unit,), (combined,))
 
 
-def first_place(name: str, value: Kind = "float", position: Kind = "float") -> T.UserMonoid:
+def first_position(name: str, value: Kind = "float", position: Kind = "float") -> T.UserMonoid:
     """argmax or argmin: pairs of a value and its position.
 
     Of equal values the first position wins, whatever the order of the operands; the position of
@@ -168,7 +168,7 @@ def carrier(t: Term) -> Term:
     return _entry(t, "top")
 
 
-def carried_places(top: Term) -> Term:
+def carried_positions(top: Term) -> Term:
     """What stands for the positions in the list that `top` stands for."""
     return _entry(top, "argtop")
 

@@ -125,7 +125,7 @@ def is_there(t: Term) -> Term:
 
 
 def _elements(fold: Term, t: Term, known: Container[Term]) -> Iterable[Sequence[Term]]:
-    """The elements of a fold at the places that t varies with, where they are admitted, and
+    """The elements of a fold at the positions that t varies with, where they are admitted, and
     their exponents."""
     if len(fold.attr.indices) != 1:
         return
@@ -152,7 +152,7 @@ def left_out_of_frame(weight: Term) -> Iterable[Term]:
 
 
 def _conditions_of_frame(m: Term, names: Iterable[str]) -> Iterable[Term]:
-    """Where exponents count in a maximum, at the places with these names."""
+    """Where exponents count in a maximum, at the positions with these names."""
     if m.op == "fold" and m.attr.monoid in ("max", "min") and len(m.attr.indices) == 1:
         (bound,), (condition, _) = open_fold(m)
         for name in names:
@@ -211,7 +211,7 @@ class Product:
         return vanishes_with(t, z)
 
     def _is_element(self, weight: Term, z: Term) -> bool:
-        """Is exp(e), times more, an element of the sum z of weights, at one of its places?"""
+        """Is exp(e), times more, an element of the sum z of weights, at one of its positions?"""
         scaled = z.attr.is_scaled
         return any(
             (not scaled or _holds(weight.args[0], exponent[0]))

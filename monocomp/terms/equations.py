@@ -48,12 +48,12 @@ class Slices:
 
 @dataclass(frozen=True)
 class Sorted:
-    """Equations for the places of an input in the order of its elements, which a call sorts.
+    """Equations for the positions of an input in the order of its elements, which a call sorts.
 
     Attributes:
         tensor: the input, of integers.
         kept: its dimensions of which each element has a list of its own.
-        order: the equation of the places, equal elements in their order.
+        order: the equation of the positions, equal elements in their order.
         first, last: for each number where its elements begin in the list, and where they end.
     """
 
@@ -247,9 +247,9 @@ class Equations:
             if i.name in given:
                 e = _called(given[i.name], labels)
                 read = [d.name for d in self.equations if d.name in e.body.names]
-                place = after.setdefault(read[-1], []) if read else out
-                place.append(f"input {definition_line(e.name, labels, e.body, names)}")
-                place += [f"index {n} < |{n}|" for n in labels if n not in e.body.free]
+                position = after.setdefault(read[-1], []) if read else out
+                position.append(f"input {definition_line(e.name, labels, e.body, names)}")
+                position += [f"index {n} < |{n}|" for n in labels if n not in e.body.free]
                 continue
             dims = ",".join(labels)
             kind = "" if i.kind == "float" else f": {i.kind}"

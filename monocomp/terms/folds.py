@@ -51,8 +51,8 @@ def fold(
         bodies = (ONE,)  # which stays a sum: a quotient by it is one by nothing, and not by 0
     elif isinstance(monoid, str) and (condition is FALSE or bodies[0].op == "const"):
         unit = _unit(monoid, _fold_kind(monoid, bodies))
-        is_place = monoid in INT_REDUCTIONS and condition is not TRUE
-        if unit is not None and (condition is FALSE or (bodies[0] is unit and not is_place)):
+        is_position = monoid in INT_REDUCTIONS and condition is not TRUE
+        if unit is not None and (condition is FALSE or (bodies[0] is unit and not is_position)):
             return unit
     binder, args = close(monoid, opened, (condition, *bodies), target)
     return intern("fold", args, binder, _fold_kind(binder.name, args[1:]))

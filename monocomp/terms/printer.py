@@ -130,8 +130,8 @@ def _paren(text: str, level: int, context: int) -> str:
 
 
 def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
-    """Print t for a place that binds with strength `context`. `as_float` says that the
-    place makes a float of an int anyway, so that a cast needs no words."""
+    """Print t for a position that binds with strength `context`. `as_float` says that the
+    position makes a float of an int anyway, so that a cast needs no words."""
     short = names.abbreviation(t)
     if short is not None:
         return short

@@ -119,7 +119,7 @@ def _element_of(
 
 
 def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
-    """The exponents of elements of a sum of numbers that are at least 0, at the places that a
+    """The exponents of elements of a sum of numbers that are at least 0, at the positions that a
     weight speaks of, where the sum's filters are known to admit them."""
     match z.op:
         case "exp":
@@ -129,20 +129,22 @@ def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
                 yield from exponents(a, weight, known)
         case "fold" if z.attr.monoid == "sum" and len(z.attr.indices) == 1:
             (bound,), (condition, body) = open_fold(z)
-            for place in _places(weight, bound.attr[1], known) if is_nonnegative(body) else ():
-                here = {bound.attr[0]: place}
+            for position in (
+                _positions(weight, bound.attr[1], known) if is_nonnegative(body) else ()
+            ):
+                here = {bound.attr[0]: position}
                 if known.issuperset(conjuncts(substitute(condition, here))):
                     yield from exponents(substitute(body, here), weight, known)
 
 
-def _places(weight: Term, extent: str, known: frozenset[Term]) -> Iterator[Term]:
+def _positions(weight: Term, extent: str, known: frozenset[Term]) -> Iterator[Term]:
     """Where along an extent a weight may be that of an element: at its indices, and where it reads
-    computed places, if these are known to lie within."""
+    computed positions, if these are known to lie within."""
     for name in sorted(weight.free):
         yield index(name, extent)
     reads = (t for t in subterms(weight) if t.op in ("read", "stored"))
     computed = {a for t in reads for a in t.args if a.op != "index" and a.free <= weight.free}
-    for place in sorted(computed, key=lambda a: a.key):
-        within = compare("<=", const(0), place), compare("<", place, extent_of(extent))
+    for position in sorted(computed, key=lambda a: a.key):
+        within = compare("<=", const(0), position), compare("<", position, extent_of(extent))
         if known.issuperset(c for part in within for c in conjuncts(part)):
-            yield place
+            yield position

@@ -163,10 +163,10 @@ class _Parser:
         if _LOOP.fullmatch(self._peek()):
             return self._loop()
         if found := self._take(_STORE):
-            guard, output, places, sign, value = found
+            guard, output, positions, sign, value = found
             condition = self._value(guard) if guard else None
             mode: Any = "add" if sign == "+=" else "set"
-            return P.Store(output, self._values(places), self._value(value), condition, mode)
+            return P.Store(output, self._values(positions), self._value(value), condition, mode)
         if found := self._take(_ASSIGN):
             return P.Assign(found[0], self._value(found[1]))
         if found := self._take(_NAMES):
@@ -283,8 +283,8 @@ class _Parser:
                 return P.apply("compare", *map(self._expression, (left, right)), attr=attr)
             case ast.Name(name):
                 return self._name(self._word(name))
-            case ast.Subscript(ast.Name(name), places):
-                return self._load(self._word(name), map(self._expression, _items(places)))
+            case ast.Subscript(ast.Name(name), positions):
+                return self._load(self._word(name), map(self._expression, _items(positions)))
             case ast.Call(ast.Name(name), args):
                 return self._call(self._word(name), [], args)
             case ast.Call(ast.Subscript(ast.Name(name), parts), args):
@@ -308,10 +308,10 @@ class _Parser:
             self._fail(1)
         return P.Expr("param", (), name, frozenset(), self.kernel.params[name])
 
-    def _load(self, name: str, places: Iterable[P.Expr]) -> P.Expr:
+    def _load(self, name: str, positions: Iterable[P.Expr]) -> P.Expr:
         if name not in self.kernel.inputs:
             self._fail(1)
-        args = tuple(places)
+        args = tuple(positions)
         axes = frozenset().union(*(a.axes for a in args))
         return P.Expr("load", args, name, axes, self.kernel.inputs[name].kind)
 

@@ -109,7 +109,7 @@ class _Printer:
                 return f"{s.name} <- {self.show(s.value)}"
         sign = "=" if s.mode == "set" else "+="
         guard = f"if {self.show(s.guard)}: " if s.guard is not None else ""
-        return f"{guard}store {s.output}[{self.list(s.places)}] {sign} {self.show(s.value)}"
+        return f"{guard}store {s.output}[{self.list(s.positions)}] {sign} {self.show(s.value)}"
 
     def fold(self, s: P.Fold) -> str:
         """(state).monoid[axis](elements)"""
@@ -150,7 +150,7 @@ class _Printer:
                 return f"{e.attr}({self.list(e.args)})"
             case "load":
                 condition = "" if e.guard is None else f" if {self.show(e.guard)}"
-                return f"{e.attr}[{self.list(e.places)}]{condition}"
+                return f"{e.attr}[{self.list(e.positions)}]{condition}"
             case "compare":
                 text = f" {e.attr} ".join(self.show(a, nested=True) for a in e.args)
             case op if op in INFIX and e.attr == MARKED.get(op):

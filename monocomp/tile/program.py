@@ -10,8 +10,8 @@ Each index of the kernel is an axis with a role:
 
 A value is a tile with *named* axes, so broadcasting is by name and the order of axes is
 the backend's business. Statements are few: name a value, fold a tile into a state, loop over
-an axis with a carried state, keep what a mask admits, update the state, store or add at places. A
-loop's domain is a disjoint union of segments, run one after the other with one state. A segment's
+an axis with a carried state, keep what a mask admits, update the state, store or add at positions.
+A loop's domain is a disjoint union of segments, run one after the other with one state. A segment's
 bounds may vary with the rows; a backend turns them into a block range with an unmasked middle, and
 applies `masked` values only where a block sticks out. What is left open (block sizes, warps,
 stages, order) is the schedule.
@@ -77,7 +77,7 @@ class Expr:
     guarded: bool = False
 
     @property
-    def places(self) -> tuple[Expr, ...]:
+    def positions(self) -> tuple[Expr, ...]:
         """The operands of a load but its guard."""
         return self.args[:-1] if self.guarded else self.args
 
@@ -135,10 +135,10 @@ class Combine:
 
 @dataclass(frozen=True)
 class Selection:
-    """Keeps the largest values and their places, in order along `axis`.
+    """Keeps the largest values and their positions, in order along `axis`.
 
     Of equal values the first places come first. Values of -inf are never kept: what is
-    missing is -inf at place -1.
+    missing is -inf at position -1.
     """
 
     axis: str
@@ -148,7 +148,7 @@ class Selection:
 class Fold:
     """`names = state . x[0] . x[1] ...`: the elements of a tile along an axis, in this order,
     combined with a state. State, elements and names have a part for each field of the
-    monoid; a selection's are values and places. `prefixes`, if any, name tiles along the axis
+    monoid; a selection's are values and positions. `prefixes`, if any, name tiles along the axis
     that hold the state combined with x[0] ... x[n], for every n.
     """
 
@@ -172,16 +172,16 @@ class Assign:
 
 @dataclass(eq=False)
 class Store:
-    """Write a value to an output at places, one for each dimension, or add it to what is there.
+    """Write a value to an output at positions, one for each dimension, or add it to what is there.
 
     Written are the elements in the domains of the loops around it for which the guard holds, if
     there is one; what is outside of the output is not. A value may be added that varies along axes
-    that no place varies with: then several elements go to one place. It is added once for each
-    value of the axes of the grid, and once for each block of those axes that it has not.
+    that no position varies with: then several elements go to one position. It is added once for
+    each value of the axes of the grid, and once for each block of those axes that it has not.
     """
 
     output: str
-    places: tuple[Expr, ...]
+    positions: tuple[Expr, ...]
     value: Expr
     guard: Expr | None = None
     mode: Literal["set", "add"] = "set"
@@ -392,7 +392,7 @@ def roots(s: Statement) -> tuple[Expr, ...]:
         case Fold():
             return (*s.state, *s.elements)
         case Store():
-            return (s.value, *s.places, *([] if s.guard is None else [s.guard]))
+            return (s.value, *s.positions, *([] if s.guard is None else [s.guard]))
     return (s.value,)
 
 
@@ -412,7 +412,7 @@ def with_roots(s: _S, visit: Callable[[Expr], Expr]) -> _S:
             changed = {"state": each(s.state), "elements": each(s.elements)}
         case Store():
             guard = s.guard and visit(s.guard)
-            changed = {"value": visit(s.value), "places": each(s.places), "guard": guard}
+            changed = {"value": visit(s.value), "positions": each(s.positions), "guard": guard}
         case _:
             changed = {"value": visit(s.value)}
     return replace(s, **changed)

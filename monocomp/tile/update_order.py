@@ -23,9 +23,9 @@ def order_updates(body: list[Statement]) -> list[Statement]:
 def _ordered(body: list[Statement]) -> list[Statement]:
     updates = [s for s in body if isinstance(s, Assign)]
     ordered = sorted(updates, key=_turn)
-    places = {u.name: n for n, u in enumerate(ordered)}
+    positions = {u.name: n for n, u in enumerate(ordered)}
     for a, b in combinations(updates, 2):
-        if places[a.name] > places[b.name] and (_reads(a, b.name) or _reads(b, a.name)):
+        if positions[a.name] > positions[b.name] and (_reads(a, b.name) or _reads(b, a.name)):
             ordered = updates
     return order_updates([s for s in body if not isinstance(s, Assign)]) + list(ordered)
 

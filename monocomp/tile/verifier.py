@@ -184,13 +184,15 @@ class _Verifier:
         output = self.outputs.get(s.output)
         if output is None:
             raise _FaultError(f"{s.output} is stored and no output")
-        _require(len(s.places) == len(output.dims), f"{s.output} has {len(output.dims)} dimensions")
-        _require(all(e.kind == "int" for e in s.places), f"a place in {s.output} is no int")
+        _require(
+            len(s.positions) == len(output.dims), f"{s.output} has {len(output.dims)} dimensions"
+        )
+        _require(all(e.kind == "int" for e in s.positions), f"a position in {s.output} is no int")
         _require(s.value.kind == output.kind, f"{s.output} is {output.kind}: {show(s.value)}")
         _require(s.guard is None or s.guard.kind == "bool", f"a guard of {s.output} is no bool")
         others = {x.mode for x in self.program.stores(s.output)} - {s.mode}
         _require(not others, f"{s.output} is both set and added to")
-        axes = frozenset().union(*(e.axes for e in s.places))
+        axes = frozenset().union(*(e.axes for e in s.positions))
         guarded = frozenset() if s.guard is None else s.guard.axes
         _require(guarded <= axes | s.value.axes, f"a guard of {s.output} is for other elements")
         if s.mode == "set":
@@ -259,7 +261,7 @@ class _Verifier:
     def _kind_of_load(self, e: P.Expr) -> Kind | None:
         tensor = self.program.inputs[e.attr]
         is_guard = not e.guarded or (bool(e.args) and e.args[-1].kind == "bool")
-        fits = len(e.places) == len(tensor.dims) and all(a.kind == "int" for a in e.places)
+        fits = len(e.positions) == len(tensor.dims) and all(a.kind == "int" for a in e.positions)
         return tensor.kind if fits and is_guard else None
 
     def _axes_of(self, e: P.Expr) -> frozenset[str]:

@@ -62,7 +62,7 @@ def monoid(declaration: str) -> Monoid:
 
     Raises:
         MonoidLawError: a law does not hold, or could not be proved.
-        MonocompError: what is wrong with the declaration, with its place.
+        MonocompError: what is wrong with the declaration, with its position.
 
     >>> affine = monoid("Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')")
     >>> affine.fields, affine.is_commutative

@@ -115,7 +115,7 @@ class _Translator:
 
     def asked(self, e: syntax.Expr) -> Term:
         """An expression of which it is asked whether it is a number. The names in it stay, if
-        what they stand for is the same term in other places."""
+        what they stand for is the same term in other positions."""
         if self._exact:
             return self.expr(e)
         found = self.expr(e)
@@ -218,9 +218,9 @@ class _Translator:
         if e.op in KEEPING_REDUCTIONS and len(opened) > 1:
             return T.softmax(e.op, opened, condition, *bodies)
         if e.prefix or e.op in (*KEEPING_REDUCTIONS, *SELECTIONS):
-            place = opened[0] if e.target is None else self.index(e.target)
+            position = opened[0] if e.target is None else self.index(e.target)
             target = None if e.target is None else self.program.extent_of[e.target]
-            result = T.fold_at(monoid, place, opened[0], condition, *bodies, target=target)
+            result = T.fold_at(monoid, position, opened[0], condition, *bodies, target=target)
         else:
             result = T.fold(monoid, opened, condition, *bodies)
         if isinstance(monoid, T.UserMonoid) and len(monoid.fields) == 1:

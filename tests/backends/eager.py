@@ -32,8 +32,8 @@ def attend(S: Tensor, V: Tensor, kept: Tensor | None = None) -> Tensor:
     return weights(S) @ V
 
 
-def places(Q: Tensor, K: Tensor) -> tuple[Tensor, Tensor]:
-    """The places of queries, as a column, and of keys."""
+def positions(Q: Tensor, K: Tensor) -> tuple[Tensor, Tensor]:
+    """The positions of queries, as a column, and of keys."""
     q = torch.arange(Q.shape[-2], device=Q.device)
     return q[:, None], torch.arange(K.shape[-2], device=K.device)
 
@@ -43,7 +43,7 @@ def attention(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
 
 
 def causal(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     return attend(logits(Q, K), V, k <= q)
 
 
@@ -53,22 +53,22 @@ def gqa(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
 
 
 def sliding_window(Q: Tensor, K: Tensor, V: Tensor, window: int = 1024) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     return attend(logits(Q, K), V, (k <= q) & (q - k < window))
 
 
 def softcap(Q: Tensor, K: Tensor, V: Tensor, cap: float = 30.0) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     return attend(cap * torch.tanh(logits(Q, K) / cap), V, k <= q)
 
 
 def alibi(Q: Tensor, K: Tensor, V: Tensor, slope: Tensor) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     return attend(logits(Q, K) - slope[:, None, None] * (q - k), V, k <= q)
 
 
 def t5(Q: Tensor, K: Tensor, V: Tensor, bias: Tensor) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     distance = (k - q).abs()
     starts = distance.new_tensor([8, 12, 16, 23, 32, 46, 64, 91])  # of the buckets that are shared
     far = 7 + (distance[..., None] >= starts).sum(-1)
@@ -119,8 +119,8 @@ def cross_entropy(X: Tensor, W: Tensor, label: Tensor, z: float = 1e-4) -> tuple
 
 def softmax_top8(X: Tensor, W: Tensor) -> tuple[Tensor, ...]:
     S = X @ W.T
-    values, places = S.topk(8, sorted=True)
-    return values, places, S.softmax(-1).gather(-1, places)
+    values, positions = S.topk(8, sorted=True)
+    return values, positions, S.softmax(-1).gather(-1, positions)
 
 
 def merge_states(OS: Tensor, LS: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,7 +149,7 @@ def with_sink(S: Tensor, sink: Tensor, V: Tensor) -> Tensor:
 
 
 def learned_sink(Q: Tensor, K: Tensor, V: Tensor, sink: Tensor) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     S = logits(Q, K).masked_fill(k > q, -torch.inf)
     return with_sink(S, sink[:, None, None], V)
 
@@ -166,8 +166,8 @@ def differential(
 
 def dropout(Q: Tensor, K: Tensor, V: Tensor, rate: float = 0.1, seed: int = 0) -> Tensor:
     S = logits(Q, K)
-    places = torch.meshgrid(*map(torch.arange, S.shape), indexing="ij")
-    kept = torch.as_tensor(uniform(seed, *places)).to(Q.device) >= rate
+    positions = torch.meshgrid(*map(torch.arange, S.shape), indexing="ij")
+    kept = torch.as_tensor(uniform(seed, *positions)).to(Q.device) >= rate
     return S.softmax(-1).masked_fill(~kept, 0) / (1 - rate) @ V
 
 
@@ -196,7 +196,7 @@ def sparsemax(X: Tensor) -> Tensor:
 
 
 def column_sums(Q: Tensor, K: Tensor) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     return weights(logits(Q, K).masked_fill(k > q, -torch.inf)).sum(-2)
 
 
@@ -218,7 +218,7 @@ def pair_bias(Q: Tensor, K: Tensor, V: Tensor, Z: Tensor, W: Tensor) -> Tensor:
 
 
 def shaw_values(Q: Tensor, K: Tensor, V: Tensor, RK: Tensor, RV: Tensor, clip: int = 16) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     distance = (k - q).clamp(-clip, clip) + clip
     S = logits(Q, K) + torch.einsum("bhqd,qkd->bhqk", Q, RK[distance]) / Q.shape[-1] ** 0.5
     return attend(S, V) + torch.einsum("bhqk,qke->bhqe", S.softmax(-1), RV[distance])
@@ -226,7 +226,7 @@ def shaw_values(Q: Tensor, K: Tensor, V: Tensor, RK: Tensor, RV: Tensor, clip: i
 
 def mla(QC: Tensor, QR: Tensor, C: Tensor, R: Tensor) -> Tensor:
     Q, K = torch.cat([QC, QR], -1), torch.cat([C, R], -1)[:, None]
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     return attend(Q @ K.mT / 192**0.5, C[:, None], k <= q)
 
 
@@ -270,28 +270,28 @@ def hedgehog_attention(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
 
 
 def prefix_lm(Q: Tensor, K: Tensor, V: Tensor, prefix: Tensor) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     return attend(logits(Q, K), V, (k < prefix[:, None, None, None]) | (k <= q))
 
 
 def document(Q: Tensor, K: Tensor, V: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     first, last = start[:, None, :, None], end[:, None, :, None] - 1
     return attend(logits(Q, K), V, (first <= k) & (k <= last) & (k <= q))
 
 
 def varlen(Q: Tensor, K: Tensor, V: Tensor, length: Tensor) -> Tensor:
-    _, k = places(Q, K)
+    _, k = positions(Q, K)
     return attend(logits(Q, K), V, k < length[:, None, None, None])
 
 
 def sink_window(Q: Tensor, K: Tensor, V: Tensor, sink: int = 4, window: int = 1024) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     return attend(logits(Q, K), V, (k <= q) & ((k < sink) | (q - k < window)))
 
 
 def dilated(Q: Tensor, K: Tensor, V: Tensor, window: int = 64, rate: int = 4) -> Tensor:
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     near = (k <= q) & (q - k < window * rate)
     return attend(logits(Q, K), V, near & ((q - k) % rate == 0))
 
@@ -306,7 +306,7 @@ def tree(Q: Tensor, K: Tensor, V: Tensor, ancestor: Tensor) -> Tensor:
 def attend_last(Q: Tensor, K: Tensor, V: Tensor, length: Tensor) -> Tensor:
     """Queries that are a request's last tokens, and keys of fewer heads than they."""
     K, V = (x.repeat_interleave(Q.shape[1] // x.shape[1], 1) for x in (K, V))
-    q, k = places(Q, K)
+    q, k = positions(Q, K)
     return attend(logits(Q, K), V, k <= q + length[:, None, None, None] - Q.shape[-2])
 
 
@@ -338,11 +338,11 @@ def int8_cache(Q: Tensor, K: Tensor, V: Tensor, SK: Tensor, SV: Tensor, length: 
 
 def rolling_cache(Q: Tensor, K: Tensor, V: Tensor, length: Tensor, window: int = 1024) -> Tensor:
     K, V = (x.repeat_interleave(Q.shape[1] // x.shape[1], 1) for x in (K, V))
-    q, r = places(Q, K)
+    q, r = positions(Q, K)
     last = length[:, None, None, None] - 1
-    place = last - (last - r) % K.shape[-2]
+    position = last - (last - r) % K.shape[-2]
     at = last + 1 - Q.shape[-2] + q
-    return attend(logits(Q, K), V, (place >= 0) & (place <= at) & (at - place < window))
+    return attend(logits(Q, K), V, (position >= 0) & (position <= at) & (at - position < window))
 
 
 def fp8_attention(Q: Tensor, K: Tensor, V: Tensor, SQ: Tensor, SK: Tensor, SV: Tensor) -> Tensor:

@@ -76,9 +76,9 @@ def quantised(made: Inputs, shift: float, size: float) -> None:
     """Integers of 8 bits and scales; what shifts the logits is in the queries."""
     root, scales = made["Q"].shape[-1] ** 0.5, (2.0**-5, 2.0**-4)
     for name in ("K", "V"):
-        places = torch.arange(made[name].shape[-2]) + (name == "K")
-        made[f"S{name}"] = torch.tensor(scales)[places % 2].expand(made[name].shape[:-1])
-        generator = torch.Generator().manual_seed(len(places))
+        positions = torch.arange(made[name].shape[-2]) + (name == "K")
+        made[f"S{name}"] = torch.tensor(scales)[positions % 2].expand(made[name].shape[:-1])
+        generator = torch.Generator().manual_seed(len(positions))
         floats = torch.randn(made[name].shape, generator=generator)
         floats[..., 0] = 1
         made[name] = (floats / made[f"S{name}"][..., None]).round().clamp(-127, 127).to(torch.int8)
@@ -106,10 +106,10 @@ def same_relative_keys(made: Inputs) -> None:
 
 
 def documents_of_five(made: Inputs) -> None:
-    """Each batch packs its documents from another place on."""
+    """Each batch packs its documents from another position on."""
     batches, length = made["start"].shape
-    places = torch.arange(length) + torch.arange(batches)[:, None]
-    first = places // 5 * 5 - torch.arange(batches)[:, None]
+    positions = torch.arange(length) + torch.arange(batches)[:, None]
+    first = positions // 5 * 5 - torch.arange(batches)[:, None]
     made["start"], made["end"] = first.clamp(min=0), first + 5
 
 
@@ -123,7 +123,7 @@ def lengths(most: Callable[[Inputs], int]) -> Callable[[Inputs], None]:
     return make
 
 
-def page_places(made: Inputs) -> int:
+def page_positions(made: Inputs) -> int:
     return made["table"].shape[1] * made["K"].shape[1]
 
 
@@ -269,7 +269,7 @@ CASES = {
         Case(
             "paged_attention",
             {"h": 4, "g": 2, "p": 11, "s": 5, "n": 8},
-            sensible=lengths(page_places),
+            sensible=lengths(page_positions),
         ),
         Case(
             "rolling_cache",
@@ -287,7 +287,7 @@ CASES = {
             "fp8_cache",
             {"h": 4, "g": 2, "p": 11, "s": 5, "n": 8},
             move=all_of(product(), unit_scales),
-            sensible=lengths(page_places),
+            sensible=lengths(page_positions),
         ),
         Case("fp8_attention", {"i": 1, "j": 1}, move=all_of(product(), unit_scales)),
     )

@@ -165,10 +165,10 @@ EXAMPLES: dict[str, Example] = {
         "O[i,d] = softmax[j if j <= i](X[i,d] * X[j,d]) * X[j,d]", (sizes(i=37, d=5),)
     ),
     # filters, masks, reads
-    "mask that reads an earlier place": Example(
+    "mask that reads an earlier position": Example(
         "O[i] = sum[k if k > 0 and A[k - 1] > 0](B[k]) * C[i]", (sizes(i=17, k=37),)
     ),
-    "softmax at a computed place": Example(
+    "softmax at a computed position": Example(
         """
         input A[i,k]
         param s: int = 2
@@ -177,7 +177,7 @@ EXAMPLES: dict[str, Example] = {
         """,
         (sizes(i=17, k=37), sizes(i=3, k=1)),
     ),
-    "truth values at guarded places": Example(
+    "truth values at guarded positions": Example(
         """
         input P[k]: bool
         O[k] = where(k > 0 and P[k - 1] and not (k > 1 and P[k - 2]), B[k], -B[k])
@@ -313,12 +313,12 @@ EXAMPLES: dict[str, Example] = {
     "backwards": Example(
         "O[q,e] = softmax[k if k <= |k| - 1 - q](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION,)
     ),
-    "gather of two places": Example(
+    "gather of two positions": Example(
         "input p[i]: int\nO[i,j] = A[p[i],p[j]]",
         (sizes(i=9),),
         inputs={"p": np.arange(9) * 4 % 9},
     ),
-    "a place of a place": Example(
+    "a position of a position": Example(
         "input p[i]: int\nO[i] = p[p[i]]", (sizes(i=9),), inputs={"p": np.arange(9) * 4 % 9}
     ),
     "guarded sums of reads": Example(
@@ -758,7 +758,7 @@ EXAMPLES: dict[str, Example] = {
         "input M[i,k]: bool\nO[i,j] = M[i,k] * A[k,j]\nC[i] = sum[k](M[i,k])",
         (sizes(i=17, k=19, j=18),),
     ),
-    # places and guards
+    # positions and guards
     "elements that a filter of rows guards": Example(
         """
         input T[k]: int
@@ -777,7 +777,7 @@ EXAMPLES: dict[str, Example] = {
         """,
         (sizes(q=19, k=37),),
     ),
-    "the place of an extremum beside moments": Example(
+    "the position of an extremum beside moments": Example(
         """
         A[q] = argmax[k](S[q,k])
         O[q] = var[k](S[q,k]) + A[q]
@@ -804,7 +804,7 @@ EXAMPLES: dict[str, Example] = {
         (sizes(q=19, k=37),),
         inputs={"S": [[90.0 - abs(k - q) for k in range(37)] for q in range(19)]},
     ),
-    "integer sums of places": Example(
+    "integer sums of positions": Example(
         """
         input D[j]: int
         index q < 5

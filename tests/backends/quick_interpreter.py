@@ -133,9 +133,9 @@ def _reduced_by_slices(original: Callable[..., Any]) -> Callable[..., Any]:
         dtypes = [x.dtype for x in given]
         parts = [np.moveaxis(x.handle.data, self.axis, 0) for x in given]
         results = [np.array(part[0]) for part in parts]
-        for place in range(1, len(parts[0])):
+        for position in range(1, len(parts[0])):
             left = [self.to_tensor(r, d) for r, d in zip(results, dtypes, strict=True)]
-            right = [self.to_tensor(p[place], d) for p, d in zip(parts, dtypes, strict=True)]
+            right = [self.to_tensor(p[position], d) for p, d in zip(parts, dtypes, strict=True)]
             found = _combined(self.combine_fn, left, right)
             for result, value in zip(results, found, strict=False):
                 result[...] = _data(value)
@@ -151,12 +151,12 @@ def _scanned_by_slices(original: Callable[..., Any]) -> Callable[..., Any]:
         dtypes = [x.dtype for x in given]
         results = [x.handle.data.copy() for x in given]
         parts = [np.moveaxis(r, self.axis, 0) for r in results]
-        for place in range(1, len(parts[0])):
-            left = [self.to_tensor(p[place - 1], d) for p, d in zip(parts, dtypes, strict=True)]
-            right = [self.to_tensor(p[place], d) for p, d in zip(parts, dtypes, strict=True)]
+        for position in range(1, len(parts[0])):
+            left = [self.to_tensor(p[position - 1], d) for p, d in zip(parts, dtypes, strict=True)]
+            right = [self.to_tensor(p[position], d) for p, d in zip(parts, dtypes, strict=True)]
             found = _combined(self.combine_fn, left, right)
             for part, value in zip(parts, found, strict=False):
-                part[place] = _data(value)
+                part[position] = _data(value)
         return [self.to_tensor(r, d) for r, d in zip(results, dtypes, strict=True)]
 
     return scan

@@ -270,7 +270,7 @@ def poisoned_outputs() -> Iterator[None]:
 
 
 def largest_error(found: torch.Tensor, wanted: torch.Tensor) -> float:
-    """The largest difference; equal infinities and NaNs in the same places differ by 0."""
+    """The largest difference; equal infinities and NaNs in the same positions differ by 0."""
     assert found.shape == wanted.shape, (found.shape, wanted.shape)
     if not wanted.is_floating_point():
         return 0.0 if torch.equal(found.to(wanted.dtype), wanted) else float("inf")

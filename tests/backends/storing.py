@@ -45,7 +45,7 @@ PROGRAMS = {
         "C[k] = sum[q](softmax[k if k < len[q]](S[q,k]))",
         ("L", "M", "A", "Z", "C_2"),
         "L[q], which is needed in the loop over q for every k",
-        3,  # the places that rows admit, too
+        3,  # the positions that rows admit, too
     ),
     "talking heads": Stored(
         "T[h,q,k] = W[g,h] * (Q[g,q,d] * K[g,k,d])\n"
@@ -80,11 +80,11 @@ PROGRAMS = {
         "F[i], which is needed in the loop over i for every j",
     ),
     # A row is read where another tensor says, and its norm is read there, too.
-    "computed places": Stored(
-        "input X[j,c], place[i,k]: int\nN[j] = sum[c](X[j,c] ** 2)\n"
-        "O[i] = sum[k](Y[i,k] / (1 + N[place[i,k]]))",
+    "computed positions": Stored(
+        "input X[j,c], position[i,k]: int\nN[j] = sum[c](X[j,c] ** 2)\n"
+        "O[i] = sum[k](Y[i,k] / (1 + N[position[i,k]]))",
         ("N",),
-        "N[j], which is read in the loop over k at computed places",
+        "N[j], which is read in the loop over k at computed positions",
     ),
     # The maximum of a row is an output, and needed for every column.
     "maxima": Stored(
@@ -101,7 +101,7 @@ PROGRAMS = {
         "T[i,j], which several kernels need",
         3,
     ),
-    # Every head weighs the channels of all pairs of places: together that is a matrix product.
+    # Every head weighs the channels of all pairs of positions: together that is a matrix product.
     "a bias a head": Stored(
         "B[h,q,k] = Z[q,k,c] * W[c,h]\nS[h,q,k] = Q[h,q,d] * K[h,k,d] / sqrt(|d|)\n"
         "O[h,q,e] = softmax[k](S[h,q,k] + B[h,q,k]) * V[h,k,e]",

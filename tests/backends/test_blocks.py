@@ -167,7 +167,7 @@ def test_printed(program: str, golden: Callable[[str, str], None]) -> None:
 
 
 def test_sums_are_printed() -> None:
-    """A store that adds, and at which places."""
+    """A store that adds, and at which positions."""
     program = parse(
         """
         kernel f(X: float[k], t: int[k], T: float[v]) -> O: float[v]

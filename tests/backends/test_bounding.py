@@ -38,12 +38,12 @@ def bounds(plan: Plan) -> list[str]:
 def test_law(length: int) -> None:
     """Whatever a filter admits, also nothing: between the first and the last it is asked where
     it admits fewer than lie there."""
-    places = range(length)
+    positions = range(length)
     for admitted in product((False, True), repeat=length):
-        inside = [q for q in places if admitted[q]]
+        inside = [q for q in positions if admitted[q]]
         first, last = min(inside, default=2**63 - 1), max(inside, default=-(2**63))
         is_all = last < first + len(inside)
-        assert [first <= q <= last and (is_all or admitted[q]) for q in places] == [*admitted]
+        assert [first <= q <= last and (is_all or admitted[q]) for q in positions] == [*admitted]
 
 
 @pytest.mark.parametrize("name", BY_DATA)

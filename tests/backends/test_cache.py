@@ -44,7 +44,7 @@ def loaded(source: str = SOURCE) -> ModuleType:
     return launch.load(source)
 
 
-def place(module: ModuleType) -> Path:
+def position(module: ModuleType) -> Path:
     """The file that a module came from."""
     assert module.__file__ is not None
     return Path(module.__file__)
@@ -57,7 +57,7 @@ def test_sources_are_private_files(cache: Path) -> None:
     """In folders that only the user enters, from the first."""
     before = os.umask(0o002)
     try:
-        path = place(loaded())
+        path = position(loaded())
     finally:
         os.umask(before)
     assert path.parent == cache / "sources"
@@ -78,7 +78,7 @@ def test_sources_are_private_files(cache: Path) -> None:
 )
 def test_damaged_sources_are_replaced(cache: Path, damage: bytes) -> None:
     """Whatever stands in a source's place is not run."""
-    path = place(loaded())
+    path = position(loaded())
     path.write_bytes(damage)
     assert loaded().value == 1
     assert path.read_text() == SOURCE
@@ -86,7 +86,7 @@ def test_damaged_sources_are_replaced(cache: Path, damage: bytes) -> None:
 
 def test_bytecode_beside_a_source(cache: Path) -> None:
     """Is not run, and none is left there."""
-    path = place(loaded())
+    path = position(loaded())
     path.write_text("value = 4\n")
     bytecode = Path(py_compile.compile(str(path), doraise=True) or "")
     stamps = path.stat()
@@ -104,7 +104,7 @@ def test_what_is_no_file_in_a_sources_place(
     cache: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Is replaced; what a link points to stays."""
-    path, other = place(loaded()), tmp_path / "other.py"
+    path, other = position(loaded()), tmp_path / "other.py"
     monkeypatch.chdir(tmp_path)
     path.unlink()
     if kind == "pipe":
@@ -125,12 +125,12 @@ def test_what_is_no_file_in_a_sources_place(
 
 def test_a_folder_in_a_sources_place(cache: Path) -> None:
     """Then the source runs from memory."""
-    path = place(loaded())
+    path = position(loaded())
     path.unlink()
     path.mkdir()
     with pytest.warns(RuntimeWarning, match="cannot write to the cache folder .*: Is a directory"):
         module = loaded()
-    assert module.value == 1 and not place(module).exists()
+    assert module.value == 1 and not position(module).exists()
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
@@ -142,7 +142,7 @@ def test_folders_that_others_may_write(cache: Path, which: str, mode: int) -> No
     (cache / which).chmod(mode)
     with pytest.warns(RuntimeWarning, match="others may write here"):
         module = loaded()
-    assert module.value == 1 and not place(module).exists()
+    assert module.value == 1 and not position(module).exists()
     assert not list((cache / "sources").iterdir())
 
 
@@ -206,7 +206,7 @@ def test_what_runs_is_what_is_shown(cache: Path) -> None:
     """Triton compiles what `inspect` shows, which is not read from the file again."""
     source = "def kernel():\n    return 1\n"
     module = loaded(source)
-    place(module).write_text("def kernel():\n    return 2\n")
+    position(module).write_text("def kernel():\n    return 2\n")
     linecache.checkcache()
     assert inspect.getsource(module.kernel) == source
 

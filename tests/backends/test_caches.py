@@ -281,9 +281,9 @@ def test_rolling_cache(slots: int, rows: int, backend: str) -> None:
     history = {n: normal(4, 2, 53, 8, seed=s) for s, n in enumerate("KV")}
     rings = {n: torch.full((4, 2, slots, 8), NAN) for n in "KV"}
     for b, length in enumerate(lengths.tolist()):
-        for place in range(max(0, length - rows - window + 1), length):
+        for position in range(max(0, length - rows - window + 1), length):
             for n in "KV":
-                rings[n][b, :, place % slots] = history[n][b, :, place]
+                rings[n][b, :, position % slots] = history[n][b, :, position]
     queries = normal(4, 4, rows, 8, seed=3)
     text = library.load("rolling_cache")
     found = only(backend, text, {"Q": queries, **rings, "length": lengths}, window=window)

@@ -378,8 +378,8 @@ def test_an_emitted_file_refuses_outputs_without_elements() -> None:
 
 OUTSIDE = {
     "a gather": (GATHER, {"n": torch.tensor([0, 5, 1]), "X": torch.ones(3)}, "X is read at 5"),
-    "a negative place": (GATHER, {"n": torch.tensor([0, -1]), "X": torch.ones(3)}, "at -1"),
-    "an affine place": (
+    "a negative position": (GATHER, {"n": torch.tensor([0, -1]), "X": torch.ones(3)}, "at -1"),
+    "an affine position": (
         "input X[j]\nindex i < |j|\nO[i] = X[i - 1]",
         {"X": torch.ones(7)},
         "X is read at -1 in dimension 0, which has 7 entries",
@@ -408,7 +408,7 @@ OUTSIDE = {
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 @pytest.mark.parametrize("kind", OUTSIDE)
 def test_checked_mode_names_the_read(kind: str, backend: str) -> None:
-    """The tensor, the place and the dimension."""
+    """The tensor, the position and the dimension."""
     text, inputs, expected = OUTSIDE[kind]
     with pytest.raises(IndexRangeError, match=re.escape(expected)):
         run(backend, text, inputs, checked=True)
@@ -467,7 +467,7 @@ def test_guarded_reads_pass_the_check(kind: str, backend: str) -> None:
 )
 @pytest.mark.parametrize("read", ["W[0]", "W[E[k]]", "where(B[E[k]], 1, 2)", "V[E[k],0]"])
 def test_guarded_reads_of_nothing(read: str, backend: str, checked: bool) -> None:
-    """A tensor without elements has no place at all."""
+    """A tensor without elements has no position at all."""
     text = f"input B[j]: bool, E[k]: int\nO[k] = where(Y[k] > 5, {read}, Y[k]) + sum[j](W[j])"
     inputs = {
         "B": torch.zeros(0, dtype=torch.bool),

@@ -17,7 +17,7 @@ from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import interpreted, load
-from monocomp.blocks.choices.descriptors import described_loads
+from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.program import Block
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import (
@@ -61,7 +61,7 @@ def test_keys_and_values(name: str) -> None:
     """The streams of attention: one element of the batch and of the heads, all of d."""
     kernel = mc.compile(library.load(name))
     (program,) = kernel.tile_programs({})
-    found = {(b.tensor, len(b.tile)) for b in described_loads(program).values()}
+    found = {(b.tensor, len(b.tile)) for b in descriptor_loads(program).values()}
     assert found == {("K", 2), ("V", 2)}
 
 
@@ -75,14 +75,14 @@ def test_keys_and_values(name: str) -> None:
 )
 def test_nothing(name: str) -> None:
     programs = mc.compile(library.load(name)).tile_programs({})
-    assert not any(described_loads(p) for p in programs)
+    assert not any(descriptor_loads(p) for p in programs)
 
 
 def test_a_head_that_is_computed() -> None:
     """Of grouped heads the head of the keys is not that of the queries, but the same for a tile."""
     text = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h // 4,k,d]) * V[b,h // 4,k,e]"
     (program,) = mc.compile(text).tile_programs({})
-    assert set(described_loads(program).values()) == {
+    assert set(descriptor_loads(program).values()) == {
         Block("K", (None, None, "k", "d")),
         Block("V", (None, None, "k", "e")),
     }
@@ -92,7 +92,7 @@ def test_a_diagonal_is_no_block() -> None:
     """X[k,k] has one axis and two dimensions."""
     text = "O[q,e] = softmax[k](Q[q,k] + X[k,k]) * V[k,e]"
     (program,) = mc.compile(text).tile_programs({})
-    assert {b.tensor for b in described_loads(program).values()} == {"V"}
+    assert {b.tensor for b in descriptor_loads(program).values()} == {"V"}
 
 
 # --- the choice ---------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_where_they_pay() -> None:
     for name in ("attention", "causal"):
         assert table.first(space(name)).descriptors
         for other in (space(name, element_bytes=4), space(name, target="cuda:80")):
-            assert not other.describes and not table.first(other).descriptors
+            assert not other.has_descriptors and not table.first(other).descriptors
 
 
 def test_a_search_tries_both() -> None:
@@ -166,7 +166,7 @@ def test_a_search_tries_pointers_in_inner_loops() -> None:
 
 
 def _run(
-    text: str, name: str, inputs: Mapping[str, torch.Tensor], described: bool
+    text: str, name: str, inputs: Mapping[str, torch.Tensor], by_descriptor: bool
 ) -> tuple[torch.Tensor, int]:
     """The result, and how many tensors were described."""
     module = load(text)
@@ -181,7 +181,7 @@ def _run(
 
     module.TensorDescriptor = count  # type: ignore[attr-defined]
     try:
-        config |= {"BLOCK_Q": 16, "BLOCK_K": 16, "DESCRIPTORS": described}
+        config |= {"BLOCK_Q": 16, "BLOCK_K": 16, "DESCRIPTORS": by_descriptor}
         ordered = (inputs[n] for n in kernel.declared.inputs)
         found = module.kernel(*ordered, configs=(config,), empty=_nan)
     finally:
@@ -235,7 +235,7 @@ def _filtered(text: str, inputs: Mapping[str, torch.Tensor], **params: int) -> l
 def test_blocks_that_slide(name: str) -> None:
     """Nothing comes twice that two blocks load, and keys that nobody sees hold NaN."""
     (tile_program,) = mc.compile(program(name)).tile_programs({})
-    assert {b.tensor for b in described_loads(tile_program).values()} == {"K", "V"}
+    assert {b.tensor for b in descriptor_loads(tile_program).values()} == {"K", "V"}
     for params, inputs, wanted in calls(name, d=8, e=12):
         found = interpreter.call(_filtered, program(name), inputs, **params)
         for got, good in zip(found, wanted, strict=True):
@@ -284,12 +284,12 @@ def test_loops_that_become_one() -> None:
     assert not fused(two, c=4096)  # two loops inside it
 
 
-def _logits(inputs: Mapping[str, torch.Tensor], described: bool) -> torch.Tensor:
+def _logits(inputs: Mapping[str, torch.Tensor], by_descriptor: bool) -> torch.Tensor:
     extents = {"q": 1000, "k": 1000, "d": 4096}
     kernel = mc.compile(LOGITS, processors=1)
     module = load(file_for_any_size(kernel, extents))
     blocks = {n: 16 for n in module.CONFIG if n.startswith("BLOCK_")}
-    config = module.CONFIG | blocks | {"DESCRIPTORS": described}
+    config = module.CONFIG | blocks | {"DESCRIPTORS": by_descriptor}
     result: torch.Tensor = module.kernel(*inputs.values(), configs=(config,), empty=_nan)
     return result
 
@@ -299,8 +299,8 @@ def test_inner_loops(head: int) -> None:
     """Blocks stick out of rows, of the stream, and of the summed axis."""
     q, k = torch.randn(19, head), torch.randn(37, head)
     inputs = {"Q": q, "K": k}
-    for described in (False, True):
-        found = interpreter.call(_logits, inputs, described)
+    for by_descriptor in (False, True):
+        found = interpreter.call(_logits, inputs, by_descriptor)
         assert largest_error(found, torch.logsumexp(q @ k.T, 1)) < 1e-5
 
 

@@ -1,4 +1,4 @@
-"""Sums along diagonals, of products of which one place moves along with the result's."""
+"""Sums along diagonals, of products of which one position moves along with the result's."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_law(rows: int, keys: int, offset: int) -> None:
         k, r = keys * i + y, rows * j + x - y + low - offset
         if k < count and 0 <= r < results:
             found.add((r, k))
-            place = r + y + offset - low
-            assert (place // rows, place % rows, k // keys, k % keys) == (j, x, i, y)
+            position = r + y + offset - low
+            assert (position // rows, position % rows, k // keys, k % keys) == (j, x, i, y)
     assert found == {*product(range(results), range(count))}
 
 

@@ -50,11 +50,11 @@ def written(instruction: str) -> set[int]:
 def held(code: Sequence[tuple[int, str]]) -> tuple[int, list[int]]:
     """How many products in loops have their left operand in registers, and the addresses of those
     that find there what no earlier instruction of the loop has written."""
-    places = {address: n for n, (address, _) in enumerate(code)}
+    positions = {address: n for n, (address, _) in enumerate(code)}
     count, found = 0, []
     for n, (_, branch) in enumerate(code):
         target = re.search(r"\bBRA\b.*?(0x[0-9a-f]+)", branch)
-        start = places.get(int(target[1], 16), n) if target else n
+        start = positions.get(int(target[1], 16), n) if target else n
         loop = code[start:n]
         if any("EXIT" in text for _, text in loop):
             continue  # not one: the end of the kernel has been laid out in between

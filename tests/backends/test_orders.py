@@ -16,7 +16,7 @@ from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.gpus import gpu
 from monocomp.backends.schedules.legal import Legal
-from monocomp.backends.schedules.schedule import MOST_ABREAST, Schedule
+from monocomp.backends.schedules.schedule import LARGEST_GROUP, Schedule
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.launch import interpreted, load
@@ -33,7 +33,7 @@ from tests.backends.running import (
 from tests.backends.test_table import spaces
 from tests.marks import slow_unless
 
-ORDERS = (1, 2, 4, 16, MOST_ABREAST)
+ORDERS = (1, 2, 4, 16, LARGEST_GROUP)
 GQA_CAUSAL = """
 input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
 G[h] = h // (|h| // |g|)
@@ -46,24 +46,26 @@ TWO_AXES = "input X[q,d], Y[k,d]\nO[q,k] = X[q,d] * Y[k,d]"
 # --- the numbering ----------------------------------------------------------------------------
 
 
-def in_turns(pid: int, blocks: int, places: int, abreast: int) -> int:
+def grouped(pid: int, blocks: int, positions: int, group_size: int) -> int:
     """The helper of emitted files, as Python."""
     scope: dict[str, Any] = {}
-    text = DEVICE_FUNCTIONS["in_turns"].removeprefix("@triton.jit\n").replace(".to(tl.int32)", "")
+    text = DEVICE_FUNCTIONS["grouped"].removeprefix("@triton.jit\n").replace(".to(tl.int32)", "")
     exec(text.replace("tl.minimum", "min"), scope)
-    found = scope["in_turns"](pid, blocks, places, abreast)
+    found = scope["grouped"](pid, blocks, positions, group_size)
     assert isinstance(found, int)
     return found
 
 
-@pytest.mark.parametrize("abreast", ORDERS)
+@pytest.mark.parametrize("group_size", ORDERS)
 @pytest.mark.parametrize("blocks", [1, 2, 5])
-@pytest.mark.parametrize("places", [1, 3, 4, 21])
-def test_every_block_has_its_turn(places: int, blocks: int, abreast: int) -> None:
-    """Once; at each place in ascending order; and those of a group before those of the next."""
-    walked = [divmod(in_turns(n, blocks, places, abreast), blocks) for n in range(blocks * places)]
-    assert sorted(walked) == [(p, b) for p in range(places) for b in range(blocks)]
-    assert walked == sorted(walked, key=lambda at: (at[0] // abreast, at[1], at[0]))
+@pytest.mark.parametrize("positions", [1, 3, 4, 21])
+def test_every_block_has_its_turn(positions: int, blocks: int, group_size: int) -> None:
+    """Once; at each position in ascending order; and those of a group before those of the next."""
+    walked = [
+        divmod(grouped(n, blocks, positions, group_size), blocks) for n in range(blocks * positions)
+    ]
+    assert sorted(walked) == [(p, b) for p in range(positions) for b in range(blocks)]
+    assert walked == sorted(walked, key=lambda at: (at[0] // group_size, at[1], at[0]))
 
 
 def test_long_grids() -> None:
@@ -91,10 +93,10 @@ def test_long_grids() -> None:
         assert 0 <= n < 2**31
         return Narrow(n)
 
-    blocks, places = Narrow(1 << 16), Narrow((1 << 15) - 1)
-    for abreast in ORDERS:
-        for pid in (0, 12345, blocks * places - 1):
-            in_turns(Narrow(pid), blocks, places, Narrow(abreast))
+    blocks, positions = Narrow(1 << 16), Narrow((1 << 15) - 1)
+    for group_size in ORDERS:
+        for pid in (0, 12345, blocks * positions - 1):
+            grouped(Narrow(pid), blocks, positions, Narrow(group_size))
 
 
 # --- results ----------------------------------------------------------------------------------
@@ -103,14 +105,14 @@ def test_long_grids() -> None:
 def _in_orders(
     text: str, inputs: Mapping[str, torch.Tensor], processors: int | None
 ) -> list[tuple[torch.Tensor, ...]]:
-    """The results one place at a time, of pairs, and of all at once, in small blocks; and that
+    """The results one position at a time, of pairs, and of all at once, in small blocks; and that
     the orders have arrived."""
     original = table.first
     results = []
-    for abreast in (1, 2, MOST_ABREAST):
+    for group_size in (1, 2, LARGEST_GROUP):
 
-        def first(space: Legal, abreast: int = abreast) -> Schedule:
-            found = replace(original(space), abreast=abreast)
+        def first(space: Legal, group_size: int = group_size) -> Schedule:
+            found = replace(original(space), group_size=group_size)
             return found if space.admits(found) else original(space)
 
         kernel = mc.compile(text, backend="triton", processors=processors)
@@ -123,7 +125,7 @@ def _in_orders(
             found = kernel(*(inputs[n] for n in kernel.declared.inputs))
         (runner,) = kernel.calls._runners.values()
         (choice,) = runner._chosen.values()
-        assert abreast in {s.abreast for s in choice}
+        assert group_size in {s.group_size for s in choice}
         results.append(found if isinstance(found, tuple) else (found,))
     return results
 
@@ -194,15 +196,17 @@ def test_orders(name: str, length: int, head: int, wanted: list[int]) -> None:
     (space,) = spaces(name, length, length, head)
     assert space.orders == wanted
     first = table.first(space)
-    assert first.abreast == wanted[0]
-    of_first = [s for s in table.candidates(space) if replace(s, abreast=first.abreast) == first]
-    assert [s.abreast for s in of_first] == wanted
+    assert first.group_size == wanted[0]
+    of_first = [
+        s for s in table.candidates(space) if replace(s, group_size=first.group_size) == first
+    ]
+    assert [s.group_size for s in of_first] == wanted
 
 
 def test_a_smaller_cache() -> None:
     with patch.object(Legal, "gpu", property(lambda s: replace(gpu(s.target), cached=4 << 20))):
         (space,) = spaces("causal", 4096, 4096, 128)
-        assert table.first(space).abreast == 4
+        assert table.first(space).group_size == 4
 
 
 def test_heads_that_share_a_stream() -> None:
@@ -210,18 +214,18 @@ def test_heads_that_share_a_stream() -> None:
     (program,) = mc.compile(GQA_CAUSAL).tile_programs({})
     sizes = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
     few, many = (Legal(program, {**sizes, "g": g}, 2, "cuda:90", 132) for g in (4, 16))
-    assert (table.first(few).abreast, table.first(many).abreast) == (32, 8)
+    assert (table.first(few).group_size, table.first(many).group_size) == (32, 8)
 
 
 def test_what_is_admitted() -> None:
-    """An order needs blocks of rows and places beside them, or blocks along two axes."""
+    """An order needs blocks of rows and positions beside them, or blocks along two axes."""
     (space,) = spaces("causal", 4096, 4096, 128)
-    assert all(space.admits(replace(table.first(space), abreast=n)) for n in ORDERS)
+    assert all(space.admits(replace(table.first(space), group_size=n)) for n in ORDERS)
     kernel = mc.compile(ROWS_ALONE)
     (program,) = kernel.tile_programs({})
     alone = Legal(program, {}, 2, "cuda:90", 132)
-    assert table.first(alone).abreast == 1 and alone.admits(table.first(alone))
-    assert not alone.admits(replace(table.first(alone), abreast=2))
+    assert table.first(alone).group_size == 1 and alone.admits(table.first(alone))
+    assert not alone.admits(replace(table.first(alone), group_size=2))
     in_parts = spaces("attention", 1, 65536, 128)[0]
     assert in_parts.orders == [1]
 
@@ -231,20 +235,20 @@ def test_what_is_admitted() -> None:
 
 def test_as_plain_data() -> None:
     """Schedules that were written before there was a choice have the order of then."""
-    schedule = Schedule((("q", 64), ("k", 32)), 4, 2, abreast=16)
+    schedule = Schedule((("q", 64), ("k", 32)), 4, 2, group_size=16)
     data = json.loads(json.dumps(schedule.to_json()))
     assert Schedule.from_json(data) == schedule
-    assert str(schedule) == "64 x 32, 4 warps, 2 stages, 16 abreast"
-    assert str(replace(schedule, abreast=1)) == "64 x 32, 4 warps, 2 stages"
-    del data["abreast"]
-    assert Schedule.from_json(data) == replace(schedule, abreast=1)
+    assert str(schedule) == "64 x 32, 4 warps, 2 stages, groups of 16"
+    assert str(replace(schedule, group_size=1)) == "64 x 32, 4 warps, 2 stages"
+    del data["group_size"]
+    assert Schedule.from_json(data) == replace(schedule, group_size=1)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 3, MOST_ABREAST * 2, 2.0, "2", True, None])
+@pytest.mark.parametrize("wrong", [0, -1, 3, LARGEST_GROUP * 2, 2.0, "2", True, None])
 def test_orders_that_are_none(wrong: object) -> None:
     data = Schedule((("q", 64),), 4, 2).to_json()
     with pytest.raises((ValueError, TypeError)):
-        Schedule.from_json({**data, "abreast": wrong})
+        Schedule.from_json({**data, "group_size": wrong})
 
 
 # --- emitted ----------------------------------------------------------------------------------
@@ -255,14 +259,14 @@ def test_emitted() -> None:
     causal = mc.compile(library.load("causal"))
     extents = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
     text = causal.source(target="cuda:90", extents=extents)
-    assert '    "ABREAST": 8,\n' in text
-    assert "pid = in_turns(tl.program_id(0), num_q, 64, ABREAST)" in text
+    assert '    "GROUP_SIZE": 8,\n' in text
+    assert "pid = grouped(tl.program_id(0), num_q, 64, GROUP_SIZE)" in text
     text = causal.source(target="cuda:90")
-    assert "pid = in_turns(tl.program_id(0), num_q, size_h * size_b, ABREAST)" in text
-    assert "ABREAST" not in mc.compile(ROWS_ALONE).source(target="cuda:90")
+    assert "pid = grouped(tl.program_id(0), num_q, size_h * size_b, GROUP_SIZE)" in text
+    assert "GROUP_SIZE" not in mc.compile(ROWS_ALONE).source(target="cuda:90")
     text = mc.compile(TWO_AXES).source(target="cuda:90")
-    assert "pid = in_turns(tl.program_id(0), num_k, num_q, ABREAST)" in text
-    assert '    "ABREAST": 16,\n' in text
+    assert "pid = grouped(tl.program_id(0), num_k, num_q, GROUP_SIZE)" in text
+    assert '    "GROUP_SIZE": 16,\n' in text
 
 
 @pytest.mark.one_in(3)
@@ -278,13 +282,13 @@ def test_compiled(target: str, heads: int) -> None:
     extents = {"b": 1, "h": heads, "q": 1024, "k": 1024, "d": 64, "e": 64}
     programs = kernel.tile_programs(extents)
     usages = []
-    for abreast in (1, 4):
-        first = replace(table.first(Legal(programs[0], extents, 2, target)), abreast=abreast)
+    for group_size in (1, 4):
+        first = replace(table.first(Legal(programs[0], extents, 2, target)), group_size=group_size)
         module = emit(kernel.equations, programs, [first], target=target)
         configs = (module.config(0, first),)
-        assert configs[0]["ABREAST"] == abreast
+        assert configs[0]["GROUP_SIZE"] == group_size
         (launch,) = recorded(load(module.source), module.host, inputs, configs=configs)
         usages.append(compile_for(target, launch))
-    usual, in_turns = usages
-    assert (in_turns.shared, in_turns.spilled) == (usual.shared, 0)
-    assert in_turns.registers <= usual.registers + 8
+    usual, grouped = usages
+    assert (grouped.shared, grouped.spilled) == (usual.shared, 0)
+    assert grouped.registers <= usual.registers + 8

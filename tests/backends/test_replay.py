@@ -35,9 +35,9 @@ from tests.backends.running import cut_for_long_extents, exact, largest_error, s
 
 WINDOW = library.load("sliding_window")
 PLACED = """
-param place: int = 0
+param position: int = 0
 S[q,k] = Q[q,d] * K[k,d]
-O[q,e] = softmax[k if k <= q + place](S[q,k]) * V[k,e]
+O[q,e] = softmax[k if k <= q + position](S[q,k]) * V[k,e]
 """
 SCALED = "param scale: float = 2.0, n: int = 3\nindex i < n\nO[i,j] = X[j] * scale + i"
 MIXED = "O[i,k] = sum[j](X[i,j] * Y[j,k])"
@@ -113,13 +113,13 @@ def launched(driver: Driver, kernel: mc.Kernel, /, **values: Any) -> Any:
     result = kernel(**values)
     ((form, grid, passed),) = driver.launches
     names = {id(v): n for n, v in values.items()} | {id(result): "result"}
-    places = {v.data_ptr(): n for n, v in values.items() if isinstance(v, Tensor)}
+    positions = {v.data_ptr(): n for n, v in values.items() if isinstance(v, Tensor)}
     for n, value in enumerate(passed):
         if isinstance(value, TensorDescriptor):
-            where = places.get(value.base.data_ptr())
+            where = positions.get(value.base.data_ptr())
             passed[n] = where, *(v for k, v in vars(value).items() if k != "base")
         elif isinstance(value, Tensor):
-            where = places.get(value.data_ptr(), names.get(id(value)))
+            where = positions.get(value.data_ptr(), names.get(id(value)))
             passed[n] = where, value.shape, value.stride(), value.dtype, value.device
     return form, grid, passed
 
@@ -188,7 +188,7 @@ def with_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     original = table.first
 
     def first(legal: Legal) -> Schedule:
-        return replace(original(legal), descriptors=legal.describes)
+        return replace(original(legal), descriptors=legal.has_descriptors)
 
     monkeypatch.setattr(table, "first", first)
 
@@ -220,9 +220,9 @@ def test_odd_rows_are_copied_in_each_call(driver: Driver) -> None:
     assert [(form, grid) for form, grid, _ in driver.launches] == before
     *copying, (_, _, passed) = driver.launches
     assert len(copying) == 2
-    for (_, _, copied), name, described in zip(copying, "KV", passed[4:6], strict=True):
+    for (_, _, copied), name, by_descriptor in zip(copying, "KV", passed[4:6], strict=True):
         assert copied[0] is other[name] and copied[1].stride(-2) == 32
-        assert described.base is copied[1] and any(copied[1] is v for v in passed)
+        assert by_descriptor.base is copied[1] and any(copied[1] is v for v in passed)
 
 
 def test_a_parameter_that_only_kernels_read_varies(driver: Driver) -> None:
@@ -231,15 +231,15 @@ def test_a_parameter_that_only_kernels_read_varies(driver: Driver) -> None:
         mc.compile(PLACED, backend="triton"),
         {n: t[0, 0] for n, t in tensors().items()},
     )
-    launched(driver, kernel, **inputs, place=7)
-    for place in (9, -2, 1 << 20 | 1):
-        *_, passed = repeated(driver, kernel, **inputs, place=place)
-        assert passed[-1] == place
-    for place in (0, 1, 32, 1 << 24 | 1, 1 << 31, -(1 << 31)):
-        assert not is_repeated(driver, kernel, **inputs, place=place), place
-    assert not is_repeated(driver, kernel, **inputs, place=torch.tensor(7))
-    assert not is_repeated(driver, kernel, **inputs, place=7.0)
-    *_, passed = launched(driver, kernel, **inputs, place=7.0)
+    launched(driver, kernel, **inputs, position=7)
+    for position in (9, -2, 1 << 20 | 1):
+        *_, passed = repeated(driver, kernel, **inputs, position=position)
+        assert passed[-1] == position
+    for position in (0, 1, 32, 1 << 24 | 1, 1 << 31, -(1 << 31)):
+        assert not is_repeated(driver, kernel, **inputs, position=position), position
+    assert not is_repeated(driver, kernel, **inputs, position=torch.tensor(7))
+    assert not is_repeated(driver, kernel, **inputs, position=7.0)
+    *_, passed = launched(driver, kernel, **inputs, position=7.0)
     assert passed[-1] == 7 and isinstance(passed[-1], int)
 
 

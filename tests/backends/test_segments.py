@@ -34,7 +34,7 @@ def sorted_for(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def test_law() -> None:
-    """The places of a sorted list at which a number stands are one segment."""
+    """The positions of a sorted list at which a number stands are one segment."""
     for values in product(range(-1, 4), repeat=4):
         order = sorted(range(len(values)), key=values.__getitem__)
         for v in range(3):

@@ -122,10 +122,10 @@ def test_holds_together(name: str) -> None:
         for e in expressions(divided.body):
             assert e.axes <= set(divided.axes)
         for o in p.outputs:
-            axes = {a for e in p.stores(o.name)[0].places for a in e.axes}
+            axes = {a for e in p.stores(o.name)[0].positions for a in e.axes}
             wanted = 2 ** len(axes & set(divisible(p)))
-            places = {tuple(e.attr for e in s.places) for s in divided.stores(o.name)}
-            assert len(places) == wanted
+            positions = {tuple(e.attr for e in s.positions) for s in divided.stores(o.name)}
+            assert len(positions) == wanted
         assert not divisible(divided)
         assert split_padding(p, ()) is p
 

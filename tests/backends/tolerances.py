@@ -44,7 +44,7 @@ class Bound:
 BESIDE_EAGER = {
     torch.float16: Bound(1.0, 1e-7),  # the floor is for results that float16 has exactly
     torch.bfloat16: Bound(1.0, 1e-7),
-    # Sums in another order, exp2 for exp: a few units in the last place either way.
+    # Sums in another order, exp2 for exp: a few units in the last position either way.
     torch.float32: Bound(4.0, 3e-7),
     # The same in float64, whose eager error is often just that of the last rounding.
     torch.float64: Bound(4.0, 1e-14),

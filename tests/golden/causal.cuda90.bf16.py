@@ -2,7 +2,7 @@
 #
 # Program:
 #
-#     # Causal attention: a query sees the keys up to its own place.
+#     # Causal attention: a query sees the keys up to its own position.
 #     # Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762, section 3.2.3.
 #     O[b,h,q,e] = softmax[k if k <= q](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]
 #
@@ -32,7 +32,7 @@ CONFIG = {
     "num_warps": 4,
     "num_stages": 3,
     "DESCRIPTORS": False,
-    "ABREAST": 4,
+    "GROUP_SIZE": 4,
 }
 
 
@@ -77,7 +77,7 @@ def causal_kernel(
     INDEX: tl.constexpr,
     PRECISION: tl.constexpr,
     STEP: tl.constexpr,
-    ABREAST,
+    GROUP_SIZE,
 ):
     # STEP divides these: loads of several elements need to know.
     stride_Q_b = stride_Q_b // STEP * STEP
@@ -93,7 +93,7 @@ def causal_kernel(
     stride_O_h = stride_O_h // STEP * STEP
     stride_O_q = stride_O_q // STEP * STEP
     num_q = tl.cdiv(size_q, BLOCK_Q)
-    pid = in_turns(tl.program_id(0), num_q, size_h * size_b, ABREAST)
+    pid = grouped(tl.program_id(0), num_q, size_h * size_b, GROUP_SIZE)
     start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
     pid = pid // num_q
     last_q = tl.minimum(start_q + BLOCK_Q, size_q) - 1
@@ -192,14 +192,14 @@ def causal_kernel(
 
 
 @triton.jit
-def in_turns(pid, blocks, places, abreast):
-    """The number of a block, counted place by place, that an instance works on: so many places
-    abreast take turns, a block each, and then the next ones."""
-    if abreast > 1:
-        count = tl.minimum(abreast, places)
+def grouped(pid, blocks, positions, group_size):
+    """The number of a block, counted position by position, that an instance works on: the positions
+    of a group take turns, a block each, and then those of the next."""
+    if group_size > 1:
+        count = tl.minimum(group_size, positions)
         first = pid // (blocks * count) * count
         turn = pid - first * blocks
-        count = tl.minimum(count, places - first)
+        count = tl.minimum(count, positions - first)
         pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
     return pid
 
@@ -251,13 +251,13 @@ def copy_rows(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)[None, :]
     is_row = (row < count)[:, None]
-    places = row % size_3 * stride_3
+    positions = row % size_3 * stride_3
     rest = row // size_3
-    places += rest % size_2 * stride_2
+    positions += rest % size_2 * stride_2
     rest = rest // size_2
-    places += rest % size_1 * stride_1 + rest // size_1 * stride_0
+    positions += rest % size_1 * stride_1 + rest // size_1 * stride_0
     x = tl.load(
-        x_ptr + places[:, None] + column,
+        x_ptr + positions[:, None] + column,
         mask=is_row & (column < LENGTH),
         other=tl.zeros([ROWS, BLOCK], x_ptr.dtype.element_ty),
     )
@@ -266,7 +266,7 @@ def copy_rows(
 
 
 def aligned(tensor, empty, launch):
-    """The tensor, or a copy if 16 bytes do not divide the places of its rows: only element by
+    """The tensor, or a copy if 16 bytes do not divide the positions of its rows: only element by
     element could these be loaded. The copy's fill sectors of the cache, with 0 at their end.
     Wide elements, and tensors of more than five dimensions, are left where they are.
     """

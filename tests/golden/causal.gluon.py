@@ -2,7 +2,7 @@
 #
 # Program:
 #
-#     # Causal attention: a query sees the keys up to its own place.
+#     # Causal attention: a query sees the keys up to its own position.
 #     # Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762, section 3.2.3.
 #     O[b,h,q,e] = softmax[k if k <= q](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]
 #
@@ -34,7 +34,7 @@ CONFIG = {
     "BLOCK_K": 128,
     "num_warps": 8,
     "num_stages": 2,
-    "ABREAST": 4,
+    "GROUP_SIZE": 4,
     "STAGES": 2,
     "WARPS": 8,
 }
@@ -82,7 +82,7 @@ def causal_kernel_consumer(
     INDEX: gl.constexpr,
     PRECISION: gl.constexpr,
     STEP: gl.constexpr,
-    ABREAST,
+    GROUP_SIZE,
     STAGES: gl.constexpr,
     WARPS: gl.constexpr,
     Q_ring,
@@ -108,7 +108,7 @@ def causal_kernel_consumer(
     stride_O_h = stride_O_h // STEP * STEP
     stride_O_q = stride_O_q // STEP * STEP
     num_q = gl.cdiv(size_q, BLOCK_Q)
-    pid = in_turns(gl.program_id(0), num_q, size_h * size_b, ABREAST)
+    pid = grouped(gl.program_id(0), num_q, size_h * size_b, GROUP_SIZE)
     start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
     pid = pid // num_q
     last_q = gl.minimum(start_q + BLOCK_Q, size_q) - 1
@@ -234,7 +234,7 @@ def causal_kernel_producer(
     INDEX: gl.constexpr,
     PRECISION: gl.constexpr,
     STEP: gl.constexpr,
-    ABREAST,
+    GROUP_SIZE,
     STAGES: gl.constexpr,
     WARPS: gl.constexpr,
     Q_ring,
@@ -251,7 +251,7 @@ def causal_kernel_producer(
     K_ring_turn = 0
     V_ring_turn = 0
     num_q = gl.cdiv(size_q, BLOCK_Q)
-    pid = in_turns(gl.program_id(0), num_q, size_h * size_b, ABREAST)
+    pid = grouped(gl.program_id(0), num_q, size_h * size_b, GROUP_SIZE)
     start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
     pid = pid // num_q
     last_q = gl.minimum(start_q + BLOCK_Q, size_q) - 1
@@ -327,7 +327,7 @@ def causal_kernel(
     INDEX: gl.constexpr,
     PRECISION: gl.constexpr,
     STEP: gl.constexpr,
-    ABREAST,
+    GROUP_SIZE,
     STAGES: gl.constexpr,
     WARPS: gl.constexpr,
 ):
@@ -392,7 +392,7 @@ def causal_kernel(
                 INDEX,
                 PRECISION,
                 STEP,
-                ABREAST,
+                GROUP_SIZE,
                 STAGES,
                 WARPS,
                 Q_ring,
@@ -446,7 +446,7 @@ def causal_kernel(
                 INDEX,
                 PRECISION,
                 STEP,
-                ABREAST,
+                GROUP_SIZE,
                 STAGES,
                 WARPS,
                 Q_ring,
@@ -466,14 +466,14 @@ def causal_kernel(
 
 
 @gluon.jit
-def in_turns(pid, blocks, places, abreast):
-    """The number of a block, counted place by place, that an instance works on: so many places
-    abreast take turns, a block each, and then the next ones."""
-    if abreast > 1:
-        count = gl.minimum(abreast, places)
+def grouped(pid, blocks, positions, group_size):
+    """The number of a block, counted position by position, that an instance works on: the positions
+    of a group take turns, a block each, and then those of the next."""
+    if group_size > 1:
+        count = gl.minimum(group_size, positions)
         first = pid // (blocks * count) * count
         turn = pid - first * blocks
-        count = gl.minimum(count, places - first)
+        count = gl.minimum(count, positions - first)
         pid = ((first + turn % count) * blocks + turn // count).to(gl.int32)
     return pid
 
@@ -534,13 +534,13 @@ def copy_rows(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)[None, :]
     is_row = (row < count)[:, None]
-    places = row % size_3 * stride_3
+    positions = row % size_3 * stride_3
     rest = row // size_3
-    places += rest % size_2 * stride_2
+    positions += rest % size_2 * stride_2
     rest = rest // size_2
-    places += rest % size_1 * stride_1 + rest // size_1 * stride_0
+    positions += rest % size_1 * stride_1 + rest // size_1 * stride_0
     x = tl.load(
-        x_ptr + places[:, None] + column,
+        x_ptr + positions[:, None] + column,
         mask=is_row & (column < LENGTH),
         other=tl.zeros([ROWS, BLOCK], x_ptr.dtype.element_ty),
     )
@@ -549,7 +549,7 @@ def copy_rows(
 
 
 def aligned(tensor, empty, launch):
-    """The tensor, or a copy if 16 bytes do not divide the places of its rows: only element by
+    """The tensor, or a copy if 16 bytes do not divide the positions of its rows: only element by
     element could these be loaded. The copy's fill sectors of the cache, with 0 at their end.
     Wide elements, and tensors of more than five dimensions, are left where they are.
     """

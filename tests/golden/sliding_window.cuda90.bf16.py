@@ -2,7 +2,7 @@
 #
 # Program:
 #
-#     # Sliding-window attention: a query sees its own place and the window - 1 places before it.
+#     # Sliding-window attention: a query sees its own position and the window - 1 positions before it.
 #     # Beltagy et al., Longformer: The Long-Document Transformer, 2020, arXiv:2004.05150;
 #     # causal as in Jiang et al., Mistral 7B, 2023, arXiv:2310.06825.
 #     param window: int = 1024
@@ -36,7 +36,7 @@ CONFIG = {
     "num_warps": 4,
     "num_stages": 3,
     "DESCRIPTORS": False,
-    "ABREAST": 8,
+    "GROUP_SIZE": 8,
 }
 
 
@@ -82,7 +82,7 @@ def sliding_window_kernel(
     INDEX: tl.constexpr,
     PRECISION: tl.constexpr,
     STEP: tl.constexpr,
-    ABREAST,
+    GROUP_SIZE,
 ):
     # STEP divides these: loads of several elements need to know.
     stride_Q_b = stride_Q_b // STEP * STEP
@@ -99,7 +99,7 @@ def sliding_window_kernel(
     stride_O_q = stride_O_q // STEP * STEP
     window = tl.cast(window, INDEX)
     num_q = tl.cdiv(size_q, BLOCK_Q)
-    pid = in_turns(tl.program_id(0), num_q, size_h * size_b, ABREAST)
+    pid = grouped(tl.program_id(0), num_q, size_h * size_b, GROUP_SIZE)
     start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
     pid = pid // num_q
     last_q = tl.minimum(start_q + BLOCK_Q, size_q) - 1
@@ -148,10 +148,10 @@ def sliding_window_kernel(
     ):
         start_k = low_k if part == 1 else full_end_k
         stop_k = full_end_k if part == 1 else high_k
-        for place_k in tl.range(
+        for position_k in tl.range(
             start_k, stop_k, BLOCK_K, num_stages=None if part == 1 else 1
         ):
-            first_k = tl.maximum(tl.minimum(place_k, high_k - BLOCK_K), low_k)
+            first_k = tl.maximum(tl.minimum(position_k, high_k - BLOCK_K), low_k)
             offs_k = tl.minimum(first_k + tl.arange(0, BLOCK_K).to(INDEX), high_k - 1)
             if K_desc is not None and part == 1:
                 K_tile = tl.trans(
@@ -167,10 +167,10 @@ def sliding_window_kernel(
                 )
             s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)
             s_in = s
-            if (place_k < full_low_k) | (place_k + BLOCK_K > full_high_k):
+            if (position_k < full_low_k) | (position_k + BLOCK_K > full_high_k):
                 keep = between(
                     tl.arange(0, BLOCK_K)[None, :],
-                    (tl.maximum(from_k, place_k) - first_k)[:, None],
+                    (tl.maximum(from_k, position_k) - first_k)[:, None],
                     (to_k - first_k)[:, None],
                 )
                 s_in = tl.where(keep, s_in, -float("inf"))
@@ -209,25 +209,25 @@ def sliding_window_kernel(
 
 
 @triton.jit
-def in_turns(pid, blocks, places, abreast):
-    """The number of a block, counted place by place, that an instance works on: so many places
-    abreast take turns, a block each, and then the next ones."""
-    if abreast > 1:
-        count = tl.minimum(abreast, places)
+def grouped(pid, blocks, positions, group_size):
+    """The number of a block, counted position by position, that an instance works on: the positions
+    of a group take turns, a block each, and then those of the next."""
+    if group_size > 1:
+        count = tl.minimum(group_size, positions)
         first = pid // (blocks * count) * count
         turn = pid - first * blocks
-        count = tl.minimum(count, places - first)
+        count = tl.minimum(count, positions - first)
         pid = ((first + turn % count) * blocks + turn // count).to(tl.int32)
     return pid
 
 
 @triton.jit
-def between(places, low, high):
-    """low <= places < high, for the columns of a product. A thread holds the same columns of
-    each 8: with the place in its 8 taken from both sides, what is left of the places is known
+def between(positions, low, high):
+    """low <= positions < high, for the columns of a product. A thread holds the same columns of
+    each 8: with the position in its 8 taken from both sides, what is left of the positions is known
     to the compiler and takes no registers."""
-    column = places & 7
-    return (places - column >= low - column) & (places - column < high - column)
+    column = positions & 7
+    return (positions - column >= low - column) & (positions - column < high - column)
 
 
 def step(*tensors):
@@ -277,13 +277,13 @@ def copy_rows(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)[None, :]
     is_row = (row < count)[:, None]
-    places = row % size_3 * stride_3
+    positions = row % size_3 * stride_3
     rest = row // size_3
-    places += rest % size_2 * stride_2
+    positions += rest % size_2 * stride_2
     rest = rest // size_2
-    places += rest % size_1 * stride_1 + rest // size_1 * stride_0
+    positions += rest % size_1 * stride_1 + rest // size_1 * stride_0
     x = tl.load(
-        x_ptr + places[:, None] + column,
+        x_ptr + positions[:, None] + column,
         mask=is_row & (column < LENGTH),
         other=tl.zeros([ROWS, BLOCK], x_ptr.dtype.element_ty),
     )
@@ -292,7 +292,7 @@ def copy_rows(
 
 
 def aligned(tensor, empty, launch):
-    """The tensor, or a copy if 16 bytes do not divide the places of its rows: only element by
+    """The tensor, or a copy if 16 bytes do not divide the positions of its rows: only element by
     element could these be loaded. The copy's fill sectors of the cache, with 0 at their end.
     Wide elements, and tensors of more than five dimensions, are left where they are.
     """

@@ -164,7 +164,7 @@ def test_empty_rows(kind: str, tally: Tally) -> None:
     made["len"] = torch.tensor([0, 1, 17, 255])
 
     def formula(Q: Tensor, K: Tensor, V: Tensor, **more: Tensor) -> tuple[Tensor, ...]:
-        q, k = eager.places(Q, K)
+        q, k = eager.positions(Q, K)
         length = more["len"]
         kept = {
             "none at all": k < q - 1000,

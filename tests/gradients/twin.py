@@ -234,7 +234,7 @@ class Twin:
             return 0.0
         return _FUNCTIONS[expr.function](_wide(x))
 
-    def _places(self, node: S.Reduce, env: Env) -> Iterator[tuple[tuple[int, ...], Env]]:
+    def _positions(self, node: S.Reduce, env: Env) -> Iterator[tuple[tuple[int, ...], Env]]:
         """The elements that a fold admits, in order; of a prefix those up to its own."""
         for at in itertools.product(*(range(self.extents[i]) for i in node.indices)):
             if node.prefix and at > tuple(env[i] for i in node.indices):
@@ -244,7 +244,7 @@ class Twin:
                 yield at, inside
 
     def _reduce(self, node: S.Reduce, env: Env) -> Number:
-        elements = {at: self.value(node.args[0], e) for at, e in self._places(node, env)}
+        elements = {at: self.value(node.args[0], e) for at, e in self._positions(node, env)}
         values = list(elements.values())
         if node.op in ("any", "all"):
             return (any if node.op == "any" else all)(bool(v != 0) for v in values)
@@ -275,7 +275,7 @@ class Twin:
         monoid = self.program.monoids[node.op]
         state = [self.value(unit, {}) for unit in monoid.unit]
         state = [x if _is_float(x) else _wide(x) for x in state]
-        for _, inside in self._places(node, env):
+        for _, inside in self._positions(node, env):
             fields = dict(zip(monoid.fields, state, strict=True))
             for name, arg in zip(monoid.fields, node.args, strict=True):
                 x = self.value(arg, inside)

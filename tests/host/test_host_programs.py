@@ -167,8 +167,8 @@ def test_the_plan_of_a_call_is_what_the_printed_function_does(
     """Launch by launch, argument by argument, by pointers and by descriptors."""
     inputs = inputs_of(name, rows, head)
     verify(emitted(name, rows, head)[0].program)
-    for described in (0, 1):
-        printed, planned = both(name, inputs, rows, head, DESCRIPTORS=described)
+    for by_descriptor in (0, 1):
+        printed, planned = both(name, inputs, rows, head, DESCRIPTORS=by_descriptor)
         assert printed[0] and printed == planned
 
 

@@ -200,7 +200,7 @@ def test_masked_places_are_not_there() -> None:
 
 
 def test_a_definition_read_at_a_computed_place() -> None:
-    """The language has no softmax at a computed place, so it is written out at once."""
+    """The language has no softmax at a computed position, so it is written out at once."""
     text = "P[i,k] = softmax[k](X[i,k])\nC[k] = sum[..k](Y[k])\nO[i,k] = P[i,k // 2] + C[k // 2]"
     rewriter = Rewriter(equations(text))
     rewriter.inline_definitions()

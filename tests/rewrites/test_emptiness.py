@@ -34,7 +34,7 @@ def test_variant(before: str, after: str) -> None:
 
 
 def test_selection() -> None:
-    """The places of the largest of nothing: there is none."""
+    """The positions of the largest of nothing: there is none."""
     head = "index k < 0, e < 2\nA[i,e] = "
     check_variant(
         FOLD_NOTHING,

@@ -129,7 +129,7 @@ VARIANTS = {
             "max[l](sum[k](sum[j](A[l,j] * B[k,j]) * C[k,e]))",
             "max[l](sum[j](A[l,j] * sum[k](B[k,j] * C[k,e])))",
         ),
-        (  # in both places at once: in one alone it would be computed twice
+        (  # in both positions at once: in one alone it would be computed twice
             "sum[j](B[0,j] * sum[k](C[k,e] * exp(A[i,k] - A[i,j])))"
             " + max[l](sum[j](B[0,j] * sum[k](C[k,e] * exp(A[l,k] - A[l,j]))))",
             "sum[j](B[0,j] * exp(-A[i,j])) * sum[k](C[k,e] * exp(A[i,k]))"
@@ -154,7 +154,7 @@ VARIANTS = {
             " + sum[k if k < 3](B[i,k] * C[k,e]) + Y[e]",
             "sum[k if k < 3]((A[i,k] + B[i,k] + D[i,k]) * C[k,e]) + Y[e]",
         ),
-        (  # in both places at once
+        (  # in both positions at once
             "sum[k](A[i,k] * C[k,e]) + sum[k](D[i,k] * C[k,e])"
             " + max[l](sum[k](A[l,k] * C[k,e]) + sum[k](D[l,k] * C[k,e]))",
             "sum[k]((A[i,k] + D[i,k]) * C[k,e]) + max[l](sum[k]((A[l,k] + D[l,k]) * C[k,e]))",

@@ -360,7 +360,7 @@ JOINED = [
     "Z[i,k] = exp(C[i] * S[i,k] - C[i] * max[l](S[i,l])) + X[i]",  # times what may be negative
     "Z[i,k] = exp(where(k < i, C[i] - maximum(max[l](S[i,l]), where(k < i, X[i], -inf)), -inf))"
     " + V[k]",
-    # A place that the maximum leaves out may lie above it.
+    # A position that the maximum leaves out may lie above it.
     "Z[i,k] = exp(S[i,k] - max[l if l <= i](S[i,l])) + X[i]",
     "Z[i,k] = exp(where(k < i, S[i,k] - max[l if k < l](S[i,l]), -inf)) + X[i] * S[i,k]",
     "Z[i,k] = exp(C[i] - maximum(max[l](S[i,l]), where(k < i, C[i], -inf))) + V[k]",

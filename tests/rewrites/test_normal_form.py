@@ -410,7 +410,7 @@ VARIANTS = {
             "sum[k if k <= i and k < 3](exp(X[i,k]))",
         ),
         ("max[k if k <= i](where(k <= i, X[i,k], 0))", "max[k if k <= i](X[i,k])"),
-        (  # the filter guards a read at a computed place
+        (  # the filter guards a read at a computed position
             "sum[k if 0 < k](where(0 < k, X[i,k - 1], 0))",
             "sum[k if 0 < k](X[i,k - 1])",
         ),
@@ -554,7 +554,7 @@ VARIANTS = {
             f"sum[k](exp(i) * B[i] * X[i,k] / {COUNT})",
             f"exp(i) * sum[k](B[i] * X[i,k] / {COUNT})",
         ),
-        (  # only a read at a computed place needs a guard
+        (  # only a read at a computed position needs a guard
             "sum[k if i < 2 and k < i](exp(B[i]) * X[i,k])",
             "exp(B[i]) * sum[k if i < 2 and k < i](X[i,k])",
         ),
@@ -805,7 +805,7 @@ ONE_ELEMENT = {
 
 @pytest.mark.parametrize("name", ONE_ELEMENT)
 def test_a_quotient_of_sums_over_one_element_or_none(name: str) -> None:
-    """Where the place is in no range the quotient is 0, after every step."""
+    """Where the position is in no range the quotient is 0, after every step."""
     text = f"input N[i]: int, P[k]: int, D[i,j,k]\nA[i] = {ONE_ELEMENT[name]} + X[i]"
     text += " + 0 * sum[j,k](D[i,j,k] * P[k])"
     inputs = inputs_of(equations(text))

@@ -55,7 +55,7 @@ def test_shared_weights_share_a_frame() -> None:
 
 
 def test_a_selection_is_carried_with_the_folds() -> None:
-    """The values and their places are one list, whichever entry is asked for."""
+    """The values and their positions are one list, whichever entry is asked for."""
     program = derive(
         equations(
             "index r < 2\nT[q,r] = top[k -> r](A[q,k])\nI[q,r] = argtop[k -> r](A[q,k])\n"

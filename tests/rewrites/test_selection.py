@@ -65,7 +65,7 @@ def test_near_miss(name: str, text: str, element: str) -> None:
     [
         ("choose_by_order", "A[i] = argmax[k if S[i,k] < 0](-2.0)"),  # all are equal
         ("choose_by_order", "A[i] = argmax[k if S[i,k] < 0](exp(C[i]))"),
-        ("choose_by_order", "A[i] = max[k](2 * S[i,k])"),  # no places
+        ("choose_by_order", "A[i] = max[k](2 * S[i,k])"),  # no positions
         ("choose_by_order", "A[i] = argmax[k](S[i,k] + C[i])"),  # -inf, perhaps
         ("choose_by_order", "A[i] = argmax[k](S[i,k] * exp(C[i]))"),  # 0, then
         # Where all elements are -inf the first place is found, which is no element's here.
@@ -157,7 +157,7 @@ def test_values_and_places_stay(element: str, filtered: str) -> None:
 
 
 def test_probabilities_are_chosen_among_logits() -> None:
-    """The largest of a softmax, their places, and the softmax take one pass."""
+    """The largest of a softmax, their positions, and the softmax take one pass."""
     kernel = mc.compile(
         """
         index r < 8

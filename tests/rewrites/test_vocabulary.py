@@ -44,11 +44,11 @@ DEFINED = {
 def words(source: str) -> Iterator[str]:
     """Identifiers and strings; comments and docstrings are for people."""
     tree = ast.parse(source)
-    described = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    by_descriptor = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
-        if isinstance(node, described) and node.body and isinstance(node.body[0], ast.Expr)
+        if isinstance(node, by_descriptor) and node.body and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -1,4 +1,4 @@
-"""Stores that add, and stores at computed places: every backend against plain NumPy."""
+"""Stores that add, and stores at computed positions: every backend against plain NumPy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def whole_numbers(*shape: int) -> Any:
     return GENERATOR.integers(-8, 9, shape).astype(np.float32)
 
 
-def places(low: int, high: int, *shape: int) -> Any:
+def positions(low: int, high: int, *shape: int) -> Any:
     return GENERATOR.integers(low, high, shape)
 
 
@@ -48,11 +48,11 @@ INPUTS: Arrays = {
     "S": whole_numbers(Q, K),
     "W": whole_numbers(Q, D),
     "T": whole_numbers(V),
-    "t": places(-2, V + 2, K),  # some lie outside
-    "u": places(0, V, B, K),
+    "t": positions(-2, V + 2, K),  # some lie outside
+    "u": positions(0, V, B, K),
     "p": GENERATOR.permutation(K),
-    "flag": places(0, 2, K).astype(bool),
-    "n": places(0, K + 1, Q),
+    "flag": positions(0, 2, K).astype(bool),
+    "n": positions(0, K + 1, Q),
     "z": np.float32(3),
 }
 
@@ -71,7 +71,7 @@ def zeros(*shape: int) -> Any:
 
 
 def add_at(shape: tuple[int, ...], at: Any, values: Any) -> Any:
-    """Sums of values, but for those at places outside."""
+    """Sums of values, but for those at positions outside."""
     total = zeros(*shape)
     inside = (at >= 0) & (at < shape[0])
     np.add.at(total, at[inside], values[inside])
@@ -252,7 +252,7 @@ CASES = {
         """,
         lambda: {"s": INPUTS["Y"].sum()},
     ),
-    "once for each place of the grid": Case(
+    "once for each position of the grid": Case(
         """
         kernel f(Y: float[b, k, d], z: float[]) -> s: stored float[], H: int[d]
           grid b
@@ -274,7 +274,7 @@ CASES = {
         """,
         lambda: {"O": INPUTS["X"][np.argsort(INPUTS["p"])]},
     ),
-    "pairs of places": Case(
+    "pairs of positions": Case(
         """
         kernel f(X: float[k, d]) -> O: float[k, d]
           row k
@@ -309,7 +309,7 @@ def test_stores(name: str, backend: str, block: int) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_axes_in_two_tiles(name: str) -> None:
-    """A pass that divides an axis divides places and what is added; and there are schedules."""
+    """A pass that divides an axis divides positions and what is added; and there are schedules."""
     p = parse(dedent(CASES[name].text))
     divided = split_padding(p, divisible(p))
     assert len(divided.axes) == len(p.axes) + len(divisible(p))

@@ -54,7 +54,7 @@ kernel pairs(X: float[i, k], Y: float[i, k]) -> A: float[i, r], P: int[i, r], U:
     t = a_next * u
     give a * a_next, t + u_next
   state largest[i,r] = -inf
-  state places[i,r] = -1
+  state positions[i,r] = -1
   state a[i] = 1.0
   state u[i] = 0.0
   for k in 0 .. |k|:
@@ -62,14 +62,14 @@ kernel pairs(X: float[i, k], Y: float[i, k]) -> A: float[i, r], P: int[i, r], U:
     Y_tile[i,k] = Y[i, k]
     x[i,k] = inside[k, -inf](X_tile)
     y[i,k] = inside[k, 1.0](Y_tile)
-    largest_new, places_new = (largest, places).top[k, r](x, k)
+    largest_new, positions_new = (largest, positions).top[k, r](x, k)
     a_new, u_new = (a, u).Affine[k](y, x)
     largest <- largest_new
-    places <- places_new
+    positions <- positions_new
     a <- a_new
     u <- u_new
   store A[i, r] = largest
-  store P[i, r] = places
+  store P[i, r] = positions
   store U[i] = u
 """
 
@@ -87,7 +87,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "X is float, and not int8",
     ),
     "rank": ("X_tile[i,k] = X[i, k]", "X_tile[i] = X[i]", "X[i] is ill-typed"),
-    "a place that is no int": ("= X[i, k]", "= X[i, c]", "X[i, c] is ill-typed"),
+    "a position that is no int": ("= X[i, k]", "= X[i, c]", "X[i, c] is ill-typed"),
     "a guard that is no bool": ("= X[i, k]", "= X[i, k] if k", "X[i, k] if k is ill-typed"),
     "a mask that is no bool": ("keep flag_tile", "keep k", "a mask is int"),
     "no mask": ("keep flag_tile", "other[k] = k", "the loop over k and its mask do not fit"),
@@ -120,7 +120,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "no output": ("store O[i] = acc", "store Q[i] = acc", "Q is stored and no output"),
     "another rank": ("store O[i] = acc", "store O[i, i] = acc", "O has 1 dimensions"),
     "another kind": ("store O[i] = acc", "store O[i] = n_tile", "O is float: n_tile"),
-    "a store at no int": ("store O[i] = acc", "store O[c] = acc", "a place in O is no int"),
+    "a store at no int": ("store O[i] = acc", "store O[c] = acc", "a position in O is no int"),
     "a store for no bool": (
         "store O[i] = acc",
         "if c: store O[i] = acc",

@@ -228,10 +228,10 @@ def _of_blocks(x: Tensor) -> Tensor:
     return x[..., : _BLOCKS * _BLOCK, :].unflatten(-2, (_BLOCKS, _BLOCK)).mean(-2)
 
 
-def _in_chosen(places: Tensor, present: Tensor) -> Tensor:
+def _in_chosen(positions: Tensor, present: Tensor) -> Tensor:
     """Which keys are in the chosen blocks of each query."""
-    chosen = torch.zeros(*places.shape[:-1], _BLOCKS + 1, dtype=torch.bool)
-    chosen.scatter_(-1, torch.where(present, places, _BLOCKS), True)
+    chosen = torch.zeros(*positions.shape[:-1], _BLOCKS + 1, dtype=torch.bool)
+    chosen.scatter_(-1, torch.where(present, positions, _BLOCKS), True)
     return chosen[..., :_BLOCKS].repeat_interleave(_BLOCK, -1)
 
 

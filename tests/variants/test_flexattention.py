@@ -48,7 +48,7 @@ PLACES = torch.meshgrid(*map(torch.arange, (B, H, N, N)), indexing="ij")
 
 
 def meaning(text: str, score: Tensor) -> Tensor:
-    """A mask or score at all places, as FlexAttention asks for it at each."""
+    """A mask or score at all positions, as FlexAttention asks for it at each."""
     b, h, q, k = PLACES
 
     def column(n: Tensor) -> Tensor:

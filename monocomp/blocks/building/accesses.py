@@ -29,20 +29,20 @@ def held_dims(program: P.TileProgram) -> dict[str, int]:
     found: dict[str, int] = {}
     ranks = {n: len(t.dims) for n, t in program.inputs.items()}
     for e in program.expressions:
-        for dim, place in enumerate(e.args if e.op == "load" else ()):
-            if place.op == "coordinate" and program.axes[place.attr].role == "whole":
+        for dim, position in enumerate(e.args if e.op == "load" else ()):
+            if position.op == "coordinate" and program.axes[position.attr].role == "whole":
                 found[e.attr] = max(dim, found.get(e.attr, 0))
     for o in program.outputs:
         ranks[o.name] = len(o.dims)
-        for dim, place in enumerate(program.stores(o.name)[0].places):
-            if place.op == "coordinate" and program.axes[place.attr].role == "whole":
+        for dim, position in enumerate(program.stores(o.name)[0].positions):
+            if position.op == "coordinate" and program.axes[position.attr].role == "whole":
                 found[o.name] = dim
     return {tensor: dim for tensor, dim in found.items() if ranks[tensor] > 1}
 
 
 def load(c: Context, s: P.Let) -> None:
     """Load a tile: by a descriptor, where there is one and it can, or by pointers."""
-    block = c.choices.described.get(s.name)
+    block = c.choices.by_descriptor.get(s.name)
     streams = [x for x in map(c.stream, block.tile if block else ()) if x is not None]
     if block is None or not all(x.covered for x in streams):
         _load_by_pointers(c, s)
@@ -55,10 +55,10 @@ def load(c: Context, s: P.Let) -> None:
         block,
         tuple(_first(c, a, x) for a, x in zip(block.axes, s.value.args, strict=True)),
     )
-    described = B.Load(_target(c, s), block.tensor, access, c.origin)
+    by_descriptor = B.Load(_target(c, s), block.tensor, access, c.origin)
     with c.block() as other:
         _load_by_pointers(c, s)
-    c.put(B.If(joined("and", tests), (described,), tuple(other)))
+    c.put(B.If(joined("and", tests), (by_descriptor,), tuple(other)))
 
 
 def _layout(c: Context, s: P.Let) -> Layout:
@@ -72,11 +72,11 @@ def _target(c: Context, s: P.Let) -> B.Expr:
     return c.local(s.name, name("", c.names.element(s.value.attr), _layout(c, s)))
 
 
-def _first(c: Context, axis: str | None, place: P.Expr) -> B.Expr:
+def _first(c: Context, axis: str | None, position: P.Expr) -> B.Expr:
     """The first element of a block along a dimension, or the only one."""
     if axis is None:
-        found = tile(c, place, ())
-        return found if place.op in ("number", "coordinate") else cast(found, B.INT32)
+        found = tile(c, position, ())
+        return found if position.op in ("number", "coordinate") else cast(found, B.INT32)
     known = c.program.axes[axis]
     if known.role == "whole":
         return c.names.block(known.after) if known.after else number(0)
@@ -105,8 +105,8 @@ def _load_elements(c: Context, s: P.Let) -> None:
     e, layout = s.value, _layout(c, s)
     base, offsets = _address(c, e, s.name, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
-    if any(x.op != "coordinate" for x in e.places):
-        masks += _in_range(c, c.names.dims(e.attr), e.places, layout)
+    if any(x.op != "coordinate" for x in e.positions):
+        masks += _in_range(c, c.names.dims(e.attr), e.positions, layout)
     mask = _guarded(c, e.guard, layout, masks)
     fill = None
     if mask is not None:
@@ -139,10 +139,10 @@ def _in_range(
         if s.op == "number" and s.attr >= 0:
             masks.append(infix(">", size, number(s.attr)))
         elif s.op != "coordinate" and not _is_remainder(meant, extent):
-            place = tile(c, meant if c.single else s, layout)
+            position = tile(c, meant if c.single else s, layout)
             if meant.op not in ("floordiv", "mod") or meant.attr != "nonnegative":
-                masks.append(infix(">=", place, number(0)))
-            masks.append(infix("<", place, size))
+                masks.append(infix(">=", position, number(0)))
+            masks.append(infix("<", position, size))
     return masks
 
 
@@ -155,17 +155,19 @@ def _address(c: Context, e: P.Expr, key: str, layout: Layout) -> tuple[B.Expr, t
     else:
         numbers = _scalar_offsets(c, e)
     tiles = []
-    for dim, s in enumerate(e.places):
+    for dim, s in enumerate(e.positions):
         stride, meant = c.names.stride(e.attr, dim), c.meaning(s)
         if not s.axes.isdisjoint(c.single):
             numbers.append(infix("*", cast(tile(c, meant, ()), B.INT64), stride))
         elif periods.is_moved(c, meant):
             numbers.append(infix("*", cast(periods.moved(c, meant), B.INT64), stride))
-            first = c.local(s.attr) if s.op == "local" else periods.place(c, s)
+            first = c.local(s.attr) if s.op == "local" else periods.position(c, s)
             tiles.append(infix("*", to(spread(first, layout), B.INDEX), stride))
         elif c.order(s.axes):
-            place = tile(c, s, layout)
-            tiles.append(infix("*", place if s.op == "coordinate" else to(place, B.INDEX), stride))
+            position = tile(c, s, layout)
+            tiles.append(
+                infix("*", position if s.op == "coordinate" else to(position, B.INDEX), stride)
+            )
     if layout and not tiles:  # a guard varies alone, and no mask is larger than its pointers
         tiles.append(B.Expr("zeros", (), None, layout, B.INT32))
     return base, (*numbers, *tiles)
@@ -174,14 +176,14 @@ def _address(c: Context, e: P.Expr, key: str, layout: Layout) -> tuple[B.Expr, t
 def _scalar_offsets(c: Context, e: P.Expr) -> list[B.Expr]:
     """What subscripts that are the same for a whole tile add to a pointer."""
     found = []
-    for dim, s in enumerate(e.places):
+    for dim, s in enumerate(e.positions):
         is_zero = s.op == "number" and s.attr == 0
         if not c.order(s.axes) and s.axes.isdisjoint(c.single) and not is_zero:
-            stride, place = c.names.stride(e.attr, dim), tile(c, s, ())
+            stride, position = c.names.stride(e.attr, dim), tile(c, s, ())
             if s.op == "number":
-                found.append(infix("*", place, cast(stride, B.INT64)))
+                found.append(infix("*", position, cast(stride, B.INT64)))
             else:
-                found.append(infix("*", cast(place, B.INT64), stride))
+                found.append(infix("*", cast(position, B.INT64), stride))
     return found
 
 
@@ -191,7 +193,7 @@ def hoist_bases(c: Context, loop: P.Loop) -> None:
         if not (isinstance(s, P.Let) and s.value.op == "load") or s.name in c.bases:
             continue
         e = s.value
-        parts = [x for y in e.places if not c.order(y.axes) for x in P.subexpressions(y)]
+        parts = [x for y in e.positions if not c.order(y.axes) for x in P.subexpressions(y)]
         inner = {x.attr for x in parts if x.op == "local"}
         serial = {x.attr for x in parts if x.op == "coordinate"}
         serial = {a for a in serial if c.program.axes[a].role == "serial"}
@@ -206,27 +208,27 @@ def store(c: Context, s: P.Store) -> None:
     """Write a tile to an output, or add it to what is there."""
     layout = c.order({a for e in P.roots(s) for a in e.axes})
     (output,) = (o for o in c.program.outputs if o.name == s.output)
-    offsets = _places(c, s, layout)
+    offsets = _positions(c, s, layout)
     found = _stored(c, s, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
     masks += [x for stream in c.streams if (x := members(c, stream, layout, tile)) is not None]
-    if any(p.op != "coordinate" for p in s.places):
-        masks += _in_range(c, output.dims, s.places, layout)
+    if any(p.op != "coordinate" for p in s.positions):
+        masks += _in_range(c, output.dims, s.positions, layout)
     mask = _guarded(c, s.guard, layout, masks)
     c.put(B.Store(s.output, B.Pointers(c.names.pointer(s.output), offsets, mask), found, s.mode))
 
 
-def _places(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
-    """What the places of a store add to its pointer."""
+def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
+    """What the positions of a store add to its pointer."""
     offsets = []
-    for dim, p in enumerate(s.places):
+    for dim, p in enumerate(s.positions):
         if not c.order(p.axes):
-            place = cast(tile(c, p, ()), B.INT64)
+            position = cast(tile(c, p, ()), B.INT64)
         else:
-            place = tile(c, p, layout)
-            place = place if p.op == "coordinate" else to(place, B.INDEX)
-        offsets.append(infix("*", place, c.names.stride(s.output, dim)))
-    if c.order({a for p in s.places for a in p.axes}) != layout:
+            position = tile(c, p, layout)
+            position = position if p.op == "coordinate" else to(position, B.INDEX)
+        offsets.append(infix("*", position, c.names.stride(s.output, dim)))
+    if c.order({a for p in s.positions for a in p.axes}) != layout:
         offsets.append(B.Expr("zeros", (), None, layout, B.INT32))
     return tuple(offsets)
 
@@ -246,6 +248,6 @@ def _stored(c: Context, s: P.Store, layout: Layout) -> B.Expr:
 
 
 def _is_remainder(e: P.Expr, extent: str) -> bool:
-    """Is this a place below an extent, whatever was divided by it?"""
+    """Is this a position below an extent, whatever was divided by it?"""
     divisor = e.args[1] if e.op == "mod" else None
     return divisor is not None and divisor.op == "extent" and divisor.attr == extent

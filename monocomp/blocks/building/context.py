@@ -25,7 +25,7 @@ class Stream:
         in_run: is this inside a run?
         covered: the phase whose blocks end only with their tensors, as a test; True for all.
         sliding: where a block that slides would begin, and where elements end.
-        is_aligned: have the places of the first block a name?
+        is_aligned: have the positions of the first block a name?
         admitted: what the mask admits.
         kept: the names of tiles that tell which elements are in the domain, by layout.
     """
@@ -124,7 +124,7 @@ class Context:
         return self.first(axis) if axis in self.single else self.names.axis(axis)
 
     def first(self, axis: str) -> Expr:
-        """The place at which a block begins."""
+        """The position at which a block begins."""
         return self.names.index("first", axis)
 
     def stream(self, axis: str) -> Stream | None:

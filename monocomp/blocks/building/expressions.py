@@ -213,9 +213,9 @@ def _infix(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 def _division(c: Context, e: P.Expr, want: Layout) -> Expr:
     if periods.is_moved(c, e):
-        return infix("+", periods.place(c, e), periods.moved(c, e))
+        return infix("+", periods.position(c, e), periods.moved(c, e))
     if periods.is_in_period(c, e):
-        return periods.place(c, e)
+        return periods.position(c, e)
     if e.attr == "nonnegative" and e.kind == "int" and _is_never_zero(e.args[1]):
         a, b = (value(c, x, want) for x in e.args)
         return infix("//" if e.op == "floordiv" else "%", a, b)
@@ -224,8 +224,8 @@ def _division(c: Context, e: P.Expr, want: Layout) -> Expr:
     layout, dtype = broadcast_layout(a.layout, b.layout), promoted(a.dtype, b.dtype)
     called = e.op if e.kind == "int" else f"float_{e.op}"
     found = helper(called, a, b, layout=layout, dtype=dtype)
-    is_place = e.op == "mod" and e.args[1].op == "extent" and c.order(e.axes)
-    return to(found, INDEX) if is_place else found
+    is_position = e.op == "mod" and e.args[1].op == "extent" and c.order(e.axes)
+    return to(found, INDEX) if is_position else found
 
 
 def _uniform(c: Context, e: P.Expr, want: Layout) -> Expr:

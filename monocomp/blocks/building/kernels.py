@@ -12,7 +12,7 @@ from monocomp.blocks.building.combining import fold
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.building.expressions import tile, value
 from monocomp.blocks.building.loops import loop
-from monocomp.blocks.building.periods import is_in_period, place
+from monocomp.blocks.building.periods import is_in_period, position
 from monocomp.blocks.choices.choose import Choices
 from monocomp.blocks.names import PID, Scope, option
 from monocomp.blocks.operations import (
@@ -57,14 +57,14 @@ def build(
     for axis in program.axes.values():
         if axis.role == "whole":
             with c.of(axis):
-                places = to(arange(axis.name), B.INDEX)
+                positions = to(arange(axis.name), B.INDEX)
                 if axis.after:
-                    places = infix("+", c.names.block(axis.after), places)
-                c.assign(c.axis(axis.name), places)
+                    positions = infix("+", c.names.block(axis.after), positions)
+                c.assign(c.axis(axis.name), positions)
                 _membership(c, axis)
     _body(c, program.body)
     blocked = [a for a in program.axes if program.axes[a].role in ("row", "stream", "whole")]
-    descriptors = tuple(dict.fromkeys(choices.described.values()))
+    descriptors = tuple(dict.fromkeys(choices.by_descriptor.values()))
     shared = (p.shared for p in choices.products.values() if p.shared is not None)
     return B.BlockProgram(
         kernel_name,
@@ -86,9 +86,9 @@ def _has_products(program: P.TileProgram) -> bool:
     return any(e.op == "contract" for e in program.expressions)
 
 
-def takes_turns(program: P.TileProgram) -> bool:
-    """Can instances take turns: are there blocks of rows at each place of a grid, or blocks along
-    two axes?"""
+def is_grouped(program: P.TileProgram) -> bool:
+    """Can instances take turns: are there blocks of rows at each position of a grid, or blocks
+    along two axes?"""
     rows = program.axis_names("row")
     return bool(rows and program.axis_names("grid")) or len(rows) > 1
 
@@ -102,7 +102,7 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
     tensors = [*ranks.items(), *((o.name, len(o.dims)) for o in program.outputs)]
     for t, _ in tensors:
         yield B.Argument("pointer", t, 0, names.pointer(t), False)
-    for n, b in enumerate(dict.fromkeys(c.choices.described.values())):
+    for n, b in enumerate(dict.fromkeys(c.choices.by_descriptor.values())):
         yield B.Argument("descriptor", b.tensor, n, names.descriptor(b), False)
     for t, rank in tensors:
         for dim in range(rank):
@@ -125,13 +125,13 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
         yield B.Argument("option", "FAST", 0, option("FAST"), True)
     if held:
         yield B.Argument("option", "STEP", 0, option("STEP"), True)
-    if takes_turns(program):
-        yield B.Argument("order", "ABREAST", 0, option("ABREAST"), False)
+    if is_grouped(program):
+        yield B.Argument("order", "GROUP_SIZE", 0, option("GROUP_SIZE"), False)
 
 
 def _constants(c: Context) -> set[str]:
     """Extents that are constants of the kernel. Of axes that are held entirely they tell
-    where tiles end; and of those that the places of a tile are divided by, such as the size
+    where tiles end; and of those that the positions of a tile are divided by, such as the size
     of a page, a division takes a shift, or a multiplication."""
     return {a.extent for a in c.program.axes.values() if a.role == "whole"} | {
         e.args[1].attr
@@ -186,13 +186,13 @@ def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
             blocks = B.Expr("cdiv", (size, c.names.block(axis.name)), None, (), B.INT)
             counts[axis.name] = c.assign(count, blocks)
     pid = B.Expr("program_id", (), None, (), B.INT32)
-    if takes_turns(c.program):
+    if is_grouped(c.program):
         inner = sum(a.role == "row" for a in grid) if grid[-1].role == "grid" else 1
-        rows, places = (
+        rows, positions = (
             joined("*", [counts[a.name] for a in axes]) for axes in (grid[:inner], grid[inner:])
         )
-        order = option("ABREAST")
-        pid = helper("in_turns", pid, rows, places, order, layout=(), dtype=B.INT32)
+        order = option("GROUP_SIZE")
+        pid = helper("grouped", pid, rows, positions, order, layout=(), dtype=B.INT32)
     c.assign(PID, pid)
     bounding, reversed_rows = _bounding_rows(c), _longer_rows(c)
     for axis in grid:
@@ -230,7 +230,7 @@ def _bounding_rows(c: Context) -> set[str]:
 
 
 def _longer_rows(c: Context) -> set[str]:
-    """Rows that have longer loops the later they are: on whose place an upper bound depends. How
+    """Rows that have longer loops the later they are: on whose position an upper bound depends. How
     bounds vary that are read is not known."""
     found: set[str] = set()
     values = {s.name: s.value for s in c.program.statements if isinstance(s, P.Let)}
@@ -295,7 +295,7 @@ def _let(c: Context, s: P.Let) -> None:
         _mask_at_edges(c, s)
     else:
         identifier = c.names.of("local", s.name)
-        found = place(c, s.value) if is_in_period(c, s.value) else tile(c, s.value)
+        found = position(c, s.value) if is_in_period(c, s.value) else tile(c, s.value)
         c.assign(c.local(s.name, name(identifier, found.dtype, found.layout)), found)
     c.known.add(s.name)
 

@@ -15,7 +15,7 @@ from monocomp.blocks.building.bounds import name_row_bounds, range_of, tile_of
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import whole_tile
 from monocomp.blocks.building.masks import forget_masks
-from monocomp.blocks.building.periods import name_first_places, name_moves
+from monocomp.blocks.building.periods import name_first_positions, name_moves
 from monocomp.blocks.choices.descriptors import is_dense
 from monocomp.blocks.operations import (
     arange,
@@ -79,7 +79,7 @@ def _parts(c: Context, parts: Sequence[Loop], body: Body) -> None:
 
 
 def _plus(axis: str, first: B.Expr) -> B.Expr:
-    """The places of a block's elements."""
+    """The positions of a block's elements."""
     return infix("+", first, to(arange(axis), B.INDEX))
 
 
@@ -193,8 +193,8 @@ def _edges(c: Context, stream: Stream, body: Body) -> None:
         _blocks(c, stream, begin, high, condition, body)
 
 
-def _sticks_out(place: B.Expr, block: B.Expr, low: B.Expr, high: B.Expr) -> B.Expr:
-    return infix("|", infix("<", place, low), infix(">", infix("+", place, block), high))
+def _sticks_out(position: B.Expr, block: B.Expr, low: B.Expr, high: B.Expr) -> B.Expr:
+    return infix("|", infix("<", position, low), infix(">", infix("+", position, block), high))
 
 
 def _sliding(c: Context, stream: Stream, body: Body) -> None:
@@ -204,28 +204,30 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
     axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
     with _range(c, stream) as (low, high, full_low, full_high):
         part = name(c.names.of("part", axis, "part"), B.INT)
-        place, start, stop = (c.names.index(x, axis) for x in ("place", "start", "stop"))
+        position, start, stop = (c.names.index(x, axis) for x in ("position", "start", "stop"))
         first = c.first(axis)
         names = map(c.names.descriptor, stream.phases.descriptors)
-        described = joined("|", [B.Expr("given", (x,), None, (), B.BOOL) for x in names])
+        by_descriptor = joined("|", [B.Expr("given", (x,), None, (), B.BOOL) for x in names])
         c.say("The last block slides back to the end; what it has twice is masked.")
         is_short = infix("<", infix("-", high, low), block)
-        middle = c.set_bound("full_end", axis, select(described, where(is_short, low, high), high))
+        middle = c.set_bound(
+            "full_end", axis, select(by_descriptor, where(is_short, low, high), high)
+        )
         is_first = infix("==", part, number(1))
         with c.block() as inner:
             c.assign(start, select(is_first, low, middle))
             c.assign(stop, select(is_first, middle, high))
-            stream.edge = _sticks_out(place, block, full_low, full_high)
-            stream.covered, stream.sliding = is_first, (place, high)
+            stream.edge = _sticks_out(position, block, full_low, full_high)
+            stream.covered, stream.sliding = is_first, (position, high)
             with c.block() as innermost:
-                back = extreme("minimum", place, infix("-", high, block))
+                back = extreme("minimum", position, infix("-", high, block))
                 c.assign(first, extreme("maximum", back, low))
                 last = infix("-", high, number(1))
                 c.assign(c.axis(axis), extreme("minimum", _plus(axis, first), last))
                 _block_body(c, stream, body)
             stages = select(is_first, none(), number(1))
-            c.put(B.For(place, B.Blocks(axis, start, stop, stages), tuple(innermost)))
-        parts = B.Static(number(1), select(described, number(3), number(2)))
+            c.put(B.For(position, B.Blocks(axis, start, stop, stages), tuple(innermost)))
+        parts = B.Static(number(1), select(by_descriptor, number(3), number(2)))
         c.put(B.For(part, parts, tuple(inner)))
 
 
@@ -346,7 +348,7 @@ def _blocks(
     """One block after the other, in a condition that says which elements count."""
     axis = stream.loop.axis.name
     first = c.first(axis)
-    name_first_places(c, stream, begin)
+    name_first_positions(c, stream, begin)
     with c.block() as inner:
         c.assign(c.axis(axis), _plus(axis, first))
         c.assign(c.names.inside(axis), condition)

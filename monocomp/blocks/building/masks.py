@@ -115,7 +115,7 @@ def _serial_tests(
 
 
 def _row_purposes(c: Context, stream: Stream) -> list[str]:
-    """The bounds that each row of a block has a place for."""
+    """The bounds that each row of a block has a position for."""
     loop = stream.loop
     several = len(loop.segments) > 1
     if not _rows(c, loop) or (loop.axis.role == "serial" and not several):
@@ -136,7 +136,7 @@ def row_bound(c: Context, stream: Stream, purpose: str) -> Expr:
 
 
 def _slid_domain(
-    c: Context, stream: Stream, place: Expr, high: Expr, want: tuple[str, ...]
+    c: Context, stream: Stream, position: Expr, high: Expr, want: tuple[str, ...]
 ) -> Expr:
     """The elements of a block that slides which are in the domain, but for those that the
     block before it has."""
@@ -144,14 +144,14 @@ def _slid_domain(
     first = c.first(axis)
     rows = _rows(c, stream.loop)
     begin = row_bound(c, stream, "from") if rows else c.names.index("low", axis)
-    low = infix("-", extreme("maximum", begin, place), first)
+    low = infix("-", extreme("maximum", begin, position), first)
     if rows and (len(stream.loop.segments) > 1 or stream.loop.segments[0].upper):
         end = spread(infix("-", row_bound(c, stream, "to"), first), want)
     else:
         end = infix("-", high, first)
-    places = spread(arange(axis), want)
+    positions = spread(arange(axis), want)
     identifier = c.names.of("keep", f"{axis} {want}", "keep")
-    test = helper("between", places, spread(low, want), end, layout=want, dtype=BOOL)
+    test = helper("between", positions, spread(low, want), end, layout=want, dtype=BOOL)
     keep = c.assign(name(identifier, BOOL, want), test)
     stream.kept[want] = keep
     return keep

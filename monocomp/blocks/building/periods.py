@@ -1,4 +1,4 @@
-"""Places in periods, where blocks are aligned with these (see `alignment`)."""
+"""Positions in periods, where blocks are aligned with these (see `alignment`)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from monocomp.tile import program as P
 
 
 def is_in_period(c: Context, e: P.Expr) -> bool:
-    """Is this the place of a stream's element in a period of constant length?"""
+    """Is this the position of a stream's element in a period of constant length?"""
     return e.op == "mod" and e in c.choices.periods
 
 
 def is_moved(c: Context, e: P.Expr) -> bool:
-    """Is this such a place, which two summands give: a tile and how far it has moved?"""
+    """Is this such a position, which two summands give: a tile and how far it has moved?"""
     return is_in_period(c, e) and c.choices.periods[e].divisor is not None
 
 
@@ -34,8 +34,8 @@ def _divides(a: Expr, b: Expr) -> Expr:
     return infix("==", infix("%", b, a), number(0))
 
 
-def place(c: Context, e: P.Expr) -> Expr:
-    """The places of a block's elements in a period, but for how far the block has moved."""
+def position(c: Context, e: P.Expr) -> Expr:
+    """The positions of a block's elements in a period, but for how far the block has moved."""
     axis = e.args[0].attr
     offs, length = c.axis(axis), _length(c, e.args[1])
     stream = c.stream(axis)
@@ -43,7 +43,7 @@ def place(c: Context, e: P.Expr) -> Expr:
         in_all = _divides(length, c.names.block(axis))  # then all blocks have the first's places
         held = _holds_blocks(c, e)
         test = in_all if held is None else infix("|", in_all, held)
-        offs = select(test, _first_places(c, axis), offs)
+        offs = select(test, _first_positions(c, axis), offs)
     return infix("%", offs, length)
 
 
@@ -58,17 +58,17 @@ def moved(c: Context, e: P.Expr) -> Expr:
     return name(c.names.of("moved", key, f"moved_{axis}"), INT)
 
 
-def _first_places(c: Context, axis: str) -> Expr:
-    """The places of a loop's first block."""
+def _first_positions(c: Context, axis: str) -> Expr:
+    """The positions of a loop's first block."""
     return name(c.names.of("first block", axis, f"first_offs_{axis}"), INDEX, (axis,))
 
 
-def name_first_places(c: Context, stream: Stream, begin: Expr) -> None:
-    """Name the places of a loop's first block, if they are in a period."""
+def name_first_positions(c: Context, stream: Stream, begin: Expr) -> None:
+    """Name the positions of a loop's first block, if they are in a period."""
     axis = stream.loop.axis.name
     if _in_periods(c, stream):
-        places = infix("+", begin, to(arange(axis), INDEX))
-        c.assign(_first_places(c, axis), places)
+        positions = infix("+", begin, to(arange(axis), INDEX))
+        c.assign(_first_positions(c, axis), positions)
         stream.is_aligned = True
 
 
@@ -83,7 +83,7 @@ def name_moves(c: Context, stream: Stream, begin: Expr) -> None:
 
 
 def _in_periods(c: Context, stream: Stream) -> list[P.Expr]:
-    """The places in periods that a loop computes of its elements, one for each period."""
+    """The positions in periods that a loop computes of its elements, one for each period."""
     found = (e for e in P.expressions(stream.loop.body) if is_in_period(c, e))
     here = [e for e in found if e.args[0].attr == stream.loop.axis.name]
     return list({_length(c, e.args[1]).attr: e for e in here}.values())
@@ -97,11 +97,11 @@ def held_by_blocks(c: Context, load: P.Expr) -> tuple[str, Expr] | None:
     layout = c.order(load.axes)
     if load.guarded or len(layout) != 1 or layout[0] not in dense:
         return None
-    places = [x for x in map(c.meaning, load.args) if c.order(x.axes)]
-    if not all(x.op == "floordiv" and x in c.choices.periods for x in places):
+    positions = [x for x in map(c.meaning, load.args) if c.order(x.axes)]
+    if not all(x.op == "floordiv" and x in c.choices.periods for x in positions):
         return None
     tests = {}
-    for x in places:
+    for x in positions:
         test = _holds_blocks(c, x)
         if test is None:
             return None

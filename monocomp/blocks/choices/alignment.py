@@ -2,7 +2,7 @@
 
 Of a block of B elements that begins at k, where B and s are known as the kernel is compiled,
 
-    if s divides B, then all blocks have the same places k % s, those of the first block, and
+    if s divides B, then all blocks have the same positions k % s, those of the first block, and
     if B divides s and k, then the block lies in one period, and its elements' places are those
         of the first block but for a number, k % s - first % s.
 
@@ -21,11 +21,11 @@ from monocomp.tile import Expr, Loop, TileProgram, expressions
 
 @dataclass(frozen=True)
 class Period:
-    """The number or the place of a stream's elements in periods of constant length.
+    """The number or the position of a stream's elements in periods of constant length.
 
     Attributes:
         axis, length: the stream, and an extent or a number.
-        divisor: what divides the places at which blocks begin, besides the length of blocks;
+        divisor: what divides the positions at which blocks begin, besides the length of blocks;
             None: it is not known whether a block can lie in one period.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from monocomp.blocks.choices.alignment import Period, align
-from monocomp.blocks.choices.descriptors import described_loads
+from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.choices.phases import Phases, parts, peel, unpeeled
 from monocomp.blocks.choices.product_dtypes import Product, choose_dtypes
@@ -25,12 +25,12 @@ class Choices:
         described: the loads that descriptors make, by name: `choose_loads`.
         parts: the loops that each loop is, one after the other.
         phases: how each of these runs: `peel`.
-        periods: the places of blocks that lie in periods: `align`.
+        periods: the positions of blocks that lie in periods: `align`.
         products: how each product of matrices is done: `choose_dtypes`.
     """
 
     layouts: Layouts
-    described: Mapping[str, Block]
+    by_descriptor: Mapping[str, Block]
     parts: Mapping[Loop, tuple[Loop, ...]]
     phases: Mapping[Loop, Phases]
     periods: Mapping[Expr, Period]
@@ -50,13 +50,13 @@ def choose(
         resident: do descriptors load what is loaded once, too?
     """
     layouts = Layouts(program, "flip" in passes)
-    described = described_loads(program, resident) if "choose_loads" in passes else {}
+    by_descriptor = descriptor_loads(program, resident) if "choose_loads" in passes else {}
     peeled = "peel" in passes
     split = {s: parts(s) for s in program.statements if isinstance(s, Loop)}
     loops = [part for found in split.values() for part in found]
-    phases = peel(loops, layouts, described) if peeled else unpeeled(loops, layouts)
+    phases = peel(loops, layouts, by_descriptor) if peeled else unpeeled(loops, layouts)
     periods = align(program, phases) if "align" in passes else {}
     products = choose_dtypes(program, layouts)
     if "choose_dtypes" not in passes:
         products = dict.fromkeys(products, Product())
-    return Choices(layouts, described, split, phases, periods, products)
+    return Choices(layouts, by_descriptor, split, phases, periods, products)

@@ -17,7 +17,7 @@ from monocomp.tile import Expr, Let, Loop, Mask, Statement, TileProgram
 _MOST_DIMENSIONS = 5
 
 
-def described_loads(program: TileProgram, resident: bool = False) -> dict[str, Block]:
+def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, Block]:
     """The streamed operands of products of matrices that descriptors can load, by name; and those
     that are loaded once, if these are to be in shared memory."""
     operands = Operands(program)
@@ -63,11 +63,11 @@ def _locals(e: Expr) -> Iterator[Expr]:
 
 def _block(load: Expr, blocked: Collection[str]) -> Block | None:
     axes: list[str | None] = []
-    for place in () if load.guarded else load.args:
-        is_axis = place.op == "coordinate" and place.attr in blocked
-        if not is_axis and not place.axes.isdisjoint(blocked):
+    for position in () if load.guarded else load.args:
+        is_axis = position.op == "coordinate" and position.attr in blocked
+        if not is_axis and not position.axes.isdisjoint(blocked):
             return None
-        axes.append(place.attr if is_axis else None)
+        axes.append(position.attr if is_axis else None)
     block = Block(load.attr, tuple(axes))
     is_tile = len(block.tile) == 2 == len({*block.tile}) and axes[-1] is not None
     return block if is_tile and len(axes) <= _MOST_DIMENSIONS else None

@@ -37,7 +37,7 @@ class Phases:
         form: as above.
         begins_by_row: do rows say where they begin?
         in_runs: is it streamed run by run?
-        divisor: what divides the places at which blocks begin; 0: their own length does.
+        divisor: what divides the positions at which blocks begin; 0: their own length does.
         descriptors: what loads its blocks.
         fused: the descriptor and the axis of the only loop inside, whose loads may be under way
             while this loop does the rest: with pointers that one would carry their addresses
@@ -55,10 +55,10 @@ class Phases:
 
 
 def peel(
-    loops: Iterable[Loop], layouts: Layouts, described: Mapping[str, Block]
+    loops: Iterable[Loop], layouts: Layouts, by_descriptor: Mapping[str, Block]
 ) -> dict[Loop, Phases]:
     """The phases of each loop; `described` are the loads that descriptors make, by name."""
-    return {loop: _phases(loop, Bounds(layouts), described) for loop in loops}
+    return {loop: _phases(loop, Bounds(layouts), by_descriptor) for loop in loops}
 
 
 def parts(loop: Loop) -> tuple[Loop, ...]:
@@ -82,12 +82,12 @@ def unpeeled(loops: Iterable[Loop], layouts: Layouts) -> dict[Loop, Phases]:
     return found
 
 
-def _phases(loop: Loop, known: Bounds, described: Mapping[str, Block]) -> Phases:
+def _phases(loop: Loop, known: Bounds, by_descriptor: Mapping[str, Block]) -> Phases:
     first = loop.segments[0]
     if loop.axis.role == "serial":
         return Phases("serial")
     lets = (s.name for s in walk(loop.body) if isinstance(s, Let))
-    found = (described[name] for name in lets if name in described)
+    found = (by_descriptor[name] for name in lets if name in by_descriptor)
     blocks = tuple(dict.fromkeys(b for b in found if loop.axis.name in b.tile))
     if len(loop.segments) == 1 and first.masked:
         divisor = known.divisor_of_lower(first)
@@ -97,7 +97,7 @@ def _phases(loop: Loop, known: Bounds, described: Mapping[str, Block]) -> Phases
             "split",
             divisor=known.divisor_of_lower(first),
             descriptors=blocks,
-            fused=_fused(loop, described),
+            fused=_fused(loop, by_descriptor),
             is_short=known.is_short(first),
         )
     in_runs = any(map(known.may_have_gaps, loop.segments))
@@ -106,12 +106,12 @@ def _phases(loop: Loop, known: Bounds, described: Mapping[str, Block]) -> Phases
     return Phases("edges", True, in_runs, divisor=0)
 
 
-def _fused(loop: Loop, described: Mapping[str, Block]) -> tuple[Block, str] | None:
+def _fused(loop: Loop, by_descriptor: Mapping[str, Block]) -> tuple[Block, str] | None:
     inner = [s for s in loop.body if isinstance(s, Loop)]
     loads = [s.name for x in inner for s in x.body if isinstance(s, Let)]
-    if len(inner) != 1 or not loads or not described.keys() >= {*loads}:
+    if len(inner) != 1 or not loads or not by_descriptor.keys() >= {*loads}:
         return None
-    return described[loads[0]], inner[0].axis.name
+    return by_descriptor[loads[0]], inner[0].axis.name
 
 
 class Bounds:

@@ -202,8 +202,8 @@ class _Folding:
 
     def _access(self, access: Any) -> Any:
         if isinstance(access, B.Descriptor):
-            places = tuple(map(self.expr, access.places))
-            return replace(access, descriptor=self.expr(access.descriptor), places=places)
+            positions = tuple(map(self.expr, access.positions))
+            return replace(access, descriptor=self.expr(access.descriptor), positions=positions)
         offsets = tuple(map(self.expr, access.offsets))
         fewer = tuple(x for x in offsets if not _is(x, 0))
         if broadcast_layout(*(x.layout for x in fewer)) == broadcast_layout(
@@ -264,7 +264,7 @@ class _Folding:
                 return a
             case "given", (a,) if a.op == "none" or a.attr in self.present:
                 return number(a.op != "none", "bool")
-            case "helper", (pid, _, _, turns) if e.attr == "in_turns" and _is_one(turns):
+            case "helper", (pid, _, _, turns) if e.attr == "grouped" and _is_one(turns):
                 return pid
         return e
 

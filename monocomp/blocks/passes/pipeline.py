@@ -21,7 +21,7 @@ def pipeline(program: B.BlockProgram) -> B.BlockProgram:
     Raises:
         UnsupportedError: nothing is loaded by descriptors.
     """
-    loads = list(_described(program.body, False))
+    loads = list(_by_descriptor(program.body, False))
     if not loads:
         raise UnsupportedError("no product here has operands that descriptors can load")
     taken = {t.attr for s in B.walk(program.body) for t in B.targets(s)}
@@ -51,14 +51,14 @@ def _load_of(s: B.Statement) -> B.Load | None:
     return None
 
 
-def _described(body: B.Body, in_loop: bool) -> Iterator[tuple[B.Load, bool]]:
+def _by_descriptor(body: B.Body, in_loop: bool) -> Iterator[tuple[B.Load, bool]]:
     for s in body:
         load = _load_of(s)
         if load is not None:
             yield load, in_loop
             continue
         for inner in B.bodies(s):
-            yield from _described(inner, in_loop or isinstance(s, B.For | B.While))
+            yield from _by_descriptor(inner, in_loop or isinstance(s, B.For | B.While))
 
 
 def _begun(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:

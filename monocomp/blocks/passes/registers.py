@@ -1,4 +1,4 @@
-"""`place`: where each tile lies in registers. Every tile along two axes lies as the result of a
+"""`position`: where each tile lies in registers. Every tile along two axes lies as the result of a
 product would, and a vector as the first such tile without its other dimension; where it meets
 another one it is converted, which moves nothing between threads that hold the same rows.
 """
@@ -16,10 +16,10 @@ _MADE = ("arange", "full", "zeros")  # tiles that are made where they are wanted
 
 
 def place(program: B.BlockProgram) -> B.BlockProgram:
-    """Place the tiles of what uses blocks.
+    """Position the tiles of what uses blocks.
 
     Raises:
-        UnsupportedError: for what needs other places than products have.
+        UnsupportedError: for what needs other positions than products have.
     """
     warps = B.Argument("warps", "", 0, WARPS, True)
     placed = _Placer(program).body(program.body)
@@ -77,7 +77,7 @@ class _Placer:
             case B.Issue():
                 return replace(s, product=self._placed(s.product, self._usual(s.target.layout)))
             case B.Assign() | B.Load():
-                raise UnsupportedError("tuples and descriptors have no place in registers")
+                raise UnsupportedError("tuples and descriptors have no position in registers")
         return B.inside(s, self.body)
 
     def _access(self, access: B.Pointers, at: B.Registers | None) -> B.Pointers:
@@ -125,7 +125,7 @@ class _Placer:
             case "dot":
                 placed = self._dot(e, found)
             case "trans" | "broadcast" | "scan" | "combine" | "dot_in_limbs":
-                raise UnsupportedError(f"{e.op} has no place in registers")
+                raise UnsupportedError(f"{e.op} has no position in registers")
             case _:
                 placed = replace(e, args=tuple(self._placed(a, found) for a in e.args))
         if want is None or found == want:
