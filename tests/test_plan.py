@@ -116,6 +116,16 @@ def test_batches_and_heads_stay_on_the_grid(name: str) -> None:
         assert {roles.get(n, "grid") for n in "bh"} == {"grid"}
 
 
+def test_products_of_what_is_read_stay_inside_of_weighted_sums() -> None:
+    """The gradient of what mixes heads is one of weights and V * dO, which is computed for all."""
+    gradient = mc.grad(library.load("talking_heads"))
+    (line,) = (at for at in str(gradient).splitlines() if at.startswith("dWP[h,i] ="))
+    assert line.startswith("dWP[h,i] = sum[b, k, q](") and "sum[e](V[b,i,k,e] * dO" in line
+    sizes = {"b": 2, "g": 16, "h": 16, "i": 16, "q": 2048, "k": 2048, "d": 128, "e": 128}
+    source = mc.compile(str(gradient)).source("triton", target="cuda:90", extents=sizes)
+    assert source.count("@triton.jit") >= 4
+
+
 def test_a_sum_over_a_held_axis_reads_what_an_earlier_loop_leaves() -> None:
     """Heads are held, as one output has them; the sum of weights is known before the loop whose
     products divide by it."""

@@ -23,14 +23,8 @@ from monocomp.terms import Term
 from monocomp.terms.monomials import factors
 
 LEAVES = ("read", "ref", "stored", "param")
-_POSITIONS = (
-    "const",
-    "index",
-    "extent",
-    "add",
-    "mul",
-    "cast",
-)  # of what numbers made of positions are
+# Of what numbers made of positions are.
+_POSITIONS = ("const", "index", "extent", "add", "mul", "cast")
 
 
 @dataclass(frozen=True)
@@ -158,18 +152,21 @@ def handed_on(edge: Edge, adjoint: Term) -> Term:
 def _summed(indices: tuple[Term, ...], condition: Term, value: Term) -> Term:
     """The sum of a value. It takes in a sum beside which stand only numbers made of positions, and
     exponentials: the elements keep their filter and all of their exponent, by which more may be
-    known of them. What does not vary leaves the sum again, if nothing is."""
+    known of them. What does not vary leaves the sum again, if nothing is. A product of what is read
+    has no exponent, and would be computed for each exponential."""
     sums = [f for f in factors(value) if f.op == "fold" and f.attr.monoid == "sum"]
     others = [f for f in factors(value) if f not in sums]
-    if len(sums) == 1 and all(map(_is_taken_in, others)):
+    if len(sums) == 1 and all(_is_taken_in(f, sums[0]) for f in others):
         inner, (own, element) = T.open_fold(sums[0])
         condition, indices = T.conjunction(condition, own), (*inner, *indices)
         value = T.mul(element, *others)
     return T.fold("sum", indices, condition, value) if indices else value
 
 
-def _is_taken_in(f: Term) -> bool:
-    return f.op == "exp" or all(s.op in _POSITIONS for s in T.subterms(f))
+def _is_taken_in(f: Term, total: Term) -> bool:
+    if f.op == "exp":
+        return not all(map(T.is_read, factors(total.args[1])))
+    return all(s.op in _POSITIONS for s in T.subterms(f))
 
 
 # --- what is read ---------------------------------------------------------------------------
