@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[1]
 FEW = {
     "gpu_forward": ("causal",),
     "gpu_heads": ("causal",),
-    "gpu_variants": ("full", "documents", "softcap-window-gqa"),
+    "gpu_variants": ("documents",),
     "gpu_gradients": ("alibi", "gqa-causal"),
-    "gpu_floor": ("causal", "layer_norm", "cross_entropy", "rolling_cache", "fp8_attention"),
+    "gpu_floor": ("layer_norm", "cross_entropy", "rolling_cache"),
     "gpu_launch": ("prefix_lm", "layer_norm, gradients"),
 }
 ON_GPU = tuple(name for name in NAMES if name.startswith("gpu_"))

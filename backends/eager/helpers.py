@@ -83,7 +83,7 @@ def whole(x):
     "uniform": _UNIFORM,
     "top": '''
 def top(x, axis, rank, count):
-    """The largest elements along an axis, in order along `rank`, and their positions."""
+    """The largest elements along an axis, in order along `rank`, and where they are."""
     shape = [*x.shape]
     shape[axis] = count
     x = torch.cat((x, x.new_full(shape, -torch.inf)), axis)

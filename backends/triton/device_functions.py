@@ -90,7 +90,7 @@ def merge_largest(
     values, positions, ranks, count, x, at, k: tl.constexpr, r: tl.constexpr
 ):
     """The `count` largest of a list and of a tile: values at positions along axis r, in order,
-    and x along axis k. Of equal values the first places win, and NaN is the largest."""
+    and x along axis k. Of equal values the first positions win, and NaN is the largest."""
     last = tl.max(tl.where(ranks == count - 1, values, -float("inf")), r)
     last = tl.expand_dims(last, k)
     # Most tiles of a long stream hold nothing that enters the list.
@@ -105,12 +105,14 @@ def merge_largest(
             old_hits = (old_values == old) | (old_values != old_values)
             old_hits = tl.where(old_hits, old_positions, 9223372036854775807)
             position = tl.minimum(tl.min(hits, k), tl.min(old_hits, r))
-            new_position, old_position = tl.expand_dims(position, k), tl.expand_dims(position, r)
+            new_position = tl.expand_dims(position, k)
+            old_position = tl.expand_dims(position, r)
             is_here = (ranks == rank) & (old != -float("inf"))
             values = tl.where(is_here, old, values)
             positions = tl.where(is_here, old_position, positions)
             x = tl.where(at == new_position, -float("inf"), x)
-            old_values = tl.where(old_positions == old_position, -float("inf"), old_values)
+            is_taken = old_positions == old_position
+            old_values = tl.where(is_taken, -float("inf"), old_values)
     return values, positions''',
     "rounding_error": '''@triton.jit
 def rounding_error(x, dtype: tl.constexpr):

@@ -247,7 +247,7 @@ class _Finder:
             return _Reason("hoist_factor", t, why)
         rule = "hoist_addend" if around in ("max", "min") else "hoist_factor"
         if t.op == "read":
-            why = f"{shown} is read at a place that {self._show(_visible(result))} decides"
+            why = f"{shown} is read at a position that {self._show(_visible(result))} decides"
             return _Reason(rule, t, why)
         mixed = [a for a in t.args if T.holds(a, result) and index in a.free] or [t]
         what = self._show(mixed[0]) if mixed[0] is not t else self._show(_visible(result))

@@ -205,7 +205,7 @@ def test_places_in_periods_of_blocks_that_slide() -> None:
         """
     inputs = {"Q": normal(45, 8), "K": normal(45, 8, seed=1), "V": normal(45, 5, seed=2)}
     inputs |= {"R": 3 * normal(4, seed=3), "start": torch.arange(45) - 7}
-    assert "place_k" in mc.compile(text, name="sliding").source()
+    assert "position_k" in mc.compile(text, name="sliding").source()
     (wanted,) = exact(text, inputs)
     ALONE["triton"].check(only("triton", text, inputs), wanted)
 

@@ -318,7 +318,7 @@ def test_machine_code_of_examples(name: str) -> None:
         "random numbers",
         "paged cache",
         "affine maps",
-        "matmul of integers",
+        pytest.param("matmul of integers", marks=pytest.mark.slow),  # of 64 bits
         "large integers",
     ],
 )

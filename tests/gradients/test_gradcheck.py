@@ -18,7 +18,7 @@ NO_DIFFERENCES = {"softmax_top8"}
 # Those that take longer than a test may: large caches, and four sums over heads in one another.
 LONG = ("fp8_cache", "paged_attention", "talking_heads")
 CHEAP = ("attention", "layer_norm", "softmax", "sparsemax")
-CHEAP_AGAIN = ("learned_sink", "logsumexp", "softmax")
+CHEAP_AGAIN = ("logsumexp", "softmax")
 
 
 def case(name: str) -> tuple[Any, list[torch.Tensor]]:

@@ -51,7 +51,7 @@ OTHERS = [
     ("name", "text"),
     [
         ("choose_by_order", "A[i] = argmax[k]({})"),
-        ("list_places_by_order", "A[i,e] = argtop[k -> e]({})"),
+        ("list_positions_by_order", "A[i,e] = argtop[k -> e]({})"),
         ("map_listed_values", "A[i,e] = top[k -> e]({})"),
     ],
 )
@@ -76,7 +76,7 @@ def test_near_miss(name: str, text: str, element: str) -> None:
         ("choose_by_order", "A[i] = argmax[k if k < i or i < 2](exp(S[i,k]))"),
         ("choose_by_order", "A[i] = argmax[k if k % 2 < i](exp(S[i,k]))"),
         ("choose_by_order", "A[i] = argmax[k](exp(C[i])) + sum[k](S[i,k])"),  # it is fixed
-        ("list_places_by_order", "A[i,e] = top[k -> e](2 * S[i,k])"),
+        ("list_positions_by_order", "A[i,e] = top[k -> e](2 * S[i,k])"),
         ("map_listed_values", "A[i,e] = argtop[k -> e](2 * S[i,k])"),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_number_that_may_not_be_missing() -> None:
     """An exponent that is more than -inf is listed as it is."""
     head = "index e < 2\nA[i,e] = "
     check_variant(
-        rule_of(selection, "list_places_by_order"),
+        rule_of(selection, "list_positions_by_order"),
         head + "argtop[k -> e](exp(relu(S[i,k])))",
         head + "argtop[k -> e](relu(S[i,k]))",
     )
@@ -113,7 +113,7 @@ def test_a_number_that_may_not_be_missing() -> None:
 def test_a_list_is_not_turned_round() -> None:
     """The language has no list of the smallest elements."""
     text = "index e < 2\nA[i,e] = argtop[k -> e](-2 * S[i,k])"
-    rewriter = apply_only(rule_of(selection, "list_places_by_order"), text)
+    rewriter = apply_only(rule_of(selection, "list_positions_by_order"), text)
     assert rewriter.program.lines() == ["A[i,e] = argtop[k -> e](-2 * S[i,k])"]
 
 

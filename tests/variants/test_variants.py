@@ -21,6 +21,7 @@ LONG = {
     "native sparse",
     "retention as a recurrence",
     "rms norm of queries and keys",
+    "sinkhorn",
 }
 NEW = ("t5", "rotary in halves", "neighbourhood", "stick-breaking")
 PASSES = {  # of the indices that are streamed
