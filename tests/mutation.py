@@ -121,7 +121,7 @@ FOLDER = Path(__file__).parents[1] / "rewrites"
 class Mutant:
     """A module's syntax tree without one condition."""
 
-    position: str
+    function: str
     dropped: str
     tree: ast.Module
 
@@ -292,11 +292,11 @@ def survivors(name: str, function: str = "") -> tuple[int, list[str]]:
     tests = list(tests_of(name))
     assert not noticed(tests), "the rules as they are fail"
     count, left = 0, []
-    for mutant in (m for m in mutants(source) if function in ("", m.place)):
+    for mutant in (m for m in mutants(source) if function in ("", m.function)):
         count += 1
         install(name, mutant.tree)
         if not noticed(tests):
-            left.append(f"{name}.{mutant.place}: {mutant.dropped}")
+            left.append(f"{name}.{mutant.function}: {mutant.dropped}")
             if left[-1] not in EQUIVALENT:
                 print(f"  {left[-1]}", flush=True)
     install(name, ast.parse(source))
