@@ -354,7 +354,8 @@ def test_random_inputs_are_what_is_promised() -> None:
     program = translated(BACKWARD)
     inputs = random_inputs(program, {}, dtype="float64", seed=3)
     (saved,) = (e for e in program.given if e.name == "L")
-    text = f"L_[b,h,q] = {saved.body!r}"
+    logits = f"S[b,h,q,k] = {program.by_name['S'].body!r}\n"
+    text = f"{logits}L_[b,h,q] = {saved.body!r}"
     expected = mc.evaluate(text, {n: inputs[n] for n in "KQ"})
     np.testing.assert_array_equal(inputs["L"], expected)
 

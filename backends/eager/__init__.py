@@ -19,7 +19,7 @@ from monocomp.backends.eager.statements import Body
 from monocomp.backends.line_breaks import fit, tuple_text
 from monocomp.declarations.records import Output
 from monocomp.errors import UnsupportedError
-from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.equations import Equation, Equations, in_order
 
 __all__ = ["RESERVED", "reference_lines"]
 
@@ -47,7 +47,8 @@ def reference_lines(
     if equations.given:
         outputs = tuple(Output(e.name) for e in equations.given)
         declared = replace(equations.declared, outputs=outputs)
-        alone = replace(equations, declared=declared, equations=equations.given, given=())
+        every = in_order((*equations.given, *equations.equations))
+        alone = replace(equations, declared=declared, equations=every, given=())
         what = "The inputs that are given with a definition, as it says."
         out += [*_function("given", what, alone, identifiers, needed, contracts), "", ""]
     what = "The program, evaluated as it is written."

@@ -17,7 +17,7 @@ from monocomp.declarations.records import Input
 from monocomp.gradients.reverse import LEAVES
 from monocomp.planning.naming import new_name, taken_names
 from monocomp.terms import Term
-from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.equations import Equation, Equations, in_order
 
 
 def batched(program: Equations, names: Collection[str]) -> Equations:
@@ -32,8 +32,7 @@ def batched(program: Equations, names: Collection[str]) -> Equations:
     declared = program.declared
     name = new_name("n", {*taken_names(program), *declared.names})
     batching = _Batching(T.index(name, name), set(names))
-    given = tuple(batching.of(e) for e in program.given)
-    equations = tuple(batching.of(e) for e in program.equations)
+    made = {e.name: batching.of(e) for e in in_order((*program.given, *program.equations))}
     inputs = {
         i.name: replace(i, dims=(name, *i.dims)) if i.name in batching.names else i
         for i in declared.inputs.values()
@@ -48,8 +47,8 @@ def batched(program: Equations, names: Collection[str]) -> Equations:
             params={n: p for n, p in declared.params.items() if n not in names},
             extent_of={**declared.extent_of, name: name},
         ),
-        equations=equations,
-        given=given,
+        equations=tuple(made[e.name] for e in program.equations),
+        given=tuple(made[e.name] for e in program.given),
         known=(),
         kept=None,
         as_written=None,

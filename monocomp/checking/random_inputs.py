@@ -79,7 +79,8 @@ def _defined(
     equation = replace(given, name=name, given=False)
     before = program.given[: program.given.index(given)]
     declared = replace(program.declared, outputs=(Output(name),))
-    alone = replace(program, declared=declared, equations=(equation,), given=before)
+    equations = (*program.equations, equation)
+    alone = replace(program, declared=declared, equations=equations, given=before)
     return np.asarray(evaluate(alone.text(), arrays, **params))
 
 

@@ -27,8 +27,9 @@ from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.sharing import is_small, kept
 from monocomp.terms import Term
-from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.translation.programs import read_equations
 
 if TYPE_CHECKING:
@@ -160,10 +161,15 @@ def gradient(
         sizes = by_representative(program.declared, extents or {})
         wanted = _wanted(program, wrt)
 
+        normal = normalising(program)
+
         def derive(save: Sequence[str] | None) -> Gradient:
-            return _Derivation(program, outputs, save, sizes).gradient(wanted)
+            return _Derivation(program, normal, outputs, save, sizes).gradient(wanted)
 
         found = derive(save)
+        if not is_small(found.equations) and (parts := kept(program, all_that_fit=True)):
+            normal = normalising(replace(program, kept=parts))
+            found = derive(save)
         if save is not None:
             return found
         if plans:
@@ -194,6 +200,7 @@ class _Derivation:
     def __init__(
         self,
         program: Equations,
+        normal: Rewriter,
         outputs: Sequence[str] | None,
         save: Sequence[str] | None,
         sizes: Mapping[str, int],
@@ -201,8 +208,7 @@ class _Derivation:
         self.written = program
         self.save, self.sizes = save, sizes
         self.choices: list[Choice] = []
-        rewriter = normalising(program)
-        self.program, self.steps = rewriter.program, rewriter.steps
+        self.program, self.steps = normal.program, normal.steps
         self.visited: list[tuple[str, Visit]] = []
         self.taken = taken_names(self.program) | {*self.program.declared.extent_of}
         self.taken |= {a.name for a in self.program.known}
@@ -231,24 +237,25 @@ class _Derivation:
         return name
 
     def gradient(self, wrt: Sequence[str]) -> Gradient:
-        found: list[Equation] = []
+        read_again: list[tuple[str, Equation]] = []
         for e in reversed(self.program.equations):
             if e.body.kind == "float":
-                found += self._differentiated(e)
+                read_again += self._differentiated(e)
                 self.visited += [(e.name, v) for v in self.adjoints.visited]
                 self.adjoints.visited.clear()
         gradients = {name: self.new(f"d{name}") for name in wrt}
-        nodes = [n for n in self.adjoints.leaves if n.term.op != "ref"]
-        nodes = [n for n in nodes if _name(n.term) in gradients]
+        leaves = self.adjoints.leaves
+        nodes = [n for n in leaves if n.term.op == "ref" or _name(n.term) in gradients]
         read = self._reading()
-        terms = [read(T.add(T.ZERO, *self.adjoints.leaves[n]), n.condition) for n in nodes]
+        terms = [read(T.add(T.ZERO, *leaves[n]), n.condition) for n in nodes]
         terms, definitions = with_definitions(terms, self.new, self._position)
         self.adjoints.leaves = {
             replace(n, condition=read.condition(n.condition)): [t]
             for n, t in zip(nodes, terms, strict=True)
         }
         definitions, named = with_names(definitions, self.program.known)
-        found += [*named, *definitions]
+        adjoints = [Equation(name, e.indices, self._adjoint(e)) for name, e in read_again]
+        found = [*in_order([*named, *definitions, *adjoints])]
         found += [self._of_input(name, gradients[name]) for name in wrt]
         found = with_parts(found, self.new, self._position)
         read_names = {_name(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
@@ -326,20 +333,25 @@ class _Derivation:
                     inputs[name] = Input(name, dims, "float")
         return replace(self.program, declared=replace(self.program.declared, inputs=inputs))
 
-    def _differentiated(self, e: Equation) -> list[Equation]:
-        """Go backwards through an equation; its adjoint is a definition if others read it."""
-        mine = [self._transposed(e.name, e.indices, is_defined=True)]
-        if e.name in self.cotangents:
-            mine.append(T.read(self.cotangents[e.name], e.indices, "float"))
-        total = T.add(T.ZERO, *mine)
+    def _differentiated(self, e: Equation) -> list[tuple[str, Equation]]:
+        """Go backwards through an equation; its adjoint is a definition, of which this is the name,
+        if others read it."""
+        total = self._adjoint(e)
         if total is T.ZERO:
             return []
-        if mine[0] is T.ZERO:
+        if not any(n.term.op == "ref" and n.term.attr == e.name for n in self.adjoints.leaves):
             self.adjoints.add(e.body, e.indices, total)
             return []
-        adjoint = Equation(self.new(f"d{e.name}"), e.indices, total)
-        self.adjoints.add(e.body, e.indices, T.ref(adjoint.name, e.indices, "float"))
-        return [adjoint]
+        name = self.new(f"d{e.name}")
+        self.adjoints.add(e.body, e.indices, T.ref(name, e.indices, "float"))
+        return [(name, e)]
+
+    def _adjoint(self, e: Equation) -> Term:
+        """That of an equation's elements."""
+        of_reads = self._transposed(e.name, e.indices, is_defined=True)
+        if e.name not in self.cotangents:
+            return of_reads
+        return T.add(of_reads, T.read(self.cotangents[e.name], e.indices, "float"))
 
     def _transposed(self, name: str, indices: Sequence[Term], is_defined: bool = False) -> Term:
         return T.add(

@@ -200,7 +200,7 @@ class Rewriter:
     def inline_definitions(self) -> None:
         """Replace names by what they stand for, so that rules see through them, but for those of
         which there would be too many copies."""
-        if not any(e.body.names for e in self.program.equations):
+        if not any(e.body.names for e in (*self.program.given, *self.program.equations)):
             return
         stay = kept(self.program) if self.program.kept is None else self.program.kept
         self.program = replace(self.program, kept=stay)
@@ -208,7 +208,8 @@ class Rewriter:
         for name in names:
             if self.stopped:
                 return
-            if any(name in e.body.names for e in self.program.equations):
+            readers = (*self.program.given, *self.program.equations)
+            if any(name in e.body.names for e in readers):
                 self._inline(self.program.by_name[name])
 
     def _inline(self, equation: Equation) -> None:

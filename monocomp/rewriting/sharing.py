@@ -26,8 +26,12 @@ WEIGHT_LIMIT = 2048  # terms of an equation as it is written out
 MAX_WEIGHT = 20_000  # beyond that, and with nothing to keep, a program is refused
 
 
-def kept(program: Equations) -> frozenset[str]:
+def kept(program: Equations, all_that_fit: bool = False) -> frozenset[str]:
     """The names of the definitions that are not to be inlined.
+
+    Args:
+        program: equations.
+        all_that_fit: are aggregates kept in any case where they may be stored?
 
     Raises:
         LimitError: an equation is too large, whatever is kept.
@@ -36,8 +40,8 @@ def kept(program: Equations) -> frozenset[str]:
     fitting = frozenset(e.name for e in program.equations if e.name in reads) & _storable(program)
     folded = frozenset(n for n in fitting if program.by_name[n].body.depth > 0)
     often = frozenset(n for n in folded if len(reads[n]) > 1)
-    choices = (frozenset[str](), often, folded)
-    chosen = next((names for names in choices if _is_small(program, names)), folded)
+    choices = () if all_that_fit else (frozenset[str](), often, folded)
+    chosen = next((names for names in choices if is_small(program, names)), folded)
     return _bounded(program, chosen, fitting)
 
 
@@ -66,7 +70,7 @@ def _storable(program: Equations) -> frozenset[str]:
     )
 
 
-def _is_small(program: Equations, names: frozenset[str]) -> bool:
+def is_small(program: Equations, names: frozenset[str] = frozenset()) -> bool:
     """Are the equations within the limit, with all but those names written out?"""
     known: dict[str, Equation] = {}
     for e in program.equations:

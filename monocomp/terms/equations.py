@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TypeVar
 
 from monocomp import terms as T
@@ -86,7 +86,7 @@ class Equations:
     another equation computes, in the same order: that one's name, by theirs; `slices` are what some
     are computed for, one after the other; `operands` are stored for products of matrices alone, in
     the dtype in which these take them; `sorted` are lists that a call sorts; `given` are the
-    definitions of inputs that are given with one, each written out but for those before it; `kept`
+    definitions of inputs that are given with one, each after those of them that it reads; `kept`
     are definitions that are not inlined, once that is decided; `as_written` gives what a text says,
     for sizes.
     """
@@ -174,10 +174,20 @@ class Equations:
         program = replace(self, given=tuple(changed.values()), known=tuple(names))
         return program.map(lambda t: T.map_stored(t, changed, known))
 
+    def map_given(self, f: Callable[[Term], Term]) -> Equations:
+        """The same with f applied to the definitions of inputs that are given with one."""
+        program = self
+        for name in [e.name for e in self.given]:
+            given = next(e for e in program.given if e.name == name)
+            if (body := f(given.body)) is not given.body:
+                program = program.with_given(replace(given, body=body))
+        return program
+
     def map_refs(self, names: Iterable[str], f: Callable[[Term], Term]) -> Equations:
-        """The same equations with f applied to the elements of definitions that they read."""
+        """The same with f applied to the elements of definitions that it reads."""
         known: dict[Term, Term] = {}
-        return self.map(lambda t: T.map_refs(t, frozenset(names), f, known))
+        mapped = partial(T.map_refs, names=frozenset(names), f=f, memo=known)
+        return self.map_given(mapped).map(mapped)
 
     def changed(self, later: Equations) -> tuple[str, ...]:
         """The equations whose right-hand sides a later form of the program does not share."""
@@ -236,7 +246,11 @@ class Equations:
         names = self.names()
         given = {e.name: e for e in self.given}
         out: list[str] = []
-        after: dict[str, list[str]] = {}  # what reads a definition comes after it
+        after: dict[int, list[str]] = {-1: out}  # what reads a definition comes after it
+        positions = {e.name: n for n, e in enumerate(self.equations)}
+        for e in self.given:
+            above = (positions[n] for n in _names_read(e.body) if n in positions)
+            positions[e.name] = max(above, default=-1)
         for i in declared.inputs.values():
             # The name that comes first in a text stands for the extent, so it is said first.
             labels: list[str] = []
@@ -246,8 +260,7 @@ class Equations:
             labels = [name.lstrip(".") for name in labels]
             if i.name in given:
                 e = _called(given[i.name], labels)
-                read = [d.name for d in self.equations if d.name in e.body.names]
-                position = after.setdefault(read[-1], []) if read else out
+                position = after.setdefault(positions[i.name], [])
                 position.append(f"input {definition_line(e.name, labels, e.body, names)}")
                 position += [f"index {n} < |{n}|" for n in labels if n not in e.body.free]
                 continue
@@ -265,8 +278,8 @@ class Equations:
             if name not in names.read and name != extent.lstrip("."):
                 out.append(f"index {name} < |{extent.lstrip('.')}|")
         out += [show_monoid(m) for m in self.monoids]
-        for e, line in zip(self.equations, lines, strict=True):
-            out += [line, *after.get(e.name, ())]
+        for n, line in enumerate(lines):
+            out += [line, *after.get(n, ())]
         results = ", ".join(o.name + (f": {o.dtype}" if o.dtype else "") for o in declared.outputs)
         return "\n".join([*out, f"return {results}"]) + "\n"
 
@@ -294,6 +307,12 @@ def stored_in(t: Term) -> frozenset[Equation]:
     return frozenset(s.attr for s in T.subterms(t) if s.op == "stored" and not s.attr.given)
 
 
+@lru_cache(maxsize=4096)
+def _names_read(t: Term) -> frozenset[str]:
+    """The names of the definitions whose values a term reads, wherever they come from."""
+    return t.names | {s.attr.name for s in T.subterms(t) if s.op == "stored"}
+
+
 def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
     """The equations, each after those of them that it reads."""
     by_name = {e.name: e for e in equations}
@@ -302,9 +321,9 @@ def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
     def put(e: Equation) -> None:
         if e.name in ordered:
             return
-        for read in sorted(stored_in(e.body), key=lambda r: r.name):
-            if read.name in by_name:
-                put(by_name[read.name])
+        for name in sorted(_names_read(e.body)):
+            if name in by_name:
+                put(by_name[name])
         ordered[e.name] = e
 
     for e in equations:

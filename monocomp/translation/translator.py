@@ -79,12 +79,11 @@ class _Translator:
         return Equation(definition.name, indices, self.definition(definition))
 
     def given(self, definition: syntax.Definition) -> Equation:
-        """An input with what it is, the definitions above it written out."""
+        """An input with what it is."""
         found = self._given.get(definition.name)
         if found is None:
             equation = self._exactly(lambda: self.equation(definition), exact=False)
-            found = replace(equation, body=self._inlined(equation.body), given=True)
-            self._given[definition.name] = found
+            self._given[definition.name] = found = replace(equation, given=True)
         return found
 
     def monoid(self, m: syntax.Monoid) -> T.UserMonoid:

@@ -30,6 +30,14 @@ dK[b,h,k,d] = sum[q if k <= q](G[b,h,q,k] * Q[b,h,q,d])
 dV[b,h,k,e] = sum[q if k <= q](P[b,h,q,k] * dO[b,h,q,e])
 return dQ, dK, dV"""  # noqa: E501
 
+# Of queries and keys, with a weight and a bias each.
+NORMALISED = """
+param eps: float = 1e-5
+A[q,d] = a[d] * (Q[q,d] - mean[d](Q[q,d])) / sqrt(var[d](Q[q,d]) + eps) + b[d]
+B[k,d] = c[d] * (K[k,d] - mean[d](K[k,d])) / sqrt(var[d](K[k,d]) + eps) + f[d]
+O[q,e] = softmax[k](A[q,d] * B[k,d]) * V[k,e]
+"""
+
 
 # Written as people write them; each is right at once, or a rule of differentiation is wrong.
 PROGRAMS = {
@@ -103,6 +111,22 @@ def check_gradient_by_differences(text: str, found: Gradient) -> Gradient:
 def test_text_of_attention() -> None:
     """FlashAttention-2's backward, as one would write it."""
     assert str(mc.grad(mc.library.load("causal"))) == CAUSAL
+
+
+def test_definitions_stay_where_too_much_would_be_written_out() -> None:
+    """Attention's gradients are those of what it reads, and these go on; what a sum of exponentials
+    is known by says so with the same names, so that shares are plain numbers."""
+    found = check_by_differences(NORMALISED)
+    lines = str(found).splitlines()
+    assert "input L[q] = logsumexp[k](sum[d](A[q,d] * B[k,d]))" in lines
+    assert "P[q,k] = exp(S[q,k] - L[q])" in lines
+    assert "dA[q,d] = sum[k](B[k,d] * G[q,k])" in lines
+    assert "dB[k,d] = sum[q](A[q,d] * G[q,k])" in lines
+    again = mc.compile(str(found))
+    assert again.equations.text().rstrip() == str(found)
+    plan = str(again.plan())
+    assert all(f": {name}[" in plan for name in ("A", "B", "dA", "dB"))
+    assert "SE[" not in plan
 
 
 @pytest.mark.parametrize("name", [n for n in PROGRAMS if n != "stop"])
