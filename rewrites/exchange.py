@@ -68,8 +68,9 @@ def join_products(operations: Callable[[Equations], int], program: Equations) ->
 
     Law:     x * sum(a * c) + y * sum(b * c) = sum((x * a + y * b) * c)
     Claims:  distributivity, interchange
-    Needs:   a and b vary with the same indices, x and y with no others and are finite, and there
-             are no exponential weights; the program needs fewer operations by it
+    Needs:   both are products of matrices, and a and b vary with the same indices; x and y are
+             finite and hold no aggregates, and there are no exponential weights; the program
+             needs fewer operations by it
     before:  A[i,j] = sum[k](X[i,k] * Z[j,k]) - sum[k](Y[i,k] * Z[j,k])
     after:   A[i,j] = sum[k]((X[i,k] - Y[i,k]) * Z[j,k])
     """
@@ -135,7 +136,7 @@ def _joined(one: _Product, other: _Product) -> Term | None:
         for p, body in ((one, a), (other, b))
     )
     body = T.mul(*common, T.add(ours, theirs))
-    if not common or ours.free != theirs.free or not is_product(body, "@0", lambda f: f.free):
+    if not common or ours.free != theirs.free:
         return None
     return T.fold("sum", opened, condition, body)
 
@@ -198,7 +199,7 @@ def _nonempty(bound: Term, condition: Term) -> Term:
 
 def _may_be_nothing(f: Term) -> bool:
     """Is it 0 over nothing or by a mask, so that it is 0 if it is divided by such a 0?"""
-    return T.may_be_empty(f) or (f.op == "exp" and not T.is_positive(f))
+    return T.may_be_empty(f) or f.op == "exp"
 
 
 def _is_inner_sum(t: Term, name: str) -> bool:

@@ -71,6 +71,10 @@ NEAR_MISSES = {
         "O[i,k] = sum[j](A[i,j] * B[k,j]) + R[k,i] * sum[j](D[i,j] * B[k,j])",  # it varies
         "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](Y[j]) * sum[j](D[i,j] * B[k,j])",
         "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](D[i,j] * B[k,j]) / X[i]",  # infinite of 0
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + sigmoid(sum[j](Y[j])) * sum[j](D[i,j] * B[k,j])",
+        "O[i,k] = sum[j, l](F[i,j,l] * G[k,j,l]) + sum[j, l](H[i,j,l] * G[k,j,l])",  # two indices
+        "input A[i,j]: int, B[k,j]: int, D[i,j]: int\n"
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](D[i,j] * B[k,j])",
         "O[i,k] = sum[j](exp(A[i,j]) * B[k,j]) + sum[j](D[i,j] * B[k,j])",  # a frame of its own
         # Each is needed by itself as well.
         "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](D[i,j] * B[k,j])\n"
