@@ -220,6 +220,9 @@ NEAR_MISSES = {
         "A[i] = sum[k if k == i](X[i,k])",  # X[i,i] would give i and k one extent
         "A[i] = B[i] / sum[k if k == i - 1](X[i,k])",  # over nothing it is 0
         "A[i] = sum[k if k == i - 1](X[i,k]) / sum[k if k < i](X[i,k])",
+        "A[i] = sqrt(B[i]) * sum[k if k == i - 1](X[i,k])",  # 0 times no number, over nothing
+        "A[i] = B[i] * sum[k if k == i - 1](X[i,k]) ** 1.5",
+        "A[i] = log(sum[k if k == i - 1](X[i,k]))",
         # Over nothing the sum is 0, and so it is times infinity.
         "A[i] = exp(-max[k if k < i](X[i,k]))"
         " * (sum[k if k == i - 1](X[i,k]) + sum[k if k == i - 2](Y[k]))",
@@ -707,6 +710,15 @@ VARIANTS = {
             " + (B[i] - Y[0]) / sum[k if k < i](1.0)",
         ),
         ("(B[i] * X[i,0] + Y[0] - 1) / B[i]", "X[i,0] + (Y[0] - 1) / B[i]"),
+        ("(B[i] * X[i,0] + B[i] / X[i,0] - 1) / X[i,0]", "B[i] + (B[i] / X[i,0] - 1) / X[i,0]"),
+        (  # but over what is never 0
+            "(Y[0] * (exp(B[i]) + 1) + Y[1] - B[i]) / (exp(B[i]) + 1)",
+            "Y[0] + Y[1] / (exp(B[i]) + 1) - B[i] / (exp(B[i]) + 1)",
+        ),
+        (  # which a sum over nothing is
+            "(B[i] * sum[k if k < i](exp(Y[k])) + B[i] - Y[1]) / sum[k if k < i](exp(Y[k]))",
+            "B[i] * (0 < sum[k if k < i](exp(Y[k]))) + (B[i] - Y[1]) / sum[k if k < i](exp(Y[k]))",
+        ),
     ],
     "cancel_denominator": [
         ("exp(B[i]) / (exp(B[i]) + X[i,1]) + X[i,1] / (exp(B[i]) + X[i,1])", "1"),
