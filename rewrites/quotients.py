@@ -132,7 +132,7 @@ def divide_addends(t: Term) -> Term | None:
 def _apart_from_rest(total: Term, divisors: Mapping[Term, Fraction]) -> list[Term]:
     """The addends, and as one those in which a divisor that may be 0 does not cancel: each over it
     is infinite, and inf - inf has no value."""
-    zero = [(base, n) for base, n in divisors.items() if not _is_never_zero(base)]
+    zero = [(base, n) for base, n in divisors.items() if not T.is_positive(base)]
     rest = [a for a in total.args if not all(_is_divisible(a, base, -n) for base, n in zero)]
     return [*(a for a in total.args if a not in rest), *([T.add(*rest)] if rest else [])]
 
@@ -142,11 +142,7 @@ def _is_divisible(addend: Term, base: Term, power: Fraction) -> bool:
     divides is mostly nothing, too."""
     least = Fraction(0) if T.may_be_empty(base) else power
     powers = [n for b, n in map(T.base_and_power, factors(addend)) if b is base]
-    return any(n > 0 and n >= least for n in powers)
-
-
-def _is_never_zero(t: Term) -> bool:
-    return T.is_positive(t) and not T.may_be_empty(t)
+    return any(n >= least for n in powers)
 
 
 @quotients.rule

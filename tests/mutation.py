@@ -83,10 +83,6 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "exchange.exchange_sums: if sums": "without sums nothing is compared",
     "exchange.join_products: if alike": "without products nothing is compared",
     "exchange.join_products: if t.op == 'add'": "one addend is no two",
-    "exchange._product: not is_product(body, bound.attr[0], lambda f: f.free)": (
-        "what is joined of other sums needs no fewer operations"
-    ),
-    "exchange._joined: not common": "what is joined then needs no fewer operations",
     "quotients._apart_from_rest: if rest": "0 over a divisor is no addend",
     "quotients.factor_number: if all((number == 1 for number, _ in found))": SAME,
     "extrema.extremum_of_exponentials: ... if f.op == 'exp'": (

@@ -89,6 +89,7 @@ NEAR_MISSES = {
         "Y[i] = 1 / (|i| * X[i] + B[i])",
         "Y[i] = 1 / (X[i] / |i| + B[i] / |i|)",
         "Y[i] = |i| * X[i] + |i| * B[i]",  # under no power
+        "Y[i] = sin(|i| * X[i] + |i| * B[i])",
         "Y[i] = 1 / (A[i] * X[i] + A[i] * B[i])",  # no count
         "Y[i] = 1 / (1.0 * i * X[i] + 1.0 * i * B[i])",
     ],

@@ -625,6 +625,11 @@ VARIANTS = {
         ("sum[k](sum[l if k == l](X[i,l]) * Y[k])", "sum[k](X[i,k] * Y[k])"),
         ("sum[k](sum[l if k == l and l < i](X[i,l]))", "sum[k](where(k < i, X[i,k], 0))"),
         ("sum[k if k == 2](X[i,k]) / |k|", "where(2 < |k|, X[i,2] / |k|, 0)"),  # not 0
+        *(  # beside roots of what is positive, and in no root
+            (f"{x} * sum[k if k == 2](X[i,k])", f"where(2 < |k|, {x} * X[i,2], 0)")
+            for x in ("sqrt(B[i] ** 2 + 1)", "log(B[i])")
+        ),
+        ("sqrt(B[i]) + sum[k if k == 2](X[i,k])", "sqrt(B[i]) + where(2 < |k|, X[i,2], 0)"),
         (
             "sum[k](Y[k]) ** 2 * sum[k if k == 2](X[i,k])",
             "where(2 < |k|, sum[k](Y[k]) ** 2 * X[i,2], 0)",
