@@ -396,11 +396,9 @@ def centre_on_maximum(program: Equations) -> Choice | None:
     before:  H[i] = max[k](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v
     after:   H[i] = (not 0 < SE[k](1, S[i,k]).v) * max[k](S[i,k]) - SE[k](S[i,k] - max[l](S[i,l]), S[i,k]).v / SE[k](1, S[i,k]).v
     """  # noqa: E501
-    extrema = [
-        t
-        for t in T.subterms(*(e.body for e in program.equations))
-        if t.op == "fold" and t.attr.monoid in ("max", "min") and len(t.attr.indices) == 1
-    ]
+    terms = [*T.subterms(*(e.body for e in program.equations))]
+    extrema = [t for t in terms if _is_extremum(t) and len(t.attr.indices) == 1]
+    counts: dict[Term, int] = {}
     for t, bound, condition, value, exponent in sums(program):
         if exponent is None:
             continue
@@ -414,8 +412,8 @@ def centre_on_maximum(program: Equations) -> Choice | None:
             weighted_sum(bound, condition, moved, exponent),
             *(T.mul(c, m, weighted_sum(bound, condition, g, exponent)) for c, m, g in outside),
         )
-        choice = _settled(replacing(t, new, program))
-        if _bare_extrema(choice.program) < _bare_extrema(program):
+        choice = _settled(replacing(t, new, program), terms)
+        if _bare_extrema(choice.program, counts) < _bare_extrema(program, counts):
             return choice
     return None
 
@@ -458,21 +456,24 @@ def _multiple(body: Term, parts: list[Term]) -> Fraction | None:
     return None
 
 
-def _settled(choice: Choice) -> Choice:
-    """The choice with its brackets brought together."""
+def _settled(choice: Choice, before: Iterable[Term]) -> Choice:
+    """The choice with its brackets brought together, but for those before."""
     rewriter = Rewriter(choice.program)
-    rewriter.exhaust(RuleSet(centring.name, centring.purpose, centring.rules))
+    rewriter.exhaust(RuleSet(centring.name, centring.purpose, centring.rules), before)
     return Choice(choice.before, choice.after, rewriter.program)
 
 
-def _bare_extrema(program: Equations) -> int:
+def _is_extremum(t: Term) -> bool:
+    return t.op == "fold" and t.attr.monoid in ("max", "min")
+
+
+def _bare_extrema(program: Equations, counts: dict[Term, int]) -> int:
     """How often a maximum or minimum stands outside of folds, but for where there is nothing
-    else."""
-    counts: dict[Term, int] = {}
+    else; `counts` are those of terms."""
 
     def count(t: Term) -> int:
         if t.op == "fold":
-            return int(t.attr.monoid in ("max", "min"))
+            return int(_is_extremum(t))
         if t not in counts:
             nothing_else = any(T.is_bracket(f) and f.args[0].op == "not" for f in t.args)
             skipped = t.op == "mul" and nothing_else

@@ -18,7 +18,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from monocomp import terms as T
 from monocomp.rewriting.rules import Rule
@@ -58,9 +58,13 @@ class Centred:
         """The fold of other values with the same weight and domain."""
         return weighted_sum(self.bound, self.condition, value, self.exponent)
 
-    def companions(self) -> Iterator[tuple[tuple[int, ...], Term]]:
+    @cached_property
+    def companions(self) -> tuple[tuple[tuple[int, ...], Term], ...]:
         """The sums of lower degrees that a move needs, by degree; those that are 0 whatever
         the elements are, sums of distances from their own mean, are left out."""
+        return tuple(self._companions())
+
+    def _companions(self) -> Iterator[tuple[tuple[int, ...], Term]]:
         for degrees in itertools.product(*(range(u.power + 1) for u in self.units)):
             if degrees == tuple(u.power for u in self.units):
                 continue

@@ -76,7 +76,7 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
         level = max(map(level_of, parts))
         for g in taken.results():
             level = max(level, level_of(g) - 1)
-        for _, companion in taken.companions():
+        for _, companion in taken.companions:
             level = max(level, level_of(companion) - 1)
         return level
 
@@ -86,7 +86,7 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
         # What moves a sum with its centre is carried beside it, though it be known already.
         for taken in filter(None, map(centred, list(group.folds))):
             if not taken.results().isdisjoint(group.folds):
-                for t in T.subterms(*(c for _, c in taken.companions())):
+                for t in T.subterms(*(c for _, c in taken.companions)):
                     is_beside = t.op == "fold" and T.domain_of(t) == T.domain_of(taken.fold)
                     if is_beside and not T.is_open(t) and t not in group.folds:
                         group.folds.append(t)

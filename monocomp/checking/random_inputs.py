@@ -79,8 +79,11 @@ def _defined(
     equation = replace(given, name=name, given=False)
     before = program.given[: program.given.index(given)]
     declared = replace(program.declared, outputs=(Output(name),))
-    equations = (*program.equations, equation)
-    alone = replace(program, declared=declared, equations=equations, given=before)
+    equations = [equation]
+    for e in reversed(program.equations):
+        if any(e.name in reader.body.names for reader in (*before, *equations)):
+            equations.insert(0, e)
+    alone = replace(program, declared=declared, equations=tuple(equations), given=before)
     return np.asarray(evaluate(alone.text(), arrays, **params))
 
 

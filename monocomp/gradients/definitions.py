@@ -111,7 +111,7 @@ def _is_part(t: Term) -> bool:
     """Is it a number that may get a name? Of an aggregate in a user's monoid a field is one."""
     is_number = t.kind == "float" and t.op not in _PLAIN
     has_fields = t.op in ("fold", "fold_at") and not isinstance(t.attr.monoid, str)
-    return is_number and not has_fields and all(map(_has_name, free_indices(t)))
+    return is_number and not has_fields and all(map(str.isidentifier, t.free))
 
 
 def _has_name(i: Term) -> bool:
@@ -133,13 +133,17 @@ def _named(a: Abbreviation, t: Term, memo: dict[Term, Term]) -> Term:
 
 def _shared(terms: Sequence[Term]) -> Term | None:
     """The largest product that two of the addends of terms have in common, beyond what is plain."""
-    products = [frozenset(factors(a)) for t in dict.fromkeys(terms) for a in addends(t)]
-    best: frozenset[Term] = frozenset()
-    for one, other in combinations(products, 2):
+    products = [factors(a) for t in dict.fromkeys(terms) for a in addends(t)]
+    every = sorted({f for p in products for f in p}, key=lambda f: f.key, reverse=True)
+    bits = {f: 1 << n for n, f in enumerate(every)}  # products are numbers, as there may be many
+    computed = sum(bits[f] for f in every if f.op not in _PLAIN)
+    best = 0
+    for one, other in combinations([sum({bits[f] for f in p}) for p in products], 2):
         common = one & other
-        if any(f.op not in _PLAIN for f in common) and _rank(common) > _rank(best):
+        if common & computed and _outranks(common, best, computed):
             best = common
-    named = frozenset(f for f in best if not _is_column(f, best))
+    found = frozenset(f for f in every if bits[f] & best)
+    named = frozenset(f for f in found if not _is_column(f, found))
     return T.mul(T.ONE, *named) if _is_worth_a_name(named) else None
 
 
@@ -150,8 +154,14 @@ def _is_column(f: Term, product: frozenset[Term]) -> bool:
     )
 
 
-def _rank(product: frozenset[Term]) -> tuple[int, list[tuple[int, str, str]]]:
-    return sum(f.op not in _PLAIN for f in product), sorted(f.key for f in product)
+def _outranks(a: int, b: int, computed: int) -> bool:
+    """Has a product more factors that are not plain than another, or is it later in the order of
+    words, of which their factors are the letters? The highest bit is the first letter."""
+    more = (a & computed).bit_count() - (b & computed).bit_count()
+    if more or a == b:
+        return more > 0
+    first = 1 << (a ^ b).bit_length() - 1
+    return a & (first - 1) > 0 if b & first else b & (first - 1) == 0
 
 
 def _is_worth_a_name(product: frozenset[Term]) -> bool:

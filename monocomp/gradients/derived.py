@@ -167,10 +167,12 @@ def gradient(
             return _Derivation(program, normal, outputs, save, sizes).gradient(wanted)
 
         found = derive(save)
-        if not is_small(found.equations) and (parts := kept(program, all_that_fit=True)):
-            normal = normalising(replace(program, kept=parts))
-            found = derive(save)
-        if save is not None:
+        if not is_small(found.equations):
+            parts = kept(program, all_that_fit=True)
+            if parts - (normal.program.kept or set()):
+                normal = normalising(replace(program, kept=parts))
+                found = derive(save)
+        if save is not None or not any(c.is_open for c in found.choices):
             return found
         if plans:
             return weighed(found, derive, sizes)

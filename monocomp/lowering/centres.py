@@ -71,7 +71,7 @@ def add_centred(
                 for u in taken.units
             ]
             moves = [T.sub(before, after) for before, after in centres]
-            companions = [(degrees, _multiple(c, old)) for degrees, c in taken.companions()]
+            companions = [(degrees, _multiple(c, old)) for degrees, c in taken.companions]
             moved = [T.mul(coefficient(taken, degrees, moves), c) for degrees, c in companions]
             units = []
             far = []

@@ -429,7 +429,7 @@ class _Splitting:
         ]
         degrees = tuple(u.power for u in part.units)
         total = T.ZERO
-        for lower, sum_ in (*part.companions(), (degrees, part.sum_of(part.element(part.units)))):
+        for lower, sum_ in (*part.companions, (degrees, part.sum_of(part.element(part.units)))):
             weight = self._stored("L", sum_, stored)
             value = T.mul(weight, coefficient(taken, lower, moves))
             total = T.add(total, weighted_sum(self.part, T.TRUE, value, frame_of_part))

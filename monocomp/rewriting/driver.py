@@ -280,9 +280,11 @@ class Rewriter:
         right = show(operand, program.reader_names())
         self.record("name_operand", NAMING_LAW, [equation.name], left, right, program)
 
-    def exhaust(self, rules: RuleSet) -> None:
-        """Apply the rules, innermost place first, until none matches."""
+    def exhaust(self, rules: RuleSet, unmatched: Iterable[Term] = ()) -> None:
+        """Apply the rules, innermost place first, until none matches; it is known that none does
+        anywhere in those that are unmatched."""
         normal = self._normal[rules]
+        normal.update(unmatched)
         while not self.stopped and self._apply(rules, normal, None):
             pass
 
