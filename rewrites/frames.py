@@ -84,10 +84,15 @@ def settled_frame(joint: Term) -> Term:
     is_frame &= not (is_inf_of_nothing or any(map(_leaves_out_zeros, parts)))
     is_bounded = T.is_below_infinity(joint) or (is_read and not is_inf_of_nothing)
     # An exponential in an exponent would be split off again, and so would what is made of it.
-    is_bounded |= any(s.op == "exp" for s in T.subterms(joint))
+    is_bounded |= any(map(_holds_exponential, parts))
     if is_bounded and (is_frame or T.exceeds_minus_infinity(joint)):
         return joint
     return _settled(joint)
+
+
+def _holds_exponential(t: Term) -> bool:
+    """Is there an exponential in it, but for the filters of folds?"""
+    return t.op == "exp" or any(map(_holds_exponential, t.args[t.op == "fold" :]))
 
 
 def _settled(joint: Term) -> Term:

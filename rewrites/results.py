@@ -303,6 +303,8 @@ def split_weights(t: Term) -> Term | None:
         if len(groups) == 1:
             return None
         others = [g for g in factors(body) if g is not f]
+        if T.power_of(T.ZERO, -1) in others:  # inf - inf
+            return None
         return T.add(
             *(
                 T.fold("sum", (bound,), condition, T.mul(*others, T.add(*group)))

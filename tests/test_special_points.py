@@ -566,6 +566,9 @@ AGGREGATES = [
     "P0[k] = softmax[k](log(W[k] - 1))\nO[e] = sum[k](where(P0[k] > 0, P0[k], 0) * V[k,e])",
     # What is divided by a sum that is 0 is there, but for that of nothing.
     "O[q] = T[q] * sum[k if k < q](T[k]) - sum[k](exp(W[k]) * T[k]) / sum[k if k <= q](Z[1,k])",
+    "O[q] = T[q] / (1 + sum[k if k >= 1](relu(exp(W[k]) - 1) / sum[k if q > k](exp(S[q,k]))))",
+    "O[q] = sqrt(sum[k](softmax[k](W[k] - sum[d](Far[d] - T[q] * k)) * W[k]))",
+    "O[q] = sum[k if k > 1]((exp(S[q,k]) - 1) / 0 * T[k])",
     f"{LOG_ADD}O[q,k] = exp(S[q,k] + Mask[q,k] - LogAdd[k](S[q,k] + Mask[q,k]))",
     f"{SMALLEST}O[q,k] = exp(S[q,k] + Mask[q,k] + Smallest[k](-S[q,k] - Mask[q,k]))",
 ]

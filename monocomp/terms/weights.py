@@ -138,7 +138,8 @@ def is_scale(t: Term, product: Iterable[Term]) -> bool:
     """Is this an exponential that is 0 only where the others are, as that of a mantissa's frame?"""
     if t.op != "exp":
         return False
-    others = Product([f for f in product if f is not t])
+    rest = [f for f in product if f is not t]
+    others = Product(rest, [f.args[0] for f in rest if f.op == "pow" and f.attr < 0])
     (x,) = t.args
     there = map(is_weight_there, addends(x))
     return all(c is None or others.says(c) for c in there)
