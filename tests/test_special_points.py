@@ -116,6 +116,7 @@ ELEMENTS = [
     "O[i] = minimum(A[i], B[i]) + maximum(A[i], B[i])",
     "O[i] = where(A[i] > 0, B[i], -inf) - where(A[i] > 0, B[i], -inf)",
     "O[i] = A[i] * (1e308 * 1e308)",
+    "O[i] = (1 + sum[k](exp(Y[k] - A[i]) * Y[k])) / (1 + sum[k](exp(Y[k] - A[i])))",
 ]
 
 # Programs over rows: S and R are ROWS, N is NONE, and Z a matrix with a row of zeros.
@@ -569,6 +570,11 @@ AGGREGATES = [
     "O[q] = T[q] / (1 + sum[k if k >= 1](relu(exp(W[k]) - 1) / sum[k if q > k](exp(S[q,k]))))",
     "O[q] = sqrt(sum[k](softmax[k](W[k] - sum[d](Far[d] - T[q] * k)) * W[k]))",
     "O[q] = sum[k if k > 1]((exp(S[q,k]) - 1) / 0 * T[k])",
+    # A maximum of nothing is in no frame of a sum over more.
+    "O[q] = sum[k](T[k] * exp(S[q,k])) / sum[k](exp(S[q,k] - max[k if W[k] > 5](S[q,k])))",
+    # What is taken from an extremum, or has one taken from it, loses no digits to a third.
+    "O[k] = exp(0.1 * T[k] + max[l](Far[l]) - Far[k])",
+    "O[k] = exp(0.1 * T[k] - min[l](Far[l]) + Far[k])",
     f"{LOG_ADD}O[q,k] = exp(S[q,k] + Mask[q,k] - LogAdd[k](S[q,k] + Mask[q,k]))",
     f"{SMALLEST}O[q,k] = exp(S[q,k] + Mask[q,k] + Smallest[k](-S[q,k] - Mask[q,k]))",
 ]

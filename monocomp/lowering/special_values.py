@@ -72,13 +72,13 @@ def _may_rise(f: Term) -> bool:
 
 
 def beside_largest(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
-    """(x, -c * max(x), rest), if c * x and -c * max(x) are among the addends of a sum; not if they
-    are all of it, and one is taken from the other anyway."""
+    """(x, -c * m, rest), if c * x and -c * m are among the addends of a sum, m being max(x) or
+    min(x); not if they are all of it, and one is taken from the other anyway."""
     for a in addends:
         number_, m = T.split_coefficient(a)
-        if m is not None and m.op == "where" and m is clamp(m.args[2], T.NEG_INF):
+        if m is not None and m.op == "where" and m in _clamps(m.args[2]):
             m = m.args[2]
-        if m is None or number_ >= 0 or m.op != "fold" or m.attr.monoid != "max":
+        if m is None or m.op != "fold" or m.attr.monoid not in EXTREMA:
             continue
         names = sorted(frozenset().union(*(b.free for b in addends)))
         for at in itertools.permutations(names, len(m.attr.indices)):
@@ -164,7 +164,7 @@ class Factors:
         for f in self.parts:
             for a in T.addends(f.args[0]) if f.op == "exp" else ():
                 number_, m = T.split_coefficient(a)
-                if m is None or (number_ > 0) == _is_greatest(m):
+                if m is None or not (_is_least(m) if number_ > 0 else _is_greatest(m)):
                     continue
                 if divisors.says(_is_there(m)):
                     there = T.mul(T.const(number_, "float"), _if_there(m))
@@ -416,6 +416,10 @@ def _unit_of_field(t: Term) -> Term | None:
 # What stands for an infinite frame: exp of it is infinite in all dtypes, and no small multiple of
 # it is.
 _LARGE = T.const(Fraction(2**100), "float")
+
+
+def _clamps(frame: Term) -> Iterable[Term]:
+    return (clamp(frame, unit) for unit in (T.NEG_INF, T.INF))
 
 
 def clamp(frame: Term, unit: Term) -> Term:

@@ -68,11 +68,16 @@ def _in_float64(function: Callable[[float], float]) -> Callable[[Array], Array]:
     return lambda x: np.asarray(apply(x.astype(np.float64)), np.float64).astype(x.dtype)
 
 
+def _power(x: Array, y: Array) -> Array:
+    """x ** y, no number where that is a root of -inf: np.power has inf there."""
+    return np.where((x == -math.inf) & (y != np.floor(y)), math.nan, np.power(x, y))
+
+
 _NAMES = ("exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "tanh", "sin", "cos", "floor")
 ELEMENTARY: dict[str, Callable[..., Array]] = {
     **{name: getattr(np, name) for name in _NAMES},
     **{"erf": _in_float64(math.erf), "erfc": _in_float64(math.erfc)},
-    **{"/": np.divide, "//": np.floor_divide, "%": np.mod, "**": np.power},
+    **{"/": np.divide, "//": np.floor_divide, "%": np.mod, "**": _power},
 }
 LONGDOUBLE = Wide(np.dtype(np.longdouble), ELEMENTARY)
 

@@ -11,7 +11,7 @@ their constructors (`construct`, `rebuild`): what cancels there is finite or lea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from monocomp.declarations.vocabulary import Kind
@@ -274,8 +274,9 @@ def _with_quotients_that_cancel(found: list[Term]) -> list[Term]:
         inverses = [g for g in product.args if is_inverse_of_nothing(g)]
         scale = next((g for g in inverses if g.op == "exp"), None)
         if scale is not None and any(g.op == "exp" for g in found):
-            found, exponent = _without_common_frames(found, scale.args[0], -power)
-            product = mul(exp(exponent), *(g for g in product.args if g is not scale))
+            rest = [g for g in product.args if g is not scale]
+            found, exponent = _without_common_frames(found, scale.args[0], rest, -power)
+            product = mul(exp(exponent), *rest)
         elif not any(g.op == "pow" and g.args[0] in divisors for g in inverses):
             continue
         cancels = all(g.op != "pow" or g.args[0] in divisors for g in inverses)
@@ -286,20 +287,21 @@ def _with_quotients_that_cancel(found: list[Term]) -> list[Term]:
 
 
 def _without_common_frames(
-    found: list[Term], exponent: Term, power: Fraction
+    found: list[Term], exponent: Term, scaled: Sequence[Term], power: Fraction
 ) -> tuple[list[Term], Term]:
     """Factors and the exponent of what divides them `power` times, without the frames of both that
-    are infinite over nothing. A frame of the divisor alone is 0 there: what it scales is 0."""
+    are infinite over nothing. A frame of the divisor alone is 0 where what it scales is."""
     for number, m, there in infinite_frames(exponent):
-        exponent = sub(exponent, mul(const(number, "float"), m))
+        without = sub(exponent, mul(const(number, "float"), m))
         for n, f in enumerate(found):
             if f.op == "exp" and holds_addend(f.args[0], number * power, m):
                 rest = sub(f.args[0], mul(const(number * power, "float"), m))
-                found = [*found[:n], exp(rest), *found[n + 1 :]]
+                found, exponent = [*found[:n], exp(rest), *found[n + 1 :]], without
                 break
         else:
-            if_there = construct("where", there, m, ZERO)
-            exponent = add(exponent, mul(const(number, "float"), if_there))
+            if Product(scaled).says(there):
+                if_there = construct("where", there, m, ZERO)
+                exponent = add(without, mul(const(number, "float"), if_there))
     return found, exponent
 
 
