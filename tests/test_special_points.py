@@ -572,6 +572,9 @@ AGGREGATES = [
     "O[q] = sum[k if k > 1]((exp(S[q,k]) - 1) / 0 * T[k])",
     # A maximum of nothing is in no frame of a sum over more.
     "O[q] = sum[k](T[k] * exp(S[q,k])) / sum[k](exp(S[q,k] - max[k if W[k] > 5](S[q,k])))",
+    "L[q,k] = S[q,k] + T[q]\n"
+    "P[q,k] = W[k] * exp(L[q,k] - max[k](L[q,k]))\n"
+    "O[q,k] = sum[..k](P[q,k]) / sum[..k](exp(L[q,k] - sum[k](L[q,k])))",
     # What is taken from an extremum, or has one taken from it, loses no digits to a third.
     "O[k] = exp(0.1 * T[k] + max[l](Far[l]) - Far[k])",
     "O[k] = exp(0.1 * T[k] - min[l](Far[l]) + Far[k])",

@@ -179,14 +179,15 @@ class Factors:
         for f in self.parts:
             if f.op == "exp":
                 sums = T.Product([*condition.args, *(d.args[0] for d in self.divisors)])
-                exponent = f.args[0]
-                for a in T.addends(exponent):
-                    m = _unscaled(a)
-                    if any(m in T.subterms(side) for side in condition.args):
-                        exponent = T.replace(exponent, m, T.ZERO)
-                    elif sums.says(_is_there(m)):
-                        exponent = T.replace(exponent, m, _if_there(m))
-                left.append(T.exp(exponent))
+                addends = [T.ZERO]
+                for number_, m in map(T.split_coefficient, T.addends(f.args[0])):
+                    scaled = T.const(number_, "float")
+                    if m is not None and any(m in T.subterms(side) for side in condition.args):
+                        continue
+                    if m is not None:
+                        scaled = T.mul(scaled, _if_there(m) if sums.says(_is_there(m)) else m)
+                    addends.append(scaled)
+                left.append(T.exp(T.add(*addends)))
             elif f not in self.divisors:
                 base, _ = T.base_and_power(f)
                 if base not in condition.args or not T.may_be_empty(base):
