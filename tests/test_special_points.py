@@ -575,6 +575,10 @@ AGGREGATES = [
     "L[q,k] = S[q,k] + T[q]\n"
     "P[q,k] = W[k] * exp(L[q,k] - max[k](L[q,k]))\n"
     "O[q,k] = sum[..k](P[q,k]) / sum[..k](exp(L[q,k] - sum[k](L[q,k])))",
+    "O[q] = sum[k](S[q,k]) - exp2(Off[q] - max[k](S[q,k] + Off[q]))",
+    "O[q] = sum[k](S[q,k]) - exp((T[q] + 1) * (Off[q] - max[k](S[q,k] + Off[q])))",
+    # A sum that is -inf, of logarithms, is a divisor of one addend: x / (x + a) has no value.
+    "O[q] = 1 / (1 + T[q] / sum[k if k < 2](log(W[k])))",
     # What is taken from an extremum, or has one taken from it, loses no digits to a third.
     "O[k] = exp(0.1 * T[k] + max[l](Far[l]) - Far[k])",
     "O[k] = exp(0.1 * T[k] - min[l](Far[l]) + Far[k])",

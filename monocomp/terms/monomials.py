@@ -64,9 +64,9 @@ def content(
     The primitive part is the same for t and for any monomial times t, so that sums which
     differ by a factor meet in quotients, roots and logarithms. With `positive` only
     factors that are provably positive leave, and numbers stay. With `clear` divisors leave
-    that are counts, so that a mean becomes a sum; of other divisors only those of all addends,
-    as a * p + b is no number where a + b / p is a, for an infinite p. With `leads` the exponential
-    of one addend may leave, otherwise only what all exponents have.
+    that are counts, so that a mean becomes a sum, or other sums; of divisors that may be infinite
+    only those of all addends, as a * p + b is no number where a + b / p is a. With `leads` the
+    exponential of one addend may leave, otherwise only what all exponents have.
     """
     if t.op != "add" or t.kind != "float":
         return T.ONE, t
@@ -80,6 +80,7 @@ def content(
         if T.may_be_empty(base):  # x / x is not 1 everywhere, but a + b / x is (a * x + b) / x
             over = [m for m in monomials if m.powers.get(base, 0) == least]
             stays = least > 0 or not clear or any(_may_vanish(m, base) for m in over)
+            stays |= not (in_all or T.is_finite_if_there(base))
         elif not (base.op == "cast" and clear):
             stays |= least < 0 and not in_all
         if least != 0 and not stays and (not positive or T.is_positive(base)):

@@ -470,7 +470,7 @@ def multiply_out(t: Term) -> Term:
     nothing cancels: x * (1 + a) is -inf for a logit x of -inf where a is 0, and x + x * a is not.
     """
     if t.op == "add":
-        return add(*map(multiply_out, t.args))
+        return _sum(tuple(map(multiply_out, t.args)), True)
     if t.op == "mul":
         for n, factor in enumerate(t.args):
             if factor.op == "add" and factor.folded:
