@@ -192,7 +192,7 @@ def sizes_of(name: str) -> dict[str, int]:
     return {n: longer.get(n, size) for n, size in sizes.items()}
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", slow_unless(lambda name: name in NAMES[::3], NAMES))
 def test_results_stay(name: str) -> None:
     """Each program either stays whole for a reason, or gives what it gives as it is."""
@@ -203,7 +203,7 @@ def test_results_stay(name: str) -> None:
         check_backends(case.text, inputs, **case.params)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in WHOLE])
 def test_what_is_derived_is_a_program(name: str) -> None:
     """Its text parses, and the oracle gives the same for it, in as many parts as one likes."""
@@ -242,7 +242,7 @@ return M, D
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("length", [LENGTH, 129])
 @pytest.mark.parametrize("name", ABOUT_CENTRES)
 def test_sums_about_the_centres_of_parts(name: str, length: int) -> None:
@@ -386,7 +386,7 @@ WITH_STATE = """
     """
 
 
-@pytest.mark.parametrize("kind", ["gqa", "mqa", "with state"])
+@pytest.mark.parametrize("kind", ["mqa", "with state", pytest.param("gqa", marks=pytest.mark.slow)])
 def test_rows_that_are_only_packed(kind: str) -> None:
     """Where packed rows fill the device nothing is cut, and one kernel computes the outputs."""
     text = {"gqa": library.load("gqa"), "mqa": MQA, "with state": WITH_STATE}[kind]
@@ -411,7 +411,7 @@ def test_pages_are_cut_as_other_keys_are() -> None:
         assert found == rules(library.load("gqa"), **MANY | {"b": b}), b
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("page", [8, 16, 24, 48, 64])
 def test_parts_of_pages(page: int) -> None:
     """Of pages that hold blocks, that blocks hold, and of others; some parts have no keys."""
@@ -551,7 +551,7 @@ def decoding(kind: str) -> tuple[str, dict[str, Tensor]]:
     return text, {n: inputs[n] for n in compiled(text).declared.inputs}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("kind", "window"), slow_unless(lambda _, window: window == 40, LEAVING, [1, 40, 64, 1000])
 )

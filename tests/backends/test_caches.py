@@ -74,7 +74,7 @@ def paged_inputs(
     return paged, plain
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("rows", [1, 7])
 @pytest.mark.parametrize("size", [5, 16, 64, 128, 256])
@@ -93,7 +93,7 @@ def test_pages(size: int, rows: int, backend: str) -> None:
     ALONE[backend].check(found, wanted)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("size", [8, 16, 24, 48, 64])
 def test_lengths_in_pages(size: int) -> None:
     """Pages that are as long as blocks, shorter, longer, and neither."""
@@ -114,7 +114,7 @@ BEGINS = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("begin", BEGINS)
 @pytest.mark.parametrize("size", [16, 48, 64])
 def test_multiples_that_pages_are_read_from(size: int, begin: str) -> None:
@@ -358,7 +358,7 @@ def in_eager_torch(of: str, made: Mapping[str, Tensor]) -> Tensor:
     return eager.attend(eager.logits(made["Q"], K), V, kept)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", ["torch", "triton"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=["fp16", "fp32"])
 @pytest.mark.parametrize("of_keys", [torch.int8, *FP8], ids=["int8", "e4m3", "e5m2"])

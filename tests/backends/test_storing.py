@@ -33,7 +33,7 @@ def inputs_for(text: str, dtype: torch.dtype = torch.float32, **sizes: int):
     return make_inputs(text, extents, dtype)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_stored_values(name: str, backend: str) -> None:

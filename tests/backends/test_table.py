@@ -135,7 +135,7 @@ def test_shapes_of_other_kernels() -> None:
     assert str(narrow.alike(Shape.parse("64x256/64 8w 3s"))) == "512x32/32 8w 3s"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "element_bytes", "target"),
     slow_unless(
@@ -281,7 +281,7 @@ ADDED = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize("added", ADDED)
 def test_what_is_added_takes_room(added: str) -> None:
@@ -316,7 +316,7 @@ ROOM = [
 ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize(("name", "head", "number", "text"), ROOM)
 def test_what_operands_take(name: str, head: int, number: int, text: str) -> None:
@@ -339,7 +339,7 @@ def test_what_operands_take(name: str, head: int, number: int, text: str) -> Non
     assert (legal.schedule(Shape.parse(text)) is None) == (found > legal.gpu.shared)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize(
     ("name", "head"),

@@ -354,7 +354,9 @@ def test_strings_of_the_program_are_quoted(sources: dict[str, str]) -> None:
 # --- a file runs by itself ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["causal", "gqa", "attention of nothing"])
+@pytest.mark.parametrize(
+    "name", ["causal", pytest.param("gqa", marks=pytest.mark.slow), "attention of nothing"]
+)
 def test_self_check(name: str, tmp_path: Path) -> None:
     """`python emitted.py` in another folder says ok."""
     require_interpreter()

@@ -80,7 +80,7 @@ def assert_same_gradients(
         ("learned_sink", {}),
         ("sigmoid_attention", {}),
         ("layer_norm", {}),
-        ("attention_statistics", {}),
+        pytest.param("attention_statistics", {}, marks=pytest.mark.slow),
     ],
 )
 def test_gradients_of_the_library(name: str, params: dict[str, float]) -> None:
