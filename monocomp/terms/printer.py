@@ -334,7 +334,7 @@ def _with_masked_weight(t: Term) -> list[Term]:
     factors = [f for f in t.args if f.op != "const"]
     brackets = [f for f in factors if is_bracket(f)]
     weights = [f for f in factors if f.op == "exp"]
-    others = [f for f in factors if f not in brackets and f.op != "pow"]
+    others = [f for f in factors if f not in brackets and (f.op != "pow" or f.attr > 0)]
     if not brackets or not (weights or not all(map(is_finite_if_read, others))):
         return factors
     condition = conjunction(*(b.args[0] for b in brackets))
