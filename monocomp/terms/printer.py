@@ -22,6 +22,7 @@ from monocomp.terms.losses import as_it_stands
 from monocomp.terms.nodes import Binder, Term, UserMonoid, inert
 from monocomp.terms.parts import base_and_power, is_bracket, split_coefficient
 from monocomp.terms.ring import neg, power_of, sub
+from monocomp.terms.weights import is_masked_with
 
 _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW, _ATOM = range(1, 10)
 
@@ -326,7 +327,8 @@ def _is_sum(t: Term) -> bool:
 
 def _with_masked_weight(t: Term) -> list[Term]:
     """The factors of a product but its number, [c] * exp(x) as exp(where(c, x, -inf)), and [c]
-    beside what may be infinite as exp(where(c, 0, -inf)).
+    beside what may be infinite as exp(where(c, 0, -inf)). Beside x, which masks make -inf, exp(x)
+    is exp(where(-inf < x, x, -inf)).
 
     These are one term, and in the language only the second says that where c fails nothing
     is there: what it is multiplied with is not looked at, and a sum of such may be empty.
@@ -335,10 +337,13 @@ def _with_masked_weight(t: Term) -> list[Term]:
     brackets = [f for f in factors if is_bracket(f)]
     weights = [f for f in factors if f.op == "exp"]
     others = [f for f in factors if f not in brackets and (f.op != "pow" or f.attr > 0)]
-    if not brackets or not (weights or not all(map(is_finite_if_read, others))):
+    x = weights[0].args[0] if weights else ZERO
+    conditions = [b.args[0] for b in brackets]
+    if any(is_masked_with(f, x) for f in others):
+        conditions.append(inert("compare", NEG_INF, x, attr="<"))
+    if not conditions or not (weights or not all(map(is_finite_if_read, others))):
         return factors
-    condition = conjunction(*(b.args[0] for b in brackets))
-    masked = where(condition, weights[0].args[0] if weights else ZERO, NEG_INF)
+    masked = where(conjunction(*conditions), x, NEG_INF)
     rest = [f for f in factors if f not in brackets and f not in weights[:1]]
     return [inert("exp", masked), *rest]
 

@@ -20,7 +20,7 @@ from monocomp.terms.leaves import INF, NEG_INF, TRUE, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose
 from monocomp.terms.nodes import Number, Term, intern
-from monocomp.terms.parts import addends, factors, split_coefficient
+from monocomp.terms.parts import addends, base_and_power, factors, split_coefficient
 
 
 def is_weight_there(exponent: Term) -> Term | None:
@@ -35,6 +35,19 @@ def is_weight_there(exponent: Term) -> Term | None:
         sides = (NEG_INF, rest) if number > 0 else (rest, INF)
     there = construct("compare", *sides, attr="<")
     return None if there is TRUE else there
+
+
+def is_masked_with(factor: Term, exponent: Term) -> bool:
+    """Has a factor beside exp(exponent) an addend of the exponent that may be the -inf of a mask?
+    Together they are nothing there, as is p * log(p)."""
+    return not _masks(base_and_power(factor)[0]).isdisjoint(_masks(exponent))
+
+
+def _masks(t: Term) -> set[Term]:
+    """The elements that are added, also in the sums in products."""
+    found = {rest for a in addends(t) if (rest := split_coefficient(a)[1]) is not None}
+    sums = (f for a in found if a.op == "mul" for f in a.args if f.op == "add")
+    return {a for a in found if a.op == "read"}.union(*map(_masks, sums))
 
 
 def that_cancel(

@@ -51,6 +51,14 @@ SPECIAL = {
     " + sum[k if V[k] > 0](log(V[k]) / V[k])",
     "entropy": "P[i,k] = softmax[k if F[i,k]](A[i,k])\n"
     "O[i] = -sum[k if F[i,k]](P[i,k] * log(P[i,k]))",
+    "entropy, masked by an addend": "P[i,k] = softmax[k](A[i,k] + M[i,k])\n"
+    "O[i] = -sum[k](P[i,k] * log(P[i,k]))",
+    "entropies beside others": "O[i,j] = V[j] - sum[k](softmax[k](A[i,k] + M[i,k])"
+    " * log_softmax[k](A[i,k] + M[i,k]))",
+    "temperature, masked by an addend": "P[i,k] = softmax[k](V[0] * (A[i,k] + M[i,k]))\n"
+    "O[i] = -sum[k](P[i,k] * log(P[i,k]))",
+    "entropy of nothing, squared": "H[i] = -sum[k](softmax[k if k < N[i]](A[i,k])"
+    " * log(softmax[k if k < N[i]](A[i,k])))\nO[i] = V[0] / (1 + H[i] ** 2)",
     "ties": "W[i] = max[k](N[i] * V[k] * 0) + A[i,0]\nO[i] = W[i] * max[k](abs(V[k]) * 0 + 1)",
 }
 
