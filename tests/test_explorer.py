@@ -91,8 +91,8 @@ def test_typeset() -> None:
     assert "(" in letters(math(parse("a * (b + c)"))) and "(" not in letters(math(parse("a * b")))
 
 
-def test_a_comparison_that_is_a_number_keeps_its_brackets() -> None:
-    text = "O = SE[k]((0 != k % 2), Y[k]).v"
+@pytest.mark.parametrize("text", ["O = SE[k]((0 != k % 2), Y[k]).v", "O = (-inf) * W"])
+def test_brackets_that_programs_have_stay(text: str) -> None:
     assert plain(letters(math(parse(text)))) == plain(text)
 
 

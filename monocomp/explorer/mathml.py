@@ -246,7 +246,8 @@ def _infix(f: Formula, script: bool, last: bool) -> Set:
                 f"<msup>{base.markup}{above.markup}</msup>", base.width + _SCRIPT * over.width
             )
         case "*" | "":
-            parts = [typeset(left, _MUL, script, False), *_times(f, left, right)]
+            level = _ATOM if _is_minus_infinity(left) else _MUL  # as programs write it
+            parts = [typeset(left, level, script, False), *_times(f, left, right)]
             return _row(*parts, typeset(right, _MUL + 1, script, last))
     level = _LEVELS.get(f.attr, _MUL)
     sides = typeset(left, level, script, False), typeset(right, level + 1, script, last)
@@ -262,6 +263,10 @@ def _times(f: Formula, left: Formula, right: Formula) -> list[Set]:
     if f.attr == "*" and (_begins_with_number(right) or _ends_with_name(left)):
         return [_sign("*", False)]
     return [_hidden(" * " if f.attr else " "), _space()]
+
+
+def _is_minus_infinity(f: Formula) -> bool:
+    return f.op == "prefix" and f.args[0].op == "name" and f.args[0].attr == "inf"
 
 
 def _begins_with_number(f: Formula) -> bool:
