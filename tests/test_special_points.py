@@ -579,6 +579,9 @@ AGGREGATES = [
     "O[q] = sum[k](S[q,k]) - exp((T[q] + 1) * (Off[q] - max[k](S[q,k] + Off[q])))",
     # A sum that is -inf, of logarithms, is a divisor of one addend: x / (x + a) has no value.
     "O[q] = 1 / (1 + T[q] / sum[k if k < 2](log(W[k])))",
+    # What a filter asks is left out, in products of tiles that are both read, too.
+    "O[q,e] = sum[k](where(Mask[q,k] > -1, (Mask[q,k] + 1) * V[k,e], 0))",
+    "O[q,e] = sum[k if Mask[q,k] > -1](Mask[q,k] * V[k,e])",
     # What is taken from an extremum, or has one taken from it, loses no digits to a third.
     "O[k] = exp(0.1 * T[k] + max[l](Far[l]) - Far[k])",
     "O[k] = exp(0.1 * T[k] - min[l](Far[l]) + Far[k])",

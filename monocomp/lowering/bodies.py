@@ -110,11 +110,15 @@ class Body:
         (right,) = others
         if not vanishing:
             # What is loaded is 0 outside, and 0 times what a computed factor is masked to. Of two
-            # that are loaded, one is masked where the domain may differ from row to row.
+            # that are loaded, one is masked where the domain may differ from row to row: that
+            # which does so, too, if one does, as it may be infinite where it is left out.
             loaded = self.at.is_load(left), self.at.is_load(right)
-            if not loaded[0] or (loaded[1] and not self.loop.is_whole):
+            is_either = all(loaded) and not self.loop.is_whole
+            domain = self.loop.domain
+            is_right = is_either and domain <= right.axes and not domain <= left.axes
+            if not loaded[0] or (is_either and not is_right):
                 left = self.masked(left, 0.0)
-            if not loaded[1]:
+            if not loaded[1] or is_right:
                 right = self.masked(right, 0.0)
         return contract(axis, left, right, state)
 
