@@ -10,6 +10,7 @@ from monocomp.backends.triton.launch import interpreted
 from tests.backends.compiling import SHARED_LIMIT, without_elements
 from tests.backends.running import run
 from tests.backends.test_compile_targets import usage
+from tests.marks import slow_unless
 from tests.variants.papers import VARIANTS
 
 # Deriving these gradients takes more than a few seconds.
@@ -42,7 +43,7 @@ def test_result(name: str) -> None:
     torch.testing.assert_close(found, variant.expected(inputs), rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", [n for n in VARIANTS if n not in LONG])
+@pytest.mark.parametrize("name", slow_unless(lambda name: name not in LONG, VARIANTS))
 def test_gradients(name: str) -> None:
     variant = VARIANTS[name]
     inputs = variant.inputs(seed=1)
