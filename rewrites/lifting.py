@@ -96,6 +96,34 @@ def scale_choice(t: Term) -> Term | None:
 
 
 @lifting.rule
+def join_chosen_exponential(t: Term) -> Term | None:
+    """A scale is divided by where an exponential is chosen, as both may overflow. What is of
+    nothing stays infinite.
+
+    Law:     where(c, exp(s) * x, -inf) * exp(-m) = where(c, exp(s - m) * x, -inf)
+    Claims:  arithmetic
+    Needs:   m is a maximum, so that exp(-m) is not 0 for elements that are numbers or -inf
+    before:  Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(-max[k](S[i,k]))
+    after:   Y[i] = where(X[i] > 0, exp(A[i] - max[k](S[i,k])), -inf)
+    """
+    if t.op != "mul":
+        return None
+    scale = [a for a in addends(exponent_of(t)) if _is_less_a_maximum(a)]
+    for f in t.args if scale else ():
+        if f.op == "where" and f.args[2] is T.NEG_INF and exponent_of(f.args[1]) is not T.ZERO:
+            condition, x, unit = f.args
+            n = T.add(T.ZERO, *scale)
+            rest = T.mul(*(g for g in t.args if g is not f), T.exp(T.neg(n)))
+            return T.mul(rest, T.where(condition, T.mul(x, T.exp(n)), unit))
+    return None
+
+
+def _is_less_a_maximum(addend: Term) -> bool:
+    number, m = T.split_coefficient(addend)
+    return m is not None and number < 0 and m.op == "fold" and m.attr.monoid == "max"
+
+
+@lifting.rule
 def lift_weighted_sum(t: Term) -> Term | None:
     """A sum weighted by exponentials is a fold in SE(V), times the exponential of its frame.
 

@@ -57,6 +57,14 @@ NEAR_MISSES = {
         "Y[i] = where(X[i] > 0, Z[i] + exp(A[i]), 0)",
         "Y[i] = where(X[i] > 0, Z[i] * exp(max[k](S[i,k])), 0)",  # which may be of nothing
     ],
+    "join_chosen_exponential": [
+        "Y[i] = where(X[i] > 0, exp(A[i]), 0) * exp(-max[k](S[i,k]))",  # see scale_choice
+        "Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(B[i])",  # 0 times infinity, where B masks
+        "Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(max[k](S[i,k]))",
+        "Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(-min[k](S[i,k]))",
+        "Y[i] = where(X[i] > 0, A[i], -inf) * exp(-max[k](S[i,k]))",  # one exponential
+        "Y[i] = where(X[i] > 0, exp(A[i]), -inf) + exp(-max[k](S[i,k]))",
+    ],
     "lift_weighted_sum": [
         "O[i] = sum[k](sigmoid(S[i,k]) * V[k])",  # bounded, and nobody divides by it
         "O[i] = sum[k](exp((S[i,k] - max[j](S[i,j])) / B[i] ** 2) * V[k])",
