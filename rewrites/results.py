@@ -85,7 +85,8 @@ def common_result(t: Term) -> Term | None:
     Law:     exp(a + c) * p * x + exp(b + c) * p * y = exp(c) * p * (exp(a) * x + exp(b) * y)
     Claims:  distributivity, exponentials, scaling
     Needs:   c and p hold a fold, or c a maximum; of a maximum or minimum only exp(c) leaves; p
-             is no truth value, is not infinite of nothing, and is a divisor only beside exp(c).
+             is no truth value, is not infinite of nothing, and is a divisor only beside exp(c) or
+             another p.
              What else the exponents of a sum have in common leaves with c, which it may be the
              frame of
     before:  Z[i] = exp(M[i]) * (exp(A[i] - max[k](S[i,k])) + exp(-max[k](S[i,k])))
@@ -102,12 +103,11 @@ def common_result(t: Term) -> Term | None:
     leaving: dict[Term, Fraction] = {}
     for base, power in one.powers.items() if t.op == "add" else ():
         powers = [power, *(m.powers.get(base, Fraction(0)) for m in others)]
-        # Over nothing a divisor is 0 with the weight: it must not stay where that is gone.
-        is_shared = min(powers) > 0 or (frame and max(powers) < 0)
         stays = T.is_bracket(base) or _may_be_of_nothing(base, T.Product([]))
-        if base.folded and is_shared and not stays:
+        if base.folded and (min(powers) > 0 or max(powers) < 0) and not stays:
             leaving[base] = min(powers, key=abs)
-    if not frame and not leaving:
+    # Over nothing a divisor is 0 with what it divides: it must not stay where that is gone.
+    if not frame and not any(power > 0 for power in leaving.values()):
         return None
     moved = [without_powers(a, leaving) for a in t.args]
     common = [T.power_of(base, least) for base, least in leaving.items()]

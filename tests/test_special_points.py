@@ -552,6 +552,7 @@ AGGREGATES = [
     "O[q] = 1 - exp(T[q] - max[k](N[q,k]))",
     "O[q] = sum[k](exp2(T[k] - min[l if W[l] > 5](S[q,l])) * (T[k] - max[l if W[l] > 5](S[q,l])))",
     "O = max[k if W[k] > 0](softmax[k](300 * W[k] * W[k]))",
+    "O = 1 / var[k](W[k] * mean[l if W[l] > 5](W[l]))",
     # Differences of nothing have one sign: nor is one the opposite of the other.
     "O[q] = tanh(max[k](N[q,k]) - logsumexp[k](N[q,k]))",
     "O[q] = sigmoid(max[k if W[k] > 5](S[q,k]) - logsumexp[k if W[k] > 5](T[q]))",
