@@ -131,7 +131,7 @@ class Values(Scopes):
             case "exactly":
                 inert = T.as_it_stands(t)
                 if t.attr == ("div", T.PLAIN):
-                    return apply("div", *map(self.value, t.args))
+                    return divide(*map(self.value, t.args))
                 if inert.op == "mul":  # 0 * inf is no number, also where 0 is a truth value
                     return self._pinned_product(1.0, inert)
                 return self._build(inert, guard)

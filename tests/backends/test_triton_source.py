@@ -374,3 +374,13 @@ def test_self_check(name: str, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.splitlines()[-1] == "ok"
+
+
+def test_numbers_are_not_divided_by_0() -> None:
+    """Triton evaluates what is known, and refuses to divide by 0."""
+    source = mc.compile(
+        "input C, F[k]: bool\n"
+        "D = sum[k if F[k]](exp(Y[k] + C - max[k if F[k]](Y[k] + C)) * Y[k]) ** (-0.5)\n"
+        "O[k] = where(T[k] == D, A[k], -inf)"
+    ).source("triton", target="cuda:90")
+    assert "/ 0.0" not in source and 'float("inf"), ' in source
