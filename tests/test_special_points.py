@@ -308,7 +308,7 @@ AGGREGATES = [
     "O[q] = argmax[k](softmax[k if W[k] > 0](10 * Large[q,k]))",
     "O[q] = max[k if k < q](softmax[k if W[k] > 0](10 * Large[q,k]))",
     "O[q] = T[q] * mean[k if k < q](W[k]) / mean[k if k < q](W[k])",
-    "O[q] = sum[k if k < q](1) / mean[k if k < q](2)",
+    "O[q] = sum[k if S[q,k] > 3](1) / mean[k if S[q,k] > 3](2)",
     "O[q] = var[k if k < q](S[q,k]) / var[k if k < q](S[q,k]) + mean[k if k < q](T[k])",
     *(
         f"O[q,k] = ({x}) / ({x}) + T[q] * ({x}) / ({x})"  # of nothing 0 / 0 is 0
