@@ -255,6 +255,7 @@ AGGREGATES = [
     "O[q] = sum[k](softmax[k if k == 0](-900 * S[q,k]) * T[1])",
     "O[q] = minimum(S[q,0] / sum[k](softmax[k if k < q](W[k]) * S[q,0]), 5)",
     "O[q] = exp(-(S[q,0] ** 4 / sum[k](exp(N[q,k] - max[k](N[q,k])))))",
+    "O[q] = exp(-1 / sum[k](exp2(N[q,k] - max[k](N[q,k]))))",
     "O[k] = min[q](T[q] - log_softmax[k](where(S[q,k] > 3, W[k], -inf)))",
     "O[q] = sum[k](exp(where(T[q] > 0, W[k], -inf)) * sum[k](exp(W[k]) * S[q,k]))"
     " / sum[k](exp(where(T[q] > 0, W[k], -inf)))",

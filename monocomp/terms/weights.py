@@ -129,13 +129,16 @@ def is_inverse_of_nothing(factor: Term) -> bool:
 
 
 def infinite_frames(exponent: Term) -> Iterable[tuple[Number, Term, Term]]:
-    """The addends of an exponent that are inf over nothing, -max(s) and min(s): the number, the
-    extremum, and that it is of something."""
+    """The addends of an exponent that are inf over nothing, -c * max(s) and c * min(s): the number,
+    the extremum times what is positive, and that it is of something."""
     signs = {"max": 1, "min": -1}
     for number, m in map(split_coefficient, addends(exponent)):
-        if m is None or m.op != "fold" or m.attr.monoid not in signs:
+        if m is None:
             continue
-        sign = signs[m.attr.monoid]
+        extremum = without_scale(m)
+        if extremum.op != "fold" or extremum.attr.monoid not in signs:
+            continue
+        sign = signs[extremum.attr.monoid]
         there = is_weight_there(construct("mul", const(sign), m))
         if sign * number < 0 and there is not None:
             yield number, m, there
