@@ -34,7 +34,7 @@ from monocomp.backends.schedules.search import CANDIDATES, SECONDS, Choice, Prog
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.replay import PlanTarget, started
-from monocomp.errors import InternalError
+from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.nominal import power_of_two
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
@@ -160,11 +160,18 @@ class TritonRunner:
         in_two = tuple(s.in_two for s in choice)
         found = self._modules.get(in_two)
         if found is None:
-            usual = (self.dialect.table.first(self.dialect.legal(k, {}, 2)) for k in self.kernels)
-            pairs = zip(usual, in_two, strict=True)
-            module = self.emit([replace(s, in_two=axes) for s, axes in pairs])
+            module = self.emit(list(map(self._usual, self.kernels, choice)))
             found = self._modules[in_two] = module, load(module.source)
         return found
+
+    def _usual(self, kernel: TileProgram, choice: Schedule) -> Schedule:
+        """What the file says of a kernel, whose schedule each call gives: that of no sizes, or of
+        this call where a kernel fits only if it knows how long the axes are that it holds."""
+        try:
+            usual = self.dialect.table.first(self.dialect.legal(kernel, {}, 2))
+        except UnsupportedError:
+            return choice
+        return replace(usual, in_two=choice.in_two)
 
     def _call(
         self,

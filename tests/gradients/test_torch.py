@@ -465,6 +465,20 @@ def test_repeated_gradients() -> None:
     torch.testing.assert_close(found, _repeated("torch"), atol=1e-4, rtol=1e-4)
 
 
+def _of_talking_heads(backend: str) -> list[torch.Tensor]:
+    kernel = mc.compile(library.load("talking_heads"), backend=backend)
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(1, 2, 3, 4)] * 3 + [(2, 2)] * 2
+    inputs = [torch.randn(s, generator=generator).requires_grad_() for s in shapes]
+    return list(torch.autograd.grad(kernel(*inputs).sin().sum(), inputs))
+
+
+def test_kernels_that_fit_for_known_sizes_alone() -> None:
+    """All heads are held, and a GPU would not hold as many as there might be."""
+    found = interpreted.call(_of_talking_heads, "triton")
+    torch.testing.assert_close(found, _of_talking_heads("torch"), atol=1e-4, rtol=1e-4)
+
+
 def test_what_is_saved_has_no_say_in_dtypes() -> None:
     """Results of a program that reads a saved logarithm, in float32, are as wide as its inputs."""
     program = mc.grad(library.load("causal"))
