@@ -256,6 +256,12 @@ AGGREGATES = [
     "O[q] = minimum(S[q,0] / sum[k](softmax[k if k < q](W[k]) * S[q,0]), 5)",
     "O[q] = exp(-(S[q,0] ** 4 / sum[k](exp(N[q,k] - max[k](N[q,k])))))",
     "O[q] = exp(-1 / sum[k](exp2(N[q,k] - max[k](N[q,k]))))",
+    *(
+        f"P0[q,k] = {x}(S[q,k] + Mask[q,k] - max[k](S[q,k] + Mask[q,k]) + 2)\n"
+        "O[q,k] = P0[q,k] / sum[k](P0[q,k])"
+        for x in ("relu", "softplus")
+    ),
+    "O[q,k] = exp(N[q,k]) / (exp(N[q,k]) / (exp(T[q]) + sum[k](exp(N[q,k])))) ** 2",
     "O[k] = min[q](T[q] - log_softmax[k](where(S[q,k] > 3, W[k], -inf)))",
     "O[q] = sum[k](exp(where(T[q] > 0, W[k], -inf)) * sum[k](exp(W[k]) * S[q,k]))"
     " / sum[k](exp(where(T[q] > 0, W[k], -inf)))",

@@ -84,7 +84,7 @@ def may_be_empty(t: Term) -> bool:
         case "add":
             return all(any(map(_may_be_left_out, factors((a,)))) for a in t.args)
         case "mul":
-            return any(is_bracket(f) or may_be_empty(f) for f in t.args)
+            return any(is_bracket(f) or _may_vanish(f) for f in t.args)
         case "pow":
             return t.attr > 0 and may_be_empty(t.args[0])
         case "power":  # of a weight, which cancels nothing any more
@@ -93,9 +93,10 @@ def may_be_empty(t: Term) -> bool:
 
 
 def _may_be_missing(addend: Term) -> bool:
-    """Is it -inf where nothing is there: a mask, a maximum, or the logarithm of a sum?"""
-    number, rest = split_coefficient(addend)
-    if is_mask(addend) or rest is None or number < 0:
+    """Is it infinite where nothing is there: a mask, a maximum, or the logarithm of a sum? What it
+    is taken from is -inf then."""
+    _, rest = split_coefficient(addend)
+    if is_mask(addend) or rest is None:
         return is_mask(addend)
     if rest.op == "fold" and rest.attr.monoid == "max":
         return not is_finite(rest)
