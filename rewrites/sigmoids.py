@@ -129,11 +129,12 @@ def complement_sigmoid(t: Term) -> Term | None:
 
 @sigmoids.rule
 def exponential_of_softplus(t: Term) -> Term | None:
-    """The exponential of a soft maximum is a power of a sigmoid.
+    """The exponential of a soft maximum is a power of a sigmoid. Where it is exp(-inf), a weight of
+    nothing, that is said: a sigmoid is a plain 0 there.
 
     Law:     exp(n * softplus(x)) = sigmoid(-x) ** -n
     Claims:  sigmoids
-    Needs:   n is a number
+    Needs:   n is a number; a condition that x is less than inf for n < 0
     before:  Y[i] = exp(X[i] - 2 * softplus(X[i]))
     after:   Y[i] = exp(X[i]) * sigmoid(-X[i]) ** 2
     """
@@ -143,7 +144,11 @@ def exponential_of_softplus(t: Term) -> Term | None:
         number, x = T.split_coefficient(a)
         if x is not None and x.op == "softplus" and isinstance(number, Fraction):
             rest = T.exp(T.add(T.ZERO, *(b for b in addends(t.args[0]) if b is not a)))
-            return T.mul(rest, T.power_of(T.function("sigmoid", T.neg(x.args[0])), -number))
+            opposite = T.neg(x.args[0])
+            there = T.is_weight_there(opposite) if number < 0 else None
+            said = [] if there is None else [T.bracket(there)]
+            power = T.power_of(T.function("sigmoid", opposite), -number)
+            return T.mul(rest, *said, power)
     return None
 
 
