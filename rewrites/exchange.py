@@ -42,7 +42,8 @@ def exchange_sums(operations: Callable[[Equations], int], program: Equations) ->
     Law:     sum_k(sum_d(a_d * b_dk) * c_k) = sum_d(a_d * sum_k(b_dk * c_k))
     Claims:  distributivity, interchange
     Needs:   the program needs fewer operations by it; or as many, and then the indices come in
-             one fixed order; no a that may be of nothing, where b is divided by what may be
+             one fixed order; no a that may be of nothing, where b is divided by what may be;
+             what is multiplied out is finite, or the inverse of what is, if what it reads is
     before:  index e < 2
              O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])
     after:   index e < 2
@@ -218,17 +219,17 @@ def _expanded(t: Term, name: str) -> list[list[Term]]:
         case "add" if holds(t):
             return [m for a in t.args for m in _expanded(a, name)]
         case "mul":
-            found: list[list[Term]] = [[]]
-            for f in t.args:
-                found = [m + n for m in found for n in _expanded(f, name)]
-            return found
+            parts = list(t.args)
         case "pow" if t.attr in range(2, LARGEST_POWER + 1):
-            base = _expanded(t.args[0], name)
-            found = [[]]
-            for _ in range(int(t.attr)):
-                found = [m + n for m in found for n in base]
-            return found
-    return [[t]]
+            parts = [t.args[0]] * int(t.attr)
+        case _:
+            return [[t]]
+    found: list[list[Term]] = [[]]
+    for f in parts:
+        found = [m + n for m in found for n in _expanded(f, name)]
+    # inf * (a - b) is a number, inf * a - inf * b is none.
+    is_finite = all(T.is_finite_if_there(T.base_and_power(f)[0]) for m in found for f in m)
+    return found if len(found) == 1 or is_finite else [[t]]
 
 
 def _split_exponent(t: Term, name: str, known: Iterable[Term]) -> tuple[Term, Term]:

@@ -263,6 +263,7 @@ AGGREGATES = [
     ),
     "O[q,k] = exp(N[q,k]) / (exp(N[q,k]) / (exp(T[q]) + sum[k](exp(N[q,k])))) ** 2",
     "O[q] = sum[k](softmax[k](log(sigmoid(S[q,k] + Mask[q,k]))))",
+    "O[q] = sum[k]((abs(log(W[q] - 1)) - S[q,j] * R[k,j]) ** 2)",
     "O[k] = min[q](T[q] - log_softmax[k](where(S[q,k] > 3, W[k], -inf)))",
     "O[q] = sum[k](exp(where(T[q] > 0, W[k], -inf)) * sum[k](exp(W[k]) * S[q,k]))"
     " / sum[k](exp(where(T[q] > 0, W[k], -inf)))",
