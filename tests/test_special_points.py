@@ -669,8 +669,17 @@ def agrees(wanted: Any, found: Any) -> Any:
     return np.isnan(wanted) | np.isclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("backend", DTYPES)
-@pytest.mark.parametrize("text", ELEMENTS)
+def on_backends(texts: Iterable[str]) -> list[Any]:
+    """Each on torch, and one in three on Triton, which is slower, in `make test`."""
+    slow = pytest.mark.slow
+    return [
+        pytest.param(text, backend, marks=slow if backend == "triton" and n % 3 else ())
+        for n, text in enumerate(texts)
+        for backend in DTYPES
+    ]
+
+
+@pytest.mark.parametrize(("text", "backend"), on_backends(ELEMENTS))
 def test_elements(text: str, backend: str) -> None:
     """On the grid of all points; -inf is exact, but beside what is infinite or none."""
     names = list(check(text).inputs)
@@ -689,8 +698,7 @@ def test_elements(text: str, backend: str) -> None:
     assert not where, where[:5]
 
 
-@pytest.mark.parametrize("backend", DTYPES)
-@pytest.mark.parametrize("text", AGGREGATES)
+@pytest.mark.parametrize(("text", "backend"), on_backends(AGGREGATES))
 def test_aggregates(text: str, backend: str) -> None:
     inputs = {name: np.asarray(NAMES[name]) for name in check(text).inputs}
     for wanted, found in zip(*compared(text, inputs, DTYPES[backend], backend), strict=True):
