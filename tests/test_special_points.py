@@ -263,7 +263,6 @@ AGGREGATES = [
     ),
     "O[q,k] = exp(N[q,k]) / (exp(N[q,k]) / (exp(T[q]) + sum[k](exp(N[q,k])))) ** 2",
     "O[q] = sum[k](softmax[k](log(sigmoid(S[q,k] + Mask[q,k]))))",
-    "O[q] = sum[k]((abs(log(W[q] - 1)) - S[q,j] * R[k,j]) ** 2)",
     "O[k] = min[q](T[q] - log_softmax[k](where(S[q,k] > 3, W[k], -inf)))",
     "O[q] = sum[k](exp(where(T[q] > 0, W[k], -inf)) * sum[k](exp(W[k]) * S[q,k]))"
     " / sum[k](exp(where(T[q] > 0, W[k], -inf)))",
@@ -1181,6 +1180,14 @@ def test_a_centre_beside_a_monoid() -> None:
         D[i,j] = var[k](S[i,k] - Both[k](S[i,k], W[j]).q)"""
     generator = np.random.default_rng(0)
     inputs = {"S": generator.normal(size=(3, 5)), "W": generator.normal(size=2)}
+    found = mc.compile(text, backend="numpy")(**inputs)
+    np.testing.assert_allclose(found, mc.evaluate(text, inputs), rtol=1e-12)
+
+
+def test_what_is_infinite_is_not_multiplied_out() -> None:
+    """Where |d| is less than |k|, distances would be cheaper as sums of products."""
+    text = "O[q] = sum[k]((abs(log(q)) - X[q,d] * Y[k,d]) ** 2)"
+    inputs = {"X": np.array([[1.0], [1.0], [2.0]]), "Y": np.array([[0.5], [-0.7], [3.0]])}
     found = mc.compile(text, backend="numpy")(**inputs)
     np.testing.assert_allclose(found, mc.evaluate(text, inputs), rtol=1e-12)
 
