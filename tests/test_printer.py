@@ -225,6 +225,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     params = {"c": -0.7} if name == "required parameter" else {}

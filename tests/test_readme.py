@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch")
+from tests.marks import slow_unless
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -108,6 +109,7 @@ def commands(page: str) -> list[Command]:
 
 COMMANDS = [c for page in PAGES for c in commands(page)]
 MONOCOMP = [c for c in COMMANDS if c.words.startswith("monocomp ")]
+SLOW = ("bench ", "check ", "doctor", "tune ")  # several seconds each, and tested elsewhere
 
 
 @contextlib.contextmanager
@@ -180,7 +182,14 @@ def test_numbers_are_of_the_results() -> None:
         assert any(needed <= {*row} for row in measured), what
 
 
-@pytest.mark.parametrize("command", MONOCOMP, ids=lambda c: f"{c.page}, line {c.line}")
+@pytest.mark.parametrize(
+    "command",
+    slow_unless(
+        lambda c: c.page == "README.md" or not c.words.removeprefix("monocomp ").startswith(SLOW),
+        MONOCOMP,
+    ),
+    ids=lambda c: f"{c.page}, line {c.line}",
+)
 def test_command(command: Command, tmp_path: Path) -> None:
     words = shlex.split(command.words)
     assert words[0] == "monocomp"

@@ -192,7 +192,7 @@ def sizes_of(name: str) -> dict[str, int]:
     return {n: longer.get(n, size) for n, size in sizes.items()}
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", slow_unless(lambda name: name in NAMES[::3], NAMES))
 def test_results_stay(name: str) -> None:
     """Each program either stays whole for a reason, or gives what it gives as it is."""
@@ -203,7 +203,7 @@ def test_results_stay(name: str) -> None:
         check_backends(case.text, inputs, **case.params)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in WHOLE])
 def test_what_is_derived_is_a_program(name: str) -> None:
     """Its text parses, and the oracle gives the same for it, in as many parts as one likes."""

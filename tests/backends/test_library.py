@@ -98,7 +98,7 @@ def inputs_at(name: str, size: str, dtype: torch.dtype, kind: str) -> dict[str, 
 # --- values -------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("name", "backend"), RUNS)
 @pytest.mark.parametrize("size", SIZES)
 def test_lengths(name: str, size: str, backend: str) -> None:
@@ -111,7 +111,7 @@ def test_lengths(name: str, size: str, backend: str) -> None:
         BESIDE_EAGER[torch.float32].check(found, wanted, eager)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("backend", "dtype"),
     [
@@ -137,7 +137,7 @@ def test_dtypes_and_logits(name: str, kind: str, backend: str, dtype: torch.dtyp
         bounds[dtype].check(found, wanted, eager)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_large_blocks(name: str) -> None:
     """The blocks that a call really takes, in the backends that need no interpreter."""
@@ -169,7 +169,7 @@ def test_the_oracle_is_right_here() -> None:
 # --- nothing to aggregate -----------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("name", "backend"), [r for r in RUNS if CASES[r[0]].is_attention])
 @pytest.mark.parametrize("empty", ["q", "k", "b", "e"])
 def test_length_zero(name: str, empty: str, backend: str) -> None:
@@ -253,7 +253,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", OF_THEIR_OWN)
 def test_layouts_give_equal_results(name: str, backend: str) -> None:

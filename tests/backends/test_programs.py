@@ -13,7 +13,7 @@ from tests.backends.tolerances import ALONE, Bound
 from tests.marks import slow_unless
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str, backend: str) -> None:
@@ -57,7 +57,7 @@ EXPONENTS = (
 )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("exponent", EXPONENTS)
 def test_exponents(exponent: str, backend: str) -> None:
@@ -98,7 +98,7 @@ def test_random_numbers_are_as_precise_as_others() -> None:
 # --- names --------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "start", slow_unless(lambda start: start % 16 == 0, range(0, len(HARMLESS_NAMES), 8))
 )
