@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from monocomp import terms as T
+from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rewriting.rules import RuleSet
@@ -25,6 +26,8 @@ def scaled(t: Term) -> tuple[Term, Term]:
             return T.mul(*(v for v, _ in parts)), T.add(T.ZERO, *(e for _, e in parts))
         case "pow":
             value, exponent = scaled(t.args[0])
+            if t.attr.denominator > 1 and any(map(may_divide_by_nothing, factors(value))):
+                return t, T.ZERO  # 0 over nothing is 0, the root of infinity times 0 is none
             return T.power_of(value, t.attr), T.mul(T.const(t.attr, "float"), exponent)
         case "relu" | "abs":
             value, exponent = scaled(t.args[0])
@@ -79,10 +82,9 @@ def settled_frame(joint: Term) -> Term:
     exponents = joint.args if joint.op == "maximum" else (joint,)
     parts = [a for e in exponents for a in addends(e)]
     is_inf_of_nothing = any(_is_scaled_extremum(T.neg(a)) and not _is_there(a) for a in parts)
-    is_read = all(map(T.is_finite_if_there, parts)) or T.is_finite_if_read(joint)
     is_frame = any(_is_scaled_extremum(a) or _is_masked(a) for a in parts)
     is_frame &= not (is_inf_of_nothing or any(map(_leaves_out_zeros, parts)))
-    is_bounded = T.is_below_infinity(joint) or (is_read and not is_inf_of_nothing)
+    is_bounded = T.is_below_infinity(joint)
     # An exponential in an exponent would be split off again, and so would what is made of it.
     is_bounded |= any(map(_holds_exponential, parts))
     if is_bounded and (is_frame or T.exceeds_minus_infinity(joint)):
@@ -91,8 +93,9 @@ def settled_frame(joint: Term) -> Term:
 
 
 def _holds_exponential(t: Term) -> bool:
-    """Is there an exponential in it, but for the filters of folds?"""
-    return t.op == "exp" or any(map(_holds_exponential, t.args[t.op == "fold" :]))
+    """Is there an exponential in it, but for conditions?"""
+    is_conditional = t.op in ("fold", "where")
+    return t.op == "exp" or any(map(_holds_exponential, t.args[is_conditional:]))
 
 
 def _settled(joint: Term) -> Term:

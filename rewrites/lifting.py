@@ -347,8 +347,8 @@ def join_exponentials(t: Term) -> Term | None:
     Law:     that of join_frames; log(exp(m) x) = m + log(x); f(exp(m) x) = exp(m) f(x)
     Claims:  scaled numbers, common factors, arithmetic
     Needs:   an exponent that is not at most 0 by its form
-    before:  Y[i] = log(exp(abs(A[i])) + exp(B[i]))
-    after:   Y[i] = log(exp(abs(A[i]) - maximum(abs(A[i]), B[i])) + exp(B[i] - maximum(abs(A[i]), B[i]))) + maximum(abs(A[i]), B[i])
+    before:  Y[i] = log(exp(relu(A[i])) + exp(B[i]))
+    after:   Y[i] = log(exp(relu(A[i]) - maximum(relu(A[i]), B[i])) + exp(B[i] - maximum(relu(A[i]), B[i]))) + maximum(relu(A[i]), B[i])
     """  # noqa: E501
     if t.op == "mul" and any(map(_is_scale, t.args)):
         for f in t.args:
@@ -386,8 +386,8 @@ def compare_scaled(t: Term) -> Term | None:
 
     Law:     a < b if and only if a * exp(-m) < b * exp(-m)
     Claims:  increasing functions
-    before:  Y[i] = exp(abs(A[i])) * |i| < exp(B[i]) * |i| ** 2
-    after:   Y[i] = exp(abs(A[i]) - maximum(abs(A[i]), B[i])) * |i| < exp(B[i] - maximum(abs(A[i]), B[i])) * |i| ** 2
+    before:  Y[i] = exp(relu(A[i])) * |i| < exp(B[i]) * |i| ** 2
+    after:   Y[i] = exp(relu(A[i]) - maximum(relu(A[i]), B[i])) * |i| < exp(B[i] - maximum(relu(A[i]), B[i])) * |i| ** 2
     """  # noqa: E501
     if t.op != "compare" or any(map(is_bounded_by_form, t.args)):
         return None

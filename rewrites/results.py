@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 
 from monocomp import terms as T
+from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.single_folds import is_fold, opened_fold, reads_computed, weight_of
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
@@ -171,6 +173,9 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
         degree = sum(T.base_and_power(f)[1] for f in found)
         return found if degree > 1 else []
 
+    def may_be_infinite(addend: Term) -> bool:
+        return _may_be_infinite(addend, T.Product([], known=known))
+
     def visit(s: Term) -> dict[Term, Term]:
         if extent not in s.folded:
             return {T.ONE: s}
@@ -182,6 +187,10 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
         distances = are_distances(factors(s))
         match s.op:
             case "add":
+                fixed = [a for a in s.args if is_result(a)]
+                moving = [a for a in s.args if a not in fixed]
+                if any(map(may_be_infinite, fixed)) and any(map(may_be_infinite, moving)):
+                    return {T.ONE: s}  # -inf less the logarithm of nothing is -inf
                 return _collect(pair for a in s.args for pair in visit(a).items())
             case "mul":
                 parts = [{T.ONE: f} if f in distances else visit(f) for f in s.args]
@@ -192,9 +201,7 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
                 ):
                     return {T.ONE: s}
                 others = [f for f in s.args if [f] != sums] if sums else []
-                if not all(map(T.is_finite_if_there, others)) or any(
-                    _may_be_of_nothing(f, elements) for f in others
-                ):
+                if any(_may_be_infinite(f, elements) for f in others):
                     return {T.ONE: s}  # inf * (a - b) is a number, inf * a - inf * b is none
                 found = {T.ONE: T.const(1, s.kind)}
                 for part in parts:
@@ -216,7 +223,7 @@ def _separated(t: Term, bound: Term, condition: Term) -> dict[Term, Term]:
                 if len(groups) == 1:
                     ((result, rest),) = groups.items()
                     return {T.power_of(result, s.attr): T.power_of(rest, s.attr)}
-                if 2 <= s.attr <= 8:
+                if 2 <= s.attr <= 8 and not any(map(may_be_infinite, addends(s.args[0]))):
                     found = groups
                     for _ in range(int(s.attr) - 1):
                         found = _product(found, groups)
@@ -249,6 +256,11 @@ def _is_element_at_result(t: Term) -> bool:
     return any(s.op == "read" and bool(s.folded) for s in T.subterms(t))
 
 
+def _may_be_infinite(t: Term, elements: Product) -> bool:
+    """May t be infinite, where what it reads and the elements that it multiplies are not?"""
+    return not T.is_finite_if_there(t) or _may_be_of_nothing(t, elements)
+
+
 def _may_be_of_nothing(result: Term, elements: Product) -> bool:
     """May a result be infinite because it is of nothing, where the elements that it multiplies
     are not? Infinity times a sum is not the sum of infinities, where it is 0."""
@@ -260,10 +272,15 @@ def _may_be_of_nothing(result: Term, elements: Product) -> bool:
             (z,) = result.args
             folds = (f for f in factors(z) if f.op == "fold")
             return not (all(map(T.has_element, folds)) or elements.says(T.is_there(z)))
-        case "add" | "mul" | "abs" | "maximum" | "minimum" | "relu":
+        case "mul":
+            product = replace(elements, factors=[*elements.factors, *result.args])
+            return any(_may_be_of_nothing(part, product) for part in result.args)
+        case "add" | "abs" | "maximum" | "minimum" | "relu":
             return any(_may_be_of_nothing(part, elements) for part in result.args)
+        case "pow" if result.attr > 0:
+            return _may_be_of_nothing(result.args[0], elements)
         case "pow":
-            return result.attr > 0 and _may_be_of_nothing(result.args[0], elements)
+            return may_divide_by_nothing(result) and not elements.says(T.is_there(result.args[0]))
     return False
 
 

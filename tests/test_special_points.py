@@ -263,6 +263,21 @@ AGGREGATES = [
     ),
     "O[q,k] = exp(N[q,k]) / (exp(N[q,k]) / (exp(T[q]) + sum[k](exp(N[q,k])))) ** 2",
     "O[q] = sum[k](softmax[k](log(sigmoid(S[q,k] + Mask[q,k]))))",
+    # What is infinite is not multiplied out, nor is an infinite addend taken apart.
+    "O[q] = sum[k]((abs(log(W[q])) - softmax[k](S[q,k])) ** 2)",
+    "O[q] = sum[k]((exp(W[k] - logsumexp[k if W[k] > 2](2)) - T[q]) ** 2)",
+    "O[q,k] = log_softmax[j]((log(W[k]) - S[q,j]) * q)",
+    "O[q,k] = softmax[j]((W[k] - S[q,j]) * q)",  # a scale of 0 of what begins infinite
+    "O[q] = logsumexp[j](((1 - S[q,j]) * 2 + 1) * q)",
+    # Exponents that are inf: an extremum over nothing is taken away, or the -inf of a mask.
+    "O[k] = sum[q](exp(T[k] - max[j if j < q](S[q,j])) - 1)",
+    "O[k] = sum[q](exp(q) / sum[j if W[j] > q](exp(S[q,j])) + V[k,0])",
+    "O[e] = sum[q](sum[k](relu(exp(S[q,k] + 1) - 1) / sum[k if W[k] > 2](exp(S[q,k])) + V[k,e]))",
+    "O[k] = sum[q](exp(q - max[j if q <= j < q](S[q,j])) * S[q,k]) + V[k,0]",
+    "O[q] = 1 + sum[k if k == q](exp(T[k] - Off[q]))",
+    "O[q] = 1 - max[k](exp(T[q] - N[q,k]))",
+    "O[q,k] = sigmoid(Mask[q,k] * max[j](W[j]) + logsumexp[..k](k))",
+    "O[q] = 1 / (1 + sum[k](sqrt(Z[q,k] ** 3 * softmax[k](S[q,k] + Mask[q,k]))))",
     "O[k] = min[q](T[q] - log_softmax[k](where(S[q,k] > 3, W[k], -inf)))",
     "O[q] = sum[k](exp(where(T[q] > 0, W[k], -inf)) * sum[k](exp(W[k]) * S[q,k]))"
     " / sum[k](exp(where(T[q] > 0, W[k], -inf)))",

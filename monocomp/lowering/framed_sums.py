@@ -14,7 +14,7 @@ from typing import NamedTuple
 from monocomp import terms as T
 from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.expressions import where_equal
-from monocomp.lowering.special_values import infinite_with, may_be_infinite_by_itself
+from monocomp.lowering.special_values import clamped, infinite_with, may_be_infinite_by_itself
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE, settled
@@ -95,7 +95,9 @@ class FramedSums:
             at.bounded |= {SE.embed(new, T.ONE, masked)}
         element = SE.embed(new, value, masked)
         safe = all(f.op == "exp" or T.is_read(f) for f in factors(element))
-        absorbed = _absorbed(SE.embed(new, value, exponent), self.bound.attr[0])
+        absorbed = None
+        if all(clamped(a) is a for a in addends(exponent)):  # exp(inf) of nothing is no factor
+            absorbed = _absorbed(SE.embed(new, value, exponent), self.bound.attr[0])
         too_large = infinite_with(factors(value), exponent)
         infinite = [f for f in factors(value) if f in far or f in too_large]
         if absorbed is not None:
@@ -121,7 +123,8 @@ class FramedSums:
             old = T.replace(old, extremum, frame.old)
             new = T.replace(new, extremum, frame.shift if is_linear else frame.new)
         is_known = not frames and any(f.op == "fold" for a in addends(whole) for f in factors(a))
-        if not is_linear or (is_known and whole.op != "fold"):
+        is_settled = whole.op == "fold" and T.is_below_infinity(whole)
+        if not is_linear or (is_known and not is_settled):
             # An increasing function of an infinite extremum may be finite, and the other way round;
             # what is known from an earlier pass may be of nothing.
             new = settled(new)
@@ -189,10 +192,19 @@ def _is_scaled_positively(frame: Term, extremum: Term) -> bool:
 
 
 def _scales(frame: Term, extremum: Term) -> Iterator[Term]:
-    """The factors of an extremum in a frame."""
+    """The factors of an extremum in a frame, and of the sums that hold it."""
     for a in addends(frame):
-        if extremum in factors(a):
-            yield from (f for f in factors(a) if f is not extremum)
+        for f in factors(a):
+            if _is_addend(extremum, f):
+                yield from (g for g in factors(a) if g is not f)
+                yield from _scales(f, extremum) if f is not extremum else ()
+
+
+def _is_addend(extremum: Term, t: Term) -> bool:
+    """Is it an addend of t, with factors, so that t is infinite where it is?"""
+    return extremum is t or (
+        t.op in ("add", "mul") and any(_is_addend(extremum, a) for a in t.args)
+    )
 
 
 def _is_missing_with(t: Term, x: Term, unit: Term) -> bool:

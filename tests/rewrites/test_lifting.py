@@ -468,7 +468,7 @@ def test_zero_has_any_exponent() -> None:
 FRAMES = {
     "max[k](S[i,k])": False,
     "maximum(max[k if k < i](S[i,k]), X[i])": False,  # -inf where both are: so are the numbers
-    "maximum(-min[k if k < i](S[i,k]), X[i])": False,
+    "maximum(-min[k if k < i](S[i,k]), X[i])": True,
     "maximum(min[k if k < i](S[i,k]), 0)": True,
     "maximum(min[k](S[i,k]), X[i])": True,
     "maximum(-max[k](S[i,k]), X[i])": True,  # inf over nothing
@@ -476,7 +476,7 @@ FRAMES = {
     "maximum(max[k if k < i](S[i,k]) - max[k if k < i](R[i,k]), X[i])": True,
     "maximum(max[k](S[i,k]) * max[k](R[i,k]), X[i])": True,
     "maximum(X[i] * max[k](S[i,k]), Z[i])": True,
-    "maximum(abs(X[i]) * max[k](S[i,k]), Z[i])": False,
+    "maximum(abs(X[i]) * max[k](S[i,k]), Z[i])": True,
     "maximum(log(X[i]), max[k](S[i,k]))": False,
     "maximum(1 / X[i], max[k](S[i,k]))": True,
     "maximum(max[k](S[i,k] / X[i]), Z[i])": True,
