@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from monocomp import terms as T
 from monocomp.declarations.records import Input
 from monocomp.gradients.reverse import LEAVES
-from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.naming import NewNames
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
 
@@ -30,8 +30,9 @@ def batched(program: Equations, names: Collection[str]) -> Equations:
             are given with what depends on these, too.
     """
     declared = program.declared
-    name = new_name("n", {*taken_names(program), *declared.names})
-    batching = _Batching(T.index(name, name), set(names))
+    index = NewNames(program).index("n")
+    name = index.attr[0]
+    batching = _Batching(index, set(names))
     made = {e.name: batching.of(e) for e in in_order((*program.given, *program.equations))}
     inputs = {
         i.name: replace(i, dims=(name, *i.dims)) if i.name in batching.names else i

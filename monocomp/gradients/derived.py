@@ -21,7 +21,7 @@ from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
 from monocomp.gradients.saving import Reading, candidates, is_given, is_logarithm
 from monocomp.gradients.trace import Trace
 from monocomp.machine.locking import BUILDING
-from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.naming import NewNames
 from monocomp.rewrites.anchoring import anchoring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
@@ -212,8 +212,7 @@ class _Derivation:
         self.choices: list[Choice] = []
         self.program, self.steps = normal.program, normal.steps
         self.visited: list[tuple[str, Visit]] = []
-        self.taken = taken_names(self.program) | {*self.program.declared.extent_of}
-        self.taken |= {a.name for a in self.program.known}
+        self.new = NewNames(self.program)
         names: dict[str, list[str]] = {}
         for index, extent in self.program.declared.extent_of.items():
             if index.isidentifier():
@@ -232,11 +231,6 @@ class _Derivation:
                 notes=["outputs of kind float: " + ", ".join(floats)],
                 help=did_you_mean(unknown[0], floats),
             )
-
-    def new(self, base: str) -> str:
-        name = new_name(base, self.taken)
-        self.taken.add(name)
-        return name
 
     def gradient(self, wrt: Sequence[str]) -> Gradient:
         read_again: list[tuple[str, Equation]] = []

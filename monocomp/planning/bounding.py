@@ -30,7 +30,8 @@ from monocomp import terms as T
 from monocomp.costs.holding import Known, estimate, total_time
 from monocomp.costs.roles import READS, scan_of
 from monocomp.extents.domain import split
-from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.naming import NewNames
+from monocomp.planning.trials import keep_cheaper
 from monocomp.rewriting.driver import Saving, Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
@@ -50,18 +51,17 @@ def bound(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list
     Returns:
         The program with equations for bounds, and the steps to it.
     """
-    steps: list[Step] = []
     known: Known = {}
-    for f in _filters(program):
+
+    def tried(program: Equations, f: _Filter) -> list[Step]:
         step = bound_filter(program, f)
         kernels = estimate(program, sizes, known)
         before, after = total_time(kernels), total_time(estimate(step.program, sizes, known))
         guarded = (k for k in kernels if any(e.name in step.place for e in k.equations))
         after -= (1 - ADMITTED) * sum(k.cost.work for k in guarded)
-        if after < before:
-            steps.append(replace(step, cost=Saving(before, after)))
-            program = step.program
-    return program, steps
+        return [replace(step, cost=Saving(before, after))]
+
+    return keep_cheaper(program, _filters(program), tried)
 
 
 @dataclass(frozen=True)
@@ -123,14 +123,13 @@ def bound_filter(program: Equations, f: _Filter) -> Step:
     """
     (extent,), condition = f.domain
     passing = T.index("@0", extent)
-    taken = taken_names(program) | {a.name for a in program.known} | program.declared.names
-    names = [new_name(letter, taken) for letter in "AZC"]
+    named = NewNames(program)
     first, last, count = (
-        Equation(name, f.rows, T.fold(monoid, (passing,), condition, body))
-        for name, monoid, body in (
-            (names[0], "min", passing),
-            (names[1], "max", passing),
-            (names[2], "sum", T.const(1)),
+        Equation(named(letter), f.rows, T.fold(monoid, (passing,), condition, body))
+        for letter, monoid, body in (
+            ("A", "min", passing),
+            ("Z", "max", passing),
+            ("C", "sum", T.const(1)),
         )
     )
     stored = (first, last, count)

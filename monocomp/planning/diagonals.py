@@ -26,10 +26,11 @@ from monocomp.costs.holding import saving_of
 from monocomp.costs.roles import READS, outer_folds
 from monocomp.extents.domain import split
 from monocomp.extents.nominal import packed_extents
-from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest
 from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.stretches import extremes
+from monocomp.planning.trials import keep_cheaper
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
@@ -50,21 +51,19 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
     Returns:
         The program with equations for sums along diagonals of blocks, and the steps to it.
     """
-    steps: list[Step] = []
     limit = sum(tensor_sizes(program, sizes)) // MOST
-    for name in [e.name for e in program.computed]:
+
+    def tried(program: Equations, name: str) -> list[Step]:
         found = next(_diagonals(program.by_name[name]), None)
         if found is None:
-            continue
+            return []
         step, stored = sum_along_diagonals(program, program.by_name[name], found)
         known = {**sizes, **packed_extents(step.program, sizes)}
         if elements(stored.indices, known) > limit:
-            continue
-        saving = saving_of(program, step.program, sizes)
-        if saving.after < WORTHWHILE * saving.before:
-            steps.append(replace(step, cost=saving))
-            program = step.program
-    return program, steps
+            return []
+        return [replace(step, cost=saving_of(program, step.program, sizes))]
+
+    return keep_cheaper(program, [e.name for e in program.computed], tried, WORTHWHILE)
 
 
 @dataclass(frozen=True)
@@ -142,18 +141,13 @@ def sum_along_diagonals(program: Equations, e: Equation, d: _Diagonal) -> tuple[
     Needs:   at these i, j, x and y the element is that of k and r
     """
     declared = program.declared
-    taken = taken_names(program) | {a.name for a in program.known} | declared.names
+    named = NewNames(program)
     bounds = dict(declared.bounds)
 
-    def named(base: str) -> str:
-        name = new_name(base, taken)
-        taken.add(name)
-        return name
-
     def index(base: str, bound: Term) -> Term:
-        name = named(base)
-        bounds[name] = bound
-        return T.index(name, name)
+        found = named.index(base)
+        bounds[found.attr[0]] = bound
+        return found
 
     rows, keys, one = T.const(ROWS), T.const(KEYS), T.const(1)
     k = d.indices[-1]

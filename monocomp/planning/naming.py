@@ -1,33 +1,44 @@
-"""Names for what planning adds to a program."""
+"""Names for what is added to a program."""
 
 from __future__ import annotations
-
-from collections.abc import Collection
 
 from monocomp import terms as T
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
 
 
-def taken_names(program: Equations) -> set[str]:
-    """The names of a program's inputs, params, monoids and equations."""
-    monoids = (m.name for m in program.monoids)
-    return {*program.declared.inputs, *program.declared.params, *monoids, *program.by_name}
+class NewNames:
+    """Gives out names, each once, that nothing of a program has.
 
+    Args:
+        program: whose inputs, params, indices, monoids, equations and known values have names.
+        others: names that are taken, too.
+    """
 
-def new_name(base: str, taken: Collection[str]) -> str:
-    """A name that is not taken: the base, or that with a number."""
-    name, number = base, 1
-    while name in taken:
-        number += 1
-        name = f"{base}_{number}"
-    return name
+    def __init__(self, program: Equations, *others: str) -> None:
+        declared = program.declared
+        monoids = (m.name for m in program.monoids)
+        known = (a.name for a in program.known)
+        self.extent_of = declared.extent_of
+        self.taken = {*declared.inputs, *declared.params, *monoids, *program.by_name, *known}
+        self.taken |= {*others}
 
+    def __call__(self, base: str, extent: str | None = None) -> str:
+        """The base, or that with a number. An index of an extent may be called like others of it
+        that the program has."""
+        name, number = base, 1
+        while name in self.taken or self.extent_of.get(name, extent) != extent:
+            number += 1
+            name = f"{base}_{number}"
+        self.taken.add(name)
+        return name
 
-def new_index(i: Term, program: Equations, taken: Collection[str]) -> Term:
-    """An index of an equation, called as it is in a term, or else like its extent."""
-    base, extent = i.attr
-    if not base.isidentifier():
-        base = extent.lstrip(".")
-    others = {n for n, e in program.declared.extent_of.items() if e != extent}
-    return T.index(new_name(base, {*taken, *others}), extent)
+    def index(self, base: str) -> Term:
+        """An index that has an extent of its own."""
+        name = self(base)
+        return T.index(name, name)
+
+    def index_like(self, i: Term) -> Term:
+        """An index of an equation, called as it is in a term, or else like its extent."""
+        base, extent = i.attr
+        return T.index(self(base if base.isidentifier() else extent.lstrip("."), extent), extent)

@@ -28,7 +28,7 @@ from itertools import permutations
 from monocomp import terms as T
 from monocomp.costs.counting import Estimate, elements
 from monocomp.costs.roles import fits_whole, outer_folds, rows_of
-from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.naming import NewNames
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.single_folds import is_fold, reads_computed
 from monocomp.rewriting.driver import Rewriter, Step
@@ -214,8 +214,8 @@ def _holds_sums(t: Term) -> bool:
 
 
 def _equation(program: Equations, value: Term, names: Mapping[Term, Term]) -> Equation:
-    taken = taken_names(program) | {a.name for a in program.known} | program.declared.names
-    return Equation(new_name("F", taken), tuple(names.values()), _called(value, names))
+    name = NewNames(program)("F")
+    return Equation(name, tuple(names.values()), _called(value, names))
 
 
 def _names_beside(

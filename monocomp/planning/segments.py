@@ -28,8 +28,9 @@ from monocomp.costs.counting import elements, tensor_sizes
 from monocomp.costs.holding import estimate, total_time
 from monocomp.costs.roles import outer_folds
 from monocomp.extents.nominal import packed_extents
-from monocomp.planning.naming import new_index, new_name, taken_names
+from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest
+from monocomp.planning.trials import keep_cheaper
 from monocomp.proving.rule_laws import Identity, law
 from monocomp.rewriting.driver import Saving, Step
 from monocomp.rewriting.rules import stated
@@ -82,17 +83,17 @@ def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations
     Returns:
         The program with equations for the lists and their segments, and the steps to it.
     """
-    steps: list[Step] = []
     largest = max(tensor_sizes(program, sizes))
-    for name in [e.name for e in program.computed]:
+
+    def tried(program: Equations, name: str) -> list[Step]:
         found = next(_gathered(program.by_name[name]), None)
         if found is None:
-            continue
+            return []
         step, own = sum_in_segments(program, program.by_name[name], found)
         known = {**sizes, **packed_extents(step.program, sizes)}
         stored = [a for a in step.program.computed if a.name not in program.by_name]
         if any(elements(a.indices, known) > largest for a in stored):
-            continue
+            return []
         before, after = (estimate(p, known) for p in (program, step.program))
         # The loops of all rows together are one over the list; what they store is as much.
         summed = [k for k in after if own in k.equations]
@@ -101,10 +102,9 @@ def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations
         new = len(step.program.sorted) - len(program.sorted)
         time = total_time(after) - loops + results * STORED_BYTES * BYTE_TIME
         time += new * LAUNCHES * LAUNCH_TIME
-        if time < (whole := total_time(before)):
-            steps.append(replace(step, cost=Saving(whole, time)))
-            program = step.program
-    return program, steps
+        return [replace(step, cost=Saving(total_time(before), time))]
+
+    return keep_cheaper(program, [e.name for e in program.computed], tried)
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
     asked = [T.compare("<=", lower, position), T.compare("<", position, upper)]
     new: list[Equation] = []
     if len(g.positions) < len(g.indices) or any(s.op == "fold" for s in T.subterms(g.element)):
-        added = _of_places(program, e, g)
+        added = _of_positions(program, e, g)
         new.append(added)
         columns = added.indices[len(g.key.args) :]
         element = T.stored(added, (*g.lists, *(there[i.attr[0]] for i in g.positions), *columns))
@@ -191,7 +191,7 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
     if outer_folds([summed]) == [total]:
         new.append(summed)
     else:  # loops for other sums share blocks of rows
-        name = _name(program, *new)
+        name = NewNames(program, *(n.name for n in new))("F")
         summed = Equation(name, tuple(i for i in e.indices if i.attr[0] in total.free), total)
         read = T.stored(summed, summed.indices)
         new += summed, replace(e, body=T.replace(e.body, g.total, read))
@@ -210,7 +210,7 @@ def _is_of_rows(g: _Gathered) -> bool:
     return g.is_row in g.conditions and nest(g.total)[0] == g.indices and _are_indices(g.key.args)
 
 
-def _of_places(program: Equations, e: Equation, g: _Gathered) -> Equation:
+def _of_positions(program: Equations, e: Equation, g: _Gathered) -> Equation:
     """What each position adds to the row that it reads, which it tells itself."""
     here = {g.row.attr[0]: g.key}
     value = T.substitute(g.element, here)
@@ -221,24 +221,16 @@ def _of_places(program: Equations, e: Equation, g: _Gathered) -> Equation:
         asked = [c for c in asked if c not in own]
         value = T.fold("sum", (i,), T.conjunction(*own), value)
     value = T.where(T.conjunction(*asked), value, T.ZERO)
-    name = _name(program)
-    taken = taken_names(program) | {name, *(i.attr[0] for i in e.indices)}
-    named: dict[Term, Term] = {}
-    for i in g.positions:
-        named[i] = new_index(i, program, taken)
-        taken.add(named[i].attr[0])
+    new = NewNames(program, *(i.attr[0] for i in e.indices))
+    name = new("F")
+    named = {i: new.index_like(i) for i in g.positions}
     columns = (i for i in e.indices if i is not g.row and i not in g.lists)
     indices = (*g.lists, *named.values(), *(i for i in columns if i.attr[0] in value.free))
     return Equation(name, indices, T.substitute(value, {i.attr[0]: n for i, n in named.items()}))
 
 
-def _name(program: Equations, *others: Equation) -> str:
-    taken = taken_names(program) | {a.name for a in program.known} | program.declared.names
-    return new_name("F", taken | {e.name for e in others})
-
-
 def _positions(g: _Gathered, number: Term) -> dict[str, Term]:
-    """The indices of the place of a number, counted row by row."""
+    """The indices of the position that has a number, counted row by row."""
     found: dict[str, Term] = {}
     for n, i in reversed(list(enumerate(g.positions))):
         size = T.extent_of(i.attr[1])
@@ -250,11 +242,7 @@ def _positions(g: _Gathered, number: Term) -> dict[str, Term]:
 def _with_list(program: Equations, g: _Gathered, kept: tuple[int, ...]) -> Equations:
     """The program with equations for a list of positions and its segments."""
     declared = program.declared
-    taken = taken_names(program) | {a.name for a in program.known} | declared.names
-    names: list[str] = []
-    for base in ("order", "first", "last", "r"):
-        names.append(new_name(base, taken))
-        taken.add(names[-1])
+    names = list(map(NewNames(program), ("order", "first", "last", "r")))
     extents = [i.attr[1] for i in g.positions]
     extent = extents[0] if len(extents) == 1 else names[-1]
     bounds = dict(declared.bounds)

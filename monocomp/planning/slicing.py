@@ -28,7 +28,7 @@ from monocomp.costs.counting import Estimate, elements
 from monocomp.costs.holding import total_time
 from monocomp.costs.roles import READS, outer_folds
 from monocomp.declarations.records import Input, Param
-from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.naming import NewNames
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
@@ -115,8 +115,8 @@ class _Slicing:
     def __init__(self, program: Equations, stored: frozenset[str], extent: str, length: int):
         self.start, self.extent, self.length = program, extent, length
         self.stored = self._only_of_slices(stored)
-        self.taken = taken_names(program) | program.declared.names
-        self.index = self._new_index()
+        self._named = NewNames(program)
+        self.index = self._named.index(f"{extent.lstrip('.')}_slice")
         self.start_of = T.param(self._named(f"{extent.lstrip('.')}_start"), "int")
         self.counts = False  # is it asked where a slice begins?
         self.tensors: dict[str, tuple[str, int]] = {}
@@ -206,15 +206,6 @@ class _Slicing:
                 late.add(e.name)
             elif late & (read | {self.tensors[n][0] for n in names & self.tensors.keys()}):
                 raise _NotSliced
-
-    def _named(self, base: str) -> str:
-        name = new_name(base, self.taken)
-        self.taken.add(name)
-        return name
-
-    def _new_index(self) -> Term:
-        name = self._named(f"{self.extent.lstrip('.')}_slice")
-        return T.index(name, name)
 
     def _of_slice(self, e: Equation, dim: int) -> Equation:
         """An equation for the elements of a slice."""

@@ -34,10 +34,11 @@ from monocomp.costs.roles import (
 from monocomp.declarations.records import Param
 from monocomp.errors import InternalError
 from monocomp.extents.intervals import evaluated
-from monocomp.planning.naming import new_name, taken_names
+from monocomp.planning.naming import NewNames
 from monocomp.planning.packing import FEW_ROWS, Rows, are_in_order, packed_rows
 from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.stretches import Stretch, can_be_split, stretch
+from monocomp.planning.trials import keep_cheaper
 from monocomp.rewrites.frames import largest
 from monocomp.rewrites.moving_centres import Centred, centred, coefficient, weighted_sum
 from monocomp.rewrites.products import largest_sides
@@ -73,22 +74,20 @@ def split(
     Returns:
         The program with equations for partial results, and the steps to it.
     """
-    steps: list[Step] = []
-    for group in kernel_groups(program, sizes):
+
+    def tried(program: Equations, group: Sequence[Equation]) -> list[Step]:
         if program.slices is not None and group[0].name in program.slices.computed:
-            continue  # each slice fills the device
+            return []  # each slice fills the device
         stream = _long_stream(program, group, sizes, processors, divides)
         if stream is None:
-            continue
+            return []
         found = list(_Splitting(program, group, sizes, stream).steps())
         if stream.is_for_products and not stream.is_cut:
             saving = saving_of(program, found[-1].program, sizes)
-            if saving.after > WORTHWHILE * saving.before:
-                continue
             found[-1] = replace(found[-1], cost=saving)
-        steps += found
-        program = steps[-1].program
-    return program, steps
+        return found
+
+    return keep_cheaper(program, kernel_groups(program, sizes), tried, WORTHWHILE)
 
 
 @dataclass(frozen=True)
@@ -236,7 +235,7 @@ class _Splitting:
         self.extent: str = self.stretch.extent.attr
         self.rows = rows_of(group)
         declared = program.declared
-        self.taken = taken_names(program) | declared.names
+        self._named = NewNames(program)
         self.extent_of, self.bounds = dict(declared.extent_of), dict(declared.bounds)
         self.params = dict(declared.params)
         self.p: Term | None = None
@@ -336,17 +335,13 @@ class _Splitting:
 
     # --- new names --------------------------------------------------------------------
 
-    def _named(self, base: str) -> str:
-        name = new_name(base, self.taken)
-        self.taken = {*self.taken, name}
-        return name
-
     def _index(self, base: str, bound: Term) -> Term:
         """A new index of a declared extent."""
-        name = self._named(base)
+        found = self._named.index(base)
+        name = found.attr[0]
         self.extent_of[name] = name
         self.bounds[name] = bound
-        return T.index(name, name)
+        return found
 
     # --- rows -------------------------------------------------------------------------
 

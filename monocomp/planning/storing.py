@@ -24,7 +24,7 @@ from monocomp.costs.operands import computed_side, stored_operands, with_side
 from monocomp.costs.roles import rows_of
 from monocomp.extents.nominal import packed_extents
 from monocomp.planning.joined_sums import join_sums
-from monocomp.planning.naming import new_index, new_name, taken_names
+from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import order_sums, store_partial_sum
 from monocomp.planning.segments import in_segments
 from monocomp.planning.slicing import lengths_of_slices, slice_index, time_of
@@ -320,14 +320,9 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
     """The value as an equation. It has the name that the program gave it, or a new one."""
     known = (a.name for a in program.known if close(a.body)[0] is value.closed)
     name = next((n for n in known if n not in program.by_name), None)
-    taken = taken_names(program) | {a.name for a in program.known}
-    name = name or new_name(_letter(value), taken | program.declared.extent_of.keys())
-    taken.add(name)
-    own = value.beside.subscripts if value.beside else value.indices
-    indices = []
-    for i in own:
-        indices.append(new_index(i, program, taken))
-        taken.add(indices[-1].attr[0])
+    new = NewNames(program)
+    name = name or new(_letter(value))
+    indices = list(map(new.index_like, value.beside.subscripts if value.beside else value.indices))
     named = {v.attr[0]: i for v, i in zip(value.indices, indices, strict=True)}
     return Equation(name, tuple(indices), T.substitute(value.closed, named))
 

@@ -1,0 +1,37 @@
+"""Trials: steps are tried, priced, and kept where they leave little enough of a program's time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from monocomp.rewriting.driver import Step
+from monocomp.terms.equations import Equations
+
+Candidate = TypeVar("Candidate")
+
+
+def keep_cheaper(
+    program: Equations,
+    candidates: Iterable[Candidate],
+    tried: Callable[[Equations, Candidate], Sequence[Step]],
+    share: float = 1.0,
+) -> tuple[Equations, list[Step]]:
+    """The program after the steps that are worth it, and those.
+
+    Args:
+        program: where the first trial begins; each other begins where the last one that was kept
+            has ended.
+        candidates: what steps are tried for.
+        tried: the steps for one of them, none if there is nothing to try. The last has the cost;
+            those without one are needed anyway.
+        share: what must be left of the time is less than this.
+    """
+    kept: list[Step] = []
+    for candidate in candidates:
+        steps = tried(program, candidate)
+        cost = steps[-1].cost if steps else None
+        if steps and (cost is None or cost.after < share * cost.before):
+            kept += steps
+            program = steps[-1].program
+    return program, kept
