@@ -613,6 +613,11 @@ AGGREGATES = [
     "O[k] = exp(0.1 * T[k] - min[l](Far[l]) + Far[k])",
     f"{LOG_ADD}O[q,k] = exp(S[q,k] + Mask[q,k] - LogAdd[k](S[q,k] + Mask[q,k]))",
     f"{SMALLEST}O[q,k] = exp(S[q,k] + Mask[q,k] + Smallest[k](-S[q,k] - Mask[q,k]))",
+    # A minimum of masks is -inf, and takes the weights that it is added to with it.
+    "O[q] = sum[k](softmax[k](W[k] + min[k](S[q,k] + Mask[q,k])) * W[k])",
+    "O[q] = exp((sum[k](Z[q,k]) - T[q]) * min[k](T[q] + Mask[q,k]))",
+    # What may be no number stands behind a filter that admits nothing.
+    "O[q] = 1 / sum[k if W[k] > 5](exp(sqrt(-T[q] - 1)))",
 ]
 
 # Moments at a large mean, in float32 beside the plain two-pass computation of torch.

@@ -296,7 +296,12 @@ def _without_common_frames(
         for n, f in enumerate(found):
             if f.op == "exp" and holds_addend(f.args[0], number * power, m):
                 rest = sub(f.args[0], mul(const(number * power, "float"), m))
-                found, exponent = [*found[:n], exp(rest), *found[n + 1 :]], without
+                is_unmasked = (
+                    is_weight_there(m) if number > 0 else None
+                )  # a minimum of masks is -inf
+                brackets = [] if is_unmasked is None else [bracket(is_unmasked)]
+                found = [*found[:n], exp(rest), *brackets, *found[n + 1 :]]
+                exponent = without
                 break
         else:
             if Product(scaled).says(there):
@@ -475,7 +480,8 @@ def multiply_out(t: Term) -> Term:
         for n, factor in enumerate(t.args):
             if factor.op == "add" and factor.folded:
                 others = t.args[:n] + t.args[n + 1 :]
-                if not all(map(is_finite_if_there, others)):
+                is_masked = any(o.op == "fold" and o.attr.monoid in ("max", "min") for o in others)
+                if is_masked or not all(map(is_finite_if_there, others)):
                     return t  # inf * (a - b) is a number, inf * a - inf * b is none
                 holds_number = any(split_coefficient(a)[1] is None for a in factor.args)
                 if holds_number and not all(map(is_finite, others)):

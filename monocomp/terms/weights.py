@@ -100,7 +100,7 @@ def is_quotient(t: Term) -> bool:
 
 
 def may_be_no_number(t: Term) -> bool:
-    """Is t a logarithm, root or power of what may be below 0, or a product or sum with one?"""
+    """Is t a logarithm, root or power of what may be below 0, or computed with one?"""
     match t.op:
         case "log":
             return not is_nonnegative(t.args[0])
@@ -108,11 +108,11 @@ def may_be_no_number(t: Term) -> bool:
             return not is_nonnegative(t.args[0])
         case "power":
             return not is_nonnegative(t.args[0])
-        case "add" | "mul":
-            return any(map(may_be_no_number, t.args))
         case "where":
             return any(map(may_be_no_number, t.args[1:]))
-    return False
+        case "fold" | "fold_at" | "field":
+            return False
+    return any(map(may_be_no_number, t.args))
 
 
 def _is_extremum_of_nothing(t: Term) -> bool:
