@@ -88,13 +88,19 @@ class Centred:
         return unit.centre is T.mul(total, T.power_of(self.count(), -1))
 
     def results(self) -> set[Term]:
-        """The folds of this domain that the centres are made of."""
-        return {
-            g
-            for u in self.units
-            for g in T.subterms(u.centre)
-            if g.op == "fold" and _same_domain(g, self.fold) and not T.is_open(g)
-        }
+        """The folds of this domain that the centres are made of, and theirs, if these move, too.
+        What stands in the elements of another fold is known before."""
+        found: set[Term] = set()
+        stack = [u.centre for u in self.units]
+        while stack:
+            t = stack.pop()
+            if t.op == "fold" and _same_domain(t, self.fold) and not T.is_open(t):
+                found.add(t)
+                moving = centred(t)
+                stack += [u.centre for u in moving.units] if moving is not None else []
+            else:
+                stack += t.args
+        return found
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from monocomp import terms as T
 from monocomp.rewrites.frames import largest
 from monocomp.rewrites.moving_centres import Centred, centred
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE_PAIR, carrier
+from monocomp.terms.algebra import SE_PAIR, carrier, is_mantissa
+from monocomp.terms.monomials import factors
 
 
 @dataclass
@@ -85,10 +86,11 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
     for group in found.values():
         # What moves a sum with its centre is carried beside it, though it be known already.
         for taken in filter(None, map(centred, list(group.folds))):
-            if not taken.results().isdisjoint(group.folds):
-                for t in T.subterms(*(c for _, c in taken.companions)):
-                    is_beside = t.op == "fold" and T.domain_of(t) == T.domain_of(taken.fold)
-                    if is_beside and not T.is_open(t) and t not in group.folds:
-                        group.folds.append(t)
+            results = taken.results()
+            if not results.isdisjoint(group.folds):
+                sums = (f for _, c in taken.companions for f in factors(c))
+                folds = {f.args[0] if is_mantissa(f) else f for f in sums}
+                beside = {t for t in results | folds if t.op == "fold"}
+                group.folds += beside.difference(group.folds)
         group.folds.sort(key=lambda f: (f.attr.monoid is SE_PAIR, f.key))
     return sorted(found.values(), key=lambda p: (p.level, p.extent, p.folds[0].key))

@@ -47,6 +47,14 @@ def test_one_pass(name: str) -> None:
     assert len(set(only.folds)) == len(only.folds) >= 2
 
 
+def test_what_the_weights_of_a_centre_need_is_known_before() -> None:
+    """It is not carried again where a sum moves with that centre."""
+    weights = "P[q,k] = softmax[k](sin(S[q,k] * max[k](S[q,k])))\nM[q,e] = P[q,k] * V[k,e]\n"
+    first, second = passes_of(weights + "O[q,e] = sum[k](R[q,k] * (V[k,e] - M[q,e]) ** 2)")
+    (known,) = (f for f in first.folds if f.attr.name == "max")
+    assert any(T.holds(f, known) for f in second.folds) and known not in second.folds
+
+
 def test_shared_weights_share_a_frame() -> None:
     """The sums of e^S V and of e^S, and those of e^(S/2), all know one maximum."""
     (only,) = passes_of(ONE["scaled by a positive factor"])
