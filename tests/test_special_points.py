@@ -277,6 +277,9 @@ AGGREGATES = [
     "O[q] = 1 + sum[k if k == q](exp(T[k] - Off[q]))",
     "O[q] = 1 - max[k](exp(T[q] - N[q,k]))",
     "O[q,k] = sigmoid(Mask[q,k] * max[j](W[j]) + logsumexp[..k](k))",
+    "O[q] = sigmoid(log(max[k](exp(W[k]) / sum[k if W[k] > 2](exp(S[q,k])))))",
+    "O[q] = 1 / (1 + 1 / sum[k](exp(T[q] - max[k if W[k] > 2](S[q,k]))))",
+    "O[q,k] = sum[..k](logsumexp[j](Mask[k,j]) * exp(Mask[q,k]))",
     "O[q] = 1 / (1 + sum[k](sqrt(Z[q,k] ** 3 * softmax[k](S[q,k] + Mask[q,k]))))",
     "O[k] = min[q](T[q] - log_softmax[k](where(S[q,k] > 3, W[k], -inf)))",
     "O[q] = sum[k](exp(where(T[q] > 0, W[k], -inf)) * sum[k](exp(W[k]) * S[q,k]))"

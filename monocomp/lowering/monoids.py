@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from monocomp import terms as T
 from monocomp.lowering.bodies import Body
 from monocomp.lowering.expressions import where_equal
-from monocomp.lowering.special_values import infinite_with
+from monocomp.lowering.special_values import infinite_with, may_be_infinite_by_itself
 from monocomp.lowering.values import Values
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE_PAIR, carried_positions, first_position, of_one_field
@@ -87,7 +87,10 @@ def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
     _, (condition, *parts) = T.open_as(f, (axis.name,))
     monoid = prefix_monoid(f)
     elements = _elements(body, f, parts)
-    if monoid is SE_PAIR and infinite_with(factors(elements[0]), elements[1]):
+    value = factors(elements[0])
+    if monoid is SE_PAIR and (
+        infinite_with(value, elements[1]) or any(map(may_be_infinite_by_itself, value))
+    ):
         condition = T.conjunction(condition, T.compare("<", T.NEG_INF, elements[1]))
     elements = [T.where(condition, *x) for x in zip(elements, monoid.unit, strict=True)]
     at.prepare(elements)

@@ -80,7 +80,7 @@ def content(
         if T.may_be_empty(base):  # x / x is not 1 everywhere, but a + b / x is (a * x + b) / x
             over = [m for m in monomials if m.powers.get(base, 0) == least]
             stays = least > 0 or not clear or any(_may_vanish(m, base) for m in over)
-            stays |= not (in_all or T.is_finite_if_there(base))
+            stays |= not (in_all or (T.is_finite_if_there(base) and not _may_be_infinite(base)))
         elif not (base.op == "cast" and clear):
             stays |= least < 0 and not in_all
         if least != 0 and not stays and (not positive or T.is_positive(base)):
@@ -100,6 +100,15 @@ def content(
     # One by one, as a number times a sum is a sum, which would not meet that sum's inverse.
     inverses = [T.power_of(f, -1) for f in outside]
     return common, T.add(*(T.mul(without_powers(a, leaving), *inverses) for a in t.args))
+
+
+def _may_be_infinite(base: Term) -> bool:
+    """Does it divide by what may be of nothing, or take an extremum of nothing away?"""
+    return any(
+        (s.op == "pow" and s.attr < 0 and T.may_be_empty(s.args[0]))
+        or (s.op == "fold" and s.attr.monoid in ("max", "min") and not T.has_element(s))
+        for s in T.subterms(base)
+    )
 
 
 def without_powers(t: Term, leaving: Mapping[Term, Fraction]) -> Term:
