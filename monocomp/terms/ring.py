@@ -296,10 +296,9 @@ def _without_common_frames(
         for n, f in enumerate(found):
             if f.op == "exp" and holds_addend(f.args[0], number * power, m):
                 rest = sub(f.args[0], mul(const(number * power, "float"), m))
-                is_unmasked = (
-                    is_weight_there(m) if number > 0 else None
-                )  # a minimum of masks is -inf
-                brackets = [] if is_unmasked is None else [bracket(is_unmasked)]
+                # A minimum of masks is -inf.
+                not_masked = is_weight_there(m) if number > 0 else None
+                brackets = [] if not_masked is None else [bracket(not_masked)]
                 found = [*found[:n], exp(rest), *brackets, *found[n + 1 :]]
                 exponent = without
                 break
@@ -480,7 +479,8 @@ def multiply_out(t: Term) -> Term:
         for n, factor in enumerate(t.args):
             if factor.op == "add" and factor.folded:
                 others = t.args[:n] + t.args[n + 1 :]
-                is_masked = any(o.op == "fold" and o.attr.monoid in ("max", "min") for o in others)
+                parts = [a for o in others for a in addends(o)]
+                is_masked = any(a.op == "fold" and a.attr.monoid in ("max", "min") for a in parts)
                 if is_masked or not all(map(is_finite_if_there, others)):
                     return t  # inf * (a - b) is a number, inf * a - inf * b is none
                 holds_number = any(split_coefficient(a)[1] is None for a in factor.args)
