@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
+from monocomp.backends.sorting import sort_positions
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
 from monocomp.host.interpreting import arguments, run_plan
@@ -144,21 +145,7 @@ class TorchTarget:
     def clear(self, tensor: torch.Tensor) -> object:
         return tensor.zero_()
 
-    def sort(
-        self,
-        tensor: torch.Tensor,
-        order: torch.Tensor,
-        first: torch.Tensor,
-        last: torch.Tensor,
-        kept: Sequence[int],
-    ) -> None:
-        others = [n for n in range(tensor.dim()) if n not in kept]
-        rows = tensor.permute(*kept, *others).flatten(len(kept)).to(torch.int64)
-        rows, positions = rows.sort(stable=True)
-        order.copy_(positions)
-        numbers = torch.arange(first.shape[-1], device=first.device).expand(first.shape)
-        first.copy_(torch.searchsorted(rows, numbers.contiguous()))
-        last.copy_(torch.searchsorted(rows, numbers.contiguous(), right=True))
+    sort = staticmethod(sort_positions)
 
 
 class _Target(TorchTarget):

@@ -109,7 +109,7 @@ def in_one_tile(program: str, *tensors: Tensor) -> Prepare:
         binding = compiled.calls.bind({n: tuple(t.shape) for n, t in inputs.items()}, {})
         runner = compiled.calls.runner(inputs, binding)
         legal = runner.legal(inputs, packed_extents(runner.program, binding.extents))
-        chosen = tuple(next(s for s in table.ranked(x) if not s.in_two) for x in legal)
+        chosen = tuple(next(s for s in table.ranked(x) if not s.split_axes) for x in legal)
         _, plan = runner._call(inputs, binding.params, chosen)
         return lambda: plan(inputs, torch.empty)[0]
 

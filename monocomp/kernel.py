@@ -68,7 +68,7 @@ def compile(
         rules: the names of the rewrite rules to use, in the order in which each rule set
             tries them; all of them in the usual order, unless given (`pipeline.RULES`).
         processors: how many program instances are to run side by side. Where the rows of a
-            call are fewer, long streams are cut into parts, and the partial results merged.
+            call are fewer, long streams are cut into splits, and the partial results merged.
             Unless given, it is the number of a GPU's multiprocessors, and 1 elsewhere.
 
     Raises:

@@ -32,7 +32,7 @@ TESTS = (
     "tests/language/test_new_words.py",
     "tests/backends/test_steps.py",
     "tests/backends/test_triton_source.py",
-    "tests/backends/test_two_tiles.py",
+    "tests/backends/test_split_padding.py",
 )
 _FOLLOWS = 40  # minor versions of Python that are looked for
 

@@ -99,13 +99,13 @@ def test_a_product_inside_of_a_sum_is_no_loop() -> None:
 
 
 def test_the_closest_elements_come_last() -> None:
-    """In parts of whose outer index each element has a product for itself."""
+    """In splits of whose outer index each element has a product for itself."""
     text = "input F[q,h,k], Z[q,k,c]\ndW[c,h] = sum[k](sum[q](F[q,h,k] * Z[q,k,c]))\n"
     plan = mc.compile(text).planner.plan({"q": 2048, "k": 2048, "h": 16, "c": 32}, 132)
     kernel = plan.kernels[0]
     assert kernel.axis_names("serial") == ["q"] and kernel.axis_names("stream") == ["k"]
-    (part,) = kernel.parts
-    most = plan.program.declared.bounds[part]
+    (split,) = kernel.splits
+    most = plan.program.declared.bounds[split]
     assert "128" not in str(most) and "256" not in str(most)
 
 

@@ -1,4 +1,4 @@
-"""Streams in parts: the parts cover the stream, results stay, and rows are packed."""
+"""Streams in splits: the splits cover the stream, results stay, and rows are packed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equations
 from tests.backends import interpreted
 from tests.backends.library_cases import CASES
-from tests.backends.running import exact, file_for_any_size, make_inputs, run, short_parts
+from tests.backends.running import exact, file_for_any_size, make_inputs, run, short_splits
 from tests.backends.tolerances import ALONE, Bound
 from tests.marks import slow_unless
 
 PROCESSORS = 64
-LENGTH = 77  # three parts of two blocks, the last one short
+LENGTH = 77  # three splits of two blocks, the last one short
 NAMES = [n for n, c in CASES.items() if not c.same_kernel_as]
 # Programs that stay whole, and why.
 ALONG = "an output along the stream"
@@ -50,7 +50,7 @@ NAN = float("nan")
 def split(text: str, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
     """A program cut for so many processors, and the steps to it."""
     kernel = compiled(text)
-    with short_parts():
+    with short_splits():
         extents = {kernel.declared.extent_of[n]: size for n, size in sizes.items()}
         found = kernel.plan(extents)
         return found.program, list(found.decisions)
@@ -67,7 +67,7 @@ def rules(text: str, **sizes: int) -> list[str]:
 
 
 def check_backends(text: str, inputs: Mapping[str, Tensor], *backends: str, **params: Any) -> None:
-    """Are the results in parts those of the oracle?"""
+    """Are the results in splits those of the oracle?"""
     wanted = exact(text, inputs, **params)
     for backend in backends or ("numpy", "torch", "triton"):
         found = run(backend, text, inputs, processors=PROCESSORS, **params)
@@ -75,10 +75,10 @@ def check_backends(text: str, inputs: Mapping[str, Tensor], *backends: str, **pa
             (ALONE["numpy"] if backend == "numpy" else Bound(0.0, 1e-5)).check(f, w)
 
 
-# --- parts ----------------------------------------------------------------------------------
+# --- splits ----------------------------------------------------------------------------------
 
 
-K, PART, LENGTH_OF_K = T.index("k", "k"), T.index("k_part", "k_part"), T.extent_of("k")
+K, SPLIT, LENGTH_OF_K = T.index("k", "k"), T.index("k_split", "k_split"), T.extent_of("k")
 START, END = T.param("start", "int"), T.param("end", "int")
 STRETCHES = {
     "the axis": Stretch(LENGTH_OF_K),
@@ -111,8 +111,8 @@ def in_z3(t: T.Term, values: Mapping[T.Term, Any]) -> Any:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 @pytest.mark.parametrize("kind", STRETCHES)
-def test_parts_are_a_disjoint_cover(kind: str, count: int) -> None:
-    """Each element that a filter may leave is in exactly one part, and parts are short enough,
+def test_splits_are_a_disjoint_cover(kind: str, count: int) -> None:
+    """Each element that a filter may leave is in exactly one split, and splits are short enough,
     for any length of the stream and any interval of it."""
     stretch = STRETCHES[kind]
     k, length, start, end = z3.Ints("k length start end")
@@ -121,9 +121,9 @@ def test_parts_are_a_disjoint_cover(kind: str, count: int) -> None:
     if kind == "an interval":  # the filter holds the elements in it
         given += [start <= k, k < end]
     within = []
-    for part in range(count):
-        parts = {PART: z3.IntVal(part), T.extent_of("k_part"): z3.IntVal(count)}
-        within.append(z3.And(*(in_z3(c, known | parts) for c in stretch.piece(K, PART, ALIGNMENT))))
+    for split in range(count):
+        here = known | {SPLIT: z3.IntVal(split), T.extent_of("k_split"): z3.IntVal(count)}
+        within.append(z3.And(*(in_z3(c, here) for c in stretch.piece(K, SPLIT, ALIGNMENT))))
     once = z3.PbEq([(inside, 1) for inside in within], 1)
     solver = z3.Solver()
     solver.add(*given, z3.Not(once))
@@ -131,15 +131,15 @@ def test_parts_are_a_disjoint_cover(kind: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
-def test_parts_share_evenly(count: int) -> None:
-    """No part is longer than its share of the interval by more than two blocks."""
+def test_splits_share_evenly(count: int) -> None:
+    """No split is longer than its share of the interval by more than two blocks."""
     k, other, length, start, end = z3.Ints("k other length start end")
     solver = z3.Solver()
     solver.add(start >= 0, start < end, end <= length)
-    for part in range(count):
+    for split in range(count):
         known = {LENGTH_OF_K: length, START: start, END: end}
-        known |= {PART: z3.IntVal(part), T.extent_of("k_part"): z3.IntVal(count)}
-        piece = STRETCHES["an interval"].piece(K, PART, ALIGNMENT)
+        known |= {SPLIT: z3.IntVal(split), T.extent_of("k_split"): z3.IntVal(count)}
+        piece = STRETCHES["an interval"].piece(K, SPLIT, ALIGNMENT)
         inside = [in_z3(c, known | {K: x}) for c in piece for x in (k, other)]
         solver.push()
         solver.add(*inside, (other - k) * count >= end - start + 2 * ALIGNMENT * count)
@@ -206,19 +206,19 @@ def test_results_stay(name: str) -> None:
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in WHOLE])
 def test_what_is_derived_is_a_program(name: str) -> None:
-    """Its text parses, and the oracle gives the same for it, in as many parts as one likes."""
+    """Its text parses, and the oracle gives the same for it, in as many splits as one likes."""
     case, sizes = CASES[name], sizes_of(name)
     program, _ = split(case.text, sizes)
     inputs = case.inputs(sizes, torch.float64)
     wanted = exact(case.text, inputs, **case.params)
-    for parts in (1, 64):  # of which as many are taken as have two blocks
-        counts = dict.fromkeys(program.parts.values(), parts)
+    for splits in (1, 64):  # of which as many are taken as have two blocks
+        counts = dict.fromkeys(program.splits.values(), splits)
         found = exact(program.text(), inputs, **case.params, **counts)
         for f, w in zip(found, wanted, strict=True):
             ALONE["numpy"].check(f, w)
 
 
-# Filters leave some parts without an element; row by row, all but the first.
+# Filters leave some splits without an element; row by row, all but the first.
 ABOUT_CENTRES = {
     "entropy": """
 input Q[i,d], K[k,d], n[i]: int
@@ -245,8 +245,8 @@ return M, D
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("length", [LENGTH, 129])
 @pytest.mark.parametrize("name", ABOUT_CENTRES)
-def test_sums_about_the_centres_of_parts(name: str, length: int) -> None:
-    """They are moved to the centre of all, also where a part holds nothing."""
+def test_sums_about_the_centres_of_splits(name: str, length: int) -> None:
+    """They are moved to the centre of all, also where a split holds nothing."""
     text = ABOUT_CENTRES[name]
     known = {"i": 3, "k": length, "d": 8, "e": 5}
     sizes = {i: n for i, n in known.items() if i in compiled(text).declared.extent_of}
@@ -261,14 +261,14 @@ ATTENTION = library.load("attention")
 FEW = {"b": 1, "h": 2, "q": 1, "k": 64, "d": 8, "e": 8}
 
 
-def test_a_stream_of_two_parts_is_cut() -> None:
+def test_a_stream_of_two_splits_is_cut() -> None:
     """And a shorter one is not, nor one for many rows, nor for one processor."""
     assert rules(ATTENTION, **FEW) == ["split_stream"]
     assert not rules(ATTENTION, **FEW | {"k": 32})
     assert not rules(ATTENTION, **FEW | {"b": 32})
     assert not rules(ATTENTION, **FEW | {"q": 64 * 128})
     one = mc.compile(ATTENTION, processors=1)
-    with short_parts():
+    with short_splits():
         assert not one.plan(FEW).decisions
 
 
@@ -302,7 +302,7 @@ def test_near_misses(kind: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["k", "q"])
-def test_parts_keep_their_order(first: str) -> None:
+def test_splits_keep_their_order(first: str) -> None:
     """A fold of maps, which do not commute, and one of matrices."""
     bound = "k" if first == "k" else "k if k >= q"
     texts = (
@@ -360,7 +360,7 @@ def test_packed_rows(kind: str) -> None:
     assert found == ([packing] if packing else [])
     is_cut = kind not in ("mla", "a window")  # which leave too few keys
     assert [s.rule for s in steps] == ["pack_rows"] * bool(packing) + ["split_stream"] * is_cut
-    stored = [e for e in program.equations if "k_part" in [i.attr[0] for i in e.indices]]
+    stored = [e for e in program.equations if "k_split" in [i.attr[0] for i in e.indices]]
     assert all(("h_q" in [i.attr[0] for i in e.indices]) == bool(packing) for e in stored)
     check_backends(text, make_inputs(text, sizes))
 
@@ -413,8 +413,8 @@ def test_pages_are_cut_as_other_keys_are() -> None:
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("page", [8, 16, 24, 48, 64])
-def test_parts_of_pages(page: int) -> None:
-    """Of pages that hold blocks, that blocks hold, and of others; some parts have no keys."""
+def test_splits_of_pages(page: int) -> None:
+    """Of pages that hold blocks, that blocks hold, and of others; some splits have no keys."""
     text, count = library.load("paged_attention"), -(-113 // page)
     sizes = {"b": 5, "h": 4, "g": 2, "q": 1, "d": 8, "e": 5, "p": 5 * count, "s": page, "n": count}
     assert "split_stream" in rules(text, **sizes)
@@ -429,7 +429,7 @@ def test_parts_of_pages(page: int) -> None:
     slow_unless(lambda output: output == "q,b,h,e", ["b,q,h,e", "h,q,b,e", "q,b,h,e"]),
 )
 def test_rows_in_another_order(output: str) -> None:
-    """Packed rows do not lie as these outputs do: they are merged from parts, of one if need be."""
+    """Packed rows do not lie as these outputs do: they are merged from splits, or from one."""
     text = library.load("gqa").replace("O[b,h,q,e]", f"O[{output}]")
     program, steps = split(text, MANY)
     assert [s.rule for s in steps] == ["pack_rows", "split_stream"] and not program.views
@@ -469,14 +469,14 @@ def _repeated(text: str, sizes: Mapping[str, int]) -> list[tuple[Tensor, Tensor]
     found = []
     for seed in range(2):
         inputs = make_inputs(text, sizes, seed=seed)
-        with short_parts():
+        with short_splits():
             result = kernel(*inputs.values())
         assert isinstance(result, Tensor)
         found.append((result, exact(text, inputs)[0]))
     return found
 
 
-# --- parts without members --------------------------------------------------------------------
+# --- splits without members --------------------------------------------------------------------
 
 BY_LENGTH = """
     input length[b]: int
@@ -487,8 +487,8 @@ BY_LENGTH = """
     """
 
 
-def test_lengths_that_leave_parts_empty() -> None:
-    """No keys at all, one, the first part but one, all of it, one more; NaN beyond them."""
+def test_lengths_that_leave_splits_empty() -> None:
+    """No keys at all, one, the first split but one, all of it, one more; NaN beyond them."""
     lengths = torch.tensor([0, 1, 31, 32, 33, LENGTH])
     inputs = make_inputs(BY_LENGTH, {"b": 6, "h": 1, "q": 2, "k": LENGTH, "d": 8, "e": 8})
     inputs["length"] = lengths
@@ -513,8 +513,8 @@ FILTERS = (
 
 
 @pytest.mark.parametrize("keys", FILTERS)
-def test_filters_that_leave_parts_empty(keys: str) -> None:
-    """All but the first part, none, those in the middle, all."""
+def test_filters_that_leave_splits_empty(keys: str) -> None:
+    """All but the first split, none, those in the middle, all."""
     text = f"O[b,q,e] = softmax[{keys}](Q[b,q,d] * K[b,k,d]) * V[b,k,e]"
     text = "input n[q]: int\n" * ("n[q]" in keys) + text
     sizes = {"b": 2, "q": 3, "k": LENGTH, "d": 8, "e": 8}
@@ -523,7 +523,7 @@ def test_filters_that_leave_parts_empty(keys: str) -> None:
     check_backends(text, inputs | {"n": torch.arange(3)} if "n[q]" in keys else inputs)
 
 
-# --- parts of what a filter leaves --------------------------------------------------------------
+# --- splits of what a filter leaves --------------------------------------------------------------
 
 DECODING = """
     input length[b]: int, last[b,q]: int
@@ -539,7 +539,7 @@ LEAVING = {
     "sink and window": "k <= q + |k| - |q| and (q + |k| - |q| - k < window or k < sink)",
     "two far apart": "k < length[b] or k >= |k| - window",
 }
-FEW_QUERIES = {"b": 4, "h": 2, "q": 2, "k": 170, "d": 8, "e": 8}  # k: six parts of two blocks
+FEW_QUERIES = {"b": 4, "h": 2, "q": 2, "k": 170, "d": 8, "e": 8}  # k: six splits of two blocks
 LENGTHS = torch.tensor([0, 33, 100, 170])
 
 
@@ -563,15 +563,15 @@ def test_what_a_filter_leaves_is_cut(kind: str, window: int) -> None:
     check_backends(text, inputs, **given)
     program, _ = split(text, FEW_QUERIES)
     wanted = exact(text, inputs, **given)
-    for parts in (1, 3):
-        counts = dict.fromkeys(program.parts.values(), parts)
+    for splits in (1, 3):
+        counts = dict.fromkeys(program.splits.values(), splits)
         for f, w in zip(exact(program.text(), inputs, **given, **counts), wanted, strict=True):
             ALONE["numpy"].check(f, w)
 
 
 @pytest.mark.parametrize("kind", [k for k in LEAVING if k != "two far apart"])
-def test_parts_have_equal_shares(kind: str) -> None:
-    """Of each sequence, whatever its length, every part reads as many blocks, but for two."""
+def test_splits_have_equal_shares(kind: str) -> None:
+    """Of each sequence, whatever its length, every split reads as many blocks, but for two."""
     text, inputs = decoding(kind)
     blocks: dict[int, dict[int, int]] = {}
     original = Interpreter._slice
@@ -579,62 +579,62 @@ def test_parts_have_equal_shares(kind: str) -> None:
     def recorded(self: Interpreter, tensor: Any, names: list[str]) -> Any:
         if names == ["b", "k", "e"]:  # V
             sequence = blocks.setdefault(self.range["b"][0], {})
-            part = self.range["k_part"][0]
-            sequence[part] = sequence.get(part, 0) + 1
+            split = self.range["k_split"][0]
+            sequence[split] = sequence.get(split, 0) + 1
         return original(self, tensor, names)
 
     with patch.object(Interpreter, "_slice", recorded):
         run("numpy", text, inputs, processors=PROCESSORS)
     for sequence, counts in blocks.items():
-        found = [counts.get(part, 0) for part in range(max(counts) + 1)]
+        found = [counts.get(split, 0) for split in range(max(counts) + 1)]
         assert max(found) - min(found) <= 2, (sequence, found)
         assert len(found) > 1 or sum(found) < 4, (sequence, found)
 
 
 def test_folds_with_filters_of_their_own() -> None:
-    """The axis is cut, into the same parts for both."""
+    """The axis is cut, into the same splits for both."""
     text, inputs = decoding("window of lengths")
     text += "\nL[b,h,q] = logsumexp[k if k < length[b]](S[b,h,q,k])"
     assert rules(text, **FEW_QUERIES).count("split_stream") == 1
     check_backends(text, inputs)
 
 
-def parts_of(kind: str, wanted: int = 100, **params: int) -> int:
-    """Into how many parts a call is cut."""
+def splits_of(kind: str, wanted: int = 100, **params: int) -> int:
+    """Into how many splits a call is cut."""
     text, _ = decoding(kind)
     program, _ = split(text, FEW_QUERIES)
-    extent = program.text().partition("index k_part < ")[2].partition("\n")[0]
-    given = "".join(f"param {n}: int = {v}\n" for n, v in (params | {"k_parts": wanted}).items())
+    extent = program.text().partition("index k_split < ")[2].partition("\n")[0]
+    given = "".join(f"param {n}: int = {v}\n" for n, v in (params | {"k_splits": wanted}).items())
     found = exact(f"{given}C[b,q,k] = 0 * X[b,q,k] + {extent}", {"X": torch.zeros(4, 2, 170)})
     return int(found[0].flatten()[0])
 
 
-def test_the_number_of_parts_follows_from_the_window() -> None:
+def test_the_number_of_splits_follows_from_the_window() -> None:
     """As it is at the call; where lengths are read, from the longest there may be."""
-    assert parts_of("lengths") == -(-170 // 32)
-    assert parts_of("window", window=100) == -(-(100 + 1) // 32)
-    assert parts_of("window of lengths", window=100) == -(-100 // 32)
-    assert parts_of("window of rows", window=100) == -(-100 // 32)
-    assert parts_of("window", window=1000) == parts_of("lengths")
-    assert parts_of("window", window=100, wanted=2) == 2
-    assert parts_of("window", window=-5) == 0
-    assert parts_of("sink and window", window=-5, sink=7) == 1
+    assert splits_of("lengths") == -(-170 // 32)
+    assert splits_of("window", window=100) == -(-(100 + 1) // 32)
+    assert splits_of("window of lengths", window=100) == -(-100 // 32)
+    assert splits_of("window of rows", window=100) == -(-100 // 32)
+    assert splits_of("window", window=1000) == splits_of("lengths")
+    assert splits_of("window", window=100, wanted=2) == 2
+    assert splits_of("window", window=-5) == 0
+    assert splits_of("sink and window", window=-5, sink=7) == 1
 
 
 def test_bounds_that_may_divide_by_nothing() -> None:
-    """They are in the filter alone: a call without pages computes no number of parts from them."""
+    """They are in the filter alone: a call without pages computes no number of splits from them."""
     text = DECODING.format("k < 200 // |p|") + "\nX[p] = Y[p]"
     sizes = FEW_QUERIES | {"p": 0}
     assert "split_stream" in rules(text, **sizes)
     inputs = make_inputs(text, FEW_QUERIES | {"p": 2})
     inputs = {n: x[:0] if n == "Y" else x for n, x in inputs.items()}
     program, _ = split(text, sizes)
-    assert "200" not in program.text().partition("index k_part < ")[2].partition("\n")[0]
+    assert "200" not in program.text().partition("index k_split < ")[2].partition("\n")[0]
     check_backends(text, {n: inputs[n] for n in compiled(text).declared.inputs})
 
 
 def test_a_stream_of_which_little_is_left_stays_whole() -> None:
-    """A window of 64 is worth two parts, one of 63 with one query is not."""
+    """A window of 64 is worth two splits, one of 63 with one query is not."""
     text = DECODING.format(LEAVING["window of lengths"]).replace("V[b,k,e]", "V[b,h,k,e]")
     text = text.replace("K[b,k,d]", "K[b,h,k,d]")  # or rows are packed
     assert rules(text, **FEW_QUERIES) == ["split_stream"]
@@ -646,7 +646,7 @@ def _emitted(lengths: list[int]) -> list[tuple[Tensor, Tensor]]:
     """What one emitted file gives for streams of some lengths, beside attention in torch."""
     from monocomp.backends.triton.launch import load
 
-    with short_parts():
+    with short_splits():
         kernel = mc.compile(ATTENTION, name="attention", processors=PROCESSORS)
         module = load(file_for_any_size(kernel, FEW, 4))
     found = []
@@ -659,6 +659,6 @@ def _emitted(lengths: list[int]) -> list[tuple[Tensor, Tensor]]:
 
 
 def test_an_emitted_file_takes_any_length() -> None:
-    """Also none, for which there are no parts, and less than a part."""
+    """Also none, for which there are no splits, and less than a split."""
     for found, wanted in interpreted.call(_emitted, [0, 1, 15, 32, 33, LENGTH, 200]):
         Bound(0.0, 1e-5).check(found, wanted.double())

@@ -14,7 +14,7 @@ from monocomp.tile import Expr, Loop
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")
 _FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract", "cast", "masked")
 _SPECIAL_WORK = 8  # element-wise operations that one of the special functions counts for
-_FEWEST_PARTS, _FEW_ROWS = 4, 32
+_FEWEST_SPLITS, _FEW_ROWS = 4, 32
 _USUAL = Shape((64,), (64,), 4, 3)
 _RESERVED = 1 << 10  # bytes of shared memory that each instance takes
 _DIRECT_ROWS = 64  # that a product has whose operands matrix units take from shared memory
@@ -27,8 +27,8 @@ class Features:
     Attributes:
         rows, streams: how many axes of rows and of streams there are: shapes have a length of each.
         products: of matrices, in all loops.
-        parts: are streams cut into parts?
-        merges: is what is streamed what another kernel has stored of such parts?
+        splits: are streams cut into splits?
+        merges: is what is streamed what another kernel has stored of such splits?
         serial: loops over an index that no tile has.
         bytes: of the elements of matrices.
         positions: of the grid.
@@ -42,8 +42,9 @@ class Features:
         bounded: do the bounds of a loop vary with the rows?
         levels: of loads that wait for one another.
         rest: 0 where rows of a stream fill sectors of the cache, 1 where chunks, 2 for others.
-        describes: can descriptors load tiles?
-        two: can axes be padded less in two tiles, and are there rows enough for that to matter?
+        has_descriptors: can descriptors load tiles?
+        split_padding: can axes be padded less as two tiles, and are there rows enough for that to
+            matter?
         direct: do matrix units take operands from shared memory?
         lanes: of a warp that multiplies matrices.
         room: instances with tiles of 64 by 64 that a processor has shared memory for, to 3.
@@ -52,7 +53,7 @@ class Features:
     rows: int
     streams: int
     products: int
-    parts: bool
+    splits: bool
     merges: bool
     serial: int
     bytes: int
@@ -68,7 +69,7 @@ class Features:
     levels: int
     rest: int
     has_descriptors: bool
-    two: bool
+    split_padding: bool
     direct: bool
     lanes: float
     room: int
@@ -95,19 +96,21 @@ def features(legal: Legal) -> Features:
     loads = [e for e in values if e.op == "load"]
     positions = max(1, prod(resources.size(a) for a in program.axis_names("grid")))
     row = max(1, prod(power_of_two(resources.size(a)) for a in rows))
-    # How many parts another kernel makes is not known, but that they keep all processors busy.
+    # How many splits another kernel makes is not known, but that they keep all processors busy.
     unknown = {a for a in streams if program.axes[a].extent not in sizes}
     stored = [e for e in loads if program.inputs[e.attr].is_stored]
     merged = {a for e in stored for a in e.axes & unknown}
-    parts = max(_FEWEST_PARTS, 2 * legal.gpu.processors // positions)
-    ends = [parts if loop.axis.name in merged else resources.size(loop.axis.name) for loop in loops]
+    number = max(_FEWEST_SPLITS, 2 * legal.gpu.processors // positions)
+    ends = [
+        number if loop.axis.name in merged else resources.size(loop.axis.name) for loop in loops
+    ]
     matrices = [e for e in loads if e.axes & streams and e.axes & held.keys()]
     last = [sizes.get(held[a].extent, SECTOR) for e in matrices for a in e.axes & held.keys()]
     return Features(
         rows=len(rows),
         streams=len(streams),
         products=len({id(e) for e in resources.products}),
-        parts=bool(program.parts),
+        splits=bool(program.splits),
         merges=bool(merged),
         serial=len(program.axis_names("serial")),
         bytes=legal.element_bytes,
@@ -117,13 +120,13 @@ def features(legal: Legal) -> Features:
         held=log2(max([1, *(_carried(loop, lengths) for loop in loops)])),
         whole=log2(max([1, *lengths.values()])),
         work=log2(1 + sum(map(_operations, tiles))),
-        limbs=sum(any(a in resources.in_parts for a in e.args[:2]) for e in resources.products),
+        limbs=sum(any(a in resources.in_limbs for a in e.args[:2]) for e in resources.products),
         masked=any(s.masked for loop in loops for s in loop.segments),
         bounded=any(e.axes & resources.blocked for loop in loops for e in loop.bounds),
         levels=resources.levels,
         rest=max((sum(size % n > 0 for n in (SECTOR, CHUNK)) for size in last), default=0),
         has_descriptors=legal.has_descriptors,
-        two=bool(legal.in_two) and row > _FEW_ROWS,
+        split_padding=bool(legal.split_axes) and row > _FEW_ROWS,
         direct=_is_direct(legal, row),
         lanes=log2(legal.gpu.lanes) if legal.multiplies else 0.0,
         room=_room(legal),

@@ -29,7 +29,7 @@ SHORTEST = 4  # block of elements that are not multiplied
 _WARPS = {True: (4, 8), False: (1, 2, 4, 8)}
 _STAGES = range(1, 6)
 _MOST_INSTANCES = 6
-_TEXT = re.compile(r"([\dx]*)/([\dx]*) (\d+)w (\d+)s(?: (\d+)i)?( two)?( tma)?")
+_TEXT = re.compile(r"([\dx]*)/([\dx]*) (\d+)w (\d+)s(?: (\d+)i)?( split)?( tma)?")
 
 
 class Shape(NamedTuple):
@@ -39,8 +39,8 @@ class Shape(NamedTuple):
         rows: block lengths of the row axes, in the kernel's order.
         streams: of the streamed axes, outer loops first.
         warps, stages: of a program instance.
-        instances: how many a processor has, where streams are cut into parts; else 0.
-        in_two: are axes in two tiles that are padded less so?
+        instances: how many a processor has, where streams are cut into splits; else 0.
+        split_axes: are axes split that are padded less so?
         descriptors: do descriptors load tiles?
     """
 
@@ -49,14 +49,14 @@ class Shape(NamedTuple):
     warps: int
     stages: int
     instances: int = 0
-    in_two: bool = False
+    split_axes: bool = False
     descriptors: bool = False
 
     def __str__(self) -> str:
         """As in "64/64 4w 3s tma", which `parse` reads."""
         blocks = "/".join("x".join(map(str, lengths)) for lengths in (self.rows, self.streams))
         more = f" {self.instances}i" if self.instances else ""
-        flags = " two" * self.in_two + " tma" * self.descriptors
+        flags = " split" * self.split_axes + " tma" * self.descriptors
         return f"{blocks} {self.warps}w {self.stages}s{more}{flags}"
 
     @staticmethod
@@ -120,8 +120,8 @@ class Legal:
         return any(e.op == "contract" for e in self.program.expressions)
 
     @cached_property
-    def in_two(self) -> tuple[str, ...]:
-        """The axes that are padded less in two tiles, in a kernel that multiplies matrices."""
+    def split_axes(self) -> tuple[str, ...]:
+        """The axes that are padded less as two tiles, in a kernel that multiplies matrices."""
         products = [e for e in self.program.expressions if e.op == "contract"]
         if not any(a.kind == "float" for e in products for a in e.args[:2]):
             return ()
@@ -140,13 +140,13 @@ class Legal:
         return Resources(self.program, self.sizes, self.element_bytes, self.gpu)
 
     @cached_property
-    def _resources_in_two(self) -> Resources:
-        program = split_padding(self.program, self.in_two)
+    def _resources_split(self) -> Resources:
+        program = split_padding(self.program, self.split_axes)
         return Resources(program, self.sizes, self.element_bytes, self.gpu)
 
     def resources_of(self, schedule: Schedule) -> Resources:
         """What schedules like this one take."""
-        return self._resources_in_two if schedule.in_two else self.resources
+        return self._resources_split if schedule.split_axes else self.resources
 
     # --- shapes and schedules -------------------------------------------------------------
 
@@ -159,9 +159,11 @@ class Legal:
         """The same, whether it fits or not, with blocks no longer than the sizes."""
         if (len(shape.rows), len(shape.streams)) != (len(self.rows), len(self.streams)):
             return None
-        if bool(shape.instances) != bool(self.program.parts):
+        if bool(shape.instances) != bool(self.program.splits):
             return None
-        if (shape.in_two and not self.in_two) or (shape.descriptors and not self.has_descriptors):
+        if shape.split_axes and not self.split_axes:
+            return None
+        if shape.descriptors and not self.has_descriptors:
             return None
         lengths = dict(zip(self.rows, shape.rows, strict=True))
         lengths |= dict(zip(self.streams, shape.streams, strict=True))
@@ -171,7 +173,7 @@ class Legal:
             shape.warps,
             shape.stages,
             shape.instances * self.processors,
-            self.in_two if shape.in_two else (),
+            self.split_axes if shape.split_axes else (),
             shape.descriptors,
             self.orders[0],
         )
@@ -189,8 +191,8 @@ class Legal:
             tuple(min(n, self._longest(a)) for n, a in zip(streams, self.streams, strict=True)),
             shape.warps,
             shape.stages,
-            max(1, shape.instances) if self.program.parts else 0,
-            shape.in_two and bool(self.in_two),
+            max(1, shape.instances) if self.program.splits else 0,
+            shape.split_axes and bool(self.split_axes),
             shape.descriptors and self.has_descriptors,
         )
 
@@ -211,7 +213,7 @@ class Legal:
             schedule.num_warps,
             schedule.num_stages,
             schedule.programs // self.processors,
-            bool(schedule.in_two),
+            bool(schedule.split_axes),
             schedule.descriptors,
         )
 
@@ -237,7 +239,7 @@ class Legal:
             return True  # there is nothing smaller
         if self.element_bytes <= 2 and resources.spills(schedule):
             much = resources.registers(schedule) > 2 * resources.gpu.registers
-            if much or not resources.in_parts:
+            if much or not resources.in_limbs:
                 return False
         return resources.tile(schedule) <= schedule.num_warps * LARGEST_TILE
 
@@ -245,11 +247,11 @@ class Legal:
         """Could this be a schedule of the kernel? Not everything that was remembered is."""
         if schedule.descriptors and not self.has_descriptors:
             return False
-        if schedule.in_two and schedule.in_two != self.in_two:
+        if schedule.split_axes and schedule.split_axes != self.split_axes:
             return False
         if sorted(a for a, _ in schedule.blocks) != sorted(self.rows + self.streams):
             return False
-        if bool(schedule.programs) != bool(self.program.parts):
+        if bool(schedule.programs) != bool(self.program.splits):
             return False
         if schedule.group_size > 1 and not is_grouped(self.program):
             return False
@@ -288,7 +290,7 @@ class Legal:
         if shape.instances:
             steps += [shape._replace(instances=shape.instances + n) for n in (1, -1)]
         steps += [shape._replace(descriptors=not shape.descriptors)]
-        steps += [shape._replace(in_two=not shape.in_two)]
+        steps += [shape._replace(split_axes=not shape.split_axes)]
         least = MIN_DOT if self.multiplies else SHORTEST
         kept = (
             s
@@ -305,7 +307,7 @@ class Legal:
     def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
         """That no schedule fits, with the sizes."""
         least = dict.fromkeys(self.program.axis_names("row", "stream"), MIN_DOT)
-        programs = self.processors if self.program.parts else 0
+        programs = self.processors if self.program.splits else 0
         smallest = Schedule(tuple(least.items()), 4, 1, programs)
         tile, shared = self.resources.tile(smallest), self.resources.shared(smallest)
         extents = (a.extent for a in self.program.axes.values() if a.extent in self.sizes)

@@ -101,7 +101,7 @@ class Resources:
         }
         operands = Operands(program)
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
-        self.in_parts = {a for e in products for a in e.args[:2] if operands.is_in_parts(a)}
+        self.in_limbs = {a for e in products for a in e.args[:2] if operands.is_in_limbs(a)}
         self.by_descriptor = descriptor_loads(program)
         self.levels = load_levels(program)
         multiplied = [a.attr for e in self.products for a in e.args[:2] if a.op == "local"]
@@ -264,7 +264,7 @@ class Resources:
             return sum(self._multiplied(e, schedule) for e in products)
         operands = [a for e in products for a in e.args[:2]]
         computed = [a for a in operands if a.op != "load" and a.attr not in self.operands]
-        sizes = {a: self.element_bytes * (1 + (a in self.in_parts)) for a in computed}
+        sizes = {a: self.element_bytes * (1 + (a in self.in_limbs)) for a in computed}
         exchanged = [e.axes for e in products if self._is_exchanged(e, schedule)]
         padding = 16 * schedule.num_warps // self._rows(schedule)
         return sum(self._held(a.axes, schedule, sizes[a]) for a in computed) + sum(
@@ -272,11 +272,11 @@ class Resources:
         )
 
     def _is_exchanged(self, e: P.Expr, schedule: Schedule) -> bool:
-        """Is a sum laid out anew between the parts of a product? Warps have 16 rows each in all
+        """Is a sum laid out anew between the limbs of a product? Warps have 16 rows each in all
         of them but the last, which gives warps that are left columns instead."""
-        in_parts = any(a in self.in_parts for a in e.args[:2])
+        in_limbs = any(a in self.in_limbs for a in e.args[:2])
         is_lacking = self._rows(schedule) < 16 * schedule.num_warps
-        return in_parts and is_lacking and self.is_direct(schedule)
+        return in_limbs and is_lacking and self.is_direct(schedule)
 
     def _multiplied(self, e: P.Expr, schedule: Schedule) -> int:
         """A thread computes a square of the result, from so many rows and columns."""
@@ -330,7 +330,7 @@ class Resources:
             for a in e.args[:2]:
                 if a.op == "local" and a.attr not in self.operands | self.prepared:
                     size = self.elements(a.axes, schedule) * self.element_bytes
-                    size *= 1 + (a in self.in_parts)
+                    size *= 1 + (a in self.in_limbs)
                     if a.attr in self.kept:
                         fixed += size
                     else:
@@ -376,7 +376,7 @@ class Resources:
         are alike, the rows of one position, which read the same, follow each other. Of blocks along
         two axes those that run at a time make about a square, which reads least."""
         loops, rows = self._loops(), prod(map(self.size, self.program.axis_names("row")))
-        if not is_grouped(self.program) or not loops or self.program.parts or rows <= _FEW:
+        if not is_grouped(self.program) or not loops or self.program.splits or rows <= _FEW:
             return [1]
         if not self.program.axis_names("grid"):
             return [power_of_two(isqrt(self.gpu.processors)), 1]

@@ -21,8 +21,8 @@ LARGEST_GROUP = 1 << 20
 class Schedule:
     """Block lengths by axis, warps a program instance, and stages of the load pipeline.
 
-    `programs` is how many program instances a stream is cut into parts for; 0 if it is not.
-    `in_two` are the axes that are held as two tiles, where they would be padded as one.
+    `programs` is how many program instances a stream is cut into splits for; 0 if it is not.
+    `split_axes` are held as two tiles each, which are padded less than one.
     `descriptors`: are tiles loaded by the copy engine, of tensors whose layout it can take?
     `group_size` is the order of the instances: so many positions of the grid, such as heads, take
     turns, a block of rows each; with 1, all rows of one come before those of the next. Where two
@@ -33,7 +33,7 @@ class Schedule:
     num_warps: int
     num_stages: int
     programs: int = 0
-    in_two: tuple[str, ...] = ()
+    split_axes: tuple[str, ...] = ()
     descriptors: bool = False
     group_size: int = 1
 
@@ -44,7 +44,7 @@ class Schedule:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return {**asdict(self), "blocks": dict(self.blocks), "in_two": list(self.in_two)}
+        return {**asdict(self), "blocks": dict(self.blocks), "split_axes": list(self.split_axes)}
 
     @staticmethod
     def from_json(data: Any) -> Schedule:
@@ -52,7 +52,7 @@ class Schedule:
         names = ("num_warps", "num_stages", "programs")
         blocks = {str(axis): _whole_number(n) for axis, n in dict(data["blocks"]).items()}
         warps, stages, programs = (_whole_number(data[n]) for n in names)
-        in_two = tuple(str(axis) for axis in dict(data).get("in_two", ()))
+        split_axes = tuple(str(axis) for axis in dict(data).get("split_axes", ()))
         descriptors = dict(data).get("descriptors", False)
         if not isinstance(descriptors, bool):
             raise TypeError(f"{descriptors!r} is no truth value")
@@ -65,17 +65,17 @@ class Schedule:
             raise ValueError("the number of program instances is out of range")
         if not 1 <= group_size <= LARGEST_GROUP or group_size & (group_size - 1):
             raise ValueError("the size of a group is a power of two")
-        rest = (programs, in_two, descriptors, group_size)
+        rest = (programs, split_axes, descriptors, group_size)
         return Schedule(tuple(blocks.items()), warps, stages, *rest)
 
     def __str__(self) -> str:
         """As in "128 x 64, 8 warps, 3 stages"."""
         blocks = " x ".join(str(length) for _, length in self.blocks) or "1"
-        parts = f", {self.programs} programs" if self.programs else ""
-        tiles = f", {' and '.join(self.in_two)} in two tiles" if self.in_two else ""
+        splits = f", {self.programs} programs" if self.programs else ""
+        tiles = f", padding of {' and '.join(self.split_axes)} split" if self.split_axes else ""
         loads = ", descriptors" if self.descriptors else ""
         order = f", groups of {self.group_size}" if self.group_size > 1 else ""
-        more = parts + tiles + loads + order
+        more = splits + tiles + loads + order
         return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{more}"
 
 
@@ -84,7 +84,7 @@ def one_tile(size: int) -> int:
     return max(MIN_DOT, power_of_two(size))
 
 
-def two_tiles(size: int) -> tuple[int, int]:
+def split_lengths(size: int) -> tuple[int, int]:
     """The lengths of its two tiles: the largest power of two below, and the least for the rest."""
     first = one_tile((size + 1) // 2)
     return first, one_tile(size - first)
@@ -92,7 +92,7 @@ def two_tiles(size: int) -> tuple[int, int]:
 
 def shortest(size: int) -> int:
     """What an axis takes in one tile or in two."""
-    return min(one_tile(size), sum(two_tiles(size)))
+    return min(one_tile(size), sum(split_lengths(size)))
 
 
 def longest_alike(size: int) -> int:
@@ -106,9 +106,9 @@ def longest_alike(size: int) -> int:
 def held_length(program: TileProgram, axis: str, size: int) -> int:
     """How long the tile of an axis of this size is, in a kernel that holds it entirely."""
     if program.axes[axis].after is not None:
-        return two_tiles(size)[1]
+        return split_lengths(size)[1]
     is_first = any(a.after == axis for a in program.axes.values())
-    return two_tiles(size)[0] if is_first else one_tile(size)
+    return split_lengths(size)[0] if is_first else one_tile(size)
 
 
 def _whole_number(x: Any) -> int:

@@ -33,7 +33,7 @@ _WEIGHTS = {
     "rows": 7.0,
     "streams": 20.0,
     "products": 0.7,
-    "parts": 2.0,
+    "splits": 2.0,
     "merges": 7.0,
     "serial": 5.0,
     "bytes": 0.7,
@@ -49,7 +49,7 @@ _WEIGHTS = {
     "levels": 1.0,
     "rest": 3.0,
     "has_descriptors": 1.0,
-    "two": 10.0,
+    "split_padding": 10.0,
     "direct": 1.5,
     "lanes": 20.0,
     "room": 0.05,
@@ -147,7 +147,7 @@ def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
     shape = legal.shape(chosen)
     others = (
         legal.schedule(shape._replace(descriptors=not shape.descriptors)),
-        legal.schedule(shape._replace(in_two=not shape.in_two)),
+        legal.schedule(shape._replace(split_axes=not shape.split_axes)),
         *(replace(chosen, group_size=n) for n in legal.orders[1:]),
     )
     found = dict.fromkeys([chosen, *filter(None, others)])

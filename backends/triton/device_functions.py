@@ -19,7 +19,7 @@ def grouped(pid, blocks, positions, group_size):
     "unknown": '''@triton.jit
 def unknown(x):
     """x, of which the compiler knows nothing. Of what a reduction comes to it does not even know
-    that: where a loop begins there, it would load what is at the loop's places one by one."""
+    that: where a loop begins there, it would load what is at the loop's positions one by one."""
     found = tl.program_id(0).to(x.dtype)
     while found != x:
         found = x
@@ -119,8 +119,8 @@ def rounding_error(x, dtype: tl.constexpr):
     """What x loses in a dtype, in that dtype; 0 where it overflows there."""
     lost = x - x.to(dtype).to(tl.float32)
     return tl.where(tl.abs(lost) < float("inf"), lost, 0.0).to(dtype)''',
-    "dot_in_parts": '''@triton.jit
-def dot_in_parts(a, b, acc, dtype: tl.constexpr, PRECISION: tl.constexpr):
+    "dot_in_limbs": '''@triton.jit
+def dot_in_limbs(a, b, acc, dtype: tl.constexpr, PRECISION: tl.constexpr):
     """a @ b + acc. A tile of more bits than dtype has is taken as a sum of two that have it."""
     a_high, b_high = a.to(dtype), b.to(dtype)
     product = tl.dot(a_high, b_high, acc, input_precision=PRECISION)
@@ -143,4 +143,4 @@ def next_bits(h, x):
 }
 
 # What these call themselves.
-NEEDED = {"merge_largest": ("larger",), "dot_in_parts": ("rounding_error",)}
+NEEDED = {"merge_largest": ("larger",), "dot_in_limbs": ("rounding_error",)}

@@ -152,7 +152,7 @@ def write(part: Part, before: Written | None = None) -> Written:
     """The kernels of a program, and its host program; `before` is written in the same file."""
     dialect, declared = part.dialect, part.start.declared
     pairs = zip(part.kernels, part.schedules, strict=True)
-    kernels = [split_padding(k, s.in_two) for k, s in pairs]
+    kernels = [split_padding(k, s.split_axes) for k, s in pairs]
     taken = {*DEVICE_FUNCTIONS, *dialect.host_functions, *RESERVED, *dialect.reserved}
     taken |= before.taken if before is not None else set()
     names = Identifiers({*taken, *HOST_NAMES})
@@ -282,14 +282,14 @@ def host_functions(*parts: Written) -> list[str]:
     arguments = [a for s in body if isinstance(s, H.Launch) for a in s.arguments]
     aligns = any(isinstance(s, H.Align) for s in body)
     needed = {
-        "two_tiles": any(isinstance(s, H.TwoTiles) for s in body),
+        "split_lengths": any(isinstance(s, H.SplitPadding) for s in body),
         "step": any(isinstance(a.value, A.Step) for a in arguments),
         "descriptor": any(isinstance(a.value, A.Descriptor) for a in arguments),
         "copy_rows": aligns,
         "aligned": aligns,
         "clear_elements": has_sums,
         "clear": has_sums,
-        "sort_places": any(isinstance(s, H.Sort) for s in body),
+        "sort_positions": any(isinstance(s, H.Sort) for s in body),
     }
     functions = parts[0].part.dialect.host_functions
     return _apart(*(text for f, text in functions.items() if needed.get(f, True)))
@@ -298,7 +298,7 @@ def host_functions(*parts: Written) -> list[str]:
 def minimal_functions(*parts: Written) -> list[str]:
     """What the host functions of minimal files call."""
     body = [s for part in parts for s in part.program.statements()]
-    statements = {"two_tiles": H.TwoTiles, "sort_places": H.Sort, "span": H.Wide}
+    statements = {"split_lengths": H.SplitPadding, "sort_positions": H.Sort, "span": H.Wide}
     needed = (f for f, kind in statements.items() if any(isinstance(s, kind) for s in body))
     return _apart(*map(HOST_FUNCTIONS.__getitem__, needed))
 
@@ -365,9 +365,9 @@ def quoted(title: str, text: str) -> list[str]:
 def derived_for(schedules: Iterable[Schedule], is_checked: bool) -> list[str]:
     """What schedules do to axes, and whether the file checks itself."""
     out = []
-    held = dict.fromkeys(axis for s in schedules for axis in s.in_two)
+    held = dict.fromkeys(axis for s in schedules for axis in s.split_axes)
     if held:
-        out += ["#", _comment(f"In two tiles, to be padded less: {', '.join(held)}.")]
+        out += ["#", _comment(f"Split padding: {', '.join(held)}.")]
     if is_checked:
         return [*out, "#", "# Run this file to check it against a plain evaluation in torch."]
     out += ["#", "# A plain evaluation, to check it against, would take too much memory at these"]

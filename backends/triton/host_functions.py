@@ -3,10 +3,14 @@ hold those that they use."""
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 from monocomp.backends.schedules.schedule import MIN_DOT
 
+_SORTING = files("monocomp.backends").joinpath("sorting.py").read_text("utf-8")
+
 HOST_FUNCTIONS = {
-    "two_tiles": f'''def two_tiles(size):
+    "split_lengths": f'''def split_lengths(size):
     """The lengths of the two tiles of an axis, such as 64 and 32 for 96."""
     first = max({MIN_DOT}, triton.next_power_of_2((size + 1) // 2))
     return first, max({MIN_DOT}, triton.next_power_of_2(size - first))''',
@@ -108,16 +112,7 @@ def clear_elements(x_ptr, count, BLOCK: tl.constexpr):
     count = tensor.numel()
     programs = triton.cdiv(count, 1024)
     launch(clear_elements, programs, tensor, count, BLOCK=1024, num_warps=4, num_stages=1)''',
-    "sort_places": '''def sort_places(tensor, kept, order, first, last):
-    """Write the positions of a tensor's elements in the order of these, and where in that list
-    each number begins and ends. Each element of the kept dimensions has a list of its own."""
-    others = [n for n in range(tensor.dim()) if n not in kept]
-    rows = tensor.permute(*kept, *others).flatten(len(kept)).to(torch.int64)
-    rows, positions = rows.sort(stable=True)
-    order.copy_(positions)
-    numbers = torch.arange(first.shape[-1], device=first.device).expand(first.shape)
-    first.copy_(torch.searchsorted(rows, numbers.contiguous()))
-    last.copy_(torch.searchsorted(rows, numbers.contiguous(), right=True))''',
+    "sort_positions": _SORTING.partition("\n\n\n")[2].rstrip(),
     "span": '''def span(tensor):
     """The largest offset in a tensor; past 2**31 offsets need 64 bits."""
     return sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride()))''',

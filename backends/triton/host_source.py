@@ -116,9 +116,9 @@ class HostSource:
                 self.fit("programs = ", self._count(s.grid, s.kernel))
                 wanted = self.setting(A.PROGRAMS, s.kernel)
                 self.put(f"{self.param(s.param)} = max(1, {wanted} // max(1, programs))")
-            case H.TwoTiles():
+            case H.SplitPadding():
                 both = f"{self._held_length(s.first)}, {self._held_length(s.second)}"
-                self.put(f"{both} = two_tiles({self.size(s.extent)})")
+                self.put(f"{both} = split_lengths({self.size(s.extent)})")
             case H.CheckShapes():
                 self._shapes(s)
             case H.CheckEmpty():
@@ -152,7 +152,7 @@ class HostSource:
             case H.Sort():
                 tensor, *names = map(self.tensor, (s.tensor, s.order, s.first, s.last))
                 kept = tuple_text([*map(str, s.kept)])
-                self.fit("", f"sort_places({', '.join([tensor, kept, *names])})")
+                self.fit("", f"sort_positions({', '.join([tensor, *names, kept])})")
             case H.Align():
                 if s.least:
                     self.fit("if ", self._count(s.rows), f" >= {s.least}:")

@@ -101,7 +101,7 @@ class TritonRunner:
         kernels: the tile programs.
         emit: writes the file for given schedules.
         precision: "ieee" or "tf32".
-        processors: for how many to cut streams into parts; the device's, unless given.
+        processors: for how many to cut streams into splits; the device's, unless given.
         dialect: the language of the file.
     """
 
@@ -157,11 +157,11 @@ class TritonRunner:
 
     def _loaded(self, choice: Choice) -> tuple[Module, ModuleType]:
         """The file that these schedules run: one for each way to hold axes."""
-        in_two = tuple(s.in_two for s in choice)
-        found = self._modules.get(in_two)
+        split_axes = tuple(s.split_axes for s in choice)
+        found = self._modules.get(split_axes)
         if found is None:
             module = self.emit(list(map(self._usual, self.kernels, choice)))
-            found = self._modules[in_two] = module, load(module.source)
+            found = self._modules[split_axes] = module, load(module.source)
         return found
 
     def _usual(self, kernel: TileProgram, choice: Schedule) -> Schedule:
@@ -171,7 +171,7 @@ class TritonRunner:
             usual = self.dialect.table.first(self.dialect.legal(kernel, {}, 2))
         except UnsupportedError:
             return choice
-        return replace(usual, in_two=choice.in_two)
+        return replace(usual, split_axes=choice.split_axes)
 
     def _call(
         self,
@@ -338,7 +338,7 @@ class TritonRunner:
         extents: Mapping[str, int],
     ) -> tuple[torch.Tensor, ...] | None:
         """The results of the torch backend, in float32; None where that would take long."""
-        known = {**extents, **dict.fromkeys((e for k in self.kernels for e in k.parts), 1)}
+        known = {**extents, **dict.fromkeys((e for k in self.kernels for e in k.splits), 1)}
         if report(self.kernels, known)["flops"] > _INTERPRETED_FLOPS:
             return None
         host = host_program(self.program, [of_tile_program(k) for k in self.kernels])

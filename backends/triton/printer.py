@@ -215,7 +215,7 @@ class Printer:
                 return call
             case "dot_in_limbs":
                 operands = (*map(self._expr, e.args), self._dtype(e.attr), self._precision())
-                return _call(self._helper("dot_in_parts"), *operands)
+                return _call(self._helper("dot_in_limbs"), *operands)
             case "helper":
                 return _call(self._helper(e.attr), *map(self._expr, e.args))
             case "combine":

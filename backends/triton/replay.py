@@ -19,7 +19,7 @@ from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp import terms as T
-from monocomp.backends.schedules.schedule import one_tile, two_tiles
+from monocomp.backends.schedules.schedule import one_tile, split_lengths
 from monocomp.backends.torch import TorchTarget
 from monocomp.blocks.program import SMALL_INT
 from monocomp.declarations.given import is_in_float32
@@ -57,8 +57,8 @@ class PlanTarget(TorchTarget):
     def tile(self, size: int) -> int:
         return one_tile(size)
 
-    def two_tiles(self, size: int) -> tuple[int, int]:
-        return two_tiles(size)
+    def split_lengths(self, size: int) -> tuple[int, int]:
+        return split_lengths(size)
 
     def index(self, wide: bool) -> tl.dtype:
         return tl.int64 if wide else tl.int32

@@ -197,13 +197,13 @@ class Prepared:
 
     def module(self, choice: tuple[Schedule, ...]) -> Module:
         """The file that runs these schedules."""
-        in_two = tuple(s.in_two for s in choice)
-        found = self._modules.get(in_two)
+        split_axes = tuple(s.split_axes for s in choice)
+        found = self._modules.get(split_axes)
         if found is None:
-            pairs = zip(self.firsts, in_two, strict=True)
-            held = [replace(s, in_two=axes) for s, axes in pairs]
+            pairs = zip(self.firsts, split_axes, strict=True)
+            held = [replace(s, split_axes=axes) for s, axes in pairs]
             plan = self.plan.of_dtypes(self.narrow)
-            found = self._modules[in_two] = emit(
+            found = self._modules[split_axes] = emit(
                 self.equations.of_dtypes(self.narrow), plan.kernels, held, lowered=plan.program
             )
         return found
@@ -224,11 +224,11 @@ class Prepared:
 
     def timed(self, number: int, module: Module) -> set[str]:
         """The kernels whose time a schedule counts by, by name: its own, and those that merge the
-        parts of its streams."""
+        splits of its streams."""
         names = [k.name for k in module.program.kernels]
-        parts = self.kernels[number].parts
+        splits = self.kernels[number].splits
         later = range(number + 1, len(names))
-        merging = [m for m in later if parts & {*self.kernels[m].extents()}]
+        merging = [m for m in later if splits & {*self.kernels[m].extents()}]
         return {names[m] for m in (number, *merging)}
 
 

@@ -132,7 +132,7 @@ def _held(
     that cannot be held together is cut into blocks."""
     long: set[str] = set()
     while True:
-        roles = explain_roles(group, lambda e: fits(e) and e not in long, program.parts, lesser)
+        roles = explain_roles(group, lambda e: fits(e) and e not in long, program.splits, lesser)
         held = [c.axis.extent for c in roles.values() if c.axis.role == "whole"]
         if len(held) < 2 or math.prod(sizes[e] for e in held) <= LARGEST_TILE:
             return roles

@@ -137,16 +137,16 @@ class RoleChoice:
 
 
 def choose_roles(
-    group: Sequence[Equation], fits: Callable[[str], bool], parts: Collection[str] = ()
+    group: Sequence[Equation], fits: Callable[[str], bool], splits: Collection[str] = ()
 ) -> dict[str, Axis]:
     """The roles of `explain_roles` alone."""
-    return {name: choice.axis for name, choice in explain_roles(group, fits, parts).items()}
+    return {name: choice.axis for name, choice in explain_roles(group, fits, splits).items()}
 
 
 def explain_roles(
     group: Sequence[Equation],
     fits: Callable[[str], bool],
-    parts: Collection[str] = (),
+    splits: Collection[str] = (),
     lesser: Collection[Term] = (),
 ) -> dict[str, RoleChoice]:
     """Give every index of the outputs a role, by where it occurs.
@@ -159,7 +159,7 @@ def explain_roles(
     of `top`, whose list is held whole. One along which the aggregates are prefixes is
     streamed, and the prefixes are stored as the loop goes.
     Of the others, one that a large operand of a loop lacks is a row: its block shares
-    what is read, but for segments of a list, which are disjoint. Different `parts` (extents) of
+    what is read, but for segments of a list, which are disjoint. Different `splits` (extents) of
     a stream share nothing. What `lesser` aggregates lack is no reason to hold it: they are
     computed for each program instance.
     """
@@ -167,7 +167,7 @@ def explain_roles(
     indices = dict.fromkeys(i for e in group for i in e.indices)
     folds = [f for f in outer_folds(group) if f not in lesser]
     scan = scan_of(group)
-    candidates = [i.attr[0] for i in indices if i is not scan and i.attr[1] not in parts]
+    candidates = [i.attr[0] for i in indices if i is not scan and i.attr[1] not in splits]
     everywhere = [n for n in candidates if all(n in f.free for f in folds)]
     columns = {n for n in everywhere if folds and all(_is_column(n, f) for f in folds)}
     apart = {n for n in everywhere if folds and all(_is_of_segments(f, n) for f in folds)}
@@ -187,8 +187,8 @@ def explain_roles(
             role, why = "row", "a large operand lacks it: a block of rows shares what is read"
         if i is scan:
             role, why = "stream", "the aggregates are prefixes along it"
-        elif i.attr[1] in parts:
-            why = "different parts of a stream share nothing"
+        elif i.attr[1] in splits:
+            why = "different splits of a stream share nothing"
         elif i in ranks and not having:
             role, why = "whole", "ranks of one list"
         elif folds and not having:

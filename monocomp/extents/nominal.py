@@ -63,7 +63,7 @@ def packed_extents(
     params: Mapping[str, int | float] | None = None,
 ) -> dict[str, int]:
     """Extents that are known, with those of the indices that packing has made of them, and of
-    parts where the parameters say how many there are."""
+    splits where the parameters say how many there are."""
     found = dict(sizes)
     for extent, bound in program.declared.bounds.items():
         if extent not in found:

@@ -152,7 +152,7 @@ class Extent(Node):
 
 @dataclass(frozen=True)
 class Param(Node):
-    """A parameter of the program, or into how many parts a stream is cut."""
+    """A parameter of the program, or into how many splits a stream is cut."""
 
     name: ParamName
 

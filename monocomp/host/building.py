@@ -104,7 +104,7 @@ def host_program(
     body.append(H.Return(tuple(o.name for o in declared.outputs)))
     inputs = tuple((n, len(declared.inputs[n].dims)) for n in given)
     start = None if lowered.slices is None else lowered.slices.start
-    own = {start, *lowered.parts.values()}
+    own = {start, *lowered.splits.values()}
     params = tuple(n for n in declared.params if n not in own)
     return H.HostProgram(inputs, params, tuple(k.signature for k in kernels), tuple(body))
 
@@ -118,7 +118,7 @@ def given_inputs(lowered: Equations) -> list[str]:
 def _sizes(
     lowered: Equations, kernels: Sequence[Interface], given: Mapping[str, int]
 ) -> Iterator[H.Statement]:
-    """Sizes that inputs have, then those that are computed from them: of parts the last."""
+    """Sizes that inputs have, then those that are computed from them: of splits the last."""
     declared = lowered.declared
     bounds = {e: T.const(n) for e, n in given.items()} | {
         e: bound for e, bound in declared.bounds.items() if e not in given
@@ -129,11 +129,11 @@ def _sizes(
             if extent not in known and extent not in bounds:
                 known.add(extent)
                 yield H.Size(extent, name, dim)
-    for extent in sorted(bounds, key=lowered.parts.__contains__):
-        if extent in lowered.parts:
-            number = next(n for n, k in enumerate(kernels) if extent in k.kernel.parts)
+    for extent in sorted(bounds, key=lowered.splits.__contains__):
+        if extent in lowered.splits:
+            number = next(n for n, k in enumerate(kernels) if extent in k.kernel.splits)
             grid = tuple(c for _, c in kernels[number].grid if c.extent != extent)
-            yield H.Split(lowered.parts[extent], number, grid)
+            yield H.Split(lowered.splits[extent], number, grid)
         yield H.Bound(extent, bounds[extent])
 
 
@@ -235,7 +235,7 @@ def _dtype(output: OutputTensor) -> str:
 def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator[H.Statement]:
     if k.scheduled is not None:
         required = k.requires_descriptors
-        host = (A.PROGRAMS,) * bool(k.kernel.parts)
+        host = (A.PROGRAMS,) * bool(k.kernel.splits)
         host += (A.DESCRIPTORS,) * (bool(k.descriptors) and not required)
         yield H.Choose(number, host)
         rows = tuple(c for a, c in k.grid if k.kernel.axes[a].role == "row")[::-1]
@@ -247,7 +247,7 @@ def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator
         yield H.Programs(tuple(c for _, c in k.grid))
         for axis in k.kernel.axes.values():
             if axis.after is not None and axis.name in k.halves:
-                yield H.TwoTiles(axis.extent, axis.after, axis.name)
+                yield H.SplitPadding(axis.extent, axis.after, axis.name)
         if k.descriptors:
             yield H.Describe(k.descriptors, required)
     yield H.Launch(number, k.name, k.arguments)

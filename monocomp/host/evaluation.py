@@ -31,7 +31,7 @@ class Target(Protocol):
     def clear(self, tensor: Any) -> object:
         """Write 0 to all elements of a tensor."""
 
-    def sort(self, tensor: Any, order: Any, first: Any, last: Any, kept: Sequence[int]) -> object:
+    def sort(self, tensor: Any, order: Any, first: Any, last: Any, kept: tuple[int, ...]) -> object:
         """Write what `host.program.Sort` says."""
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
@@ -48,7 +48,7 @@ class Scheduled(Target, Protocol):
     precision: str
 
     def tile(self, size: int) -> int: ...
-    def two_tiles(self, size: int) -> tuple[int, int]: ...
+    def split_lengths(self, size: int) -> tuple[int, int]: ...
     def index(self, wide: bool) -> Any: ...
     def is_wide(self, tensors: Sequence[Any], params: Sequence[float]) -> bool: ...
     def is_fast(self, tensor: Any, dtype: Any) -> bool: ...
@@ -127,8 +127,8 @@ class Evaluation:
                 config = self.configs[s.kernel]
                 programs = max(1, self._count(s.grid, config))
                 self.params[s.param] = max(1, config[A.PROGRAMS] // programs)
-            case H.TwoTiles():
-                both = self.scheduled.two_tiles(self.sizes[s.extent])
+            case H.SplitPadding():
+                both = self.scheduled.split_lengths(self.sizes[s.extent])
                 self.lengths[s.first], self.lengths[s.second] = both
             case H.CheckShapes():
                 for t in s.tensors:

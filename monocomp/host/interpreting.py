@@ -27,7 +27,7 @@ def run_plan(
         host: of `of_tile_program`'s interfaces.
         target: runs its kernels.
         inputs, params: of the call.
-        programs: into how many parts streams are cut that are cut at all.
+        programs: into how many splits streams are cut that are cut at all.
         empty: allocates an array.
     """
     configs = [{PROGRAMS: programs}] * len(host.kernels)

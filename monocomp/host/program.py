@@ -1,7 +1,7 @@
 """The host program: what happens around kernels, as data.
 
     program   = inputs, params, kernels, statement*
-    statement = sizes:    Size | Bound | Split | TwoTiles
+    statement = sizes:    Size | Bound | Split | SplitPadding
               | checks:   CheckShapes | CheckEmpty | CheckSome
               | dtypes:   Promote | Convert
               | tensors:  Buffer | Clear | Sort | Align | View
@@ -63,25 +63,25 @@ class Bound(Node):
 
 @dataclass(frozen=True)
 class Split(Node):
-    """Into how many parts a kernel's stream is cut: as many as make the number of program
+    """Into how many splits a kernel's stream is cut: as many as make the number of program
     instances that its schedule wants, where the grid has so many without."""
 
     param: ParamName
     kernel: int
     grid: tuple[Count, ...]
 
-    text, defines = "param {param} = parts of kernel {kernel}, over {grid}", ("param",)
+    text, defines = "param {param} = splits of kernel {kernel}, over {grid}", ("param",)
 
 
 @dataclass(frozen=True)
-class TwoTiles(Node):
+class SplitPadding(Node):
     """The lengths of the two tiles that hold an axis."""
 
     extent: ExtentName
     first: AxisName
     second: AxisName
 
-    text = "length_{first}, length_{second} = two tiles({extent})"
+    text = "length_{first}, length_{second} = split padding({extent})"
     defines = ("first", "second")
 
 
@@ -313,7 +313,7 @@ class Return(Node):
 
 
 Statement: TypeAlias = (
-    Size | Bound | Split | TwoTiles | CheckShapes | CheckEmpty | CheckSome | Promote | Convert
+    Size | Bound | Split | SplitPadding | CheckShapes | CheckEmpty | CheckSome | Promote | Convert
 ) | (
     Buffer
     | Clear

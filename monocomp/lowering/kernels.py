@@ -131,8 +131,8 @@ class _Kernel(Loops):
             params={n: p.kind for n, p in declared.params.items() if n in params},
             outputs=outputs,
             body=body,
-            parts=frozenset(
+            splits=frozenset(
                 a.extent for n, a in self.axes.items() if n in mentioned and a.role == "grid"
             )
-            & self.program.parts.keys(),
+            & self.program.splits.keys(),
         )

@@ -116,8 +116,8 @@ def _is_by_data(f: _Filter) -> bool:
 def bound_filter(program: Equations, f: _Filter) -> Step:
     """The step that stores the bounds of what passes.
 
-    Law:     a filter admits nothing before the first place that it admits, or after the last, and
-             all between them if it admits as many
+    Law:     a filter admits nothing before the first position that it admits, or after the last,
+             and all between them if it admits as many
     Claims:  positions
     Needs:   the filter varies with its index and the rows alone
     """

@@ -72,7 +72,7 @@ def slice_index(
         length: of a slice.
         reason: for the step.
     """
-    if program.slices is not None or program.parts or program.views:
+    if program.slices is not None or program.splits or program.views:
         return None
     if any(i.attr[1] == extent for n in program.in_lists for i in program.by_name[n].indices):
         return None  # lists are sorted whole

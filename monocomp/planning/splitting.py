@@ -1,17 +1,17 @@
-"""Splitting: a stream that too few rows share is cut into parts, folded side by side.
+"""Splitting: a stream that too few rows share is cut into splits, folded side by side.
 
 The fold over a disjoint union is the product of the folds. So what a filter leaves of a long
-stream may be cut into parts; program instances of their own fold these, and store what they
+stream may be cut into splits; program instances of their own fold these, and store what they
 carry; and one more kernel folds the partial results, with the same combine (Flash-Decoding: Dao
 et al., 2023).
 For SE a partial result is a mantissa and its frame, which is an element like any other.
-A sum about a centre, a mean or a maximum, is taken about the centre of each part, and moved
+A sum about a centre, a mean or a maximum, is taken about the centre of each split, and moved
 to the centre of all by the binomial theorem (Chan, Golub and LeVeque, 1983).
 
 Rows that read the same stream are first packed (`planning.packing`).
 
-Both are equations like those before, with one more index: `k_part`, which part, and `k_parts`,
-a parameter that a backend sets to how many parts fill its device.
+Both are equations like those before, with one more index: `k_split`, which split, and `k_splits`,
+a parameter that a backend sets to how many splits fill its device.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from monocomp.terms.monomials import factors
 from monocomp.terms.printer import show
 from monocomp.tile import Axis
 
-SHORTEST_PART = 256  # elements: less is not worth a program instance of its own
-ALIGNMENT = 128  # parts begin where blocks do
+SHORTEST_SPLIT = 256  # elements: less is not worth a program instance of its own
+ALIGNMENT = 128  # splits begin where blocks do
 ROWS = 64  # that a program instance takes, where there are enough
 PRODUCT_ROWS = 128  # the same, for elements that are products too long to be held entirely
 
@@ -102,8 +102,8 @@ class _Stream:
         is_in_order: do packed rows lie as the outputs do?
         is_for_products: has the kernel no rows but packed ones, and so no product of tiles?
         reason: why it is cut, if it is.
-        alignment: parts begin at multiples of it.
-        shortest: elements of a part; fewer are not worth a program instance.
+        alignment: splits begin at multiples of it.
+        shortest: elements of a split; fewer are not worth a program instance.
     """
 
     folds: tuple[Term, ...]
@@ -114,7 +114,7 @@ class _Stream:
     is_for_products: bool = False
     reason: str = ""
     alignment: int = ALIGNMENT
-    shortest: int = SHORTEST_PART
+    shortest: int = SHORTEST_SPLIT
 
 
 def _long_stream(
@@ -144,7 +144,7 @@ def _long_stream(
     rows = [T.index(a.name, a.extent) for a in roles.values() if a.role == "row"]
     packed = packed_rows(group, folds, sizes)
     inner = min(map(partial(_length_of_products, sizes=sizes), folds), default=0)
-    shortest = max(1, SHORTEST_PART // inner) if inner else SHORTEST_PART
+    shortest = max(1, SHORTEST_SPLIT // inner) if inner else SHORTEST_SPLIT
     if sizes[longest] < 2 * shortest and (rows or packed is None):
         return None
     varying = rows if packed is None else [*rows, *(i for i, _ in packed.parts)]
@@ -219,7 +219,7 @@ def _is_loop(t: Term, names: frozenset[str]) -> bool:
     return (t.op == "fold" or is_selection(t)) and t.free <= names
 
 
-# --- the program in parts -----------------------------------------------------------------------
+# --- the program in splits ---------------------------------------------------------------------
 
 
 class _Splitting:
@@ -262,17 +262,17 @@ class _Splitting:
 
     @stated
     def split_stream(self) -> Iterator[Step]:
-        """Fold the parts of a stream side by side, and then what they come to.
+        """Fold the splits of a stream side by side, and then what they come to.
 
         Law:     the fold over a disjoint union is the product of the folds
         Claims:  the monoids of its folds, division with remainder
         Needs:   no fold takes what others come to, but for centres that move with it
         """
         base = self.extent.lstrip(".")
-        count = self._named(f"{base}_parts")
+        count = self._named(f"{base}_splits")
         self.params[count] = Param(count, "int", 8)
-        most = T.function("minimum", T.param(count, "int"), self._most_parts())
-        self.part = self._index(f"{base}_part", most)
+        most = T.function("minimum", T.param(count, "int"), self._most_splits())
+        self.split = self._index(f"{base}_split", most)
         if self.packed is not None:
             self._pack(self.packed)
         start = self.program
@@ -283,12 +283,12 @@ class _Splitting:
             old, new = self._merged(f, stored)
             bodies = {n: T.replace(body, old, new) for n, body in bodies.items()}
         program = self._with(bodies, stored)
-        program = replace(program, parts={**start.parts, self.part.attr[1]: count})
+        program = replace(program, splits={**start.splits, self.split.attr[1]: count})
         names = program.reader_names()
         after = "; ".join(show(T.stored(e, e.indices), names) for e in stored)
         if self.p is not None:
             yield self.pack_rows(start)
-        after = f"{after}, folded over {self.part.attr[0]}"
+        after = f"{after}, folded over {self.split.attr[0]}"
         check = partial(can_be_split, self.folds)
         texts = before, after
         yield Step.of("split_stream", self._position, *texts, start, program, check, self.reason)
@@ -323,8 +323,8 @@ class _Splitting:
             known=tuple(a for a in start.known if a.name not in {e.name for e in stored}),
         )
 
-    def _most_parts(self) -> Term:
-        """How many parts are worth an instance, by what is known of the stretch before a call."""
+    def _most_splits(self) -> Term:
+        """How many splits are worth an instance, by what is known of the stretch before a call."""
         unknown = {"index", "read"}  # to the host
         limits = [t for t in self.stretch.limits if not unknown & {s.op for s in T.subterms(t)}]
         length = reduce(partial(T.function, "minimum"), limits)
@@ -396,74 +396,74 @@ class _Splitting:
             value, exponent = elements
             v = self._stored("L", mantissa(bound, here, value, exponent), stored)
             m = self._stored("M", largest(bound, here, exponent), stored)
-            return T.field(f, "v"), mantissa(self.part, T.TRUE, v, m)
+            return T.field(f, "v"), mantissa(self.split, T.TRUE, v, m)
         partial_ = T.fold(monoid, (bound,), here, *elements)
         if isinstance(monoid, T.UserMonoid):
             fields = [self._stored(n, T.field(partial_, n), stored) for n in monoid.fields]
-            return f, T.fold(monoid, (self.part,), T.TRUE, *fields)
+            return f, T.fold(monoid, (self.split,), T.TRUE, *fields)
         letter = "M" if monoid in ("max", "min") else "F"
         value = self._stored(letter, partial_, stored)
-        return f, T.fold(monoid, (self.part,), T.TRUE, value)
+        return f, T.fold(monoid, (self.split,), T.TRUE, value)
 
     def _merged_about_centres(
         self, f: Term, taken: Centred, stored: list[Equation]
     ) -> tuple[Term, Term]:
-        """A part is summed about its own centre, and moved to the centre of all: sums over a
-        part weigh powers of the distance between the two. A part of nothing weighs 0, wherever
+        """A split is summed about its own centre, and moved to the centre of all: sums over a
+        split weigh powers of the distance between the two. A split of nothing weighs 0, wherever
         its centre is."""
-        part = centred(self._in_part(f))
-        if part is None:
-            raise InternalError(f"the centre of a part is lost in {show(value_of(f))}")
-        frame_of_part = None
-        if part.exponent is not None:
-            exponent = largest(part.bound, part.condition, part.exponent)
-            frame_of_part = self._stored("M", exponent, stored)
+        split = centred(self._in_split(f))
+        if split is None:
+            raise InternalError(f"the centre of a split is lost in {show(value_of(f))}")
+        frame_of_split = None
+        if split.exponent is not None:
+            exponent = largest(split.bound, split.condition, split.exponent)
+            frame_of_split = self._stored("M", exponent, stored)
         moves = [
             T.sub(settled(self._stored("C", own.centre, stored)), unit.centre)
-            for own, unit in zip(part.units, taken.units, strict=True)
+            for own, unit in zip(split.units, taken.units, strict=True)
         ]
-        degrees = tuple(u.power for u in part.units)
+        degrees = tuple(u.power for u in split.units)
         total = T.ZERO
-        for lower, sum_ in (*part.companions, (degrees, part.sum_of(part.element(part.units)))):
+        for lower, sum_ in (*split.companions, (degrees, split.sum_of(split.element(split.units)))):
             weight = self._stored("L", sum_, stored)
             value = T.mul(weight, coefficient(taken, lower, moves))
-            total = T.add(total, weighted_sum(self.part, T.TRUE, value, frame_of_part))
+            total = T.add(total, weighted_sum(self.split, T.TRUE, value, frame_of_split))
         return value_of(f), total
 
-    def _in_part(self, f: Term) -> Term:
-        """A fold over a part, with centres of this part."""
+    def _in_split(self, f: Term) -> Term:
+        """A fold over a split, with centres of this split."""
         (bound,), (condition, *elements) = T.open_fold(f)
         taken = centred(f)
         results = set() if taken is None else taken.results()
         for g in _outermost_first(sorted(results, key=lambda g: g.key)):
-            own = self._in_part(g)
+            own = self._in_split(g)
             elements = [T.replace(e, g, own) for e in elements]
         here = T.conjunction(condition, *self._piece(bound))
         return T.fold(f.attr.monoid, (bound,), here, *elements)
 
     def _piece(self, bound: Term) -> tuple[Term, Term]:
-        """Is an element in the part?"""
-        return self.stretch.piece(bound, self.part, self.alignment)
+        """Is an element in the split?"""
+        return self.stretch.piece(bound, self.split, self.alignment)
 
     def _stored(self, letter: str, body: Term, stored: list[Equation]) -> Term:
         """Read a partial result; it is an equation of its own."""
         body = self._in_packed_rows(body)
         found = next((e for e in stored if e.body is body), None)
         if found is None:
-            name = self._named(f"{letter}_{self.part.attr[0] if self.is_cut else 'rows'}")
+            name = self._named(f"{letter}_{self.split.attr[0] if self.is_cut else 'rows'}")
             found = Equation(name, self._indices(body), body)
             stored.append(found)
         return T.stored(found, (self._subscript(i) for i in found.indices))
 
     def _indices(self, body: Term) -> tuple[Term, ...]:
-        """Rows, parts, columns."""
+        """Rows, splits, columns."""
         outer = list(dict.fromkeys(i for e in self.group for i in e.indices))
         rows = [i for i in outer if i in self.rows and i.attr[0] in body.free]
         columns = [i for i in outer if i not in self.rows and i.attr[0] in body.free]
         if self.p is not None:
             rows += [g for g in self.group_of.values() if g not in rows]
             rows.append(self.p)
-        return (*rows, *([self.part] if self.is_cut else []), *columns)
+        return (*rows, *([self.split] if self.is_cut else []), *columns)
 
     def _subscript(self, i: Term) -> Term:
         """What an index of a partial result is where it is read."""

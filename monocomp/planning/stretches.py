@@ -46,9 +46,9 @@ class Stretch:
     upper: tuple[Term, ...] = ()
     is_all: bool = True
 
-    def piece(self, bound: Term, part: Term, alignment: int) -> tuple[Term, Term]:
+    def piece(self, bound: Term, split: Term, alignment: int) -> tuple[Term, Term]:
         """Is an element in a piece? Pieces begin at multiples of a number."""
-        unit, count = T.const(alignment), T.extent_of(part.attr[1])
+        unit, count = T.const(alignment), T.extent_of(split.attr[1])
         start = reduce(_maximum, self.lower, T.const(0))
         start = T.mul(unit, T.floordiv(start, unit))
         length = T.sub(reduce(_minimum, self.upper, self.extent), start)
@@ -56,12 +56,12 @@ class Stretch:
             length = _maximum(length, T.const(0))
         all_ = T.mul(unit, count)
         length = T.mul(unit, T.floordiv(T.add(length, all_, T.const(-1)), all_))
-        begin = T.add(start, T.mul(part, length))
+        begin = T.add(start, T.mul(split, length))
         end = T.add(begin, length)
         if not self.is_all:
             last = T.sub(count, T.const(1))
-            begin = T.where(T.compare("==", part, T.const(0)), T.const(0), begin)
-            end = T.where(T.compare("==", part, last), self.extent, end)
+            begin = T.where(T.compare("==", split, T.const(0)), T.const(0), begin)
+            end = T.where(T.compare("==", split, last), self.extent, end)
         return T.compare("<=", begin, bound), T.compare("<", bound, end)
 
     @property

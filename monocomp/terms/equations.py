@@ -81,8 +81,8 @@ class Equations:
     `declared` are its inputs, params, extents and outputs; `origin` is the text that it comes
     from, if it comes from one, for messages; `known` are names for readers: what inlined
     definitions were called; `sizes` are extents that are known, by representative, for choices
-    that depend on them; `parts` are parameters that a backend sets to say into how many parts a
-    stream is cut, by the extent of the parts; `views` are outputs that only lay out anew what
+    that depend on them; `splits` are parameters that a backend sets to say into how many splits a
+    stream is cut, by the extent of the splits; `views` are outputs that only lay out anew what
     another equation computes, in the same order: that one's name, by theirs; `slices` are what some
     are computed for, one after the other; `operands` are stored for products of matrices alone, in
     the dtype in which these take them; `sorted` are lists that a call sorts; `given` are the
@@ -96,7 +96,7 @@ class Equations:
     origin: Origin = field(default=Origin(), compare=False)
     known: tuple[Abbreviation, ...] = field(default=(), compare=False)
     sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
-    parts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    splits: Mapping[str, str] = field(default_factory=dict, compare=False)
     views: Mapping[str, str] = field(default_factory=dict, compare=False)
     slices: Slices | None = None
     operands: frozenset[str] = frozenset()

@@ -69,7 +69,7 @@ class _Parser:
         self.kernel = self._signature()
 
     def program(self) -> P.TileProgram:
-        while self._peek().split(" ")[0] in ("parts", *get_args(P.Role)):
+        while self._peek().split(" ")[0] in ("splits", *get_args(P.Role)):
             self._declaration()
         while found := self._take(_COMBINE):
             self._combine(*found)
@@ -124,8 +124,8 @@ class _Parser:
 
     def _declaration(self) -> None:
         role, _, names = self._peek().partition(" ")
-        if role == "parts":
-            self.kernel.parts = frozenset(_list(names))
+        if role == "splits":
+            self.kernel.splits = frozenset(_list(names))
         else:
             for text in _list(names):
                 found = _AXIS.fullmatch(text)

@@ -45,8 +45,8 @@ def program_lines(p: P.TileProgram) -> Iterator[Line]:
     yield f"kernel {p.name}({', '.join(inputs)}) -> {outputs}", None
     for role, axes in groupby(p.axes.values(), lambda a: a.role):
         yield f"  {role} {', '.join(map(_axis, axes))}", None
-    if p.parts:
-        yield f"  parts {', '.join(sorted(p.parts))}", None
+    if p.splits:
+        yield f"  splits {', '.join(sorted(p.splits))}", None
     folds = (s.monoid for s in P.walk(p.body) if isinstance(s, P.Fold))
     combines = dict.fromkeys(tuple(_combine(m)) for m in folds if isinstance(m, P.Combine))
     yield from ((line, None) for combine in combines for line in combine)

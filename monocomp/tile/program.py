@@ -137,7 +137,7 @@ class Combine:
 class Selection:
     """Keeps the largest values and their positions, in order along `axis`.
 
-    Of equal values the first places come first. Values of -inf are never kept: what is
+    Of equal values the first positions come first. Values of -inf are never kept: what is
     missing is -inf at position -1.
     """
 
@@ -321,7 +321,7 @@ class OutputTensor:
 class TileProgram(Rendered):
     """One kernel.
 
-    `parts` are the extents of the parts that its streams are cut into, whose number is part of
+    `splits` are the extents of the splits that its streams are cut into, whose number is part of
     the schedule.
     """
 
@@ -331,7 +331,7 @@ class TileProgram(Rendered):
     params: dict[str, Kind]
     outputs: tuple[OutputTensor, ...]
     body: list[Statement] = field(default_factory=list)
-    parts: frozenset[str] = frozenset()
+    splits: frozenset[str] = frozenset()
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> TileProgram:
         """The same for inputs of dtypes, as far as they are known."""

@@ -29,7 +29,7 @@ def split_padding(program: P.TileProgram, axes: Collection[str]) -> P.TileProgra
     for axis in axes:
         if axis not in divisible(program):
             raise InternalError(f"{program.name} cannot hold {axis} as two tiles")
-        program = _TwoTiles(program, axis).run()
+        program = _SplitAxis(program, axis).run()
     return program
 
 
@@ -52,7 +52,7 @@ def divisible(program: P.TileProgram) -> list[str]:
     return [a for a in held if a not in needed]
 
 
-class _TwoTiles:
+class _SplitAxis:
     """Holds one axis as two tiles. The first keeps the names, the second gets others."""
 
     def __init__(self, program: P.TileProgram, axis: str) -> None:

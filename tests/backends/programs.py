@@ -921,7 +921,7 @@ HARMLESS_NAMES = (
     *("__class__", "__import__", "__init__", "__", "_", "_x", "x" * 64),
     *("tl", "triton", "torch", "jit", "os", "sys", "annotations", "constexpr"),
     *("O", "o", "Q", "q", "K", "k", "e", "d", "s", "p", "t", "x", "x_2"),
-    *("m_i", "l_i", "acc", "pid", "scale", "keep", "part", "begin", "end"),
+    *("m_i", "l_i", "acc", "pid", "scale", "keep", "phase", "begin", "end"),
     *("BLOCK_Q", "EVEN_K", "INDEX", "PRECISION", "CONFIG", "CONFIG_2", "K_ptr", "stride_K_d"),
     *("offs_q", "size_q", "in_q", "start_q", "num_q", "last_q", "first_k", "high_k", "K_tile"),
     *("config", "configs", "tensor", "name", "shape", "dtype", "span", "wide", "programs"),

@@ -77,7 +77,7 @@ def run(
     """The results of a backend, whose outputs held NaN before, in blocks of a given length.
 
     `storing` cuts the program into kernels as if its extents were long; `limit` is the
-    longest axis that is held entirely; for `processors` streams of four blocks are cut into parts.
+    longest axis that is held entirely; for `processors` streams of four blocks are cut into splits.
     """
     how = (name, block, checked, storing, limit, processors)
     if backend == "triton":
@@ -102,7 +102,7 @@ def _call(
         patch.object(Filters, "check"),  # kernels are right for what calls refuse, too
         cut_for_long_extents() if storing else nullcontext(),
         whole_limit(limit) if limit is not None else nullcontext(),
-        short_parts() if processors else nullcontext(),
+        short_splits() if processors else nullcontext(),
     ):
         found = kernel(*(inputs[n] for n in kernel.declared.inputs), **params)
     results = found if isinstance(found, tuple) else (found,)
@@ -179,12 +179,12 @@ def whole_limit(length: int) -> Iterator[None]:
 
 
 @contextmanager
-def short_parts() -> Iterator[None]:
-    """Let parts of a stream be as short as two blocks."""
+def short_splits() -> Iterator[None]:
+    """Let splits of a stream be as short as two blocks."""
     from monocomp.planning import splitting
 
     with (
-        patch.object(splitting, "SHORTEST_PART", 2 * BLOCK),
+        patch.object(splitting, "SHORTEST_SPLIT", 2 * BLOCK),
         patch.object(splitting, "ALIGNMENT", BLOCK),
     ):
         yield

@@ -157,7 +157,7 @@ def first(head: int, target: str = "cuda:90") -> Schedule:
 
 @pytest.mark.parametrize("head", [33, 56, 72, 88, 99, 100, 104, 120, 130, 136, 200, 250])
 def test_what_is_done_about_it(head: int) -> None:
-    """Descriptors load what lanes would load under masks, but short rests in two tiles; and more
+    """Descriptors load what lanes would load under masks, but short rests of split axes; and more
     rows share what takes a sector more."""
     assert first(head).descriptors == (head != 136)
     assert first(head, "cuda:80").descriptors is False

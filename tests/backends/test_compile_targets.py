@@ -238,8 +238,8 @@ def test_other_sizes(target: str) -> None:
         TARGETS,
     ),
 )
-def test_two_tiles(name: str, head: int, target: str) -> None:
-    """Heads that are padded less in two tiles; in one, long ones spill more than that."""
+def test_split_padding(name: str, head: int, target: str) -> None:
+    """Heads that are padded less as two tiles; as one, long ones spill more than that."""
     spilled = {320: 48, 192: 40 if target == "cuda:80" else 8, 80: 16}.get(head, 0)
     fits(of_library(name, target, torch.bfloat16, head, ODD), target, spilled)
 
@@ -364,7 +364,7 @@ def test_long_axes_for_hopper(name: str) -> None:
 def test_what_long_axes_spill(name: str) -> None:
     """Next to nothing."""
     found = compile_for("cuda:90", launch_of_long_axes(name))
-    # Bytes a thread; the computed operands of the first are multiplied in two parts.
+    # Bytes a thread; the computed operands of the first are multiplied in two limbs.
     assert found.spilled <= {"pairs of keys": 88, "distances": 32}.get(name, 0)
 
 

@@ -1,4 +1,4 @@
-"""What is rounded where a kernel multiplies in 16 bits, and what is multiplied in two parts."""
+"""What is rounded where a kernel multiplies in 16 bits, and what is multiplied in two limbs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LONG = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
 MASKED = "O[i,j] = sum[k if k <= i](A[i,k] * B[k,j])"
 
 
-def parts(text: str, **extents: int) -> int:
-    """How many products a program's kernels take in parts."""
+def limbs(text: str, **extents: int) -> int:
+    """How many products a program's kernels take in limbs."""
     source = mc.compile(text).source("triton", target="cuda:90", dtype="bf16", extents=extents)
-    return source.count("dot_in_parts(") - source.count("def dot_in_parts(")
+    return source.count("dot_in_limbs(") - source.count("def dot_in_limbs(")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def parts(text: str, **extents: int) -> int:
 )
 def test_weights_are_rounded(name: str) -> None:
     """What follows from another product costs as little as in eager torch, and as ever."""
-    assert parts(library.load(name), **(LONG if name != "mla" else {})) == 0
+    assert limbs(library.load(name), **(LONG if name != "mla" else {})) == 0
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_weights_are_rounded(name: str) -> None:
         ("X[i,j] = A[i,k] * B[k,j]\nO[i,l] = relu(X[i,j]) * tanh(C[j,l])", 1, 4096),
     ],
 )
-def test_what_is_multiplied_in_parts(text: str, count: int, size: int) -> None:
+def test_what_is_multiplied_in_limbs(text: str, count: int, size: int) -> None:
     """Computed operands that no product has gone into."""
     extents = dict.fromkeys((i for i in "ijkl" if f"{i}]" in text or f"{i}," in text), size)
-    assert parts(text, **extents) == count
+    assert limbs(text, **extents) == count
 
 
 @pytest.mark.parametrize(

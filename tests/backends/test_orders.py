@@ -27,7 +27,7 @@ from tests.backends.running import (
     make_inputs,
     poisoned_empty,
     run,
-    short_parts,
+    short_splits,
     small_schedules,
 )
 from tests.backends.test_table import spaces
@@ -119,7 +119,7 @@ def _in_orders(
         with (
             patch.object(table, "first", first),
             small_schedules(16),
-            short_parts(),
+            short_splits(),
             poisoned_empty(),
         ):
             found = kernel(*(inputs[n] for n in kernel.declared.inputs))
@@ -147,7 +147,7 @@ def _in_orders(
     ],
 )
 def test_same_bits(name: str, processors: int | None) -> None:
-    """Whatever the order; with parts of streams, and packed rows, too."""
+    """Whatever the order; with splits of streams, and packed rows, too."""
     case = CASES[name]
     rows = 5 if processors else 37
     inputs = case.inputs(case.sizes(rows, 130 if processors else 37, 16, 16), torch.float32)
@@ -226,8 +226,8 @@ def test_what_is_admitted() -> None:
     alone = Legal(program, {}, 2, "cuda:90", 132)
     assert table.first(alone).group_size == 1 and alone.admits(table.first(alone))
     assert not alone.admits(replace(table.first(alone), group_size=2))
-    in_parts = spaces("attention", 1, 65536, 128)[0]
-    assert in_parts.orders == [1]
+    in_splits = spaces("attention", 1, 65536, 128)[0]
+    assert in_splits.orders == [1]
 
 
 # --- as data ----------------------------------------------------------------------------------

@@ -160,4 +160,6 @@ def test_pasted_files() -> None:
     check_by_twin(LISTS, ("W",), {"h": 2, "t": 9, "b": 3, "d": 5}, {})
     whole = {"i": 1024, "W0": 4096, "d": 64}
     text = mc.grad(ONE, name="pasted").source(extents=whole, minimal=True)
-    assert "    sort_places(N, (), order, first, last)\n" in text and "def sort_places(" in text
+    assert (
+        "    sort_positions(N, order, first, last, ())\n" in text and "def sort_positions(" in text
+    )

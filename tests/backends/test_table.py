@@ -56,7 +56,7 @@ def spaces_at(
 
 
 def short(schedule: Schedule) -> tuple[int, ...]:
-    """Blocks, warps, stages, and programs where there are parts."""
+    """Blocks, warps, stages, and programs where there are splits."""
     numbers = [n for _, n in schedule.blocks] + [schedule.num_warps, schedule.num_stages]
     return (*numbers, *([schedule.programs] if schedule.programs else []))
 
@@ -173,8 +173,8 @@ def test_what_is_admitted() -> None:
     assert not space.admits(replace(good, blocks=((q, rows), ("x", stream))))
     assert not space.admits(replace(good, programs=132))
     assert not space.admits(replace(good, blocks=((q, 256), (k, 512)), num_stages=4))
-    in_parts = spaces("attention", 1, 65536, 128)[0]
-    assert not in_parts.admits(replace(table.first(in_parts), programs=0))
+    in_splits = spaces("attention", 1, 65536, 128)[0]
+    assert not in_splits.admits(replace(table.first(in_splits), programs=0))
 
 
 # --- what the GPU can't hold ----------------------------------------------------------------
@@ -227,17 +227,17 @@ class Runner(TritonRunner):
         return (inputs["Q"],), None
 
 
-@pytest.mark.parametrize(("rows", "parts"), [(8, 1), (1, 4)])
-def test_what_candidates_are_compared_with(rows: int, parts: int) -> None:
-    """The torch backend's results in float32, for streams in parts too."""
-    kernel = mc.compile(library.load("attention"), processors=parts)
+@pytest.mark.parametrize(("rows", "splits"), [(8, 1), (1, 4)])
+def test_what_candidates_are_compared_with(rows: int, splits: int) -> None:
+    """The torch backend's results in float32, for streams in splits too."""
+    kernel = mc.compile(library.load("attention"), processors=splits)
     q, k, v = (torch.randn(1, 1, n, 4, dtype=torch.bfloat16) for n in (rows, 5000, 5000))
     extents = by_representative(
         kernel.declared, {"b": 1, "h": 1, "q": rows, "k": 5000, "d": 4, "e": 4}
     )
     program = kernel.plan(extents).program
     kernels = kernel.tile_programs(extents)
-    assert any(p.parts for p in kernels) == (parts > 1)
+    assert any(p.splits for p in kernels) == (splits > 1)
     runner = TritonRunner(program, kernels, lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
     given = {"Q": q, "K": k, "V": v}
     (found,) = runner._expected(given, {}, packed_extents(program, extents)) or ()

@@ -30,7 +30,7 @@ PROGRAMS = {n: library.load(n) for n in CASES} | {n: e.text for n, e in EXAMPLES
 SOME = dict(list(PROGRAMS.items())[::3])
 # What emitted code may use beside what it defines itself, torch, triton and tl.
 BUILTINS = {"SystemExit", "ValueError", "__name__", "abs", "any", "enumerate", "float", "len"}
-BUILTINS |= {"list", "max", "min", "print", "range", "sum", "tuple", "zip"}
+BUILTINS |= {"int", "list", "max", "min", "print", "range", "sum", "tuple", "zip"}
 MODULES = {"torch", "triton", "triton.language", "triton.tools.tensor_descriptor"}
 MODULES_OF_MAIN = {"os", "sys"}
 

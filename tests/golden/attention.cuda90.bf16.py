@@ -124,12 +124,12 @@ def attention_kernel(
         V_ptr + tl.cast(b, tl.int64) * stride_V_b + tl.cast(h, tl.int64) * stride_V_h
     )
     full_end_k = size_k // BLOCK_K * BLOCK_K
-    for part in tl.static_range(1, 2 if EVEN_K else 3):
-        begin = 0 if part == 1 else full_end_k
-        end = full_end_k if part == 1 else size_k
+    for phase in tl.static_range(1, 2 if EVEN_K else 3):
+        begin = 0 if phase == 1 else full_end_k
+        end = full_end_k if phase == 1 else size_k
         for first_k in tl.range(begin, end, BLOCK_K):
             offs_k = first_k + tl.arange(0, BLOCK_K).to(INDEX)
-            in_k = (offs_k < size_k) | (part == 1)
+            in_k = (offs_k < size_k) | (phase == 1)
             if K_desc is not None:
                 K_tile = tl.trans(
                     tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_D])

@@ -129,19 +129,19 @@ def causal_kernel(
     full_high_k = tl.minimum(size_k, start_q + 1)
     to_k = tl.minimum(high_k, offs_q + 1)
     full_end_k = tl.maximum(0, full_high_k // BLOCK_K * BLOCK_K)
-    # Blocks inside and after the part where no mask is needed.
-    for part in tl.static_range(1, 3):
-        begin = 0 if part == 1 else full_end_k
-        end = full_end_k if part == 1 else high_k
+    # Blocks that need no mask, then those that do.
+    for phase in tl.static_range(1, 3):
+        begin = 0 if phase == 1 else full_end_k
+        end = full_end_k if phase == 1 else high_k
         for first_k in tl.range(
             begin,
             end,
             BLOCK_K,
-            num_stages=1 if (K_desc is not None) & (part != 1) else None,
+            num_stages=1 if (K_desc is not None) & (phase != 1) else None,
         ):
             offs_k = first_k + tl.arange(0, BLOCK_K).to(INDEX)
-            in_k = (offs_k < high_k) | (part == 1)
-            if K_desc is not None and part == 1:
+            in_k = (offs_k < high_k) | (phase == 1)
+            if K_desc is not None and phase == 1:
                 K_tile = tl.trans(
                     tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_D])
                 )
@@ -155,13 +155,13 @@ def causal_kernel(
                 )
             s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)
             keep = offs_k[None, :] < to_k[:, None]
-            keep = keep | (part == 1)
+            keep = keep | (phase == 1)
             s_in = tl.where(keep, s, -float("inf"))
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
             shift = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
             alpha = tl.exp2(scale * (m_i - shift))
             p = tl.exp2(scale * s_in - scale * shift[:, None])
-            if V_desc is not None and part == 1:
+            if V_desc is not None and phase == 1:
                 V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_E])
             else:
                 V_tile = tl.load(

@@ -133,9 +133,9 @@ def causal_kernel_consumer(
     full_high_k = gl.minimum(size_k, start_q + 1)
     to_k = gl.minimum(high_k, offs_q + 1)
     full_end_k = gl.maximum(0, full_high_k // BLOCK_K * BLOCK_K)
-    for part in gl.static_range(1, 3):
-        begin = 0 if part == 1 else full_end_k
-        end = full_end_k if part == 1 else high_k
+    for phase in gl.static_range(1, 3):
+        begin = 0 if phase == 1 else full_end_k
+        end = full_end_k if phase == 1 else high_k
         for first_k in range(begin, end, BLOCK_K):
             offs_k = first_k + gl.arange(
                 0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT_Q_K)
@@ -150,7 +150,7 @@ def causal_kernel_consumer(
                 is_async=True,
             )
             keep = offs_k[None, :] < to_k[:, None]
-            keep = keep | (part == 1)
+            keep = keep | (phase == 1)
             s = warpgroup_mma_wait(num_outstanding=0, deps=[s])
             mbarrier.arrive(K_ring_empty.index(K_ring_turn % STAGES), count=1)
             K_ring_turn += 1
@@ -267,9 +267,9 @@ def causal_kernel_producer(
     high_k = gl.minimum(size_k, last_q + 1)
     full_high_k = gl.minimum(size_k, start_q + 1)
     full_end_k = gl.maximum(0, full_high_k // BLOCK_K * BLOCK_K)
-    for part in gl.static_range(1, 3):
-        begin = 0 if part == 1 else full_end_k
-        end = full_end_k if part == 1 else high_k
+    for phase in gl.static_range(1, 3):
+        begin = 0 if phase == 1 else full_end_k
+        end = full_end_k if phase == 1 else high_k
         for first_k in range(begin, end, BLOCK_K):
             mbarrier.wait(K_ring_empty.index(K_ring_turn % STAGES), (K_ring_turn // STAGES % 2) ^ 1)
             mbarrier.expect(K_ring_full.index(K_ring_turn % STAGES), K_desc.block_type.nbytes)

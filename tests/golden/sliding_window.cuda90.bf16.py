@@ -143,17 +143,17 @@ def sliding_window_kernel(
         if (K_desc is not None) | (V_desc is not None)
         else high_k
     )
-    for part in tl.static_range(
+    for phase in tl.static_range(
         1, 3 if (K_desc is not None) | (V_desc is not None) else 2
     ):
-        start_k = low_k if part == 1 else full_end_k
-        stop_k = full_end_k if part == 1 else high_k
+        start_k = low_k if phase == 1 else full_end_k
+        stop_k = full_end_k if phase == 1 else high_k
         for position_k in tl.range(
-            start_k, stop_k, BLOCK_K, num_stages=None if part == 1 else 1
+            start_k, stop_k, BLOCK_K, num_stages=None if phase == 1 else 1
         ):
             first_k = tl.maximum(tl.minimum(position_k, high_k - BLOCK_K), low_k)
             offs_k = tl.minimum(first_k + tl.arange(0, BLOCK_K).to(INDEX), high_k - 1)
-            if K_desc is not None and part == 1:
+            if K_desc is not None and phase == 1:
                 K_tile = tl.trans(
                     tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_D])
                 )
@@ -178,7 +178,7 @@ def sliding_window_kernel(
             shift = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
             alpha = tl.exp2(scale * (m_i - shift))
             p = tl.exp2(scale * s_in - scale * shift[:, None])
-            if V_desc is not None and part == 1:
+            if V_desc is not None and phase == 1:
                 V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_E])
             else:
                 V_tile = tl.load(

@@ -164,7 +164,7 @@ def test_even_lengths(name: str, tally: Tally) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_few_rows(name: str, tally: Tally) -> None:
-    """A long stream for few rows is cut into parts, where it can be."""
+    """A long stream for few rows is cut into splits, where it can be."""
     q, k = (1000, 1) if name == "column_sums" else (1, 1000)
     for shift in (0.0, 20.0):
         label = f"q={q} k={k}, logits about {shift:g}"

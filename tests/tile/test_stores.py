@@ -308,7 +308,7 @@ def test_stores(name: str, backend: str, block: int) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_axes_in_two_tiles(name: str) -> None:
+def test_split_axes(name: str) -> None:
     """A pass that divides an axis divides positions and what is added; and there are schedules."""
     p = parse(dedent(CASES[name].text))
     divided = split_padding(p, divisible(p))

@@ -45,19 +45,19 @@ def loop(c: Context, loop: Loop, body: Body) -> None:
             start = whole_tile(c, state.start, c.order(state.axes))
             c.assign(c.local(state.name, start), start)
     hoist_bases(c, loop)
-    parts = c.choices.parts[loop]
-    rare = next((p for p in parts[1:] if _may_be_left_out(c, p)), None)
+    loops = c.choices.loops[loop]
+    rare = next((p for p in loops[1:] if _may_be_left_out(c, p)), None)
     if rare is None:
-        _parts(c, parts, body)
+        _in_turn(c, loops, body)
         return
-    # Alone, the other parts need no registers for what this one needs.
+    # Alone, the other loops need no registers for what this one needs.
     found = range_of(c, rare, rare.segments[0])
     is_there = name(c.names.of("there", loop.axis.name, f"any_{loop.axis.name}"), B.BOOL)
     c.assign(is_there, infix("<", found.low, found.high))
     with c.block() as whole:
-        _parts(c, parts, body)
+        _in_turn(c, loops, body)
     with c.block() as others:
-        _parts(c, [p for p in parts if p is not rare], body)
+        _in_turn(c, [p for p in loops if p is not rare], body)
     c.put(B.If(is_there, tuple(whole), tuple(others)))
 
 
@@ -68,11 +68,11 @@ def _may_be_left_out(c: Context, loop: Loop) -> bool:
     return first.masked and not others and any(c.meaning(e).op == "where" for e in first.bounds)
 
 
-def _parts(c: Context, parts: Sequence[Loop], body: Body) -> None:
+def _in_turn(c: Context, loops: Sequence[Loop], body: Body) -> None:
     """Loops one after the other."""
-    for part in parts:
-        phases = c.choices.phases[part]
-        stream = Stream(part, phases)
+    for each in loops:
+        phases = c.choices.phases[each]
+        stream = Stream(each, phases)
         c.streams.append(stream)
         _FORMS[phases.form](c, stream, body)
         c.streams.pop()
@@ -134,7 +134,7 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
     high = c.set_bound("high", axis, found.high)
     full_high = c.set_bound("full_high", axis, found.full_high)
     name_row_bounds(c, stream, low, high)
-    part = name(c.names.of("part", axis, "part"), B.INT)
+    phase = name(c.names.of("phase", axis, "phase"), B.INT)
     middle = _aligned(c, axis, full_high)
     if segment.lower:
         middle = infix("+", low, _aligned(c, axis, infix("-", full_high, low)))
@@ -143,10 +143,10 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
     middle = c.set_bound("full_end", axis, middle)
     last = number(3)
     if segment.bounds:
-        c.say("Blocks inside and after the part where no mask is needed.")
+        c.say("Blocks that need no mask, then those that do.")
     else:
         last = select(c.names.even(axis), number(2), number(3))
-    is_first = infix("==", part, number(1))
+    is_first = infix("==", phase, number(1))
     with c.block() as inner:
         begin, end = c.names.plain("begin", axis), c.names.plain("end", axis)
         c.assign(begin, select(is_first, low, middle))
@@ -155,10 +155,10 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
         if is_dense(stream.loop):
             stream.covered = is_first if segment.bounds else True
         condition = infix("|", infix("<", c.axis(axis), high), is_first)
-        stages = _stages(c, stream, infix("!=", part, number(1)))
+        stages = _stages(c, stream, infix("!=", phase, number(1)))
         fused = _fused(c, stream, is_first)
         _blocks(c, stream, begin, end, condition, body, stages, fused)
-    c.put(B.For(part, B.Static(number(1), last), tuple(inner)))
+    c.put(B.For(phase, B.Static(number(1), last), tuple(inner)))
 
 
 def _stages(c: Context, stream: Stream, is_last: B.Expr) -> B.Expr | None:
@@ -203,7 +203,7 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
     leave to pointers, which load the last element for those that are missing."""
     axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
     with _range(c, stream) as (low, high, full_low, full_high):
-        part = name(c.names.of("part", axis, "part"), B.INT)
+        phase = name(c.names.of("phase", axis, "phase"), B.INT)
         position, start, stop = (c.names.index(x, axis) for x in ("position", "start", "stop"))
         first = c.first(axis)
         names = map(c.names.descriptor, stream.phases.descriptors)
@@ -213,7 +213,7 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
         middle = c.set_bound(
             "full_end", axis, select(by_descriptor, where(is_short, low, high), high)
         )
-        is_first = infix("==", part, number(1))
+        is_first = infix("==", phase, number(1))
         with c.block() as inner:
             c.assign(start, select(is_first, low, middle))
             c.assign(stop, select(is_first, middle, high))
@@ -227,8 +227,8 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
                 _block_body(c, stream, body)
             stages = select(is_first, none(), number(1))
             c.put(B.For(position, B.Blocks(axis, start, stop, stages), tuple(innermost)))
-        parts = B.Static(number(1), select(by_descriptor, number(3), number(2)))
-        c.put(B.For(part, parts, tuple(inner)))
+        both = B.Static(number(1), select(by_descriptor, number(3), number(2)))
+        c.put(B.For(phase, both, tuple(inner)))
 
 
 # --- segments and runs ------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def position(c: Context, e: P.Expr) -> Expr:
     offs, length = c.axis(axis), _length(c, e.args[1])
     stream = c.stream(axis)
     if stream is not None and stream.is_aligned:
-        in_all = _divides(length, c.names.block(axis))  # then all blocks have the first's places
+        in_all = _divides(length, c.names.block(axis))  # then all blocks have the first's positions
         held = _holds_blocks(c, e)
         test = in_all if held is None else infix("|", in_all, held)
         offs = select(test, _first_positions(c, axis), offs)

@@ -3,7 +3,7 @@
 Of a block of B elements that begins at k, where B and s are known as the kernel is compiled,
 
     if s divides B, then all blocks have the same positions k % s, those of the first block, and
-    if B divides s and k, then the block lies in one period, and its elements' places are those
+    if B divides s and k, then the block lies in one period, and its elements' positions are those
         of the first block but for a number, k % s - first % s.
 
 So before the loop as much is computed as can be, and in it numbers instead of tiles.

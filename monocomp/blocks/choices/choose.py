@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from monocomp.blocks.choices.alignment import Period, align
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.layouts import Layouts
-from monocomp.blocks.choices.phases import Phases, parts, peel, unpeeled
+from monocomp.blocks.choices.phases import Phases, loops_of, peel, unpeeled
 from monocomp.blocks.choices.product_dtypes import Product, choose_dtypes
 from monocomp.blocks.program import Block
 from monocomp.tile import Expr, Loop, TileProgram
@@ -22,8 +22,8 @@ class Choices:
 
     Attributes:
         layouts: the order of dimensions; `flip` turns some loads round.
-        described: the loads that descriptors make, by name: `choose_loads`.
-        parts: the loops that each loop is, one after the other.
+        by_descriptor: the loads that descriptors make, by name: `choose_loads`.
+        loops: those that each loop is, one after the other.
         phases: how each of these runs: `peel`.
         periods: the positions of blocks that lie in periods: `align`.
         products: how each product of matrices is done: `choose_dtypes`.
@@ -31,7 +31,7 @@ class Choices:
 
     layouts: Layouts
     by_descriptor: Mapping[str, Block]
-    parts: Mapping[Loop, tuple[Loop, ...]]
+    loops: Mapping[Loop, tuple[Loop, ...]]
     phases: Mapping[Loop, Phases]
     periods: Mapping[Expr, Period]
     products: Mapping[Expr, Product]
@@ -52,11 +52,11 @@ def choose(
     layouts = Layouts(program, "flip" in passes)
     by_descriptor = descriptor_loads(program, resident) if "choose_loads" in passes else {}
     peeled = "peel" in passes
-    split = {s: parts(s) for s in program.statements if isinstance(s, Loop)}
-    loops = [part for found in split.values() for part in found]
-    phases = peel(loops, layouts, by_descriptor) if peeled else unpeeled(loops, layouts)
+    loops = {s: loops_of(s) for s in program.statements if isinstance(s, Loop)}
+    each = [loop for found in loops.values() for loop in found]
+    phases = peel(each, layouts, by_descriptor) if peeled else unpeeled(each, layouts)
     periods = align(program, phases) if "align" in passes else {}
     products = choose_dtypes(program, layouts)
     if "choose_dtypes" not in passes:
         products = dict.fromkeys(products, Product())
-    return Choices(layouts, by_descriptor, split, phases, periods, products)
+    return Choices(layouts, by_descriptor, loops, phases, periods, products)

@@ -4,7 +4,7 @@ In 16 bits an operand that a kernel has computed would be rounded. Eager torch r
 but what it rounds is not always the same: a sum of squares about a sample, say, whose errors
 later cancel in no difference. So an operand is rounded only where another product has gone into
 it, as eager torch rounds between two products: there a kernel's speed is that of its products.
-All other computed operands are multiplied in two parts of 16 bits each, so that next to nothing
+All other computed operands are multiplied in two limbs of 16 bits each, so that next to nothing
 is lost.
 """
 
@@ -32,8 +32,8 @@ class Operands:
         """Is a contraction one of two matrices of floats, which the matrix units take?"""
         return has_float(e) and all(len(a.axes & self.blocked) == 2 for a in e.args[:2])
 
-    def is_in_parts(self, e: P.Expr) -> bool:
-        """Is an operand multiplied in two parts?"""
+    def is_in_limbs(self, e: P.Expr) -> bool:
+        """Is an operand multiplied in two limbs?"""
         return not self.is_exact(e) and not self.is_from_product(e)
 
     def is_exact(self, e: P.Expr) -> bool:

@@ -57,11 +57,11 @@ class Phases:
 def peel(
     loops: Iterable[Loop], layouts: Layouts, by_descriptor: Mapping[str, Block]
 ) -> dict[Loop, Phases]:
-    """The phases of each loop; `described` are the loads that descriptors make, by name."""
+    """The phases of each loop; `by_descriptor` are the loads that descriptors make, by name."""
     return {loop: _phases(loop, Bounds(layouts), by_descriptor) for loop in loops}
 
 
-def parts(loop: Loop) -> tuple[Loop, ...]:
+def loops_of(loop: Loop) -> tuple[Loop, ...]:
     """The loops that one is, one after the other: over segments in which a mask decides, and over
     those in which none is asked."""
     found = []

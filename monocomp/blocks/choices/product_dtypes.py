@@ -62,7 +62,7 @@ class _Chooser:
     def product(self, e: Expr) -> Product:
         left, right = pair = self.layouts.sides(e)
         targets = self._target(left, right), self._target(right, left)
-        in_limbs = self.layouts.operands.is_in_parts
+        in_limbs = self.layouts.operands.is_in_limbs
         split = tuple(in_limbs(x) and t is not None for x, t in zip(pair, targets, strict=True))
         shared = None
         if all(map(self._is_input, pair)) and not any(map(self._is_narrow, pair)):

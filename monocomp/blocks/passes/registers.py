@@ -1,4 +1,4 @@
-"""`position`: where each tile lies in registers. Every tile along two axes lies as the result of a
+"""`place`: where each tile lies in registers. Every tile along two axes lies as the result of a
 product would, and a vector as the first such tile without its other dimension; where it meets
 another one it is converted, which moves nothing between threads that hold the same rows.
 """

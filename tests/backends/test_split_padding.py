@@ -15,7 +15,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal
-from monocomp.backends.schedules.schedule import Schedule, one_tile, shortest, two_tiles
+from monocomp.backends.schedules.schedule import Schedule, one_tile, shortest, split_lengths
 from monocomp.backends.triton.launch import TritonRunner
 from monocomp.errors import InternalError
 from monocomp.kernel import Kernel
@@ -51,13 +51,13 @@ ATTENTION = library.load("attention")
 )
 def test_lengths(size: int, lengths: tuple[int, int], one: int) -> None:
     """Powers of two that hold the axis, the second as short as the matrix units allow."""
-    assert (two_tiles(size), one_tile(size)) == (lengths, one)
+    assert (split_lengths(size), one_tile(size)) == (lengths, one)
     assert shortest(size) == min(one, sum(lengths))
 
 
 def test_lengths_hold_the_axis() -> None:
     for size in range(1, 1025):
-        first, second = two_tiles(size)
+        first, second = split_lengths(size)
         assert first >= second >= 16 and first + second >= size
         assert size <= shortest(size) <= max(16, 2 * size - 1)
 
@@ -68,12 +68,12 @@ def test_lengths_hold_the_axis() -> None:
 def test_printed(golden: Callable[[str, str], None]) -> None:
     """Attention: a chain of two products, and two accumulators."""
     (program,) = mc.compile(ATTENTION, name="attention").tile_programs()
-    golden("attention.two_tiles.txt", f"{split_padding(program, ['e', 'd'])}\n")
+    golden("attention.split_padding.txt", f"{split_padding(program, ['e', 'd'])}\n")
 
 
 @contextmanager
-def everything_in_two() -> Iterator[None]:
-    """Let backends hold every axis in two tiles that can be."""
+def everything_split() -> Iterator[None]:
+    """Let backends split every axis that can be."""
     original = Kernel.tile_programs
 
     def divided(self: Kernel, *args: Any) -> tuple[TileProgram, ...]:
@@ -94,7 +94,7 @@ def test_examples(name: str) -> None:
         used = {i: n for i, n in extents.items() if i in known}
         made = make_inputs(example.text, used, seed=seed, params=example.params)
         inputs = elements(example, made)
-        with everything_in_two():
+        with everything_split():
             found = run("numpy", example.text, inputs, **example.params)
         for got, wanted in zip(found, exact(example.text, inputs, **example.params), strict=True):
             bound.check(got, wanted)
@@ -106,7 +106,7 @@ def test_library(name: str) -> None:
     """The same for the programs of the library."""
     case = CASES[name]
     inputs = case.inputs(case.sizes(19, 37, 6, 5), torch.float32)
-    with everything_in_two():
+    with everything_split():
         found = run("numpy", case.text, inputs, **case.params)
     for got, wanted in zip(found, exact(case.text, inputs, **case.params), strict=True):
         ALONE["numpy"].check(got, wanted)
@@ -157,18 +157,18 @@ def test_where_padding_is_less(head: int) -> None:
     """The first schedule follows from the sizes; a search tries one tile too."""
     found = space(head, head)
     pays = shortest(head) < one_tile(head)
-    assert table.first(found).in_two == (("e", "d") if pays else ())
+    assert table.first(found).split_axes == (("e", "d") if pays else ())
     candidates = table.candidates(found)
     held = {(), ("e", "d")} if pays else {()}
     if head == 320:  # one tile takes more registers than there are
         held = {("e", "d")}
-    assert {s.in_two for s in candidates} == held
+    assert {s.split_axes for s in candidates} == held
     assert all(map(found.admits, candidates)) and len(candidates) == 12
 
 
 def test_each_axis_by_itself() -> None:
-    assert table.first(space(96, 64)).in_two == ("d",)
-    assert table.first(space(64, 96)).in_two == ("e",)
+    assert table.first(space(96, 64)).split_axes == ("d",)
+    assert table.first(space(64, 96)).split_axes == ("e",)
 
 
 def test_where_padding_is_no_matter() -> None:
@@ -178,27 +178,27 @@ def test_where_padding_is_no_matter() -> None:
     sizes = {"b": 2, "h": 4, "q": 1, "k": 1000, "d": 96, "e": 96}
     (program,) = kernel.tile_programs(sizes)
     found = Legal(program, sizes, 2, "cuda:90")
-    assert table.first(found).in_two == ()
-    assert ("e", "d") in {s.in_two for s in table.candidates(found)}
-    assert table.first(space(96, 96, target="cuda:80")).in_two == ("e", "d")
+    assert table.first(found).split_axes == ()
+    assert ("e", "d") in {s.split_axes for s in table.candidates(found)}
+    assert table.first(space(96, 96, target="cuda:80")).split_axes == ("e", "d")
 
 
 def test_what_is_admitted() -> None:
-    """A schedule that was remembered for other sizes may hold an axis in two in vain."""
+    """A schedule that was remembered for other sizes may split an axis in vain."""
     good = table.first(space(96, 64))
     assert not space(64, 64).admits(good)
     assert not space(96, 96).admits(good)
-    assert space(96, 64).admits(replace(good, in_two=()))
+    assert space(96, 64).admits(replace(good, split_axes=()))
 
 
 def test_as_plain_data() -> None:
     """Schedules that were written before there was a choice are schedules."""
-    schedule = Schedule((("q", 64),), 4, 2, in_two=("e", "d"))
+    schedule = Schedule((("q", 64),), 4, 2, split_axes=("e", "d"))
     data = schedule.to_json()
     assert Schedule.from_json(data) == schedule
-    assert str(schedule) == "64, 4 warps, 2 stages, e and d in two tiles"
-    del data["in_two"]
-    assert Schedule.from_json(data) == replace(schedule, in_two=())
+    assert str(schedule) == "64, 4 warps, 2 stages, padding of e and d split"
+    del data["split_axes"]
+    assert Schedule.from_json(data) == replace(schedule, split_axes=())
 
 
 def test_sizes_that_share_schedules() -> None:
@@ -224,17 +224,17 @@ def source(**sizes: int) -> str:
 
 def test_header() -> None:
     """The file says what is held so."""
-    assert "# In two tiles, to be padded less: e, d.\n" in source(d=96, e=96)
-    assert "# In two tiles, to be padded less: d.\n" in source(d=96, e=128)
+    assert "# Split padding: e, d.\n" in source(d=96, e=96)
+    assert "# Split padding: d.\n" in source(d=96, e=128)
     for text in (source(), source(d=128, e=112)):
-        assert "two tiles" not in text and "two_tiles" not in text
+        assert "plit padding" not in text and "split_lengths" not in text
 
 
-def _in_two_where_it_fits(legal: Legal) -> Iterator[Schedule]:
-    """As the table has them, but axes that are padded less in two tiles are held in two."""
+def _split_where_it_fits(legal: Legal) -> Iterator[Schedule]:
+    """As the table has them, but axes that are padded less as two tiles are held so."""
     for schedule in _RANKED(legal):
-        in_two = replace(schedule, in_two=legal.in_two)
-        yield in_two if legal.holds(in_two) else schedule
+        split_axes = replace(schedule, split_axes=legal.split_axes)
+        yield split_axes if legal.holds(split_axes) else schedule
 
 
 _RANKED = table.ranked
@@ -242,7 +242,7 @@ _RANKED = table.ranked
 
 def _in_interpreter(inputs: Mapping[str, torch.Tensor], text: str) -> tuple[torch.Tensor, Any]:
     kernel = mc.compile(text, backend="triton")
-    with poisoned_empty(), patch.object(table, "ranked", _in_two_where_it_fits):
+    with poisoned_empty(), patch.object(table, "ranked", _split_where_it_fits):
         found = kernel(*(inputs[n] for n in kernel.declared.inputs))
     (runner,) = kernel.calls._runners.values()
     return found, [axes for choice in runner._modules for axes in choice]
@@ -264,7 +264,7 @@ def test_head_sizes(name: str, head: int) -> None:
 def test_one_file_for_all_sizes() -> None:
     """One whose schedule has two tiles is right for any length."""
     text = file_for_any_size(mc.compile(ATTENTION, name="kernel"), {"d": 96, "e": 96})
-    assert "# In two tiles, to be padded less: e, d.\n" in text
+    assert "# Split padding: e, d.\n" in text
     for head in (1, 16, 64, 96, 100):
         inputs = make_inputs(ATTENTION, {"b": 1, "h": 1, "q": 17, "k": 33, "d": head, "e": head})
         (found,) = interpreter.call(_run_file, text, all_in_nan(inputs))
