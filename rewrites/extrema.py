@@ -78,10 +78,7 @@ def _picked(t: Term) -> Term | None:
         if position.op == "index" and position.attr[1] != bound.attr[1]:
             return None  # a read with a plain index is never out of range
         if position.op != "index":
-            inside = T.conjunction(
-                T.compare("<=", T.const(0), position),
-                T.compare("<", position, T.extent_of(bound.attr[1])),
-            )
+            inside = T.in_range(position, bound.attr[1])
         unit = T.const(0, body.kind)
         return T.where(T.conjunction(inside, *others), T.substitute(body, here), unit)
     return None

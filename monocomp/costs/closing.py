@@ -37,7 +37,7 @@ class Closing:
         for part in _parts(opened):
             for n, a in enumerate(part.args):
                 if a.op == "index" and a.attr[0] in opened.free:
-                    is_subscript = part.op in ("read", "stored")
+                    is_subscript = part.op in T.READS
                     where = (n, part.key[1]) if is_subscript else (len(opened.free), part.op)
                     positions.setdefault(a, []).append(where)
         ordered = sorted(positions, key=lambda i: (sorted(positions[i]), i.attr[1], i.attr[0]))
@@ -64,7 +64,7 @@ class Closing:
         """Computed subscripts without bound indices, with the extent of what they subscript."""
         found: dict[Term, set[str]] = {}
         for part in parts:
-            if part.op in ("read", "stored"):
+            if part.op in T.READS:
                 for a, extent in zip(part.args, self._extents(part), strict=True):
                     if a.op not in ("index", "const") and a.free and a.free <= t.free:
                         found.setdefault(a, set()).add(extent)

@@ -77,7 +77,7 @@ def elements_of_folds(program: Equations) -> int:
     opened = Closing(program).opened
 
     def count(t: Term) -> int:
-        extents = [e for _, e in T.free_indices(t)] + list(t.attr.extents)
+        extents = [i.attr[1] for i in T.free_indices(t)] + list(t.attr.extents)
         return math.prod(max(1, sizes[e]) for e in extents)
 
     folds = {
@@ -275,7 +275,7 @@ class _Counter:
         if fold.op in ("fold", "fold_at"):
             self._fold(t, fold, path, scope)
             return
-        if t.op in ("read", "stored"):
+        if t.op in T.READS:
             self._read(t, path, scope)
         elif t.op not in _NO_OPERATION:
             self._count(_operations(t), t.free, path)

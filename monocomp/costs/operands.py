@@ -36,7 +36,7 @@ def computed_side(bound: Term, element: Term) -> tuple[Term, ...]:
         own = tuple(f for f in parts if f.free - {name} <= side)
         others = [f for f in parts if f not in own]
         is_plain = all(map(T.is_read, others)) and not (len(own) == 1 and own[0].op == "fold")
-        if others and is_plain and any(_holds_sums(f) for f in own):
+        if others and is_plain and any(map(T.holds_fold, own)):
             return own
     return ()
 
@@ -87,10 +87,6 @@ def _plain_sides(bound: Term, element: Term) -> tuple[Term, ...]:
     parts = [f for f in factors(element) if f.op != "const"]
     is_product = largest_sides([f.free for f in parts], bound.attr[0]) is not None
     return tuple(parts) if is_product and len(parts) == 2 and all(map(T.is_read, parts)) else ()
-
-
-def _holds_sums(t: Term) -> bool:
-    return any(s.op == "fold" for s in T.subterms(t))
 
 
 def _is_from_product(t: Term) -> bool:

@@ -228,7 +228,7 @@ def _in_order(rows: list[str], group: Sequence[Equation]) -> list[str]:
         seen.add(t)
         waiting += t.args
         varying = t.free & alone.keys()
-        if t.op in READS and len(varying) == 1:
+        if t.op in T.READS and len(varying) == 1:
             alone[next(iter(varying))] += 1
     return sorted(rows, key=lambda n: -alone[n])
 
@@ -264,7 +264,7 @@ def _outer_folds(bodies: tuple[Term, ...]) -> tuple[Term, ...]:
                 )
         else:
             stack.extend(t.args)
-    reading = [f for f in found if any(t.op in ("read", "stored") for t in T.subterms(f))]
+    reading = [f for f in found if any(t.op in T.READS for t in T.subterms(f))]
     return tuple(reading or found)  # a count is the same for all rows
 
 
@@ -339,9 +339,6 @@ def _sides(inner: Mapping[Term, Sequence[Term]], names: Sequence[str]) -> set[st
     return found
 
 
-READS = ("read", "stored")
-
-
 def streamed_reads(f: Term) -> list[Term]:
     """Reads inside a fold that vary with its index: those of elements, or where these are not
     read, of the filter."""
@@ -349,6 +346,6 @@ def streamed_reads(f: Term) -> list[Term]:
     names = {i.attr[0] for i in opened}
 
     def varying(*terms: Term) -> list[Term]:
-        return [t for t in T.subterms(*terms) if t.op in READS and names & t.free]
+        return [t for t in T.subterms(*terms) if t.op in T.READS and names & t.free]
 
     return varying(*bodies) or varying(condition)

@@ -15,7 +15,6 @@ from itertools import combinations
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.gradients.reverse import free_indices
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.equations import Equation
@@ -34,7 +33,7 @@ def with_definitions(
     found = list(terms)
     definitions: list[Equation] = []
     while (shared := _shared([*found, *(e.body for e in definitions)])) is not None:
-        indices = tuple(sorted(free_indices(shared), key=order))
+        indices = tuple(sorted(T.free_indices(shared), key=order))
         letter = "P" if shared.op == "exp" else "G"
         equation = Equation(fresh(letter), indices, shared)
         name = T.ref(equation.name, indices, "float")
@@ -74,7 +73,7 @@ def with_parts(
     if sum(sizes[e.body] for e in found) <= _LONG:
         return found
     while (part := _repeated(found)) is not None:
-        indices = tuple(sorted(free_indices(part), key=order))
+        indices = tuple(sorted(T.free_indices(part), key=order))
         equation = Equation(fresh("T"), indices, part)
         name = T.ref(equation.name, indices, part.kind)
         memo: dict[Term, Term] = {}

@@ -121,15 +121,6 @@ class Adjoints:
         return tuple(found)
 
 
-def free_indices(t: Term) -> tuple[Term, ...]:
-    """The free indices of a term, by name."""
-    found: dict[str, Term] = {}
-    for s in T.subterms(t):
-        if s.op == "index" and s.attr[0] in t.free:
-            found[s.attr[0]] = s
-    return tuple(found[name] for name in sorted(found))
-
-
 def _edge(p: Partial, scope: Iterable[Term], condition: Term) -> Edge:
     """From a term with the indices of `scope` to an operand, which may have fewer."""
     parts = T.conjuncts(T.conjunction(condition, p.condition))
@@ -191,7 +182,8 @@ def transposed(node: Node, adjoint: Term, indices: Sequence[Term]) -> Term:
         here = {index.attr[0]: position}
         pairs = [(T.substitute(s, here), at) for s, at in pairs]
         value, condition = T.substitute(value, here), T.substitute(condition, here)
-        condition = T.conjunction(condition, _in_range(position, index))
+        if position.op != "index" or position.attr[1] != index.attr[1]:
+            condition = T.conjunction(condition, T.in_range(position, index.attr[1]))
     condition = T.conjunction(condition, *(T.compare("==", s, at) for s, at in pairs))
     if positions:
         return _summed(tuple(positions), condition, value)
@@ -215,11 +207,3 @@ def _solved(
                 position = T.mul(T.const(int(sign)), distance)
                 found.append((len(others) + (number != 0), (pair, index, position)))
     return min(found, key=lambda f: f[0])[1] if found else None
-
-
-def _in_range(position: Term, index: Term) -> Term:
-    extent = index.attr[1]
-    if position.op == "index" and position.attr[1] == extent:
-        return T.TRUE
-    is_first = T.compare("<=", T.const(0), position)
-    return T.conjunction(is_first, T.compare("<", position, T.extent_of(extent)))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.costs.closing import Closing
-from monocomp.gradients.reverse import Fresh, free_indices
+from monocomp.gradients.reverse import Fresh
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
@@ -65,7 +65,7 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
         opened = _names_for(whole, fresh)
         t, whole = T.substitute(t, opened), T.substitute(whole, opened)
         value = as_logsumexp(T.log(t)) if is_log else whole
-        found[closed] = Saved(Equation("L" if is_log else "M", free_indices(whole), value), t)
+        found[closed] = Saved(Equation("L" if is_log else "M", T.free_indices(whole), value), t)
     return list(found.values())
 
 
@@ -88,8 +88,8 @@ def _has_exponential(t: Term) -> bool:
 def _names_for(t: Term, fresh: Fresh) -> dict[str, Term]:
     """Names of the program for the indices that are free in a term because folds around it are
     open."""
-    opened = [i for i in free_indices(t) if not i.attr[0].isidentifier()]
-    taken = {i.attr[0] for i in free_indices(t)}
+    opened = [i for i in T.free_indices(t) if not i.attr[0].isidentifier()]
+    taken = {i.attr[0] for i in T.free_indices(t)}
     names = fresh([i.attr[1] for i in opened], taken)
     return {i.attr[0]: T.index(n, i.attr[1]) for i, n in zip(opened, names, strict=True)}
 

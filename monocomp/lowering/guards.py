@@ -72,12 +72,9 @@ def _parts(t: Term) -> Iterator[tuple[Term, Term]]:
         yield part, T.TRUE if part in brackets else selected
 
 
-READS = ("read", "stored")
-
-
 def is_computed(t: Term) -> bool:
     """Is this a read that may leave its tensor?"""
-    return t.op in READS and any(a.op != "index" for a in t.args)
+    return t.op in T.READS and any(a.op != "index" for a in t.args)
 
 
 def reads_computed(t: Term) -> bool:

@@ -116,7 +116,7 @@ class Loops(Values):
             return False
         (bound,), (condition, body) = T.open_fold(t)
         sides = sides_of(self, body, bound.attr[0])
-        if not self.is_short(t.attr.extents[0]) or any(s.op == "fold" for s in T.subterms(body)):
+        if not self.is_short(t.attr.extents[0]) or T.holds_fold(body):
             return False
         return len(sides) == 2 and _can_be_filtered(condition, sides)
 

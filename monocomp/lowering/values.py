@@ -20,7 +20,7 @@ from monocomp.lowering.expressions import (
     whole,
 )
 from monocomp.lowering.functions import EXPANSIONS
-from monocomp.lowering.guards import READS, guarded_by, in_order, is_computed, reads_computed
+from monocomp.lowering.guards import guarded_by, in_order, is_computed, reads_computed
 from monocomp.lowering.naming import base_name
 from monocomp.lowering.scopes import Scopes
 from monocomp.lowering.special_values import (
@@ -144,8 +144,8 @@ class Values(Scopes):
             case "where":
                 condition, a, b = t.args
                 fails = T.negate(condition)
-                a = a if a.op in READS else guarded_by(a, condition)
-                b = b if b.op in READS else guarded_by(b, fails)
+                a = a if a.op in T.READS else guarded_by(a, condition)
+                b = b if b.op in T.READS else guarded_by(b, fails)
                 return apply(
                     "where",
                     self.value(condition),

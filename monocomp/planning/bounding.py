@@ -28,7 +28,7 @@ from functools import cache, partial
 
 from monocomp import terms as T
 from monocomp.costs.holding import Known, estimate, total_time
-from monocomp.costs.roles import READS, scan_of
+from monocomp.costs.roles import scan_of
 from monocomp.extents.domain import split
 from monocomp.planning.naming import NewNames
 from monocomp.planning.trials import keep_cheaper
@@ -108,7 +108,7 @@ def _is_by_data(f: _Filter) -> bool:
         return False
     passing = T.index("@0", extent)
     parts = T.conjuncts(split(passing, condition).mask)
-    read = (s for c in parts for s in T.subterms(c) if s.op in READS)
+    read = (s for c in parts for s in T.subterms(c) if s.op in T.READS)
     return bool(f.rows) and any("@0" in s.free for s in read)
 
 

@@ -23,11 +23,11 @@ from functools import partial
 from monocomp import terms as T
 from monocomp.costs.counting import elements, tensor_sizes
 from monocomp.costs.holding import saving_of
-from monocomp.costs.roles import READS, outer_folds
+from monocomp.costs.roles import outer_folds
 from monocomp.extents.domain import split
 from monocomp.extents.nominal import packed_extents
 from monocomp.planning.naming import NewNames
-from monocomp.planning.nested_sums import nest
+from monocomp.planning.nested_sums import nest, nested
 from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.stretches import extremes
 from monocomp.planning.trials import keep_cheaper
@@ -95,9 +95,9 @@ def _diagonals(e: Equation) -> Iterator[_Diagonal]:
     """The sums along diagonals in an equation whose elements hold sums."""
     for total in outer_folds([e]):
         indices, conditions, element = nest(total)
-        if not indices or not any(s.op == "fold" for s in T.subterms(element)):
+        if not indices or not T.holds_fold(element):
             continue
-        subscripts = {a for s in T.subterms(element) if s.op in READS for a in s.args}
+        subscripts = {a for s in T.subterms(element) if s.op in T.READS for a in s.args}
         for u in sorted(subscripts, key=lambda a: a.key):
             for k in (i for i in indices if i.attr[0] in u.free):
                 for r in (i for i in e.indices if i.attr[0] in u.free):
@@ -168,11 +168,7 @@ def sum_along_diagonals(program: Equations, e: Equation, d: _Diagonal) -> tuple[
     asked.append(T.compare("<", key, count))
     if not _is_within(d, declared.bounds):
         asked += [T.compare("<=", T.const(0), r), T.compare("<=", r, most)]
-    total = element
-    for n, at in enumerate((i, *d.indices[-2::-1])):
-        own = [c for c in asked if n == len(d.indices) - 1 or at.attr[0] in c.free]
-        asked = [c for c in asked if c not in own]
-        total = T.fold("sum", (at,), T.conjunction(*own), total)
+    total = nested((*d.indices[:-1], i), asked, element)
     others = tuple(o for o in e.indices if o is not d.r and o.attr[0] in d.total.free)
     stored = Equation(named("E"), (*others, j, x, y), total)
 

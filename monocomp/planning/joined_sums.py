@@ -139,21 +139,16 @@ def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
             position = _position_of_row(f, column, bound)
             others = [g for g in factors(value) if g is not f]
             if position is not None and all(map(T.is_finite_if_read, others)):
-                asked = (c for c in T.conjuncts(condition) if c not in _in_range(position, bound))
+                in_range = T.conjuncts(T.in_range(position, bound.attr[1]))
+                asked = (c for c in T.conjuncts(condition) if c not in in_range)
                 here = T.conjunction(T.compare("==", bound, position), *asked)
                 return _Sum(addend, bound, here, (*others, column))
     return None
 
 
-def _in_range(position: Term, index: Term) -> tuple[Term, Term]:
-    """That an index takes this value."""
-    end = T.extent_of(index.attr[1])
-    return T.compare("<=", T.const(0), position), T.compare("<", position, end)
-
-
 def _position_of_row(f: Term, column: Term, bound: Term) -> Term | None:
     """Where an index is in a read that is like another but for it."""
-    if f.op != column.op or f.op not in ("read", "stored") or f.attr != column.attr:
+    if f.op != column.op or f.op not in T.READS or f.attr != column.attr:
         return None
     position = f.args[column.args.index(bound)] if bound in column.args else None
     if position is None or T.substitute(column, {bound.attr[0]: position}) is not f:

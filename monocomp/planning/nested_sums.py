@@ -53,7 +53,7 @@ def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
     for name in [e.name for e in program.computed]:
         for t in outer_folds([program.by_name[name]]):
             for nest in _nests(t)[:1]:
-                if nest.taken_in or _holds_sums(nest.element):
+                if nest.taken_in or T.holds_fold(nest.element):
                     continue
                 ordered = sorted(nest.indices, key=lambda i: -sizes[i.attr[1]])
                 reason = "the longest index first"
@@ -147,12 +147,12 @@ class _Nest:
 
     def distance(self, index: Term) -> int:
         """How many dimensions of what is read come after those that an index subscripts."""
-        reads = [s for s in T.subterms(self.element) if s.op in ("read", "stored")]
+        reads = [s for s in T.subterms(self.element) if s.op in T.READS]
         return sum(len(r.args) - 1 - r.args.index(index) for r in reads if index in r.args)
 
     def inner_sums(self) -> Iterator[Term]:
         """Indices over which sums of their own may be computed, also where nobody looks at them."""
-        for i in self.indices if _holds_sums(self.element) else ():
+        for i in self.indices if T.holds_fold(self.element) else ():
             if not self._asked_of_rows(i) or not reads_computed(self.element):
                 yield i
 
@@ -163,12 +163,7 @@ class _Nest:
 
     def total(self, rows: Sequence[Term], value: Term, inner: Term | None = None) -> Term:
         """The sum over the other indices, in this order, of the value that each has."""
-        parts = self._asked_of_rows(inner)
-        for i in reversed(rows):
-            asked = [c for c in parts if i is rows[0] or i.attr[0] in c.free]
-            value = T.fold("sum", (i,), T.conjunction(*asked), value)
-            parts = [c for c in parts if c not in asked]
-        return value
+        return nested(rows, self._asked_of_rows(inner), value)
 
     def _asked_of_rows(self, inner: Term | None) -> list[Term]:
         return [c for c in self.conditions if inner is None or inner.attr[0] not in c.free]
@@ -206,8 +201,14 @@ def nest(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...], Term]:
     return tuple(indices), tuple(conditions), t
 
 
-def _holds_sums(t: Term) -> bool:
-    return any(s.op == "fold" for s in T.subterms(t))
+def nested(indices: Sequence[Term], conditions: Sequence[Term], element: Term) -> Term:
+    """Sums in sums, the innermost over the last index, with each condition as far inside as may
+    be."""
+    for i in reversed(indices):
+        own = [c for c in conditions if i is indices[0] or i.attr[0] in c.free]
+        conditions = [c for c in conditions if c not in own]
+        element = T.fold("sum", (i,), T.conjunction(*own), element)
+    return element
 
 
 # --- names --------------------------------------------------------------------------------------

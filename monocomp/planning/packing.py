@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp import terms as T
-from monocomp.costs.roles import READS, rows_of, streamed_reads
+from monocomp.costs.roles import rows_of, streamed_reads
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation
 
@@ -64,7 +64,7 @@ def _quotient(i: Term, reads: Sequence[Term]) -> Term | None:
         t = waiting.pop()
         for a in (a for a in t.args if i.attr[0] in a.free):
             is_quotient = a.op == "floordiv" and a.args[0] is i and not a.args[1].free
-            if is_quotient and t.op in READS:
+            if is_quotient and t.op in T.READS:
                 found.add(a)
             elif a is i:
                 return None

@@ -29,7 +29,7 @@ from monocomp.costs.holding import estimate, total_time
 from monocomp.costs.roles import outer_folds
 from monocomp.extents.nominal import packed_extents
 from monocomp.planning.naming import NewNames
-from monocomp.planning.nested_sums import nest
+from monocomp.planning.nested_sums import nest, nested
 from monocomp.planning.trials import keep_cheaper
 from monocomp.proving.rule_laws import Identity, law
 from monocomp.rewriting.driver import Saving, Step
@@ -178,7 +178,7 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
     lower, upper = (T.stored(s, (*g.lists, g.row)) for s in (first, last))
     asked = [T.compare("<=", lower, position), T.compare("<", position, upper)]
     new: list[Equation] = []
-    if len(g.positions) < len(g.indices) or any(s.op == "fold" for s in T.subterms(g.element)):
+    if len(g.positions) < len(g.indices) or T.holds_fold(g.element):
         added = _of_positions(program, e, g)
         new.append(added)
         columns = added.indices[len(g.key.args) :]
@@ -215,12 +215,11 @@ def _of_positions(program: Equations, e: Equation, g: _Gathered) -> Equation:
     here = {g.row.attr[0]: g.key}
     value = T.substitute(g.element, here)
     asked = [T.substitute(c, here) for c in g.conditions if c is not g.is_row]
-    asked += T.compare("<=", T.const(0), g.key), T.compare("<", g.key, T.extent_of(g.row.attr[1]))
-    for i in (i for i in g.indices[::-1] if i not in g.positions):
-        own = [c for c in asked if i.attr[0] in c.free]
-        asked = [c for c in asked if c not in own]
-        value = T.fold("sum", (i,), T.conjunction(*own), value)
-    value = T.where(T.conjunction(*asked), value, T.ZERO)
+    asked += T.conjuncts(T.in_range(g.key, g.row.attr[1]))
+    others = [i for i in g.indices if i not in g.positions]
+    names = {i.attr[0] for i in others}
+    value = nested(others, [c for c in asked if not names.isdisjoint(c.free)], value)
+    value = T.where(T.conjunction(*(c for c in asked if names.isdisjoint(c.free))), value, T.ZERO)
     new = NewNames(program, *(i.attr[0] for i in e.indices))
     name = new("F")
     named = {i: new.index_like(i) for i in g.positions}

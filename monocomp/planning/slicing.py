@@ -26,7 +26,7 @@ from monocomp import terms as T
 from monocomp.costs.cost import ELEMENT_BYTES
 from monocomp.costs.counting import Estimate, elements
 from monocomp.costs.holding import total_time
-from monocomp.costs.roles import READS, outer_folds
+from monocomp.costs.roles import outer_folds
 from monocomp.declarations.records import Input, Param
 from monocomp.planning.naming import NewNames
 from monocomp.rewriting.driver import Step
@@ -256,7 +256,7 @@ class _Slicing:
             return T.add(t, self.start_of)
         found = memo.get(t)
         if found is None:
-            is_slice = t.op in READS and self.index in t.args
+            is_slice = t.op in T.READS and self.index in t.args
             if is_slice:
                 positions = (a if a is self.index else self._read(a, memo) for a in t.args)
                 found = self._read_slice(T.rebuild(t, tuple(positions)))
@@ -319,7 +319,7 @@ def _is_plain(t: Term, index: Term, extent: str) -> bool:
     for s in T.subterms(t):
         if s.op == "extent" and s.attr == extent:
             return False
-        if s.op in READS and s.args.count(index) > 1:
+        if s.op in T.READS and s.args.count(index) > 1:
             return False
         if s.op == "fold" and extent in s.attr.extents:
             return False

@@ -369,7 +369,7 @@ class _Splitting:
         """The extent of the dimension that a subscript is of."""
         declared = self.program.declared
         for r in T.subterms(*(r for f in self.folds for r in streamed_reads(f))):
-            if r.op in ("read", "stored") and subscript in r.args:
+            if r.op in T.READS and subscript in r.args:
                 n = r.args.index(subscript)
                 stored = r.op == "stored"
                 return r.attr.indices[n].attr[1] if stored else declared.extents(r.attr)[n]

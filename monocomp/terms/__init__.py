@@ -19,7 +19,7 @@ algebra, operators, declarations, equations, abbreviation.
 from __future__ import annotations
 
 from monocomp.terms.binders import domain_of, is_open, open_as, open_fold
-from monocomp.terms.comparisons import compare, negate, where
+from monocomp.terms.comparisons import compare, in_range, negate, where
 from monocomp.terms.constructors import construct, rebuild
 from monocomp.terms.emptiness import (
     Product,
@@ -62,6 +62,7 @@ from monocomp.terms.leaves import (
     INF,
     NEG_INF,
     ONE,
+    READS,
     TRUE,
     ZERO,
     as_int,
@@ -106,6 +107,7 @@ from monocomp.terms.walking import (
     element,
     free_indices,
     holds,
+    holds_fold,
     map_children,
     map_refs,
     map_stored,

@@ -14,7 +14,7 @@ from monocomp.terms.facts import (
     is_positive,
     is_small,
 )
-from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, ZERO, as_int, const
+from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, ZERO, as_int, const, extent_of
 from monocomp.terms.logic import conjunction, disjunction
 from monocomp.terms.losses import lose
 from monocomp.terms.nodes import Term, intern
@@ -53,6 +53,11 @@ def compare(op: str, a: Term, b: Term) -> Term:
     elif b is ZERO:
         a = _without_scale(a)
     return intern("compare", (a, b), op, "bool")
+
+
+def in_range(position: Term, extent: str) -> Term:
+    """Is a position one of an extent?"""
+    return conjunction(compare("<=", const(0), position), compare("<", position, extent_of(extent)))
 
 
 def _is_guarded_exponential(t: Term) -> bool:

@@ -12,6 +12,8 @@ from monocomp.errors import InternalError
 from monocomp.terms.constructors import CONSTRUCTORS
 from monocomp.terms.nodes import Equation, Number, Term, intern
 
+READS = ("read", "stored")  # elements of inputs, and of what a kernel has stored
+
 
 @lru_cache(maxsize=4096, typed=True)
 def const(value: int | Fraction | float | bool, kind: Kind | None = None) -> Term:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
-from monocomp.terms.leaves import FALSE, NEG_INF
+from monocomp.terms.leaves import FALSE, NEG_INF, READS
 from monocomp.terms.nodes import Number, Term, intern
 
 _ONCE = Fraction(1)
@@ -68,7 +68,7 @@ def is_mask(t: Term) -> bool:
 
 def is_read(t: Term) -> bool:
     """Is this an element as it is read, or converted to a float?"""
-    return t.op in ("read", "stored") or (t.op == "cast" and is_read(t.args[0]))
+    return t.op in READS or (t.op == "cast" and is_read(t.args[0]))
 
 
 def is_over_nothing(t: Term) -> bool:

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from monocomp.terms.binders import open_fold
-from monocomp.terms.comparisons import compare
+from monocomp.terms.comparisons import in_range
 from monocomp.terms.facts import is_nonnegative
 from monocomp.terms.folds import substitute
 from monocomp.terms.functions import log
-from monocomp.terms.leaves import ONE, ZERO, const, extent_of, index
+from monocomp.terms.leaves import ONE, READS, ZERO, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term
 from monocomp.terms.parts import addends, base_and_power, factors, is_bracket, split_coefficient
@@ -142,9 +142,8 @@ def _positions(weight: Term, extent: str, known: frozenset[Term]) -> Iterator[Te
     computed positions, if these are known to lie within."""
     for name in sorted(weight.free):
         yield index(name, extent)
-    reads = (t for t in subterms(weight) if t.op in ("read", "stored"))
+    reads = (t for t in subterms(weight) if t.op in READS)
     computed = {a for t in reads for a in t.args if a.op != "index" and a.free <= weight.free}
     for position in sorted(computed, key=lambda a: a.key):
-        within = compare("<=", const(0), position), compare("<", position, extent_of(extent))
-        if known.issuperset(c for part in within for c in conjuncts(part)):
+        if known.issuperset(conjuncts(in_range(position, extent))):
             yield position

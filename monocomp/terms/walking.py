@@ -67,6 +67,11 @@ def holds(t: Term, part: Term) -> bool:
     return part in _all_subterms(t)
 
 
+def holds_fold(t: Term) -> bool:
+    """Is there a fold in t, other than those that other kernels compute?"""
+    return bool(t.folded) and any(s.op == "fold" for s in subterms(t))
+
+
 def replace(t: Term, old: Term, new: Term, memo: dict[Term, Term] | None = None) -> Term:
     """Replace every occurrence of a subterm, also below binders (in opened form)."""
     memo = {} if memo is None else memo
@@ -110,11 +115,12 @@ def element(e: Equation, subscripts: Sequence[Term]) -> Term:
 
 
 @lru_cache(maxsize=8192)
-def free_indices(t: Term) -> frozenset[tuple[str, str]]:
-    """Names and extents of the indices that are free."""
+def free_indices(t: Term) -> tuple[Term, ...]:
+    """The indices that are free, by name."""
     if t.op == "index":
-        return frozenset(((t.attr[0], t.attr[1]),))
-    return frozenset(i for a in children(t) for i in free_indices(a) if i[0] in t.free)
+        return (t,)
+    found = {i for a in children(t) for i in free_indices(a) if i.attr[0] in t.free}
+    return tuple(sorted(found, key=lambda i: i.attr))
 
 
 @lru_cache(maxsize=16384)
@@ -123,7 +129,7 @@ def unnamed(t: Term) -> Term:
     outputs, or within two folds."""
     mapping: dict[str, Term] = {}
     count: dict[str, int] = {}
-    for name, extent in sorted(free_indices(t)):
+    for name, extent in (i.attr for i in free_indices(t)):
         count[extent] = count.get(extent, 0) + 1
         mapping[name] = index(f"@{extent}{count[extent]}", extent)
     return substitute(t, mapping)
