@@ -65,7 +65,7 @@ def total_time(kernels: Iterable[Estimate]) -> float:
 
 def saving_of(before: Equations, after: Equations, sizes: Mapping[str, int]) -> Saving:
     """What a step saves that may give a program new indices."""
-    known = nominal_sizes(after.declared, {**sizes, **packed_extents(after, sizes)})
+    known = nominal_sizes(after.declared, packed_extents(after, sizes))
     return Saving(*(total_time(estimate(p, known)) for p in (before, after)))
 
 

@@ -23,7 +23,7 @@ from monocomp.proving.proofs import certificate, certify_rule_law
 from monocomp.proving.prover import Law, is_proved
 from monocomp.proving.rule_laws import EVERYWHERE, FOLDED, RULE_LAWS
 from monocomp.rewrites.moving_centres import centred, move_centre
-from monocomp.rewriting.driver import NAMING_LAW, Step
+from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.rules import STATED, Rule
 from monocomp.terms.equations import Equations
 from monocomp.terms.facts import FACTS
@@ -182,7 +182,7 @@ def certify(start: Equations, made: Sequence[Step], fresh: bool = False) -> Cert
         fresh: prove all laws anew, instead of remembering.
     """
     steps = list(enumerate(made, 1))
-    result = made[-1].program if made else start
+    result = result_of(start, made)
     laws: dict[str, list[Law]] = {}
     used: dict[str, list[tuple[int, str]]] = {}
     defined: list[tuple[int, str]] = []

@@ -22,7 +22,7 @@ from monocomp.derivation import rule_sets
 from monocomp.display.paragraphs import LABEL, row, wrap_formula
 from monocomp.display.rendering import Rendered
 from monocomp.errors import UsageError
-from monocomp.rewriting.driver import Rewriter, Step
+from monocomp.rewriting.driver import Rewriter, Step, result_of
 from monocomp.terms.equations import Equations
 
 if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of them
@@ -173,7 +173,7 @@ class Derivation(Rendered):
     @property
     def result(self) -> Equations:
         """The program after the last step."""
-        return self.steps[-1].program if self.steps else self.start
+        return result_of(self.start, self.steps)
 
     def __len__(self) -> int:
         return len(self.steps)

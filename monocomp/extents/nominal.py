@@ -57,17 +57,12 @@ def without_elements(program: Equations) -> frozenset[str]:
     return frozenset(extent for extent, size in sizes.items() if not size)
 
 
-def packed_extents(
-    program: Equations,
-    sizes: Mapping[str, int],
-    params: Mapping[str, int | float] | None = None,
-) -> dict[str, int]:
-    """Extents that are known, with those of the indices that packing has made of them, and of
-    splits where the parameters say how many there are."""
+def packed_extents(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Extents that are known, with those of the indices that packing has made of them."""
     found = dict(sizes)
     for extent, bound in program.declared.bounds.items():
         if extent not in found:
-            size = evaluated(bound, found, params)
+            size = evaluated(bound, found)
             if size is not None:
                 found[extent] = size
     return found

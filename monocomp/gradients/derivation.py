@@ -18,7 +18,7 @@ from monocomp.gradients.laws import FOLDS, certified, law_of
 from monocomp.gradients.reverse import LEAVES, handed_on
 from monocomp.gradients.saving import is_logarithm
 from monocomp.gradients.trace import Trace
-from monocomp.rewriting.driver import NAMING_LAW, Step
+from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
@@ -43,8 +43,7 @@ class GradientDerivation(Derivation):
     @classmethod
     def made(cls, start: Equations, gradient: Equations, trace: Trace) -> GradientDerivation:
         """From what was done, for the program as it is written."""
-        program = trace.steps[-1].program if trace.steps else start
-        steps = [*trace.steps, *_steps(program, trace)]
+        steps = [*trace.steps, *_steps(result_of(start, trace.steps), trace)]
         if steps:
             steps[-1] = replace(steps[-1], program=gradient)
         terms = tuple(visit.node.term for _, visit in trace.visited)

@@ -22,7 +22,7 @@ Of a row that admits nothing the bounds are the units of min and max, between wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -36,7 +36,6 @@ from monocomp.rewriting.driver import Saving, Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
-from monocomp.terms.printer import show
 
 ADMITTED = 0.5  # what a filter by data is taken to leave of the work of loops that it guards
 
@@ -149,7 +148,7 @@ def bound_filter(program: Equations, f: _Filter) -> Step:
     position = [e.name for e, old in zip(changed, program.equations, strict=True) if e != old]
     after = replace(program, equations=in_order([*stored, *changed]))
     left = partial(program.shown, condition)
-    right = partial(_shown, after, (lower, upper, number))
+    right = partial(after.shown_names, *stored)
     reason = "as no bounds follow from what is read"
     check = partial(_varies_with_rows, f)
     return Step.of("bound_filter", position, left, right, program, after, check, reason)
@@ -157,7 +156,3 @@ def bound_filter(program: Equations, f: _Filter) -> Step:
 
 def _varies_with_rows(f: _Filter) -> bool:
     return f.domain[1].free <= {"@0", *(i.attr[0] for i in f.rows)}
-
-
-def _shown(program: Equations, terms: Sequence[Term]) -> str:
-    return ", ".join(show(t, program.reader_names()) for t in terms)

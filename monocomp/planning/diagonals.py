@@ -35,7 +35,6 @@ from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
-from monocomp.terms.printer import show
 
 ROWS, KEYS = 128, 64  # of a block
 MOST = 4  # times what is stored: no more than all inputs and outputs together
@@ -58,7 +57,7 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
         if found is None:
             return []
         step, stored = sum_along_diagonals(program, program.by_name[name], found)
-        known = {**sizes, **packed_extents(step.program, sizes)}
+        known = packed_extents(step.program, sizes)
         if elements(stored.indices, known) > limit:
             return []
         return [replace(step, cost=saving_of(program, step.program, sizes))]
@@ -182,8 +181,7 @@ def sum_along_diagonals(program: Equations, e: Equation, d: _Diagonal) -> tuple[
         declared=replace(declared, extent_of={**declared.extent_of, **extents}, bounds=bounds),
         equations=in_order([*equations, stored]),
     )
-    old = partial(show, d.total, program.reader_names(d.total))
-    new = partial(show, T.stored(stored, stored.indices), after.reader_names())
+    old, new = partial(program.shown, d.total), partial(after.shown_names, stored)
     reason = "as rows and keys of blocks are products of tiles"
     y_there = {y.attr[0]: T.sub(k, T.mul(keys, i))}
     x_there = T.sub(T.substitute(position, y_there), T.mul(rows, j))

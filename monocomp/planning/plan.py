@@ -114,11 +114,9 @@ class Plan(Rendered):
         planned = (replace(k, tiles=k.tiles.of_dtypes(known)) for k in self.planned)
         return replace(self, program=self.program.of_dtypes(dtypes), planned=tuple(planned))
 
-    def extents(
-        self, given: Mapping[str, int], params: Mapping[str, int | float] | None = None
-    ) -> dict[str, int]:
+    def extents(self, given: Mapping[str, int]) -> dict[str, int]:
         """Extents that are known, by representative, with those that the plan has made of them."""
-        return packed_extents(self.program, given, params)
+        return packed_extents(self.program, given)
 
     def report(self, extents: Mapping[str, int]) -> dict[str, Any]:
         """What the kernels do; see `Kernel.report`."""
@@ -241,15 +239,14 @@ class Planner:
         sizes = {e: max(n, 1) for e, n in nominal.items()}
         equal = Rewriter(rewriter.program)
         equal.exhaust(equalities)
-        program, first = along_diagonals(equal.program, sizes)
-        sizes = {**sizes, **packed_extents(program, sizes)}
-        program, steps = cut(program, sizes)
-        sizes = {**sizes, **packed_extents(program, sizes)}
-        program, more = bound(program, sizes)
-        steps = [*equal.steps, *first, *steps, *more]
+        program, steps = equal.program, list(equal.steps)
+        choices = [along_diagonals, cut, bound]
         if processors > 1:
-            program, more = split(program, sizes, processors, divides=divides)
-            steps = [*steps, *more]
+            choices.append(partial(split, processors=processors, divides=divides))
+        for choose in choices:
+            sizes = packed_extents(program, sizes)
+            program, more = choose(program, sizes)
+            steps += more
         for rule in {s.rule for s in steps} & STATED.keys():
             require_proved(rule, STATED[rule].unproved)
         program = replace(program, operands=stored_operands(program))

@@ -36,7 +36,6 @@ from monocomp.rewriting.driver import Saving, Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, Sorted, in_order
-from monocomp.terms.printer import show
 
 LAUNCHES = 8  # of kernels, in whose time a list is sorted
 
@@ -90,7 +89,7 @@ def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations
         if found is None:
             return []
         step, own = sum_in_segments(program, program.by_name[name], found)
-        known = {**sizes, **packed_extents(step.program, sizes)}
+        known = packed_extents(step.program, sizes)
         stored = [a for a in step.program.computed if a.name not in program.by_name]
         if any(elements(a.indices, known) > largest for a in stored):
             return []
@@ -197,8 +196,7 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
         new += summed, replace(e, body=T.replace(e.body, g.total, read))
     equations = [n for o in program.equations for n in (new if o is e else [o])]
     after = replace(program, equations=in_order(equations))
-    old = partial(show, g.total, start.reader_names(g.total))
-    shown = partial(show, total, after.reader_names(total))
+    old, shown = partial(start.shown, g.total), partial(after.shown, total)
     reason = f"as {g.key.attr} says which {g.row.attr[0]} is read"
     check = partial(_is_of_rows, g)
     step = Step.of("sum_in_segments", (e.name,), old, shown, start, after, check, reason)

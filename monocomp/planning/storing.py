@@ -29,14 +29,13 @@ from monocomp.planning.nested_sums import order_sums, store_partial_sum
 from monocomp.planning.segments import in_segments
 from monocomp.planning.slicing import lengths_of_slices, slice_index, time_of
 from monocomp.rewrites.single_folds import is_fold
-from monocomp.rewriting.driver import Saving, Step
+from monocomp.rewriting.driver import Saving, Step, result_of
 from monocomp.rewriting.rules import STATED, stated
 from monocomp.rewriting.sharing import reading_stored
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
 from monocomp.terms.equations import Equation, Equations, in_order, stored_in
 from monocomp.terms.monomials import factors
-from monocomp.terms.printer import show
 
 TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count
 WORTHWHILE = 0.75  # what is left of the work; more than that is not worth another kernel
@@ -55,12 +54,10 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
         The program with an equation for each stored value, and the steps to it.
     """
     steps = _store_kept(program)
-    program = steps[-1].program if steps else program
-    steps += join_sums(program)
-    program = steps[-1].program if steps else program
-    program, more = in_segments(program, sizes)
+    steps += join_sums(result_of(program, steps))
+    program, more = in_segments(result_of(program, steps), sizes)
     steps += more
-    sizes = {**sizes, **packed_extents(program, sizes)}
+    sizes = packed_extents(program, sizes)
     known: Known = {}  # most kernels are the same in all trials
     kernels = estimate(program, sizes, known)
     close = Closing(program)
@@ -79,9 +76,8 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
                 least, best = cost, (tried, trial)
         if best is None:
             steps += _in_slices(program, values, sizes, close, whole)
-            program = steps[-1].program if steps else program
-            steps += order_sums(program, sizes)
-            return steps[-1].program if steps else program, steps
+            steps += order_sums(result_of(program, steps), sizes)
+            return result_of(program, steps), steps
         # Values that are stored together were weighed together: the last to be has the cost.
         last = max(n for n, step in enumerate(best[0]) if step.rule in STATED)
         best[0][last] = replace(best[0][last], cost=Saving(whole, least))
@@ -306,7 +302,7 @@ def store_value(
     Needs:  written out, an element that is read is what was computed
     """
     before = partial(start.shown, equation.body)
-    after = partial(_left, program, equation)
+    after = partial(program.shown_names, equation)
     check = partial(_are_elements, equation, read)
     return Step.of("store_value", readers, before, after, start, program, check, reason)
 
@@ -371,11 +367,6 @@ def _computed_side(t: Term) -> tuple[Term, ...]:
         return ()
     (bound,), (_, element) = T.open_fold(t)
     return computed_side(bound, element)
-
-
-def _left(program: Equations, equation: Equation) -> str:
-    """The equation's left-hand side."""
-    return show(T.stored(equation, equation.indices), program.reader_names())
 
 
 def _reason(value: _Value) -> str:

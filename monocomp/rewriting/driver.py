@@ -8,7 +8,7 @@ be printed, checked against the oracle, and a derivation can be stopped anywhere
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -126,6 +126,11 @@ class Step(Rendered):
         return changes(self.start, self.program)
 
 
+def result_of(start: Equations, steps: Sequence[Step]) -> Equations:
+    """The program after the last of some steps."""
+    return steps[-1].program if steps else start
+
+
 class Rewriter:
     """Applies rule sets to a program and records every step."""
 
@@ -134,7 +139,7 @@ class Rewriter:
     ) -> None:
         self.start = program
         self.steps = list(steps)
-        self.program = self.steps[-1].program if self.steps else program
+        self.program = result_of(program, self.steps)
         self.limit = step_limit
         self.finished = False  # has every rule been applied that should be?
         self.depends_on_sizes = False  # would other extents have led elsewhere?

@@ -213,6 +213,11 @@ class Equations:
         """A term's text for readers, with the names that the program gives its parts."""
         return show(t, self.reader_names(t))
 
+    def shown_names(self, *stored: Equation) -> str:
+        """The left-hand sides of equations, for readers."""
+        names = self.reader_names()
+        return ", ".join(show(T.stored(e, e.indices), names) for e in stored)
+
     def readable_lines(self) -> list[str]:
         """Like `lines`, with known names, and what those stand for before them."""
         names = self.reader_names()
