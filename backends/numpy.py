@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,37 +12,34 @@ import numpy as np
 from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
-from monocomp.host.interpreting import arguments, run_plan
+from monocomp.host.interpreting import launched, run_plan
 from monocomp.host.program import Buffer, HostProgram
 from monocomp.tile import TileProgram
 
 Array = Any
+_DTYPES: dict[Kind, Any] = {"float": np.float64, "int": np.int64, "bool": np.bool_}
 
 
 class NumpyOps:
-    """Array operations in float64, or float32 on request."""
+    """Array operations in float64."""
 
-    def __init__(self, dtype: Any = np.float64) -> None:
-        self.dtype = np.dtype(dtype)
+    def __init__(self) -> None:
         self.library: Any = np
         self.elementwise: Mapping[str, Callable[..., Array]] = elementwise(np, _OWN)
 
     def promote(self, x: Array) -> Array:
         if x.dtype.kind == "f":
-            return x.astype(self.dtype, order="C")  # one layout: results do not vary with it
+            return x.astype(np.float64, order="C")  # one layout: results do not vary with it
         return x if x.dtype.kind == "b" else x.astype(np.int64)
 
     def arange(self, start: int, stop: int) -> Array:
         return np.arange(start, stop)
 
     def full(self, shape: tuple[int, ...], value: float, kind: Kind) -> Array:
-        return np.full(shape, value, dtype=self._dtype(kind))
+        return np.full(shape, value, dtype=_DTYPES[kind])
 
     def cast(self, x: Array, kind: Kind) -> Array:
-        return x.astype(self._dtype(kind))
-
-    def _dtype(self, kind: Kind) -> Any:
-        return {"float": self.dtype, "int": np.int64, "bool": np.bool_}[kind]
+        return x.astype(_DTYPES[kind])
 
     def contract(self, a: Array, b: Array, dim: int) -> Array:
         shape = np.broadcast_shapes(a.shape, b.shape)
@@ -96,7 +94,7 @@ class _Target:
         return np.float64
 
     def dtype(self, buffer: Buffer, promoted: Any) -> Any:
-        return {"float": promoted, "int": np.int64, "bool": np.bool_}[buffer.kind]
+        return _DTYPES[buffer.kind]
 
     def stand_in(self, shape: tuple[int, ...], dtype: Any) -> Array:
         return np.broadcast_to(np.zeros((), dtype), shape)
@@ -115,11 +113,7 @@ class _Target:
             last[at] = np.searchsorted(found, numbers, side="right")
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
-        def call(*args: Any) -> None:
-            run(kernel, *arguments(kernel, args), checked=self.checked)
-
-        kernel = self.kernels[number]
-        return call
+        return launched(self.kernels[number], partial(run, checked=self.checked))
 
 
 def run_all(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from monocomp.backends.interpreter import Interpreter, default_blocks, elementwi
 from monocomp.backends.sorting import sort_positions
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
-from monocomp.host.interpreting import arguments, run_plan
+from monocomp.host.interpreting import launched, run_plan
 from monocomp.host.program import Buffer, HostProgram
 from monocomp.tile import TileProgram
 
@@ -164,11 +164,8 @@ class _Target(TorchTarget):
         self.kernels, self.checked = kernels, checked
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
-        def call(*args: Any) -> None:
-            run(kernel, *arguments(kernel, args), dtype=self.accumulated, checked=self.checked)
-
-        kernel = self.kernels[number]
-        return call
+        run_one = partial(run, dtype=self.accumulated, checked=self.checked)
+        return launched(self.kernels[number], run_one)
 
 
 def run_all(

@@ -110,9 +110,9 @@ class Case:
             found = tuple(np.where(a == b, a, np.nan) for a, b in pairs)
         return found
 
-    def expected(self, dtype: str, text: str | None = None) -> tuple[Array, ...]:
+    def expected(self, dtype: str) -> tuple[Array, ...]:
         """The outputs on this case's inputs."""
-        return self.outputs(self.inputs(dtype), text)
+        return self.outputs(self.inputs(dtype))
 
 
 def small_params(declared: Declarations[Any]) -> dict[str, int | float]:

@@ -40,8 +40,8 @@ def _equations(options: Namespace, name: str | None = None) -> Equations:
     return translate(checked(source.text, name or source.name))
 
 
-def _compile(options: Namespace, name: str | None = None, **more: Any) -> Kernel:
-    return _kernel(_equations(options, name), **more)
+def _compile(options: Namespace, **more: Any) -> Kernel:
+    return _kernel(_equations(options), **more)
 
 
 def _kernel(equations: Equations, **more: Any) -> Kernel:

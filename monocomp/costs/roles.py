@@ -136,11 +136,9 @@ class RoleChoice:
     why: str
 
 
-def choose_roles(
-    group: Sequence[Equation], fits: Callable[[str], bool], splits: Collection[str] = ()
-) -> dict[str, Axis]:
+def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict[str, Axis]:
     """The roles of `explain_roles` alone."""
-    return {name: choice.axis for name, choice in explain_roles(group, fits, splits).items()}
+    return {name: choice.axis for name, choice in explain_roles(group, fits).items()}
 
 
 def explain_roles(

@@ -29,10 +29,9 @@ def text_of(marked_text: str) -> str:
     return pieces[0] + "".join(p.partition(OPENED)[2] for p in pieces[1:])
 
 
-def code(text: str, classes: str = "") -> str:
+def code(text: str) -> str:
     """Text as it stands, in a line."""
-    more = f" {classes}" if classes else ""
-    return f'<code class="mc-code{more}">{escape(text)}</code>'
+    return f'<code class="mc-code">{escape(text)}</code>'
 
 
 def formula(text: str, width: float = WIDTH) -> str:

@@ -11,7 +11,7 @@ from monocomp.extents.nominal import without_elements
 from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.terms.equations import Equations, Slices
-from monocomp.tile import OPERAND, Expr, Let, OutputTensor, TileProgram, expressions, walk
+from monocomp.tile import OPERAND, Expr, Let, Tensor, TileProgram, expressions, walk
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
 
@@ -226,7 +226,7 @@ def _loaded(e: Expr, lets: Mapping[str, Expr]) -> str | None:
     return e.attr if e.op == "load" else None
 
 
-def _dtype(output: OutputTensor) -> str:
+def _dtype(output: Tensor) -> str:
     if output.is_wide:
         return "accumulated"
     return output.dtype or {"float": "promoted", "int": "int64", "bool": "bool"}[output.kind]

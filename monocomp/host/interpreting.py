@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from monocomp.host.arguments import PROGRAMS
@@ -34,11 +34,13 @@ def run_plan(
     return Evaluation(host, target, inputs, params, configs).plan()(inputs, empty)
 
 
-def arguments(
-    kernel: TileProgram, given: Sequence[Any]
-) -> tuple[dict[str, Array], dict[str, Array], dict[str, int], dict[str, Any]]:
-    """Inputs, outputs, extents and parameters by name, from a launch's arguments."""
+def launched(kernel: TileProgram, run: Callable[..., None]) -> Callable[..., None]:
+    """What runs a kernel for a launch's arguments: they are its inputs, outputs, extents and
+    parameters, which `run` takes by name."""
     names = (kernel.inputs, [o.name for o in kernel.outputs], kernel.extents(), kernel.params)
-    values = iter(given)
-    inputs, outputs, extents, params = ({n: next(values) for n in each} for each in names)
-    return inputs, outputs, extents, params
+
+    def call(*given: Any) -> None:
+        values = iter(given)
+        run(kernel, *({n: next(values) for n in each} for each in names))
+
+    return call

@@ -16,7 +16,6 @@ from monocomp.tile import (
     WHOLE,
     Axis,
     Loop,
-    OutputTensor,
     Statement,
     Store,
     Tensor,
@@ -106,12 +105,12 @@ class _Kernel(Loops):
         results = {self.program.views.get(o.name, o.name): o.dtype for o in declared.outputs}
         dtypes = {**results, **dict.fromkeys(self.program.operands, OPERAND)}
         outputs = tuple(
-            OutputTensor(
+            Tensor(
                 e.name,
                 tuple(i.attr[1] for i in e.indices),
                 e.body.kind,
-                dtypes.get(e.name),
                 is_stored=e.name not in results,
+                dtype=dtypes.get(e.name),
             )
             for e in group
         )

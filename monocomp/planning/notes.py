@@ -13,7 +13,7 @@ from monocomp.planning.plan import Plan
 from monocomp.planning.report import tile_cost
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation
-from monocomp.tile import Loop, OutputTensor, walk
+from monocomp.tile import Loop, Tensor, walk
 
 _LONG = 1024  # elements of an axis that is one of a sequence, not of features
 
@@ -111,14 +111,14 @@ def _parts(equation: Equation) -> Iterator[Term]:
     return iter(T.subterms(equation.body))
 
 
-def _stored(plan: Plan) -> list[OutputTensor]:
+def _stored(plan: Plan) -> list[Tensor]:
     """What kernels store for others."""
     views = plan.program.views
     results = {views.get(o.name, o.name) for o in plan.program.declared.outputs}
     return [o for k in plan.kernels for o in k.outputs if o.name not in results]
 
 
-def _names(o: OutputTensor) -> str:
+def _names(o: Tensor) -> str:
     return ",".join(dim.lstrip(".") for dim in o.dims)
 
 

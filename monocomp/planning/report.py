@@ -30,7 +30,6 @@ from monocomp.tile import (
     Expr,
     Fold,
     Loop,
-    OutputTensor,
     Selection,
     Statement,
     Tensor,
@@ -140,5 +139,5 @@ def _operation(e: Expr) -> Operations:
     return _BY_UNIT[row.unit] * row.each
 
 
-def _width(tensor: Tensor | OutputTensor) -> int:
+def _width(tensor: Tensor) -> int:
     return STORED_BYTES if tensor.is_wide else ELEMENT_BYTES

@@ -26,7 +26,6 @@ from monocomp.tile.program import (
     Loop,
     Mask,
     Origin,
-    OutputTensor,
     Role,
     Segment,
     Selection,

@@ -107,20 +107,10 @@ class _Parser:
             self._fail()
         name, inputs, outputs = found
         given = [t.groups("") for t in _TENSOR.finditer(inputs)]
-        return P.TileProgram(
-            name,
-            {},
-            {
-                n: P.Tensor(n, _list(dims), _kind(k), bool(s), dtype or None)
-                for n, s, k, dims, dtype in given
-                if dims
-            },
-            {n: _kind(kind) for n, _, kind, dims, _ in given if not dims},
-            tuple(
-                P.OutputTensor(n, _list(dims), _kind(kind), dtype or None, bool(s))
-                for n, s, kind, dims, dtype in (t.groups("") for t in _TENSOR.finditer(outputs))
-            ),
-        )
+        tensors = {t[0]: _tensor(*t) for t in given if t[3]}
+        params = {n: _kind(kind) for n, _, kind, dims, _ in given if not dims}
+        results = tuple(_tensor(*t.groups("")) for t in _TENSOR.finditer(outputs))
+        return P.TileProgram(name, {}, tensors, params, results)
 
     def _declaration(self) -> None:
         role, _, names = self._peek().partition(" ")
@@ -338,6 +328,10 @@ class _Parser:
 
 def _literal(value: Any) -> P.Expr:
     return P.number(value, _KINDS[type(value)])
+
+
+def _tensor(name: str, stored: str, kind: str, dims: str, dtype: str) -> P.Tensor:
+    return P.Tensor(name, _list(dims), _kind(kind), bool(stored), dtype or None)
 
 
 def _kind(name: str) -> Kind:

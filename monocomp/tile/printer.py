@@ -53,7 +53,7 @@ def program_lines(p: P.TileProgram) -> Iterator[Line]:
     yield from printer.body(p.body, "  ")
 
 
-def _tensor(t: P.Tensor | P.OutputTensor) -> str:
+def _tensor(t: P.Tensor) -> str:
     stored = "stored " if t.is_stored else ""
     dtype = f" as {t.dtype}" if t.dtype else ""
     return f"{t.name}: {stored}{t.kind}[{', '.join(t.dims)}]{dtype}"

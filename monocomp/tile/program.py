@@ -279,10 +279,12 @@ OPERAND = "operand"
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor argument of the kernel; `dims` names the extent of each dimension.
+    """What a kernel reads, or a result of it; `dims` names the extent of each dimension.
 
-    `is_stored` says that an earlier kernel has computed it; `dtype` is that of an input, where it
-    is known, or OPERAND.
+    `is_stored` says that an earlier kernel has computed it, or that it is for later ones; `dtype`
+    is that of an input, or of an output, where it is known, or OPERAND. What is stored has the
+    precision that sums are accumulated in, but for what only products of matrices read. A result
+    that stores add to starts as 0.
     """
 
     name: str
@@ -290,26 +292,6 @@ class Tensor:
     kind: Kind
     is_stored: bool = False
     dtype: str | None = None
-
-    @property
-    def is_wide(self) -> bool:
-        """Has it the precision that sums are accumulated in?"""
-        return self.is_stored and self.kind == "float" and self.dtype != OPERAND
-
-
-@dataclass(frozen=True)
-class OutputTensor:
-    """A result; `dims` names the extent of each dimension.
-
-    What is stored for other kernels has the precision that sums are accumulated in, but for what
-    only products of matrices read. What stores add to starts as 0.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    kind: Kind
-    dtype: str | None
-    is_stored: bool = False
 
     @property
     def is_wide(self) -> bool:
@@ -329,7 +311,7 @@ class TileProgram(Rendered):
     axes: dict[str, Axis]
     inputs: dict[str, Tensor]
     params: dict[str, Kind]
-    outputs: tuple[OutputTensor, ...]
+    outputs: tuple[Tensor, ...]
     body: list[Statement] = field(default_factory=list)
     splits: frozenset[str] = frozenset()
 
