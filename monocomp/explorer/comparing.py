@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from monocomp.derivation.derivation import Comparison
 from monocomp.explorer.chain import Bar, Link, bars_of, chain
-from monocomp.explorer.html import details, joined, lines_of
+from monocomp.explorer.html import details, joined, lines_of, span
 from monocomp.explorer.page import bars, head, step
 from monocomp.terms.equations import Equations
 
@@ -19,7 +17,7 @@ def comparison_body(found: Comparison) -> str:
     shared = chains[0].links[: found.shared]
     common = joined(step(link, is_open=False) for link in shared)
     count = f"{len(shared)} step{'' if len(shared) == 1 else 's'} that both take"
-    label = f'<span class="mc-soft">{escape(count)}</span>'
+    label = span("soft", count)
     columns = []
     weights = bars_of(found.left.start, [*chains[0].all_costs, *chains[1].all_costs])
     ends = weights[len(chains[0].all_costs) - 1], weights[-1]

@@ -34,6 +34,11 @@ def code(text: str) -> str:
     return f'<code class="mc-code">{escape(text)}</code>'
 
 
+def span(kind: str, text: str) -> str:
+    """Words of a kind."""
+    return f'<span class="mc-{kind}">{escape(text)}</span>'
+
+
 def formula(text: str, width: float = WIDTH) -> str:
     """A text of the language typeset, with its parts named where it is too wide."""
     names = Names()
@@ -82,7 +87,7 @@ def details(summary: str, body: str, classes: str = "", is_open: bool = False) -
 
 def section(title: str, body: str, is_open: bool = True) -> str:
     """A part of a page, with its title."""
-    return details(f'<span class="mc-title">{escape(title)}</span>', body, "mc-section", is_open)
+    return details(span("title", title), body, "mc-section", is_open)
 
 
 def listing(lines: Iterable[tuple[str, int | None]], first: int | None = None) -> str:

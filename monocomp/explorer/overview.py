@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from monocomp.explorer.html import code, details, formula, joined, listing, section
+from monocomp.explorer.html import code, details, formula, joined, listing, section, span
 from monocomp.explorer.page import cost_table, derivation_body, stages_section
 from monocomp.kernel import Kernel
 from monocomp.tile import TileProgram
@@ -29,7 +29,7 @@ def kernel_body(kernel: Kernel) -> str:
         head
         + cost_table(derivation)
         + details(
-            f'<span class="mc-title">{escape(derivation.title)}</span>',
+            span("title", derivation.title),
             derivation_body(derivation, headed=False),
             "mc-section",
         )
@@ -49,8 +49,7 @@ def _typed(name: str, dims: tuple[str, ...]) -> str:
 def tile_body(program: TileProgram) -> str:
     """The program, with its axes by their roles, and the terms that its statements compute."""
     axes = joined(
-        f'<span class="mc-role">{escape(a.name)} <span class="mc-soft">{escape(a.role)}</span>'
-        "</span> "
+        f'<span class="mc-role">{escape(a.name)} {span("soft", a.role)}</span> '
         for a in program.axes.values()
     )
     lines = list(program_lines(program))

@@ -28,6 +28,7 @@ from monocomp.explorer.html import (
     listing,
     phrase,
     section,
+    span,
     table,
     where,
 )
@@ -94,7 +95,7 @@ def _rail(found: Chain) -> str:
         parts.append(
             f'<span class="mc-part" title="{escape(phase.purpose)}">'
             f'<span class="mc-dots">{dots}</span>'
-            f'<span class="mc-name">{escape(phase.name.replace("_", " "))}</span></span> '
+            f"{span('name', phase.name.replace('_', ' '))}</span> "
         )
     return f'<nav class="mc-rail">{joined(parts)}</nav>'
 
@@ -111,8 +112,7 @@ def _steps(found: Chain) -> str:
 def _phase(phase: Phase, short: bool) -> str:
     summary = (
         f'<b class="mc-phase-name">{escape(phase.name.replace("_", " "))}</b> '
-        f'<span class="mc-soft">{escape(phase.purpose)}</span> '
-        f'<span class="mc-rules">{escape(phase.rules)}</span>'
+        f"{span('soft', phase.purpose)} {span('rules', phase.rules)}"
     )
     body = joined(step(link, short or bool(link.decisive)) for link in phase.links)
     is_open = short or any(link.decisive for link in phase.links)
@@ -122,10 +122,8 @@ def _phase(phase: Phase, short: bool) -> str:
 def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
     """A step as a card; `width` is that of a line in it, in ems."""
     made, passes = link.step, link.bars[0]
-    place = (
-        f' <span class="mc-soft">in {escape(", ".join(made.place))}</span>' if made.place else ""
-    )
-    badge = f' <span class="mc-badge">{escape(link.decisive)}</span>' if link.decisive else ""
+    place = f" {span('soft', _inside(made))}" if made.place else ""
+    badge = f" {span('badge', link.decisive)}" if link.decisive else ""
     summary = (
         f'<span class="mc-number">{link.number}</span> '
         f'<b class="mc-rule">{escape(made.rule)}</b>{place}{badge} '
@@ -133,7 +131,7 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
     )
     parts = []
     if made.law:
-        seal = f' <span class="mc-seal">· {link.seal}</span>' if link.seal else ""
+        seal = f" {span('seal', f'· {link.seal}')}" if link.seal else ""
         parts.append(
             f'<div class="mc-law"><b class="mc-label">law</b> '
             f'<span class="mc-said">{phrase(made.law, width)}</span>{seal}</div>'
@@ -160,6 +158,10 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
 def step_body(made: Step) -> str:
     """A step by itself, beside what its program costs before it."""
     return joined(step(link, is_open=True) for link in chain(Derivation(made.start, (made,))).links)
+
+
+def _inside(made: Step) -> str:
+    return "in " + ", ".join(made.place)
 
 
 def _row(label: str, body: str) -> str:
@@ -268,27 +270,21 @@ def plan_body(plan: Plan) -> str:
     if taken:
         parts.append(f'<p class="mc-soft">for {escape(taken)}</p>')
     for step in plan.decisions:
-        place = f' <span class="mc-soft">in {escape(", ".join(step.place))}</span>'
-        cost = f' <span class="mc-soft">{escape(str(step.cost))}</span>' if step.cost else ""
+        place = f" {span('soft', _inside(step))}"
+        cost = f" {span('soft', str(step.cost))}" if step.cost else ""
         parts.append(
-            f'<div class="mc-line"><span class="mc-rule">{escape(step.rule)}</span>{place} '
-            f"{code(step.after)}{cost}</div>"
+            f'<div class="mc-line">{span("rule", step.rule)}{place} {code(step.after)}{cost}</div>'
         )
     for kernel in plan.planned:
         rows = [
-            (f"<b>{escape(c.axis.name)}</b>", _role(c.axis.role), escape(c.why))
+            (f"<b>{escape(c.axis.name)}</b>", span("role", c.axis.role), escape(c.why))
             for c in kernel.roles
         ]
         parts.append(
             f'<div class="mc-kernel">{code(kernel.tiles.name)} '
-            f'<span class="mc-soft">computes {escape(", ".join(kernel.names))}</span></div>'
-            + table(rows)
+            f"{span('soft', 'computes ' + ', '.join(kernel.names))}</div>" + table(rows)
         )
     return joined(parts)
-
-
-def _role(role: str) -> str:
-    return f'<span class="mc-role">{escape(role)}</span>'
 
 
 # Proofs and refusals
@@ -299,7 +295,7 @@ def _refused(refusals: Sequence[Refusal]) -> str:
         return ""
     rows = [
         (
-            f'<span class="mc-rule">{escape(r.rule)}</span>',
+            span("rule", r.rule),
             code(", ".join(r.place)),
             escape(str(r)),
         )
@@ -338,10 +334,7 @@ def _theory(theory: Theory, is_open: bool = False) -> str:
         said = phrase(law.statement)
         if law.counterexample is not None:
             said += f" {code(law.counterexample)}"
-        rows.append((escape(law.short), said, f'<span class="mc-seal">{seal}</span>'))
+        rows.append((escape(law.short), said, span("seal", seal)))
     uses = ", ".join(map(str, theory.uses)) or "every step"
-    summary = (
-        f"<b>{escape(theory.name)}</b> "
-        f'<span class="mc-soft">{escape(theory.about)} · {escape(uses)}</span>'
-    )
+    summary = f"<b>{escape(theory.name)}</b> {span('soft', f'{theory.about} · {uses}')}"
     return details(summary, table(rows), "mc-theory", is_open)
