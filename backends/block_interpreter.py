@@ -44,7 +44,7 @@ def run(
     lengths: Mapping[str, int],
     *,
     descriptors: bool = False,
-    turns: int = 1,
+    group_size: int = 1,
 ) -> None:
     """Run one kernel; `outputs` are filled in place.
 
@@ -54,7 +54,7 @@ def run(
         extents, params: sizes and parameter values.
         lengths: block lengths by axis.
         descriptors: do descriptors load what they can?
-        turns: how many positions of the grid take turns.
+        group_size: how many positions of the grid take turns.
     """
     with np.errstate(all="ignore"):
         tensors = {**inputs, **outputs}
@@ -62,7 +62,7 @@ def run(
         given: dict[str, Value] = {}
         for a in program.arguments:
             given[a.name.attr] = argument(
-                program, a.key, tensors, extents, params, lengths, descriptors, turns
+                program, a.key, tensors, extents, params, lengths, descriptors, group_size
             )
         count = 1
         for axis in program.grid:
@@ -88,7 +88,7 @@ def argument(
     params: Mapping[str, Any],
     lengths: Mapping[str, int],
     descriptors: bool,
-    turns: int,
+    group_size: int,
 ) -> Value:
     purpose, of, dim = key
     match purpose:
@@ -107,7 +107,7 @@ def argument(
         case "even":
             return _is_even(program, of, extents, lengths)
         case "order":
-            return turns
+            return group_size
     return {"STEP": 1, "FAST": False}.get(of)
 
 
@@ -395,11 +395,11 @@ def _merge_largest(
     return np.moveaxis(v, -1, r), np.moveaxis(p, -1, r)
 
 
-def _in_turns(pid: int, blocks: int, positions: int, turns: int) -> int:
+def _grouped(pid: int, blocks: int, positions: int, group_size: int) -> int:
     """As the device function of this name."""
-    if turns <= 1:
+    if group_size <= 1:
         return pid
-    count = min(turns, positions)
+    count = min(group_size, positions)
     first = pid // (blocks * count) * count
     turn = pid - first * blocks
     count = min(count, positions - first)
@@ -431,7 +431,7 @@ _OPERATORS: dict[str, Callable[..., Value]] = {
 }
 _HELPERS: dict[str, Callable[..., Value]] = {
     "cdiv": lambda a, b: -(-a // b),
-    "grouped": _in_turns,
+    "grouped": _grouped,
     "unknown": lambda x: x,
     "between": lambda positions, low, high: (low <= positions) & (positions < high),
     "tanh": lambda x, fast: np.tanh(_float(x)),

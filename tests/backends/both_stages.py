@@ -59,8 +59,8 @@ def both_stages(block: int = 16) -> Iterator[list[str]]:
         chosen = lengths(program, extents, block)
         for passes in STAGES:
             blocks = block_program(program, passes)
-            for turns, descriptors in enumerate((False, True) if blocks.blocks else (False,)):
-                call = ({**given, **outputs}, extents, params, chosen, descriptors, 1 + turns)
+            for more, descriptors in enumerate((False, True) if blocks.blocks else (False,)):
+                call = ({**given, **outputs}, extents, params, chosen, descriptors, 1 + more)
                 variants = [blocks]
                 if passes == PASSES:
                     known = _known(blocks, call)
@@ -76,7 +76,7 @@ def both_stages(block: int = 16) -> Iterator[list[str]]:
                         params,
                         chosen,
                         descriptors=descriptors,
-                        turns=1 + turns,
+                        group_size=1 + more,
                     )
                     for name, array in found.items():
                         what = f"{name} after {passes}, descriptors: {descriptors}\n{variant}"

@@ -264,7 +264,7 @@ class _Folding:
                 return a
             case "given", (a,) if a.op == "none" or a.attr in self.present:
                 return number(a.op != "none", "bool")
-            case "helper", (pid, _, _, turns) if e.attr == "grouped" and _is_one(turns):
+            case "helper", (pid, _, _, size) if e.attr == "grouped" and _is_one(size):
                 return pid
         return e
 
