@@ -180,7 +180,7 @@ class Terms(ABC):
         return Code(number_text(t.attr), number=True)
 
     def _read(self, t: Term) -> Code:
-        name = self.scope.identifiers[t.attr.name if t.op == "stored" else t.attr]
+        name = self.scope.identifiers[T.name_of(t)]
         if not t.args:
             return Code(name)
         subscripts = [

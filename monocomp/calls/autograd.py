@@ -44,7 +44,7 @@ class Forward:
         calls: compute its results, and then what the backward pass reads of its values.
         results: the names of the results that it has as it is written.
         outputs: the names of all.
-        constant: the places of those that have no gradient.
+        constant: the positions of those that have no gradient.
         kept: the names of what a backward pass may read.
         others: those of the other inputs, of which it may ask for the size.
         backwards: what computes gradients, by which and of what.
@@ -191,7 +191,7 @@ class Backward:
 def _leaves(equations: Iterable[T.Equation]) -> Names:
     """The inputs and parameters that equations read."""
     read = [s for s in T.subterms(*(e.body for e in equations)) if s.op in LEAVES]
-    return tuple(dict.fromkeys(s.attr.name if s.op == "stored" else s.attr for s in read))
+    return tuple(dict.fromkeys(map(T.name_of, read)))
 
 
 def is_traced(values: Values) -> bool:

@@ -91,7 +91,7 @@ class _Batching:
         if t.op not in LEAVES:
             return t
         is_given = t.op == "stored"
-        if (t.attr.name if is_given else t.attr) in self.names:
+        if T.name_of(t) in self.names:
             subscripts = (self.index, *t.args)
             if t.op == "param":
                 return T.read(t.attr, subscripts, t.kind)

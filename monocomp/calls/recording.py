@@ -109,10 +109,7 @@ class Transformed(torch.autograd.Function):
         call.save(ctx, others, tensors, output)
         ctx.save_for_forward(*tensors, *output)
 
-    @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
-        call, others = ctx.recorded
-        return None, None, *call.gradients(ctx, others, cotangents)
+    backward = staticmethod(Call.backward)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: torch.Tensor | None) -> Gradients:

@@ -371,7 +371,7 @@ class _Counter:
         self._count(ELEMENTWISE * (len(side) - 1), varying, path)
 
     def _read(self, t: Term, path: tuple[Term, ...], scope: str) -> None:
-        name = t.attr if t.op == "read" else t.attr.name
+        name = T.name_of(t)
         is_input = t.op == "read" or t.attr.given
         dims = self.dims[name] if is_input else [i.attr[1] for i in t.attr.indices]
         pairs = zip(dims, t.args, strict=True)

@@ -241,7 +241,7 @@ class _Derivation:
                 self.adjoints.visited.clear()
         gradients = {name: self.new(f"d{name}") for name in wrt}
         leaves = self.adjoints.leaves
-        nodes = [n for n in leaves if n.term.op == "ref" or _name(n.term) in gradients]
+        nodes = [n for n in leaves if n.term.op == "ref" or T.name_of(n.term) in gradients]
         read = self._reading()
         terms = [read(T.add(T.ZERO, *leaves[n]), n.condition) for n in nodes]
         terms, definitions = with_definitions(terms, self.new, self._position)
@@ -254,7 +254,7 @@ class _Derivation:
         found = [*in_order([*named, *definitions, *adjoints])]
         found += [self._of_input(name, gradients[name]) for name in wrt]
         found = with_parts(found, self.new, self._position)
-        read_names = {_name(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
+        read_names = {T.name_of(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
         self.saved = {n: e for n, e in self.saved.items() if n in read_names}
         backward = self._program(found, gradients)
         return Gradient(
@@ -355,7 +355,7 @@ class _Derivation:
             *(
                 transposed(node, T.add(T.ZERO, *adjoints), indices)
                 for node, adjoints in self.adjoints.leaves.items()
-                if (node.term.op == "ref") == is_defined and _name(node.term) == name
+                if (node.term.op == "ref") == is_defined and T.name_of(node.term) == name
             ),
         )
 
@@ -419,7 +419,7 @@ def _needed(
     waiting = list(found)
     while waiting:
         for t in T.subterms(waiting.pop().body):
-            if t.op in LEAVES and (name := _name(t)) not in read | names:
+            if t.op in LEAVES and (name := T.name_of(t)) not in read | names:
                 known = given if t.op == "stored" else defined if t.op == "ref" else {}
                 (names if t.op == "ref" else read).add(name)
                 waiting += [known[name]] if name in known else []
@@ -431,7 +431,3 @@ def _extents(equations: Iterable[Equation]) -> dict[str, str]:
     bodies = (s for e in equations for s in T.subterms(e.body) if s.op == "index")
     own = (i for e in equations for i in e.indices)
     return {i.attr[0]: i.attr[1] for i in (*own, *bodies) if i.attr[0].isidentifier()}
-
-
-def _name(leaf: Term) -> str:
-    return leaf.attr.name if leaf.op == "stored" else str(leaf.attr)

@@ -173,15 +173,13 @@ class Values(Scopes):
         return apply(t.op, *(self.value(a) for a in t.args))
 
     def _load(self, t: Term, guard: Term | None) -> Expr:
-        name = t.attr.name if t.op == "stored" else t.attr
         subscripts = tuple(self.value(a) for a in t.args)
         axes = frozenset().union(*(s.axes for s in subscripts))
         condition = None if guard is None or not is_computed(t) else self.value(guard)
         if condition is None:
-            return Expr("load", subscripts, name, axes, t.kind)
-        return Expr(
-            "load", (*subscripts, condition), name, axes | condition.axes, t.kind, guarded=True
-        )
+            return Expr("load", subscripts, T.name_of(t), axes, t.kind)
+        axes |= condition.axes
+        return Expr("load", (*subscripts, condition), T.name_of(t), axes, t.kind, guarded=True)
 
     def _sum(self, t: Term) -> Expr:
         """A sum. Where a part is missing, and -inf, so is the sum, whatever is added or taken away:

@@ -271,7 +271,7 @@ class _Slicing:
         dim = t.args.index(self.index)
         if t.op == "stored" and t.attr.name in self.instead:
             return T.stored(self.instead[t.attr.name], _first(t.args, self.index))
-        name = t.attr if t.op == "read" else t.attr.name
+        name = T.name_of(t)
         known = {tensor: (own, d) for own, (tensor, d) in self.tensors.items()}
         if name not in known:
             own = self._named(f"{name}_slice")

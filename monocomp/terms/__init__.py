@@ -69,6 +69,7 @@ from monocomp.terms.leaves import (
     const,
     extent_of,
     index,
+    name_of,
     param,
     read,
     ref,

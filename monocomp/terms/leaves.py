@@ -54,6 +54,11 @@ def ref(name: str, subscripts: Iterable[Term], kind: Kind) -> Term:
     return intern("ref", ints(subscripts), name, kind)
 
 
+def name_of(t: Term) -> str:
+    """What is read, or the parameter, by its name."""
+    return t.attr.name if t.op == "stored" else str(t.attr)
+
+
 def stored(equation: Equation, subscripts: Iterable[Term]) -> Term:
     """An element of what another kernel computes and stores, or of an input that is given with
     its definition. To rules it is one value, and what is known of it is what is known of the

@@ -16,7 +16,7 @@ from fractions import Fraction
 from monocomp.terms.binders import open_fold
 from monocomp.terms.comparisons import where
 from monocomp.terms.facts import is_finite_if_read, is_nonnegative
-from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, ZERO, const
+from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, ZERO, const, name_of
 from monocomp.terms.logic import conjunction
 from monocomp.terms.losses import as_it_stands
 from monocomp.terms.nodes import Binder, Term, UserMonoid, inert
@@ -150,7 +150,7 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
         case "param":
             return str(t.attr)
         case "read" | "ref" | "stored":
-            name = t.attr.name if t.op == "stored" else str(t.attr)
+            name = name_of(t)
             if not t.args:
                 return name
             subscripts = [_show(a, names, 0) for a in t.args]
