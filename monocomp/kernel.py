@@ -64,9 +64,9 @@ def compile(
         monoids: what `mc.monoid` made, for the program to use by name; a monoid that the
             program declares itself wins.
         steps: stop the derivation after so many steps; only what kernels cannot do without
-            is done after that (`pipeline.complete`).
+            is done after that (`rule_sets.complete`).
         rules: the names of the rewrite rules to use, in the order in which each rule set
-            tries them; all of them in the usual order, unless given (`pipeline.RULES`).
+            tries them; all of them in the usual order, unless given (`rule_sets.RULES`).
         processors: how many program instances are to run side by side. Where the rows of a
             call are fewer, long streams are cut into splits, and the partial results merged.
             Unless given, it is the number of a GPU's multiprocessors, and 1 elsewhere.

@@ -2,7 +2,7 @@
 
 The normal form writes a variance as a difference of moments and an entropy as a difference
 of logits and their mean, which lose all digits where the numbers are large beside their
-spread. Sums are therefore taken about a centre that moves with the loop (see `moving_centres.py`
+spread. Sums are therefore taken about a centre that moves with the loop (see `moving_centres`
 beside this): powers about their mean, exponents about their maximum; and a mean about one of its
 elements. Each choice is made for the whole program, where it shortens it.
 """

@@ -96,7 +96,7 @@ class Scope:
         return self.made.get(name) or self.identifiers[name]
 
     def helper(self, name: str) -> str:
-        """The name of a function of `torch_helpers`, which will be printed."""
+        """The name of a function of `helpers`, which will be printed."""
         if name not in self.helpers:
             self.helpers[name] = self.fresh(name)
         return self.helpers[name]

@@ -1,6 +1,6 @@
 """A roofline: what a multiprocessor can do by the cost model, and where the program lies under it.
 
-The rates are those by which the compiler weighs choices (`planning.cost`): products on the matrix
+The rates are those by which the compiler weighs choices (`costs.cost`): products on the matrix
 unit, element-wise operations, special functions, bytes. They are no measurement.
 """
 

@@ -1,7 +1,7 @@
 """Which values the forward saves, and which the backward pass computes anew.
 
 A value is saved where to store it once and to read it again costs less than to compute it, by the
-one cost model (`planning.cost`). A logarithm may have no more elements than the largest tensor that
+one cost model (`costs.cost`). A logarithm may have no more elements than the largest tensor that
 a call gives or gets, so that nothing that fusion removed comes back; another value must be small
 beside them all, so that a call keeps what it gets and some numbers a row. Kernels may compute it
 anyway: both programs are planned with it and without.

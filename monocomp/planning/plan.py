@@ -2,7 +2,7 @@
 
     equations -> rewrites -> what is stored -> packed rows, split streams -> groups, roles -> loops
 
-Each of these is a step with its reason, and what the choice costs by `planning.cost`. A plan is
+Each of these is a step with its reason, and what the choice costs by `costs.cost`. A plan is
 the one way to kernels: for calls, emitted source, explanations, reports, certificates and the
 search alike. Sizes that decide alike share a plan.
 """

@@ -3,7 +3,7 @@
 Fusion computes a value where it is used, and that may be many times: the normaliser of a
 row, say, in a loop over rows that runs for every column. A value may be stored instead and
 read again. That is worth a kernel and its traffic where it saves a good part of the work
-(see `planning.counting`); where a kernel computes it anyway, a small part will do. What is stored
+(see `costs.counting`); where a kernel computes it anyway, a small part will do. What is stored
 is no larger than the largest tensor that the program has anyway: nothing that fusion removed
 comes back.
 """

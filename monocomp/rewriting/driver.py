@@ -36,7 +36,7 @@ _OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
 @dataclass(frozen=True)
 class Saving:
     """The estimated cost of a program before a choice and after it, in element-wise operations of
-    one kind (`planning.cost`)."""
+    one kind (`costs.cost`)."""
 
     before: float
     after: float
