@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import is_wide, tile, wide
@@ -27,8 +28,7 @@ _MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "
 _LARGEST_INT = (1 << 31) - 1
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
     """The block's rows need [low, high), and [full low, full high) is inside for each of them."""
 
     low: Expr

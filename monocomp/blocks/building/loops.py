@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 from monocomp.blocks import program as B
 from monocomp.blocks.building.accesses import hoist_bases
-from monocomp.blocks.building.bounds import name_row_bounds, range_of, tile_of
+from monocomp.blocks.building.bounds import Range, name_row_bounds, range_of, tile_of
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import whole_tile
 from monocomp.blocks.building.masks import forget_masks
@@ -235,31 +235,27 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
 
 
 @contextmanager
-def _range(c: Context, stream: Stream) -> Iterator[tuple[B.Expr, B.Expr, B.Expr, B.Expr]]:
-    """What is written inside runs for each segment and each run of it, from low to high; of these
-    from full low to full high is inside for every row."""
+def _range(c: Context, stream: Stream) -> Iterator[Range]:
+    """What is written inside runs for each segment and each run of it, in this range."""
     axis = stream.loop.axis.name
     with ExitStack() as stack:
         if len(stream.loop.segments) > 1:
             stack.enter_context(_each_segment(c, stream))
-            low, high, full_low, full_high = (
-                c.names.index(x, axis) for x in ("low", "high", "full_low", "full_high")
-            )
+            found = _named(c, axis)
         else:
-            found = range_of(c, stream.loop, stream.loop.segments[0])
-            low, high, full_low, full_high = (
-                c.set_bound(purpose, axis, x)
-                for purpose, x in (
-                    ("low", found.low),
-                    ("high", found.high),
-                    ("full_low", found.full_low),
-                    ("full_high", found.full_high),
-                )
-            )
-            name_row_bounds(c, stream, low, high)
+            bounds = range_of(c, stream.loop, stream.loop.segments[0])
+            pairs = zip(Range._fields, bounds, strict=True)
+            found = Range(*(c.set_bound(purpose, axis, x) for purpose, x in pairs))
+            name_row_bounds(c, stream, found.low, found.high)
         if stream.phases.in_runs:
-            low, high = stack.enter_context(_each_run(c, stream, low, high))
-        yield low, high, full_low, full_high
+            low, high = stack.enter_context(_each_run(c, stream, found.low, found.high))
+            found = found._replace(low=low, high=high)
+        yield found
+
+
+def _named(c: Context, axis: str) -> Range:
+    """The names of bounds."""
+    return Range(*(c.names.index(purpose, axis) for purpose in Range._fields))
 
 
 @contextmanager
@@ -269,9 +265,7 @@ def _each_segment(c: Context, stream: Stream) -> Iterator[None]:
     segment = c.names.plain("segment", axis)
     layout = c.order({a for e in loop.bounds for a in e.axes})
     c.say("The domain is a disjoint union of segments.")
-    low, high, full_low, full_high = (
-        c.names.index(x, axis) for x in ("low", "high", "full_low", "full_high")
-    )
+    low, high, full_low, full_high = _named(c, axis)
     with c.block() as inner:
         cases: list[tuple[B.Statement, ...]] = []
         for s in loop.segments:
