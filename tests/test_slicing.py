@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import monocomp as mc
+from monocomp.backends.triton.launch import load
 from monocomp.costs import cost
 from monocomp.planning import slicing, storing
 from monocomp.planning.slicing import lengths_of_slices
@@ -75,11 +76,17 @@ def layer(tokens: int, backend: str, of: str) -> list[torch.Tensor]:
     lse = (x @ w.T).logsumexp(-1)
     loss = lse - (x * w[given["label"]]).sum(-1)
     right = torch.autograd.grad(loss, (x, w), given["dO"].double())
-    kernel = mc.compile(LAYER, backend=backend)
-    plan = kernel.stages.at(t=tokens, d=WIDTH, v=VOCABULARY).plan
+    kernel = mc.compile(LAYER, backend="triton" if backend == "minimal" else backend)
+    sizes = {"t": tokens, "d": WIDTH, "v": VOCABULARY}
+    plan = kernel.stages.at(**sizes).plan
     assert plan.program.slices is not None and plan.program.slices.whole == of
     assert plan.program.slices.length == 4 and len(plan.program.operands) == 1
-    found = kernel(**given, L=lse.float().detach())
+    given["L"] = lse.float().detach()
+    if backend == "minimal":
+        file = load(kernel.source(dtype="fp32", extents=sizes, minimal=True))
+        found = file.kernel(*(given[n] for n in kernel.declared.inputs))
+    else:
+        found = kernel(**given)
     return [f.double() - r for f, r in zip(found, right, strict=True)]
 
 
@@ -90,14 +97,16 @@ def test_gradients_of_a_layer(tokens: int, of: str) -> None:
         assert all(difference.abs().max() < 1e-5 for difference in layer(tokens, "torch", of))
 
 
-def worst(tokens: int, of: str) -> float:
+def worst(tokens: int, backend: str, of: str) -> float:
     with slices_of_four(of):
-        return max(float(d.abs().max()) for d in layer(tokens, "triton", of))
+        return max(float(d.abs().max()) for d in layer(tokens, backend, of))
 
 
+@pytest.mark.parametrize("backend", ["triton", "minimal"])
 @pytest.mark.parametrize(("tokens", "of"), [(TOKENS, "t"), (3, "v")])
-def test_gradients_of_a_layer_on_triton(tokens: int, of: str) -> None:
-    assert interpreted.call(worst, tokens, of) < 1e-5
+def test_gradients_of_a_layer_on_triton(tokens: int, backend: str, of: str) -> None:
+    """By calls, and by a file to paste."""
+    assert interpreted.call(worst, tokens, backend, of) < 1e-5
 
 
 def test_what_reads_the_values_of_a_row_is_in_the_slice(in_slices: None) -> None:

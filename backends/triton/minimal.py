@@ -74,6 +74,8 @@ class MinimalHost(HostSource):
                     layout = f"{tensor}, {tensor}.shape, {tensor}.stride()"
                     text = f"TensorDescriptor({layout}, [{block}])"
                     self.fit(f"{self.descriptor(d)} = ", text)
+            case H.Clear():
+                self.put(f"{self.tensor(s.tensor)}.zero_()")
             case H.Programs():
                 self.fit("grid = ", f"({self._count(s.grid)},)")
             case H.Launch():
