@@ -66,7 +66,7 @@ def test_rows_that_no_descriptor_can_load() -> None:
 
 
 @pytest.mark.parametrize("name", ["attention", "gqa"])
-def test_results_in_parts(name: str) -> None:
+def test_results_in_splits(name: str) -> None:
     """Several kernels, of which one merges what the others have stored."""
     sizes = CASES[name].sizes(1, 4096, 16, 16)
     text = minimal(name, sizes, "fp32", processors=32)
