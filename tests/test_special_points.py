@@ -279,6 +279,7 @@ AGGREGATES = [
     "O[q,k] = sigmoid(Mask[q,k] * max[j](W[j]) + logsumexp[..k](k))",
     "O[q] = sigmoid(log(max[k](exp(W[k]) / sum[k if W[k] > 2](exp(S[q,k])))))",
     "O[q] = 1 / (1 + 1 / sum[k](exp(T[q] - max[k if W[k] > 2](S[q,k]))))",
+    "O[q] = 1 / (1 - max[k](exp(log_softmax[k if W[k] > 2](S[q,k] / |k|))))",
     "O[q,k] = sum[..k](logsumexp[j](Mask[k,j]) * exp(Mask[q,k]))",
     "O[q] = 1 / (1 + sum[k](sqrt(Z[q,k] ** 3 * softmax[k](S[q,k] + Mask[q,k]))))",
     "O[k] = min[q](T[q] - log_softmax[k](where(S[q,k] > 3, W[k], -inf)))",

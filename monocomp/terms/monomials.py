@@ -163,15 +163,15 @@ def _may_weigh_nothing(t: Term) -> bool:
     return t.op == "exp" and not T.is_finite(t)
 
 
-def _is_maximum(t: Term | None) -> bool:
-    return t is not None and t.op == "fold" and t.attr.monoid == "max"
+def _is_maximum(t: Term) -> bool:
+    return t.op == "fold" and t.attr.monoid == "max"
 
 
 def _may_vanish(m: Monomial, divisor: Term) -> bool:
     """Is there a factor that may be 0 because of a sum over nothing, or a weight of the divisor?"""
     if m.exponent is not T.ZERO and T.Product([]).vanishes_with(T.exp(m.exponent), divisor):
         return True
-    if any(_is_maximum(T.split_coefficient(a)[1]) for a in addends(m.exponent)):
+    if any(_is_maximum(f) for a in addends(m.exponent) for f in factors(a)):
         return True
     inside = T.subterms(*(b for b, p in m.powers.items() if p > 0))
     return any(T.is_bracket(t) or T.may_be_empty(t) or _may_weigh_nothing(t) for t in inside)
