@@ -408,8 +408,8 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         if first.denominator > 1:
             if not is_nonnegative(inner):
                 lose(inner)
-            return power_of(*_of_root(inner, first * power))
-        return power_of(inner, first * power)
+            return _power(*_of_root(inner, first * power))
+        return _power(inner, first * power)
     if base.op == "mul":
         if power.denominator == 1:
             return mul(*(power_of(t, power) for t in base.args))
