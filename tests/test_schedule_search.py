@@ -12,14 +12,6 @@ from monocomp.backends.schedules import table
 from monocomp.backends.schedules.features import features
 from monocomp.backends.schedules.legal import Shape
 
-# Nothing like them has been measured: without rows of their own they take more than 1.5 times the
-# best.
-SLOW = {
-    "differential",  # beside gradients, that carry as much but take no maxima
-    "taylor_attention",  # in float32, beside attention with its maxima
-    "gradient of mla",  # rows of 512: five shapes were measured
-}
-
 
 @pytest.mark.parametrize("name", ["causal", "softmax", "gqa"])
 def test_the_first_schedule_is_a_shape(name: str) -> None:
@@ -46,5 +38,4 @@ def test_programs_that_the_table_has_not_seen() -> None:
     the next that was measured in the place of those that were not."""
     found = judging.leave_one_out(judging.kernels())
     assert judging.mean([*found.losses.values(), *found.unknown.values()]) <= 1.10
-    slow = {name.partition(":")[0] for name, loss in found.losses.items() if loss > judging.MOST}
-    assert slow == SLOW
+    assert max(found.losses.values()) <= judging.MOST

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from math import log2, prod
 
@@ -36,6 +36,7 @@ class Features:
         length: of the longest stream.
         held: the padded length of a row of all accumulators.
         whole: the longest padded axis that is held entirely.
+        statistics: numbers of each row that a loop carries, such as its maximum.
         work: element-wise operations on tiles of rows and streams, for each of their elements.
         limbs: products of operands in two bf16 limbs.
         masked: does a loop mask some of its elements?
@@ -62,6 +63,7 @@ class Features:
     length: float
     held: float
     whole: float
+    statistics: int
     work: float
     limbs: int
     masked: bool
@@ -119,6 +121,7 @@ def features(legal: Legal) -> Features:
         length=log2(max([1, *ends])),
         held=log2(max([1, *(_carried(loop, lengths) for loop in loops)])),
         whole=log2(max([1, *lengths.values()])),
+        statistics=max((_statistics(loop, held.keys()) for loop in loops), default=0),
         work=log2(1 + sum(map(_operations, tiles))),
         limbs=sum(any(a in resources.in_limbs for a in e.args[:2]) for e in resources.products),
         masked=any(s.masked for loop in loops for s in loop.segments),
@@ -151,6 +154,12 @@ def _operations(e: Expr) -> int:
     if e.op in _FREE:
         return 0
     return _SPECIAL_WORK if e.op in _SPECIAL else 1
+
+
+def _statistics(loop: Loop, held: Collection[str]) -> int:
+    """How many tiles a loop carries that have no axis which is held entirely."""
+    inside = sum(_statistics(s, held) for s in loop.body if isinstance(s, Loop))
+    return inside + sum(s.axes.isdisjoint(held) for s in loop.state)
 
 
 def _carried(loop: Loop, lengths: Mapping[str, int]) -> int:

@@ -81,9 +81,9 @@ def _first_line(fault: Exception) -> str:
     return next(iter(str(fault).strip().splitlines()), type(fault).__name__)
 
 
-def poisoned(**how: Any) -> torch.Tensor:
+def poisoned(*size: Any, **how: Any) -> torch.Tensor:
     """A new tensor that holds what no kernel should leave."""
-    tensor = torch.empty(**how)
+    tensor = torch.empty(*size, **how)
     if tensor.dtype == torch.bool:
         return tensor.fill_(True)
     return tensor.fill_(float("nan") if tensor.is_floating_point() else _GARBAGE)

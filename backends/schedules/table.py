@@ -30,35 +30,39 @@ from monocomp.backends.schedules.schedule import Schedule
 FORMAT = 1
 # What a difference of 1 counts. Lengths are logarithms, and beyond a limit they are all the same.
 _WEIGHTS = {
-    "rows": 7.0,
-    "streams": 20.0,
-    "products": 0.7,
-    "splits": 2.0,
-    "merges": 7.0,
-    "serial": 5.0,
-    "bytes": 0.7,
-    "positions": 0.1,
-    "row": 1.0,
-    "length": 0.5,
-    "held": 0.1,
-    "whole": 0.3,
-    "work": 0.2,
-    "limbs": 2.0,
-    "masked": 0.3,
-    "bounded": 2.0,
-    "levels": 1.0,
-    "rest": 3.0,
-    "has_descriptors": 1.0,
-    "split_padding": 10.0,
-    "direct": 1.5,
-    "lanes": 20.0,
-    "room": 0.05,
+    "rows": 0.22,
+    "streams": 6.5,
+    "products": 0.66,
+    "splits": 1.9,
+    "merges": 130.0,
+    "serial": 5.3,
+    "bytes": 1.0,
+    "positions": 0.056,
+    "row": 0.73,
+    "length": 0.32,
+    "held": 0.053,
+    "whole": 0.26,
+    "statistics": 0.27,
+    "work": 0.067,
+    "limbs": 0.77,
+    "masked": 0.28,
+    "bounded": 1.5,
+    "levels": 0.42,
+    "rest": 1.7,
+    "has_descriptors": 0.4,
+    "split_padding": 2.4,
+    "direct": 3.0,
+    "lanes": 0.2,
+    "room": 0.027,
 }
 _LIMITS = {"rows": 2, "row": 8, "length": 16, "positions": 12, "products": 6, "limbs": 2}
 _NEAR = 12  # rows vote
-_NEARNESS, _SHARPNESS = 0.1, 4  # a row at distance d has the weight (nearness + d) ** -sharpness
+_NEARNESS, _SHARPNESS = (
+    0.037,
+    6.0,
+)  # a row at distance d has the weight (nearness + d) ** -sharpness
 _ROUNDING = 1 + 1e-9
-_DOUBT, _DOUBTED = 0.3, 0.3  # the weight, for all votes, of one that this much time is lost
+_DOUBT, _DOUBTED = 0.32, 0.34  # the weight, for all votes, of one that this much time is lost
 _IDLE = 0.5  # of the logarithm of how many processors there are for each instance
 
 _APART = 1000.0

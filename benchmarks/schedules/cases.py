@@ -40,6 +40,14 @@ GRADIENTS = (
     "relative-bias",
 )  # fmt: skip
 GRADIENT = "gradient of "
+# Programs that neither the library nor the variants have.
+OTHERS = {
+    "squared_relu": """S[b,h,q,k] = relu(Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) ** 2
+O[b,h,q,e] = S[b,h,q,k] * V[b,h,k,e] / (1 + sum[k](S[b,h,q,k]))""",
+    "two_softmaxes": """A[b,h,q,k] = softmax[k](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|))
+B[b,h,q,k] = softmax[k](P[b,h,q,d] * L[b,h,k,d] / sqrt(|d|))
+O[b,h,q,e] = A[b,h,q,k] * V[b,h,k,e] + B[b,h,q,k] * W[b,h,k,e]""",
+}
 CACHES = ("paged_attention", "int8_cache", "rolling_cache", "fp8_cache")
 
 
@@ -75,7 +83,7 @@ def _text(program: str) -> str:
     if program.startswith(GRADIENT):
         return str(mc.grad(_text(program.removeprefix(GRADIENT))))
     variants = {v.name: v.program for v in VARIANTS}
-    program = variants.get(program, program)
+    program = (variants | OTHERS).get(program, program)
     return mc.library.load(program) if program in mc.library.names() else program
 
 
@@ -144,6 +152,12 @@ def _cases() -> Iterator[Case]:
     for name in ("attention", "causal"):
         sizes = {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}
         yield case(GRADIENT + name, sizes, tier=1)
+    for name in OTHERS:
+        for head, dtype in ((128, "bfloat16"), (64, "bfloat16"), (64, "float32")):
+            sizes = {"b": 2, "h": 16, "q": 2048, "k": 2048, "d": head, "e": head}
+            sizes |= {"b": 1, "h": 8, "q": 1024, "k": 1024} if dtype == "float32" else {}
+            yield case(name, sizes, dtype, tier=1)
+        yield case(name, {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128})
 
 
 def name_of(text: str) -> str:
