@@ -158,6 +158,9 @@ def _cases() -> Iterator[Case]:
             sizes |= {"b": 1, "h": 8, "q": 1024, "k": 1024} if dtype == "float32" else {}
             yield case(name, sizes, dtype, tier=1)
         yield case(name, {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128})
+    for head, heads in ((128, 16), (64, 32)):
+        sizes = {"b": 4, "h": heads, "q": 4096, "k": 4096, "d": head, "e": head, "r": 8191}
+        yield case("relative-bias", sizes)
 
 
 def name_of(text: str) -> str:
