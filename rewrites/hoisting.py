@@ -240,6 +240,8 @@ def _leaves_extremum(factor: Term, t: Term) -> bool:
     is infinite, because it is divided by a sum over nothing, x is 0 unless max(x) is not."""
     if T.is_positive(factor) and T.is_finite_if_read(factor):
         return True
+    if T.may_be_empty(factor) and not all(map(T.is_finite_if_there, factors(t.args[1]))):
+        return False  # what is infinite times 0 of nothing is 0, and 0 times the largest is none
     divides = factor.op == "pow" and factor.attr < 0 and T.is_weight(factor.args[0])
     is_finite = T.is_finite(factor) and T.is_nonnegative(factor)
     is_sum = T.is_finite_if_read(factor) and T.is_weight(factor)

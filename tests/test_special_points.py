@@ -1218,6 +1218,16 @@ def test_what_is_infinite_is_not_multiplied_out() -> None:
     np.testing.assert_allclose(found, mc.evaluate(text, inputs), rtol=1e-12)
 
 
+def test_nothing_is_no_factor_of_the_largest_infinity() -> None:
+    """0 of nothing times infinities is 0, times the largest of them it is none."""
+    text = """input W[j], Y[l], C
+        D = sum[l if l > 2](C) * log(sum[l if Y[l] > C](Y[l]))
+        O = sum[j if j > 1](logsumexp[..j](W[j] * D))"""
+    inputs = {"Y": np.array([0.0, -1.0]), "W": np.array([3.0, 1.5, -1.0]), "C": np.array(3.0)}
+    found = mc.compile(text, backend="numpy")(**inputs)
+    np.testing.assert_allclose(found, mc.evaluate(text, inputs), rtol=1e-12)
+
+
 def _listed(outputs: Any) -> list[Any]:
     found = outputs if isinstance(outputs, tuple) else (outputs,)
     arrays = (x.cpu().numpy() if isinstance(x, torch.Tensor) else x for x in found)
