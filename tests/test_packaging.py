@@ -405,7 +405,8 @@ def test_syntax_ends_where_it_is_translated() -> None:
     modules = sources_of_modules()
     users = {n for n, t in modules.items() if "monocomp.language.syntax" in imported(n, t, modules)}
     others = {name for name in users if room(name) not in ("language", "reference")}
-    assert others == {"monocomp.translation.translator", "monocomp.translation.declared_monoids"}
+    stage = ("translator", "declared_monoids", "entries")
+    assert others == {f"monocomp.translation.{module}" for module in stage}
 
 
 def test_what_points_upward_is_seen() -> None:

@@ -8,7 +8,7 @@ facts they need.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
@@ -34,6 +34,7 @@ from monocomp.language import syntax as S
 from monocomp.language.functions import written_out
 from monocomp.language.implied_sums import FreeIndices, add_implied_sums
 from monocomp.language.kinds import Kinds
+from monocomp.language.monoids import MonoidResolver, with_sums
 from monocomp.language.notes import notes_on, unused_params, used_names
 from monocomp.language.parser import parse
 from monocomp.language.resolving import Resolver
@@ -71,17 +72,13 @@ class _Checker:
             for key, at in scope.functions.items()
         }
         bodies = {key: self.resolver.resolve(at.body) for key, at in scope.definitions.items()}
-        monoids = {key: self.resolver.monoid(at) for key, at in scope.monoids.items()}
+        monoids = {key: MonoidResolver(scope, at).resolved() for key, at in scope.monoids.items()}
         self.bounds = {key: self.resolver.resolve(at.extent) for key, at in scope.bounds.items()}
         scope.check_order()
         scope.check_expansion()
+        self.free = FreeIndices(self.functions, monoids)
         self.monoids = {
-            key: replace(
-                at,
-                unit=tuple(written_out(part, self.functions) for part in at.unit),
-                combine=tuple(written_out(part, self.functions) for part in at.combine),
-            )
-            for key, at in monoids.items()
+            key: with_sums(at, self.free, self.functions, scope.text) for key, at in monoids.items()
         }
         self.definitions = self._definitions(bodies)
 
@@ -121,9 +118,10 @@ class _Checker:
         )
 
     def _definitions(self, bodies: dict[str, S.Expr]) -> dict[str, S.Definition]:
-        free = FreeIndices(self.functions)
+        free = self.free
         for body in (*bodies.values(), *(at.body for at in self.functions.values())):
             self._check_filters(body, free)
+            self._check_operands(body, free)
         definitions = {}
         for key, at in self.scope.definitions.items():
             self._check_left(at, bodies[key], free)
@@ -150,6 +148,26 @@ class _Checker:
                     notes=(f"it is the same for all elements along {bound}",),
                     help="a condition of this kind belongs in where(c, x, 0)",
                 )
+
+    def _check_operands(self, body: S.Expr, free: FreeIndices) -> None:
+        """The operand of a field with indices says what each entry is: it mentions them."""
+        for node in S.walk(body):
+            monoid = self.scope.monoids.get(node.op) if isinstance(node, S.Reduce) else None
+            if monoid is None or not isinstance(node, S.Reduce):
+                continue
+            for operand, form, indices in zip(node.args, monoid.forms, monoid.indices, strict=True):
+                formals = (p for p in S.walk(operand) if isinstance(p, S.Name))
+                mentioned = free.free(operand)
+                missing = [f"'{index}'" for index in indices if index not in mentioned]
+                if missing and mentioned and not any(p.kind == "formal" for p in formals):
+                    found = ", ".join(f"'{index}'" for index in sorted(mentioned))
+                    raise UnknownIndexError(
+                        f"the operand for '{form}' mentions {found} and not {', '.join(missing)}",
+                        spans=operand.span,
+                        notes=(f"'{node.op}' takes an expression for all entries of a field",),
+                        help=f"write it with the indices of the field, such as X[...,"
+                        f"{','.join(indices)}]",
+                    )
 
     def _check_left(self, at: S.Definition, body: S.Expr, free: FreeIndices) -> None:
         """An output index must occur on the right, or have a declared extent."""
@@ -231,6 +249,14 @@ class _Checker:
         """Every read of the program with its plain subscripts, in order of the text."""
         return sorted(self.scope.plain, key=lambda read: read[0].span.start)
 
+    def fields(self) -> Iterator[tuple[S.Field, tuple[str, ...]]]:
+        """Every field of an aggregate that is taken, with the indices of its entries."""
+        for body, _ in self.scope.bodies():
+            for node in S.walk(body):
+                if isinstance(node, S.Field) and isinstance(node.operand, S.Reduce):
+                    monoid = self.monoids[node.operand.op]
+                    yield node, monoid.indices[monoid.fields.index(node.name)]
+
     def _places_of_inputs(self) -> dict[str, Span]:
         """Where each input is declared or first read, in order of their first appearance."""
         declared = (self.scope.inputs, self.scope.given)
@@ -270,6 +296,10 @@ class _Extents:
         self._equal = {n: b.index for n, b in self._bounds.items() if isinstance(b, S.Extent)}
         bounded = self._bounds.keys() - self._equal.keys()
         reads = checker.reads()
+        for field, indices in checker.fields():
+            for part, index in zip(field.subscripts, indices, strict=True):
+                if isinstance(part, S.Name) and not self._are_declared_alike(part.name, index):
+                    self._union(part.name, index)
         for read, names in reads:
             self._meet(read, tuple("" if name in bounded else name for name in names))
         for read, names in reads:
@@ -299,6 +329,9 @@ class _Extents:
         roots = sorted({self.find(one), self.find(other)}, key=lambda key: self._order[key])
         if len(roots) == 2:
             self._above[roots[1]] = roots[0]
+
+    def _are_declared_alike(self, one: str, other: str) -> bool:
+        return one in self._bounds and self._bounds[one] == self._bounds.get(other)
 
     def _meet(self, read: S.Read, names: tuple[str, ...]) -> None:
         """Plain subscripts of one dimension have its extent."""

@@ -33,13 +33,16 @@ _NONE: Indices = frozenset()
 class FreeIndices:
     """Where indices occur freely, functions of the program seen through."""
 
-    def __init__(self, functions: Mapping[str, S.Function]) -> None:
+    def __init__(
+        self, functions: Mapping[str, S.Function], monoids: Mapping[str, S.Monoid] | None = None
+    ) -> None:
         self._cache: dict[int, tuple[S.Expr, Indices]] = {}
         self._body_free: dict[str, Indices] = {}
         # Per function and formal: the indices bound at every, and at some, place of it.
         self._bound_at_all: dict[str, dict[str, Indices]] = {}
         self._bound_at_some: dict[str, dict[str, Indices]] = {}
         self._functions = functions
+        self._monoids = monoids or {}
         calls = {
             name: {
                 node.function
@@ -76,7 +79,11 @@ class FreeIndices:
 
     def _bound(self, table: dict[str, dict[str, Indices]], node: S.Expr, number: int) -> Indices:
         if isinstance(node, S.Reduce):
-            return frozenset(node.indices)
+            operand = number - (node.condition is not None)
+            is_monoid = node.op in self._monoids and operand >= 0
+            return frozenset(
+                (*node.indices, *(self._monoids[node.op].indices[operand] if is_monoid else ()))
+            )
         if isinstance(node, S.Call) and node.function in self._functions:
             return table[node.function][self._functions[node.function].formals[number]]
         return _NONE
@@ -86,7 +93,7 @@ class FreeIndices:
         match node:
             case S.Name(kind="index"):
                 return frozenset((node.name,))
-            case S.Read():
+            case S.Read() | S.Field():
                 return _NONE.union(*map(self.free, node.subscripts))
             case S.Reduce():
                 kept = frozenset(node.indices if keeps_indices(node) else ())

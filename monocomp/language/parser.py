@@ -130,6 +130,18 @@ def _index_names(group: _Group, what: str) -> tuple[S.Label, ...]:
     return tuple(labels)
 
 
+def _subscripts(label: S.Label, group: _Group, place: Span) -> tuple[S.Expr, ...]:
+    """What stands in the brackets of a read."""
+    if group.prefix or group.target is not None or group.condition is not None:
+        raise ParseError(
+            f"'{label}[...]' is followed by no parenthesis, so it is a read, "
+            "and its brackets hold subscripts only",
+            spans=place,
+            help=f"a reduction has its operand in parentheses: {label}[...](x)",
+        )
+    return group.items
+
+
 class _Builder:
     """One method per rule of the grammar: its children, punctuation included, to a node."""
 
@@ -166,16 +178,12 @@ class _Builder:
         )
 
     def read(self, parts: list[Any]) -> S.Expr:
-        group = parts[2]
-        label = _label(parts[0])
-        if group.prefix or group.target is not None or group.condition is not None:
-            raise ParseError(
-                f"'{label}[...]' is followed by no parenthesis, so it is a read, "
-                "and its brackets hold subscripts only",
-                spans=_over(parts),
-                help=f"a reduction has its operand in parentheses: {label}[...](x)",
-            )
-        return S.Read(label, group.items, span=_over(parts))
+        if parts[0].type == "PRIMED":
+            _label_primed(parts[0])
+            label = S.Label(str(parts[0]), _span(parts[0]))
+        else:
+            label = _label(parts[0])
+        return S.Read(label, _subscripts(label, parts[2], _over(parts)), span=_over(parts))
 
     def reduce(self, parts: list[Any]) -> S.Expr:
         group = parts[2]
@@ -199,8 +207,16 @@ class _Builder:
     def names(self, parts: list[Any]) -> _Group:
         return _Group(_labels(parts), _over(parts))
 
+    def member(self, parts: list[Any]) -> _Group:
+        indices = _nodes(parts)
+        return _Group((_label(parts[0]), indices[0].items if indices else ()), _over(parts))
+
+    members = arguments
+
     def field(self, parts: list[Any]) -> S.Expr:
-        return S.Field(parts[0], _label(parts[2]), span=_over(parts))
+        label, place = _label(parts[2]), _over(parts)
+        subscripts = _subscripts(label, parts[4], place) if len(parts) > 3 else ()
+        return S.Field(parts[0], label, subscripts, span=place)
 
     def unary(self, parts: list[Any]) -> S.Expr:
         op: Any = str(parts[0])
@@ -306,9 +322,10 @@ class _Builder:
         return [S.Function(_label(parts[1]), labels, body, span=_over(parts))]
 
     def monoid(self, parts: list[Any]) -> list[S.Statement]:
-        fields, unit, combine = _nodes(parts)
+        members, unit, combine = (group.items for group in _nodes(parts))
+        fields, indices = zip(*(member.items for member in members), strict=True)
         name = _label(parts[1])
-        return [S.Monoid(name, fields.items, unit.items, combine.items, span=_over(parts))]
+        return [S.Monoid(name, fields, unit, combine, indices, span=_over(parts))]
 
     def start(self, parts: list[Any]) -> list[S.Statement]:
         return [statement for part in parts if not _is_token(part) for statement in part]

@@ -24,7 +24,7 @@ from monocomp.errors import (
 )
 from monocomp.language import syntax as S
 from monocomp.language.mistakes import ALL_REDUCTIONS
-from monocomp.language.scoping import NOT_LOCAL, Scope, head
+from monocomp.language.scoping import NOT_LOCAL, Scope, head, primed_elsewhere
 
 _FORMS = {
     "where": "where(condition, a, b)",
@@ -77,9 +77,9 @@ class Resolver:
             self._unknown_name(node, local)
         if labels:
             raise ShapeError(
-                f"'{name}' has {_count(len(labels), 'dimension')} and is read without brackets",
+                f"'{name}' has {count_of(len(labels), 'dimension')} and is read without brackets",
                 spans=node.span,
-                help=f"write {_form(name, labels)}",
+                help=f"write {form_of(name, labels)}",
             )
         return "scalar"
 
@@ -98,12 +98,11 @@ class Resolver:
         elif name in ALL_REDUCTIONS or name in scope.monoids:
             message, help = f"'{name}' is a reduction without operand", f"write {name}[k](x)"
         elif name.endswith("'"):
-            message = f"the primed name {name} means something in 'combine' only"
-            help = "remove the prime"
+            primed_elsewhere(name, node.span)
         elif name in scope.reads:
             message = f"'{name}' is a tensor and is read without brackets"
             count = len(scope.reads[name][0].subscripts)
-            help = f"write {name}[...] with {_count(count, 'subscript')}"
+            help = f"write {name}[...] with {count_of(count, 'subscript')}"
         else:
             message = f"'{name}' is no index, parameter or scalar of this program"
             near = nearest(name, self._bare_names(local))
@@ -139,17 +138,17 @@ class Resolver:
         elif len(labels) != count:
             place = self.scope.definitions.get(name) or self.scope.inputs[name]
             raise ShapeError(
-                f"'{name}' has {_count(len(labels), 'dimension')} and is read with "
-                f"{_count(count, 'subscript')}",
+                f"'{name}' has {count_of(len(labels), 'dimension')} and is read with "
+                f"{count_of(count, 'subscript')}",
                 spans=(node.span, place.name.span),
-                help=f"its form is {_form(name, labels)}",
+                help=f"its form is {form_of(name, labels)}",
             )
 
     def _check_same_count(self, node: S.Read, first: S.Read) -> None:
         count, before = len(node.subscripts), len(first.subscripts)
         if count != before:
             raise ShapeError(
-                f"'{node.name}' is read with {_count(count, 'subscript')} here and with "
+                f"'{node.name}' is read with {count_of(count, 'subscript')} here and with "
                 f"{before} before",
                 spans=(node.span, first.span),
                 help="a tensor has one number of dimensions; `input` declares which",
@@ -169,7 +168,7 @@ class Resolver:
         else:
             self._unknown_function(node)
         if count != wanted and not (wanted is None and count):
-            takes = "1 argument or more" if wanted is None else _count(wanted, "argument")
+            takes = "1 argument or more" if wanted is None else count_of(wanted, "argument")
             raise ArityError(
                 f"'{name}' takes {takes}, and {_given(count)}",
                 spans=node.span,
@@ -198,13 +197,14 @@ class Resolver:
     def _check_reduce(self, node: S.Reduce) -> None:
         wanted, form = 1, f"{node.op}[k](x)"
         if node.op in self.scope.monoids:
-            fields = self.scope.monoids[node.op].fields
-            wanted, form = len(fields), f"{node.op}[k]({', '.join(fields)})"
+            monoid = self.scope.monoids[node.op]
+            wanted, form = len(monoid.fields), f"{node.op}[k]({', '.join(monoid.forms)})"
+            self._check_own_indices(node, monoid)
         elif node.op not in ALL_REDUCTIONS:
             self._unknown_reduction(node)
         if len(node.args) != wanted:
             raise ArityError(
-                f"'{node.op}' takes {_count(wanted, 'operand')}, and {_given(len(node.args))}",
+                f"'{node.op}' takes {count_of(wanted, 'operand')}, and {_given(len(node.args))}",
                 spans=node.span,
                 help=f"its form is {form}",
             )
@@ -213,6 +213,19 @@ class Resolver:
                 message = f"'{index}' stands twice in the brackets of '{node.op}'"
                 raise DuplicateNameError(message, spans=head(node, node.op))
         self._check_form(node)
+
+    def _check_own_indices(self, node: S.Reduce, monoid: S.Monoid) -> None:
+        """Operands have the indices of their fields, which nothing else binds."""
+        own = {index for indices in monoid.indices for index in indices}
+        for index in (*node.indices, *(() if node.target is None else (node.target,))):
+            if index in own:
+                raise DuplicateNameError(
+                    f"'{index}' is an index of the entries of '{node.op}', and stands in its "
+                    "brackets",
+                    spans=index.span,
+                    notes=(f"its form is {node.op}[k]({', '.join(monoid.forms)})",),
+                    help="fold over an index with another name",
+                )
 
     def _unknown_reduction(self, node: S.Reduce) -> NoReturn:
         name, scope = node.op, self.scope
@@ -262,86 +275,64 @@ class Resolver:
     def _check_fields_taken(self, node: S.Reduce, under_field: bool) -> None:
         if under_field or node.op not in self.scope.monoids:
             return
-        fields = self.scope.monoids[node.op].fields
-        if len(fields) > 1:
+        monoid = self.scope.monoids[node.op]
+        fields, forms = monoid.fields, monoid.forms
+        if len(fields) > 1 or any(monoid.indices):
+            what = f"{len(fields)} values" if len(fields) > 1 else f"the entries of '{fields[0]}'"
             raise TypeMismatchError(
-                f"'{node.op}' gives {len(fields)} values, and one is needed here",
+                f"'{node.op}' gives {what}, and one is needed here",
                 spans=node.span,
-                notes=(f"its fields: {', '.join(fields)}",),
-                help=f"take one of them, such as {node.op}[...](...).{fields[0]}",
+                notes=(f"its fields: {', '.join(forms)}",),
+                help=f"take one of them, such as {node.op}[...](...).{forms[0]}",
             )
 
     def _check_field(self, node: S.Field) -> None:
-        operand = node.operand
-        place = Span(node.span.stop - len(node.name), node.span.stop)
+        operand, place = node.operand, node.name.span
         if not isinstance(operand, S.Reduce) or operand.op not in self.scope.monoids:
             raise TypeMismatchError(
                 f"'.{node.name}' stands after a value that has no fields",
                 spans=place,
                 help="fields belong to the aggregate of a monoid: Affine[t](a, u).u",
             )
-        fields = self.scope.monoids[operand.op].fields
-        if node.name not in fields:
+        monoid = self.scope.monoids[operand.op]
+        if node.name not in monoid.fields:
             raise UnknownNameError(
                 f"monoid '{operand.op}' has no field '{node.name}'",
                 spans=place,
-                notes=(f"its fields: {', '.join(fields)}",),
-                help=did_you_mean(node.name, fields),
+                notes=(f"its fields: {', '.join(monoid.forms)}",),
+                help=did_you_mean(node.name, monoid.fields),
+            )
+        self.check_subscripts(monoid, node.name, Span(place.start, node.span.stop), node.subscripts)
+
+    def check_subscripts(
+        self, monoid: S.Monoid, name: str, place: Span, subscripts: tuple[S.Expr, ...]
+    ) -> None:
+        """An entry of a field is named by indices and numbers, one for each of its indices."""
+        indices = monoid.indices[monoid.fields.index(name.rstrip("'"))]
+        if len(indices) != len(subscripts):
+            how = f"with {count_of(len(subscripts), 'subscript')}"
+            raise ShapeError(
+                f"'{name}' has {count_of(len(indices), 'dimension')} and is read "
+                f"{how if subscripts else 'without brackets'}",
+                spans=place,
+                help=f"its form is {form_of(name, indices)}",
+            )
+        for index, part in zip(indices, subscripts, strict=True):
+            extent = self.scope.extent_in(monoid, index)
+            match part:
+                case S.Number(value=int(number)) if number < extent:
+                    continue
+                case S.Name() if self._is_index(part.name):
+                    continue
+            raise TypeMismatchError(
+                f"a subscript of field '{name}' is an index or a number from 0 to {extent - 1}",
+                spans=part.span,
+                notes=(f"its form is {form_of(name, indices)}",),
+                help="for others, define the matrix, M[...] = ..., and read that",
             )
 
-    def monoid(self, at: S.Monoid) -> S.Monoid:
-        """The declaration with its expressions resolved, fields and primed fields as formals."""
-        for what, parts in (("unit", at.unit), ("combine", at.combine)):
-            if len(parts) != len(at.fields):
-                raise ArityError(
-                    f"monoid '{at.name}' has {_count(len(at.fields), 'field')}, and "
-                    f"'{what}' has {_count(len(parts), 'part')}",
-                    spans=parts[0].span.to(parts[-1].span),
-                    help=f"'{what}' has one part for each field",
-                )
-        both = frozenset((*at.fields, *(f"{name}'" for name in at.fields)))
-        unit = tuple(self._pure(part, NOT_LOCAL) for part in at.unit)
-        combine = tuple(self._pure(part, both) for part in at.combine)
-        return replace(at, unit=unit, combine=combine)
-
-    def _pure(self, expr: S.Expr, fields: frozenset[str]) -> S.Expr:
-        """An expression of fields, numbers and functions only, resolved."""
-        for node in S.walk(expr):
-            impure = self._is_impure(node, fields)
-            if isinstance(node, S.Call) and node.function in self.scope.functions:
-                impure = not self._is_pure_function(node.function)
-            if impure:
-                names = ", ".join(sorted(fields)) or "none"
-                raise UnknownNameError(
-                    "a monoid is made of its fields, numbers and functions of these only",
-                    spans=node.span,
-                    notes=(f"names that may stand here: {names}",),
-                )
-        return self.resolve(expr, fields)
-
-    @staticmethod
-    def _is_impure(node: S.Expr, names: frozenset[str]) -> bool:
-        match node:
-            case S.Name():
-                return node.name not in names
-            case S.Read() | S.Extent() | S.Reduce() | S.Field():
-                return True
-            case S.Call():
-                return node.function in ("uniform", "stop")
-        return False
-
-    def _is_pure_function(self, function: str) -> bool:
-        todo, seen = [function], {function}
-        while todo:
-            at = self.scope.functions[todo.pop()]
-            for node in S.walk(at.body):
-                if self._is_impure(node, frozenset(at.formals)):
-                    return False
-                if isinstance(node, S.Call) and node.function in self.scope.functions:
-                    if node.function not in seen:
-                        todo.append(node.function)
-                    seen.add(node.function)
-        return True
+    def _is_index(self, name: str) -> bool:
+        return name in self.scope.indices
 
 
 def _whole_subscript(part: S.Expr) -> S.Expr:
@@ -350,7 +341,7 @@ def _whole_subscript(part: S.Expr) -> S.Expr:
     return S.Call("int", (part,), span=part.span) if is_floor else part
 
 
-def _form(name: str, labels: tuple[S.Label, ...]) -> str:
+def form_of(name: str, labels: tuple[S.Label, ...]) -> str:
     return f"{name}[{','.join(labels)}]" if labels else name
 
 
@@ -358,5 +349,5 @@ def _given(count: int) -> str:
     return f"{count or 'none'} {'is' if count < 2 else 'are'} given"
 
 
-def _count(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

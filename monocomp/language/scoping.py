@@ -22,7 +22,10 @@ from monocomp.errors import (
     ParseError,
     RecursiveDefinitionError,
     ReservedNameError,
+    ShapeError,
     Span,
+    TypeMismatchError,
+    UnknownIndexError,
     UnknownNameError,
     line_and_column,
 )
@@ -31,6 +34,7 @@ from monocomp.language.mistakes import ALL_REDUCTIONS
 from monocomp.language.prelude import standard_monoids
 
 MAX_DIMENSIONS = 16
+MAX_EXTENT = 16  # of an index in a monoid
 MAX_EXPANDED = 10_000  # nodes of a definition with its functions written out
 MAX_EXPANDED_DEPTH = 128
 BUILT_IN = frozenset((*FUNCTIONS, *ALL_REDUCTIONS))
@@ -40,6 +44,12 @@ NOT_LOCAL: frozenset[str] = frozenset()
 def head(node: S.Expr, name: str) -> Span:
     """The place of the name that a node starts with."""
     return Span(node.span.start, node.span.start + len(name))
+
+
+def primed_elsewhere(name: str, place: Span) -> NoReturn:
+    """A primed name is a field of the right operand of `combine`, and nothing elsewhere."""
+    message = f"the primed name {name} means something in 'combine' only"
+    raise UnknownNameError(message, spans=place, help="remove the prime")
 
 
 @dataclass
@@ -116,6 +126,7 @@ class Scope:
             case S.Monoid():
                 self._enter(self.monoids, statement)
                 self._distinct(statement.fields, "among the fields")
+                self._indices_of_fields(statement)
             case S.Bound():
                 label = statement.name
                 if label in self.bounds:
@@ -136,6 +147,11 @@ class Scope:
         self._check_count(name, len(labels), name.span)
         for label in labels:
             self._index(label, NOT_LOCAL)
+
+    def _indices_of_fields(self, monoid: S.Monoid) -> None:
+        for name, indices in zip(monoid.fields, monoid.indices, strict=True):
+            self._distinct(indices, f"in the brackets of '{name}'")
+            self._dimensions(name, indices)
 
     def _check_count(self, name: str, count: int, span: Span) -> None:
         if count > MAX_DIMENSIONS:
@@ -198,6 +214,10 @@ class Scope:
                 names = node.indices if node.target is None else (*node.indices, node.target)
                 for name in names:
                     self._index(name, local)
+            case S.Field():
+                for part in node.subscripts:
+                    if isinstance(part, S.Name) and not self._is_known(part.name, local):
+                        self._index(S.Label(part.name, part.span), local)
 
     def _take(self, node: S.Reduce) -> None:
         """Take a monoid that is given, as if it were declared where it is first used."""
@@ -205,11 +225,51 @@ class Scope:
         if statement is None:
             return
         span = head(node, node.op)
-        self.monoids[node.op] = replace(statement, name=S.Label(node.op, span), span=span)
+        indices = tuple(tuple(S.Label(i, span) for i in of) for of in statement.indices)
+        name = S.Label(node.op, span)
+        self.monoids[node.op] = taken = replace(statement, name=name, indices=indices, span=span)
+        self._indices_of_fields(taken)
+        for label in dict.fromkeys(i for of in indices for i in of):
+            extent = S.Number(taken.extents[label], span=span)
+            declared = self.bounds.setdefault(label, S.Bound(label, extent, span=span))
+            if declared.extent != extent:
+                raise ShapeError(
+                    f"index '{label}' of monoid '{name}' has extent {extent.value}, "
+                    "and here another is declared",
+                    spans=(span, declared.span),
+                    help=f"write index {label} < {extent.value}, or give the other index "
+                    "another name",
+                )
 
     def all_given(self) -> Mapping[str, S.Monoid]:
         """The monoids that need no declaration."""
         return {**standard_monoids(), **self.ready}
+
+    def extent_in(self, monoid: S.Monoid, index: S.Label) -> int:
+        """How many values an index of a declaration has: a number that is known."""
+        if index in monoid.extents:  # it is given, and has its own
+            return monoid.extents[index]
+        of = f"the extent of index '{index}' of monoid '{monoid.name}'"
+        bound = self.bounds.get(index)
+        if bound is None:
+            raise UnknownIndexError(
+                f"nothing gives {of}",
+                spans=index.span,
+                help=f"declare it, a number: index {index} < 2",
+            )
+        extent, seen = bound.extent, set[str]()
+        while isinstance(extent, S.Extent) and extent.index in self.bounds.keys() - seen:
+            seen.add(extent.index)
+            extent = self.bounds[extent.index].extent
+        number = extent.value if isinstance(extent, S.Number) else None
+        if isinstance(number, int) and 0 < number <= MAX_EXTENT:
+            return number
+        raise TypeMismatchError(
+            f"{of} is no number from 1 to {MAX_EXTENT}",
+            spans=(index.span, bound.extent.span),
+            notes=("each entry of a field is a number of its own",),
+            help=f"write index {index} < 2",
+        )
 
     def _collect_subscripts(self, node: S.Read, local: frozenset[str]) -> None:
         names = []
@@ -221,6 +281,8 @@ class Scope:
         self.plain.append((node, tuple(names)))
 
     def _check_head(self, node: S.Read) -> None:
+        if node.name.endswith("'"):
+            primed_elsewhere(node.name, head(node, node.name))
         if node.name in FUNCTIONS and self.claimed(node.name) is None:
             letters = zip(node.subscripts, "ijklmnopqrstuvwx", strict=False)
             dims = (p.name if isinstance(p, S.Name) else letter for p, letter in letters)

@@ -14,7 +14,7 @@ the compiler start from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import islice
@@ -139,10 +139,12 @@ class Reduce(Node):
 
 @dataclass(frozen=True, slots=True)
 class Field(Node):
-    """`aggregate.name`: one field of a user monoid's result."""
+    """`aggregate.name`: one field of a user monoid's result, or `aggregate.name[i,j]`, an entry
+    of it."""
 
     operand: Expr
-    name: str
+    name: Label
+    subscripts: tuple[Expr, ...] = ()
 
 
 Expr: TypeAlias = (
@@ -159,7 +161,7 @@ _PARTS: dict[type[Expr], tuple[str, ...]] = {
     Logic: ("operands",),
     Call: ("args",),
     Reduce: ("condition", "args"),
-    Field: ("operand",),
+    Field: ("operand", "subscripts"),
 }
 
 
@@ -222,13 +224,29 @@ class Function(Node):
 class Monoid(Node):
     """`monoid name(fields) = unit (...), combine (...)`.
 
-    In `combine` the name `x` is the left operand's field and `x'` the right one's.
+    In `combine` the name `x` is the left operand's field and `x'` the right one's. A field with
+    indices, `A[r,s]`, has an entry for each of their values; a part of `unit` and `combine` says
+    what the entry is, and an operand of an aggregate, too.
+
+    Attributes:
+        indices: those of each field.
+        extents: how many values each index has that stands in the declaration, once that is known.
     """
 
     name: Label
     fields: tuple[Label, ...]
     unit: tuple[Expr, ...]
     combine: tuple[Expr, ...]
+    indices: tuple[tuple[Label, ...], ...] = ()
+    extents: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The fields as they are written, with their indices."""
+        return tuple(
+            f"{name}[{','.join(indices)}]" if indices else str(name)
+            for name, indices in zip(self.fields, self.indices, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)

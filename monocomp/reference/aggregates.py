@@ -125,30 +125,43 @@ def select(wide: Wide, x: Array, fold: Fold) -> Value:
 
 
 def fold_monoid(
-    wide: Wide, units: list[Array], rows: list[Array], fold: Fold, combine: Combine
+    wide: Wide,
+    units: list[Array],
+    rows: list[Array],
+    fold: Fold,
+    own: list[Axes],
+    combine: Combine,
 ) -> list[Value]:
-    """Fold from the unit, left to right; the fields of the result, or of each prefix."""
+    """Fold from the unit, left to right; the fields of the result, or of each prefix. `own` are
+    the axes of each field's entries."""
     free = fold.free
-    shape = shape_of(free)
-    state = [_whole(unit, np.asarray(True), free) for unit in units]
+    everywhere = [(*free, *of) for of in own]
+    state = [_whole(u, np.asarray(True), axes) for u, axes in zip(units, everywhere, strict=True)]
     states = []
     elements = [wide.lift(row) for row in rows]
     for step in range(elements[0].shape[-1]):
         fields = [x[..., step] for x in elements]
         same = functools.reduce(
-            np.logical_and, (f == unit for f, unit in zip(fields, units, strict=True))
+            np.logical_and,
+            (
+                np.asarray(f == unit).all(axis=tuple(range(-len(of), 0)))
+                for f, unit, of in zip(fields, units, own, strict=True)
+            ),
         )
-        element = [_whole(f, np.asarray(same, bool), free) for f in fields]
+        element = [
+            _whole(f, spread(np.asarray(same, bool), free, axes), axes)
+            for f, axes in zip(fields, everywhere, strict=True)
+        ]
         present = None if fold.admitted is None else fold.admitted[..., step]
         state = combine(state, element, present, free)
         states.append(state)
     if not fold.node.prefix:
         return state
     if not states:
-        return [Value(free, np.empty((*shape, 0), wide.dtype)) for _ in state]
+        return [Value(v.axes, np.empty((*shape_of(v.axes), 0), wide.dtype)) for v in state]
     return [
         Value(
-            free,
+            field[0].axes,
             np.stack([v.array for v in field], axis=-1),
             np.stack([_levels(v) for v in field], axis=-1),
         )

@@ -41,7 +41,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,7 @@ from monocomp.reference import named_arrays as N
 from monocomp.reference.aggregates import Fold, aggregate, fold_monoid, select, softmax
 from monocomp.reference.declared_extents import declared_extent
 from monocomp.reference.reads import Fault, Tensor, gather, widened
+from monocomp.reference.scopes import Scope
 from monocomp.reference.wide import Array, Wide, default, to_numpy
 
 _CHUNK = 1 << 22  # elements that a reduction holds at once, where its free indices allow
@@ -109,42 +110,6 @@ def _deep_recursion() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(before)
-
-
-# --- what is evaluated where --------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where an expression is evaluated.
-
-    Attributes:
-        indices: the axis of each index that is free or bound here.
-        guard: where the value is needed (None: everywhere).
-        fields: the operands of the combine of a monoid, by the names of their fields.
-    """
-
-    indices: Mapping[str, N.Axis]
-    guard: N.Value | None = None
-    fields: Mapping[str, N.Value] = field(default_factory=dict)
-
-    def where(self, condition: N.Value | None) -> Scope:
-        """The same, needed only where the condition holds as well."""
-        return self if condition is None else replace(self, guard=N.both(self.guard, condition))
-
-    def unless(self, condition: N.Value | None) -> Scope:
-        """The same, needed only where the condition fails as well."""
-        return self if condition is None else self.where(N.negation(condition))
-
-    def bind(self, indices: Iterable[str], axes: Iterable[N.Axis]) -> Scope:
-        """The same with new axes for some indices."""
-        return replace(self, indices={**self.indices, **dict(zip(indices, axes, strict=True))})
-
-    def narrow(self, axis: N.Axis, part: N.Axis) -> Scope:
-        """The same on a part of an axis."""
-        indices = {name: part if a is axis else a for name, a in self.indices.items()}
-        guard = None if self.guard is None else N.restrict(self.guard, axis, part)
-        return Scope(indices, guard)
 
 
 # --- the evaluator ------------------------------------------------------------------------
@@ -273,6 +238,8 @@ class _Evaluator:
     # Reads
 
     def _read(self, node: S.Read, scope: Scope) -> N.Value:
+        if node.name in scope.fields:
+            return self._entry(scope.fields[node.name], node.subscripts, scope)
         tensor = self.tensors[node.name]
         axes = self._plain_axes(node, scope)
         if axes is not None and not tensor.faults:
@@ -371,14 +338,24 @@ class _Evaluator:
         operand = node.operand
         if not isinstance(operand, S.Reduce) or operand.op not in self.program.monoids:
             raise InternalError(f"'.{node.name}' follows no aggregate of a user's monoid")
-        names: tuple[str, ...] = self.program.monoids[operand.op].fields
-        return self._reduce(operand, scope, names.index(node.name))
+        number = self.program.monoids[operand.op].fields.index(node.name)
+        return self._entry(self._reduce(operand, scope, number), node.subscripts, scope)
+
+    def _entry(self, of: N.Value, subscripts: tuple[S.Expr, ...], scope: Scope) -> N.Value:
+        """An entry of a field, whose last axes are those of its entries."""
+        if not subscripts:
+            return of
+        kept = of.axes[: len(of.axes) - len(subscripts)]
+        along = [N.Value((a,), np.arange(len(a))) for a in kept]
+        axes, positions = N.aligned(*along, *(self.value(part, scope) for part in subscripts))
+        absent = None if of.absent is None else np.broadcast_to(of.absent, of.array.shape)
+        at = tuple(positions)
+        return N.Value(axes, of.array[at], None if absent is None else absent[at])
 
     def _reduce(self, node: S.Reduce, scope: Scope, number: int = 0) -> N.Value:
         """A reduction; of a large one a part of the free indices at a time."""
-        bound = self._axes(node.indices)
-        inner = scope.bind(node.indices, bound)
-        free = [a for a in self._axes_inside(node, inner) if a not in bound]
+        bound = self._bound_by(node, scope)
+        free = self._axes_of_reduction(node, scope)
         size = math.prod(map(len, (*free, *bound)))
         longest = max(free, key=len, default=None)
         if size <= _CHUNK or longest is None or len(longest) < 2:
@@ -408,22 +385,31 @@ class _Evaluator:
     def _reduce_at_once(self, node: S.Reduce, scope: Scope, bound: N.Axes, number: int) -> N.Value:
         inner = scope.bind(node.indices, bound)
         condition = None if node.condition is None else self._condition(node.condition, inner)
-        args = [self.value(arg, inner.where(condition)) for arg in node.args]
+        own = self._axes_of_entries(node)
+        scopes = [inner.bind((axis.index for axis in of), of) for of in own]
+        args = [
+            self.value(arg, at.where(condition)) for arg, at in zip(node.args, scopes, strict=True)
+        ]
         parts = args if condition is None else [*args, condition]
-        free = tuple(a for a in N.union(*(v.axes for v in parts)) if a not in bound)
+        inside = {*bound, *(axis for of in own for axis in of)}
+        free = tuple(a for a in N.union(*(v.axes for v in parts)) if a not in inside)
         fold = Fold(node, scope.indices, free, bound)
-        rows = [fold.rows(v.array, v.axes) for v in args]
+        rows = [
+            replace(fold, free=(*free, *of)).rows(v.array, v.axes)
+            for v, of in zip(args, own, strict=True)
+        ]
         if condition is not None:
             fold = replace(fold, admitted=fold.rows(condition.array, condition.axes))
         if node.op in self.program.monoids:
             monoid = self.program.monoids[node.op]
-            units = [
-                arithmetic.as_wide(self.wide, self.value(unit, Scope({}))).array
-                for unit in monoid.unit
-            ]
-            combine = functools.partial(self._combine, monoid)
-            field = fold_monoid(self.wide, units, rows, fold, combine)[number]
-            return fold.result(field.array, field.absent)
+            units = []
+            for unit, of in zip(monoid.unit, own, strict=True):
+                at = Scope({a.index: a for a in of}, extents=monoid.extents)
+                value = arithmetic.as_wide(self.wide, self.value(unit, at))
+                units.append(N.full(value.array, value.axes, of))
+            combine = functools.partial(self._combine, monoid, own)
+            field = fold_monoid(self.wide, units, rows, fold, own, combine)[number]
+            return self._aggregate_of_entries(fold, own[number], field)
         if node.op in SELECTIONS:
             return select(self.wide, rows[0], fold)
         absent = None if args[0].absent is None else fold.rows(args[0].absent, args[0].axes)
@@ -434,6 +420,7 @@ class _Evaluator:
     def _combine(
         self,
         monoid: S.Monoid,
+        own: list[N.Axes],
         state: list[N.Value],
         element: list[N.Value],
         present: Array | None,
@@ -446,11 +433,31 @@ class _Evaluator:
             free, np.broadcast_to(True if present is None else present, N.shape_of(free))
         )
         combined = []
-        for expr, before in zip(monoid.combine, state, strict=True):
-            after = arithmetic.as_wide(self.wide, self.value(expr, Scope({}, admitted, fields)))
+        for expr, before, of in zip(monoid.combine, state, own, strict=True):
+            scope = Scope({a.index: a for a in of}, admitted, fields, monoid.extents)
+            after = arithmetic.as_wide(self.wide, self.value(expr, scope))
             chosen = arithmetic.choose(self.wide, admitted, after, before)
-            combined.append(replace(chosen, array=np.broadcast_to(chosen.array, N.shape_of(free))))
+            combined.append(_on(chosen, (*free, *of)))
         return combined
+
+    @staticmethod
+    def _aggregate_of_entries(fold: Fold, own: N.Axes, field: N.Value) -> N.Value:
+        """The aggregate, the axes of its entries last."""
+        found = replace(fold, free=(*fold.free, *own)).result(field.array, field.absent)
+        return _on(found, (*(a for a in found.axes if a not in own), *own)) if own else found
+
+    def _axes_of_entries(self, node: S.Reduce) -> list[N.Axes]:
+        """The axes of the entries of each operand."""
+        monoid = self.program.monoids.get(node.op)
+        if monoid is None:
+            return [()] * len(node.args)
+        own = {i: N.Axis(i, 0, monoid.extents[i]) for of in monoid.indices for i in of}
+        return [tuple(own[i] for i in indices) for indices in monoid.indices]
+
+    def _bound_by(self, node: S.Reduce, scope: Scope) -> N.Axes:
+        """The axes over which a reduction goes."""
+        sizes = {**self.extents, **scope.extents}
+        return tuple(N.Axis(index, 0, sizes[index]) for index in node.indices)
 
     # Which indices an expression depends on
 
@@ -461,13 +468,29 @@ class _Evaluator:
         match expr:
             case S.Name() if expr.name in scope.fields:
                 return scope.fields[expr.name].axes
+            case S.Read() if expr.name in scope.fields:
+                axes = scope.fields[expr.name].axes[: -len(expr.subscripts)]
+                return N.union(axes, self._axes_inside(expr, scope))
             case S.Name() if expr.name in scope.indices:
                 return (scope.indices[expr.name],)
             case S.Reduce():
-                bound = self._axes(expr.indices)
-                inside = self._axes_inside(expr, scope.bind(expr.indices, bound))
+                free = self._axes_of_reduction(expr, scope)
                 kept = expr.indices if expr.prefix or expr.op in KEEPING_REDUCTIONS else ()
                 kept += () if expr.target is None else (expr.target,)
-                free = (axis for axis in inside if axis not in bound)
                 return N.union(free, (scope.indices[name] for name in kept))
         return self._axes_inside(expr, scope)
+
+    def _axes_of_reduction(self, node: S.Reduce, scope: Scope) -> N.Axes:
+        """The axes that the parts of a reduction have, and it does not bind."""
+        bound, own = self._bound_by(node, scope), self._axes_of_entries(node)
+        inner = scope.bind(node.indices, bound)
+        parts = [] if node.condition is None else [self._axes_of(node.condition, inner)]
+        for arg, of in zip(node.args, own, strict=True):
+            parts.append(self._axes_of(arg, inner.bind((axis.index for axis in of), of)))
+        return tuple(a for a in N.union(*parts) if a not in bound and a not in N.union(*own))
+
+
+def _on(value: N.Value, axes: N.Axes) -> N.Value:
+    """The value on all of these axes, in their order."""
+    absent = None if value.absent is None else N.full(value.absent, value.axes, axes)
+    return N.Value(axes, N.full(value.array, value.axes, axes), absent)

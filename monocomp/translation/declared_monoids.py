@@ -10,13 +10,14 @@ the unit neutral.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from monocomp import terms as T
 from monocomp.errors import UsageError, in_text
 from monocomp.language import syntax
+from monocomp.language.implied_sums import FreeIndices
+from monocomp.language.monoids import MonoidResolver, with_sums
 from monocomp.language.parser import parse
-from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope
 from monocomp.proving.proofs import require
 from monocomp.proving.prover import Law, is_commutative
@@ -58,7 +59,8 @@ def monoid(declaration: str) -> Monoid:
 
     Args:
         declaration: its name and fields, its unit, and what combines two elements, the right
-            one primed; as on a `monoid` line of a program, with or without that word.
+            one primed; as on a `monoid` line of a program, with or without that word;
+            `index` lines stand before it where fields have indices.
 
     Raises:
         MonoidLawError: a law does not hold, or could not be proved.
@@ -69,15 +71,18 @@ def monoid(declaration: str) -> Monoid:
     (('a', 'u'), False)
     """
     text = declaration.strip()
-    if not text.startswith("monoid "):
+    if not text.startswith(("monoid ", "index ")):
         text = f"monoid {text}"
     statements = parse(text)
-    statement = statements[0] if len(statements) == 1 else None
+    declared = [s for s in statements if not isinstance(s, syntax.Bound)]
+    statement = declared[0] if len(declared) == 1 else None
     if not isinstance(statement, syntax.Monoid):
         raise UsageError("not the declaration of one monoid", help=f"its form is {_FORM}")
-    name, fields = str(statement.name), tuple(map(str, statement.fields))
     with in_text(text):
-        translated = translate_monoid(Resolver(Scope(text, statements)).monoid(statement))
+        resolved = MonoidResolver(Scope(text, statements), statement).resolved()
+        translated = translate_monoid(with_sums(resolved, FreeIndices({}), {}, text))
     # Fields may have to be >= 0; whether they are is known where a program folds.
-    laws = require(translated, elements=[(T.ONE,) * len(fields)], text=text, span=statement.span)
-    return Monoid(name, fields, text, laws, statement)
+    elements = [(T.ONE,) * len(translated.fields)]
+    laws = require(translated, elements=elements, text=text, span=statement.span)
+    given = replace(statement, extents=resolved.extents)
+    return Monoid(str(statement.name), tuple(map(str, statement.fields)), text, laws, given)

@@ -20,6 +20,7 @@ from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.nodes import SCALED
 from monocomp.terms.operators import binary, compare, function
+from monocomp.translation.entries import entries_of, of_numbers
 
 Made = TypeVar("Made")
 
@@ -86,7 +87,8 @@ class _Translator:
             self._given[definition.name] = found = replace(equation, given=True)
         return found
 
-    def monoid(self, m: syntax.Monoid) -> T.UserMonoid:
+    def monoid(self, declared: syntax.Monoid) -> T.UserMonoid:
+        m = of_numbers(declared)
         unit = tuple(T.as_float(self.expr(e)) for e in m.unit)
         combine = tuple(T.as_float(self._as_declared(e)) for e in m.combine)
         return T.UserMonoid(m.name, m.fields, unit, combine)
@@ -166,8 +168,7 @@ class _Translator:
             case syntax.Reduce():
                 return self._reduce(e)
             case syntax.Field():
-                folded = self.expr(e.operand)
-                return folded if folded.op == "field" else T.field(folded, e.name)
+                return self._field(e)
         raise InternalError(f"no translation for {type(e).__name__}")
 
     def _condition(self, e: syntax.Expr) -> Term:
@@ -213,6 +214,8 @@ class _Translator:
         monoid: str | T.UserMonoid = self.monoids.get(e.op, e.op)
         asks = monoid in _CHOICES or (isinstance(monoid, T.UserMonoid) and _asks(monoid))
         bodies = [(self.asked if asks else self.expr)(a) for a in e.args]
+        if isinstance(monoid, T.UserMonoid):
+            bodies = _by_entries(self.program.monoids[e.op], bodies)
         result: Term
         if e.op in KEEPING_REDUCTIONS and len(opened) > 1:
             return T.softmax(e.op, opened, condition, *bodies)
@@ -225,6 +228,48 @@ class _Translator:
         if isinstance(monoid, T.UserMonoid) and len(monoid.fields) == 1:
             result = T.field(result, monoid.fields[0])
         return result
+
+    def _field(self, e: syntax.Field) -> Term:
+        """A field of an aggregate, or an entry of it: which one its subscripts say."""
+        folded = self.expr(e.operand)
+        if folded.op == "field":
+            return folded
+        if not e.subscripts or not isinstance(e.operand, syntax.Reduce):
+            return T.field(folded, e.name)
+        monoid = self.program.monoids[e.operand.op]
+        number = monoid.fields.index(e.name)
+        entries = {n.position: n.name for n in entries_of(monoid) if n.field == number}
+        extents = [monoid.extents[i] for i in monoid.indices[number]]
+
+        def chosen(position: tuple[int, ...], values: Mapping[str, int]) -> Term:
+            if len(position) == len(extents):
+                return T.field(folded, entries[position])
+            subscript = e.subscripts[len(position)]
+            if isinstance(subscript, syntax.Number):
+                return chosen((*position, int(subscript.value)), values)
+            if not isinstance(subscript, syntax.Name):
+                raise InternalError("a subscript that the checker should have refused")
+            name = subscript.name
+            if name in values:
+                return chosen((*position, values[name]), values)
+            *others, result = (
+                chosen((*position, n), {**values, name: n}) for n in range(extents[len(position)])
+            )
+            for n, entry in reversed(list(enumerate(others))):
+                is_here = compare("==", self.index(name), T.const(n))
+                result = T.where(is_here, entry, result)
+            return result
+
+        return chosen((), {})
+
+
+def _by_entries(monoid: syntax.Monoid, bodies: Sequence[Term]) -> list[Term]:
+    """The operands of an aggregate, for each entry of their fields."""
+    return [
+        T.substitute(bodies[e.field], dict(zip(monoid.indices[e.field], values, strict=True)))
+        for e in entries_of(monoid)
+        for values in [tuple(map(T.const, e.position))]
+    ]
 
 
 def _bool(t: Term) -> Term:

@@ -1,0 +1,355 @@
+"""Monoids whose fields have indices: products of matrices, and what is made of them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp.language.checker import check
+from monocomp.reference.oracle import evaluate, evaluate_in
+from monocomp.reference.wide import default
+from monocomp.terms.nodes import UserMonoid
+from monocomp.translation.translator import translate
+from tests.backends import interpreted
+
+INDICES = "index r < 2, s < 2, t < 2\n"
+MAT = INDICES + ("monoid Mat(A[r,s]) = unit (where(r == s, 1, 0)), combine (A[r,t] * A'[t,s])\n")
+# Maps x -> A x + b, the earlier one first.
+MAPS = INDICES + (
+    "monoid Maps(A[r,s], b[r]) = unit (where(r == s, 1, 0), 0),"
+    " combine (A'[r,t] * A[t,s], A'[r,t] * b[t] + b'[r])\n"
+)
+GENERATOR = np.random.default_rng(0)
+
+
+def products(x: np.ndarray) -> np.ndarray:
+    """The product of the first n matrices, for every n from 0."""
+    found = [np.eye(x.shape[-1])]
+    for matrix in x:
+        found.append(found[-1] @ matrix)
+    return np.stack(found)
+
+
+def affine(w: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """h = W h + x, at every step."""
+    h, found = np.zeros(2), np.empty_like(x)
+    for n, (matrix, shift) in enumerate(zip(w, x, strict=True)):
+        found[n] = h = matrix @ h + shift
+    return found
+
+
+def everywhere(text: str, monoids: Iterable[mc.Monoid] = (), **inputs: np.ndarray) -> np.ndarray:
+    """What the oracle finds, as the kernel and the printed equations do."""
+    program = check(text, monoids={m.name: m.statement for m in monoids})
+    wanted = evaluate(program, inputs)
+    assert isinstance(wanted, np.ndarray)
+    kernel = mc.compile(text, monoids=monoids)
+    found = kernel(**{name: torch.from_numpy(x) for name, x in inputs.items()})
+    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
+    again = kernel.equations.text()
+    np.testing.assert_allclose(evaluate(again, inputs), wanted, rtol=1e-10, atol=1e-10)
+    assert translate(check(again)).text() == again
+    return wanted
+
+
+PROGRAMS = {
+    "P[k,r,s] = Mat[..k](X[k,r,s]).A[r,s]": lambda p: p[1:],
+    "P[k,i,j] = Mat[..k](X[k,r,s]).A[j,i]": lambda p: p[1:].swapaxes(1, 2),
+    "P[r,s] = Mat[k](X[k,r,s]).A[r,s]": lambda p: p[-1],
+    "P = Mat[k](X[k,r,s]).A[0,1]": lambda p: p[-1, 0, 1],
+    "P = Mat[k](X[k,r,s]).A[r,r]": lambda p: np.trace(p[-1]),
+    "P[r] = Mat[k](X[k,r,s]).A[r,s] * (s + 2)": lambda p: p[-1] @ [2, 3],
+    "P[r,s] = Mat[k](X[k,s,r]).A[s,r]": lambda p: p[-1],
+}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("length", [0, 1, 37])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_products(program: str, length: int) -> None:
+    """From left to right, though they do not commute."""
+    x = GENERATOR.standard_normal((length, 2, 2))
+    if program.startswith("P[r,s] = Mat[k](X[k,s,r])"):
+        wanted = products(x.swapaxes(1, 2))[-1].T
+    else:
+        wanted = PROGRAMS[program](products(x))
+    np.testing.assert_allclose(everywhere(MAT + program, X=x), wanted, atol=1e-9)
+
+
+def test_filters_and_rows() -> None:
+    x = GENERATOR.standard_normal((2, 7, 2, 2))
+    text = MAT + "P[n,q,i,j] = Mat[k if k >= q](X[n,k,r,s]).A[i,j] + 0 * Y[q]"
+    found = everywhere(text, X=x, Y=np.zeros(9))
+    for n in range(2):
+        for q in range(9):
+            np.testing.assert_allclose(found[n, q], products(x[n, q:])[-1], atol=1e-9)
+
+
+def test_rotations() -> None:
+    x = GENERATOR.standard_normal(13)
+    entries = "where(r == s, cos(X[k]), where(r < s, -sin(X[k]), sin(X[k])))"
+    c, s = np.cos(x.sum()), np.sin(x.sum())
+    found = everywhere(MAT + f"P[r,s] = Mat[k]({entries}).A[r,s]", X=x)
+    np.testing.assert_allclose(found, [[c, -s], [s, c]], atol=1e-9)
+
+
+@pytest.mark.parametrize("length", [0, 1, 19])
+def test_affine_maps(length: int) -> None:
+    """A field that is a vector beside one that is a matrix."""
+    w, x = GENERATOR.standard_normal((length, 2, 2)), GENERATOR.standard_normal((length, 2))
+    text = MAPS + "H[k,i] = Maps[..k](W[k,r,s], X[k,r]).b[i]"
+    np.testing.assert_allclose(everywhere(text, W=w, X=x), affine(w, x), atol=1e-9)
+
+
+def test_a_linear_recurrence() -> None:
+    """h_t = a_t h_(t-1) + b_t, as matrices ((a, b), (0, 1))."""
+    a, b = GENERATOR.standard_normal((2, 11))
+    matrix = "where(r == 0, where(s == 0, a[k], b[k]), s)"
+    reverse = MAT.replace("A[r,t] * A'[t,s]", "A'[r,t] * A[t,s]")
+    found = everywhere(reverse + f"H[k] = Mat[..k]({matrix}).A[0,1]", a=a, b=b)
+    h = 0.0
+    for n in range(11):
+        h = a[n] * h + b[n]
+        np.testing.assert_allclose(found[n], h)
+
+
+def test_other_reductions() -> None:
+    """Paths of the largest weight: products of matrices over max and +."""
+    x = GENERATOR.standard_normal((5, 2, 2))
+    text = INDICES + (
+        "monoid Best(A[r,s]) = unit (where(r == s, 0, -inf)), combine (max[t](A[r,t] + A'[t,s]))\n"
+        "P[r,s] = Best[k](X[k,r,s]).A[r,s]"
+    )
+    wanted = x[0]
+    for matrix in x[1:]:
+        wanted = (wanted[:, :, None] + matrix[None]).max(1)
+    np.testing.assert_allclose(everywhere(text, X=x), wanted)
+
+
+def test_names_of_indices_are_local() -> None:
+    """Those of operands belong to the monoid, and those in the declaration meet none outside."""
+    mat = mc.monoid(MAT)
+    assert (mat.fields, mat.is_commutative) == (("A",), False)
+    x = GENERATOR.standard_normal((2, 5, 2, 2))
+    for matrix in (MAT, ""):
+        given = () if matrix else (mat,)
+        text = matrix + "P[t,r] = Mat[k](X[t,k,r,s]).A[r,t]"
+        wanted = [products(x[t])[-1][:, t] for t in range(2)]
+        np.testing.assert_allclose(everywhere(text, given, X=x), wanted, atol=1e-9)
+        text = matrix + "P[i] = Mat[k](Mat[n](X[n,k,r,s]).A[s,r]).A[0,i]"
+        inner = np.stack([products(x[:, k])[-1].T for k in range(5)])
+        np.testing.assert_allclose(everywhere(text, given, X=x), products(inner)[-1][0], atol=1e-9)
+    long = GENERATOR.standard_normal((7, 2, 2))  # 't' has another extent than in the declaration
+    found = everywhere("P[t,r,s] = Mat[..t](X[t,r,s]).A[r,s]", [mat], X=long)
+    np.testing.assert_allclose(found, products(long)[1:], atol=1e-9)
+
+
+def test_large_arrays_are_evaluated_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = MAT + "P[r,i,j] = Mat[k](X[i,k,r,s] * Y[r]).A[r,j]"
+    inputs = {"X": GENERATOR.standard_normal((9, 5, 2, 2)), "Y": np.array([2.0, 3.0])}
+    wanted = evaluate(text, inputs)
+    monkeypatch.setattr("monocomp.reference.oracle._CHUNK", 8)
+    np.testing.assert_array_equal(evaluate_in(default(), text, inputs, {}), wanted)
+
+
+def test_entries_have_names_of_their_own() -> None:
+    text = (
+        "index r < 2\nmonoid M(A[r], A_0, A_1[r]) = unit (0, 0, 0),"
+        " combine (A[r] + A'[r], A_0 + A_0', A_1[r] + A_1'[r])\n"
+        "O[r] = M[k](X[k,r], 1, 0).A[r]"
+    )
+    (monoid,) = translate(check(text)).monoids
+    assert isinstance(monoid, UserMonoid) and len(set(monoid.fields)) == 5
+    x = GENERATOR.standard_normal((5, 2))
+    np.testing.assert_allclose(everywhere(text, X=x), x.sum(0))
+
+
+def test_gradients() -> None:
+    w = torch.randn(9, 2, 2, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(9, 2, dtype=torch.float64, requires_grad=True)
+    h, states = torch.zeros(2, dtype=torch.float64), []
+    for matrix, shift in zip(w, x, strict=True):
+        h = matrix @ h + shift
+        states.append(h)
+    weight = torch.randn(9, 2, dtype=torch.float64)
+    wanted = torch.autograd.grad((torch.stack(states) * weight).sum(), (w, x))
+    kernel = mc.compile(MAPS + "H[k,i] = Maps[..k](W[k,r,s], X[k,r]).b[i]")
+    found = torch.autograd.grad((kernel(w, x) * weight).sum(), (w, x))
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def _emitted(text: str, x: torch.Tensor) -> torch.Tensor:
+    """What an emitted file gives."""
+    from monocomp.backends.triton.launch import load
+
+    kernel = mc.compile(text, name="matrices", backend="triton")
+    found: torch.Tensor = load(kernel.source("triton")).matrices(x)
+    return found
+
+
+def test_an_emitted_kernel() -> None:
+    for n in (2, 3):
+        text = MAT.replace("< 2", f"< {n}") + "P[k,r,s] = Mat[..k](X[k,r,s]).A[r,s]"
+        x = torch.randn(70, n, n) / 2
+        found = interpreted.call(_emitted, text, x)
+        wanted = torch.from_numpy(products(x.double().numpy())[1:])
+        torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-5)
+
+
+REFUSED = {
+    "indices of the program's own": (
+        MAT + "P[i,j] = Mat[k](X[k,i,j]).A[i,j]",
+        """
+        UnknownIndexError: the operand for 'A[r,s]' mentions 'i', 'j', 'k' and not 'r', 's' (line 3, column 17)
+            P[i,j] = Mat[k](X[k,i,j]).A[i,j]
+                            ^^^^^^^^
+          'Mat' takes an expression for all entries of a field
+          help: write it with the indices of the field, such as X[...,r,s]
+        """,  # noqa: E501
+    ),
+    "no field": (
+        MAT + "P[r,s] = Mat[k](X[k,r,s])",
+        """
+        TypeMismatchError: 'Mat' gives the entries of 'A', and one is needed here (line 3, column 10)
+            P[r,s] = Mat[k](X[k,r,s])
+                     ^^^^^^^^^^^^^^^^
+          its fields: A[r,s]
+          help: take one of them, such as Mat[...](...).A[r,s]
+        """,  # noqa: E501
+    ),
+    "another field": (
+        MAT + "P[r,s] = Mat[k](X[k,r,s]).B[r,s]",
+        """
+        UnknownNameError: monoid 'Mat' has no field 'B' (line 3, column 27)
+            P[r,s] = Mat[k](X[k,r,s]).B[r,s]
+                                      ^
+          its fields: A[r,s]
+        """,
+    ),
+    "one index": (
+        MAT + "P[r] = Mat[k](X[k,r,s]).A[r]",
+        """
+        ShapeError: 'A' has 2 dimensions and is read with 1 subscript (line 3, column 25)
+            P[r] = Mat[k](X[k,r,s]).A[r]
+                                    ^^^^
+          help: its form is A[r,s]
+        """,
+    ),
+    "no brackets": (
+        MAT.replace("A[r,t] *", "A *") + "P = Mat[k](X[k,r,s]).A[0,0]",
+        """
+        ShapeError: 'A' has 2 dimensions and is read without brackets (line 2, column 59)
+            monoid Mat(A[r,s]) = unit (where(r == s, 1, 0)), combine (A * A'[t,s])
+                                                                      ^
+          help: its form is A[r,s]
+        """,
+    ),
+    "a number too large": (
+        MAT + "P = Mat[k](X[k,r,s]).A[0,2]",
+        """
+        TypeMismatchError: a subscript of field 'A' is an index or a number from 0 to 1 (line 3, column 26)
+            P = Mat[k](X[k,r,s]).A[0,2]
+                                     ^
+          its form is A[r,s]
+          help: for others, define the matrix, M[...] = ..., and read that
+        """,  # noqa: E501
+    ),
+    "an extent of the inputs": (
+        MAT.replace("r < 2", "r < |n|") + "P[n] = Mat[k](X[k,r,s]).A[0,0] * Y[n]",
+        """
+        TypeMismatchError: the extent of index 'r' of monoid 'Mat' is no number from 1 to 16 (line 2, column 14)
+            index r < |n|, s < 2, t < 2
+                      ^^^
+            monoid Mat(A[r,s]) = unit (where(r == s, 1, 0)), combine (A[r,t] * A'[t,s])
+                         ^
+          each entry of a field is a number of its own
+          help: write index r < 2
+        """,  # noqa: E501
+    ),
+    "no extent": (
+        MAT.replace(", t < 2", "") + "P = Mat[k](X[k,r,s]).A[0,0]",
+        """
+        UnknownIndexError: nothing gives the extent of index 't' of monoid 'Mat' (line 2, column 63)
+            monoid Mat(A[r,s]) = unit (where(r == s, 1, 0)), combine (A[r,t] * A'[t,s])
+                                                                          ^
+          help: declare it, a number: index t < 2
+        """,
+    ),
+    "another extent": (
+        MAT.replace("t < 2", "t < 3") + "P = Mat[k](X[k,r,s]).A[0,0]",
+        """
+        ShapeError: 'A' has 2 entries along 's', and 't' runs over 3 (line 2, column 63)
+            monoid Mat(A[r,s]) = unit (where(r == s, 1, 0)), combine (A[r,t] * A'[t,s])
+                                                                          ^
+          help: its form is A[r,s]
+        """,
+    ),
+    "too many entries": (
+        MAT.replace("< 2", "< 5") + "P = Mat[k](X[k,r,s]).A[0,0]",
+        """
+        LimitError: the fields of monoid 'Mat' have 25 entries; at most 20 (line 2, column 8)
+            monoid Mat(A[r,s]) = unit (where(r == s, 1, 0)), combine (A[r,t] * A'[t,s])
+                   ^^^
+          each entry is a number of its own, and a matrix of 4 by 4 has 16
+        """,
+    ),
+    "a filter": (
+        MAT.replace("A[r,t] * A'[t,s]", "sum[t if t > 0](A[r,t] * A'[t,s])") + "P = 1",
+        """
+        UnknownNameError: a monoid is made of its fields, numbers and functions of these only (line 2, column 58)
+            monoid Mat(A[r,s]) = unit (where(r == s, 1, 0)), combine (sum[t if t > 0](A[r,t] * A'[t,s]))
+                                                                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          reductions that may stand here: sum, prod, max and min, without a filter
+        """,  # noqa: E501
+    ),
+    "an index of the entries": (
+        MAT + "P = Mat[r](X[r,s]).A[0,0]",
+        """
+        DuplicateNameError: 'r' is an index of the entries of 'Mat', and stands in its brackets (line 3, column 9)
+            P = Mat[r](X[r,s]).A[0,0]
+                    ^
+          its form is Mat[k](A[r,s])
+          help: fold over an index with another name
+        """,  # noqa: E501
+    ),
+    "not associative": (
+        MAT.replace("A'[t,s]", "A'[s,t]") + "P = Mat[k](X[k,r,s]).A[0,0]",
+        """
+        MonoidLawError: monoid 'Mat' is not associative (line 2, column 1)
+            monoid Mat(A[r,s]) = unit (where(r == s, 1, 0)), combine (A[r,t] * A'[s,t])
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          law: (x . y) . z = x . (y . z)
+          counterexample: ((2, 1, 1, 3) . (1, 2, 3, 5)) . (1, 5, 1, 5) = (59, 59, 97, 97), but (2, 1, 1, 3) . ((1, 2, 3, 5) . (1, 5, 1, 5)) = (33, 84, 44, 112)
+          A fused kernel folds tile by tile and combines the parts, so it needs (x . y) . z = x . (y . z).
+          help: carry what a later step needs in more fields; for a difference, subtract a sum
+        """,  # noqa: E501
+    ),
+    "primes elsewhere": (
+        "P[k] = A'[k]",
+        """
+        UnknownNameError: the primed name A' means something in 'combine' only (line 1, column 8)
+            P[k] = A'[k]
+                   ^^
+          help: remove the prime
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    text, message = REFUSED[name]
+    with pytest.raises(mc.MonocompError) as caught:
+        mc.compile(text)
+    assert str(caught.value) == textwrap.dedent(message).strip()
+
+
+def test_a_given_monoid_has_its_own_extents() -> None:
+    with pytest.raises(mc.MonocompError, match="index 'r' of monoid 'Mat' has extent 2"):
+        mc.compile("index r < 3\nP[r,s] = Mat[k](X[k,r,s]).A[r,s]", monoids=[mc.monoid(MAT)])
