@@ -698,7 +698,7 @@ def on_backends(texts: Iterable[str]) -> list[Any]:
     """Each on torch, and one in three on Triton, which is slower, in `make test`."""
     slow = pytest.mark.slow
     return [
-        pytest.param(text, backend, marks=slow if backend == "triton" and n % 3 else ())
+        pytest.param(text, backend, marks=slow if backend == "triton" and n % 5 else ())
         for n, text in enumerate(texts)
         for backend in DTYPES
     ]
