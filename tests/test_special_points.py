@@ -623,7 +623,9 @@ AGGREGATES = [
     "O[q] = sum[k](softmax[k](W[k] + min[k](S[q,k] + Mask[q,k])) * W[k])",
     "O[q] = exp((sum[k](Z[q,k]) - T[q]) * min[k](T[q] + Mask[q,k]))",
     # What may be no number stands behind a filter that admits nothing.
-    "O[q] = 1 / sum[k if W[k] > 5](exp(sqrt(-T[q] - 1)))",
+    "O[q] = 1 / sum[k if W[k] > 5](softplus(log(-T[q] - 1)))",
+    # Exponentials of roots cancel before they overflow.
+    "O[q] = sum[k](softmax[k if W[k] > 0](sqrt(T[q] * 1e6) * 1e3) * W[k])",
 ]
 
 # Moments at a large mean, in float32 beside the plain two-pass computation of torch.

@@ -110,8 +110,8 @@ def may_be_no_number(t: Term) -> bool:
             return not is_nonnegative(t.args[0])
         case "where":
             return any(map(may_be_no_number, t.args[1:]))
-        case "fold" | "fold_at" | "field":
-            return False
+        case "exp" | "fold" | "fold_at" | "field":
+            return False  # exponentials cancel, lest they overflow
     return any(map(may_be_no_number, t.args))
 
 
