@@ -205,8 +205,9 @@ def hoist_positive_factor(t: Term) -> Term | None:
     Law:     max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
     Claims:  scaling
     Needs:   the factor is positive, and finite if what it reads is; or not negative, where there is
-             an element; an aggregate or what is made of exponentials does not leave values that are
-             weighted with exponentials, which it may be the scale of
+             an element, and if it may be of nothing beside what is finite; an aggregate or what is
+             made of exponentials does not leave values that are weighted with exponentials, which
+             it may be the scale of
     before:  M[i] = max[k](-2 * S[i,k] / sqrt(|k|))
     after:   M[i] = -2 * min[k](S[i,k]) / sqrt(|k|)
     """

@@ -137,7 +137,8 @@ def separate_results(t: Term) -> Term | None:
              brackets
     Needs:   the results stand in sums, products, whole powers up to 8, exponents, cos or sin;
              products and powers of distances from results stay: multiplied out they would cancel;
-             what is multiplied with a sum is finite if what it reads is, and is not of nothing
+             what is multiplied with a sum is finite if what it reads is, and is not of nothing, as
+             are the addends of powers, and of sums either the results or the others
     before:  A[i] = sum[k]((X[i,k] + max[l](X[i,l])) * Y[k])
     after:   A[i] = sum[k](X[i,k] * Y[k]) + max[k](X[i,k]) * sum[k](Y[k])
     """
