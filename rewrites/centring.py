@@ -397,7 +397,7 @@ def centre_on_maximum(program: Equations) -> Choice | None:
     after:   H[i] = (not 0 < SE[k](1, S[i,k]).v) * max[k](S[i,k]) - SE[k](S[i,k] - max[l](S[i,l]), S[i,k]).v / SE[k](1, S[i,k]).v
     """  # noqa: E501
     terms = [*T.subterms(*(e.body for e in program.equations))]
-    extrema = [t for t in terms if _is_extremum(t) and len(t.attr.indices) == 1]
+    extrema = [t for t in terms if _is_extremum(t)]
     counts: dict[Term, int] = {}
     for t, bound, condition, value, exponent in sums(program):
         if exponent is None:

@@ -10,7 +10,7 @@ rule says how operations are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, update_wrapper
 from itertools import combinations
@@ -162,7 +162,7 @@ def _in_normal_form(t: Term) -> Term:
 def _exchanged(t: Term) -> Term:
     """The sum with every sum inside of its products taken outside of it; t if there is none."""
     (bound,), (condition, body) = T.open_fold(t)
-    name, known = bound.attr[0], T.conjuncts(condition)
+    name = bound.attr[0]
     parts = []
     for m in _expanded(body, name):
         outside: list[Term] = []
@@ -177,7 +177,7 @@ def _exchanged(t: Term) -> Term:
             binders.append((index, T.conjunction(*flat)))
             inside += map(T.bracket, deep)
             for g in factors(element):
-                fixed, moving = _split_exponent(g, name, known)
+                fixed, moving = _split_exponent(g, name)
                 outside.append(fixed)
                 inside.append(moving)
         if any(map(may_divide_by_nothing, inside)) and any(map(_may_be_nothing, outside)):
@@ -232,12 +232,12 @@ def _expanded(t: Term, name: str) -> list[list[Term]]:
     return found if len(found) == 1 or is_finite else [[t]]
 
 
-def _split_exponent(t: Term, name: str, known: Iterable[Term]) -> tuple[Term, Term]:
+def _split_exponent(t: Term, name: str) -> tuple[Term, Term]:
     """t as (what is free of the index) * (what is not)."""
     one = T.const(1, t.kind)
     if name not in t.free:
         return t, one
-    if t.op == "exp" and T.shares(t, known)[0] is T.ONE:
+    if t.op == "exp":
         fixed = [a for a in addends(t.args[0]) if name not in a.free]
         moving = [a for a in addends(t.args[0]) if name in a.free]
         return T.exp(T.add(T.ZERO, *fixed)), T.exp(T.add(T.ZERO, *moving))

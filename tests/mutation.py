@@ -109,6 +109,9 @@ EQUIVALENT = {  # mutants that no test can notice, and why
         "then the power of the mean meets nothing that it cancels with"
     ),
     "centring.centre_on_maximum: if not outside": "then no maximum leaves",
+    "centring.centre_on_maximum: ... if T.domain_of(m) == domain": (
+        "that of other elements is there where the sum has none, and stays outside"
+    ),
     "centring.anchor_means: if taken is None": "then there are no units",
     "centring.anchor_means: taken is None": "then there is no anchor, either",
     "centring.anchor_means: mean is None": "then there is no anchor, either",

@@ -186,6 +186,10 @@ AGGREGATES = [
         for fold in ("sum[k]", "max[k]", "logsumexp[k]", "var[k]", "mean[k]", "prod[k]")
     ),
     "O[b,k] = sum[..k](where(T[b] > 0, S[b,k] / T[b], 0))",
+    # Quotients of quotients over nothing, by 0.
+    "input n[b]: int\nO[b] = 1 / (1 / (sum[k if k < n[b]](S[b,k]) / T[b]))",
+    "input n[b]: int\nO[b] = 1 / (mean[k if k < n[b]](S[b,k]) / T[b])",
+    "input n[b]: int\nO[b] = max[k if k < n[b]](S[b,k]) * max[k if k < n[b]](S[b,k]) ** -1",
     "input n[b]: int\nO[b] = sum[k if k < n[b]](S[b,k] / n[b])",
     "input n[b]: int\nO[b] = max[k if k < n[b]](S[b,k] + 1 / n[b])",
     "input n[b]: int\nO[b] = max[k if k < n[b]](S[b,k] * log(n[b]))",

@@ -163,8 +163,8 @@ def _absence(op: str, left: Value, right: Value, x: Array, y: Array, result: Arr
             np.where(is_infinite(x), in_left, 0), np.where(is_infinite(y), in_right, 0)
         )
         return still_absent(np.where(result == 0, np.minimum(in_left, in_right), infinite), result)
-    if op == "**":
-        return still_absent(in_left, result)
+    if op == "**":  # to a power below 0, what an infinite number divides
+        return still_absent(np.where(is_infinite(x) & (result == 0), 0, in_left), result)
     if op == "/":  # what an infinite number divides is a plain 0
         in_right = np.where(is_infinite(result), in_right, np.uint8(0))
     return still_absent(np.maximum(in_left, in_right), result)

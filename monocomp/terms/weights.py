@@ -15,7 +15,14 @@ from functools import lru_cache
 from monocomp.declarations.vocabulary import LOGARITHM_OF
 from monocomp.terms.constructors import construct
 from monocomp.terms.emptiness import Product, may_be_empty, without_scale
-from monocomp.terms.facts import has_element, is_finite, is_nonnegative, is_unmasked, is_weight
+from monocomp.terms.facts import (
+    has_element,
+    is_finite,
+    is_nonnegative,
+    is_positive,
+    is_unmasked,
+    is_weight,
+)
 from monocomp.terms.leaves import INF, NEG_INF, TRUE, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.losses import lose
@@ -91,12 +98,19 @@ def _finite_coefficient(addend: Term) -> tuple[Number, Term | None]:
 
 def is_quotient(t: Term) -> bool:
     """Is 1 / t not the product of its factors' inverses? Not if t is x / z for a z that may be of
-    nothing, x * exp(-m) for such a maximum m, or z times m or what may be no number."""
+    nothing, x * exp(-m) for such a maximum m, or z times m, over what may be 0 or times what may be
+    no number."""
     if t.op != "mul":
         return False
-    odd = [f for f in t.args if _is_extremum_of_nothing(f) or may_be_no_number(f)]
+    odd = [
+        f for f in t.args if _is_extremum_of_nothing(f) or may_be_no_number(f) or _may_be_over_0(f)
+    ]
     has_both = any(may_be_empty(f) for f in t.args if odd and odd != [f])
     return has_both or any(map(is_inverse_of_nothing, t.args))
+
+
+def _may_be_over_0(t: Term) -> bool:
+    return t.op == "pow" and t.attr < 0 and not is_positive(t.args[0])
 
 
 def may_be_no_number(t: Term) -> bool:

@@ -68,7 +68,8 @@ NEAR_MISSES = {
                 "max[l if l < i](X[i,l]) ** 2",
             )
         ),
-        # Nor is a sum multiplied with what is.
+        # Nor is a sum multiplied with what is, of nothing or by a divisor.
+        "A[i] = sum[k]((X[i,k] - sum[l](X[i,l])) / Y[k])",
         "A[i] = sum[k]((X[i,k] - sum[l](X[i,l])) * min[l if l < i](X[i,k] * Y[l]))",
         "A[i] = max[k]((X[i,k] + max[l](X[i,l])) * Y[k])",
         "A[i] = sum[k](X[i,k] + M[i])",  # no result
@@ -606,6 +607,10 @@ VARIANTS = {
         (
             "sum[k if k < i](exp(X[i,k])) + sum[k if k < i](exp(X[i,k] - B[i]) * Y[k])",
             "sum[k if k < i](exp(X[i,k]) * (1 + exp(-B[i]) * Y[k]))",
+        ),
+        (  # whichever comes first
+            "sum[k if k < i](exp(X[i,k]) * Y[k]) + sum[k if k < i](exp(X[i,k] - 2 * B[i]))",
+            "sum[k if k < i](exp(X[i,k]) * (exp(-2 * B[i]) + Y[k]))",
         ),
         (  # what they have in common stays whole
             "sum[k](exp(X[i,k] - B[i]) * Y[k]) + sum[k](exp(X[i,k] - B[i]) * Y[k] ** 2)",
