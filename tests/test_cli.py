@@ -529,6 +529,7 @@ NO_INPUT = f"UsageError: cannot read standard input: {CLOSED}\n"
 NO_OUTPUT = "UsageError: cannot write to standard output: {}\n".format
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
     ("words", "status", "message"),

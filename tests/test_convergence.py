@@ -401,6 +401,7 @@ def test_one_meaning(program: str) -> None:
         np.testing.assert_allclose(values, found[0], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("program", "name"), others())
 def test_one_normal_form(program: str, name: str) -> None:
     first, other = derived(next(iter(WRITINGS[program].values()))), derived(WRITINGS[program][name])

@@ -56,7 +56,7 @@ def stops(steps: int) -> list[int]:
     return sorted({0, steps, *range(1, steps, 1 + (steps > 4) + (steps > 8))})
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_stopped_anywhere(name: str) -> None:
     full = [s.rule for s in derive(translate(check(PROGRAMS[name]))).steps]
@@ -174,7 +174,7 @@ def test_bad_rules() -> None:
         mc.compile("O[i] = X[i]", rules=["fuse"])
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_steps_check(name: str) -> None:
     checks = derive_and(name).check()

@@ -231,7 +231,7 @@ def inputs_of(equations: Equations, seed: int = 0, **given: int) -> dict[str, An
     return {name: array.copy() for name, array in made.items()}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ALL)
 def test_reference_agrees_with_the_oracle(name: str, tmp_path: Path) -> None:
     equations = translated(ALL[name])
@@ -510,7 +510,7 @@ def test_script_refuses_a_wrong_kernel(
     assert not err and out.endswith("\nthe kernel's error is too large\n")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", ALL)
 def test_script_makes_inputs_that_fit(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -701,7 +701,7 @@ def agrees(wanted: Any, found: Any) -> Any:
 
 
 def on_backends(texts: Iterable[str]) -> list[Any]:
-    """Each on torch, and one in three on Triton, which is slower, in `make test`."""
+    """Each on torch, and one in five on Triton, which is slower, in `make test`."""
     slow = pytest.mark.slow
     return [
         pytest.param(text, backend, marks=slow if backend == "triton" and n % 5 else ())

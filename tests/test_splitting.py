@@ -203,7 +203,7 @@ def test_results_stay(name: str) -> None:
         check_backends(case.text, inputs, **case.params)
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in WHOLE])
 def test_what_is_derived_is_a_program(name: str) -> None:
     """Its text parses, and the oracle gives the same for it, in as many splits as one likes."""
@@ -301,6 +301,7 @@ def test_near_misses(kind: str) -> None:
 # --- order ----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("first", ["k", "q"])
 def test_splits_keep_their_order(first: str) -> None:
     """A fold of maps, which do not commute, and one of matrices."""
@@ -351,6 +352,7 @@ PACKED: Mapping[str, tuple[str, Mapping[str, int], str]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", PACKED)
 def test_packed_rows(kind: str) -> None:
     """Rows that one stream serves become one index, before the stream is cut."""

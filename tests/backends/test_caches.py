@@ -114,7 +114,7 @@ BEGINS = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("begin", BEGINS)
 @pytest.mark.parametrize("size", [16, 48, 64])
 def test_multiples_that_pages_are_read_from(size: int, begin: str) -> None:
@@ -358,7 +358,7 @@ def in_eager_torch(of: str, made: Mapping[str, Tensor]) -> Tensor:
     return eager.attend(eager.logits(made["Q"], K), V, kept)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("backend", ["torch", "triton"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=["fp16", "fp32"])
 @pytest.mark.parametrize("of_keys", [torch.int8, *FP8], ids=["int8", "e4m3", "e5m2"])

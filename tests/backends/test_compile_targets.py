@@ -101,7 +101,7 @@ def fits(found: list[Usage], target: str, spilled: int = 0) -> None:
         assert u.shared <= SHARED_LIMIT[target], u
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("name", "head", "target"),
     slow_unless(
@@ -259,7 +259,7 @@ def compiles(name: str, target: str) -> None:
     assert [compile_for(target, launch) for launch in launches_of_example(name, target)]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_for_hopper(name: str) -> None:
     """Types, shapes and helper functions are what the compiler wants."""
@@ -297,14 +297,14 @@ TO_THE_END = (
 )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", slow_unless(lambda name: name in TO_THE_END, EXAMPLES))
 def test_machine_code_of_examples(name: str) -> None:
     """The rest of the compiler accepts what it is given."""
     compiles(name, "cuda:90")
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("target", ["cuda:80", "hip:gfx942"])
 @pytest.mark.parametrize(
     "name",
@@ -327,7 +327,7 @@ def test_helpers_elsewhere(name: str, target: str) -> None:
     compiles(name, target)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", STORED)
 def test_stored_values_for_hopper(name: str) -> None:
     """Kernels that read what others store, in float32, beside inputs in bfloat16."""
@@ -352,12 +352,14 @@ def launch_of_long_axes(name: str) -> Launch:
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", LONG)
 def test_long_axes_for_hopper(name: str) -> None:
     """Such loops compile."""
     assert "ttg.target" in accepted("cuda:90", launch_of_long_axes(name))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name", slow_unless(lambda name: name in ("pairs of keys", "norms", "sigmoids"), LONG)
 )

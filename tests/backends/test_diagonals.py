@@ -76,6 +76,7 @@ def test_gradient_of_a_learned_bias(name: str) -> None:
     assert str(kernels["E",]).count("contract") == 2
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "backend"), [*product(TEXTS, ["numpy"]), *product(["bias"], BACKENDS[1:])]
 )

@@ -133,7 +133,7 @@ def calls(name: str, **sizes: int) -> list[tuple[dict[str, int], dict[str, torch
     ]
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", FILTERS)
 def test_filter(name: str, backend: str) -> None:
@@ -192,7 +192,7 @@ def test_blocks_without_a_member_are_not_read(name: str) -> None:
     assert blocks >= int(pieces.flatten(3).any(3).sum()) > 0 or name == "nothing"
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_filters(seed: int, backend: str) -> None:

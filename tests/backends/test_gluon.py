@@ -75,6 +75,7 @@ def in_gluon(
 # --- meaning ----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_meaning(name: str) -> None:
     """After each pass over blocks it is what the tile program does, also where sizes are known."""
@@ -225,7 +226,7 @@ def test_stages(name: str) -> None:
 # --- machine code -----------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(15)
+@pytest.mark.one_in(31)
 @pytest.mark.parametrize("d", [17, 64, 128, 256])
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_compiles_without_spills(name: str, d: int) -> None:

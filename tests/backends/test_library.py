@@ -98,7 +98,7 @@ def inputs_at(name: str, size: str, dtype: torch.dtype, kind: str) -> dict[str, 
 # --- values -------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("name", "backend"), RUNS)
 @pytest.mark.parametrize("size", SIZES)
 def test_lengths(name: str, size: str, backend: str) -> None:
@@ -111,7 +111,7 @@ def test_lengths(name: str, size: str, backend: str) -> None:
         BESIDE_EAGER[torch.float32].check(found, wanted, eager)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("backend", "dtype"),
     [
@@ -201,6 +201,7 @@ ROWS_WITHOUT_KEYS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ROWS_WITHOUT_KEYS)
 def test_empty_rows(kind: str, backend: str) -> None:
@@ -253,7 +254,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", OF_THEIR_OWN)
 def test_layouts_give_equal_results(name: str, backend: str) -> None:
@@ -316,6 +317,7 @@ def test_padding_of_a_batch(kind: str, backend: str) -> None:
 # --- NaN that counts ----------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", OF_THEIR_OWN)
 def test_nan_in_a_row_stays_there(name: str, backend: str) -> None:

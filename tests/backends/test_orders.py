@@ -130,7 +130,7 @@ def _in_orders(
     return results
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("name", "processors"),
     [

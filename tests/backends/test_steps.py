@@ -79,6 +79,7 @@ def _one_for_all(x: Tensor) -> Tensor:
     return x[:, :1].expand_as(x)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("head", "layout"),
     slow_unless(

@@ -316,7 +316,7 @@ ROOM = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize(("name", "head", "number", "text"), ROOM)
 def test_what_operands_take(name: str, head: int, number: int, text: str) -> None:

@@ -70,6 +70,7 @@ def assert_same_gradients(
 # --- autograd -----------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "params"),
     [

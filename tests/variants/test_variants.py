@@ -43,6 +43,7 @@ def test_result(name: str) -> None:
     torch.testing.assert_close(found, variant.expected(inputs), rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", slow_unless(lambda name: name not in LONG, VARIANTS))
 def test_gradients(name: str) -> None:
     variant = VARIANTS[name]
@@ -65,6 +66,7 @@ def test_in_triton(name: str) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize("name", NEW)
 def test_compiles_without_a_gpu(name: str) -> None:
