@@ -49,6 +49,7 @@ def has_its_changes(step: Step) -> None:
         assert (change.path is None) == (name not in before)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", library.names())
 def test_steps_know_what_they_changed(name: str) -> None:
     steps = derive(translate(check(library.load(name)))).steps

@@ -39,6 +39,7 @@ CASES: dict[str, tuple[list[Tensor], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_as_torch(name: str) -> None:
     tensors, options = CASES[name]

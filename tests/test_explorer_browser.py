@@ -52,6 +52,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("name", ["causal", "hedgehog_attention", "two"])
 def test_a_page_opens(browser: Browser, pages: dict[str, Path], name: str, dark: bool) -> None:

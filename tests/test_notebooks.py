@@ -1,5 +1,5 @@
-"""Every notebook runs from top to bottom in a fresh kernel, and its outputs are those it is stored
-with. `make golden` stores what comes out."""
+"""Every notebook runs from top to bottom, without a name from before, and its outputs are those it
+is stored with. `make golden` stores what comes out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import copy
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
+manager = pytest.importorskip("jupyter_client.manager")
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -46,13 +48,28 @@ def test_is_stored_with_outputs_alone(path: Path) -> None:
     assert any(cell.outputs for cell in codes)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where notebooks run; they leave it empty."""
+    return tmp_path_factory.mktemp("notebooks")
+
+
+@pytest.fixture(scope="module")
+def kernel(folder: Path) -> Iterator[Any]:
+    """One for all notebooks: what they import takes as long as what they compute."""
+    started, client = manager.start_new_kernel(kernel_name="python3", cwd=str(folder))
+    client.stop_channels()
+    yield started
+    started.shutdown_kernel(now=True)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
-def test_outputs_are_what_comes_out(path: Path, tmp_path: Path, updating: bool) -> None:
+def test_outputs_are_what_comes_out(path: Path, folder: Path, kernel: Any, updating: bool) -> None:
     """In this Python, from an empty folder, without a GPU."""
     notebook = read(path)
     assert notebook.metadata.kernelspec.name == "python3"
-    found = executed(notebook, tmp_path)
-    assert not list(tmp_path.iterdir())
+    found = executed(notebook, kernel)
+    assert not list(folder.iterdir())
     if updating:
         text = json.dumps(found, indent=1, ensure_ascii=False, sort_keys=True)
         path.write_text(text + "\n", encoding="utf-8")
@@ -62,18 +79,20 @@ def test_outputs_are_what_comes_out(path: Path, tmp_path: Path, updating: bool) 
             assert stored.get(what) == cell.get(what), f"{path.name}:\n{cell.source}\n(make golden)"
 
 
-def executed(notebook: Any, folder: Path) -> Any:
+def executed(notebook: Any, kernel: Any) -> Any:
     """The notebook with the outputs that it has now."""
     prepared = copy.deepcopy(notebook)
     first = (
+        "%reset -f\n"
         f"import os, sys\nassert sys.executable == {sys.executable!r}, sys.executable\n"
         f"os.environ['CUDA_VISIBLE_DEVICES'] = ''\nsys.path.append({str(ROOT)!r})"
     )
     prepared.cells.insert(0, nbformat.v4.new_code_cell(first))
-    resources = {"metadata": {"path": str(folder)}}
-    nbclient.NotebookClient(
-        prepared, kernel_name="python3", timeout=120, resources=resources, coalesce_streams=True
-    ).execute()
+    client = nbclient.NotebookClient(prepared, km=kernel, timeout=120, coalesce_streams=True)
+    try:
+        client.execute()
+    finally:
+        client.kc.stop_channels()
     del prepared.cells[0]
     prepared.metadata = notebook.metadata
     count = 0

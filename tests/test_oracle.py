@@ -25,7 +25,7 @@ from monocomp.reference.oracle import evaluate
 
 INF = math.inf
 NAN = math.nan
-FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "100"))  # random programs
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "50"))  # random programs
 
 
 def normal(*shape, seed=0, scale=1.0):

@@ -35,7 +35,7 @@ from monocomp.terms.printer import number_text, show
 from monocomp.translation.translator import translate
 from tests.program_generator import PARAMS, programs
 
-FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "24"))
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "12"))
 SEED = int(os.environ.get("MONOCOMP_SEED", "0"))
 PART = 250
 
@@ -105,7 +105,7 @@ def what_changed(before: Equations | None, program: Equations) -> Equations:
     return replace(program, equations=changed, declared=replace(declared, outputs=results))
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize("name", library.names())
 def test_library(name: str) -> None:
     check_derivation(library.load(name), {"window": 3} if name == "sliding_window" else {})
@@ -225,7 +225,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     params = {"c": -0.7} if name == "required parameter" else {}

@@ -747,6 +747,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_entries_are_rebuilt(
     damage: str, cache: FilePath, monkeypatch: pytest.MonkeyPatch

@@ -174,7 +174,7 @@ def test_bad_rules() -> None:
         mc.compile("O[i] = X[i]", rules=["fuse"])
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_steps_check(name: str) -> None:
     checks = derive_and(name).check()

@@ -192,7 +192,7 @@ def sizes_of(name: str) -> dict[str, int]:
     return {n: longer.get(n, size) for n, size in sizes.items()}
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("name", slow_unless(lambda name: name in NAMES[::3], NAMES))
 def test_results_stay(name: str) -> None:
     """Each program either stays whole for a reason, or gives what it gives as it is."""
@@ -413,7 +413,7 @@ def test_pages_are_cut_as_other_keys_are() -> None:
         assert found == rules(library.load("gqa"), **MANY | {"b": b}), b
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("page", [8, 16, 24, 48, 64])
 def test_splits_of_pages(page: int) -> None:
     """Of pages that hold blocks, that blocks hold, and of others; some splits have no keys."""

@@ -80,7 +80,7 @@ def test_lines_of_attention_know_their_terms() -> None:
     assert [x.split("  # O:")[0].rstrip() for x in text.split("\n")] == [x.text for x in lines]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", library.names())
 def test_every_statement_has_an_origin(name: str) -> None:
     """Tile statements have terms of the plan's equations, statements of block programs have tile

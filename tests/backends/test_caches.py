@@ -74,7 +74,7 @@ def paged_inputs(
     return paged, plain
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("rows", [1, 7])
 @pytest.mark.parametrize("size", [5, 16, 64, 128, 256])
@@ -93,7 +93,7 @@ def test_pages(size: int, rows: int, backend: str) -> None:
     ALONE[backend].check(found, wanted)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("size", [8, 16, 24, 48, 64])
 def test_lengths_in_pages(size: int) -> None:
     """Pages that are as long as blocks, shorter, longer, and neither."""
@@ -271,6 +271,7 @@ def test_latent_pages(backend: str) -> None:
 # --- rolling ------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("slots", [16, 21])

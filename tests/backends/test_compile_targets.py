@@ -127,7 +127,7 @@ def test_library_of_rows(name: str, target: str) -> None:
         fits(of_library(name, target, torch.bfloat16, 1, length), target)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", slow_unless(lambda name: name in REST[::4], REST))
 def test_rest_of_the_library(name: str) -> None:
     """In short blocks; what long ones take is the choice of a schedule."""
@@ -162,7 +162,7 @@ def of_cache(name: str, target: str, rows: int, page: int = 64) -> list[Launch]:
     return launches(library.load(name), target, inputs, extents)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("rows", [1, 512])
 @pytest.mark.parametrize("name", CACHES)
 def test_caches(name: str, rows: int) -> None:
@@ -228,7 +228,7 @@ def test_other_sizes(target: str) -> None:
     fits(of_library("causal", target, torch.float16, 80, ODD), target)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(
     ("name", "head", "target"),
     slow_unless(
@@ -377,7 +377,7 @@ return lse: float32
 """
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
 def test_tiles_of_a_linear_layer(dtype: torch.dtype, target: str) -> None:

@@ -224,7 +224,7 @@ def _filtered(text: str, inputs: Mapping[str, torch.Tensor], **params: int) -> l
     return list(module.kernel(*ordered, configs=(config,), empty=_nan, **params))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "name",
     [
@@ -340,7 +340,7 @@ def test_compiled_in_inner_loops(name: str) -> None:
     assert copied == module.CONFIG["DESCRIPTORS"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize(
     ("name", "length"),

@@ -144,6 +144,7 @@ def test_waiting_for_each_other() -> None:
         check(moved(program.body, early=True))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_nothing_but_kernels(name: str) -> None:
     """A file is valid, imports torch and triton, and uses known names."""

@@ -98,7 +98,7 @@ def inputs_at(name: str, size: str, dtype: torch.dtype, kind: str) -> dict[str, 
 # --- values -------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(("name", "backend"), RUNS)
 @pytest.mark.parametrize("size", SIZES)
 def test_lengths(name: str, size: str, backend: str) -> None:
@@ -111,7 +111,7 @@ def test_lengths(name: str, size: str, backend: str) -> None:
         BESIDE_EAGER[torch.float32].check(found, wanted, eager)
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(
     ("backend", "dtype"),
     [
@@ -137,7 +137,7 @@ def test_dtypes_and_logits(name: str, kind: str, backend: str, dtype: torch.dtyp
         bounds[dtype].check(found, wanted, eager)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", NAMES)
 def test_large_blocks(name: str) -> None:
     """The blocks that a call really takes, in the backends that need no interpreter."""
@@ -297,6 +297,7 @@ PADDED = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", PADDED)
 def test_padding_of_a_batch(kind: str, backend: str) -> None:

@@ -39,7 +39,7 @@ def roles(text: str, **sizes: int) -> list[tuple[str, str]]:
     return [(s.axis.extent, s.axis.role) for b in bodies for s in walk(b) if isinstance(s, Loop)]
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("extents", [SHORT, LONG], ids=["short features", "long features"])
 @pytest.mark.parametrize("name", PROGRAMS)

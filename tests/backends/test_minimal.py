@@ -112,6 +112,7 @@ def test_other_sizes_are_refused() -> None:
         kernel(*(t.transpose(-1, -2) for t in inputs.values()))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize("name", ["attention", "causal"])
 def test_compiled(name: str) -> None:

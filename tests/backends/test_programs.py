@@ -13,7 +13,7 @@ from tests.backends.tolerances import ALONE, Bound
 from tests.marks import slow_unless
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str, backend: str) -> None:

@@ -76,6 +76,7 @@ def drawn(text: str, **sizes: int) -> dict[str, Tensor]:
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("text", "backend"), [*product(TEXTS, ["numpy"]), *product((ONE, LISTS), BACKENDS[1:])]
 )

@@ -83,7 +83,7 @@ def everything_split() -> Iterator[None]:
         yield
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples(name: str) -> None:
     """All parts of the language, interpreted in float64; a second tile may be empty."""
@@ -248,7 +248,7 @@ def _in_interpreter(inputs: Mapping[str, torch.Tensor], text: str) -> tuple[torc
     return found, [axes for choice in runner._modules for axes in choice]
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("name", ["attention", "causal", "gqa", "cosine_attention"])
 def test_head_sizes(name: str, head: int) -> None:

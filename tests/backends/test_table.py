@@ -281,7 +281,7 @@ ADDED = {
 }
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize("added", ADDED)
 def test_what_is_added_takes_room(added: str) -> None:

@@ -930,7 +930,7 @@ def only_our_errors(text: str) -> None:
         assert not any(name in str(error) and name not in text for name in tokens)
 
 
-SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @SETTINGS

@@ -147,6 +147,7 @@ def test_the_message_leads_to_the_fix(name: str) -> None:
     assert not said(fixed)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", library.names())
 def test_no_program_of_the_library_surprises(name: str) -> None:
     assert not mc.compile(library.load(name)).notes()
