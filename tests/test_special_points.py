@@ -289,6 +289,9 @@ AGGREGATES = [
     "O[q,k] = sum[..k](logsumexp[j](Mask[k,j]) * exp(Mask[q,k]))",
     "O[q] = 1 / (1 + sum[k](sqrt(Z[q,k] ** 3 * softmax[k](S[q,k] + Mask[q,k]))))",
     "O[k] = min[q](T[q] - log_softmax[k](where(S[q,k] > 3, W[k], -inf)))",
+    # A quotient by 0 that is taken away is -inf, as a mask is.
+    "O[q,k] = log_softmax[k](-1 / Z[q,k] ** 2)",
+    "O[q,k] = log_softmax[k](-T[q] / Z[q,k] ** 2 - abs(log(Z[q,k] ** 2)))",
     "O[q] = sum[k](exp(where(T[q] > 0, W[k], -inf)) * sum[k](exp(W[k]) * S[q,k]))"
     " / sum[k](exp(where(T[q] > 0, W[k], -inf)))",
     "O[e] = sum[k](softmax[k](Off[k] * V[k,e]) * log_softmax[k](Off[k] * V[k,e]))",

@@ -195,7 +195,7 @@ class Values(Scopes):
         if all(map(T.is_below_infinity, infinite)) and not any(map(T.may_be_no_number, t.args)):
             return total  # nothing cancels
         if len(infinite) > 1:
-            infinite = [a for a in infinite if not T.exceeds_minus_infinity(unsigned(a))]
+            infinite = [a for a in infinite if not _is_between_infinities(unsigned(a))]
             added = [a for a in infinite if not is_negative(a)]
             masks = [a for a in infinite if T.is_mask(unsigned(a)) or may_be_masked(a)]
             of_nothing = [a for a in infinite if may_be_infinite_by_itself(unsigned(a))]
@@ -204,8 +204,12 @@ class Values(Scopes):
             if any(a in of_nothing for a in added if a not in masks):
                 elements = [a for a in infinite if a not in of_nothing]
                 last = [a for a in added if a in masks]
+            for a in infinite:
+                x = unsigned(a)
+                if x is not a and a not in [*elements, *of_nothing] and _may_rise(x):
+                    total = where_equal(self.value(x), math.inf, -math.inf, total)
             for a in sorted(added, key=lambda a: a not in of_nothing):
-                if a not in elements and a not in last:
+                if not (a in elements or a in last or T.exceeds_minus_infinity(a)):
                     total = where_equal(self.value(a), -math.inf, -math.inf, total)
             for a in elements:
                 total = self._where_infinite(a, total)
@@ -427,6 +431,15 @@ class Values(Scopes):
             divisor = self.value(T.power_of(f.args[0], -f.attr))
             total = self._quotient(total, divisor)
         return apply("exp2", total)
+
+
+def _is_between_infinities(t: Term) -> bool:
+    return T.exceeds_minus_infinity(t) and not _may_rise(t)
+
+
+def _may_rise(t: Term) -> bool:
+    """May t be inf where all that is read is finite, as a quotient by 0 is?"""
+    return not (T.is_below_infinity(t) or T.is_finite_if_there(t))
 
 
 def _stored(exact: Number, kind: Kind) -> float:
