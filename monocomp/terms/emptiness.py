@@ -67,8 +67,7 @@ def may_be_empty(t: Term) -> bool:
         case _ if t.op in _ZERO_AT_ZERO:
             return may_be_empty(t.args[0])
         case "fold" | "fold_at" if t.attr.monoid in ("max", "min"):
-            body = t.args[-1]  # of nothing it is infinite, but 0 of weights that are
-            return is_nonnegative(body) and any(map(_may_vanish, factors((body,))))
+            return any(map(_may_vanish, factors(t.args[-1:])))  # 0 of weights of nothing
         case "fold" if t.attr.monoid in ("argmax", "argmin"):
             return not has_element(t)
         case "fold_at" if t.attr.monoid in ("sum", "mean", "var"):

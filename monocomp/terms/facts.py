@@ -238,8 +238,7 @@ def is_below_infinity(t: Term) -> bool:
             signed = [f for f in t.args if not is_nonnegative(f)]
             return len(signed) <= 1 and all(map(is_below_infinity, t.args))
         case "fold" if t.attr.monoid in ("max", "sum"):
-            is_product = t.attr.monoid == "sum" and is_finite_if_read(t.args[1])
-            return is_product or is_below_infinity(t.args[1])
+            return is_contraction(t) or is_below_infinity(t.args[1])
         case "fold" if t.attr.monoid == "min":
             return has_element(t) and is_below_infinity(t.args[1])
         case "field" if t.args[0].op == "fold" and t.args[0].attr.is_scaled:
