@@ -431,6 +431,10 @@ VARIANTS = {
                 "sum[k if k < i](X[i,k]) ** 2",
             )
         ),
+        (  # infinite beside what is not
+            "sum[k](log(abs(Y[k])) + sum[l](X[i,l]))",
+            "sum[k](log(abs(Y[k]))) + sum[l](X[i,l]) * sum[k](1.0)",
+        ),
         ("sum[k](exp(X[i,k] - max[l](X[i,l])))", "exp(-max[k](X[i,k])) * sum[k](exp(X[i,k]))"),
         ("sum[k](1 / (X[i,k] * max[l](X[i,l])))", "sum[k](1 / X[i,k]) / max[k](X[i,k])"),
         (
