@@ -305,7 +305,8 @@ def split_weights(t: Term) -> Term | None:
 
     Law:     sum(a + b) = sum(a) + sum(b)
     Claims:  interchange
-    Needs:   an addend with an exponential weight; a difference such as x - mean stays whole
+    Needs:   an addend with an exponential weight; a difference such as x - mean stays whole;
+             finite factors, as inf * (a - b) is a number, and inf * a - inf * b is none
     before:  A[i] = sum[k](exp(S[i,k]) * X[i,k] + exp(R[i,k]))
     after:   A[i] = sum[k](exp(S[i,k]) * X[i,k]) + sum[k](exp(R[i,k]))
     """
@@ -321,7 +322,7 @@ def split_weights(t: Term) -> Term | None:
         if len(groups) == 1:
             return None
         others = [g for g in factors(body) if g is not f]
-        if T.power_of(T.ZERO, -1) in others:  # inf - inf
+        if not all(map(T.is_finite_if_there, others)):  # inf - inf
             return None
         return T.add(
             *(

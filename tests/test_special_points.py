@@ -186,6 +186,8 @@ AGGREGATES = [
         for fold in ("sum[k]", "max[k]", "logsumexp[k]", "var[k]", "mean[k]", "prod[k]")
     ),
     "O[b,k] = sum[..k](where(T[b] > 0, S[b,k] / T[b], 0))",
+    "O[b] = sum[k]((exp(S[b,k]) - W[k]) / T[b])",
+    "O[q] = sum[k]((exp(S[q,k]) - 1) / W[k])",
     # Quotients of quotients over nothing, by 0.
     "input n[b]: int\nO[b] = 1 / (1 / (sum[k if k < n[b]](S[b,k]) / T[b]))",
     "input n[b]: int\nO[b] = 1 / (mean[k if k < n[b]](S[b,k]) / T[b])",

@@ -70,6 +70,8 @@ NEAR_MISSES = {
         ),
         # Nor is a sum multiplied with what is, of nothing or by a divisor.
         "A[i] = sum[k]((X[i,k] - sum[l](X[i,l])) / Y[k])",
+        "A[i] = sum[k]((sum[l](X[i,l]) * Y[k] + log(abs(Y[k]))) ** 2)",
+        "A[i] = sum[k](log(abs(Y[k])) - log(sum[l if l < i](exp(X[i,l]))))",
         "A[i] = sum[k]((X[i,k] - sum[l](X[i,l])) * min[l if l < i](X[i,k] * Y[l]))",
         "A[i] = max[k]((X[i,k] + max[l](X[i,l])) * Y[k])",
         "A[i] = sum[k](X[i,k] + M[i])",  # no result
@@ -430,6 +432,12 @@ VARIANTS = {
                 "sum[k if k < i](X[i,k])",  # 0 of nothing
                 "sum[k if k < i](X[i,k]) ** 2",
             )
+        ),
+        (  # the factor says that the divisor is there
+            "sum[k]((X[i,k] + 1 / sum[l if l < i](exp(X[i,l]))) * Y[k]"
+            " * sum[l if l < i](exp(X[i,l])))",
+            "sum[k](X[i,k] * Y[k]) * sum[k if k < i](exp(X[i,k]))"
+            " + sum[k](Y[k]) * (0 < sum[k if k < i](exp(X[i,k])))",
         ),
         (  # infinite beside what is not
             "sum[k](log(abs(Y[k])) + sum[l](X[i,l]))",
