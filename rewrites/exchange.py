@@ -43,7 +43,7 @@ def exchange_sums(operations: Callable[[Equations], int], program: Equations) ->
     Claims:  distributivity, interchange
     Needs:   the program needs fewer operations by it; or as many, and then the indices come in
              one fixed order; no a that may be of nothing, where b is divided by what may be;
-             what is multiplied out is finite, or the inverse of what is, if what it reads is
+             the factors are finite, if what they read is
     before:  index e < 2
              O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])
     after:   index e < 2
@@ -228,8 +228,8 @@ def _expanded(t: Term, name: str) -> list[list[Term]]:
     for f in parts:
         found = [m + n for m in found for n in _expanded(f, name)]
     # inf * (a - b) is a number, inf * a - inf * b is none.
-    is_finite = all(T.is_finite_if_there(T.base_and_power(f)[0]) for m in found for f in m)
-    return found if len(found) == 1 or is_finite else [[t]]
+    is_finite = all(T.is_finite_if_there(f) for m in found for f in m)
+    return found if is_finite else [[t]]
 
 
 def _split_exponent(t: Term, name: str) -> tuple[Term, Term]:
