@@ -296,6 +296,8 @@ AGGREGATES = [
     "O[q,k] = log_softmax[k](-T[q] / Z[q,k] ** 2 - abs(log(Z[q,k] ** 2)))",
     "O[q,j] = log(j) + sum[k](k - max[..k](Mask[q,k])) + 0 * W[j]",
     "O[q,k] = exp(Mask[q,k]) * T[k] / max[k](exp(Mask[q,k]) * T[k])",
+    "O[q] = (exp(Off[q]) + 2) * (exp(Off[q]) / exp(Off[q]))",  # a weight in a sum says nothing
+    "O[q] = exp(sum[k]((W[k] ** 2 - sum[k](W[k])) * exp(Off[q])) / exp(Off[q]))",
     "O[q] = sum[k](exp(where(T[q] > 0, W[k], -inf)) * sum[k](exp(W[k]) * S[q,k]))"
     " / sum[k](exp(where(T[q] > 0, W[k], -inf)))",
     "O[e] = sum[k](softmax[k](Off[k] * V[k,e]) * log_softmax[k](Off[k] * V[k,e]))",

@@ -230,9 +230,9 @@ class Product:
                 return any(said) if m.op.startswith(unit) else all(said)
             case "mul" if without_scale(m) is not m:
                 return self._bounds(without_scale(m), unit)
-        return any(
-            f.op == "exp" and _holds(f.args[0], m) for t in self._addends() for f in factors([t])
-        )
+        # A weight is 0 where m is -inf: as a factor, not as an addend.
+        parts = self.factors if unit == "max" else self._addends()
+        return any(f.op == "exp" and _holds(f.args[0], m) for t in parts for f in factors([t]))
 
     def _addends(self) -> Iterable[Term]:
         """What is infinite, and makes the product so, or no number, where it is."""
