@@ -10,14 +10,14 @@ from collections.abc import Iterable
 
 from monocomp import terms as T
 from monocomp.terms import Term
-from monocomp.terms.equations import Equations
 
 
 class Closing:
     """Finds which values are elements of one tensor: terms that differ by subscripts alone."""
 
-    def __init__(self, program: Equations) -> None:
-        self.dims = {name: program.declared.extents(name) for name in program.declared.inputs}
+    def __init__(self, dims: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+        """dims: every input with the extents of its dimensions."""
+        self.dims = dict(dims)
         self.memo: dict[Term, tuple[Term, tuple[Term, ...]]] = {}
 
     def __call__(self, t: Term) -> tuple[Term, tuple[Term, ...]]:

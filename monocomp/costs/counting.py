@@ -63,7 +63,7 @@ ROW_BLOCK, LOOP_BLOCK = 128, 64  # what one load or one value serves, with the u
 
 def cost(program: Equations) -> Cost:
     """The cost of a program as it is written."""
-    dims = tuple((name, program.declared.extents(name)) for name in program.declared.inputs)
+    dims = program.declared.dims
     outputs = (*(o.name for o in program.declared.outputs), *program.operands)
     counted = (_cost_of_kernel(tuple(group), dims, outputs) for group in kernels(program))
     return sum(counted, NOTHING)
@@ -74,18 +74,23 @@ def elements_of_folds(program: Equations) -> int:
     all values of its free indices, or of its computed subscripts if these are fewer, wherever loops
     will compute it."""
     sizes = nominal_sizes(program.declared, program.sizes)
-    opened = Closing(program).opened
+    dims = program.declared.dims
 
     def count(t: Term) -> int:
         extents = [i.attr[1] for i in T.free_indices(t)] + list(t.attr.extents)
         return math.prod(max(1, sizes[e]) for e in extents)
 
     folds = {
-        min(T.unnamed(t), T.unnamed(opened(t)[0]), key=count)
+        min(T.unnamed(t), _with_subscripts_opened(t, dims), key=count)
         for t in T.subterms(*(e.body for e in program.equations))
         if t.op in ("fold", "fold_at")
     }
     return sum(map(count, folds))
+
+
+@lru_cache(maxsize=8192)  # programs that are compared have most folds in common
+def _with_subscripts_opened(t: Term, dims: tuple[tuple[str, tuple[str, ...]], ...]) -> Term:
+    return T.unnamed(Closing(dims).opened(t)[0])
 
 
 @lru_cache(maxsize=256)
@@ -147,7 +152,7 @@ def estimate_of(
 ) -> Estimate:
     """The work of one kernel, with these roles of the indices of its outputs; `narrow` are stored
     values that have no more bytes than inputs."""
-    dims = {name: program.declared.extents(name) for name in program.declared.inputs}
+    dims = dict(program.declared.dims)
     outputs = narrow.union(o.name for o in program.declared.outputs)
     fits = partial(fits_whole, sizes=sizes)
     lengths = {"grid": 1, "row": ROW_BLOCK}  # other axes are not cut between programs

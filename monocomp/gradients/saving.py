@@ -44,7 +44,7 @@ class Saved:
 def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
     """The values that may be saved, as far as they are no outputs: aggregates, and what the program
     divides by."""
-    close = Closing(program)
+    close = Closing(program.declared.dims)
     known = {close(e.body)[0] for e in program.outputs}
     terms = list(T.subterms(*(e.body for e in program.equations)))
     divisors = dict(_divided(terms))
@@ -145,7 +145,7 @@ class Reading:
         saved: Iterable[Saved],
         read: Callable[[Equation, Sequence[Term]], Term],
     ) -> None:
-        self.close = Closing(program)
+        self.close = Closing(program.declared.dims)
         self.read = read
         self.values: dict[Term, Value] = {}
         self.logarithms: dict[Term, Value] = {}
