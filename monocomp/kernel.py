@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 
     from monocomp.backends.schedules.search import Tuning
     from monocomp.derivation.certificate import Certificate
+    from monocomp.language.parser import HasText
     from monocomp.translation.declared_monoids import Monoid
 
 INTERPRETED = ("numpy", "torch")  # the backends that take tile programs as they are
 
 
 def compile(
-    text_or_path: str | os.PathLike[str],
+    text_or_path: str | os.PathLike[str] | HasText,
     *,
     backend: str = "auto",
     checked: bool = False,
@@ -53,7 +54,7 @@ def compile(
     """Compile a program.
 
     Args:
-        text_or_path: the program's text, or the path of a file that holds it.
+        text_or_path: the program's text, or the path of a file that holds it, or a gradient.
         backend: "triton" (CUDA tensors; or CPU tensors with TRITON_INTERPRET=1), "gluon" (Hopper,
             products of 16 bits whose operands descriptors can load), "torch" (any device), "numpy"
             (the tile program, interpreted in float64), or "auto": triton for CUDA tensors, else

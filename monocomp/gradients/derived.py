@@ -34,6 +34,7 @@ from monocomp.translation.programs import read_equations
 
 if TYPE_CHECKING:
     from monocomp.gradients.derivation import GradientDerivation
+    from monocomp.language.parser import HasText
     from monocomp.translation.declared_monoids import Monoid
 
 
@@ -75,7 +76,11 @@ class Gradient:
         return GradientDerivation.made(self.program, self.equations, trace)
 
     def __str__(self) -> str:
-        return self.equations.text().rstrip()
+        return self.text().rstrip()
+
+    def text(self) -> str:
+        """The gradient as a program, which `compile`, `grad` and `evaluate` take."""
+        return self.equations.text()
 
     def source(
         self,
@@ -94,7 +99,7 @@ class Gradient:
 
 
 def grad(
-    text_or_path: str | os.PathLike[str],
+    text_or_path: str | os.PathLike[str] | HasText,
     wrt: Sequence[str] | None = None,
     *,
     outputs: Sequence[str] | None = None,
@@ -103,13 +108,13 @@ def grad(
     name: str | None = None,
     monoids: Iterable[Monoid] = (),
 ) -> Gradient:
-    """The gradient of a program, as a program: `mc.compile(str(mc.grad(text)))` computes it.
+    """The gradient of a program, as a program: `mc.compile(mc.grad(text))` computes it.
 
     It reads the program's inputs, the derivative of the loss with respect to each output `O` as
     `dO`, and what `forward`, the program itself, saves for it. It returns `dQ` for each input `Q`.
 
     Args:
-        text_or_path: the program's text, or the path of a file that holds it.
+        text_or_path: the program's text, or the path of a file that holds it, or a gradient.
         wrt: the inputs and params of kind float to differentiate with respect to; all inputs of
             that kind, unless given.
         outputs: those that have a derivative; all of kind float, unless given.

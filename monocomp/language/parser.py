@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import cache
 from importlib import resources
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from monocomp.declarations.vocabulary import KEYWORDS
 from monocomp.errors import (
@@ -442,6 +442,22 @@ def _check_depth(statements: list[S.Statement]) -> None:
                 help="split it into several definitions",
             )
         stack += [(child, depth + 1) for child in S.children(node)]
+
+
+class HasText(Protocol):
+    """A derived program, such as a gradient."""
+
+    def text(self) -> str:
+        """The program in the language."""
+
+
+def text_of(program: str | HasText, wanted: str) -> str:
+    """The text of a program that may be a derived one; `wanted` says what else may be given."""
+    if isinstance(program, str):
+        return program
+    if callable(text := getattr(program, "text", None)) and isinstance(found := text(), str):
+        return found
+    raise UsageError(f"a program is a text, not {type(program).__name__}", help=f"give {wanted}")
 
 
 def parse(text: str) -> list[S.Statement]:

@@ -55,6 +55,7 @@ from monocomp.errors import (
 )
 from monocomp.language import checker
 from monocomp.language import syntax as S
+from monocomp.language.parser import HasText, text_of
 from monocomp.reference import naive_arithmetic as arithmetic
 from monocomp.reference import named_arrays as N
 from monocomp.reference.aggregates import Fold, aggregate, fold_monoid, select, softmax
@@ -69,12 +70,12 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 
 def evaluate(
-    program: str | S.Program, inputs: Mapping[str, Any], /, **params: int | float
+    program: str | S.Program | HasText, inputs: Mapping[str, Any], /, **params: int | float
 ) -> Array | tuple[Array, ...]:
     """The outputs of a program by its naive meaning.
 
     Args:
-        program: the text, or a checked program.
+        program: the text, a checked program, or a gradient.
         inputs: by name, whatever numpy or torch holds: arrays, tensors, lists, scalars.
         **params: the program's parameters.
 
@@ -90,14 +91,15 @@ def evaluate(
 
 def evaluate_in(
     wide: Wide,
-    program: str | S.Program,
+    program: str | S.Program | HasText,
     inputs: Mapping[str, Any],
     params: Mapping[str, int | float],
 ) -> Array | tuple[Array, ...]:
     """`evaluate` with a given number format."""
-    checked = checker.check(program) if isinstance(program, str) else program
+    if not isinstance(program, S.Program):
+        program = checker.check(text_of(program, "a program's text or a gradient"))
     with np.errstate(all="ignore"), _deep_recursion():
-        outputs = _Evaluator(checked, wide, inputs, params).outputs()
+        outputs = _Evaluator(program, wide, inputs, params).outputs()
     return outputs[0] if len(outputs) == 1 else outputs
 
 

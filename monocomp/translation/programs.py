@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 
 from monocomp.errors import UsageError
 from monocomp.language.checker import check
+from monocomp.language.parser import text_of
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
 
 if TYPE_CHECKING:
+    from monocomp.language.parser import HasText
     from monocomp.translation.declared_monoids import Monoid
 
 
 def read_equations(
-    text_or_path: str | os.PathLike[str],
+    text_or_path: str | os.PathLike[str] | HasText,
     name: str | None = None,
     monoids: Iterable[Monoid] = (),
 ) -> Equations:
@@ -26,9 +28,10 @@ def read_equations(
     return translate(check(text, name or stem, {m.name: m.statement for m in monoids}))
 
 
-def _text(text_or_path: str | os.PathLike[str]) -> tuple[str, str | None]:
-    if not isinstance(text_or_path, str):
+def _text(text_or_path: str | os.PathLike[str] | HasText) -> tuple[str, str | None]:
+    if isinstance(text_or_path, os.PathLike):
         return _file(Path(text_or_path))
+    text_or_path = text_of(text_or_path, "a program's text, the path of a file, or a gradient")
     if "=" in text_or_path or "\n" in text_or_path or len(text_or_path) > 4096:
         return text_or_path, None
     if text_or_path.endswith(".mc") or os.sep in text_or_path:

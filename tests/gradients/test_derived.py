@@ -10,7 +10,7 @@ import torch
 
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.errors import MonocompError
+from monocomp.errors import MonocompError, UsageError
 from monocomp.gradients.derived import Gradient, gradient
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
@@ -111,6 +111,20 @@ def check_gradient_by_differences(text: str, found: Gradient) -> Gradient:
 def test_text_of_attention() -> None:
     """FlashAttention-2's backward, as one would write it."""
     assert str(mc.grad(mc.library.load("causal"))) == CAUSAL
+
+
+def test_a_gradient_is_a_program() -> None:
+    """To compile, to evaluate and to differentiate again."""
+    gradient = mc.grad("O = sum[k](X[k] ** 3)")
+    inputs = {"X": np.array([1.0, 2.0, -3.0]), "dO": np.array(2.0)}
+    wanted = 6 * inputs["X"] ** 2
+    np.testing.assert_allclose(mc.evaluate(gradient, inputs), wanted)
+    np.testing.assert_allclose(mc.compile(gradient, backend="numpy")(**inputs), wanted)
+    assert str(mc.grad(gradient, wrt=["X"])).splitlines()[-2] == "dX_2[k] = 6 * X[k] * dO * ddX[k]"
+    for not_a_program in (3, None, b"O = 1"):
+        for function in (mc.compile, mc.grad, lambda text: mc.evaluate(text, {})):
+            with pytest.raises(UsageError, match="a program is a text, not "):
+                function(not_a_program)  # type: ignore[arg-type]
 
 
 def test_definitions_stay_where_too_much_would_be_written_out() -> None:
