@@ -123,7 +123,7 @@ def test_products_of_what_is_read_stay_inside_of_weighted_sums() -> None:
     (line,) = (at for at in str(gradient).splitlines() if at.startswith("dWP[h,i] ="))
     assert line.startswith("dWP[h,i] = sum[b, k, q](") and "sum[e](V[b,i,k,e] * dO" in line
     sizes = {"b": 2, "g": 16, "h": 16, "i": 16, "q": 2048, "k": 2048, "d": 128, "e": 128}
-    source = mc.compile(str(gradient)).source("triton", target="cuda:90", extents=sizes)
+    source = mc.compile(gradient).source("triton", target="cuda:90", extents=sizes)
     assert source.count("@triton.jit") >= 4
 
 
