@@ -10,7 +10,7 @@ rule says how operations are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, update_wrapper
 from itertools import combinations
@@ -43,7 +43,7 @@ def exchange_sums(operations: Callable[[Equations], int], program: Equations) ->
     Claims:  distributivity, interchange
     Needs:   the program needs fewer operations by it; or as many, and then the indices come in
              one fixed order; no a that may be of nothing, where b is divided by what may be;
-             the factors are finite, if what they read is
+             the factors are finite, or the inverses of what is, if what they read is
     before:  index e < 2
              O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])
     after:   index e < 2
@@ -162,7 +162,7 @@ def _in_normal_form(t: Term) -> Term:
 def _exchanged(t: Term) -> Term:
     """The sum with every sum inside of its products taken outside of it; t if there is none."""
     (bound,), (condition, body) = T.open_fold(t)
-    name = bound.attr[0]
+    name, known = bound.attr[0], T.conjuncts(condition)
     parts = []
     for m in _expanded(body, name):
         outside: list[Term] = []
@@ -177,7 +177,7 @@ def _exchanged(t: Term) -> Term:
             binders.append((index, T.conjunction(*flat)))
             inside += map(T.bracket, deep)
             for g in factors(element):
-                fixed, moving = _split_exponent(g, name)
+                fixed, moving = _split_exponent(g, name, known)
                 outside.append(fixed)
                 inside.append(moving)
         if any(map(may_divide_by_nothing, inside)) and any(map(_may_be_nothing, outside)):
@@ -228,16 +228,17 @@ def _expanded(t: Term, name: str) -> list[list[Term]]:
     for f in parts:
         found = [m + n for m in found for n in _expanded(f, name)]
     # inf * (a - b) is a number, inf * a - inf * b is none.
-    is_finite = all(T.is_finite_if_there(f) for m in found for f in m)
+    is_finite = all(T.is_finite_if_there(T.base_and_power(f)[0]) for m in found for f in m)
     return found if is_finite else [[t]]
 
 
-def _split_exponent(t: Term, name: str) -> tuple[Term, Term]:
-    """t as (what is free of the index) * (what is not)."""
+def _split_exponent(t: Term, name: str, known: Iterable[Term]) -> tuple[Term, Term]:
+    """t as (what is free of the index) * (what is not). A share of a sum, which needs no maximum,
+    stays whole."""
     one = T.const(1, t.kind)
     if name not in t.free:
         return t, one
-    if t.op == "exp":
+    if t.op == "exp" and T.shares(t, known)[0] is T.ONE:
         fixed = [a for a in addends(t.args[0]) if name not in a.free]
         moving = [a for a in addends(t.args[0]) if name in a.free]
         return T.exp(T.add(T.ZERO, *fixed)), T.exp(T.add(T.ZERO, *moving))

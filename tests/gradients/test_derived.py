@@ -113,6 +113,11 @@ def test_text_of_attention() -> None:
     assert str(mc.grad(mc.library.load("causal"))) == CAUSAL
 
 
+def test_shares_need_no_maximum_in_any_order_of_sums() -> None:
+    kernel = mc.compile(mc.grad(mc.library.load("fp8_attention")), backend="triton")
+    assert not any(step.rule == "lift_weighted_sum" for step in kernel.derivation.steps)
+
+
 def test_a_gradient_is_a_program() -> None:
     """To compile, to evaluate and to differentiate again."""
     gradient = mc.grad("O = sum[k](X[k] ** 3)")

@@ -51,8 +51,7 @@ NEAR_MISSES = {
         "O[i,e] = sum[k](sum[j](exp(A[i,j] * B[k,j])) * C[k,e])",
         "O[i,e] = sum[k if k <= i](sum[j](A[i,j] * B[k,j]) * C[k,e])",  # a filter that joins them
         "O[i,e] = sum[k](sum[j if R[i,k] < A[i,j]](A[i,j] * B[k,j]) * C[k,e])",
-        "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) / Y[k] * C[k,e])",  # infinite where Y is 0
-        "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * log(abs(Y[k])) * C[k,e])",
+        "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * log(abs(Y[k])) * C[k,e])",  # infinite at 0
         "O[i,e] = sum[k, l](sum[j](A[i,j] * B[k,j]) * C[k,e] * D[l])",  # not one index
         "O[i,e] = sum[k](sum[j, l](F[i,j,l] * G[k,j,l]) * C[k,e])",
         *(  # what is nothing over nothing
