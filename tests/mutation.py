@@ -70,7 +70,6 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     ),
     "results.assume_filter: t.args[0] is T.TRUE": "without a filter nothing is known",
     "results.assume_filter: if new == bodies": SAME,
-    "results.common_result: if not frame and (not leaving)": SAME,
     "results.separate_results: if list(groups) == [T.ONE]": SAME,
     "results.split_weights: if len(groups) == 1": SAME,
     "hoisting._says: ... if power < 0": "factors are looked at wherever divisors are",
@@ -101,7 +100,11 @@ EQUIVALENT = {  # mutants that no test can notice, and why
         "the product that is compared with the numerator has as many addends as the base"
     ),
     "lifting.scale_power: exponent is T.ZERO": SAME,
+    "lifting.name_frame: t.op != 'field'": "only a field is one of a fold of pairs",
     "lifting.split_frame: len(moving) == len(addends(exponent))": SAME,
+    "frames._is_extremum: if not s.folded <= body.folded": (
+        "no element holds other folds; it is asked before one is made"
+    ),
     "frames._is_extremum: if not s.free <= body.free | {name}": (
         "no element is what has other indices; it is asked before one is made"
     ),

@@ -187,6 +187,10 @@ NEAR_MISSES = {
         f"O[i] = {SCALE} * (B[i] + {PART}) / {WHOLE}",
         f"O[i] = {SCALE} * ({PART} + {PART.replace('S', 'R').replace('RE', 'SE')})"
         f" / {WHOLE} / SE[k](1, R[i,k]).v",  # each in one addend
+        *(  # where it is no number behind the filter
+            f"O[i] = {SCALE} * {PART} / {WHOLE}".replace("S[i,k]", x)
+            for x in ("log(S[i,k])", "S[i,k] / X[k]")
+        ),
         # A small part that is not scaled by its frame, or that a large number multiplies.
         f"O[i] = {PART} / {WHOLE}",
         f"O[i] = log({PART} / {WHOLE})",
@@ -212,6 +216,12 @@ def test_near_miss(name: str, text: str) -> None:
 SUM = "sum[k if k < i](X[i,k])"
 M = "max[k](S[i,k])"
 LARGER = "maximum(S[i,k], 0)"
+WEIGHTS, WEIGHTED = "sum[k if k < i](exp(S[i,k]))", "sum[k if k < i](exp(S[i,k]) * V[k])"
+OF_WEIGHTED = f"maximum(C[i], where({WEIGHTED} != 0, {M}, -inf))"
+FRAME = "maximum(where(V[k] != 0, S[i,k], -inf), 0)"
+LARGEST = f"maximum(exp(S[i,k] - {FRAME}) * V[k] ** 2, exp(-inf))"
+OF_BOTH = "maximum(where(X[i] != 0, A[i], -inf), where(Z[i] != 0, B[i], -inf))"
+SETTLED = f"where(abs({OF_BOTH}) == inf, 0, {OF_BOTH})"
 CUT = f"relu(exp(S[i,k] - {LARGER}) - exp(-{LARGER}))"
 VARIANTS = [
     (  # a number that is not small has no exponent
@@ -302,6 +312,47 @@ VARIANTS = [
             f" * (exp({M} - maximum(C[i], {M})) * {x} + exp(C[i] - maximum(C[i], {M})))",
         )
         for x in ("B[i] ** -1", f"{SUM} ** 2", f"{SUM} ** -1")
+    ),
+    (  # nor as a power beside one that is 0 where it is
+        "join_frames",
+        f"Z[i] = exp({M}) * {WEIGHTED} * {WEIGHTS} ** 2 + exp(C[i])",
+        f"Z[i] = exp({OF_WEIGHTED})"
+        f" * (exp({M} - {OF_WEIGHTED}) * {WEIGHTED} * {WEIGHTS} ** 2 + exp(C[i] - {OF_WEIGHTED}))",
+    ),
+    (  # a sum that has an element
+        "join_frames",
+        f"Z[i] = exp({M}) + sum[k](V[k])",
+        f"Z[i] = exp(maximum({M}, 0))"
+        f" * (exp({M} - maximum({M}, 0)) + exp(-maximum({M}, 0)) * sum[k](V[k]))",
+    ),
+    (  # a power of a sum
+        "lift_weighted_sum",
+        "O[i] = sum[k]((exp(S[i,k]) - V[k]) ** 2)",
+        f"O[i] = exp(max[k](2 * {LARGER}))"
+        f" * SE[k]((exp(S[i,k] - {LARGER}) - exp(-{LARGER}) * V[k]) ** 2, 2 * {LARGER}).v",
+    ),
+    (  # -inf is no exponent
+        "lift_weighted_sum",
+        "O[i] = sum[k](maximum(exp(S[i,k]) * V[k] ** 2, exp(-inf)))",
+        f"O[i] = exp(max[k if {LARGEST} != 0]({FRAME}))"
+        f" * SE[k if {LARGEST} != 0]({LARGEST}, {FRAME}).v",
+    ),
+    (  # where the larger exponent counts, a sum is there, or the other one
+        "join_exponentials",
+        f"Y[i] = log({SUM} * exp(A[i]) + exp(B[i]))",
+        f"Y[i] = log({SUM} * exp(A[i] - maximum(B[i], where({SUM} != 0, A[i], -inf)))"
+        f" + exp(B[i] - maximum(B[i], where({SUM} != 0, A[i], -inf))))"
+        f" + maximum(B[i], where({SUM} != 0, A[i], -inf))",
+    ),
+    (
+        "compare_scaled",
+        "Y[i] = exp(A[i]) * X[i] < exp(B[i]) * Z[i]",
+        f"Y[i] = exp(A[i] - {SETTLED}) * X[i] < exp(B[i] - {SETTLED}) * Z[i]",
+    ),
+    (  # beside a number
+        "join_chosen_exponential",
+        f"Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(-{M} - 1)",
+        f"Y[i] = where(X[i] > 0, exp(A[i] - {M}), -inf) * exp(-1)",
     ),
 ]
 
@@ -487,6 +538,17 @@ FRAMES = {
     "maximum(-max[k if k < i](S[i,k]), 0)": True,
     "maximum(where(X[i] > 0, Z[i], -inf), X[i])": True,  # where X is 0 beside a mask
     "where(0 != sum[k if k < i](S[i,k]), max[k](R[i,k]), -inf)": False,
+    "where(0 != sum[k if k < i](S[i,k]), max[k if k < i](R[i,k]), -inf)": False,
+    "where(0 != sum[k if k < i](S[i,k]), X[i], -inf)": False,
+    "where(1 < sum[k if k < i](S[i,k]), max[k](R[i,k]), -inf)": True,  # it may be there
+    "maximum(where(X[i] > 0, Z[i], 0), max[k](S[i,k]))": False,
+    "X[i] + 1": True,
+    # Beside an exponential, where nothing else is settled.
+    "maximum(exp(X[i]) / Z[i], max[k](S[i,k]))": False,
+    "maximum(exp(X[i]) + X[i] * max[k](S[i,k]), Z[i])": True,
+    "maximum(exp(X[i]) - max[k](S[i,k]), max[k](R[i,k]))": True,  # inf where all S are masked
+    "maximum(exp(X[i]) - max[k](sum[l](S[i,l] * R[k,l])), max[k](R[i,k]))": False,
+    "maximum(exp(X[i]) - max[k if k < i](sum[l](S[i,l] * R[k,l])), max[k](R[i,k]))": True,
     "maximum(where(X[i] > 0, 1 / Z[i], -inf), X[i])": True,
     "maximum(where(X[i] > 0, sin(Z[i]), -inf), sin(X[i]))": True,
     "maximum(where(X[i] > 0, Z[i], 0), X[i])": True,
