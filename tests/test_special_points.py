@@ -1226,6 +1226,14 @@ def test_a_centre_beside_a_monoid() -> None:
     np.testing.assert_allclose(found, mc.evaluate(text, inputs), rtol=1e-12)
 
 
+def test_the_scales_of_a_quotient_leave_a_comparison_together() -> None:
+    text = """
+        m = max[k if k < |k| - 1](x[k])
+        O = sum[k if k < |k| - 1](k * exp(x[k] - m)) / sum[k](exp(x[k] - m)) > 0
+    """
+    assert mc.compile(text, backend="torch")(x=torch.tensor([9900.0, 10000.0, 10010.0])).item()
+
+
 def test_what_is_infinite_is_not_multiplied_out() -> None:
     """Where |d| is less than |k|, distances would be cheaper as sums of products."""
     text = "O[q] = sum[k]((abs(log(q)) - X[q,d] * Y[k,d]) ** 2)"

@@ -67,18 +67,24 @@ def _is_guarded_exponential(t: Term) -> bool:
 
 def _without_scale(t: Term) -> Term:
     """What has the sign of a product: an exponential keeps it that is positive, or 0 only where
-    another factor is."""
+    another factor is, or the inverse of one that is infinite. Were one scale of several left, it
+    might underflow alone."""
     scale = [f for f in t.args if f.op == "exp"] if t.op == "mul" else []
     if not scale:
         return t
-    (exponent,) = scale[0].args
+    parts = addends(scale[0].args[0])
     rest = [f for f in t.args if f not in scale]
     sums = Product([f for f in rest if f.op != "pow" or f.attr > 0])
-    above = (intern("compare", (NEG_INF, a), "<", "bool") for a in addends(exponent))
-    if not all(map(sums.says, above)):
+    divisors = Product([f.args[0] for f in rest if f.op == "pow" and f.attr < 0])
+    if not all(sums.says(_exceeds(a)) or divisors.says(_exceeds(neg(a))) for a in parts):
         return t
     lose(*scale)
     return mul(*rest)
+
+
+def _exceeds(a: Term) -> Term:
+    """-inf < a, whatever is known of a."""
+    return intern("compare", (NEG_INF, a), "<", "bool")
 
 
 def _compare_ints(op: str, a: Term, b: Term) -> Term:
