@@ -639,6 +639,9 @@ AGGREGATES = [
     "O[q] = 1 / sum[k if W[k] > 5](softplus(log(-T[q] - 1)))",
     # Exponentials of roots cancel before they overflow.
     "O[q] = sum[k](softmax[k if W[k] > 0](sqrt(T[q] * 1e6) * 1e3) * W[k])",
+    # What is divided by a sum over nothing is infinite, whatever the sum's elements are scaled by.
+    "O[q] = exp(T[q]) / sum[k if W[k] > q](exp(T[q] - max[k if W[k] > q](S[q,k])))",
+    "O[q] = 1 / sum[k if W[k] > q](exp(S[q,k]) * (k - max[k](S[k,q])))",
 ]
 
 # Moments at a large mean, in float32 beside the plain two-pass computation of torch.

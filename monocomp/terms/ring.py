@@ -273,14 +273,16 @@ def _with_quotients_that_cancel(found: list[Term]) -> list[Term]:
         product, power = f.args[0], f.attr
         inverses = [g for g in product.args if is_inverse_of_nothing(g)]
         scale = next((g for g in inverses if g.op == "exp"), None)
+        is_infinite = False
         if scale is not None and any(g.op == "exp" for g in found):
             rest = [g for g in product.args if g is not scale]
             found, exponent = _without_common_frames(found, scale.args[0], rest, -power)
             product = mul(exp(exponent), *rest)
+            is_infinite = any(True for _ in infinite_frames(exponent))
         elif not any(g.op == "pow" and g.args[0] in divisors for g in inverses):
             continue
         cancels = all(g.op != "pow" or g.args[0] in divisors for g in inverses)
-        stays = not cancels and may_be_empty(product)
+        stays = (is_infinite or not cancels) and may_be_empty(product)
         over = _power(product, power) if stays else power_of(product, power)
         found = [g for g in found if g is not f] + [_over_weights(over, product)]
     return list(factors(found))

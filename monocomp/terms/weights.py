@@ -143,16 +143,17 @@ def is_inverse_of_nothing(factor: Term) -> bool:
 
 
 def infinite_frames(exponent: Term) -> Iterable[tuple[Number, Term, Term]]:
-    """The addends of an exponent that are inf over nothing, -c * max(s) and c * min(s): the number,
-    the extremum times what is positive, and that it is of something."""
-    signs = {"max": 1, "min": -1}
+    """The addends of an exponent that are inf over nothing, -c * max(s) and c * min(s), or of the
+    largest and least of several: the number, the extremum times what is positive, and that it is of
+    something."""
+    signs = {"max": 1, "maximum": 1, "min": -1, "minimum": -1}
     for number, m in map(split_coefficient, addends(exponent)):
         if m is None:
             continue
         extremum = without_scale(m)
-        if extremum.op != "fold" or extremum.attr.monoid not in signs:
+        sign = signs.get(extremum.attr.monoid if extremum.op == "fold" else extremum.op)
+        if sign is None or not extremum.folded:
             continue
-        sign = signs[extremum.attr.monoid]
         there = is_weight_there(construct("mul", const(sign), m))
         if sign * number < 0 and there is not None:
             yield number, m, there
