@@ -10,7 +10,7 @@ from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
-from monocomp.terms.algebra import frame
+from monocomp.terms.algebra import frame, is_mantissa
 from monocomp.terms.facts import remembered
 from monocomp.terms.monomials import addends, common_number, exponent_of, factors
 
@@ -142,13 +142,21 @@ def _asks_for_an_element(condition: Term) -> bool:
 
 def condition_of(t: Term, exponent: Term) -> Term:
     """Where an addend t * exp(exponent) is there: its brackets hold, folds in it and those that
-    divide it have an element, and factors are not 0 that may be it with any exponent."""
+    divide it have an element, as have mantissas beside an exponent that may be inf, and factors
+    are not 0 that may be it with any exponent."""
     product = T.Product([f for f in factors(t) if f.op != "pow" or f.attr > 0])
     folds = [f for f in factors(t) if f.op == "fold"]
     divisors = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
     folds += [z for z in divisors if T.may_be_empty(z) and product.says(T.is_there(z))]
+    said = [c for f in factors(t) if T.is_bracket(f) for c in T.conjuncts(f.args[0])]
+    mantissas = list(filter(is_mantissa, factors(t)))  # whose frames are -inf over nothing
+    if mantissas and not all(
+        _is_scaled_extremum(a) or T.is_below_infinity(a) or T.is_weight_there(T.neg(a)) in said
+        for a in addends(exponent)
+    ):
+        folds += mantissas
     return T.conjunction(
-        *(f.args[0] for f in factors(t) if T.is_bracket(f)),
+        *said,
         *(T.is_there(base) for base in folds if T.may_be_empty(base)),
         *(T.is_there(base) for base, n in map(T.base_and_power, factors(t)) if base.op == "relu"),
         *_nonzero(t, exponent),

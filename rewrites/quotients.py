@@ -152,7 +152,8 @@ def cancel_denominator(t: Term) -> Term | None:
     Law:     a / p + b / p = (a + b) / p; a + b / p = (a * p + b) / p
     Claims:  common denominators
     Needs:   p holds an exponential or an aggregate, and is no sum over nothing: of numbers that
-             are read the quotients are as good, and nothing overflows
+             are read the quotients are as good, and nothing overflows; a p that does not divide
+             all addends is not infinite, as exp(-x) and its inverse are for a logit of -inf
     before:  A[i] = 1 - exp(X[i]) / (exp(X[i]) + Y[i] ** 2)
     after:   A[i] = Y[i] ** 2 / (exp(X[i]) + Y[i] ** 2)
     """
@@ -175,13 +176,22 @@ def cancel_denominator(t: Term) -> Term | None:
         quotient = _quotient(numerator, base)
         if quotient is not None:
             return T.add(*others, T.mul(quotient, base, inverse))
-        for a in others:
+        for a in others if _is_below_infinity(base) else ():
             joined = T.add(
                 numerator, *(T.mul(a, b) for b in addends(T.power_of(base, -inverse.attr)))
             )
             if inverse.attr == -1 and len(addends(joined)) < len(over) + 1:
                 return T.add(*(o for o in others if o is not a), T.mul(joined, inverse))
     return None
+
+
+def _is_below_infinity(total: Term) -> bool:
+    """Is a sum finite, though exponents in it may be -inf?"""
+    return all(
+        T.is_below_infinity(f) or (f.op != "exp" and T.is_finite_if_read(f))
+        for a in total.args
+        for f in factors(a)
+    )
 
 
 def _quotient(numerator: Term, base: Term) -> Term | None:

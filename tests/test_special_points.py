@@ -642,6 +642,10 @@ AGGREGATES = [
     # What is divided by a sum over nothing is infinite, whatever the sum's elements are scaled by.
     "O[q] = exp(T[q]) / sum[k if W[k] > q](exp(T[q] - max[k if W[k] > q](S[q,k])))",
     "O[q] = 1 / sum[k if W[k] > q](exp(S[q,k]) * (k - max[k](S[k,q])))",
+    # A weight of nothing stays where its inverse would leave a sum: inf is not multiplied out.
+    "O[q] = 1 / (1 - sum[k](exp(Off[q]) / exp(2 * Off[q] + T[k] ** 2)))",
+    "O[q] = 1 / (1 + exp(-Off[q]) * sum[k if W[k] > 5](T[k]))",
+    "L[q,k] = S[q,k] + Mask[q,k]\nO[q,k] = 1 - 1 / (1 + 1 / exp(L[q,k] - max[l](L[q,l])))",
 ]
 
 # Moments at a large mean, in float32 beside the plain two-pass computation of torch.

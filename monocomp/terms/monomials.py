@@ -87,7 +87,7 @@ def content(
             leaving[base] = least
     outside: list[Term] = []
     exponents = list(dict.fromkeys(exponent for _, _, exponent in monomials))
-    guarded = {e for _, powers, e in monomials if any(map(T.is_bracket, powers))}
+    guarded = {e for _, powers, e in monomials if any(map(_is_guarded, powers))}
     may_lead = [e for e in exponents if leads and _may_lead(e, exponents, e in guarded)]
     lead = min(may_lead, key=lambda e: _spread(e, exponents), default=_in_all(exponents))
     if lead is not T.ZERO:
@@ -100,6 +100,12 @@ def content(
     # One by one, as a number times a sum is a sum, which would not meet that sum's inverse.
     inverses = [T.power_of(f, -1) for f in outside]
     return common, T.add(*(T.mul(without_powers(a, leaving), *inverses) for a in t.args))
+
+
+def _is_guarded(base: Term) -> bool:
+    """Is this 0, whatever it is multiplied with, where a condition fails?"""
+    (fold,) = base.args if base.op == "field" else (base,)
+    return T.is_bracket(base) or (fold.op == "fold" and not T.has_element(fold))
 
 
 def _may_be_infinite(base: Term) -> bool:
@@ -129,7 +135,7 @@ def _may_lead(lead: Term, exponents: Iterable[Term], is_guarded: bool) -> bool:
     """Can exp(lead) leave a sum of exponentials? Where it is 0, what it leaves is infinite: so it
     must be finite, or what all have in common, but for what is subtracted and below infinity:
     where an element that is subtracted is -inf, the sum was infinite already, unless a condition
-    kept it out; but an extremum may be of nothing."""
+    or filter kept it out; but an extremum may be of nothing."""
     common = addends(_in_all(exponents))
 
     def is_subtracted(a: Term) -> bool:

@@ -318,6 +318,7 @@ NEAR_MISSES = {
     "cancel_denominator": [
         "A[i] = 1 - B[i] / (B[i] + D[i])",  # nothing overflows
         "A[i] = 1 - B[i] / (exp(C[i]) + D[i])",
+        "A[i] = 1 - 1 / (exp(-B[i]) + 1)",  # 0 over what may be infinite
         "A[i] = B[i] / (B[i] + C[i]) + C[i] / (B[i] + D[i])",
         "A[i] = B[i] / C[i] + D[i] / C[i]",  # no shorter
         "A[i] = B[i] / sqrt(B[i] + C[i]) + C[i] / sqrt(B[i] + C[i])",
