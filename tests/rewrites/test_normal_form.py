@@ -180,6 +180,10 @@ NEAR_MISSES = {
         "M[i] = max[k]((i - 2.5) * S[i,k])",
         "input N[i,k]: int\nM[i] = max[k if N[i,k] < 0](2 * N[i,k])",  # the least of all, if empty
         "M[i] = max[k](inf * sum[j if j < i](D[i,j,k]))",  # the 0 of nothing times infinity is 0
+        *(
+            f"M[i] = max[k]({x} * sum[l if l < i](exp(X[i,l])))"
+            for x in ("log(X[i,k])", "X[i,k] / Y[k]")
+        ),
         "M[i] = max[k if S[i,k] < 0](2.0)",  # over nothing it is -inf
         "M[i] = max[k if S[i,k] < 0](exp(B[i]))",
         # The scale of an exponential that stays.
@@ -645,7 +649,7 @@ VARIANTS = {
         ("sum[k if k == 2](X[i,k]) / |k|", "where(2 < |k|, X[i,2] / |k|, 0)"),  # not 0
         *(  # beside roots of what is positive, and in no root
             (f"{x} * sum[k if k == 2](X[i,k])", f"where(2 < |k|, {x} * X[i,2], 0)")
-            for x in ("sqrt(B[i] ** 2 + 1)", "log(B[i])")
+            for x in ("sqrt(B[i] ** 2 + 1)", "log(B[i])", "B[i] ** 2 * log(B[i])")
         ),
         ("sqrt(B[i]) + sum[k if k == 2](X[i,k])", "sqrt(B[i]) + where(2 < |k|, X[i,2], 0)"),
         (
