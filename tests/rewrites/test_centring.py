@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from monocomp.reference.oracle import evaluate
-from monocomp.rewrites.centring import centring
+from monocomp.rewrites.centring import centring, sums
 from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
@@ -40,24 +40,27 @@ def weighted_mean(value: str) -> str:
     return f"sum[l]({weights} * {value}) / sum[l]({weights})"
 
 
+LOGIT = "sum[l](X[i,l] * Z[l,k])"  # which is no mask
 NEAR_MISSES = {
     "distribute_bracket": [
-        "Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i])",  # nothing meets its like by it
-        "Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i]) + max[k](S[i,k])",
-        "Y[i] = (0 < X[i]) * (max[k](S[i,k]) + B[i]) - B[i]",
+        f"Y[i] = (0 < C[i]) * (max[k]({LOGIT}) + B[i])",  # nothing meets its like by it
+        f"Y[i] = (0 < C[i]) * (max[k]({LOGIT}) + B[i]) + max[k]({LOGIT})",
+        f"Y[i] = (0 < C[i]) * (max[k]({LOGIT}) + B[i]) - B[i]",
         "Y[i] = (0 < X[i]) * (A[i] + B[i]) - A[i]",
-        "Y[i] = (0 < X[i]) * (sum[k](S[i,k]) + B[i]) - sum[k](S[i,k])",
-        "Y[i] = X[i] * (max[k](S[i,k]) + B[i]) - X[i] * max[k](S[i,k])",
-        "Y[i] = (0 < X[i]) * max[k](S[i,k]) - max[k](S[i,k])",
-        "Y[i] = maximum((0 < X[i]) * (max[k](S[i,k]) + B[i]), -max[k](S[i,k]))",  # no sum
-        "Y[i] = (0 < X[i]) * exp(max[k](S[i,k])) - (0 < X[i]) * max[k](S[i,k])",
+        f"Y[i] = (0 < C[i]) * (sum[k]({LOGIT}) + B[i]) - sum[k]({LOGIT})",
+        f"Y[i] = C[i] * (max[k]({LOGIT}) + B[i]) - C[i] * max[k]({LOGIT})",
+        f"Y[i] = (0 < C[i]) * max[k]({LOGIT}) - max[k]({LOGIT})",
+        f"Y[i] = maximum((0 < C[i]) * (max[k]({LOGIT}) + B[i]), -max[k]({LOGIT}))",  # no sum
+        f"Y[i] = (0 < C[i]) * maximum(max[k]({LOGIT}), B[i]) - (0 < C[i]) * max[k]({LOGIT})",
+        f"Y[i] = (0 < C[i]) * exp(max[k]({LOGIT})) - (0 < C[i]) * max[k]({LOGIT})",
     ],
     "complement_bracket": [
         "Y[i] = A[i] - (0 < X[i]) * A[i]",
-        "Y[i] = max[k](S[i,k]) + (0 < X[i]) * max[k](S[i,k])",
-        "Y[i] = max[k](S[i,k]) - 2 * (0 < X[i]) * max[k](S[i,k])",
-        "Y[i] = max[k](S[i,k]) - (0 < X[i]) * min[k](S[i,k])",
-        "Y[i] = max[k](S[i,k]) - X[i] * max[k](S[i,k])",
+        f"Y[i] = max[k]({LOGIT}) + (0 < C[i]) * max[k]({LOGIT})",
+        f"Y[i] = max[k]({LOGIT}) - 2 * (0 < C[i]) * max[k]({LOGIT})",
+        f"Y[i] = max[k]({LOGIT}) - (0 < C[i]) * min[k]({LOGIT})",
+        f"Y[i] = maximum(max[k]({LOGIT}), (0 < C[i]) * -max[k]({LOGIT}))",
+        f"Y[i] = max[k]({LOGIT}) - C[i] * max[k]({LOGIT})",
         *(  # where an aggregate over nothing taken away from itself is -inf
             f"Y[i] = {OF_NOTHING} - ({condition}) * {OF_NOTHING}{beside}"
             for condition, beside in (
@@ -181,7 +184,6 @@ FIRST = "argmax[l](1 * (-inf < Y[l]))"
 ADMITTED = "argmax[l](1 * (0 < Y[l]))"
 AT_ADMITTED = f"where({ADMITTED} < |k| and 0 < Y[{ADMITTED}], X[i,{ADMITTED}], 0)"
 AT_FIRST = f"(Z[k,k] - where({FIRST} < |k|, Z[{FIRST}, {FIRST}], 0))"
-LOGIT = "sum[l](X[i,l] * Z[l,k])"  # which is no mask
 VARIANTS = {
     "distribute_bracket": [
         (
@@ -344,3 +346,10 @@ def test_moments_about_an_anchor_stay() -> None:
     inputs = inputs_of(rewriter.start)
     expected = evaluate(rewriter.start.origin.text, inputs)
     np.testing.assert_allclose(values(rewriter.program, inputs), expected, rtol=1e-11)
+
+
+def test_sums_that_vary_with_other_folds_are_found_where_they_are_wanted() -> None:
+    program = equations("V = sum[i](sum[k](exp(D[i,k])))")
+    (outer,) = program.equations
+    assert [t for t, *_ in sums(program)] == [outer.body]
+    assert len(list(sums(program, inner=True))) == 2
