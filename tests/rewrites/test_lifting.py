@@ -8,10 +8,11 @@ import pytest
 from monocomp import terms as T
 from monocomp.derivation.rule_sets import derive
 from monocomp.reference.oracle import evaluate
-from monocomp.rewrites.frames import settled_frame
+from monocomp.rewrites.frames import condition_of, settled_frame
 from monocomp.rewrites.lifting import lifting, shared_frames
 from monocomp.rewriting.rules import Rule, RuleSet
 from monocomp.terms.algebra import is_mantissa
+from monocomp.terms.monomials import exponent_of
 from tests.mutation import check_result
 from tests.rewrites.rules import (
     apply_only,
@@ -563,6 +564,26 @@ def test_frames_are_settled(frame: str, is_settled: bool) -> None:
     declared = ", ".join(x for x in read if f"{x[0]}[" in frame)
     (equation,) = equations(f"input {declared}\nM[i] = {frame}").equations
     assert (settled_frame(equation.body) is not equation.body) == is_settled
+
+
+@pytest.mark.parametrize(
+    ("exponent", "is_asked"),
+    {
+        "max[k if k < i](S[i,k])": False,
+        "-min[k if k < i](S[i,k])": False,
+        "max[k if k < i](S[i,k]) + X[i]": False,
+        "max[k if k < i](S[i,k]) - X[i]": True,  # inf - inf
+        "where(-inf < X[i], max[k if k < i](S[i,k]) - X[i], -inf)": False,
+    }.items(),
+)
+def test_a_mantissa_over_nothing_is_in_no_frame_that_may_be_none(
+    exponent: str, is_asked: bool
+) -> None:
+    mantissa = "SE[k if k < i](1, S[i,k]).v"
+    declared = "input S[i,k], X[i]" if "X" in exponent else "input S[i,k]"
+    (t,) = (e.body for e in equations(f"{declared}\nY[i] = {mantissa} * exp({exponent})").equations)
+    asked = T.conjuncts(condition_of(t, exponent_of(t)))
+    assert any(map(is_mantissa, T.subterms(*asked))) == is_asked
 
 
 @pytest.mark.parametrize("distance", ["(P[i,k] - R[i,k]) ** 2", "abs(P[i,k] - R[i,k])"])
