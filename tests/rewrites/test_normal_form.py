@@ -323,6 +323,7 @@ NEAR_MISSES = {
         "A[i] = 1 - B[i] / (B[i] + D[i])",  # nothing overflows
         "A[i] = 1 - B[i] / (exp(C[i]) + D[i])",
         "A[i] = 1 - 1 / (exp(-B[i]) + 1)",  # 0 over what may be infinite
+        "A[i] = 1 - 1 / (exp(B[i]) / D[i] + 1)",
         "A[i] = B[i] / (B[i] + C[i]) + C[i] / (B[i] + D[i])",
         "A[i] = B[i] / C[i] + D[i] / C[i]",  # no shorter
         "A[i] = B[i] / sqrt(B[i] + C[i]) + C[i] / sqrt(B[i] + C[i])",
