@@ -26,7 +26,7 @@ def scaled(t: Term) -> tuple[Term, Term]:
             return T.mul(*(v for v, _ in parts)), T.add(T.ZERO, *(e for _, e in parts))
         case "pow":
             value, exponent = scaled(t.args[0])
-            if t.attr.denominator > 1 and any(map(may_divide_by_nothing, factors(value))):
+            if any(map(may_divide_by_nothing, factors(value))):
                 return t, T.ZERO  # 0 over nothing is 0, the root of infinity times 0 is none
             return T.power_of(value, t.attr), T.mul(T.const(t.attr, "float"), exponent)
         case "relu" | "abs":
@@ -136,18 +136,17 @@ def _leaves_out_zeros(t: Term) -> bool:
 
 
 def _asks_for_an_element(condition: Term) -> bool:
-    is_nonzero = condition.op == "compare" and T.ZERO in condition.args
-    return is_nonzero and any(map(T.may_be_empty, condition.args))
+    return T.ZERO in condition.args and any(map(T.may_be_empty, condition.args))
 
 
 def condition_of(t: Term, exponent: Term) -> Term:
     """Where an addend t * exp(exponent) is there: its brackets hold, folds in it and those that
     divide it have an element, as have mantissas beside an exponent that may be inf, and factors
     are not 0 that may be it with any exponent."""
-    product = T.Product([f for f in factors(t) if f.op != "pow" or f.attr > 0])
+    product = T.Product(factors(t))
     folds = [f for f in factors(t) if f.op == "fold"]
     divisors = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
-    folds += [z for z in divisors if T.may_be_empty(z) and product.says(T.is_there(z))]
+    folds += [z for z in divisors if product.says(T.is_there(z))]
     said = [c for f in factors(t) if T.is_bracket(f) for c in T.conjuncts(f.args[0])]
     mantissas = list(filter(is_mantissa, factors(t)))  # whose frames are -inf over nothing
     if mantissas and not all(

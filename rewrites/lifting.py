@@ -109,7 +109,7 @@ def join_chosen_exponential(t: Term) -> Term | None:
     if t.op != "mul":
         return None
     scale = [a for a in addends(exponent_of(t)) if _is_less_a_maximum(a)]
-    for f in t.args if scale else ():
+    for f in t.args:
         if f.op == "where" and f.args[2] is T.NEG_INF and exponent_of(f.args[1]) is not T.ZERO:
             condition, x, unit = f.args
             n = T.add(T.ZERO, *scale)
