@@ -102,6 +102,7 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "lifting.scale_power: exponent is T.ZERO": SAME,
     "lifting.name_frame: t.op != 'field'": "only a field is one of a fold of pairs",
     "lifting.split_frame: len(moving) == len(addends(exponent))": SAME,
+    "frames.condition_of: mantissas": "without mantissas nothing is added",
     "frames._is_extremum: if not s.folded <= body.folded": (
         "no element holds other folds; it is asked before one is made"
     ),
@@ -112,9 +113,6 @@ EQUIVALENT = {  # mutants that no test can notice, and why
         "then the power of the mean meets nothing that it cancels with"
     ),
     "centring.centre_on_maximum: if not outside": "then no maximum leaves",
-    "centring.centre_on_maximum: ... if T.domain_of(m) == domain": (
-        "that of other elements is there where the sum has none, and stays outside"
-    ),
     "centring.anchor_means: if taken is None": "then there are no units",
     "centring.anchor_means: taken is None": "then there is no anchor, either",
     "centring.anchor_means: mean is None": "then there is no anchor, either",

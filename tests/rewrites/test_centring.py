@@ -148,6 +148,11 @@ NEAR_MISSES = {
         " + sum[k](X[i,k]) + sum[l](X[i,l])",  # of what does not vary
     ],
     "centre_on_maximum": [
+        *(  # of one addend, whichever comes first
+            f"H[i] = max[k](S[i,k] + R[i,k]) - SE[k]({x}, S[i,k] + R[i,k]).v"
+            " / SE[k](1, S[i,k] + R[i,k]).v"
+            for x in ("S[i,k]", "R[i,k]")
+        ),
         "H[i] = SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v",  # no maximum stands outside
         "H[i] = max[k](S[i,k]) - sum[k](S[i,k])",  # no exponent
         "H[i] = max[k](S[i,k]) * sum[k](1.0) - sum[k](S[i,k])",

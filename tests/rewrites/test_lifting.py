@@ -214,15 +214,19 @@ def test_near_miss(name: str, text: str) -> None:
     check_does_not_fire(rule_of(RULES, name), text)
 
 
+def settled(frame: str) -> str:
+    return f"where(abs({frame}) == inf, 0, {frame})"
+
+
 SUM = "sum[k if k < i](X[i,k])"
 M = "max[k](S[i,k])"
+OVER, THERE = "max[k](S[i,k] / X[k])", "(-inf < B[i]) * "
 LARGER = "maximum(S[i,k], 0)"
 WEIGHTS, WEIGHTED = "sum[k if k < i](exp(S[i,k]))", "sum[k if k < i](exp(S[i,k]) * V[k])"
 OF_WEIGHTED = f"maximum(C[i], where({WEIGHTED} != 0, {M}, -inf))"
 FRAME = "maximum(where(V[k] != 0, S[i,k], -inf), 0)"
 LARGEST = f"maximum(exp(S[i,k] - {FRAME}) * V[k] ** 2, exp(-inf))"
 OF_BOTH = "maximum(where(X[i] != 0, A[i], -inf), where(Z[i] != 0, B[i], -inf))"
-SETTLED = f"where(abs({OF_BOTH}) == inf, 0, {OF_BOTH})"
 CUT = f"relu(exp(S[i,k] - {LARGER}) - exp(-{LARGER}))"
 VARIANTS = [
     (  # a number that is not small has no exponent
@@ -320,6 +324,18 @@ VARIANTS = [
         f"Z[i] = exp({OF_WEIGHTED})"
         f" * (exp({M} - {OF_WEIGHTED}) * {WEIGHTED} * {WEIGHTS} ** 2 + exp(C[i] - {OF_WEIGHTED}))",
     ),
+    *(  # a mantissa beside an exponent that is not inf where that is of nothing
+        (
+            "join_frames",
+            f"Z[i] = {bracket}exp({x}) * {WHOLE} + exp(C[i])",
+            f"Z[i] = exp({m}) * ({bracket}exp({x} - {m}) * {WHOLE} + exp(C[i] - {m}))",
+        )
+        for bracket, x, m in (
+            ("", f"A[i] + {M}", f"maximum(C[i], A[i] + {M})"),
+            ("", OVER, settled(f"maximum(C[i], {OVER})")),
+            (THERE, f"{M} - B[i]", settled(f"maximum(C[i], where(-inf < B[i], {M} - B[i], -inf))")),
+        )
+    ),
     (  # a sum that has an element
         "join_frames",
         f"Z[i] = exp({M}) + sum[k](V[k])",
@@ -348,7 +364,7 @@ VARIANTS = [
     (
         "compare_scaled",
         "Y[i] = exp(A[i]) * X[i] < exp(B[i]) * Z[i]",
-        f"Y[i] = exp(A[i] - {SETTLED}) * X[i] < exp(B[i] - {SETTLED}) * Z[i]",
+        f"Y[i] = exp(A[i] - {settled(OF_BOTH)}) * X[i] < exp(B[i] - {settled(OF_BOTH)}) * Z[i]",
     ),
     (  # beside a number
         "join_chosen_exponential",
