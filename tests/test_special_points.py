@@ -1249,6 +1249,17 @@ def test_what_is_infinite_is_not_multiplied_out() -> None:
     np.testing.assert_allclose(found, mc.evaluate(text, inputs), rtol=1e-12)
 
 
+def test_what_a_filter_leaves_out_may_be_no_number_though_it_is_asked_about() -> None:
+    """A value in its own weight is asked whether it is 0, and read for all elements."""
+    text = "O[l] = sum[k if F[k] > 0](exp(S[k] * B[l]) * S[k])"
+    inputs = {"S": [1.0, NAN, -INF, NAN, 2.0], "B": [2.0, 0.5], "F": [1.0, 0.0, 0.0, 0.0, 1.0]}
+    wanted = [sum(math.exp(s * b) * s for s in (1.0, 2.0)) for b in inputs["B"]]
+    assert evaluate(text, inputs) == pytest.approx(wanted)
+    tensors = {n: torch.tensor(x) for n, x in inputs.items()}
+    found = interpreted.call(outputs, text, tensors, "triton")
+    assert found.tolist() == pytest.approx(wanted, rel=1e-4)
+
+
 def test_nothing_is_no_factor_of_the_largest_infinity() -> None:
     """0 of nothing times infinities is 0, times the largest of them it is none."""
     text = """input W[j], Y[l], C

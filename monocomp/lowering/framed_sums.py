@@ -94,7 +94,7 @@ class FramedSums:
         if T.is_below_infinity(whole) or not may_be_infinite_by_itself(exponent):
             at.bounded |= {SE.embed(new, T.ONE, masked)}
         element = SE.embed(new, value, masked)
-        safe = all(f.op == "exp" or T.is_read(f) for f in factors(element))
+        safe = all(f.op == "exp" or _is_0_outside(f, condition) for f in factors(element))
         absorbed = None
         if all(clamped(a) is a for a in addends(exponent)):  # exp(inf) of nothing is no factor
             absorbed = _absorbed(SE.embed(new, value, exponent), self.bound.attr[0])
@@ -109,7 +109,7 @@ class FramedSums:
             there = where_equal(weight, 0.0, 0.0, weighted)
             rest = [f for f in factors(value) if f not in infinite]
             element = T.mul(at.symbol("weighted", there), *rest)
-            safe = all(map(T.is_read, rest))
+            safe = all(_is_0_outside(f, condition) for f in rest)
         self.body.update(state, self.body.sum_tile(element, scaled, vanishing=safe))
         return state
 
@@ -229,3 +229,12 @@ def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:
         if number == 1 and all(f in ours for f in theirs):
             return T.mul(symbol, *(f for f in ours if f not in theirs))
     return t
+
+
+def _is_0_outside(f: Term, condition: Term) -> bool:
+    """Is f read, and 0 where the filter fails? What the filter asks about is read for all elements,
+    and may be no number there, unless nothing but [f != 0] is asked."""
+    reads = (s for s in T.subterms(f) if s.op in T.READS)
+    is_asked = not {*T.subterms(condition)}.isdisjoint(reads)
+    is_nonzero = all(c is T.compare("!=", T.ZERO, f) for c in T.conjuncts(condition))
+    return T.is_read(f) and (is_nonzero or not is_asked)
