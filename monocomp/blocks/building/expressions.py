@@ -148,9 +148,7 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
         return _infix(c, e, want)
     if e.op == "exp2" and _is_fused(c, e.args[0]):
         scale, difference = e.args[0].args
-        x, y = (value(c, a, want) for a in difference.args)
-        factor = value(c, scale, want)
-        return function("exp2", infix("-", infix("*", factor, x), infix("*", factor, y)))
+        return _fused_exponential(c, scale, difference, want)
     device = OPERATIONS[e.op].device
     assert device is not None, e.op
     return function(device, *(value(c, a, want) for a in e.args))
@@ -190,6 +188,33 @@ def _is_fused(c: Context, e: P.Expr) -> bool:
         return False
     x, y = (c.order(a.axes) for a in e.args[1].args)
     return len(y) < len(x) and _multiplies(c)
+
+
+def _fused_exponential(c: Context, scale: P.Expr, difference: P.Expr, want: Layout) -> Expr:
+    """exp2(scale * x - scale * y). A number that x is multiplied with is multiplied with the scale:
+    then nobody waits for x."""
+    x, y = difference.args
+    factor = above = value(c, scale, want)
+    if (product := _scaled(c, x)) is not None:
+        n, x = product
+        above = infix("*", factor, value(c, n, want))
+    shift = infix("*", factor, value(c, y, want))
+    return function("exp2", infix("-", infix("*", above, value(c, x, want)), shift))
+
+
+def _scaled(c: Context, e: P.Expr) -> tuple[P.Expr, P.Expr] | None:
+    """(n, x) with e = n * x, where a size decides n: then it is neither huge nor tiny."""
+    e = c.meaning(e)
+    if e.op != "mul" or not _is_of_a_size(c, e.args[0]):
+        return None
+    n, x = e.args
+    return n, x
+
+
+def _is_of_a_size(c: Context, e: P.Expr) -> bool:
+    e = c.meaning(e)
+    is_function = e.op in ("cast", "sqrt", "rsqrt")
+    return e.op == "extent" or (is_function and _is_of_a_size(c, e.args[0]))
 
 
 def _multiplies(c: Context) -> bool:
