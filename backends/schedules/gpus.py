@@ -14,6 +14,8 @@ class Gpu:
     Attributes:
         lanes: threads of a warp.
         registers: that a thread can have.
+        register_file: registers of all threads, where it was measured that giving each thread fewer
+            pays; else 0.
         saved: registers by which estimates may be above that: so many the compiler has saved by
             itself, or at a few bytes in memory, in what was compiled for Hopper; the shapes that
             are known for others stay below.
@@ -27,6 +29,7 @@ class Gpu:
 
     lanes: int
     registers: int
+    register_file: int
     saved: int
     shared: int
     reads_shared: bool
@@ -38,6 +41,7 @@ class Gpu:
 _AMPERE = Gpu(
     lanes=32,
     registers=255,
+    register_file=0,
     saved=64,
     shared=163 << 10,
     reads_shared=False,
@@ -48,12 +52,13 @@ _AMPERE = Gpu(
 _HOPPER = replace(
     _AMPERE,
     saved=160,
+    register_file=1 << 16,
     shared=227 << 10,
     reads_shared=True,
     copies=True,
 )
 _CONSUMER = replace(_AMPERE, shared=99 << 10, cached=1 << 20)
-_BLACKWELL = replace(_HOPPER, cached=16 << 20)
+_BLACKWELL = replace(_HOPPER, cached=16 << 20, register_file=0)
 _CDNA = replace(_AMPERE, lanes=64, registers=512)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -168,7 +168,7 @@ class Legal:
         lengths = dict(zip(self.rows, shape.rows, strict=True))
         lengths |= dict(zip(self.streams, shape.streams, strict=True))
         axes = self.program.axis_names("row") + self.program.axis_names("stream")
-        return Schedule(
+        found = Schedule(
             tuple((a, min(lengths[a], self._longest(a))) for a in axes),
             shape.warps,
             shape.stages,
@@ -177,6 +177,7 @@ class Legal:
             shape.descriptors,
             self.orders[0],
         )
+        return replace(found, registers=self.resources_of(found).register_limit(found))
 
     def alike(self, shape: Shape) -> Shape:
         """The shape for this kernel that comes nearest to another kernel's. Rows and columns of a
@@ -255,7 +256,10 @@ class Legal:
             return False
         if schedule.group_size > 1 and not is_grouped(self.program):
             return False
-        return self.resources_of(schedule).fits(schedule)
+        resources = self.resources_of(schedule)
+        if schedule.registers not in (0, resources.register_limit(schedule)):
+            return False
+        return resources.fits(schedule)
 
     def smaller(self, shape: Shape) -> Iterator[Shape]:
         """A shape with its longest block halved, again and again, and the smallest in the end; each

@@ -28,6 +28,9 @@ _FEW = 64  # rows: of a block or two, whose order hardly matters, and fewer read
 _STORED = 4  # bytes of an element that one kernel stores for another
 _QUAD = 4  # threads that have a row of a product among them, and all of them its columns
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
+_RESERVED = 1 << 10  # bytes of shared memory that each instance takes for itself
+_GRANULE = 8  # registers come in so many
+_SAVED = 0.3  # of the registers of an estimate the compiler saves, if it has to
 
 
 def load_levels(program: P.TileProgram) -> int:
@@ -216,6 +219,22 @@ class Resources:
             for m in self.moments
         )
 
+    def register_limit(self, schedule: Schedule) -> int:
+        """How many registers leave room for as many instances as shared memory does, where matrix
+        units read it: on Hopper instances hide each other's delays. 0 where a thread can't have
+        more, or would need far more, and where little is known of that: of sizes that are not
+        given, and of gathered tiles, each element of which may need an address."""
+        axes = (self.program.axes[a] for a in self.held)
+        is_known = all(a.extent in self.sizes for a in axes if a.role == "whole")
+        is_known = is_known and not any(map(self._is_gathered, self.beside))
+        if not (self.products and self.gpu.register_file and is_known and self.is_direct(schedule)):
+            return 0
+        room = (self.gpu.shared + _RESERVED) // (self.shared(schedule) + _RESERVED)
+        threads = max(1, room) * schedule.num_warps * self.gpu.lanes
+        limit = self.gpu.register_file // threads // _GRANULE * _GRANULE
+        needed = (1 - _SAVED) * self.registers(schedule)
+        return limit if needed <= limit <= self.gpu.registers else 0
+
     def _moments(
         self, body: list[P.Statement], around: tuple[str, ...], bodies: tuple[int, ...]
     ) -> Iterator[_Moment]:
@@ -362,6 +381,13 @@ class Resources:
             elif self.is_direct(schedule):
                 exchanged = _CHUNK * schedule.num_warps * self.gpu.lanes
         return copied * max(0, schedule.num_stages - 1) + exchanged
+
+    def _is_gathered(self, name: str) -> bool:
+        """Is this a tile that is read at positions which are computed?"""
+        value = self.lets[name]
+        is_tile = value.op == "load" and len(value.axes & self.blocked) > 1
+        varying = (p for p in value.args if p.axes & self.blocked)
+        return is_tile and any(position.op != "coordinate" for position in varying)
 
     def _width(self, load: P.Expr) -> int:
         """The bytes of an element that is loaded: what another kernel has stored is float32."""

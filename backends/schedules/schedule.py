@@ -15,6 +15,7 @@ SECTOR = 16  # the same that the second-level cache does
 LONGEST_BLOCK = 1 << 16
 MOST_PROGRAMS = 1 << 20
 LARGEST_GROUP = 1 << 20
+MOST_REGISTERS = 255
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Schedule:
     `group_size` is the order of the instances: so many positions of the grid, such as heads, take
     turns, a block of rows each; with 1, all rows of one come before those of the next. Where two
     axes are cut into blocks and there is no grid, blocks along the first are its positions.
+    `registers` are the most that a thread may have; with 0, the compiler takes what it likes.
     """
 
     blocks: tuple[tuple[str, int], ...]
@@ -36,6 +38,7 @@ class Schedule:
     split_axes: tuple[str, ...] = ()
     descriptors: bool = False
     group_size: int = 1
+    registers: int = 0
 
     @cached_property
     def lengths(self) -> dict[str, int]:
@@ -63,9 +66,12 @@ class Schedule:
             raise ValueError("warps or stages out of range")
         if not 0 <= programs <= MOST_PROGRAMS:
             raise ValueError("the number of program instances is out of range")
+        registers = _whole_number(dict(data).get("registers", 0))
         if not 1 <= group_size <= LARGEST_GROUP or group_size & (group_size - 1):
             raise ValueError("the size of a group is a power of two")
-        rest = (programs, split_axes, descriptors, group_size)
+        if not 0 <= registers <= MOST_REGISTERS:
+            raise ValueError("registers out of range")
+        rest = (programs, split_axes, descriptors, group_size, registers)
         return Schedule(tuple(blocks.items()), warps, stages, *rest)
 
     def __str__(self) -> str:
@@ -75,7 +81,8 @@ class Schedule:
         tiles = f", padding of {' and '.join(self.split_axes)} split" if self.split_axes else ""
         loads = ", descriptors" if self.descriptors else ""
         order = f", groups of {self.group_size}" if self.group_size > 1 else ""
-        more = splits + tiles + loads + order
+        limit = f", {self.registers} registers" if self.registers else ""
+        more = splits + tiles + loads + order + limit
         return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{more}"
 
 

@@ -317,6 +317,8 @@ def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
     """A schedule by the names that the host function and the kernel have for it."""
     entries = {str(kernel.lengths[axis].attr): length for axis, length in schedule.blocks}
     entries |= {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
+    if schedule.registers:
+        entries["maxnreg"] = schedule.registers
     if schedule.programs:
         entries["PROGRAMS"] = schedule.programs
     if kernel.blocks and not kernel.rings:

@@ -44,7 +44,7 @@ POINTERS = {
     torch.float8_e5m2: "*fp8e5",
 }
 FORMS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")  # in the order in which Triton makes them
-_OPTIONS = ("num_warps", "num_stages")
+_OPTIONS = ("num_warps", "num_stages", "maxnreg")
 _NOMINAL = {"grid": 2, "row": 4096, "stream": 4096}  # extents that are not given; others are SHORT
 
 

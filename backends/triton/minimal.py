@@ -90,5 +90,6 @@ class MinimalHost(HostSource):
             arguments.append(name + self._text(a.value))
         config = self.schedules[s.kernel]
         scheduled = self.host.kernels[s.kernel].scheduled
-        arguments += [f"{k}={config[k]}" for k in (*scheduled, "num_warps", "num_stages")]
+        options = [k for k in ("num_warps", "num_stages", "maxnreg") if k in config]
+        arguments += [f"{k}={config[k]}" for k in (*scheduled, *options)]
         self.fit("", f"{s.name}[grid]({', '.join(arguments)})")
