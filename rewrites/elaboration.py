@@ -33,7 +33,7 @@ def expand_exact_quotient(t: Term) -> Term | None:
     before:  Y[i,k] = where(X[i,k] * exp(S[i,k]) / sum[j](X[i,j] * exp(S[i,j])) < 1, 1, 2)
     after:   Y[i,k] = where(where(sum[j](X[i,j] * exp(S[i,j])) == 0 and any[j](-inf < S[i,j]), X[i,k] * exp(S[i,k]) / 0, X[i,k] * exp(S[i,k]) / sum[j](X[i,j] * exp(S[i,j]))) < 1, 1, 2)
     """  # noqa: E501
-    if t.op != "exactly" or t.attr[0] != "div" or len(t.args) < 3:
+    if t.op != "exactly" or len(t.args) < 3:  # just a quotient has a third operand
         return None
     a, b, there = t.args
     is_zero = T.conjunction(T.compare("==", b, T.ZERO), there)
