@@ -83,6 +83,8 @@ NEAR_MISSES = {
         "Y[i] = sigmoid(X[i])",
         "Y[i] = sigmoid(log(X[i]))",  # of no aggregate
         "Y[i] = sigmoid(sum[k](S[i,k]))",  # no logarithm
+        # -inf where both are of nothing, and so is its opposite
+        "Y[i] = sigmoid(log(sum[k if k < i](S[i,k] ** 2)) - max[k if k < i](S[i,k]))",
     ],
     "expand_silu": ["Y[i] = X[i] * sigmoid(X[i])", "Y[i] = gelu(X[i])"],
     "expand_softplus": [
@@ -170,6 +172,22 @@ def test_several_indices_of_a_monoid_of_tuples() -> None:
         monoid + "O[i] = A[j, k](X[i,j,k], Y[i,j,k]).u",
         monoid + "O[i] = A[j](A[k](X[i,j,k], Y[i,j,k]).a, A[k](X[i,j,k], Y[i,j,k]).u).u",
     )
+
+
+@pytest.mark.parametrize(
+    ("of_elements", "inside"),
+    [("k <= j", "k <= j"), ("0 < Y[j - 1]", "0.0 < Y[j - 1] and k == k")],
+)
+def test_filters_of_rows(of_elements: str, inside: str) -> None:
+    """What is asked of rows is asked of them; but for a read that just the rest of the filter keeps
+    inside its tensor."""
+    text = f"input X[i,j,k], Y[j]\nA[i] = max[j, k if 0 < j and {of_elements}](X[i,j,k])"
+    rewriter = apply_only(rule_of(elaboration, "nest_indices"), text)
+    (line,) = rewriter.program.lines()
+    assert line == f"A[i] = max[j if 0 < j](max[k if {inside}](X[i,j,k]))"
+    inputs = inputs_of(rewriter.start)
+    expected = evaluate(rewriter.start.origin.text, inputs)
+    np.testing.assert_array_equal(values(rewriter.program, inputs), expected)
 
 
 def test_folds_of_user_monoids_nest() -> None:

@@ -14,6 +14,8 @@ def test_example(rule: Rule) -> None:
     check_example(rule)
 
 
+# -inf where a largest of nothing is taken from -inf, and so is its opposite.
+LOST = "Z[i] - max[k if k < i](S[i,k])"
 NEAR_MISSES = {
     "recognise_sigmoid": [
         "Y = 1 / (1 + exp(sum[i](X[i]))) ** (1 / 3)",  # a sum that stays scaled
@@ -44,6 +46,7 @@ NEAR_MISSES = {
         "Y[i,k] = exp(S[i,k]) * sigmoid(-X[i])",
         "Y[i,k] = exp(X[i]) * sigmoid(-S[i,k] - X[i])",
         "Y[i,k] = exp(S[i,k]) * sigmoid(-S[i,k] - X[i])",  # X may be infinite
+        f"Y[i] = 1 / (1 + exp({LOST}))",
     ],
     "distribute_sigmoid": [
         "Y[i] = (exp(X[i]) - 1) ** 2 + sigmoid(-X[i]) ** 3",
@@ -67,6 +70,7 @@ NEAR_MISSES = {
         "Y[i] = 1 - 2 * sigmoid(X[i])",
         "Y[i] = 1 - sigmoid(X[i]) ** 2",
         "Y[i] = A[i] - C[i] * (A[i] - B[i]) * sigmoid(X[i])",
+        f"Y[i] = A[i] - A[i] * sigmoid({LOST})",
     ],
     "exponential_of_softplus": [
         "Y[i] = exp(A[i] * softplus(X[i]))",  # no number
@@ -78,6 +82,7 @@ NEAR_MISSES = {
         "Y[i] = log(1 + sigmoid(X[i]))",
         "Y[i] = log(A[i] * sigmoid(X[i]))",
         "Y[i] = log(tanh(X[i]))",
+        f"Y[i] = log(sigmoid({LOST}))",
     ],
     "recognise_softplus": [
         "Y[i] = log(1 + X[i])",
