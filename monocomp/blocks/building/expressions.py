@@ -126,7 +126,8 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
         case "compare" if _is_infinite(e) and _multiplies(c):
             return infix(">", value(c, e.args[1], want), number(_LARGEST, "float"))
         case "compare":
-            return _comparison(c, e, want)
+            a, b = (value(c, x, want) for x in e.args)
+            return infix(e.attr, a, b)
         case "where":
             test, a, b = (value(c, x, want) for x in e.args)
             return where(test, a, b)
@@ -252,35 +253,16 @@ def _division(c: Context, e: P.Expr, want: Layout) -> Expr:
     return to(found, INDEX) if is_position else found
 
 
-def _comparison(c: Context, e: P.Expr, want: Layout) -> Expr:
-    """A comparison; of a draw and a number, both times a power of two, which is exact: the number
-    is multiplied once, and no draw."""
-    draws = [x.op == "uniform" for x in e.args]
-    if not any(draws) or any(c.order(x.axes) for x in e.args if x.op != "uniform"):
-        a, b = (value(c, x, want) for x in e.args)
-        return infix(e.attr, a, b)
-    size = number(2.0**counter_rng.MANTISSA_BITS, "float")
-    a, b = (
-        _mantissa(c, x, want) if is_draw else infix("*", size, value(c, x, want))
-        for x, is_draw in zip(e.args, draws, strict=True)
-    )
-    return infix(e.attr, a, b)
-
-
 def _uniform(c: Context, e: P.Expr, want: Layout) -> Expr:
-    scale = number(2.0**-counter_rng.MANTISSA_BITS, "float")
-    return infix("*", _mantissa(c, e, want), scale)
-
-
-def _mantissa(c: Context, e: P.Expr, want: Layout) -> Expr:
-    """A draw times 2 ** MANTISSA_BITS: a whole number."""
     bits = full(number(counter_rng.START), (), UINT32)
     for a in e.args:
         x = value(c, a, want)
         x = x if c.order(a.axes) else cast(x, INT32)
         layout = broadcast_layout(bits.layout, x.layout)
         bits = helper("next_bits", bits, x, layout=layout, dtype=UINT32)
-    return to(infix(">>", bits, number(32 - counter_rng.MANTISSA_BITS)), FLOAT32)
+    mantissa = counter_rng.MANTISSA_BITS
+    top = to(infix(">>", bits, number(32 - mantissa)), FLOAT32)
+    return infix("*", top, number(2.0**-mantissa, "float"))
 
 
 def _reduce(c: Context, e: P.Expr, purpose: str = "") -> Expr:
