@@ -126,6 +126,7 @@ NAMES: dict[str, Any] = {
     "Mask": MASK,
     "N": NONE,
     "Z": [[1.0, -1.0, 0.0], [0.0] * 3, [1.0, 2.0, 3.0]],
+    "H": [[2.0, -INF], [3.0, -INF], [0.5, 1.0]],
     "T": [0.0, 2.0, 4.0],
     "V": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
     "W": [0.0, 1.0, 2.0],
@@ -138,6 +139,17 @@ NAMES: dict[str, Any] = {
     "Far": [1e4, 1e4, 9999.0],
     "Large": [[900.0, 0.0, 1.0], [85.0, -25.0, -24.0], [-INF, 0.0, 1.0]],
 }
+
+# Masks that are not each other's: a weight of 0 settles a logit of -inf.
+CROSS = [
+    "O[i] = sum[k](softmax[k](N[i,k]) * log_softmax[k](H[i,k]))",
+    "O[i] = sum[k](softmax[k](N[i,k]) * log_softmax[k](H[i,k]) ** 2)",
+    "O[i] = sum[k if k != i](softmax[k](N[i,k]) * log(softmax[k](H[i,k])))",
+    "O[i] = max[k](softmax[k](N[i,k]) * log_softmax[k](H[i,k]))",
+    "O[i,k] = softmax[k](N[i,k]) * log_softmax[k](H[i,k])",
+    "O[i,j] = sum[k](softmax[k](N[i,k]) * log_softmax[k](H[j,k]))",
+    "O[i] = sum[k](softmax[k](N[i,k]) * (log_softmax[k](H[i,k]) - log_softmax[k](2 * H[i,k])))",
+]
 
 # What is small beside a whole, and what is taken of it must not be 0 or infinite.
 SHARE = "sum[k if W[k] > 0](softmax[k](Large[q,k]))"
@@ -171,6 +183,7 @@ STEEP = [
     "2 ** (2 * Large[q,k]) / (1 + 2 ** (2 * Large[q,k]))",
 ]
 AGGREGATES = [
+    *CROSS,
     "O[q,k] = softmax[k](S[q,k] + Off[q])",
     "O[q,k] = softmax[k]((S[q,k] + Off[q]) * (1 + sum[j if j < q](W[j])))",
     "O[q,k] = sigmoid(N[q,k] - max[k](N[q,k]))",

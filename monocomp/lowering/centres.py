@@ -12,7 +12,7 @@ from dataclasses import replace
 from monocomp import terms as T
 from monocomp.errors import UnsupportedError
 from monocomp.lowering.framed_sums import FramedSums
-from monocomp.lowering.special_values import begins_infinite, is_infinite_with
+from monocomp.lowering.special_values import begins_infinite, infinite_with, is_infinite_with
 from monocomp.rewrites.frames import largest
 from monocomp.rewrites.moving_centres import Centred, Unit, coefficient
 from monocomp.terms import Term
@@ -81,7 +81,9 @@ def add_centred(
                 if _is_below_frame(unit.distance, after, taken, sums):
                     # -inf weighs 0, as does whatever is that far below the largest.
                     x, c = T.function("maximum", T.sub(x, c), _NO_WEIGHT), T.ZERO
-                elif taken.exponent is not None and is_infinite_with(unit.distance, taken.exponent):
+                elif taken.exponent is not None and infinite_with(
+                    [unit.distance], taken.exponent, at.logits
+                ):
                     far.append(T.power_of(T.sub(x, c), unit.power))
                 units.append(Unit(x, c, unit.power))
             element = here(taken.element(units))

@@ -98,7 +98,7 @@ class FramedSums:
         absorbed = None
         if all(clamped(a) is a for a in addends(exponent)):  # exp(inf) of nothing is no factor
             absorbed = _absorbed(SE.embed(new, value, exponent), self.bound.attr[0])
-        too_large = infinite_with(factors(value), exponent)
+        too_large = infinite_with(factors(value), exponent, at.logits)
         infinite = [f for f in factors(value) if f in far or f in too_large]
         if absorbed is not None:
             element, safe = absorbed, False

@@ -17,7 +17,7 @@ from monocomp.lowering.monoids import add_prefix, add_selection, add_tuples, tup
 from monocomp.lowering.naming import definition_name
 from monocomp.lowering.nests import loop_role, sides_of
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.special_values import EXTREMA
+from monocomp.lowering.special_values import EXTREMA, logits_of
 from monocomp.lowering.values import Values
 from monocomp.proving.proofs import commutes
 from monocomp.rewrites.moving_centres import Centred, centred
@@ -52,6 +52,7 @@ class Loops(Values):
     ) -> None:
         super().__init__(axes, fits, is_short)
         self.program = program
+        self.logits = logits_of(e.body for e in program.equations)
         self.scan = scan
         self.rank_axes: dict[Term, str] = {}
 

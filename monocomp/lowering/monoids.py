@@ -89,7 +89,7 @@ def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
     elements = _elements(body, f, parts)
     value = factors(elements[0])
     if monoid is SE_PAIR and (
-        infinite_with(value, elements[1]) or any(map(may_be_infinite_by_itself, value))
+        infinite_with(value, elements[1], at.logits) or any(map(may_be_infinite_by_itself, value))
     ):
         condition = T.conjunction(condition, T.compare("<", T.NEG_INF, elements[1]))
     elements = [T.where(condition, *x) for x in zip(elements, monoid.unit, strict=True)]

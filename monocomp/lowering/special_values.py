@@ -108,9 +108,16 @@ def is_divisor(f: Term) -> bool:
 class Factors:
     """The factors of a product, and which of them settle it where they are 0."""
 
-    def __init__(self, parts: list[Term], known: Term, bounded: frozenset[Term]) -> None:
+    def __init__(
+        self,
+        parts: list[Term],
+        known: Term,
+        bounded: frozenset[Term],
+        logits: frozenset[str] = frozenset(),
+    ) -> None:
         self.parts = parts
         self.bounded = bounded
+        self.logits = logits
         over = [f for f in parts if f.op != "pow" or f.attr > 0]
         self.sums = [f for f in over if T.may_be_empty(f)]
         self.weights = [f for f in over if f.op == "exp"]
@@ -232,7 +239,8 @@ class Factors:
                 yield empty or [f]
         for f in self.weights:
             rest = [g for g in self.parts if g is not f]
-            if infinite_with(rest, f.args[0]) or any(self._is_over_sum_of(f, g) for g in rest):
+            is_infinite = infinite_with(rest, f.args[0], self.logits)
+            if is_infinite or any(self._is_over_sum_of(f, g) for g in rest):
                 yield [f]
             without = set(T.left_out_of_frame(f))
             for g in self.parts:
@@ -241,8 +249,12 @@ class Factors:
                     yield [g]
 
 
+def _is_scaled_fold(t: Term) -> bool:
+    return t.op == "fold" and bool(t.attr.is_scaled)
+
+
 def _is_scaled_sum(t: Term) -> bool:
-    return t.op == "field" and t.args[0].op == "fold" and bool(t.args[0].attr.is_scaled)
+    return t.op == "field" and _is_scaled_fold(t.args[0])
 
 
 def _is_bounded(t: Term) -> bool:
@@ -296,9 +308,23 @@ def _if_there(m: Term) -> Term:
     return T.where(_is_there(m), m, T.ZERO)
 
 
-def infinite_with(parts: Sequence[Term], exponent: Term) -> list[Term]:
-    """The factors that are infinite where an exponent is, alone or with others."""
-    found = [f for f in parts if is_infinite_with(f, exponent)]
+def logits_of(bodies: Iterable[Term]) -> frozenset[str]:
+    """The inputs whose elements are added up in exponents: -inf is a mask there, and remembers it
+    where a rewrite makes a factor of it, log_softmax(x) = x - logsumexp(x)."""
+    found: set[str] = set()
+    for t in T.subterms(*bodies):
+        exponents = t.args if t.op == "exp" else t.args[2:] if _is_scaled_fold(t) else ()
+        for a in map(_unscaled, (a for x in exponents for a in T.addends(x))):
+            found |= {x.attr for x in (a, *_scaled_logits(a)) if x.op == "read"}
+    return frozenset(found)
+
+
+def infinite_with(
+    parts: Sequence[Term], exponent: Term, logits: frozenset[str] = frozenset()
+) -> list[Term]:
+    """The factors that are infinite where an exponent is, alone or with others, and those that hold
+    further logits."""
+    found = [f for f in parts if is_infinite_with(f, exponent) or _has_logit(f, logits)]
     for a in T.addends(exponent):
         product = factors(_unscaled(a))
         if len(product) > 1 and not is_missing_nowhere(a) and all(f in parts for f in product):
@@ -317,6 +343,15 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
         or any(f in varying or is_infinite_with(f, exponent) for f in _sums_in(a))
         for a in T.addends(t)
     )
+
+
+def _has_logit(t: Term, logits: frozenset[str]) -> bool:
+    """Is t a sum or product with a logit, which may be -inf?"""
+    if t.op == "pow":
+        return t.attr > 0 and _has_logit(t.args[0], logits)
+    if t.op in ("add", "mul"):
+        return any(_has_logit(a, logits) for a in t.args)
+    return t.op == "read" and t.attr in logits
 
 
 def _scaled_logits(product: Term) -> Iterable[Term]:

@@ -77,6 +77,8 @@ class Values(Scopes):
     settled: frozenset[Term] = frozenset()
     # Weights of elements in a frame that is no less than their exponents.
     bounded: frozenset[Term] = frozenset()
+    # The inputs that exponents add up.
+    logits: frozenset[str] = frozenset()
 
     def value(self, t: Term, guard: Term | None = None, role: str | None = None) -> Expr:
         """The value of a term, with a name where it is first known. Where the guard fails nobody
@@ -347,7 +349,7 @@ class Values(Scopes):
             return self._product(factor, t)
         holds = T.conjunction(known, *(c for scope in self.scopes for c in scope.known()))
         finite = [f for f in factors(rest) if not is_infinite_bracket(f)]
-        parts = Factors(finite, holds, self.bounded)
+        parts = Factors(finite, holds, self.bounded, self.logits)
         outer = self.settled
         self.settled |= parts.settled
         total = self._product(factor, times(coefficient, parts.with_frames()))
