@@ -151,6 +151,16 @@ CROSS = [
     "O[i] = sum[k](softmax[k](N[i,k]) * (log_softmax[k](H[i,k]) - log_softmax[k](2 * H[i,k])))",
 ]
 
+# Shares of numbers that may all be 0, of nothing or not.
+SHARES = [
+    "O[i,k] = relu(N[i,k]) / sum[k](relu(N[i,k]))",
+    "O[i,k] = relu(N[i,k] - max[k](N[i,k]) + 1) / sum[k](relu(N[i,k] - max[k](N[i,k]) + 1))",
+    "O[i,k] = H[i,k] * relu(N[i,k]) / sum[k](relu(N[i,k]))",
+    "O[i,j] = sum[k](relu(N[i,k]) / sum[k](relu(N[i,k])) * H[j,k] ** 2)",
+    "O[i,k] = relu(N[i,k]) / sum[k if k <= i](relu(N[i,k]))",
+    "O[i,k] = W[i] * relu(Z[i,k]) / sum[k](relu(Z[i,k]))",
+]
+
 # What is small beside a whole, and what is taken of it must not be 0 or infinite.
 SHARE = "sum[k if W[k] > 0](softmax[k](Large[q,k]))"
 SMALL = [
@@ -184,6 +194,7 @@ STEEP = [
 ]
 AGGREGATES = [
     *CROSS,
+    *SHARES,
     "O[q,k] = softmax[k](S[q,k] + Off[q])",
     "O[q,k] = softmax[k]((S[q,k] + Off[q]) * (1 + sum[j if j < q](W[j])))",
     "O[q,k] = sigmoid(N[q,k] - max[k](N[q,k]))",

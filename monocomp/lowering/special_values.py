@@ -105,6 +105,17 @@ def is_divisor(f: Term) -> bool:
     return f.op == "pow" and f.attr < 0 and T.may_be_empty(f.args[0])
 
 
+def is_share(f: Term, z: Term) -> bool:
+    """Is f one of the numbers, none of them negative, that are added up to z?"""
+    if z.op != "fold" or z.attr.monoid != "sum" or len(z.attr.indices) != 1:
+        return False
+    (extent,) = z.attr.extents
+    if not T.is_nonnegative(z.args[-1]) or T.is_bracket(f):
+        return False
+    names = {i.attr[0] for i in T.subterms(f) if i.op == "index" and i.attr[1] == extent}
+    return any(T.open_as(z, (name,))[1] == (T.TRUE, f) for name in (names & f.free) - z.free)
+
+
 class Factors:
     """The factors of a product, and which of them settle it where they are 0."""
 
@@ -139,8 +150,10 @@ class Factors:
                 return all(T.is_positive(f) or self._vanishes_with(f) for f in factors(z))
             case "pow":
                 return z.attr > 0 and self._vanishes_with(z.args[0])
-        return z in self.weights or any(
-            self.product.vanishes_with(f, z) for f in self.product.factors
+        return (
+            z in self.weights
+            or any(self.product.vanishes_with(f, z) for f in self.product.factors)
+            or any(is_share(f, z) for f in self.sums)
         )
 
     def _may_be_left_alone(self, z: Term) -> bool:
