@@ -149,6 +149,10 @@ CROSS = [
     "O[i,k] = softmax[k](N[i,k]) * log_softmax[k](H[i,k])",
     "O[i,j] = sum[k](softmax[k](N[i,k]) * log_softmax[k](H[j,k]))",
     "O[i] = sum[k](softmax[k](N[i,k]) * (log_softmax[k](H[i,k]) - log_softmax[k](2 * H[i,k])))",
+    "O[i] = sum[k](exp(log_softmax[k](N[i,k]) - log_softmax[k](H[i,k])))",
+    "O[i] = log(sum[k](softmax[k](N[i,k]) ** 2 / softmax[k](H[i,k])))",
+    "O[i] = max[k](log_softmax[k](N[i,k]) - log_softmax[k](H[i,k]))",
+    "O[i,j] = sum[k](softmax[k](N[i,k]) * softmax[k](H[j,k]) / softmax[k](2 * H[i,k]))",
 ]
 
 # Shares of numbers that may all be 0, of nothing or not.

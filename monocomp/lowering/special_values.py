@@ -337,7 +337,7 @@ def infinite_with(
 ) -> list[Term]:
     """The factors that are infinite where an exponent is, alone or with others, and those that hold
     further logits."""
-    found = [f for f in parts if is_infinite_with(f, exponent) or _has_logit(f, logits)]
+    found = [f for f in parts if is_infinite_with(f, exponent) or has_logit(f, logits)]
     for a in T.addends(exponent):
         product = factors(_unscaled(a))
         if len(product) > 1 and not is_missing_nowhere(a) and all(f in parts for f in product):
@@ -358,12 +358,12 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
     )
 
 
-def _has_logit(t: Term, logits: frozenset[str]) -> bool:
+def has_logit(t: Term, logits: frozenset[str]) -> bool:
     """Is t a sum or product with a logit, which may be -inf?"""
     if t.op == "pow":
-        return t.attr > 0 and _has_logit(t.args[0], logits)
+        return t.attr > 0 and has_logit(t.args[0], logits)
     if t.op in ("add", "mul"):
-        return any(_has_logit(a, logits) for a in t.args)
+        return any(has_logit(a, logits) for a in t.args)
     return t.op == "read" and t.attr in logits
 
 

@@ -28,6 +28,7 @@ from monocomp.lowering.special_values import (
     Factors,
     beside_largest,
     clamped,
+    has_logit,
     in_no_frame,
     is_divisor,
     is_infinite_bracket,
@@ -193,6 +194,11 @@ class Values(Scopes):
             return self._signed_sum(map(clamped, t.args))
         total = self._signed_sum(given.get(a, a) for a in t.args)
         if not any(may_be_infinite_by_itself(a) for a in t.args if a not in given):
+            # What is -inf of two logits is that: their logarithms of sums have left an exponent.
+            logits = [a for a in infinite if has_logit(a, self.logits)]
+            for a in logits if any(map(is_negative, logits)) else ():
+                if not is_negative(a):
+                    total = where_equal(self.value(a), -math.inf, -math.inf, total)
             return total
         if all(map(T.is_below_infinity, infinite)) and not any(map(T.may_be_no_number, t.args)):
             return total  # nothing cancels
