@@ -44,7 +44,7 @@ def _from_anchor(taken: Centred) -> Term | None:
     no anchor where these vary only as the elements do."""
     (unit, *others) = taken.units
     mean = taken.mean(unit)
-    if others or mean is None or mean.weight is not taken.weight:
+    if others or mean is None or (mean.weight, mean.exponent) != (taken.weight, taken.exponent):
         return None
     weight, exponent = without_exponent(mean.weight), exponent_of(mean.weight)
     anchor = anchor_of(replace(mean, weight=weight, exponent=exponent), unit.distance)
@@ -59,7 +59,7 @@ def anchor_total(program: Equations) -> Choice | None:
 
     Law:     sum(w * u) = sum(w * (u - a)) + a * sum(w)
     Claims:  distributivity, interchange
-    Needs:   a does not vary with the index, and has no derivative
+    Needs:   a does not vary with the index, has no derivative, and is not made of the sum
     before:  A[i,e] = sum[k](W[i,k] * X[k,e]) + sum[k](W[i,k] * (X[k,e] - stop(X[0,e]))) ** 2
     after:   A[i,e] = sum[k](W[i,k] * (X[k,e] - stop(X[0,e]))) + stop(X[0,e]) * sum[k](W[i,k]) + sum[k](W[i,k] * (X[k,e] - stop(X[0,e]))) ** 2
     """  # noqa: E501
@@ -73,7 +73,7 @@ def anchor_total(program: Equations) -> Choice | None:
             anchor = T.add(*anchors)
             total = weighted_sum(bound, condition, T.mul(weight, T.sub(f, anchor)), None)
             number, fold = T.split_coefficient(total)
-            if fold in known:
+            if fold in known and not T.holds(anchor, fold):
                 count = weighted_sum(bound, condition, weight, None)
                 inverse = T.power_of(T.const(number, "float"), -1)
                 parts = (T.mul(inverse, t), T.neg(T.mul(inverse, anchor, count)))

@@ -51,6 +51,8 @@ NEAR_MISSES = {
         f"V[i,e] = sum[k]({W} * (X[k,e] - {mean()}) ** 2 * (X[k,e] - {mean()} + 1))",
         f"V[i,e] = sum[k](R[i,k] * (X[k,e] - {mean(weight='R[i,k]')}) ** 2)",  # may be 0
         f"V[i,e] = sum[k]({W} * ({SUM} - {mean(SUM)}) ** 2)",  # not read at one position
+        f"V[i,e] = sum[k]({W} * (X[k,e] - SE[l](exp(S[i,l]) * X[l,e], R[i,l]).v"
+        " / SE[l](exp(S[i,l]), R[i,l]).v) ** 2)",  # the mean of other weights, in SE
     ],
     "anchor_total": [
         "A[e] = sum[k](W[k] * X[k,e])",  # nothing is known from an anchor
@@ -60,6 +62,7 @@ NEAR_MISSES = {
         "A[e] = sum[k](W[k] * X[k,e]) + sum[k if k < 3](W[k] * (X[k,e] - stop(X[0,e]))) ** 2",
         "A[e] = sum[k](W[k] * (X[k,e] - stop(X[0,e]))) ** 2",
         "A[e] = sum[k](W[k] * X[k,e]) + SE[k](W[k] * (X[k,e] - stop(X[0,e])), S[k]).v ** 2",
+        "A[e] = sum[k](W[k] * X[k,e]) + sum[k](W[k] * (X[k,e] - stop(sum[l](W[l] * X[l,e])))) ** 2",
     ],
 }
 
