@@ -32,21 +32,19 @@ def anchor_powers(program: Equations) -> Choice | None:
     before:  V[i,e] = sum[k](exp(S[i,k]) * (X[k,e] - sum[l](exp(S[i,l]) * X[l,e]) / sum[l](exp(S[i,l]))) ** 2)
     after:   V[i,e] = sum[k](exp(S[i,k]) * (X[k,e] - stop(X[0,e])) ** 2) - sum[k](exp(S[i,k]) * (X[k,e] - stop(X[0,e]))) ** 2 / sum[k](exp(S[i,k]))
     """  # noqa: E501
-    for t, _, _, _, exponent in sums(program):
-        taken = centred(t) if exponent is None else None
-        distance = None if taken is None else _from_anchor(taken)
-        if taken is not None and distance is not None:
-            return replacing(t, about_anchor(taken, distance), program)
+    for taken in filter(None, (centred(t) for t, *_ in sums(program))):
+        distance = _from_anchor(taken)
+        if distance is not None:
+            return replacing(taken.fold, about_anchor(taken, distance), program)
     return None
 
 
 def _from_anchor(taken: Centred) -> Term | None:
-    """The distances from an anchor, for a sum of powers about the mean of its own weights."""
+    """The distances from an anchor, for a sum of powers about the mean of its own weights. There is
+    no anchor where these vary only as the elements do."""
     (unit, *others) = taken.units
     mean = taken.mean(unit)
-    if others or mean is None or mean.weight is not taken.weight:
-        return None
-    if unit.centre.free <= unit.distance.free:
+    if others or mean is None or (mean.weight, mean.exponent) != (taken.weight, taken.exponent):
         return None
     weight, exponent = without_exponent(mean.weight), exponent_of(mean.weight)
     anchor = anchor_of(replace(mean, weight=weight, exponent=exponent), unit.distance)
@@ -61,7 +59,7 @@ def anchor_total(program: Equations) -> Choice | None:
 
     Law:     sum(w * u) = sum(w * (u - a)) + a * sum(w)
     Claims:  distributivity, interchange
-    Needs:   a does not vary with the index, and has no derivative
+    Needs:   a does not vary with the index, has no derivative, and is not made of the sum
     before:  A[i,e] = sum[k](W[i,k] * X[k,e]) + sum[k](W[i,k] * (X[k,e] - stop(X[0,e]))) ** 2
     after:   A[i,e] = sum[k](W[i,k] * (X[k,e] - stop(X[0,e]))) + stop(X[0,e]) * sum[k](W[i,k]) + sum[k](W[i,k] * (X[k,e] - stop(X[0,e]))) ** 2
     """  # noqa: E501
@@ -75,7 +73,7 @@ def anchor_total(program: Equations) -> Choice | None:
             anchor = T.add(*anchors)
             total = weighted_sum(bound, condition, T.mul(weight, T.sub(f, anchor)), None)
             number, fold = T.split_coefficient(total)
-            if fold in known and fold is not None:
+            if fold in known and not T.holds(anchor, fold):
                 count = weighted_sum(bound, condition, weight, None)
                 inverse = T.power_of(T.const(number, "float"), -1)
                 parts = (T.mul(inverse, t), T.neg(T.mul(inverse, anchor, count)))

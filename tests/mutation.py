@@ -221,7 +221,7 @@ def install(name: str, tree: ast.Module) -> None:
         function = inspect.unwrap(getattr(old, node.name))
         function.__code__ = inspect.unwrap(getattr(new, node.name)).__code__
     for cached in gc.get_objects():  # what others remember may rest on these functions
-        if isinstance(cached, functools._lru_cache_wrapper):
+        if type(cached) is functools._lru_cache_wrapper:
             cached.cache_clear()
 
 

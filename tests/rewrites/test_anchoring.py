@@ -31,6 +31,8 @@ def test_example(rule: Rule) -> None:
 
 W = "exp(S[i,k])"
 
+SUM = "sum[j if j <= k](Y[j,e])"
+
 
 def mean(u: str = "X[k,e]", weight: str = W, where: str = "") -> str:
     """A weighted mean, over an index of its own."""
@@ -48,6 +50,9 @@ NEAR_MISSES = {
         f"V[i,e] = sum[k]({W} * abs(X[k,e] - {mean()}))",  # no power
         f"V[i,e] = sum[k]({W} * (X[k,e] - {mean()}) ** 2 * (X[k,e] - {mean()} + 1))",
         f"V[i,e] = sum[k](R[i,k] * (X[k,e] - {mean(weight='R[i,k]')}) ** 2)",  # may be 0
+        f"V[i,e] = sum[k]({W} * ({SUM} - {mean(SUM)}) ** 2)",  # not read at one position
+        f"V[i,e] = sum[k]({W} * (X[k,e] - SE[l](exp(S[i,l]) * X[l,e], R[i,l]).v"
+        " / SE[l](exp(S[i,l]), R[i,l]).v) ** 2)",  # the mean of other weights, in SE
     ],
     "anchor_total": [
         "A[e] = sum[k](W[k] * X[k,e])",  # nothing is known from an anchor
@@ -56,6 +61,8 @@ NEAR_MISSES = {
         "A[e] = sum[k](W[k] * X[k,e]) + sum[k](U[k] * (X[k,e] - stop(X[0,e]))) ** 2",
         "A[e] = sum[k](W[k] * X[k,e]) + sum[k if k < 3](W[k] * (X[k,e] - stop(X[0,e]))) ** 2",
         "A[e] = sum[k](W[k] * (X[k,e] - stop(X[0,e]))) ** 2",
+        "A[e] = sum[k](W[k] * X[k,e]) + SE[k](W[k] * (X[k,e] - stop(X[0,e])), S[k]).v ** 2",
+        "A[e] = sum[k](W[k] * X[k,e]) + sum[k](W[k] * (X[k,e] - stop(sum[l](W[l] * X[l,e])))) ** 2",
     ],
 }
 
@@ -89,6 +96,11 @@ VARIANTS = {
         (
             f"2 * sum[k]({W} * X[k,e]) + sum[k]({W} * {FAR}) ** 2",
             f"2 * sum[k]({W} * {FAR}) + 2 * stop(X[0,e]) * sum[k]({W}) + sum[k]({W} * {FAR}) ** 2",
+        ),
+        (  # a number beside the anchor
+            f"sum[k]({W} * (X[k,e] + 1)) + sum[k]({W} * (X[k,e] + 1 - stop(X[0,e]))) ** 2",
+            f"sum[k]({W} * (X[k,e] + 1 - stop(X[0,e]))) + stop(X[0,e]) * sum[k]({W})"
+            f" + sum[k]({W} * (X[k,e] + 1 - stop(X[0,e]))) ** 2",
         ),
     ],
 }

@@ -55,6 +55,15 @@ def test_what_the_weights_of_a_centre_need_is_known_before() -> None:
     assert any(T.holds(f, known) for f in second.folds) and known not in second.folds
 
 
+@pytest.mark.parametrize("unit", ["B[q,k] - C[q]", "C[q] - B[q,k] - D[q,k]"])
+def test_what_moves_a_sum_is_carried_beside_it(unit: str) -> None:
+    """Though it be known before, and though the companions be negative multiples of sums."""
+    centre = "C[q] = sum[k](relu(B[q,k] - max[l](A[q,l])))\n"
+    first, second = passes_of(f"{centre}O[q] = sum[k](relu(A[q,k]) * ({unit}) ** 3)")
+    (known,) = (f for f in first.folds if f.attr.name == "sum")
+    assert known in second.folds and len(second.folds) == 5
+
+
 def test_shared_weights_share_a_frame() -> None:
     """The sums of e^S V and of e^S, and those of e^(S/2), all know one maximum."""
     (only,) = passes_of(ONE["scaled by a positive factor"])
