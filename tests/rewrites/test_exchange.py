@@ -221,6 +221,16 @@ def test_operations(text: str, count: int) -> None:
     assert elements_of_folds(replace(program, sizes=sizes)) == count
 
 
+def test_a_share_of_a_sum_stays_whole() -> None:
+    """At most 1, it may be a product of numbers that are too small and too large."""
+    start = "index e < 2\ninput A[j], L[k] = log(sum[j](exp(A[j] + B[k,j])))\nO[i,e] = "
+    check_variant(
+        rule_of(exchange, "exchange_sums"),
+        f"{start}sum[k](sum[j](exp(A[j] + B[k,j] - L[k]) * F[i,j]) * C[k,e])",
+        f"{start}sum[j](F[i,j] * sum[k](exp(A[j] + B[k,j] - L[k]) * C[k,e]))",
+    )
+
+
 def test_what_holds_no_sum_is_no_candidate() -> None:
     assert not candidates(equations("O[i] = sum[k if C[i,k] < 0](1)"))
 

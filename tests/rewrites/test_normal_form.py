@@ -72,6 +72,8 @@ NEAR_MISSES = {
         "A[i] = sum[k]((X[i,k] - sum[l](X[i,l])) / Y[k])",
         "A[i] = sum[k]((sum[l](X[i,l]) * Y[k] + log(abs(Y[k]))) ** 2)",
         "A[i] = sum[k](log(abs(Y[k])) - log(sum[l if l < i](exp(X[i,l]))))",
+        "A = sum[k]((sum[l](Y[l]) * Y[k] + log(abs(Y[k]))) ** 2)",  # the square of -inf is inf
+        "A[i] = sum[k](log(abs(X[i,k])) - log(sum[l if l < i](exp(X[i,l]))))",
         "A[i] = sum[k]((X[i,k] - sum[l](X[i,l])) * min[l if l < i](X[i,k] * Y[l]))",
         "A[i] = max[k]((X[i,k] + max[l](X[i,l])) * Y[k])",
         "A[i] = sum[k](X[i,k] + M[i])",  # no result
@@ -108,6 +110,7 @@ NEAR_MISSES = {
         "V[i] = sum[k](tanh(exp(S[i,k]) + X[i,k]))",
         "V[i] = sum[k](maximum(exp(S[i,k]), X[i,k]))",  # no sum
         "V[i] = sum[k](X[i,k] + (k <= i) * Y[k])",  # no weights
+        "V[i] = sum[k]((exp(S[i,k]) - exp(X[i,k])) / Y[k])",  # inf - inf, where Y[k] is 0
     ],
     "factor_weight": [
         "V[i] = sum[k](exp(S[i,k]) * X[i,k] + exp(2 * S[i,k]) * Y[k])",  # two weights

@@ -162,7 +162,21 @@ VARIANTS = [
         "Y[i] = A[i] - B[i] - (A[i] - B[i]) * sigmoid(X[i]) + Z[i]",
         "Y[i] = (A[i] - B[i]) * sigmoid(-X[i]) + Z[i]",
     ),
+    (  # a weight of nothing is 0 beside what is infinite
+        "exponential_of_softplus",
+        "Y[i] = Z[i] * exp(-softplus(X[i]))",
+        "Y[i] = Z[i] * sigmoid(-X[i]) * (X[i] < inf)",
+    ),
+    (  # and what is infinite stays so
+        "exponential_of_softplus",
+        "Y[i] = exp(softplus(X[i]))",
+        "Y[i] = 1 / sigmoid(-X[i])",
+    ),
     ("log_sigmoid", "Y[i] = log(sigmoid(X[i]) ** 2)", "Y[i] = -2 * softplus(-X[i])"),
+    *(  # what is taken is no mask, or is taken from nothing, or is a number
+        ("complement_sigmoid", f"Y[i] = 1 - sigmoid({x})", f"Y[i] = sigmoid(-({x}))")
+        for x in ("X[i] - sum[k](S[i,k] * Z[k])", "-max[k](S[i,k])", "X[i] - inf")
+    ),
 ]
 
 
