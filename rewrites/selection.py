@@ -139,11 +139,13 @@ def _is_scale(a: Term, x: Term, y: Term) -> bool:
     """Is a positive and finite, or one over what is 0 only where x and y are?"""
     if a.op != "pow" or a.attr > 0 or T.is_finite(a):
         return T.is_positive(a) and T.is_finite(a)
-    return T.is_weight(a.args[0]) and all(_vanishes_with(side, a.args[0]) for side in (x, y))
+    return all(_vanishes_with(side, a.args[0]) for side in (x, y))
 
 
 def _vanishes_with(t: Term, z: Term) -> bool:
-    """Is t 0 wherever the sum z is, as a weight in it, or the largest of these?"""
+    """Is t 0 wherever the sum z of weights is, as one of them, or the largest of these?"""
+    if not T.is_weight(z):
+        return False
     known = [c for f in factors(t) if T.is_bracket(f) for c in T.conjuncts(f.args[0])]
     for f in factors(t):
         for a in addends(f.args[0]) if f.op == "exp" else [f]:

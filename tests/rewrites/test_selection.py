@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 import monocomp as mc
+from monocomp.derivation.rule_sets import derive
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.selection import selection
 from monocomp.rewriting.driver import Rewriter
@@ -20,6 +23,8 @@ from tests.rewrites.rules import (
     rule_of,
     values,
 )
+
+INF = math.inf
 
 
 @pytest.mark.parametrize("rule", selection.rules, ids=lambda rule: rule.name)
@@ -154,6 +159,132 @@ def test_values_and_places_stay(element: str, filtered: str) -> None:
     wanted = evaluate(rewriter.start.origin.text, inputs)
     for got, exact in zip(values(rewriter.program, inputs), wanted, strict=True):
         np.testing.assert_allclose(got, exact, rtol=1e-12)
+
+
+# Points at which it matters what is compared: rows of logits are masked, one in the last infinite.
+COMPARED = "input S[i,k], X[k], R[k], C[i]\nA[i,k] = where({} <= {}, 1 + i + k, 0)"
+POINTS = {
+    "S": [[1.0, -1.0, 2.0], [-INF, -INF, -INF], [-INF, -INF, 2.0], [INF, -3.0, 0.5]],
+    "X": [-1.0, 0.0, 3.0],
+    "R": [INF, INF, INF],
+    "C": [-1.0, 0.0, INF, -INF],
+}
+TOTAL = "sum[j](exp(S[i,j]))"
+CAUSAL = "log(sum[j if j <= i](exp(S[i,j])))"
+LARGEST, LEAST = "max[j](exp(S[i,j]))", "min[j](exp(S[i,j]))"
+SHRUNK = "sum[j](exp(S[i,j]) / (1 + R[j] ** 2))"  # 0 where R is infinite
+
+
+@pytest.mark.parametrize(
+    ("common", "x", "y"),
+    [
+        ("{} + C[i]", "S[i,k]", "X[k]"),  # infinite, perhaps
+        ("{} + 1 / C[i]", "S[i,k]", "X[k]"),
+        ("{} + log(1 + C[i] ** 2)", "S[i,k]", "X[k]"),
+        ("{} * C[i]", "S[i,k]", "X[k]"),  # of any sign
+        ("{} * exp(C[i])", "S[i,k]", "X[k]"),  # 0, perhaps
+        ("{} * i", "S[i,k]", "X[k]"),
+        ("{} * (1 + C[i] ** 2)", "S[i,k]", "X[k]"),
+        ("{} / (1 + C[i] ** 2)", "S[i,k]", "X[k]"),
+        ("{} * -2", "S[i,k]", "X[k]"),
+        # A side does not vanish with what divides it.
+        (f"{{}} / {TOTAL}", "X[k]", "2 * X[k]"),
+        (f"{{}} / {TOTAL}", "X[k]", LARGEST),
+        (f"{{}} / {TOTAL}", LARGEST, "X[k]"),
+        (f"{{}} / {TOTAL}", "exp(abs(S[i,k]))", LARGEST),
+        (f"{{}} - log({TOTAL})", "X[k]", "S[i,k]"),
+        (f"{{}} - log({TOTAL})", "X[k]", "2 * X[k]"),
+        ("{} - log(sum[j if j < i](exp(S[i,j])))", "S[i,k]", "2 * S[i,k]"),
+        (f"{{}} - {CAUSAL}", "where(k <= i + 1, S[i,k], -inf)", "S[i,k]"),
+        (
+            f"{{}} - {CAUSAL}",
+            "(S[i,k] + log(where(k <= i, 2.0, 1.0)))",
+            "(S[i,k] + log(where(k <= i, 3.0, 1.0)))",
+        ),
+        # An extremum over nothing.
+        (
+            "{} - log(sum[j if j < i](exp(S[i,j])))",
+            "max[j if j < i](S[i,j])",
+            "where(k < i, S[i,k], -inf)",
+        ),
+        # What divides is no sum of weights, or does not divide.
+        (f"{{}} / {SHRUNK}", "exp(S[i,k])", "exp(2 * S[i,k])"),
+        (f"{{}} - log({SHRUNK})", "S[i,k]", "2 * S[i,k]"),
+        (f"{{}} - sqrt({TOTAL})", "S[i,k]", "2 * S[i,k]"),
+        (f"{{}} * {TOTAL} ** 2", LARGEST, LEAST),
+        (f"{{}} * {TOTAL}", LARGEST, LEAST),
+    ],
+)
+def test_what_decides_a_comparison(common: str, x: str, y: str) -> None:
+    """What both sides have in common stays where the comparison may be another without it."""
+    whole = COMPARED.format(common.format(x), common.format(y))
+    check_does_not_fire(rule_of(selection, "compare_by_order"), whole)
+    assert not np.array_equal(evaluate(whole, POINTS), evaluate(COMPARED.format(x, y), POINTS))
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        ("N[i] + k", "M[k] + k"),  # ints, which floats would round
+        ("S[i,k] + i", "1.0 * i"),  # nothing would be left on a side
+        ("S[i,k] * 2", "2.0"),
+        ("X[k] + i", "C[i] + k"),  # not in common
+        ("S[i,k] / -3", "X[k] / 3"),
+        # A sum or product vanishes with its elements, too, but no rounding tells it from one.
+        (f"sum[j](exp(2 * S[i,j])) / {TOTAL}", f"{LARGEST} / {TOTAL}"),
+        (f"exp(prod[j](S[i,j])) / {TOTAL}", f"exp(2 * prod[j](S[i,j])) / {TOTAL}"),
+    ],
+)
+def test_comparisons_that_stay(x: str, y: str) -> None:
+    text = "input N[i]: int, M[k]: int\n" + COMPARED.format(x, y)
+    check_does_not_fire(rule_of(selection, "compare_by_order"), text)
+
+
+@pytest.mark.parametrize(
+    ("common", "x", "y"),
+    [
+        ("{} + 2", "S[i,k]", "X[k]"),
+        ("{} * 2", "S[i,k]", "X[k]"),
+        ("{} - log(1 + i)", "S[i,k]", "X[k]"),
+        ("{} / (1 + i)", "S[i,k]", "X[k]"),
+        ("{} * (1 + k) / sqrt(|k|)", "S[i,k]", "X[k]"),
+        ("{} * (1 + k) / (1 + i) + k - 0.5 * i", "S[i,k]", "X[k]"),
+        (f"{{}} / {TOTAL}", LARGEST, "exp(S[i,k])"),
+        (f"{{}} / {TOTAL}", "exp(S[i,k])", LEAST),
+        (f"{{}} / {TOTAL}", "exp(max[j](S[i,j]))", "exp(S[i,k])"),
+        (f"{{}} / {TOTAL}", LARGEST, "2 * exp(S[i,k])"),  # half as much
+        (f"{{}} / {TOTAL}", LARGEST, "exp(S[i,k] + 1) * abs(X[k])"),
+        (f"{{}} / {TOTAL} / (1 + i)", LARGEST, "exp(S[i,k])"),
+        (f"{{}} / sqrt({TOTAL})", LARGEST, "exp(S[i,k])"),
+        (f"{{}} - log({TOTAL})", "max[j](S[i,j])", "S[i,k]"),
+        (f"{{}} - log({TOTAL})", "S[i,k]", "min[j](S[i,j])"),
+        (f"{{}} - log({TOTAL}) - 3 * i", "max[j](S[i,j]) - 1", "S[i,k] + X[k]"),
+        (f"{{}} - {CAUSAL}", "max[j if j <= i](S[i,j])", "where(k <= i, S[i,k], -inf)"),
+    ],
+)
+def test_what_leaves_a_comparison(common: str, x: str, y: str) -> None:
+    """Also where a row is masked."""
+    whole = COMPARED.format(common.format(x), common.format(y))
+    left = COMPARED.format(x, y)
+    check_variant(rule_of(selection, "compare_by_order"), whole, left)
+    np.testing.assert_array_equal(evaluate(whole, POINTS)[:3], evaluate(left, POINTS)[:3])
+
+
+@pytest.mark.parametrize(
+    ("shares", "left"),
+    [
+        ("softmax[k]", "max[k](S[i,k]) <= S[i,k]"),
+        ("log_softmax[k]", "max[k](S[i,k]) <= S[i,k]"),
+        (
+            "softmax[k if k <= i]",
+            "exp(max[k if k <= i](S[i,k])) <= exp(where(k <= i, S[i,k], -inf))",
+        ),
+    ],
+)
+def test_the_largest_share_is_found_among_logits(shares: str, left: str) -> None:
+    text = f"P[i,k] = {shares}(S[i,k])\nA[i,k] = where(P[i,k] >= max[j](P[i,j]), X[k], 0)"
+    steps = derive(equations(text)).steps
+    assert [str(s.after) for s in steps if s.rule == "compare_by_order"] == [left]
 
 
 def test_probabilities_are_chosen_among_logits() -> None:
