@@ -153,6 +153,7 @@ CROSS = [
     "O[i] = log(sum[k](softmax[k](N[i,k]) ** 2 / softmax[k](H[i,k])))",
     "O[i] = max[k](log_softmax[k](N[i,k]) - log_softmax[k](H[i,k]))",
     "O[i,j] = sum[k](softmax[k](N[i,k]) * softmax[k](H[j,k]) / softmax[k](2 * H[i,k]))",
+    "index r < 2\nO[i,r] = top[k -> r](log_softmax[k](N[i,k]) - log_softmax[k](H[i,k]))",
 ]
 
 # Shares of numbers that may all be 0, of nothing or not.

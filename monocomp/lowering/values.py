@@ -219,7 +219,7 @@ class Values(Scopes):
             for a in sorted(added, key=lambda a: a not in of_nothing):
                 if not (a in elements or a in last or T.exceeds_minus_infinity(a)):
                     total = where_equal(self.value(a), -math.inf, -math.inf, total)
-            for a in elements:
+            for a in sorted(elements, key=is_negative, reverse=True):  # -inf - -inf is -inf
                 total = self._where_infinite(a, total)
             for a in last:
                 total = where_equal(self.value(a), -math.inf, -math.inf, total)
