@@ -17,6 +17,7 @@ from monocomp import terms as T
 from monocomp.terms import Number, Term
 from monocomp.terms.monomials import factors
 
+_CHOICES = ("where", "minimum", "maximum")
 # A frame is a maximum, or minus a minimum.
 EXTREMA = ("max", "min")
 
@@ -328,8 +329,18 @@ def logits_of(bodies: Iterable[Term]) -> frozenset[str]:
     for t in T.subterms(*bodies):
         exponents = t.args if t.op == "exp" else t.args[2:] if _is_scaled_fold(t) else ()
         for a in map(_unscaled, (a for x in exponents for a in T.addends(x))):
-            found |= {x.attr for x in (a, *_scaled_logits(a)) if x.op == "read"}
+            found |= {x.attr for y in (a, *_scaled_logits(a)) for x in _chosen_from(y)}
     return frozenset(found)
+
+
+def _chosen_from(t: Term) -> Iterable[Term]:
+    """What is read that t may be, or that is a part of what it may be."""
+    if t.op == "read":
+        yield t
+    elif t.op in _CHOICES:
+        for choice in t.args[t.op == "where" :]:
+            for a in T.addends(choice):
+                yield from _chosen_from(_unscaled(a))
 
 
 def infinite_with(
@@ -359,11 +370,17 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
 
 
 def has_logit(t: Term, logits: frozenset[str]) -> bool:
-    """Is t a sum or product with a logit, which may be -inf?"""
-    if t.op == "pow":
-        return t.attr > 0 and has_logit(t.args[0], logits)
-    if t.op in ("add", "mul"):
-        return any(has_logit(a, logits) for a in t.args)
+    """Is t a sum or product with a logit, or with a choice of them, which may be -inf?"""
+    match t.op:
+        case "pow":
+            return t.attr > 0 and has_logit(t.args[0], logits)
+        case "add" | "mul":
+            return any(has_logit(a, logits) for a in t.args)
+        case _ if t.op in _CHOICES:
+            return any(has_logit(a, logits) for a in t.args[t.op == "where" :])
+        case "log":  # of a sum of weights
+            weights = (s for s in T.subterms(t.args[0]) if s.op == "exp")
+            return any(has_logit(w.args[0], logits) for w in weights)
     return t.op == "read" and t.attr in logits
 
 
