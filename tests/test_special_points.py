@@ -68,6 +68,10 @@ ELEMENTS = [
     "O[i] = where(B[i] > 0, A[i] / B[i], 0)",
     "O[i] = where(A[i] / where(B[i] > 0, 1.0, 0.0) < 2, 1, 7)",
     "O[i] = where(A[i] * (1 / (B[i] > 0)) < 2, 1, 7)",
+    "O[i] = 1 / A[i] / abs(A[i])",
+    "O[i] = B[i] / (abs(A[i]) ** 3 * A[i] ** 3)",
+    "O[i] = where(A[i] ** 2 / abs(A[i]) == 0, 1, 7)",
+    "O[i] = where(A[i] ** (-0.5) < 0.7, 1, 7)",
     "O[i] = (A[i] - B[i]) / A[i] ** 3",
     "O[i] = (A[i] * B[i] + X[i] - 2) / A[i]",
     "O[i] = A[i] ** 9",
@@ -201,6 +205,8 @@ STEEP = [
     "2 ** (2 * Large[q,k]) / (1 + 2 ** (2 * Large[q,k]))",
 ]
 AGGREGATES = [
+    "O[i] = where(max[k if k < i](S[i,k]) ** (-0.5) < 0.7, 1, 2)",  # a root of -inf
+    "O[i] = where(min[k](Off[k]) ** Off[i] < 0.7, 1, 2)",
     *CROSS,
     *SHARES,
     "O[q,k] = softmax[k](S[q,k] + Off[q])",

@@ -100,8 +100,8 @@ def reduce(monoid: str, axis: Axis, value: Expr) -> Expr:
 
 def general_power(b: Expr, e: Expr) -> Expr:
     """b ** e by logarithms, with the special values of C and IEEE 754: anything to the power 0 and
-    1 to any power are 1; a base less than 0, also -0.0, may be taken to whole powers, and -inf to
-    any."""
+    1 to any power are 1; a base less than 0, also -0.0, may be taken to whole powers. Those that
+    are not whole are roots: that of -inf is no number."""
     one, zero = number(1.0), number(0.0)
 
     def is_(x: Expr, sign: str, y: Expr) -> Expr:
@@ -109,15 +109,12 @@ def general_power(b: Expr, e: Expr) -> Expr:
 
     size = apply("abs", b)
     if e.op == "number" and math.isfinite(e.attr) and e.attr % 1:
-        has_power = is_(b, "==", number(-math.inf))
-        logarithm = apply("log2", apply("where", has_power, size, b))
-        return apply("exp2", apply("mul", e, logarithm))
+        return apply("exp2", apply("mul", e, apply("log2", b)))
     half = apply("floor", apply("mul", number(0.5), e))
     is_odd = is_(apply("mul", number(2.0), half), "!=", e)
     is_whole = is_(apply("floor", e), "==", e)
     is_below = is_(apply("where", is_(b, "==", zero), apply("div", one, b), b), "<", zero)
-    has_power = apply("or", is_whole, is_(b, "==", number(-math.inf)))
-    logarithm = apply("log2", apply("where", has_power, size, b))
+    logarithm = apply("log2", apply("where", is_whole, size, b))
     power = apply("exp2", apply("mul", e, logarithm))
     is_one = apply("and", is_(size, "==", one), is_whole)
     power = apply("where", is_one, one, power)

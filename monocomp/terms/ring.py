@@ -331,10 +331,11 @@ def _inert_exp(exponent: Term) -> Term:
 
 
 def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
-    """x ** 2 * abs(x) is abs(x) ** 3, and abs(x) ** 2 is x ** 2."""
+    """x ** 2 * abs(x) is abs(x) ** 3, and abs(x) ** 2 is x ** 2. A divisor leaves no factor over
+    that would be 0 beside it, as 1 / x = x / abs(x) ** 2 would."""
     for size in [base for base in powers if base.op == "abs"]:
         (x,) = size.args
-        even = powers.get(x, _NONE) // 2 * 2
+        even = Fraction(math.trunc(powers.get(x, _NONE) / 2) * 2)
         power = powers.pop(size) + even
         if power % 2 == 0:
             powers[x] = powers.get(x, _NONE) - even + power
