@@ -331,18 +331,16 @@ def _inert_exp(exponent: Term) -> Term:
 
 
 def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
-    """x ** 2 * abs(x) is abs(x) ** 3, and abs(x) ** 2 is x ** 2. A divisor leaves no factor over
-    that would be 0 beside it, as 1 / x = x / abs(x) ** 2 would."""
+    """x ** 2 * abs(x) is abs(x) ** 3, abs(x) ** 2 is x ** 2; but 1 / x not x / abs(x) ** 2."""
     for size in [base for base in powers if base.op == "abs"]:
         (x,) = size.args
-        even = Fraction(math.trunc(powers.get(x, _NONE) / 2) * 2)
+        whole = math.trunc if powers[size] < 0 else math.floor
+        even = whole(powers.get(x, _NONE) / 2) * 2
         power = powers.pop(size) + even
-        if power % 2 == 0:
-            powers[x] = powers.get(x, _NONE) - even + power
-        else:
-            powers[size] = power
-            if even:
-                powers[x] -= even
+        if even:
+            powers[x] -= even
+        base = x if power % 2 == 0 else size
+        powers[base] = powers.get(base, _NONE) + power
 
 
 def divide(a: Term, b: Term) -> Term:
