@@ -153,6 +153,8 @@ CROSS = [
     "O[i,k] = softmax[k](N[i,k]) * log_softmax[k](H[i,k])",
     "O[i,j] = sum[k](softmax[k](N[i,k]) * log_softmax[k](H[j,k]))",
     "O[i] = sum[k](softmax[k](N[i,k]) * (log_softmax[k](H[i,k]) - log_softmax[k](2 * H[i,k])))",
+    "C[i,k] = sum[..k](H[i,k])\nO[i] = sum[k](softmax[k](N[i,k]) * log_softmax[k](C[i,k]))",
+    "C[i,k] = min[..k](H[i,k])\nO[i] = sum[k](softmax[k](N[i,k]) * log_softmax[k](C[i,k]))",
     "O[i] = sum[k](softmax[k](minimum(N[i,k], 2)) * log_softmax[k](maximum(H[i,k], N[i,k])))",
     "O[i] = sum[k](softmax[k](N[i,k]) * log_softmax[k](where(i < 2, H[i,k], N[i,k])) ** 2)",
     "O[i] = sum[k](softmax[k](N[i,k]) * log_softmax[k](log(exp(H[i,k]) + exp(N[i,k] - 1))))",

@@ -108,11 +108,10 @@ def is_divisor(f: Term) -> bool:
 
 def is_share(f: Term, z: Term) -> bool:
     """Is f one of the numbers, none of them negative, that are added up to z?"""
-    if z.op != "fold" or z.attr.monoid != "sum" or len(z.attr.indices) != 1:
+    is_sum = z.op == "fold" and z.attr.monoid == "sum" and len(z.attr.indices) == 1
+    if not is_sum or not T.is_nonnegative(z.args[-1]) or T.is_bracket(f):
         return False
     (extent,) = z.attr.extents
-    if not T.is_nonnegative(z.args[-1]) or T.is_bracket(f):
-        return False
     names = {i.attr[0] for i in T.subterms(f) if i.op == "index" and i.attr[1] == extent}
     return any(T.open_as(z, (name,))[1] == (T.TRUE, f) for name in (names & f.free) - z.free)
 
@@ -337,18 +336,24 @@ def _chosen_from(t: Term) -> Iterable[Term]:
     """What is read that t may be, or that is a part of what it may be."""
     if t.op == "read":
         yield t
-    elif t.op in _CHOICES:
-        for choice in t.args[t.op == "where" :]:
-            for a in T.addends(choice):
-                yield from _chosen_from(_unscaled(a))
+    for a in (a for part in _parts(t, True) for a in T.addends(part)):
+        yield from _chosen_from(_unscaled(a))
+
+
+def _parts(t: Term, folds: bool) -> Sequence[Term]:
+    """Of what t is chosen, or folded by no product."""
+    if t.op in ("fold", "fold_at"):
+        return t.args[-1:] if folds and not T.is_contraction(t) else ()
+    return t.args[t.op == "where" :] if t.op in _CHOICES else ()
 
 
 def infinite_with(
     parts: Sequence[Term], exponent: Term, logits: frozenset[str] = frozenset()
 ) -> list[Term]:
-    """The factors that are infinite where an exponent is, alone or with others, and those that hold
-    further logits."""
-    found = [f for f in parts if is_infinite_with(f, exponent) or has_logit(f, logits)]
+    """The factors that are infinite where an exponent is, alone or with others, or hold logits."""
+    found = [
+        f for f in parts if is_infinite_with(f, exponent) or has_logit(f, logits, exponent.free)
+    ]
     for a in T.addends(exponent):
         product = factors(_unscaled(a))
         if len(product) > 1 and not is_missing_nowhere(a) and all(f in parts for f in product):
@@ -369,19 +374,20 @@ def is_infinite_with(t: Term, exponent: Term) -> bool:
     )
 
 
-def has_logit(t: Term, logits: frozenset[str]) -> bool:
-    """Is t a sum or product with a logit, or with a choice of them, which may be -inf?"""
+def has_logit(t: Term, logits: frozenset[str], along: frozenset[str] | None = None) -> bool:
+    """Is t made of a logit that may be -inf, of a choice of them, or of a prefix along these?"""
     match t.op:
+        case "read":
+            return t.attr in logits
         case "pow":
-            return t.attr > 0 and has_logit(t.args[0], logits)
+            return t.attr > 0 and has_logit(t.args[0], logits, along)
         case "add" | "mul":
-            return any(has_logit(a, logits) for a in t.args)
-        case _ if t.op in _CHOICES:
-            return any(has_logit(a, logits) for a in t.args[t.op == "where" :])
+            parts: Sequence[Term] = t.args
         case "log":  # of a sum of weights
-            weights = (s for s in T.subterms(t.args[0]) if s.op == "exp")
-            return any(has_logit(w.args[0], logits) for w in weights)
-    return t.op == "read" and t.attr in logits
+            parts = [s.args[0] for s in T.subterms(t.args[0]) if s.op == "exp"]
+        case _:
+            parts = _parts(t, folds=along is not None and along <= t.free)
+    return any(has_logit(a, logits, along) for a in parts)
 
 
 def _scaled_logits(product: Term) -> Iterable[Term]:
