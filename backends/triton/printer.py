@@ -83,6 +83,7 @@ class Printer:
         match s:
             case B.Assign():
                 targets = ", ".join(t.attr for t in s.targets)
+                targets += f": {self.language}.constexpr" if s.is_static else ""
                 self.out += lines(f"{targets} = ", self._expr(s.value), "", indent)
             case B.Load():
                 self.out += lines(f"{s.target.attr} = ", self._load(s), "", indent)

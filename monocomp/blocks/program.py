@@ -115,11 +115,13 @@ Origin: TypeAlias = tile.Statement | Axis | tile.TileProgram
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Assign:
-    """`targets = value`; there are several for what has several fields."""
+    """`targets = value`; there are several for what has several fields. Is it static, known as the
+    kernel is compiled?"""
 
     targets: tuple[Expr, ...]
     value: Expr
     origin: Origin | None = None
+    is_static: bool = False
 
 
 @dataclass(frozen=True)

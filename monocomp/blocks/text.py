@@ -47,7 +47,8 @@ def _statement(s: B.Statement) -> str:
     """A statement, of a compound one the line above what it holds."""
     match s:
         case B.Assign():
-            return f"{', '.join(map(_typed, s.targets))} = {show(s.value)}"
+            static = ", static" if s.is_static else ""
+            return f"{', '.join(map(_typed, s.targets))}{static} = {show(s.value)}"
         case B.Load():
             return f"{_typed(s.target)} = load {s.tensor} {_access(s.access)}"
         case B.Store():

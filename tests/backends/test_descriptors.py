@@ -30,7 +30,7 @@ from tests.backends.compiling import (
     without_elements,
 )
 from tests.backends.library_cases import CASES
-from tests.backends.running import file_for_any_size, largest_error, make_inputs
+from tests.backends.running import exact, file_for_any_size, largest_error, make_inputs
 from tests.backends.test_domains import calls, program
 from tests.backends.tolerances import ALONE, Bound
 from tests.gpu.comparing import all_in_nan
@@ -240,6 +240,44 @@ def test_blocks_that_slide(name: str) -> None:
         found = interpreter.call(_filtered, program(name), inputs, **params)
         for got, good in zip(found, wanted, strict=True):
             Bound(0.0, 4 * ALONE["triton"].floor).check(got, good)
+
+
+LATER = (
+    "input Q[q,d], K[k,d], V[k,e]\nO[q,e] = softmax[k if q + {0} <= k](Q[q,d] * K[k,d]) * V[k,e]"
+)
+
+
+def _later(
+    text: str, inputs: Mapping[str, torch.Tensor], blocks: tuple[int, int], by_descriptor: bool
+) -> torch.Tensor:
+    module = load(mc.compile(text, name="kernel").source(target="cuda:90"))
+    lengths = {"BLOCK_Q": blocks[0], "BLOCK_K": blocks[1], "DESCRIPTORS": by_descriptor}
+    found: torch.Tensor = module.kernel(
+        *inputs.values(), configs=(module.CONFIG | lengths,), empty=_nan
+    )
+    return found
+
+
+@pytest.mark.parametrize("by_descriptor", [True, False])
+@pytest.mark.parametrize(
+    ("blocks", "length", "shift"),
+    [
+        ((32, 16), 64, 0),
+        ((16, 16), 64, 16),
+        ((32, 16), 65, 0),  # from here on blocks do not fit, and slide
+        ((32, 16), 64, 7),
+        ((16, 32), 64, 0),
+    ],
+)
+def test_blocks_that_fit(
+    blocks: tuple[int, int], length: int, shift: int, by_descriptor: bool
+) -> None:
+    """Rows whose keys begin where they do, and run to the end."""
+    text = LATER.format(shift)
+    made = make_inputs(text, {"q": length, "k": length, "d": 8, "e": 12})
+    (wanted,) = exact(text, made)
+    found = interpreter.call(_later, text, made, blocks, by_descriptor)
+    Bound(0.0, 4 * ALONE["triton"].floor).check(found, wanted)
 
 
 def test_layouts() -> None:

@@ -25,6 +25,7 @@ class Stream:
         in_run: is this inside a run?
         covered: the phase whose blocks end only with their tensors, as a test; True for all.
         sliding: where a block that slides would begin, and where elements end.
+        fits: does no block slide, as a test; None if some may.
         is_aligned: have the positions of the first block a name?
         admitted: what the mask admits.
         kept: the names of tiles that tell which elements are in the domain, by layout.
@@ -37,6 +38,7 @@ class Stream:
     in_run: bool = False
     covered: Expr | bool = False
     sliding: tuple[Expr, Expr] | None = None
+    fits: Expr | None = None
     is_aligned: bool = False
     admitted: Expr | None = None
     kept: dict[Layout, Expr] = field(default_factory=dict)
@@ -83,8 +85,8 @@ class Context:
     def say(self, text: str) -> None:
         self.put(Comment(text))
 
-    def assign(self, target: Expr, value: Expr) -> Expr:
-        self.put(Assign((target,), value, self.origin))
+    def assign(self, target: Expr, value: Expr, is_static: bool = False) -> Expr:
+        self.put(Assign((target,), value, self.origin, is_static))
         return target
 
     @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 from monocomp.blocks import program as B
 from monocomp.blocks.building.accesses import hoist_bases
@@ -197,38 +198,80 @@ def _sticks_out(position: B.Expr, block: B.Expr, low: B.Expr, high: B.Expr) -> B
     return infix("|", infix("<", position, low), infix(">", infix("+", position, block), high))
 
 
+class _Blocks(NamedTuple):
+    """How blocks run from where rows begin, in two phases.
+
+    Attributes:
+        middle: where the second phase begins.
+        covered: the phase whose blocks end only with their tensors, as a test.
+        phases: one more than there are.
+        edge: is a block to be masked?
+        offs: the positions of its elements.
+    """
+
+    middle: B.Expr
+    covered: B.Expr
+    phases: B.Expr
+    edge: B.Expr
+    offs: B.Expr
+
+
 def _sliding(c: Context, stream: Stream, body: Body) -> None:
     """Blocks of elements that rows admit, and of no others: none needs a mask to be loaded.
     The last one slides back to where the elements end. Fewer than a block of them descriptors
-    leave to pointers, which load the last element for those that are missing."""
+    leave to pointers, which load the last element for those that are missing. Where blocks fit
+    none slides, and those that are masked come first."""
     axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
     with _range(c, stream) as (low, high, full_low, full_high):
         phase = name(c.names.of("phase", axis, "phase"), B.INT)
         position, start, stop = (c.names.index(x, axis) for x in ("position", "start", "stop"))
-        first = c.first(axis)
+        first, offs = c.first(axis), _plus(axis, c.first(axis))
         names = map(c.names.descriptor, stream.phases.descriptors)
         by_descriptor = joined("|", [B.Expr("given", (x,), None, (), B.BOOL) for x in names])
-        c.say("The last block slides back to the end; what it has twice is masked.")
-        is_short = infix("<", infix("-", high, low), block)
-        middle = c.set_bound(
-            "full_end", axis, select(by_descriptor, where(is_short, low, high), high)
-        )
         is_first = infix("==", phase, number(1))
+        blocks = _Blocks(
+            select(by_descriptor, where(infix("<", infix("-", high, low), block), low, high), high),
+            is_first,
+            select(by_descriptor, number(3), number(2)),
+            _sticks_out(position, block, full_low, full_high),
+            extreme("minimum", offs, infix("-", high, number(1))),
+        )
+        fits = stream.fits = _fits(c, stream)
+        c.say("The last block slides back to the end; what it has twice is masked.")
+        if fits is not None:
+            c.say("Where blocks fit none does, and those that are masked come first.")
+            count = B.Expr("cdiv", (infix("-", full_low, low), block), None, (), B.INT)
+            middle = extreme("minimum", infix("+", low, infix("*", count, block)), high)
+            fitting = _Blocks(middle, infix("==", phase, number(2)), number(3), is_first, offs)
+            pairs = zip(fitting, blocks, strict=True)
+            blocks = _Blocks(*(select(fits, one, other) for one, other in pairs))
+        middle = c.set_bound("full_end", axis, blocks.middle)
         with c.block() as inner:
             c.assign(start, select(is_first, low, middle))
             c.assign(stop, select(is_first, middle, high))
-            stream.edge = _sticks_out(position, block, full_low, full_high)
-            stream.covered, stream.sliding = is_first, (position, high)
+            stream.edge, stream.covered = blocks.edge, blocks.covered
+            stream.sliding = (position, high)
             with c.block() as innermost:
                 back = extreme("minimum", position, infix("-", high, block))
                 c.assign(first, extreme("maximum", back, low))
-                last = infix("-", high, number(1))
-                c.assign(c.axis(axis), extreme("minimum", _plus(axis, first), last))
+                c.assign(c.axis(axis), blocks.offs)
                 _block_body(c, stream, body)
-            stages = select(is_first, none(), number(1))
+            stages = select(blocks.covered, none(), number(1))
             c.put(B.For(position, B.Blocks(axis, start, stop, stages), tuple(innermost)))
-        both = B.Static(number(1), select(by_descriptor, number(3), number(2)))
-        c.put(B.For(phase, both, tuple(inner)))
+        c.put(B.For(phase, B.Static(number(1), blocks.phases), tuple(inner)))
+
+
+def _fits(c: Context, stream: Stream) -> B.Expr | None:
+    """Do all blocks begin at multiples of their length, and end with the loop? None if that is
+    never known."""
+    axis, multiples = stream.loop.axis.name, stream.phases.multiples
+    if multiples is None:
+        return None
+    lengths = (number(x) if isinstance(x, int) else c.names.block(x) for x in multiples)
+    rests = (infix("%", x, c.names.block(axis)) for x in lengths)
+    tests = [c.names.even(axis), *(infix("==", x, number(0)) for x in rests)]
+    fits = name(c.names.of("fits", axis, f"fits_{axis}"), B.BOOL)
+    return c.assign(fits, joined("and", tests), is_static=True)
 
 
 # --- segments and runs ------------------------------------------------------------------------

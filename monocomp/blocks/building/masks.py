@@ -17,6 +17,7 @@ from monocomp.blocks.operations import (
     name,
     number,
     reduced,
+    select,
     spread,
     to,
     where,
@@ -152,6 +153,9 @@ def _slid_domain(
     positions = spread(arange(axis), want)
     identifier = c.names.of("keep", f"{axis} {want}", "keep")
     test = helper("between", positions, spread(low, want), end, layout=want, dtype=BOOL)
+    if stream.fits is not None:
+        at_least = infix(">=", spread(c.axis(axis), want), spread(begin, want))
+        test = select(stream.fits, at_least, test)
     keep = c.assign(name(identifier, BOOL, want), test)
     stream.kept[want] = keep
     return keep

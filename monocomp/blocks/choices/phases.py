@@ -6,7 +6,8 @@
     edges    a loop that begins where its rows say would have a third phase, and more to start and
              to end than to do: it asks at each block whether to mask it.
     sliding  the same where descriptors load blocks: these begin and end where the elements do,
-             and the last one slides back.
+             and the last one slides back. None does where all begin at multiples of a block's
+             length and the extent is one: there a comparison with where its row begins masks.
     masked   a mask leaves elements out anywhere: all blocks ask.
     serial   one element at a time.
 
@@ -38,6 +39,8 @@ class Phases:
         begins_by_row: do rows say where they begin?
         in_runs: is it streamed run by run?
         divisor: what divides the positions at which blocks begin; 0: their own length does.
+        multiples: where a loop runs to the end, what its first position is a multiple of the
+            greatest common divisor of: numbers, and the lengths of blocks of rows; else None.
         descriptors: what loads its blocks.
         fused: the descriptor and the axis of the only loop inside, whose loads may be under way
             while this loop does the rest: with pointers that one would carry their addresses
@@ -49,6 +52,7 @@ class Phases:
     begins_by_row: bool = False
     in_runs: bool = False
     divisor: int = 1
+    multiples: tuple[int | str, ...] | None = None
     descriptors: tuple[Block, ...] = ()
     fused: tuple[Block, str] | None = None
     is_short: bool = False
@@ -102,7 +106,8 @@ def _phases(loop: Loop, known: Bounds, by_descriptor: Mapping[str, Block]) -> Ph
         )
     in_runs = any(map(known.may_have_gaps, loop.segments))
     if blocks:
-        return Phases("sliding", True, in_runs, descriptors=blocks)
+        multiples = None if len(loop.segments) > 1 else known.multiples(first)
+        return Phases("sliding", True, in_runs, multiples=multiples, descriptors=blocks)
     return Phases("edges", True, in_runs, divisor=0)
 
 
@@ -158,6 +163,28 @@ class Bounds:
         if bound.op in ("maximum", "minimum"):
             return all(map(self._steps_by_one, bound.args))
         return self._grows_by_one(bound)
+
+    def multiples(self, segment: Segment) -> tuple[int | str, ...] | None:
+        """What the first position of a block of rows is a sum and an extreme of, in a segment that
+        only rows' beginnings bound: numbers, and axes for multiples of the lengths of their
+        blocks. None if it is of something else too."""
+        if segment.upper or segment.masked:
+            return None
+        found = [self._multiples(e) for e in segment.lower]
+        return None if None in found else tuple(sorted({x for f in found if f for x in f}, key=str))
+
+    def _multiples(self, e: Expr) -> tuple[int | str, ...] | None:
+        match e.op:
+            case "number":
+                return (e.attr,)
+            case "coordinate" if self.order(e.axes):
+                return (e.attr,)
+            case "local" if e.attr in self.lets:
+                return self._multiples(self.lets[e.attr])
+            case "add" | "maximum" | "minimum":
+                found = [self._multiples(a) for a in e.args]
+                return None if None in found else tuple(x for f in found if f for x in f)
+        return None
 
     def divisor_of_lower(self, segment: Segment) -> int:
         """What divides the first element at which blocks begin, as far as numbers tell; blocks
