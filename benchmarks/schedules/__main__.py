@@ -1,6 +1,7 @@
 """Measure the schedules of library programs on a GPU, and write what was measured.
 
 python -m benchmarks.schedules FILE                    search, within 8 minutes
+python -m benchmarks.schedules FILE --afresh           the same, without what was measured before
 python -m benchmarks.schedules FILE --rehearse         on the CPU, with times that are made up
 python -m benchmarks.schedules --table [FILE]          write the table of the package
 python -m benchmarks.schedules --leave-one-out [FILE]  how well it serves programs not seen
@@ -168,6 +169,11 @@ class Search:
                 self._say()
         self.save()
         self._say()
+
+    def forget(self, programs: set[str]) -> None:
+        """Leave out what was measured of these programs before."""
+        before = self.before.items()
+        self.before = {d: k for d, k in before if programs.isdisjoint(k["programs"])}
 
     def save(self) -> None:
         """Write what is known, all of it or nothing."""
@@ -385,6 +391,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="what it may take")
     parser.add_argument("--jobs", type=int, default=0, help="processes that compile")
     parser.add_argument("--only", nargs="*", default=(), help="programs")
+    parser.add_argument("--afresh", action="store_true", help="forget these programs' times")
     parser.add_argument("--most", type=int, default=10**6, help="cases")
     parser.add_argument("--rehearse", action="store_true", help="without a GPU")
     chosen = parser.parse_args()
@@ -425,6 +432,8 @@ def main() -> int:
     ]
     timer = Worker(jobs.set_up, (target, processors, chosen.rehearse, False), MEASURE_LIMIT)
     search = Search(chosen.path, machine, compilers, timer)
+    if chosen.afresh:
+        search.forget({c.program for c in wanted[: chosen.most]})
     try:
         search.run(wanted[: chosen.most], chosen.seconds)
     except KeyboardInterrupt:

@@ -149,6 +149,8 @@ def _cases() -> Iterator[Case]:
             sizes |= {"h": 32, "g": 8} if name.startswith("gqa") else {}
             sizes |= {"r": 8191}
             yield case(GRADIENT + name, sizes)
+            long = {"b": 1, "q": 16384, "k": 16384, "r": 32767}
+            yield case(GRADIENT + name, {**sizes, **long}, tier=1)
     for name in ("attention", "causal"):
         sizes = {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}
         yield case(GRADIENT + name, sizes, tier=1)
