@@ -49,10 +49,13 @@ def tanh(x, FAST: tl.constexpr):
     return y''',
     "floordiv": '''@triton.jit
 def floordiv(a, b):
-    """a // b of integers rounded down, and 0 for b = 0; Triton rounds towards 0."""
-    divisor = tl.where(b == 0, 1, b)
-    q = a // divisor
-    q = tl.where((a % divisor != 0) & ((a < 0) != (b < 0)), q - 1, q)
+    """a // b of integers rounded down, and 0 for b = 0. Triton rounds towards 0; and it takes
+    quotients of neighbours for the same by rules that hold where none is negative, so that
+    for a < 0 this divides ~a."""
+    divisor = tl.where(b == 0, 1, tl.abs(b))
+    sign = tl.where(a < 0, -1, 0)
+    q = ((a ^ sign) // divisor) ^ sign
+    q = tl.where(b < 0, -q - tl.where(a == q * divisor, 0, 1), q)
     return tl.where(b == 0, 0, q)''',
     "mod": '''@triton.jit
 def mod(a, b):

@@ -6,6 +6,7 @@ interpreter accepts more than its compiler, so every program of the tests is com
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -26,6 +27,7 @@ from tests.backends.compiling import (
     Usage,
     accepted,
     compile_for,
+    compiled_to,
     instructions,
     launches_of,
 )
@@ -392,3 +394,20 @@ def test_tiles_of_a_linear_layer(dtype: torch.dtype, target: str) -> None:
     if target == "cuda:90" and dtype == torch.bfloat16:
         assert (launch.kwargs["BLOCK_T"], launch.kwargs["BLOCK_V"]) == (128, 256)
         assert any(i.startswith("HGMMA.64x256x16") for i in instructions(launch))
+
+
+QUOTIENTS = "input X[i]\nO[i] = X[i] * ((i - 384) // 128)"
+
+
+def test_quotients_of_negative_positions() -> None:
+    """Each element that a thread has is divided: Triton takes one quotient for all where the
+    first is a multiple, which is wrong of negative ones."""
+    (launch,) = launches(
+        QUOTIENTS,
+        "cuda:90",
+        {"X": torch.empty(1 << 20, dtype=torch.float32, device="meta")},
+        {check(QUOTIENTS).extent_of["i"]: 1 << 20},
+    )
+    lanes = 32 * launch.kwargs["num_warps"]
+    divisions = re.findall(r"= sdiv i32 .*, 128\b", compiled_to("llir", launch))
+    assert len(divisions) == launch.kwargs["BLOCK_I"] // lanes > 1

@@ -40,6 +40,24 @@ def test_offsets_beyond_32_bits() -> None:
     )
 
 
+@pytest.mark.parametrize("divisor", [1, 2, 3, 64, 128, 1000, -1, -3, -64])
+@pytest.mark.parametrize("shift", [0, 3, 64, 384, 5000])
+def test_quotients_of_negative_positions(divisor: int, shift: int) -> None:
+    """Neighbours of which one is a multiple have quotients of their own."""
+    text = (
+        "input X[i]: int\n"
+        f"O[i] = 10000 * ((X[i] * 0 + i - {shift}) // {divisor}) + (i - {shift}) % {divisor}\n"
+        f"P[i] = (i - {shift}) // {divisor}\n"
+        "return O, P"
+    )
+    x = torch.zeros(1000, dtype=torch.int64, device="cuda")
+    at = torch.arange(1000, device="cuda") - shift
+    quotient = torch.div(at, divisor, rounding_mode="floor")
+    found, plain = mc.compile(text)(x)
+    assert torch.equal(plain.long(), quotient)
+    assert torch.equal(found.long(), 10000 * quotient + at % divisor)
+
+
 def test_memory_is_inputs_and_outputs() -> None:
     """Nothing of the size of the weights is ever there."""
     kernel = mc.compile(library.load("causal"))

@@ -127,6 +127,37 @@ def test_shifted_logits(shift: float, n: int) -> None:
         assert error <= 2 * limit + floor, (error.item(), limit.item())
 
 
+BY_DISTANCE = """
+input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], R[h,r]
+index r < |q| + |k| - 1
+S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|) + R[h,q - k + |k| - 1]
+O[b,h,q,e] = softmax[k](S[b,h,q,k]) * V[b,h,k,e]
+"""
+
+
+@pytest.mark.parametrize("n", [300, 512] if ON_GPU else [70])
+def test_a_bias_that_is_learned_by_distance(n: int) -> None:
+    """Its gradient is summed along diagonals, at positions before the first, too."""
+    kernel = mc.compile(BY_DISTANCE, backend="triton")
+    q, k, v, cotangent = tensors(n, 64, BITS16)
+    generator = torch.Generator().manual_seed(n)
+    bias = torch.randn(2, 2 * n - 1, generator=generator).to(DEVICE, BITS16).requires_grad_()
+    at = torch.arange(n, device=DEVICE)
+    at = at[:, None] - at + n - 1
+
+    def result(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+        return (q @ k.mT / math.sqrt(64) + bias[:, at]).softmax(-1) @ v
+
+    given = q, k, v, bias
+    found = grad(kernel(*given), given, cotangent)
+    usual = grad(result(*given), given, cotangent)
+    wide = tuple(x.detach().double().requires_grad_() for x in given)
+    exact = grad(result(*wide), wide, cotangent.double())
+    for ours, theirs, right in zip(found, usual, exact, strict=True):
+        error, limit = (ours.double() - right).norm(), (theirs.double() - right).norm()
+        assert error <= 2 * limit, (error.item(), limit.item())
+
+
 def test_keys_that_are_masked_out_and_rows_without_any() -> None:
     """NaN there changes no gradient, and gradients of empty rows are 0."""
     text = (
