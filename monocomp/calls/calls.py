@@ -65,6 +65,7 @@ class Calls:
         backend: as for `compile`.
         checked: test every computed subscript.
         tf32: let float32 products use the tf32 units.
+        filters: those of the program as it is written, unless it is this one.
 
     Attributes:
         language: the backend whose source runs on a GPU.
@@ -80,6 +81,7 @@ class Calls:
         *,
         checked: bool,
         tf32: bool,
+        filters: Filters | None = None,
     ) -> None:
         self.declared = planner.equations.declared
         self.planner = planner
@@ -87,7 +89,7 @@ class Calls:
         self.language = backend if backend in DIALECTS else "triton"
         self.checked = checked
         self.tf32 = tf32
-        self.filters = Filters(planner.equations)
+        self.filters = filters or Filters(planner.equations)
         self.last: tuple[str, torch.device | None] | None = None
         how = backend, checked, tf32, planner.processors, planner.steps, planner.rules
         # The same for the same program and options; an attribute, as Dynamo looks at it.
@@ -101,10 +103,14 @@ class Calls:
         _ALL.add(self)
 
     def of(self, equations: Equations) -> Calls:
-        """Calls of another program, with the same options."""
+        """Calls of another program, which is derived of this one, with the same options. What is
+        refused is what the program as it is written is refused for: a gradient may be a sum over
+        nothing where results are zeros."""
         its = self.planner
         planner = Planner(equations, rules=its.rules, processors=its.processors)
-        return Calls(planner, self.backend, checked=self.checked, tf32=self.tf32)
+        return Calls(
+            planner, self.backend, checked=self.checked, tf32=self.tf32, filters=self.filters
+        )
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""

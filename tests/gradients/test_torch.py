@@ -466,6 +466,24 @@ def test_repeated_gradients() -> None:
     torch.testing.assert_close(found, _repeated("torch"), atol=1e-4, rtol=1e-4)
 
 
+BAND = "param w: int\nO[i,k] = where(k <= i and i - k < w, X[i,k] * Y[k], 0)"
+
+
+def _of_bands(backend: str) -> list[Tensor]:
+    torch.manual_seed(0)
+    kernel, x, y = mc.compile(BAND, backend=backend), torch.randn(9, 12), torch.randn(12)
+    x, y = x.requires_grad_(), y.requires_grad_()
+    results = [kernel(x, y, w=w) for w in (9, 9, 9, 7, 5, 0)]
+    return [t for r in results for t in (r.detach(), *grad(r, (x, y), torch.ones_like(r)))]
+
+
+def test_a_filter_that_gradients_alone_have() -> None:
+    """It may be empty, and a plan does not take its parameter for that of an earlier call."""
+    found = interpreted.call(_of_bands, "triton")
+    torch.testing.assert_close(found, _of_bands("torch"))
+    assert found[12].any() and not any(t.any() for t in found[15:])
+
+
 def _of_talking_heads(backend: str) -> list[torch.Tensor]:
     kernel = mc.compile(library.load("talking_heads"), backend=backend)
     generator = torch.Generator().manual_seed(0)
