@@ -96,6 +96,9 @@ class _Target:
     def dtype(self, buffer: Buffer, promoted: Any) -> Any:
         return _DTYPES[buffer.kind]
 
+    def allocation(self, shape: tuple[int, ...], dtype: Any) -> Callable[[], Array]:
+        return partial(np.zeros, shape, dtype)
+
     def stand_in(self, shape: tuple[int, ...], dtype: Any) -> Array:
         return np.broadcast_to(np.zeros((), dtype), shape)
 
@@ -127,11 +130,7 @@ def run_all(
 ) -> tuple[Array, ...]:
     """The results of a host program on NumPy arrays, as `host.interpreting.run_plan` says."""
     target = _Target(kernels, checked)
-    return run_plan(host, target, inputs, params, programs, _zeros)
-
-
-def _zeros(*, size: tuple[int, ...], dtype: Any, device: None) -> Array:
-    return np.zeros(size, dtype)
+    return run_plan(host, target, inputs, params, programs)
 
 
 def run(

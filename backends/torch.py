@@ -139,6 +139,9 @@ class TorchTarget:
         found = named.get(buffer.dtype)
         return found or getattr(torch, buffer.dtype)
 
+    def allocation(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
+        return partial(torch.empty, shape, dtype=dtype, device=self.device)
+
     def stand_in(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device="meta")
 
@@ -185,7 +188,7 @@ def run_all(
         checked: test computed subscripts.
     """
     target = _Target(kernels, inputs, results, checked)
-    return run_plan(host, target, inputs, params, programs, torch.empty)
+    return run_plan(host, target, inputs, params, programs)
 
 
 def run(

@@ -111,7 +111,7 @@ def in_one_tile(program: str, *tensors: Tensor) -> Prepare:
         legal = runner.legal(inputs, packed_extents(runner.program, binding.extents))
         chosen = tuple(next(s for s in table.ranked(x) if not s.split_axes) for x in legal)
         _, plan = runner._call(inputs, binding.params, chosen)
-        return lambda: plan(inputs, torch.empty)[0]
+        return lambda: plan((*tensors, *binding.params.values()))[0]
 
     return prepare
 

@@ -7,7 +7,7 @@ else be as slow as their launches.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from triton.compiler.errors import CompilationError
@@ -16,6 +16,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from monocomp.backends.schedules.search import Choice, DoesNotFit, Outputs
 from monocomp.backends.timing import timed
 
+Empty: TypeAlias = Callable[..., torch.Tensor]  # as `torch.empty`
 _BURST_MS = 2.0  # how long a measurement takes, about
 _MOST_CALLS = 50
 _GARBAGE = -12345
@@ -23,11 +24,9 @@ _FEW = 1e-2  # of positions, which rounding decides where values are about equal
 
 
 class Call(Protocol):
-    """Calls the kernels with some schedules; `empty` allocates what they write."""
+    """Calls the kernels with some schedules; `empty` allocates what they write, if it is given."""
 
-    def __call__(
-        self, choice: Choice, empty: Callable[..., torch.Tensor] = torch.empty
-    ) -> tuple[torch.Tensor, ...]: ...
+    def __call__(self, choice: Choice, empty: Empty | None = None) -> tuple[torch.Tensor, ...]: ...
 
 
 class GpuBench:

@@ -28,7 +28,7 @@ from triton.runtime.errors import OutOfResources
 from monocomp.backends import torch as interpreter
 from monocomp.backends.schedules import remembered
 from monocomp.backends.schedules.legal import Legal, element_bytes
-from monocomp.backends.schedules.measure import GpuBench
+from monocomp.backends.schedules.measure import Empty, GpuBench
 from monocomp.backends.schedules.schedule import Schedule, longest_alike
 from monocomp.backends.schedules.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
 from monocomp.backends.triton.dialect import TRITON, Dialect
@@ -179,16 +179,16 @@ class TritonRunner:
         params: Mapping[str, Any],
         choice: Choice,
         varying: Sequence[str] = (),
-        empty: Callable[..., torch.Tensor] | None = None,
+        empty: Empty | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], Plan]:
         """The results for some schedules, and what repeats the call."""
         module, loaded = self._loaded(choice)
         configs = [module.config(n, s) for n, s in enumerate(choice)]
         device = next(iter(inputs.values())).device
-        target = PlanTarget(module.program, loaded, device, self.precision)
+        target = PlanTarget(module.program, loaded, device, self.precision, empty)
         plan = Evaluation(module.program, target, inputs, params, configs, varying).plan()
         with BUILDING:  # Triton compiles at the first call of a kind
-            results = plan({**params, **inputs}, empty or torch.empty)
+            results = plan((*inputs.values(), *params.values()))
         return results, started(plan)
 
     # --- schedules --------------------------------------------------------------------
@@ -242,14 +242,13 @@ class TritonRunner:
         """
         tensors = {n: t.detach().resolve_neg() for n, t in inputs.items()}
         legal = self.legal(tensors, extents)
-        plans: dict[Choice, Plan] = {}
+        plans: dict[tuple[Choice, Empty | None], Plan] = {}
 
-        def call(
-            choice: Choice, empty: Callable[..., torch.Tensor] = torch.empty
-        ) -> tuple[torch.Tensor, ...]:
-            if choice in plans:
-                return plans[choice](tensors, empty)
-            results, plans[choice] = self._call(tensors, params, choice, empty=empty)
+        def call(choice: Choice, empty: Empty | None = None) -> tuple[torch.Tensor, ...]:
+            found = plans.get((choice, empty))
+            if found is not None:
+                return found((*tensors.values(), *params.values()))
+            results, plans[choice, empty] = self._call(tensors, params, choice, empty=empty)
             return results
 
         with _MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]

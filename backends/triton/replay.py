@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -24,15 +25,27 @@ from monocomp.backends.torch import TorchTarget
 from monocomp.blocks.program import SMALL_INT
 from monocomp.declarations.given import is_in_float32
 from monocomp.declarations.records import Declarations
-from monocomp.host.plan import Launched, Plan
+from monocomp.host.plan import Launched, Plan, gather
 from monocomp.host.program import HostProgram
 
 Signature: TypeAlias = tuple[Any, ...]
+Empty: TypeAlias = Callable[..., torch.Tensor]  # as `torch.empty`
 _PLANS = 256  # that a kernel keeps; the oldest go
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _ALIGNMENT = 16  # bytes; Triton compiles for pointers and integers that this divides
 _KINDS = {"int": int, "float": float}
-_THREAD = threading.local()  # for which devices a thread has a context
+_GUARDS: Any = torch._C._dynamo.guards
+EMPTY = {"cpu": _GUARDS._empty_strided_cpu, "cuda": _GUARDS._empty_strided_cuda}
+
+
+class _Thread(threading.local):
+    """What a thread has made."""
+
+    def __init__(self) -> None:
+        self.contexts: set[int | None] = set()  # of which devices
+
+
+_THREAD = _Thread()
 
 
 class PlanTarget(TorchTarget):
@@ -43,13 +56,27 @@ class PlanTarget(TorchTarget):
         module: the file, whose functions look at layouts.
         device: that of the inputs.
         precision: "ieee" or "tf32".
+        empty: allocates what kernels write, if it is given.
     """
 
     def __init__(
-        self, program: HostProgram, module: ModuleType, device: torch.device, precision: str
+        self,
+        program: HostProgram,
+        module: ModuleType,
+        device: torch.device,
+        precision: str,
+        empty: Empty | None = None,
     ) -> None:
         super().__init__(device)
-        self.program, self.module, self.precision = program, module, precision
+        self.program, self.module, self.precision, self.empty = program, module, precision, empty
+
+    def allocation(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
+        if self.empty is not None:
+            return partial(self.empty, shape, dtype=dtype, device=self.device)
+        # As the code does that Inductor writes, in half of the time that `torch.empty` takes to
+        # look at arguments and for who may be watching; on the current device.
+        strides = self.stand_in(shape, dtype).stride()
+        return partial(EMPTY[self.device.type], shape, strides, dtype)
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         return _Start(getattr(self.module, self.program.kernels[number].name), programs)
@@ -79,26 +106,27 @@ class PlanTarget(TorchTarget):
         found = self.module.descriptor(tensor, block)
         if found is None:
             return None
-        attributes, device = vars(found) | {"base": None}, self.device
-        kind = type(found)
+        attributes, device, kind = vars(found) | {"base": None}, self.device, type(found)
+        index = device.index
 
         def make(base: torch.Tensor) -> TensorDescriptor:
             """That of a tensor that looks the same, whose other attributes have been checked."""
-            require_context(device)
+            if index not in _THREAD.contexts:
+                require_context(device)
             descriptor: TensorDescriptor = object.__new__(kind)
-            vars(descriptor).update(attributes, base=base)
+            descriptor.__dict__ = {**attributes, "base": base}
             return descriptor
 
         return make
 
     def aligned(
-        self, tensor: torch.Tensor, name: str, copy: str
+        self, tensor: torch.Tensor, position: int, copy: int
     ) -> tuple[torch.Tensor, Launched] | None:
         made: list[Launched] = []
 
         def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> None:
-            rest = [None, None, *args[2:]]
-            made.append(Launched(_Start(kernel, programs), rest, options, ((0, name), (1, copy))))
+            start, both = _Start(kernel, programs), gather(position, copy)
+            made.append(Launched(start, both, [*args[2:]], options))
 
         found = self.module.aligned(
             tensor, lambda *a, **how: torch.empty(*a, **how | _META), launch
@@ -139,19 +167,18 @@ def _started(launch: Launched) -> Launched:
     kernel, programs = start.kernel, start.programs
     if not _can_be_launched(start.compiled):
         return replace(launch, run=kernel[(programs,)])
-    rest = [launch.options[n] for n in kernel.arg_names[len(launch.args) :]]
+    options = launch.options or {}
+    rest = [options[n] for n in kernel.arg_names if n in options]
     run = start.compiled[(programs, 1, 1)]
-    return replace(launch, run=run, args=[*launch.args, *rest], options={})
+    return replace(launch, run=run, args=[*launch.args, *rest], options=None)
 
 
 def require_context(device: torch.device) -> None:
     """Let this thread have a CUDA context. A launch makes one, but Triton describes tensors to
     the GPU before, which fails in a thread that has used no GPU yet."""
     if device.type == "cuda" and torch.version.hip is None:
-        known: set[int | None] = _THREAD.__dict__.setdefault("devices", set())
-        if device.index not in known:
-            torch.cuda.mem_get_info(device)
-            known.add(device.index)
+        torch.cuda.mem_get_info(device)
+    _THREAD.contexts.add(device.index)
 
 
 def _can_be_launched(compiled: object) -> bool:
@@ -165,8 +192,36 @@ def _can_be_launched(compiled: object) -> bool:
     return isinstance(compiled, CompiledKernel) and torch.version.hip is None
 
 
+class Repeat(Protocol):
+    """What repeats a call."""
+
+    device: torch.device
+
+    def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        """The results for inputs and parameters, in their order."""
+
+
+class Replay:
+    """Runs a plan, on its device, whichever is the current one."""
+
+    __slots__ = ("device", "plan")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.device = plan, plan.device
+
+    def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        index = self.device.index
+        if index is None:  # on the CPU
+            return self.plan(values)
+        stream = torch._C._cuda_getCurrentRawStream(index)
+        if index != torch._C._cuda_getDevice():
+            with torch.cuda.device(self.device):
+                return self.plan(values, stream=stream)
+        return self.plan(values, stream=stream)
+
+
 class Plans:
-    """The plans of a kernel, by the signature of a call.
+    """What repeats the calls of a kernel, by their signature.
 
     Args:
         declared: the program's inputs and parameters.
@@ -174,72 +229,70 @@ class Plans:
     """
 
     def __init__(self, declared: Declarations[T.Term], checked: Iterable[str] = ()) -> None:
-        self.inputs = tuple(declared.inputs)
+        self.inputs = len(declared.inputs)
         self.params = declared.params
         of_extents = (t.attr for t in T.subterms(*declared.bounds.values()) if t.op == "param")
         self.fixed = {*of_extents, *checked}
-        self._plans: dict[Signature, Plan] = {}
+        self._plans: dict[Signature | None, Repeat] = {}
         self._lock = threading.Lock()
 
-    def find(self, values: Mapping[str, object]) -> Plan | None:
-        """The plan for a call, if one that looks the same has been kept.
+    def find(self, values: Sequence[Any], recorded: bool = False) -> Repeat | None:
+        """What repeats a call, if that of one that looks the same has been kept.
 
         Args:
-            values: inputs and parameters by name, as they were given.
+            values: inputs, then parameters, each in their order, as they were given; None for a
+                parameter that was not.
+            recorded: is the call recorded, if a tensor requires a gradient?
         """
-        signature = self._signature(values)
-        return self._plans.get(signature) if signature is not None else None
+        return self._plans.get(self._signature(values, recorded))
 
-    def run(self, plan: Plan, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-        """The results for values of the plan's signature."""
-        index = plan.device.index  # there is none on the CPU
-        if index is not None and index != torch.cuda.current_device():
-            with torch.cuda.device(plan.device):
-                return plan(values, torch.empty)
-        return plan(values, torch.empty)
-
-    def keep(self, values: Mapping[str, object], plan: Plan) -> None:
-        """Remember the plan of a call."""
-        signature = self._signature(values)
+    def keep(self, values: Sequence[Any], repeat: Repeat, recorded: bool = False) -> None:
+        """Remember what repeats a call."""
+        signature = self._signature(values, recorded)
         if signature is None:
             return
         with self._lock:
             while len(self._plans) >= _PLANS:
                 del self._plans[next(iter(self._plans))]
-            self._plans[signature] = plan
+            self._plans[signature] = repeat
 
-    def varying(self, values: Mapping[str, object]) -> list[str]:
-        """The parameters whose values the plan for a call leaves open."""
-        return [n for n, v in values.items() if n in self.params and self._varies(n, v)]
+    def varying(self, params: Mapping[str, object]) -> list[str]:
+        """The parameters, of those that are given, whose values the plan for a call leaves open."""
+        return [n for n, v in params.items() if self._varies(n, v)]
 
-    def _signature(self, values: Mapping[str, object]) -> Signature | None:
+    def _signature(self, values: Sequence[Any], recorded: bool) -> Signature | None:
         """All that a plan depends on; None for a call that must be looked at closely.
 
         Of a tensor that is all that Triton compiles for; of an integer that only goes to
         kernels, what Triton distinguishes; of any other parameter, its value.
         """
+        if len(values) != self.inputs + len(self.params):
+            return None
         signature: list[Any] = []
         try:
-            for name in self.inputs:
-                value: Any = values.get(name)
+            for value in values[: self.inputs]:
                 # The elements of a negative view are others than memory has.
                 if type(value) not in _TENSORS or value.is_neg():
                     return None
-                # Numbers, whose hashes are cheap, up to what is none.
-                signature += value.shape
-                signature += value.stride()
-                signature += (value.dtype, value.device, value.data_ptr() % _ALIGNMENT)
+                signature += (
+                    value.shape,
+                    value.stride(),
+                    value.dtype,
+                    value.device,
+                    value.data_ptr() % _ALIGNMENT,
+                    recorded and value.requires_grad,
+                )
         except RuntimeError:  # a tensor without strides or storage
             return None
-        unseen = len(values) - len(self.inputs)
-        for name in self.params if unseen else ():
-            if name in values:
-                value = values[name]
-                if type(value) not in (int, float):
+        if self.params:
+            for name, value in zip(self.params, values[self.inputs :], strict=True):
+                if value is None:
+                    signature.append(None)
+                elif type(value) in (int, float):
+                    signature.append(self._signature_of(name, value))
+                else:
                     return None
-                signature += (name, self._signature_of(name, value))
-                unseen -= 1
-        return None if unseen else tuple(signature)
+        return tuple(signature)
 
     def _varies(self, name: str, value: object) -> bool:
         return name not in self.fixed and type(value) is _KINDS[self.params[name].kind]

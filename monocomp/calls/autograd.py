@@ -7,7 +7,7 @@ what tells autograd.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,9 +22,8 @@ from monocomp.gradients.derived import gradient
 from monocomp.gradients.reverse import LEAVES
 
 if TYPE_CHECKING:
-    from monocomp.backends.triton.replay import Plans
+    from monocomp.backends.triton.replay import Repeat
     from monocomp.calls.calls import Calls
-    from monocomp.host.plan import Plan
 
 Names: TypeAlias = tuple[str, ...]
 Values: TypeAlias = Mapping[str, Any]  # of inputs and parameters
@@ -42,6 +41,7 @@ class Forward:
 
     Attributes:
         calls: compute its results, and then what the backward pass reads of its values.
+        params: the names of its parameters.
         results: the names of the results that it has as it is written.
         outputs: the names of all.
         constant: the positions of those that have no gradient.
@@ -57,6 +57,7 @@ class Forward:
         self.wrt = wrt
         self.program = found.forward
         self.calls = calls.of(self.program)
+        self.params = tuple(program.declared.params)
         self.results = tuple(o.name for o in program.declared.outputs)
         self.outputs = tuple(o.name for o in self.program.declared.outputs)
         kinds = [e.body.kind for e in self.program.outputs]
@@ -161,8 +162,7 @@ class Backward:
         recompute = None
         if again.outputs:
             recompute = forward.calls.of(replace(found.forward, declared=again))
-        names = (*declared.inputs, *declared.params)
-        return cls(calls, names, tuple(wrt), found.cotangents, recompute)
+        return cls(calls, calls.names, tuple(wrt), found.cotangents, recompute)
 
     def __call__(self, values: Values) -> tuple[torch.Tensor, ...]:
         """Gradients.
@@ -179,13 +179,9 @@ class Backward:
             values = {**values, **dict(zip(outputs, results, strict=True))}
         return self.calls.differentiable({n: values[n] for n in self.names if n in values})
 
-    def repeats(self, values: Values) -> tuple[Plans, Plan] | None:
-        """What a call with these values repeats, if anything does: it takes some of them."""
-        plans = self.calls.plans
-        if plans is None or self.recompute is not None:
-            return None
-        plan = plans.find({n: values[n] for n in self.names if n in values})
-        return None if plan is None else (plans, plan)
+    def repeat(self, values: Sequence[Any]) -> Repeat | None:
+        """What repeats a call with values in the order of their names, if anything does."""
+        return self.calls.found(values) if self.recompute is None else None
 
 
 def _leaves(equations: Iterable[T.Equation]) -> Names:

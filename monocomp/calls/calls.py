@@ -19,6 +19,7 @@ from monocomp.calls.empty_filters import Filters
 from monocomp.declarations.binding import Binding, bind, signature
 from monocomp.declarations.dtypes import LOADED_BY_TRITON, is_narrow
 from monocomp.declarations.given import (
+    cast,
     check_conversion,
     check_dense,
     check_dtype,
@@ -42,9 +43,8 @@ if TYPE_CHECKING:
 
     from monocomp.backends.schedules.search import Tuning
     from monocomp.backends.triton.launch import TritonRunner
-    from monocomp.backends.triton.replay import Plans
+    from monocomp.backends.triton.replay import Plans, Repeat
     from monocomp.calls.autograd import Forward
-    from monocomp.host.plan import Plan
     from monocomp.terms.equations import Equations
 
 
@@ -71,6 +71,7 @@ class Calls:
         language: the backend whose source runs on a GPU.
         key: a digest of the program and the options: what they come to.
         last: the backend that ran last, and on which device.
+        names: of inputs, then parameters.
         plans: of calls, where the backend keeps any.
     """
 
@@ -97,6 +98,8 @@ class Calls:
         self.key = hashlib.blake2b(text, digest_size=8).hexdigest()
         self.kinds = {n: i.kind for n, i in self.declared.inputs.items()}
         self.kinds |= {n: p.kind for n, p in self.declared.params.items()}
+        self.names = tuple(self.kinds)
+        self._not_given = (None,) * len(self.declared.params)
         self._forwards: dict[tuple[str, ...], Forward] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self.plans: Plans | None = None
@@ -114,8 +117,11 @@ class Calls:
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
-        if self.plans is not None or self._forwards:
-            repeated = self._repeated(args, kwargs)
+        if self.plans is not None and not _autograd().is_watched():
+            values = self._in_order(args, kwargs)
+            if _autograd().is_cast():
+                values = tuple(map(cast, values))
+            repeated = self._repeat(values, _autograd().is_grad_enabled())
             if repeated is not None:
                 return _unpacked(repeated)
         names = self.declared.inputs
@@ -128,26 +134,29 @@ class Calls:
             return _unpacked(self.call({**inputs, **params}))
         return _unpacked(self.differentiable({**in_autocast(inputs), **params}))
 
-    def _repeated(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """Inputs, then parameters, None for those that are not given; nothing where arguments are
+        other than that."""
+        if not kwargs:
+            return (*args, *self._not_given)
+        by_name = [kwargs.get(n) for n in self.names[len(args) :]]
+        used = len([v for v in by_name if v is not None])
+        is_right = used == len(kwargs) and len(args) <= len(self.declared.inputs)
+        return (*args, *by_name) if is_right else ()
+
+    def found(self, values: Sequence[Any], recorded: bool = False) -> Repeat | None:
+        """What repeats a call with these inputs and parameters, in their order, if it is known."""
+        return None if self.plans is None else self.plans.find(values, recorded)
+
+    def _repeat(
+        self, values: Sequence[Any], recorded: bool = False
     ) -> tuple[torch.Tensor, ...] | None:
-        """The results of a call like an earlier one, which need not be looked at closely."""
-        autograd = _autograd()
-        values = dict(zip(self.declared.inputs, args, strict=False))
-        values.update(kwargs)
-        if len(values) < len(args) + len(kwargs) or autograd.is_cast() or autograd.is_watched():
+        """The results of a call like an earlier one."""
+        repeat = self.found(values, recorded)
+        if repeat is None:
             return None
-        wrt = autograd.requiring(values) if autograd.is_grad_enabled() else ()
-        forward = self._forwards.get(wrt) if wrt else None
-        plans = forward.calls.plans if forward is not None else None if wrt else self.plans
-        plan = None if plans is None else plans.find(values)
-        if plans is None or plan is None:
-            return None
-        self.last = self.language, plan.device
-        if forward is None:
-            return plans.run(plan, values)
-        results: tuple[torch.Tensor, ...] = _recording().repeated(forward, plans, plan, values)
-        return results
+        self.last = self.language, repeat.device
+        return repeat(values)
 
     def _separated(
         self, values: Mapping[str, Any], wrt: Sequence[str]
@@ -161,11 +170,11 @@ class Calls:
     def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """The results for torch tensors and parameters by name, with their gradients if any is
         asked for."""
-        autograd = _autograd()
-        if not autograd.is_grad_enabled() and not autograd.is_watched():
-            plan = None if self.plans is None else self.plans.find(values)
-            if plan is not None:
-                return self.call(values, plan)
+        autograd, ordered = _autograd(), self._in_order((), values)
+        if not autograd.is_watched():
+            repeated = self._repeat(ordered, autograd.is_grad_enabled())
+            if repeated is not None:
+                return repeated
         if autograd.is_traced(values):
             from monocomp.calls.operators import operator
 
@@ -179,6 +188,10 @@ class Calls:
         given, others = self._separated(values, wrt)
         results: tuple[torch.Tensor, ...] = _recording().recorded(forward, given, others)
         self.last = forward.calls.last
+        replay = None if autograd.is_transformed() else forward.calls.found(ordered)
+        if replay is not None:
+            repeat = _recording().Recorded(forward, given, replay)
+            self._with_plans().keep(ordered, repeat, recorded=True)
         return results
 
     def forward(self, wrt: tuple[str, ...]) -> Forward:
@@ -189,14 +202,11 @@ class Calls:
             found = self._forwards.setdefault(wrt, found)
         return found
 
-    def call(self, values: Mapping[str, Any], plan: Plan | None = None) -> tuple[Any, ...]:
-        """The results for inputs and parameters by name, without gradients, by the call's plan if
-        it is known."""
-        if plan is None and self.plans is not None:
-            plan = self.plans.find(values)
-        if plan is not None and self.plans is not None:
-            self.last = self.language, plan.device
-            return self.plans.run(plan, values)
+    def call(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The results for inputs and parameters by name, without gradients."""
+        repeated = self._repeat(self._in_order((), values))
+        if repeated is not None:
+            return repeated
         inputs, params, binding = self._bound((), values)
         if self.backend == "numpy":
             return self._run_numpy(inputs, binding)
@@ -307,20 +317,25 @@ class Calls:
     def _run_emitted(
         self, inputs: Mapping[str, torch.Tensor], params: Mapping[str, object], binding: Binding
     ) -> tuple[torch.Tensor, ...]:
-        from monocomp.backends.triton.replay import Plans
+        from monocomp.backends.triton.replay import Replay
 
         runner = self.runner(inputs, binding)
         check_floats(binding.params, runner.dialect.name)
-        if self.plans is None:
-            self.plans = Plans(self.declared, self.filters.params)
-        values = {**inputs, **params}
-        varying = self.plans.varying(values)
+        plans = self._with_plans()
         extents = packed_extents(runner.program, binding.extents)
-        results, plan = runner(inputs, binding.params, extents, varying)
+        results, plan = runner(inputs, binding.params, extents, plans.varying(params))
         if plan is not None:
-            self.plans.keep(values, plan)
+            plans.keep(self._in_order((), {**inputs, **params}), Replay(plan))
         self.last = runner.dialect.name, next(iter(inputs.values())).device
         return results
+
+    def _with_plans(self) -> Plans:
+        """Where what repeats its calls is kept, from now on."""
+        from monocomp.backends.triton.replay import Plans
+
+        if self.plans is None:
+            self.plans = Plans(self.declared, self.filters.params)
+        return self.plans
 
     def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
         """What launches the kernels for the sizes and dtypes of a call."""

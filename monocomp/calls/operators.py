@@ -17,7 +17,7 @@ import torch
 
 from monocomp.backends.torch import TorchTarget
 from monocomp.calls.autograd import wanted
-from monocomp.calls.recording import Transformed, recorded
+from monocomp.calls.recording import recorded
 from monocomp.declarations.binding import extents_of
 from monocomp.declarations.dtypes import is_narrow
 from monocomp.extents.intervals import evaluated
@@ -102,7 +102,7 @@ class Operator:
         # What is asked for outside of what is traced here cannot be seen.
         forward = self.calls.forward(tuple(n for n in given if self.kinds[n] == "float"))
         others = {n: v for n, v in values.items() if n not in given}
-        return _unpacked(recorded(forward, given, others, Transformed))
+        return _unpacked(recorded(forward, given, others, may_be_transformed=True))
 
     def _outcome(self, *args: Any) -> Results:
         """Tensors like the results."""

@@ -23,21 +23,19 @@ from monocomp.calls.autograd import (
     is_transformed,
     is_watched,
 )
+from monocomp.host.plan import Gather, gather
 
 if TYPE_CHECKING:
-    from monocomp.backends.triton.replay import Plans
-    from monocomp.host.plan import Plan
+    from monocomp.backends.triton.replay import Repeat
 
 Results: TypeAlias = tuple[torch.Tensor, ...]
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
+Params: TypeAlias = tuple[Any, ...]  # in the program's order
 _ALIGNMENT = 16  # bytes, as `replay` looks at it
 
 
 def recorded(
-    forward: Forward,
-    tensors: Values,
-    others: Values,
-    function: type[torch.autograd.Function] | None = None,
+    forward: Forward, tensors: Values, others: Values, may_be_transformed: bool = False
 ) -> Results:
     """The results of a call, with their gradients.
 
@@ -45,48 +43,29 @@ def recorded(
         forward: what is called.
         tensors: inputs, and parameters that need a gradient.
         others: the other parameters.
-        function: what tells autograd, if it is known.
+        may_be_transformed: also where no transform can be seen.
     """
-    if function is None:
-        function = Transformed if is_transformed() else Call
-    results: Results = function.apply(  # type: ignore[no-untyped-call]
-        Recorded(forward, tensors), others, *tensors.values()
-    )
-    return results[: len(forward.results)]
-
-
-def repeated(forward: Forward, plans: Plans, plan: Plan, values: Values) -> Results:
-    """The same for a call that has a plan, and that nothing but autograd watches.
-
-    Args:
-        forward: what is called.
-        plans: of its calls.
-        plan: of this one.
-        values: inputs and parameters.
-    """
-    call: Recorded | None = plan.memo.get("recorded")
-    if call is None:
-        given = {n: v for n, v in values.items() if n in plans.inputs or n in forward.wrt}
-        call = plan.memo["recorded"] = Recorded(forward, given, plans, plan)
-    names = call.site.names
-    others = {} if len(values) == len(names) else {n: values[n] for n in values if n not in names}
-    results = _recorded(call, others, *[values[n] for n in names])
+    function = Transformed.apply if may_be_transformed or is_transformed() else _recorded
+    given = tuple([others.get(n) for n in forward.params])
+    results: Results = function(Recorded(forward, tensors), given, *tensors.values())
     return results[: len(forward.results)]
 
 
 class Call(torch.autograd.Function):
-    """A call that autograd records."""
+    """A call that autograd records, of parameters, None for a tensor or one that is not given, and
+    of tensors."""
 
     @staticmethod
-    def forward(ctx: Any, call: Recorded, others: Values, *tensors: torch.Tensor) -> Results:
-        results = call.run(tensors, others)
+    def forward(ctx: Any, call: Recorded, others: Params, *tensors: torch.Tensor) -> Results:
+        results = call.run(others, tensors)
         call.save(ctx, others, tensors, results)
         return results
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
         call, others = ctx.recorded
-        return None, None, *call.gradients(ctx, others, cotangents)
+        found: Gradients = call.gradients(ctx, others, cotangents)
+        return found
 
 
 # What `Call.apply` comes to where no transform is active, whose tensors it would look for.
@@ -99,9 +78,8 @@ class Transformed(torch.autograd.Function):
     generate_vmap_rule = False
 
     @staticmethod
-    def forward(call: Recorded, others: Values, *tensors: torch.Tensor) -> Results:
-        values = dict(zip(call.site.names, tensors, strict=True))
-        return call.site.forward.calls.differentiable({**values, **others})
+    def forward(call: Recorded, others: Params, *tensors: torch.Tensor) -> Results:
+        return call.site.forward.calls.differentiable(call.site.named(others, tensors))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Results) -> None:
@@ -116,26 +94,28 @@ class Transformed(torch.autograd.Function):
         call, others = ctx.recorded
         forward, names = call.site.forward, call.site.names
         given = {n: t for n, t in zip(names, tangents[2:], strict=True) if t is not None}
-        values = dict(zip((*names, *forward.outputs), ctx.saved_tensors, strict=True))
-        found = forward.tangents(given, {**others, **values})
+        tensors = ctx.saved_tensors
+        values = call.site.named(others, tensors[: len(names)])
+        values.update(zip(forward.outputs, tensors[len(names) :], strict=True))
+        found = forward.tangents(given, values)
         return tuple(found.get(o) for o in forward.outputs)
 
     @staticmethod
     def vmap(
-        info: Any, dims: tuple[Any, ...], call: Recorded, others: Values, *tensors: torch.Tensor
+        info: Any, dims: tuple[Any, ...], call: Recorded, others: Params, *tensors: torch.Tensor
     ) -> tuple[Results, tuple[int | None, ...]]:
         names, forward = call.site.names, call.site.forward
-        given = dict(zip(names, tensors, strict=True))
         positions = dict(zip(names, dims[2:], strict=True))
         own = tuple(n for n, dim in positions.items() if dim is not None)
         calls = forward.batch(own)
-        values = {n: t.movedim(positions[n], 0) if n in own else t for n, t in given.items()}
+        values = call.site.named(others, tensors)
+        values.update((n, values[n].movedim(positions[n], 0)) for n in own)
         for name, of in calls.declared.inputs.items():
             if len(of.dims) > values[name].dim():  # it is given with what each call has its own of
                 values[name] = values[name].expand(info.batch_size, *values[name].shape)
         outputs = zip(calls.planner.equations.outputs, forward.program.outputs, strict=True)
         is_batch = [len(all_calls.indices) > len(one.indices) for all_calls, one in outputs]
-        results = calls.differentiable({**values, **others})
+        results = calls.differentiable(values)
         return results, tuple(0 if n else None for n in is_batch)
 
 
@@ -147,40 +127,44 @@ class Site:
         names: of the tensors.
 
     Attributes:
-        kept: the positions of what is kept, among the tensors and the results.
-        sized: those of the tensors of which a backward pass may ask for the size.
+        kept: takes what is kept from the tensors and the results.
+        sized: the positions of the tensors of which a backward pass may ask for the size.
     """
 
     def __init__(self, forward: Forward, names: Names) -> None:
         self.forward, self.names = forward, names
         every = (*names, *forward.outputs)
         self._saved = tuple(n for n in forward.kept if n in every)
-        self.kept = tuple(map(every.index, self._saved))
+        self.kept = gather(*map(every.index, self._saved))
         self.sized = tuple(map(every.index, forward.others))
         self._routes: dict[object, Route] = {}
+
+    def named(self, others: Params, tensors: Sequence[Any]) -> dict[str, Any]:
+        """The values of a call by name."""
+        every = zip((*self.names, *self.forward.params), (*tensors, *others), strict=True)
+        return {n: v for n, v in every if v is not None}
 
     def route(
         self,
         needed: tuple[bool, ...],
         present: tuple[bool, ...],
         dtypes: tuple[torch.dtype, ...],
-    ) -> Route:
-        """How gradients are computed.
+    ) -> Route | None:
+        """How gradients are computed; None where there are none.
 
         Args:
-            needed: by tensor, is its gradient?
+            needed: by argument, is its gradient?
             present: by result, has it a gradient?
             dtypes: of the tensors.
         """
         key = needed, present, dtypes
         found = self._routes.get(key)
         if found is None:
-            wrt = dict(compress(zip(self.names, dtypes, strict=True), needed))
+            wrt = dict(compress(zip(self.names, dtypes, strict=True), needed[2:]))
             given = tuple(compress(self.forward.outputs, present))
-            if wrt and given:
-                found = Route.of(self.forward.backward(wrt, given), self._saved, self)
-            else:
-                found = Route(None, (), ())
+            if not wrt or not given:
+                return None
+            found = Route.of(self.forward.backward(wrt, given), self._saved, self)
             self._routes[key] = found
         return found
 
@@ -190,22 +174,27 @@ class Route:
     """How the gradients of a call come from what it has kept.
 
     Attributes:
-        backward: computes them; None where there are none.
-        values: its inputs, by their names, and their positions in what is kept, and cotangents.
-        results: by tensor of the call, the position of its gradient.
+        backward: computes them.
+        names: those of what is kept, of cotangents (none for one that it does not take), of
+            parameters, and of tensors that have the size of what is not kept.
+        values: takes its inputs and parameters from these and None.
+        gradients: takes the gradients of all arguments from its results and None.
     """
 
-    backward: Backward | None
-    values: tuple[tuple[str, int], ...]
-    results: tuple[int | None, ...]
+    backward: Backward
+    names: Names
+    values: Gather
+    gradients: Gather
 
     @classmethod
     def of(cls, backward: Backward, saved: Names, site: Site) -> Route:
         """That of a backward pass."""
-        names = [*saved, *(backward.cotangents.get(o, "") for o in site.forward.outputs)]
-        values = tuple((n, position) for position, n in enumerate(names) if n)
-        wrt = backward.wrt
-        return cls(backward, values, tuple(wrt.index(n) if n in wrt else None for n in site.names))
+        forward, wrt = site.forward, backward.wrt
+        cotangents = (backward.cotangents.get(o, "") for o in forward.outputs)
+        names = (*saved, *cotangents, *forward.params, *(site.names[n] for n in site.sized))
+        values = (names.index(n) if n in names else -1 for n in backward.names)
+        results = (wrt.index(n) if n in wrt else -1 for n in site.names)
+        return cls(backward, names, gather(*values), gather(-1, -1, *results))
 
 
 class Recorded:
@@ -215,18 +204,12 @@ class Recorded:
     Args:
         forward: what is called.
         tensors: with which tensors.
-        plans, plan: what repeats such a call, if it is known.
+        replay: what computes the results of such a call, if it is known.
     """
 
-    __slots__ = ("_backwards", "dtypes", "plan", "plans", "shapes", "site")
+    __slots__ = ("_backwards", "device", "dtypes", "replay", "shapes", "site")
 
-    def __init__(
-        self,
-        forward: Forward,
-        tensors: Values,
-        plans: Plans | None = None,
-        plan: Plan | None = None,
-    ) -> None:
+    def __init__(self, forward: Forward, tensors: Values, replay: Repeat | None = None) -> None:
         names = tuple(tensors)
         site = forward.sites.get(names)
         if site is None:
@@ -235,20 +218,25 @@ class Recorded:
         every = tuple(tensors.values())
         self.dtypes = tuple([t.dtype for t in every])
         self.shapes = [every[n].shape for n in site.sized]
-        self.plans, self.plan = plans, plan
-        self._backwards: dict[object, tuple[Route, Plans, Plan]] = {}
+        self.replay, self.device = replay, every[0].device
+        self._backwards: dict[object, tuple[Route, Repeat]] = {}
 
-    def run(self, tensors: Sequence[torch.Tensor], others: Values) -> Results:
+    def __call__(self, values: Sequence[Any]) -> Results:
+        """The results for inputs, which are the tensors, and parameters, of a call that nothing
+        but autograd watches."""
+        site = self.site
+        inputs = len(site.names)
+        results = _recorded(self, values[inputs:], *values[:inputs])
+        return results[: len(site.forward.results)]
+
+    def run(self, others: Params, tensors: Sequence[torch.Tensor]) -> Results:
         """The results of a call."""
-        values: dict[str, Any] = dict(zip(self.site.names, tensors, strict=True))
-        if others:
-            values.update(others)
-        if self.plans is None or self.plan is None:
-            return self.site.forward.calls.call(values)
-        return self.plans.run(self.plan, values)
+        if self.replay is not None:
+            return self.replay((*tensors, *others))
+        return self.site.forward.calls.call(self.site.named(others, tensors))
 
     def save(
-        self, ctx: Any, others: Values, tensors: Sequence[torch.Tensor], results: Results
+        self, ctx: Any, others: Params, tensors: Sequence[torch.Tensor], results: Results
     ) -> None:
         """Leave with autograd what the gradients of a call are computed from."""
         site = self.site
@@ -256,53 +244,41 @@ class Recorded:
         ctx.set_materialize_grads(False)
         if site.forward.constant:
             ctx.mark_non_differentiable(*[results[n] for n in site.forward.constant])
-        every = (*tensors, *results)
-        ctx.save_for_backward(*[every[n] for n in site.kept])
+        ctx.save_for_backward(*site.kept((*tensors, *results)))
 
     def gradients(
-        self, ctx: Any, others: Values, cotangents: Sequence[torch.Tensor | None]
-    ) -> Iterable[torch.Tensor | None]:
-        """The gradients of the tensors of a call, as far as they are needed."""
-        needed = ctx.needs_input_grad[2:]
-        kept = ctx.saved_tensors
-        every = (*kept, *cotangents)
-        signature = None
-        if self.plan is not None and not is_grad_enabled() and not is_watched():
-            signature = _signature(needed, kept, cotangents)
-            known = self._backwards.get(signature)
-            if known is not None:
-                route, plans, plan = known
-                found = plans.run(plan, self._values(route, every, others, cotangents))
-                return [None if position is None else found[position] for position in route.results]
-        present = tuple([c is not None for c in cotangents])
-        route = self.site.route(needed, present, self.dtypes)
-        if route.backward is None:
-            return [None] * len(self.dtypes)
-        values = self._values(route, every, others, cotangents)
-        found = route.backward(values)
-        if signature is not None:
-            repeats = route.backward.repeats(values)
-            if repeats is not None:
-                self._backwards[signature] = route, *repeats
-        return [None if position is None else found[position] for position in route.results]
-
-    def _values(
-        self,
-        route: Route,
-        every: Sequence[torch.Tensor | None],
-        others: Values,
-        cotangents: Sequence[torch.Tensor | None],
-    ) -> dict[str, Any]:
-        """The inputs and parameters of a backward pass, by name."""
-        values: dict[str, Any] = {name: every[position] for name, position in route.values}
-        if others:
-            values.update(others)
+        self, ctx: Any, others: Params, cotangents: Sequence[torch.Tensor | None]
+    ) -> Gradients:
+        """The gradients of the arguments of a call, as far as they are needed."""
+        needed, kept, signature = ctx.needs_input_grad, ctx.saved_tensors, None
+        every = (*kept, *cotangents, *others)
         if self.shapes:
-            of_any = next(c for c in cotangents if c is not None)
-            for position, shape in zip(self.site.sized, self.shapes, strict=True):
-                like = of_any.new_zeros((), dtype=self.dtypes[position])
-                values[self.site.names[position]] = like.expand(shape)
-        return values
+            every += self._sized(cotangents)
+        if self.replay is not None and not is_grad_enabled() and not is_watched():
+            signature = _signature(needed, kept, cotangents)
+            repeated = self._backwards.get(signature)
+            if repeated is not None:
+                route, repeat = repeated
+                return route.gradients((*repeat(route.values((*every, None))), None))
+        present = tuple([c is not None for c in cotangents])
+        new = self.site.route(needed, present, self.dtypes)
+        if new is None:
+            return (None,) * len(needed)
+        named = zip(new.names, every, strict=True)
+        found = new.backward({n: v for n, v in named if v is not None})
+        if signature is not None:
+            again = new.backward.repeat(new.values((*every, None)))
+            if again is not None:
+                self._backwards[signature] = new, again
+        return new.gradients((*found, None))
+
+    def _sized(self, cotangents: Sequence[torch.Tensor | None]) -> Results:
+        """Tensors that have the sizes of those that are not kept."""
+        like = next((c for c in cotangents if c is not None), None)
+        if like is None:
+            return ()
+        every = zip(self.site.sized, self.shapes, strict=True)
+        return tuple([like.new_zeros((), dtype=self.dtypes[n]).expand(s) for n, s in every])
 
 
 def _signature(
@@ -316,20 +292,16 @@ def _signature(
     What is kept has the size, dtype and device that it had, whatever hooks make of it; autograd
     sees to those of cotangents.
     """
-    signature: list[Any] = [needed]
     try:
-        for tensor in kept:
-            signature += tensor.stride()
-            signature.append(tensor.data_ptr() % _ALIGNMENT)
-        for cotangent in cotangents:
-            if cotangent is None:
+        signature: list[Any] = [(t.stride(), t.data_ptr() % _ALIGNMENT) for t in kept]
+        for t in cotangents:
+            if t is None:
                 signature.append(None)
-                continue
             # The elements of a negative view are others than memory has.
-            if type(cotangent) not in PLAIN or cotangent.is_neg():
+            elif type(t) not in PLAIN or t.is_neg():
                 return None
-            signature += cotangent.stride()
-            signature.append(cotangent.data_ptr() % _ALIGNMENT)
+            else:
+                signature.append((t.stride(), t.data_ptr() % _ALIGNMENT))
     except RuntimeError:  # a tensor without strides or storage
         return None
-    return tuple(signature)
+    return needed, *signature

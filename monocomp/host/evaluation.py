@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import itemgetter, methodcaller
 from typing import Any, Protocol, cast
 
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.intervals import evaluated
 from monocomp.host import arguments as A
 from monocomp.host import program as H
-from monocomp.host.plan import Launched, Plan
+from monocomp.host.plan import Gather, Launched, Plan, gather
 
 
 class Target(Protocol):
@@ -24,6 +25,9 @@ class Target(Protocol):
 
     def dtype(self, buffer: H.Buffer, promoted: Any) -> Any:
         """That of a buffer."""
+
+    def allocation(self, shape: tuple[int, ...], dtype: Any) -> Callable[[], Any]:
+        """What allocates a tensor."""
 
     def stand_in(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A tensor that need not have elements."""
@@ -54,7 +58,7 @@ class Scheduled(Target, Protocol):
     def is_fast(self, tensor: Any, dtype: Any) -> bool: ...
     def step(self, *held: tuple[Any, int]) -> int: ...
     def describe(self, tensor: Any, block: list[int]) -> Callable[[Any], Any] | None: ...
-    def aligned(self, tensor: Any, name: str, copy: str) -> tuple[Any, Launched] | None: ...
+    def aligned(self, tensor: Any, position: int, copy: int) -> tuple[Any, Launched] | None: ...
 
 
 class Evaluation:
@@ -86,31 +90,24 @@ class Evaluation:
         self.varying = varying
         self.sizes: dict[str, int] = {}
         self.lengths: dict[str, int] = {}  # of axes that two tiles hold
-        self.names = {n: n for n in tensors}  # what a plan has for a tensor
+        # Where a plan has them.
+        self.positions = {n: position for position, n in enumerate((*tensors, *params))}
+        self.next = len(self.positions)
         self.dtype: Any = None
         self.config: dict[str, int] = {}
         self.is_described = self.is_fast = self.is_wide = False
         self.programs = 1
         self.descriptors: dict[str, Callable[[Any], Any] | None] = {}
-        self.converted: list[tuple[str, Any]] = []
-        self.allocations: list[tuple[str, dict[str, Any]]] = []
-        self.slices: list[tuple[str, str, tuple[slice, ...]]] = []
+        self.made: list[tuple[Callable[..., Any], int | None]] = []
         self.launches: list[Launched] = []
-        self.shapes: dict[str, tuple[int, ...] | None] = {}  # of views
-        self.results: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
+        self.results = gather()
 
     def plan(self) -> Plan:
         """What the call does."""
         for s in self.program.body:
             self._run(s)
-        return Plan(
-            self.target.device,
-            tuple(self.converted),
-            tuple(self.allocations),
-            tuple(self.slices),
-            tuple(self.launches),
-            self.results,
-        )
+        made, launches = tuple(self.made), tuple(self.launches)
+        return Plan(self.target.device, made, launches, self.results)
 
     @property
     def scheduled(self) -> Scheduled:
@@ -151,20 +148,16 @@ class Evaluation:
                 found = self.target.promoted(beside, "") if beside else self.dtype
                 self._allocate(s.name, self._shape(s.shape), self.target.dtype(s, found))
             case H.Clear():
-                given = ((0, self.names[s.tensor]),)
-                self.launches.append(Launched(self.target.clear, [None], {}, given))
+                self.launches.append(Launched(self.target.clear, self._gather(s.tensor), [], {}))
             case H.Sort():
-                names = (s.tensor, s.order, s.first, s.last)
-                positions = tuple((n, self.names[name]) for n, name in enumerate(names))
-                kept = {"kept": s.kept}
-                self.launches.append(Launched(self.target.sort, [None] * 4, kept, positions))
+                sorted = self._gather(s.tensor, s.order, s.first, s.last)
+                self.launches.append(Launched(self.target.sort, sorted, [], {"kept": s.kept}))
             case H.Align():
                 if self._count(s.rows, self.config) >= s.least:
                     for name in s.tensors:
                         self._align(name)
             case H.View():
-                self.names[s.name] = self.names[s.tensor]
-                self.shapes[s.name] = self._shape(s.shape)
+                self._make(s.name, methodcaller("reshape", self._shape(s.shape)), s.tensor)
             case H.Choose():
                 self.config = dict(self.configs[s.kernel])
                 self.is_described = bool(self.config.pop(A.DESCRIPTORS, False))
@@ -186,7 +179,7 @@ class Evaluation:
                 for start in range(0, self.sizes[s.whole], s.length):
                     self._slice(s, start)
             case H.Return():
-                self.results = tuple((self.names[n], self.shapes.get(n)) for n in s.tensors)
+                self.results = self._gather(*s.tensors)
 
     # --- numbers ----------------------------------------------------------------------
 
@@ -228,21 +221,25 @@ class Evaluation:
 
     # --- tensors ----------------------------------------------------------------------
 
-    def _allocate(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
-        self.names[name] = name
-        self._allocated(name, shape, dtype)
-        self.tensors[name] = self.target.stand_in(shape, dtype)
+    def _make(self, name: str, make: Callable[..., Any], of: str | None = None) -> None:
+        """Let a name stand for something new, made of another's value or of none."""
+        self.made.append((make, None if of is None else self.positions[of]))
+        self.positions[name] = self.next
+        self.next += 1
 
-    def _allocated(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
-        options = {"size": shape, "dtype": dtype, "device": self.target.device}
-        self.allocations.append((name, options))
+    def _gather(self, *names: str) -> Gather:
+        return gather(*(self.positions[n] for n in names))
+
+    def _allocate(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        self._make(name, self.target.allocation(shape, dtype))
+        self.tensors[name] = self.target.stand_in(shape, dtype)
 
     def _convert(self, s: H.Convert) -> None:
         if self.tensors[s.left].dtype == self.tensors[s.right].dtype:
             return
         for name in (s.left, s.right):
             if self.tensors[name].dtype != self.dtype:
-                self.converted.append((name, self.dtype))
+                self._make(name, methodcaller("to", self.dtype), name)
                 self.tensors[name] = self.tensors[name].to("meta", self.dtype)
 
     def _slice(self, s: H.Slices, start: int) -> None:
@@ -253,18 +250,16 @@ class Evaluation:
             self.params[s.start] = start
         for view in s.views:
             position = (*[slice(None)] * view.dim, slice(start, stop))
-            self.names[view.name] = f"{view.name} from {start}"  # has blanks, as no name has
-            self.slices.append((self.names[view.name], self.names[view.tensor], position))
+            self._make(view.name, itemgetter(position), view.tensor)
             self.tensors[view.name] = self.tensors[view.tensor][position]
         for inner in s.body:
             self._run(inner)
 
     def _align(self, name: str) -> None:
-        copy = f"{self.names[name]} aligned"  # no name of the program has a blank
-        found = self.scheduled.aligned(self.tensors[name], self.names[name], copy)
+        found = self.scheduled.aligned(self.tensors[name], self.positions[name], self.next)
         if found is not None:
-            self.names[name], self.tensors[name] = copy, found[0]
-            self._allocated(copy, tuple(found[0].shape), found[0].dtype)
+            self.tensors[name] = found[0]
+            self._make(name, self.target.allocation(tuple(found[0].shape), found[0].dtype))
             self.launches.append(found[1])
 
     def _describe(self, d: A.Descriptor, is_required: bool) -> None:
@@ -292,25 +287,29 @@ class Evaluation:
         if self.programs <= 0:
             return
         args: list[Any] = []
-        given: list[tuple[int, str]] = []
-        made: list[tuple[int, str, Callable[[Any], Any]]] = []
+        tensors: list[str] = []
+        varying: list[tuple[int, int, Callable[[Any], Any] | None]] = []
         options: dict[str, Any] = {}
         for a in s.arguments:
             if not isinstance(a.value, A.POSITIONAL):
                 options[a.parameter] = self._value(a.value)
                 continue
             match a.value:
+                case A.Pointer(tensor) if not args:
+                    tensors.append(tensor)
+                    continue
                 case A.Pointer(tensor):
-                    given.append((len(args), self.names[tensor]))
+                    varying.append((len(args), self.positions[tensor], None))
                 case A.Param(name) if name in self.varying:
-                    given.append((len(args), name))
+                    varying.append((len(args), self.positions[name], None))
                 case A.Descriptor(parameter, tensor):
                     make = self.descriptors[parameter]
                     if make is not None:
-                        made.append((len(args), self.names[tensor], make))
+                        varying.append((len(args), self.positions[tensor], make))
             args.append(self._value(a.value))
-        run = self.target.kernel(s.kernel, self.programs)
-        self.launches.append(Launched(run, args, options | self.config, tuple(given), tuple(made)))
+        run, options = self.target.kernel(s.kernel, self.programs), options | self.config
+        found = Launched(run, self._gather(*tensors), args, options, tuple(varying))
+        self.launches.append(found)
 
     def _value(self, value: A.Value) -> Any:
         """What an argument is; None where a call gives it."""

@@ -19,7 +19,6 @@ def run_plan(
     inputs: Mapping[str, Array],
     params: Mapping[str, Any],
     programs: int,
-    empty: Callable[..., Array],
 ) -> tuple[Array, ...]:
     """The results of a host program whose kernels are interpreted.
 
@@ -28,10 +27,11 @@ def run_plan(
         target: runs its kernels.
         inputs, params: of the call.
         programs: into how many splits streams are cut that are cut at all.
-        empty: allocates an array.
     """
     configs = [{PROGRAMS: programs}] * len(host.kernels)
-    return Evaluation(host, target, inputs, params, configs).plan()(inputs, empty)
+    return Evaluation(host, target, inputs, params, configs).plan()(
+        (*inputs.values(), *params.values())
+    )
 
 
 def launched(kernel: TileProgram, run: Callable[..., None]) -> Callable[..., None]:

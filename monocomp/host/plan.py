@@ -2,64 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+Gather: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
+
+
+def gather(*positions: int) -> Gather:
+    """What takes the elements at these positions: `itemgetter`, but for one or none."""
+    match positions:
+        case ():
+            return lambda values: ()
+        case (position,):
+            return lambda values: (values[position],)
+    return itemgetter(*positions)
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A kernel that runs, with its arguments but for those that are a call's own.
+    """A kernel that runs, with its arguments: tensors, and what follows them.
 
-    `given` are the tensors and parameters among them, by their position; `made` what a function
-    makes of a tensor.
+    `varying` are those of a call among what follows: their position, that of a value, and what is
+    made of it, if it is not the value itself. Where there are no `options`, they are the call's.
     """
 
     run: Callable[..., object]
+    tensors: Gather
     args: list[Any]
-    options: dict[str, Any]
-    given: tuple[tuple[int, str], ...]
-    made: tuple[tuple[int, str, Callable[[Any], Any]], ...] = ()
+    options: dict[str, Any] | None
+    varying: tuple[tuple[int, int, Callable[[Any], Any] | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Conversions, allocations, slices of tensors, launches, and results: which tensors, in which
-    shapes where these are not their own. No tensor outlives its call.
+    """What is made, what is launched, and which are the results. No tensor outlives its call.
 
-    `memo` is for those who want to remember more about calls that repeat it.
+    Values go by their position: the inputs and parameters, and then what is made, each of the value
+    at a position (a conversion, a slice) or of none (an allocation).
     """
 
     device: Any
-    converted: tuple[tuple[str, Any], ...]
-    allocations: tuple[tuple[str, dict[str, Any]], ...]
-    slices: tuple[tuple[str, str, tuple[slice, ...]], ...]
+    made: tuple[tuple[Callable[..., Any], int | None], ...]
     launches: tuple[Launched, ...]
-    results: tuple[tuple[str, tuple[int, ...] | None], ...]
-    memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    results: Gather
 
-    def __call__(self, values: Mapping[str, Any], empty: Callable[..., Any]) -> tuple[Any, ...]:
+    def __call__(self, values: Sequence[Any], **options: Any) -> tuple[Any, ...]:
         """The results.
 
         Args:
-            values: inputs and parameters by name.
-            empty: allocates a tensor of a `size`, with a `dtype` on a `device`: by name, as torch
-                takes longer to find out what they are by position.
+            values: inputs, then parameters, each in their order.
+            options: how kernels are launched that have none of their own.
         """
-        known = dict(values)
-        for name, dtype in self.converted:
-            known[name] = known[name].to(dtype)
-        for name, options in self.allocations:
-            known[name] = empty(**options)
-        for name, tensor, here in self.slices:
-            known[name] = known[tensor][here]
+        known = [*values]
+        for make, position in self.made:
+            known.append(make() if position is None else make(known[position]))
         for launch in self.launches:
-            args = launch.args.copy()
-            for position, name in launch.given:
-                args[position] = known[name]
-            for position, name, make in launch.made:
-                args[position] = make(known[name])
-            launch.run(*args, **launch.options)
-        return tuple(
-            [known[n] if shape is None else known[n].reshape(shape) for n, shape in self.results]
-        )
+            args = launch.args
+            if launch.varying:
+                args = args.copy()
+                for n, position, change in launch.varying:
+                    args[n] = known[position] if change is None else change(known[position])
+            own = options if launch.options is None else launch.options
+            launch.run(*launch.tensors(known), *args, **own)
+        return self.results(known)

@@ -235,14 +235,18 @@ def spoil(tensor: Any) -> Any:
 
 @contextmanager
 def poisoned_empty() -> Iterator[None]:
-    """Let torch.empty give spoilt tensors, where these have elements."""
-    original = torch.empty
+    """Let new tensors be spoilt, where these have elements."""
+    from monocomp.backends.triton import replay
 
-    def empty(*args: Any, **kwargs: Any) -> torch.Tensor:
-        made = original(*args, **kwargs)
-        return made if made.is_meta else spoil(made)  # type: ignore[no-any-return]
+    def spoiling(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def empty(*args: Any, **kwargs: Any) -> torch.Tensor:
+            made = original(*args, **kwargs)
+            return made if made.is_meta else spoil(made)  # type: ignore[no-any-return]
 
-    with patch.object(torch, "empty", empty):
+        return empty
+
+    of_plans = {device: spoiling(empty) for device, empty in replay.EMPTY.items()}
+    with patch.object(torch, "empty", spoiling(torch.empty)), patch.dict(replay.EMPTY, of_plans):
         yield
 
 

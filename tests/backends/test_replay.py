@@ -300,6 +300,38 @@ def test_errors_are_those_of_a_first_call(driver: Driver) -> None:
         kernel(*inputs.values(), V=inputs["V"])
     with pytest.raises(InputError, match="4 inputs are given by position"):
         kernel(*inputs.values(), inputs["V"])
+    kernel(**inputs, window=7)
+    with pytest.raises(InputError, match="4 inputs are given by position"):
+        kernel(*inputs.values(), 7)
+    with pytest.raises(InputError, match="'window' must be an integer, not None"):
+        kernel(**inputs, window=None)
+
+
+def test_what_needs_gradients_is_part_of_the_look(driver: Driver) -> None:
+    """And what autocast makes of the inputs."""
+    kernel, inputs = mc.compile(WINDOW, backend="triton"), tensors()
+    kernel(**inputs)
+    for names in ("Q", "QK"):
+        some = inputs | {n: inputs[n].clone().requires_grad_() for n in names}
+        assert not is_repeated(driver, kernel, **some)
+        for _ in range(2):
+            result = kernel(**some)
+            assert [t is None for t in grads(result, some)] == [n not in names for n in "QKV"]
+        with torch.no_grad():
+            assert is_repeated(driver, kernel, **some) and not kernel(**some).requires_grad
+    wide = {n: t.float().requires_grad_() for n, t in inputs.items()}
+    with torch.autocast("cpu", torch.bfloat16):
+        kernel(**wide)
+        assert is_repeated(driver, kernel, **wide)
+        assert {t.dtype for t in grads(kernel(**wide), wide)} == {torch.float32}
+
+
+def grads(result: Tensor, inputs: dict[str, Tensor]) -> list[Tensor | None]:
+    """Gradients by a result, of inputs that need one."""
+    for t in inputs.values():
+        t.grad = None
+    result.sum().backward()
+    return [t.grad for t in inputs.values()]
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
@@ -409,20 +441,22 @@ def test_plans_are_limited(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_plan_runs_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever is the current one; its look has it, too."""
-    from monocomp.backends.triton.replay import Plans
-    from monocomp.host.plan import Plan
+    from monocomp.backends.triton.replay import Plans, Replay
+    from monocomp.host.plan import Launched, Plan, gather
 
-    plans = Plans(mc.compile("O[i] = X[i] * 2").equations.declared)
     entered: list[Any] = []
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda n: 70 + n, raising=False)
     monkeypatch.setattr(torch.cuda, "device", lambda d: entered.append(d) or nullcontext())
+    launch = Launched(lambda **how: entered.append(how["stream"]), gather(), [], None)
     for index in (0, 1):
-        assert plans.run(Plan(torch.device("cuda", index), (), (), (), (), ()), {}) == ()
-    assert entered == [torch.device("cuda", 1)]
-    plan = Plan(torch.device("cpu"), (), (), (), (), ())
-    plans.keep({"X": torch.empty(3)}, plan)
-    assert plans.find({"X": torch.zeros(3)}) is plan
-    assert plans.find({"X": torch.empty(3, device="meta")}) is None
+        assert Replay(Plan(torch.device("cuda", index), (), (launch,), gather()))(()) == ()
+    assert entered == [70, torch.device("cuda", 1), 71]
+    plans = Plans(mc.compile("O[i] = X[i] * 2").equations.declared)
+    replay = Replay(Plan(torch.device("cpu"), (), (), gather()))
+    plans.keep([torch.empty(3)], replay)
+    assert plans.find([torch.zeros(3)]) is replay
+    assert plans.find([torch.empty(3, device="meta")]) is None
 
 
 def test_threads_repeat_their_own_calls(driver: Driver) -> None:
@@ -485,19 +519,25 @@ def test_a_repeated_call_computes(name: str, storing: bool, params: dict[str, An
     assert largest_error(found, exact(text, changed, **params)[0]) < 1e-5
 
 
-def test_a_repeated_call_is_short(driver: Driver) -> None:
-    """Few functions are called beside the launch; benchmarks/gpu_launch.py has the time."""
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_repeated_call_is_short(driver: Driver, gradients: bool) -> None:
+    """Few functions are called beside the launches; benchmarks/gpu_launch.py has the time."""
     kernel, inputs = mc.compile(library.load("attention"), backend="triton"), tensors().values()
-    kernel(*inputs)
     called: list[str] = []
 
     def record(frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
+        if event == "call" and frame.f_globals["__name__"].startswith("monocomp"):
             called.append(frame.f_code.co_name)
 
-    sys.setprofile(record)
-    try:
-        kernel(*inputs)
-    finally:
-        sys.setprofile(None)
-    assert len(called) <= 24, called
+    cotangent = torch.ones(1, 2, 16, 16).bfloat16()
+    for x in inputs:
+        x.requires_grad_(gradients)
+    for turn in range(3):
+        sys.setprofile(record if turn == 2 else None)
+        try:
+            result = kernel(*inputs)
+            if gradients:
+                torch.autograd.grad(result, list(inputs), cotangent)
+        finally:
+            sys.setprofile(None)
+    assert len(called) <= (24 if gradients else 13), called

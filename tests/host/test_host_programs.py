@@ -150,7 +150,7 @@ def both(
 
     def planned() -> Any:
         evaluation = Evaluation(module.program, target, inputs, given, configs, [*case.params])
-        return evaluation.plan()({**inputs, **given}, torch.empty)
+        return evaluation.plan()((*inputs.values(), *given.values()))
 
     return launches(loaded, inputs, printed), launches(loaded, inputs, planned)
 
