@@ -20,6 +20,7 @@ from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp import terms as T
+from monocomp.backends.schedules.measure import Empty
 from monocomp.backends.schedules.schedule import one_tile, split_lengths
 from monocomp.backends.torch import TorchTarget
 from monocomp.blocks.program import SMALL_INT
@@ -29,12 +30,13 @@ from monocomp.host.plan import Launched, Plan, gather
 from monocomp.host.program import HostProgram
 
 Signature: TypeAlias = tuple[Any, ...]
-Empty: TypeAlias = Callable[..., torch.Tensor]  # as `torch.empty`
 _PLANS = 256  # that a kernel keeps; the oldest go
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _ALIGNMENT = 16  # bytes; Triton compiles for pointers and integers that this divides
 _KINDS = {"int": int, "float": float}
 _GUARDS: Any = torch._C._dynamo.guards
+# What the code calls that Inductor writes: half of the time that `torch.empty` takes goes to its
+# arguments, and to who may be watching. On a GPU it is the current one.
 EMPTY = {"cpu": _GUARDS._empty_strided_cpu, "cuda": _GUARDS._empty_strided_cuda}
 
 
@@ -73,8 +75,6 @@ class PlanTarget(TorchTarget):
     def allocation(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
         if self.empty is not None:
             return partial(self.empty, shape, dtype=dtype, device=self.device)
-        # As the code does that Inductor writes, in half of the time that `torch.empty` takes to
-        # look at arguments and for who may be watching; on the current device.
         strides = self.stand_in(shape, dtype).stride()
         return partial(EMPTY[self.device.type], shape, strides, dtype)
 
@@ -146,6 +146,7 @@ class _Start:
     def __call__(self, *args: Any, **options: Any) -> None:
         if isinstance(self.kernel, InterpretedFunction):
             args = tuple(_as_compiled(a) if isinstance(a, float) else a for a in args)
+        self.given = len(args)
         self.compiled = self.kernel[(self.programs,)](*args, **options)
 
 
@@ -168,7 +169,7 @@ def _started(launch: Launched) -> Launched:
     if not _can_be_launched(start.compiled):
         return replace(launch, run=kernel[(programs,)])
     options = launch.options or {}
-    rest = [options[n] for n in kernel.arg_names if n in options]
+    rest = [options[n] for n in kernel.arg_names[start.given :]]
     run = start.compiled[(programs, 1, 1)]
     return replace(launch, run=run, args=[*launch.args, *rest], options=None)
 

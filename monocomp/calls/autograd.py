@@ -201,7 +201,11 @@ def is_traced(values: Values) -> bool:
 
 
 def is_watched() -> bool:
-    """May a call on plain tensors, none of which needs a gradient, have to be more than run?"""
+    """May a call on plain tensors have to be more than run, and recorded by autograd?
+
+    A mode may want to see operators, as what traces does; tensors may stand for others, in
+    transforms; forward mode wants tangents. All else that a call depends on its signature has.
+    """
     is_traced = torch._C._len_torch_dispatch_stack() > 0 or forward_ad._current_level >= 0
     return is_traced or torch._C._are_functorch_transforms_active()
 
