@@ -117,12 +117,13 @@ def _masked(c: Context, stream: Stream, body: Body) -> None:
     found = range_of(c, stream.loop, segment)
     low = c.set_bound("low", axis, found.low)
     high = c.set_bound("high", axis, found.high)
+    begins_by_row = stream.phases.begins_by_row
     begin, condition = low, infix("<", c.axis(axis), high)
-    if stream.phases.begins_by_row:
+    if not segment.upper and (begins_by_row or not segment.lower):
+        condition = infix("|", condition, c.names.even(axis))
+    if begins_by_row:
         begin = c.set_bound("begin", axis, _aligned(c, axis, low))
         condition = infix("&", infix(">=", c.axis(axis), low), condition)
-    elif not segment.bounds:
-        condition = infix("|", condition, c.names.even(axis))
     name_row_bounds(c, stream, low, high)
     _blocks(c, stream, begin, high, condition, body)
 
