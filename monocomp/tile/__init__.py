@@ -39,6 +39,7 @@ from monocomp.tile.program import (
     expressions,
     leaves,
     local,
+    names,
     number,
     over,
     roots,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from monocomp.blocks.building.context import Context, Stream
-from monocomp.blocks.building.expressions import is_wide, tile, wide
+from monocomp.blocks.building.expressions import is_wide, tile, value, wide
+from monocomp.blocks.building.masks import any_of
 from monocomp.blocks.operations import (
     cast,
     chained,
@@ -15,17 +16,19 @@ from monocomp.blocks.operations import (
     helper,
     infix,
     joined,
+    name,
     negated,
     number,
     scalar,
     spread,
     where,
 )
-from monocomp.blocks.program import INDEX, Expr
+from monocomp.blocks.program import INDEX, INT32, Expr
 from monocomp.tile import program as P
 
 _MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")
 _LARGEST_INT = (1 << 31) - 1
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 
 
 class Range(NamedTuple):
@@ -98,6 +101,35 @@ def name_row_bounds(c: Context, stream: Stream, low: Expr, high: Expr) -> None:
         c.assign(c.names.index(purpose, axis, layout), found)
 
 
+def name_extremes(c: Context, stream: Stream) -> None:
+    """Name the extremes of the rows that are compared with what is read along a loop."""
+    axis = stream.loop.axis.name
+    for e in stream.phases.apart:
+        sign, (along, rows) = e.attr, e.args
+        if axis in rows.axes:
+            sign, along, rows = _MIRRORED[sign], rows, along
+        found = _extremes(c, rows)
+        for end, purpose, signs in (
+            (found.most, "most", ("<", "<=", "==")),
+            (found.least, "least", (">", ">=", "==")),
+        ):
+            if sign in signs:
+                if end.op not in ("name", "number"):
+                    called = c.names.of(purpose, str(len(stream.extremes)), f"{purpose}_{axis}")
+                    end = c.assign(name(called, end.dtype), end)
+                test = sign if sign != "==" else signs[1]
+                stream.extremes.append((test, along, end))
+
+
+def may_admit(c: Context, stream: Stream) -> Expr | None:
+    """A test whether a mask may admit anything in a block, if extremes of its rows tell."""
+    if not stream.extremes:
+        return None
+    axis = stream.loop.axis.name
+    tests = [infix(sign, value(c, e, (axis,)), end) for sign, e, end in stream.extremes]
+    return any_of(c, axis, joined("&", [c.names.inside(axis), *tests]), "admissible")
+
+
 def _has_64_bits(c: Context, e: P.Expr) -> bool:
     """Is an int computed in 64 bits? A loop needs no more than its index has."""
     if e.op == "local" and e.attr in c.lets:
@@ -146,12 +178,25 @@ def _interval(c: Context, e: P.Expr) -> _Interval:
             x = _interval(c, e.args[0])
             return _Interval(_quotient(c, e, x.least), _quotient(c, e, x.most))
     layout = c.order(e.axes)
-    least = most = wide(c, e, layout) if c.is_load(e) else tile(c, e, layout)
-    inside = [spread(x, layout) for _, x in c.all_inside(layout)]
+    return _over_block(c, wide(c, e, layout) if c.is_load(e) else tile(c, e, layout), layout)
+
+
+def _extremes(c: Context, e: P.Expr) -> _Interval:
+    """The interval of an int over the block, as a mask compares it."""
+    if e.op == "coordinate" or not c.order(e.axes):
+        return _interval(c, e)
+    layout = c.order(e.axes)
+    return _over_block(c, value(c, e, layout), layout)
+
+
+def _over_block(c: Context, x: Expr, layout: tuple[str, ...]) -> _Interval:
+    least = most = x
+    inside = [spread(test, layout) for _, test in c.all_inside(layout)]
     if inside:
-        test = joined("&", inside)
-        least = where(test, least, number(_LARGEST_INT))
-        most = where(test, most, number(-_LARGEST_INT - 1))
+        test, ends = joined("&", inside), (number(_LARGEST_INT), number(-_LARGEST_INT - 1))
+        if x.dtype.of:  # a small tensor's type has not their bits
+            ends = (full(ends[0], (), INT32), full(ends[1], (), INT32))
+        least, most = (where(test, x, end) for end in ends)
     return _Interval(scalar(least, "min"), scalar(most, "max"))
 
 

@@ -10,7 +10,7 @@ from monocomp.blocks.choices.choose import Choices
 from monocomp.blocks.choices.phases import Phases
 from monocomp.blocks.names import Names, Scope, option
 from monocomp.blocks.operations import name
-from monocomp.blocks.program import Assign, Comment, Expr, Function, Layout, Origin, Statement
+from monocomp.blocks.program import Assign, Comment, Expr, Function, If, Layout, Origin, Statement
 from monocomp.tile import program as P
 
 
@@ -27,6 +27,8 @@ class Stream:
         sliding: where a block that slides would begin, and where elements end.
         fits: does no block slide, as a test; None if some may.
         is_aligned: have the positions of the first block a name?
+        extremes: comparisons of what is read along the loop with extremes of rows, as sign, what is
+            read, and extreme.
         admitted: what the mask admits.
         kept: the names of tiles that tell which elements are in the domain, by layout.
     """
@@ -40,6 +42,7 @@ class Stream:
     sliding: tuple[Expr, Expr] | None = None
     fits: Expr | None = None
     is_aligned: bool = False
+    extremes: list[tuple[str, P.Expr, Expr]] = field(default_factory=list)
     admitted: Expr | None = None
     kept: dict[Layout, Expr] = field(default_factory=dict)
 
@@ -97,6 +100,16 @@ class Context:
             yield self.out
         finally:
             self.out = outer
+
+    @contextmanager
+    def under(self, test: Expr | None) -> Iterator[None]:
+        """What is put inside is done where a test holds; where there is none, always."""
+        if test is None:
+            yield
+            return
+        with self.block() as inner:
+            yield
+        self.put(If(test, tuple(inner)))
 
     def local(self, name_: str, like: Expr | None = None) -> Expr:
         """A named value of the program; `like` it when it gets its value."""

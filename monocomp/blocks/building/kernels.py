@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from monocomp.blocks import program as B
 from monocomp.blocks.building import masks
 from monocomp.blocks.building.accesses import held_dims, load, store
+from monocomp.blocks.building.bounds import may_admit
 from monocomp.blocks.building.combining import fold
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.building.expressions import tile, value
@@ -223,10 +224,11 @@ def _enter_rows(c: Context, axis: P.Axis, start: B.Expr, bounds: bool) -> None:
 
 
 def _bounding_rows(c: Context) -> set[str]:
-    """Rows on which a loop's bounds depend."""
+    """Rows on which a loop's bounds depend, or comparisons of their extremes."""
     loops = [s for s in c.program.statements if isinstance(s, P.Loop)]
-    bounds = (e for s in loops for e in s.bounds)
-    return {a for e in bounds for a in e.axes if c.program.axes[a].role == "row"}
+    bounds = [e for s in loops for e in s.bounds]
+    compared = [e for phases in c.choices.phases.values() for e in phases.apart]
+    return {a for e in bounds + compared for a in e.axes if c.program.axes[a].role == "row"}
 
 
 def _longer_rows(c: Context) -> set[str]:
@@ -269,13 +271,11 @@ def _body(c: Context, body: Sequence[P.Statement]) -> None:
         with c.of(s):
             match s:
                 case P.Mask():
-                    admitted = value(c, s.value, c.layout(s.value))
-                    test = masks.admit(c, c.streams[-1], s, admitted, tile)
-                    if test is not None:
-                        with c.block() as rest:
+                    with c.under(may_admit(c, c.streams[-1])):
+                        admitted = value(c, s.value, c.layout(s.value))
+                        with c.under(masks.admit(c, c.streams[-1], s, admitted, tile)):
                             _body(c, body[n + 1 :])
-                        c.put(B.If(test, tuple(rest)))
-                        return
+                    return
                 case P.Let():
                     _let(c, s)
                 case P.Fold():

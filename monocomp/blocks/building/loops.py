@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 from monocomp.blocks import program as B
 from monocomp.blocks.building.accesses import hoist_bases
-from monocomp.blocks.building.bounds import Range, name_row_bounds, range_of, tile_of
+from monocomp.blocks.building.bounds import (
+    Range,
+    name_extremes,
+    name_row_bounds,
+    range_of,
+    tile_of,
+)
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import whole_tile
 from monocomp.blocks.building.masks import forget_masks
@@ -74,6 +80,7 @@ def _in_turn(c: Context, loops: Sequence[Loop], body: Body) -> None:
     for each in loops:
         phases = c.choices.phases[each]
         stream = Stream(each, phases)
+        name_extremes(c, stream)
         c.streams.append(stream)
         _FORMS[phases.form](c, stream, body)
         c.streams.pop()

@@ -181,45 +181,41 @@ def _mask_of(loop: P.Loop) -> P.Expr:
 def admit(
     c: Context, stream: Stream, s: P.Mask, admitted: Expr, value_of: Translate
 ) -> Expr | None:
-    """Name what a mask admits; a test whether it admits anything, if that is to be asked. A
-    block in which a mask that is read admits nothing is left out: reading it is cheap beside
-    what it saves. One that is computed has members everywhere, as a rule."""
+    """Name what a mask admits; a test whether it admits anything, if that is to be asked."""
     axis = stream.loop.axis.name
     if admitted.op not in ("name", "number"):
         target = name(c.names.of("admitted", axis, "admitted"), BOOL, admitted.layout)
         admitted = c.assign(target, admitted)
     stream.admitted = spread(admitted, c.order(s.value.axes))
     forget_masks(c)
-    if stream.loop.axis.role == "serial":
+    phases = stream.phases
+    if not (phases.leaves_out or phases.asks):
         return None
-    _leave_out(c, stream, s.value, value_of)
-    if not _reads_along(c, s.value, axis):
-        return None
-    count = name(c.names.of("members", axis, f"any_{axis}"), INT32)
-    c.assign(count, reduced(to(c.names.inside(axis), INT32), "max", 0))
-    return infix(">", count, number(0))
+    seen = _seen(c, stream, s.value, value_of)
+    if phases.leaves_out:
+        seen = c.assign(c.names.inside(axis), infix("&", c.names.inside(axis), seen))
+    return any_of(c, axis, seen, "members") if phases.asks else None
 
 
-def _leave_out(c: Context, stream: Stream, mask: P.Expr, value_of: Translate) -> None:
-    """Read nothing that no row of the block admits: what stands there, be it NaN, would
-    enter a sum as 0 times itself."""
+def _seen(c: Context, stream: Stream, mask: P.Expr, value_of: Translate) -> Expr:
+    """Which elements of a block does any row admit? No other is read: what stands there, be it
+    NaN, would enter a sum as 0 times itself."""
     axis = stream.loop.axis.name
     layout = c.order({axis}.union(*(e.axes for e in (mask, *stream.loop.bounds))))
-    of_block, seen = c.names.inside(axis), domain(c, stream, layout, value_of)
-    if len(layout) > 1:
-        seen = to(seen, INT32)
-        for dim in reversed([n for n, a in enumerate(layout) if a != axis]):
-            seen = reduced(seen, "max", dim)
-        seen = infix(">", seen, number(0))
-    c.assign(of_block, infix("&", of_block, seen))
+    seen = domain(c, stream, layout, value_of)
+    if len(layout) == 1:
+        return seen
+    seen = to(seen, INT32)
+    for dim in reversed([n for n, a in enumerate(layout) if a != axis]):
+        seen = reduced(seen, "max", dim)
+    return infix(">", seen, number(0))
 
 
-def _reads_along(c: Context, e: P.Expr, axis: str) -> bool:
-    """Is a tensor read along an axis to compute the value?"""
-    if axis not in e.axes:
-        return False
-    parts = (c.lets[e.attr],) if e.op == "local" and e.attr in c.lets else e.args
-    return e.op == "load" or any(_reads_along(c, p, axis) for p in parts)
+def any_of(c: Context, axis: str, test: Expr, purpose: str) -> Expr:
+    """Does a test hold for any element of a block along an axis?"""
+    found = name(c.names.of(purpose, axis, f"any_{axis}"), INT32)
+    c.assign(found, reduced(to(test, INT32), "max", 0))
+    return infix(">", found, number(0))
 
 
 def chosen(condition: Expr, value: Expr, kind: Kind, unit: float) -> Expr:

@@ -13,11 +13,16 @@
 
 The domain may have several segments, and within one, intervals of rows with gaps between them are
 streamed run by run: what no row admits is not read.
+
+The mask of a block is a tile. Where it compares what is read along the loop with what rows have, a
+vector can tell that it admits nothing: it is compared with the largest or the least of the rows.
+
+    start[q] <= k and k < end[q] for a k in first .. last  =>  start[q] <= last and first < end[q]
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import gcd, prod
@@ -25,7 +30,7 @@ from typing import Literal, TypeAlias
 
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.program import Block
-from monocomp.tile import Expr, Let, Loop, Mask, Segment, walk
+from monocomp.tile import Expr, Let, Loop, Mask, Segment, expressions, leaves, names, walk
 
 Form: TypeAlias = Literal["split", "edges", "sliding", "masked", "serial"]
 
@@ -46,6 +51,10 @@ class Phases:
             while this loop does the rest: with pointers that one would carry their addresses
             along, and gain nothing.
         is_short: do the ends of a block's rows lie within as many elements as there are rows?
+        apart: comparisons of the mask between what is read along the loop and what rows have. These
+            are asked first, of the extremes of the rows.
+        leaves_out: is there something to read behind the mask, but for what no row admits?
+        asks: is each block asked whether the mask admits anything in it?
     """
 
     form: Form
@@ -56,13 +65,20 @@ class Phases:
     descriptors: tuple[Block, ...] = ()
     fused: tuple[Block, str] | None = None
     is_short: bool = False
+    apart: tuple[Expr, ...] = ()
+    leaves_out: bool = False
+    asks: bool = False
 
 
 def peel(
     loops: Iterable[Loop], layouts: Layouts, by_descriptor: Mapping[str, Block]
 ) -> dict[Loop, Phases]:
     """The phases of each loop; `by_descriptor` are the loads that descriptors make, by name."""
-    return {loop: _phases(loop, Bounds(layouts), by_descriptor) for loop in loops}
+    known, found = Bounds(layouts), {}
+    for loop in loops:
+        phases = _phases(loop, known, by_descriptor)
+        found[loop] = _asked(loop, known, phases, _apart(loop, known))
+    return found
 
 
 def loops_of(loop: Loop) -> tuple[Loop, ...]:
@@ -82,7 +98,8 @@ def unpeeled(loops: Iterable[Loop], layouts: Layouts) -> dict[Loop, Phases]:
     for loop in loops:
         begins_by_row = len(loop.segments) > 1 or known.vary(loop.segments[0].lower)
         is_serial = loop.axis.role == "serial"
-        found[loop] = Phases("serial" if is_serial else "masked", begins_by_row)
+        phases = Phases("serial" if is_serial else "masked", begins_by_row)
+        found[loop] = _asked(loop, known, phases)
     return found
 
 
@@ -111,6 +128,34 @@ def _phases(loop: Loop, known: Bounds, by_descriptor: Mapping[str, Block]) -> Ph
     return Phases("edges", True, in_runs, divisor=0)
 
 
+def _asked(loop: Loop, known: Bounds, phases: Phases, apart: tuple[Expr, ...] = ()) -> Phases:
+    """Ask a mask that is read: that is cheap beside what it saves. One that is computed has members
+    everywhere, as a rule. Where nothing is read behind it, few blocks are left to leave out once
+    extremes have been asked."""
+    mask = _mask(loop)
+    if mask is None or phases.form == "serial":
+        return phases
+    axis, behind = loop.axis.name, expressions(loop.body[loop.body.index(mask) + 1 :])
+    leaves_out = any(e.op == "load" and axis in e.axes for e in behind)
+    asks = known.is_read(mask.value, axis) and (leaves_out or not apart)
+    return replace(phases, apart=apart, leaves_out=leaves_out, asks=asks)
+
+
+def _apart(loop: Loop, known: Bounds) -> tuple[Expr, ...]:
+    """The comparisons of a mask that tell of a block of rows by its extremes: of as many elements
+    as a block has along the loop, where the mask is a tile."""
+    mask = _mask(loop)
+    if mask is None or len(known.order(mask.value.axes)) == 1:
+        return ()
+    changing = {*names(loop.body), *(s.name for s in loop.state)}
+    conjuncts = known.conjuncts(mask.value)
+    return tuple(e for e in conjuncts if known.is_apart(e, loop.axis.name, changing))
+
+
+def _mask(loop: Loop) -> Mask | None:
+    return next((s for s in loop.body if isinstance(s, Mask)), None)
+
+
 def _fused(loop: Loop, by_descriptor: Mapping[str, Block]) -> tuple[Block, str] | None:
     inner = [s for s in loop.body if isinstance(s, Loop)]
     loads = [s.name for x in inner for s in x.body if isinstance(s, Let)]
@@ -128,6 +173,32 @@ class Bounds:
     def vary(self, bounds: tuple[Expr, ...]) -> bool:
         """Are bounds not the same for all rows?"""
         return any(self.order(e.axes) for e in bounds)
+
+    def is_read(self, e: Expr, axis: str) -> bool:
+        """Is a tensor read along an axis to compute a value?"""
+        if axis not in e.axes:
+            return False
+        parts = (self.lets[e.attr],) if e.op == "local" and e.attr in self.lets else e.args
+        return e.op == "load" or any(self.is_read(p, axis) for p in parts)
+
+    def conjuncts(self, e: Expr) -> Iterator[Expr]:
+        """The conditions that a condition is all of."""
+        if e.op == "local" and e.attr in self.lets:
+            yield from self.conjuncts(self.lets[e.attr])
+        elif e.op == "and":
+            yield from (x for a in e.args for x in self.conjuncts(a))
+        else:
+            yield e
+
+    def is_apart(self, e: Expr, axis: str, changing: Collection[str]) -> bool:
+        """Does this compare ints that are read along an axis, and vary along no other, with some
+        that do not vary along it, nor are among what changes?"""
+        if e.op != "compare" or e.attr == "!=" or any(a.kind != "int" for a in e.args):
+            return False
+        along, rows = sorted(e.args, key=lambda a: axis not in a.axes)
+        if axis in rows.axes or any(x.attr in changing for x in leaves(rows)):
+            return False
+        return self.order(along.axes) == (axis,) and self.is_read(along, axis)
 
     def may_have_gaps(self, segment: Segment) -> bool:
         """Can there be elements between the bounds of a block's rows that no row admits?

@@ -1,0 +1,141 @@
+"""Masks that are read, asked first of the extremes of a block's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.triton.kernel_source import block_program
+from monocomp.blocks.choices.choose import choose
+from monocomp.blocks.choices.phases import Phases
+from monocomp.tile import Mask, TileProgram
+from tests.backends.both_stages import both_stages
+from tests.backends.running import BACKENDS, BLOCK, exact, make_inputs, program_of, run
+from tests.backends.tolerances import ALONE, Bound
+
+HEAD = "input r[k]: int, n[k]: int, own[q]: int, x[k], y[q], t[k,q]: int, valid[k]: bool\n"
+SIZES = {"q": 3 * BLOCK + 5, "k": 5 * BLOCK + 3, "e": 4}
+# Filters, with as many comparisons as are apart.
+FILTERS = {
+    "r[k] == own[q]": 1,
+    "own[q] == r[k]": 1,
+    "r[k] < own[q]": 1,
+    "r[k] > own[q] and q > k": 1,
+    "r[k] <= q and n[k] > q": 2,
+    "own[q] <= r[k] and own[q] + 2 > r[k] and valid[k]": 2,
+    "2 * r[k] - 1 >= own[q] and n[k] != own[q]": 1,
+    "r[k] < own[q] and (n[k] > q or k < q)": 1,
+    "r[k] <= q and n[k] >= 2": 2,
+    "r[k] != own[q]": 0,  # true of some element of nearly any two blocks
+    "r[k] == own[q] or n[k] == q": 0,
+    "not r[k] <= own[q] * k": 0,  # not of rows and the loop apart
+    "t[k,q] == own[q]": 0,
+    "x[k] <= y[q]": 0,  # of floats, which may be NaN
+    "k % 3 == own[q]": 0,  # nothing is read along the loop
+    "n[k] >= 2 and valid[k]": 0,  # of no row
+}
+# What is done with what passes: something is read behind the filter, and nothing is.
+BODIES = {
+    "weighted sum": "O[q,e] = softmax[k if {0}](X[q,k]) * V[k,e]",
+    "positions": "O[q] = minimum(own[q], min[k if {0}](k))\n"
+    "P[q] = maximum(own[q], max[k if {0}](k))\n"
+    "C[q] = own[q] + sum[k if {0}](1)\n"
+    "return O, P, C",
+}
+
+
+def program(body: str, condition: str) -> str:
+    return HEAD + BODIES[body].format(condition)
+
+
+def kernel(text: str) -> TileProgram:
+    (found,) = mc.compile(text).tile_programs({})
+    return found
+
+
+def phases(text: str) -> Phases:
+    """How the loop over what a mask decides on runs."""
+    found = choose(kernel(text)).phases
+    (of_mask,) = (p for loop, p in found.items() if any(isinstance(s, Mask) for s in loop.body))
+    return of_mask
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize(("condition", "count"), FILTERS.items())
+def test_what_is_apart(condition: str, count: int, body: str) -> None:
+    """What is read behind the mask is left out row by row, and then each block is asked."""
+    found = phases(program(body, condition))
+    assert len(found.apart) == count
+    is_read = condition != "k % 3 == own[q]"
+    assert found.leaves_out == (body == "weighted sum")
+    assert found.asks == (is_read and (body == "weighted sum" or not count))
+
+
+def inputs_for(text: str, seed: int, **changed: torch.Tensor) -> dict[str, torch.Tensor]:
+    extents = {n: size for n, size in SIZES.items() if n in program_of(text).extent_of}
+    made = make_inputs(text, extents, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    q, k = SIZES["q"], SIZES["k"]
+
+    def integers(high: int, size: int) -> torch.Tensor:
+        return torch.randint(-3, high, [size], generator=generator)
+
+    sorted_ = {"r": integers(20, k).sort().values, "own": integers(25, q).sort().values}
+    made |= {"n": integers(60, k), **sorted_, **changed}
+    return {name: made[name] for name in program_of(text).inputs}
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("condition", FILTERS)
+def test_results(condition: str, body: str, backend: str) -> None:
+    text = program(body, condition)
+    for seed in range(2):
+        inputs = inputs_for(text, seed)
+        wanted = exact(text, inputs)
+        with both_stages() as seen:
+            found = run(backend, text, inputs)
+        assert seen or backend != "numpy"
+        for got, good in zip(found, wanted, strict=True):
+            Bound(0.0, 4 * ALONE[backend].floor).check(got, good)
+
+
+WIDE = 1 << 40
+VALUES: Mapping[str, tuple[torch.dtype, list[int]]] = {
+    "8 bits": (torch.int8, [-128, -1, 0, 127]),
+    "32 bits": (torch.int32, [-(1 << 31), -7, 0, (1 << 31) - 1]),
+    "more": (torch.int64, [-WIDE, -(1 << 31) - 1, 0, (1 << 31), WIDE]),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("bits", VALUES)
+@pytest.mark.parametrize("sign", ["==", "<", "<=", ">", ">="])
+def test_values_of_all_bits(sign: str, bits: str, backend: str) -> None:
+    """Whatever rows beyond the last are taken to have, nothing that is admitted is left out."""
+    text = program("positions", f"r[k] {sign} own[q]")
+    dtype, values = VALUES[bits]
+    for value in values:
+        same = {"r": torch.full([SIZES["k"]], value), "own": torch.full([SIZES["q"]], value)}
+        one = torch.zeros(SIZES["k"], dtype=torch.int64)
+        one[BLOCK] = value
+        for changed in (same, {**same, "r": one}):
+            inputs = inputs_for(text, 0, **{n: x.to(dtype) for n, x in changed.items()})
+            for got, good in zip(run(backend, text, inputs), exact(text, inputs), strict=True):
+                assert torch.equal(got, good)
+
+
+def test_text() -> None:
+    """The mask is computed where a block may have something alone."""
+    program = mc.compile(str(mc.grad(library.load("document"))))
+    first, *_ = program.plan({"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}).kernels
+    text = str(block_program(first))
+    test = "int32((in_q & (start_tile <= last_k)) & (end_tile > start_k))"
+    parts = (f"any_q: int32 = reduce max[q]({test})", "if any_q > 0", "admitted[k,q]", "keep[k,q]")
+    positions = [text.index(part) for part in parts]
+    assert positions == sorted(positions) and text.count("any_q") == 2
