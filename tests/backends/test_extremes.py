@@ -1,4 +1,4 @@
-"""Masks that are read, asked first of the extremes of a block's rows."""
+"""Masks that are read, asked first of the extremes of a block's rows, and ints in few bits."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks.choices.choose import choose
 from monocomp.blocks.choices.phases import Phases
 from monocomp.tile import Mask, TileProgram
+from monocomp.tile.parser import parse
 from tests.backends.both_stages import both_stages
 from tests.backends.running import BACKENDS, BLOCK, exact, make_inputs, program_of, run
 from tests.backends.tolerances import ALONE, Bound
@@ -139,3 +140,42 @@ def test_text() -> None:
     parts = (f"any_q: int32 = reduce max[q]({test})", "if any_q > 0", "admitted[k,q]", "keep[k,q]")
     positions = [text.index(part) for part in parts]
     assert positions == sorted(positions) and text.count("any_q") == 2
+
+
+# --- ints in few bits --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "is_short"),
+    [
+        ("min[k if n[k] > q](k)", True),
+        ("max[k if n[k] > q](q)", True),
+        ("sum[k if n[k] > q](7)", True),
+        ("sum[k if n[k] > q](k)", False),  # may leave the bits of an index
+        ("max[k if n[k] > q](k + 1)", False),
+        ("min[k if n[k] > q](r[k])", False),
+        ("prod[k if n[k] > q](2)", False),
+    ],
+)
+def test_short_ints(body: str, is_short: bool) -> None:
+    assert bool(choose(kernel(f"{HEAD}O[q] = {body}")).short) == is_short
+
+
+def test_uses_of_short_ints() -> None:
+    """What is read for something else has all its bits."""
+    text = """kernel positions(n: int[k]) -> O: int[i], P: int[i]
+  row i
+  stream k
+  state m[i] = 9223372036854775807
+  state s[i] = 0
+  for k in 0 .. |k|:
+    n_tile[k] = n[k]
+    p[i,k] = inside[k, 9223372036854775807](k)
+    m <- minimum(m, min[k](p))
+    s <- s + {0}
+  store O[i] = m
+  store P[i] = s
+"""
+    assert choose(parse(text.format("1"))).short
+    for other in ("sum[k](p)", "min[k](p * 2)", "max[k](p)"):
+        assert not choose(parse(text.format(other))).short

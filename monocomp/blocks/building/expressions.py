@@ -156,10 +156,9 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 def _masked(c: Context, e: P.Expr, want: Layout) -> Expr:
     """A value where its axis is in the domain, and a unit elsewhere."""
-    axis, unit = e.attr
-    condition = masks.inside(c, axis, want, tile)
-    found = masks.in_64_bits(value(c, e.args[0], want), e.kind)
-    return masks.chosen(condition, found, e.kind, unit)
+    condition = masks.inside(c, e.attr[0], want, tile)
+    found = masks.with_unit_bits(c, e, value(c, e.args[0], want))
+    return masks.chosen(c, e, condition, found)
 
 
 def _sign(c: Context, e: P.Expr, want: Layout) -> Expr:
@@ -271,6 +270,8 @@ def _reduce(c: Context, e: P.Expr, purpose: str = "") -> Expr:
     layout = c.layout(operand)
     x, dim = value(c, operand, layout), layout.index(axis)
     combine = _COMBINE.get(monoid)
+    if c.meaning(operand) in c.choices.short:
+        return masks.folded(c, operand.attr, reduced(x, monoid, dim))
     if combine is None or (combine != "multiply" and (e.kind != "float" or purpose)):
         return reduced(x, monoid, dim)
     return reduced(x, combine, dim, "helper")

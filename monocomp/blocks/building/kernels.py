@@ -310,15 +310,14 @@ def _is_masked_at_edges(c: Context, e: P.Expr) -> bool:
 
 
 def _mask_at_edges(c: Context, s: P.Let) -> None:
-    (axis, unit), layout = s.value.attr, c.layout(s.value)
-    stream = c.stream(axis)
+    stream, layout = c.stream(s.value.attr[0]), c.layout(s.value)
     assert stream is not None and stream.edge is not None
     identifier = c.names.of("local", s.name)
-    found = masks.in_64_bits(value(c, s.value.args[0], layout), s.value.kind)
+    found = masks.with_unit_bits(c, s.value, value(c, s.value.args[0], layout))
     target = c.local(s.name, name(identifier, found.dtype, found.layout))
     c.assign(target, found)
     with c.block() as inner:
         keep = masks.domain(c, stream, layout, tile)
-        c.assign(target, masks.chosen(keep, target, s.value.kind, unit))
+        c.assign(target, masks.chosen(c, s.value, keep, target))
         stream.kept.pop(layout, None)  # named under the condition only
     c.put(B.If(stream.edge, tuple(inner)))

@@ -23,7 +23,6 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.program import BOOL, INT32, INT64, Expr
-from monocomp.declarations.vocabulary import Kind
 from monocomp.tile import program as P
 
 Translate = Callable[[Context, P.Expr, tuple[str, ...]], Expr]
@@ -218,14 +217,35 @@ def any_of(c: Context, axis: str, test: Expr, purpose: str) -> Expr:
     return infix(">", found, number(0))
 
 
-def chosen(condition: Expr, value: Expr, kind: Kind, unit: float) -> Expr:
-    """The value where a condition holds, else a monoid's unit."""
-    other = number(unit, kind)
-    if kind == "int":  # the unit may need all bits
+def chosen(c: Context, e: P.Expr, condition: Expr, value: Expr) -> Expr:
+    """The value of what is masked where a condition holds, else a monoid's unit."""
+    if e in c.choices.short:
+        return where(condition, value, _short_unit(c, e))
+    other = number(e.attr[1], e.kind)
+    if e.kind == "int":  # the unit may need all bits
         return where(condition, value, full(other, (), INT64))
     return where(condition, value, other)
 
 
-def in_64_bits(value: Expr, kind: Kind) -> Expr:
-    """An int that a unit of all bits goes with."""
-    return cast(value, INT64) if kind == "int" else value
+def with_unit_bits(c: Context, e: P.Expr, value: Expr) -> Expr:
+    """The value of what is masked, with the bits of its unit."""
+    return cast(value, INT64) if e.kind == "int" and e not in c.choices.short else value
+
+
+def _short_unit(c: Context, e: P.Expr) -> Expr:
+    (x,), (_, unit) = e.args, e.attr
+    if x.op == "number":
+        return number(0)
+    return c.names.size(c.program.axes[x.attr].extent) if unit > 0 else number(-1)
+
+
+def folded(c: Context, local: str, found: Expr) -> Expr:
+    """What a fold of short ints has come to, in all bits and with the unit of its monoid."""
+    e = c.lets[local]
+    if e.args[0].op == "number":
+        return to(found, INT64)
+    other, unit = _short_unit(c, e), e.attr[1]
+    position = name(c.names.of("folded", local, "found"), found.dtype, found.layout)
+    c.assign(position, found)
+    is_position = infix("<" if unit > 0 else ">", position, other)
+    return where(is_position, position, full(number(unit, "int"), (), INT64))

@@ -10,6 +10,7 @@ from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.choices.phases import Phases, loops_of, peel, unpeeled
 from monocomp.blocks.choices.product_dtypes import Product, choose_dtypes
+from monocomp.blocks.choices.short_ints import short_ints
 from monocomp.blocks.program import Block
 from monocomp.tile import Expr, Loop, TileProgram
 
@@ -27,6 +28,7 @@ class Choices:
         phases: how each of these runs: `peel`.
         periods: the positions of blocks that lie in periods: `align`.
         products: how each product of matrices is done: `choose_dtypes`.
+        short: masked ints that are folded in the bits of an index, by the same pass.
     """
 
     layouts: Layouts
@@ -35,6 +37,7 @@ class Choices:
     phases: Mapping[Loop, Phases]
     periods: Mapping[Expr, Period]
     products: Mapping[Expr, Product]
+    short: frozenset[Expr]
 
 
 def choose(
@@ -56,7 +59,7 @@ def choose(
     each = [loop for found in loops.values() for loop in found]
     phases = peel(each, layouts, by_descriptor) if peeled else unpeeled(each, layouts)
     periods = align(program, phases) if "align" in passes else {}
-    products = choose_dtypes(program, layouts)
+    products, short = choose_dtypes(program, layouts), short_ints(program)
     if "choose_dtypes" not in passes:
-        products = dict.fromkeys(products, Product())
-    return Choices(layouts, by_descriptor, loops, phases, periods, products)
+        products, short = dict.fromkeys(products, Product()), frozenset()
+    return Choices(layouts, by_descriptor, loops, phases, periods, products, short)
