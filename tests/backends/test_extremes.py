@@ -39,6 +39,7 @@ FILTERS = {
     "k % 3 == own[q]": 0,  # nothing is read along the loop
     "n[k] >= 2 and valid[k]": 0,  # of no row
 }
+BOUNDS = ("k <= q", "q <= k", "own[q] <= k and k < 2 * own[q]", "k < 7 or k == q")
 # What is done with what passes: something is read behind the filter, and nothing is.
 BODIES = {
     "weighted sum": "O[q,e] = softmax[k if {0}](X[q,k]) * V[k,e]",
@@ -93,7 +94,7 @@ def inputs_for(text: str, seed: int, **changed: torch.Tensor) -> dict[str, torch
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("condition", FILTERS)
+@pytest.mark.parametrize("condition", [*FILTERS, *BOUNDS])
 def test_results(condition: str, body: str, backend: str) -> None:
     text = program(body, condition)
     for seed in range(2):
