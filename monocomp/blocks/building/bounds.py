@@ -21,10 +21,12 @@ from monocomp.blocks.operations import (
     number,
     scalar,
     spread,
+    to,
     where,
 )
 from monocomp.blocks.program import INDEX, INT32, Expr
 from monocomp.tile import program as P
+from monocomp.tile.printer import show
 
 _MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")
 _LARGEST_INT = (1 << 31) - 1
@@ -55,11 +57,24 @@ def range_of(c: Context, loop: P.Loop, segment: P.Segment) -> Range:
         high, full_high = (
             extreme("minimum", a, b) for a, b in ((high, found.most), (full_high, found.least))
         )
-    if any(_has_64_bits(c, e) for e in segment.lower):
+    if any(_has_64_bits(c, e) for e in segment.lower if show(e) not in c.cut):
         low, full_low = (cast(extreme("minimum", x, size), INDEX) for x in (low, full_low))
-    if any(_has_64_bits(c, e) for e in segment.upper):
+    if any(_has_64_bits(c, e) for e in segment.upper if show(e) not in c.cut):
         high, full_high = (cast(extreme("maximum", x, number(0)), INDEX) for x in (high, full_high))
     return Range(low, high, full_low, full_high)
+
+
+def cut_bounds(c: Context, loop: P.Loop) -> None:
+    """Name what bounds in 64 bits come to for each row within an axis: as positions they need no
+    more than an index has."""
+    axis, size = loop.axis.name, c.names.size(loop.axis.extent)
+    for text, e in {show(e): e for e in loop.bounds}.items():
+        layout = c.order(e.axes)
+        if layout and _has_64_bits(c, e):
+            x = wide(c, e, layout) if c.is_load(e) else tile(c, e, layout)
+            within = extreme("minimum", extreme("maximum", x, number(0)), size)
+            target = name(c.names.of("bound", f"{axis} {text}", f"bound_{axis}"), INDEX, layout)
+            c.cut[text] = c.assign(target, to(within, INDEX))
 
 
 def tile_of(
@@ -70,13 +85,10 @@ def tile_of(
     found = c.names.index(purpose, loop.axis.name)
     if not varying:
         return full(found, layout, INDEX)
-    is_low = purpose == "low"
     for e in varying:
-        bound = wide(c, e, layout) if c.is_load(e) else tile(c, e, layout)
-        found = extreme("maximum" if is_low else "minimum", found, bound)
-    if any(_has_64_bits(c, e) for e in varying):
-        limit = c.names.size(loop.axis.extent) if is_low else number(0)
-        found = cast(extreme("minimum" if is_low else "maximum", found, limit), INDEX)
+        cut = c.cut.get(show(e))
+        bound = tile(c, e, layout) if cut is None else spread(cut, layout)
+        found = extreme("maximum" if purpose == "low" else "minimum", found, bound)
     return found
 
 
@@ -151,6 +163,8 @@ def _interval(c: Context, e: P.Expr) -> _Interval:
     if not c.order(e.axes):
         found = tile(c, e, ())
         return _Interval(found, found, is_value=True)
+    if show(e) in c.cut:
+        return _over_block(c, c.cut[show(e)], c.order(e.axes))
     match e.op:
         case "local" if e.attr in c.lets and c.lets[e.attr].op in _MONOTONE:
             return _interval(c, c.lets[e.attr])

@@ -14,6 +14,7 @@ from monocomp.blocks import program as B
 from monocomp.blocks.building.accesses import hoist_bases
 from monocomp.blocks.building.bounds import (
     Range,
+    cut_bounds,
     name_extremes,
     name_row_bounds,
     range_of,
@@ -52,6 +53,7 @@ def loop(c: Context, loop: Loop, body: Body) -> None:
             start = whole_tile(c, state.start, c.order(state.axes))
             c.assign(c.local(state.name, start), start)
     hoist_bases(c, loop)
+    cut_bounds(c, loop)
     loops = c.choices.loops[loop]
     rare = next((p for p in loops[1:] if _may_be_left_out(c, p)), None)
     if rare is None:
