@@ -117,10 +117,17 @@ VALUES: Mapping[str, tuple[torch.dtype, list[int]]] = {
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("bits", VALUES)
-@pytest.mark.parametrize("sign", ["==", "<", "<=", ">", ">="])
-def test_values_of_all_bits(sign: str, bits: str, backend: str) -> None:
+@pytest.mark.parametrize(
+    "condition",
+    [
+        *(f"r[k] {sign} own[q]" for sign in ("==", "<", "<=", ">", ">=")),
+        "own[q] <= k",
+        "k < own[q]",
+    ],
+)
+def test_values_of_all_bits(condition: str, bits: str, backend: str) -> None:
     """Whatever rows beyond the last are taken to have, nothing that is admitted is left out."""
-    text = program("positions", f"r[k] {sign} own[q]")
+    text = program("positions", condition)
     dtype, values = VALUES[bits]
     for value in values:
         same = {"r": torch.full([SIZES["k"]], value), "own": torch.full([SIZES["q"]], value)}

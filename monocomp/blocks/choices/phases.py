@@ -30,7 +30,18 @@ from typing import Literal, TypeAlias
 
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.program import Block
-from monocomp.tile import Expr, Let, Loop, Mask, Segment, expressions, leaves, names, walk
+from monocomp.tile import (
+    Expr,
+    Let,
+    Loop,
+    Mask,
+    Segment,
+    Statement,
+    expressions,
+    leaves,
+    names,
+    walk,
+)
 
 Form: TypeAlias = Literal["split", "edges", "sliding", "masked", "serial"]
 
@@ -86,9 +97,18 @@ def loops_of(loop: Loop) -> tuple[Loop, ...]:
     those in which none is asked."""
     found = []
     for is_masked, segments in groupby(loop.segments, lambda s: s.masked):
-        body = [s for s in loop.body if is_masked or not isinstance(s, Mask)]
+        body = loop.body if is_masked else _read(s for s in loop.body if not isinstance(s, Mask))
         found.append(replace(loop, segments=tuple(segments), body=body))
     return tuple(found) if len(found) > 1 and loop.axis.role == "stream" else (loop,)
+
+
+def _read(statements: Iterable[Statement]) -> list[Statement]:
+    """Statements without values that none of them reads."""
+    body, before = list(statements), 0
+    while len(body) != before:
+        before, read = len(body), {e.attr for e in expressions(body) if e.op == "local"}
+        body = [s for s in body if not isinstance(s, Let) or s.name in read]
+    return body
 
 
 def unpeeled(loops: Iterable[Loop], layouts: Layouts) -> dict[Loop, Phases]:
