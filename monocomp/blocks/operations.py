@@ -131,9 +131,14 @@ def helper(called: str, *args: B.Expr, layout: B.Layout, dtype: B.Dtype) -> B.Ex
 
 
 def scalar(x: B.Expr, by: str) -> B.Expr:
-    """A tile of ints combined along all dimensions, for loops to begin or end at."""
+    """A tile of ints combined along all dimensions."""
     while x.layout:
         x = reduced(x, by, 0)
+    return x
+
+
+def unknown(x: B.Expr) -> B.Expr:
+    """A scalar that tiles come to, for loops to begin or end at."""
     return helper("unknown", x, layout=(), dtype=x.dtype)
 
 

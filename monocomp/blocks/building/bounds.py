@@ -22,6 +22,7 @@ from monocomp.blocks.operations import (
     scalar,
     spread,
     to,
+    unknown,
     where,
 )
 from monocomp.blocks.program import INDEX, INT32, Expr
@@ -48,18 +49,18 @@ def range_of(c: Context, loop: P.Loop, segment: P.Segment) -> Range:
     low = full_low = number(0)
     high = full_high = size
     for e in segment.lower:
-        found = _interval(c, e)
+        found = _bound(c, loop, e)
         low, full_low = (
             extreme("maximum", a, b) for a, b in ((low, found.least), (full_low, found.most))
         )
     for e in segment.upper:
-        found = _interval(c, e)
+        found = _bound(c, loop, e)
         high, full_high = (
             extreme("minimum", a, b) for a, b in ((high, found.most), (full_high, found.least))
         )
-    if any(_has_64_bits(c, e) for e in segment.lower if show(e) not in c.cut):
+    if any(_has_64_bits(c, e) for e in segment.lower if _cut(c, loop, e) is None):
         low, full_low = (cast(extreme("minimum", x, size), INDEX) for x in (low, full_low))
-    if any(_has_64_bits(c, e) for e in segment.upper if show(e) not in c.cut):
+    if any(_has_64_bits(c, e) for e in segment.upper if _cut(c, loop, e) is None):
         high, full_high = (cast(extreme("maximum", x, number(0)), INDEX) for x in (high, full_high))
     return Range(low, high, full_low, full_high)
 
@@ -74,7 +75,18 @@ def cut_bounds(c: Context, loop: P.Loop) -> None:
             x = wide(c, e, layout) if c.is_load(e) else tile(c, e, layout)
             within = extreme("minimum", extreme("maximum", x, number(0)), size)
             target = name(c.names.of("bound", f"{axis} {text}", f"bound_{axis}"), INDEX, layout)
-            c.cut[text] = c.assign(target, to(within, INDEX))
+            c.cut[axis, text] = c.assign(target, to(within, INDEX))
+
+
+def _cut(c: Context, loop: P.Loop, e: P.Expr) -> Expr | None:
+    """The name of what a bound comes to within the axis, if it has one."""
+    return c.cut.get((loop.axis.name, show(e)))
+
+
+def _bound(c: Context, loop: P.Loop, e: P.Expr) -> _Interval:
+    """The interval of a bound over the block."""
+    cut = _cut(c, loop, e)
+    return _interval(c, e) if cut is None else _read(c, cut, c.order(e.axes))
 
 
 def tile_of(
@@ -86,7 +98,7 @@ def tile_of(
     if not varying:
         return full(found, layout, INDEX)
     for e in varying:
-        cut = c.cut.get(show(e))
+        cut = _cut(c, loop, e)
         bound = tile(c, e, layout) if cut is None else spread(cut, layout)
         found = extreme("maximum" if purpose == "low" else "minimum", found, bound)
     return found
@@ -116,21 +128,17 @@ def name_row_bounds(c: Context, stream: Stream, low: Expr, high: Expr) -> None:
 def name_extremes(c: Context, stream: Stream) -> None:
     """Name the extremes of the rows that are compared with what is read along a loop."""
     axis = stream.loop.axis.name
-    for e in stream.phases.apart:
+    for n, e in enumerate(stream.phases.apart):
         sign, (along, rows) = e.attr, e.args
         if axis in rows.axes:
             sign, along, rows = _MIRRORED[sign], rows, along
-        found = _extremes(c, rows)
-        for end, purpose, signs in (
-            (found.most, "most", ("<", "<=", "==")),
-            (found.least, "least", (">", ">=", "==")),
-        ):
-            if sign in signs:
-                if end.op not in ("name", "number"):
-                    called = c.names.of(purpose, str(len(stream.extremes)), f"{purpose}_{axis}")
-                    end = c.assign(name(called, end.dtype), end)
-                test = sign if sign != "==" else signs[1]
-                stream.extremes.append((test, along, end))
+        least, most = _extremes(c, rows)
+        for test in ("<=", ">=") if sign == "==" else (sign,):
+            purpose, end = ("most", most) if test in ("<", "<=") else ("least", least)
+            if end.op not in ("name", "number"):
+                called = c.names.of(purpose, f"{axis} {n}", f"{purpose}_{axis}")
+                end = c.assign(name(called, end.dtype), end)
+            stream.extremes.append((test, along, end))
 
 
 def may_admit(c: Context, stream: Stream) -> Expr | None:
@@ -163,8 +171,6 @@ def _interval(c: Context, e: P.Expr) -> _Interval:
     if not c.order(e.axes):
         found = tile(c, e, ())
         return _Interval(found, found, is_value=True)
-    if show(e) in c.cut:
-        return _over_block(c, c.cut[show(e)], c.order(e.axes))
     match e.op:
         case "local" if e.attr in c.lets and c.lets[e.attr].op in _MONOTONE:
             return _interval(c, c.lets[e.attr])
@@ -192,18 +198,25 @@ def _interval(c: Context, e: P.Expr) -> _Interval:
             x = _interval(c, e.args[0])
             return _Interval(_quotient(c, e, x.least), _quotient(c, e, x.most))
     layout = c.order(e.axes)
-    return _over_block(c, wide(c, e, layout) if c.is_load(e) else tile(c, e, layout), layout)
+    return _read(c, tile(c, e, layout), layout)
 
 
-def _extremes(c: Context, e: P.Expr) -> _Interval:
-    """The interval of an int over the block, as a mask compares it."""
-    if e.op == "coordinate" or not c.order(e.axes):
-        return _interval(c, e)
+def _read(c: Context, x: Expr, layout: tuple[str, ...]) -> _Interval:
+    """The interval of a tile, of which nothing else is known."""
+    least, most = _over_block(c, x, layout)
+    return _Interval(unknown(least), unknown(most))
+
+
+def _extremes(c: Context, e: P.Expr) -> tuple[Expr, Expr]:
+    """The least and the largest value of an int over the block, as a mask compares it."""
     layout = c.order(e.axes)
+    if e.op == "coordinate" or not layout:
+        found = _interval(c, e)
+        return found.least, found.most
     return _over_block(c, value(c, e, layout), layout)
 
 
-def _over_block(c: Context, x: Expr, layout: tuple[str, ...]) -> _Interval:
+def _over_block(c: Context, x: Expr, layout: tuple[str, ...]) -> tuple[Expr, Expr]:
     least = most = x
     inside = [spread(test, layout) for _, test in c.all_inside(layout)]
     if inside:
@@ -211,7 +224,7 @@ def _over_block(c: Context, x: Expr, layout: tuple[str, ...]) -> _Interval:
         if x.dtype.of:  # a small tensor's type has not their bits
             ends = (full(ends[0], (), INT32), full(ends[1], (), INT32))
         least, most = (where(test, x, end) for end in ends)
-    return _Interval(scalar(least, "min"), scalar(most, "max"))
+    return scalar(least, "min"), scalar(most, "max")
 
 
 def _quotient(c: Context, e: P.Expr, dividend: Expr) -> Expr:

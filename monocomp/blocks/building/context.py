@@ -70,7 +70,7 @@ class Context:
         self.locals: dict[str, Expr] = {}  # named so far
         self.known: set[str] = set()  # the locals that are no states
         self.bases: dict[str, Expr] = {}  # of loads: the pointers that have been named before
-        self.cut: dict[str, Expr] = {}  # what bounds of 64 bits come to within their axes, by text
+        self.cut: dict[tuple[str, str], Expr] = {}  # bounds of 64 bits within an axis, by text
         self.single: set[str] = set()  # axes of which just a block's first element counts
         self.fast = option("FAST")  # may functions be as accurate as 16-bit results?
 

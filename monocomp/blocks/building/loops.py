@@ -38,6 +38,7 @@ from monocomp.blocks.operations import (
     select,
     spread,
     to,
+    unknown,
     where,
 )
 from monocomp.tile import Assign, Loop
@@ -357,7 +358,7 @@ def _each_run(
     inside = joined("&", [spread(c.names.inside(a), rows) for a in rows])
 
     def outermost(op: str, found: B.Expr) -> B.Expr:
-        return cast(scalar(found, op), B.INDEX)
+        return cast(unknown(scalar(found, op)), B.INDEX)
 
     c.say("One run of elements that rows admit after the other.")
     c.assign(to_, where(inside, to_, number(0)))
