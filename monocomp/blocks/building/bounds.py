@@ -25,7 +25,7 @@ from monocomp.blocks.operations import (
     unknown,
     where,
 )
-from monocomp.blocks.program import INDEX, INT32, Expr
+from monocomp.blocks.program import INDEX, INT32, Expr, subexpressions
 from monocomp.tile import program as P
 from monocomp.tile.printer import show
 
@@ -58,9 +58,9 @@ def range_of(c: Context, loop: P.Loop, segment: P.Segment) -> Range:
         high, full_high = (
             extreme("minimum", a, b) for a, b in ((high, found.most), (full_high, found.least))
         )
-    if any(_has_64_bits(c, e) for e in segment.lower if _cut(c, loop, e) is None):
+    if any(_has_64_bits(c, e) for e in segment.lower if not _is_cut(c, loop, e)):
         low, full_low = (cast(extreme("minimum", x, size), INDEX) for x in (low, full_low))
-    if any(_has_64_bits(c, e) for e in segment.upper if _cut(c, loop, e) is None):
+    if any(_has_64_bits(c, e) for e in segment.upper if not _is_cut(c, loop, e)):
         high, full_high = (cast(extreme("maximum", x, number(0)), INDEX) for x in (high, full_high))
     return Range(low, high, full_low, full_high)
 
@@ -83,10 +83,19 @@ def _cut(c: Context, loop: P.Loop, e: P.Expr) -> Expr | None:
     return c.cut.get((loop.axis.name, show(e)))
 
 
+def _is_cut(c: Context, loop: P.Loop, e: P.Expr) -> bool:
+    """Is the interval of a bound that of what it comes to within the axis? Of what only positions
+    and numbers make up it is known without any element."""
+    parts = subexpressions(_interval(c, e).least)
+    return _cut(c, loop, e) is not None and any(x.op == "reduce" for x in parts)
+
+
 def _bound(c: Context, loop: P.Loop, e: P.Expr) -> _Interval:
     """The interval of a bound over the block."""
     cut = _cut(c, loop, e)
-    return _interval(c, e) if cut is None else _read(c, cut, c.order(e.axes))
+    if cut is None or not _is_cut(c, loop, e):
+        return _interval(c, e)
+    return _read(c, cut, c.order(e.axes))
 
 
 def tile_of(
