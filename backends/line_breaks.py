@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from monocomp.errors import InternalError
 
@@ -60,11 +60,6 @@ def lines(before: str, e: ast.expr, after: str, indent: int) -> list[str]:
     return _lines(e, indent, before, after, False)
 
 
-def flat(e: ast.expr) -> str:
-    """An expression on one line."""
-    return _flat(e)
-
-
 def tuple_text(items: Sequence[str]) -> str:
     """A tuple of expressions."""
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
@@ -92,64 +87,14 @@ def _level(e: ast.expr) -> int:
     return _BINARY[type(e.op)][1] if isinstance(e, ast.BinOp) else _LEVELS.get(type(e), _ATOM)
 
 
-def _flat(e: ast.expr, level: int = 0) -> str:
-    if isinstance(e, ast.Name):
-        return e.id
+def flat(e: ast.expr, level: int = 0) -> str:
+    """An expression on one line, in parentheses where it binds less tightly."""
     known = vars(e)  # each level of brackets asks for what stands inside of it
     text = known.get("flat")
     if text is None:
-        write = _WRITERS.get(type(e))
-        if write is None:
-            raise InternalError(f"no layout for {ast.dump(e)}")
-        text = known["flat"] = write(e)
+        pieces = [p if isinstance(p, str) else p.flat for p in _pieces(e)]
+        text = known["flat"] = "".join(pieces)
     return f"({text})" if level and _level(e) < level else text
-
-
-def _flat_operands(e: ast.expr) -> str:
-    if _is_power(e):
-        return "".join([p if isinstance(p, str) else p.flat for p in _pieces(e)])
-    return " ".join([sign + _flat(x, level) for sign, x, level in _operands(e)])
-
-
-def _flat_logic(e: ast.BoolOp) -> str:
-    sign = " and " if isinstance(e.op, ast.And) else " or "
-    return sign.join([_flat(x, _COMPARE) for x in e.values])
-
-
-def _flat_call(e: ast.Call) -> str:
-    items = [*map(_flat, e.args), *[f"{k.arg}={_flat(k.value)}" for k in e.keywords]]
-    return f"{_flat(e.func, _ATOM)}({', '.join(items)})"
-
-
-def _flat_subscript(e: ast.Subscript) -> str:
-    items = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
-    return f"{_flat(e.value, _ATOM)}[{', '.join(map(_flat, items))}]"
-
-
-_WRITERS: dict[type[ast.expr], Callable[[Any], str]] = {
-    ast.Constant: lambda e: _constant(e.value),
-    ast.Attribute: lambda e: f"{_flat(e.value, _ATOM)}.{e.attr}",
-    ast.Slice: lambda e: ":" if e.lower is e.upper is e.step is None else ast.unparse(e),
-    ast.UnaryOp: lambda e: _SIGNS[type(e.op)] + _flat(e.operand, _UNARY),
-    ast.BinOp: _flat_operands,
-    ast.Compare: _flat_operands,
-    ast.IfExp: _flat_operands,
-    ast.BoolOp: _flat_logic,
-    ast.Call: _flat_call,
-    ast.Subscript: _flat_subscript,
-    ast.List: lambda e: f"[{', '.join(map(_flat, e.elts))}]",
-    ast.Tuple: lambda e: tuple_text(list(map(_flat, e.elts))),
-}
-
-
-def _is_power(e: ast.expr) -> bool:
-    return isinstance(e, ast.BinOp) and isinstance(e.op, ast.Pow)
-
-
-def _constant(value: object) -> str:
-    if isinstance(value, str):
-        return f'"{value}"'
-    return repr(value).replace("e+", "e")
 
 
 def _operands(e: ast.expr) -> list[tuple[str, ast.expr, int]]:
@@ -180,7 +125,7 @@ def _fits(indent: int, *parts: str) -> bool:
 
 def _lines(e: ast.expr, indent: int, before: str, after: str, bracketed: bool) -> list[str]:
     """`before e after`; between brackets an expression may break at any operator."""
-    text = before + _flat(e) + after
+    text = before + flat(e) + after
     if _fits(indent, text):
         return ["    " * indent + text]
     if _level(e) < _UNARY:
@@ -204,8 +149,8 @@ def _split(e: ast.expr, indent: int, before: str, after: str) -> list[str]:
         start, end = before if n == 0 else sign, after if n == len(operands) - 1 else ""
         if _level(x) >= level:
             out += _lines(x, indent, start, end, True)
-        elif _fits(indent, start, _flat(x, level), end):
-            out.append("    " * indent + start + _flat(x, level) + end)
+        elif _fits(indent, start, flat(x, level), end):
+            out.append("    " * indent + start + flat(x, level) + end)
         else:
             out += _in_parentheses(x, indent, start, end)
     return out
@@ -226,7 +171,7 @@ class _Brackets:
 
     @property
     def flat(self) -> str:
-        inner = ", ".join(start + _flat(x) for start, x in self.items)
+        inner = ", ".join(start + flat(x) for start, x in self.items)
         return self.open + inner + self.comma + self.close
 
     def inner(self, indent: int) -> list[str]:
@@ -264,14 +209,21 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
         case ast.UnaryOp(op=op, operand=operand):
             yield _SIGNS[type(op)]
             yield from _pieces(operand, _UNARY)
-        case ast.BinOp(op=ast.Pow()) if all(map(_SIMPLE.fullmatch, map(_flat, (e.left, e.right)))):
-            yield f"{_flat(e.left)}**{_flat(e.right)}"
-        case ast.BinOp() | ast.Compare():
+        case ast.BinOp(op=ast.Pow()) if all(map(_SIMPLE.fullmatch, map(flat, (e.left, e.right)))):
+            yield f"{flat(e.left)}**{flat(e.right)}"
+        case ast.BinOp() | ast.Compare() | ast.IfExp():
             for n, (sign, x, inner) in enumerate(_operands(e)):
                 yield " " * (n > 0) + sign
                 yield from _pieces(x, inner)
-        case ast.Constant() | ast.Name() | ast.Slice() | ast.BoolOp() | ast.IfExp():
-            yield _flat(e)
+        case ast.BoolOp(op=op, values=values):
+            sign = " and " if isinstance(op, ast.And) else " or "
+            yield sign.join([flat(x, _COMPARE) for x in values])
+        case ast.Name(id=name):
+            yield name
+        case ast.Constant(value=value):
+            yield f'"{value}"' if isinstance(value, str) else repr(value).replace("e+", "e")
+        case ast.Slice():
+            yield ":" if e.lower is e.upper is e.step is None else ast.unparse(e)
         case _:
             raise InternalError(f"no layout for {ast.dump(e)}")
 
