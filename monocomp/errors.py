@@ -7,7 +7,7 @@ compiler itself is an `InternalError`, never one of the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -142,6 +142,19 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """The help for an unknown name: the known one that was probably meant, if there is one."""
     near = nearest(name, known)
     return f"did you mean '{near}'?" if near else None
+
+
+def unknown(name: str, known: Iterable[str], message: str, what: str) -> UsageError:
+    """The error for a name that is none of the known ones, which the message calls `what`."""
+    known = list(known)
+    notes = (f"{what}: {', '.join(known) or 'none'}",)
+    return UsageError(message, notes=notes, help=did_you_mean(name, known))
+
+
+def require_known(name: str, known: Collection[str], message: str, what: str) -> None:
+    """Raises that error for a name that is not known."""
+    if name not in known:
+        raise unknown(name, known, message, what)
 
 
 @contextmanager

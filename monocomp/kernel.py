@@ -18,7 +18,7 @@ from monocomp.declarations.records import Declarations, Input, Origin, by_repres
 from monocomp.derivation.derivation import Derivation
 from monocomp.display.notes import Notes
 from monocomp.display.rendering import Rendered
-from monocomp.errors import UnsupportedError, UsageError, did_you_mean
+from monocomp.errors import UnsupportedError, UsageError, require_known
 from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan, Planner
 from monocomp.source import module
@@ -113,15 +113,6 @@ def _annotated(at: Input) -> str:
     return f"{at.kind}[{dims}]"
 
 
-def _require_backend(backend: str, *known: str) -> None:
-    if backend not in known:
-        raise UsageError(
-            f"unknown backend {backend!r}",
-            notes=["backends: " + ", ".join(known)],
-            help=did_you_mean(backend, known),
-        )
-
-
 class Kernel(Rendered):
     """A compiled program, callable on tensors.
 
@@ -144,7 +135,8 @@ class Kernel(Rendered):
     ) -> None:
         """Derive the kernel from equations as they are written, or take it from where a derivation
         has come to. Where sizes matter it is derived for them."""
-        _require_backend(backend, "auto", *INTERPRETED, *DIALECTS)
+        known = "auto", *INTERPRETED, *DIALECTS
+        require_known(backend, known, f"unknown backend {backend!r}", "backends")
         if checked and backend in DIALECTS:
             raise UnsupportedError(
                 f"backend '{backend}' has no checked mode",
@@ -255,7 +247,8 @@ class Kernel(Rendered):
         backend = self.language if backend is None else backend
         if minimal and backend != "triton":
             raise UsageError("only the source for backend 'triton' has a minimal form")
-        _require_backend(backend, *INTERPRETED, *DIALECTS)
+        known = *INTERPRETED, *DIALECTS
+        require_known(backend, known, f"unknown backend {backend!r}", "backends")
         if backend in INTERPRETED:
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
         tf32 = self.tf32 if tf32 is None else tf32

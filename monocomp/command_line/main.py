@@ -19,7 +19,7 @@ from typing import NamedTuple, NoReturn
 import monocomp
 from monocomp import library
 from monocomp.command_line import options, programs, streams, verbs
-from monocomp.errors import InternalError, MonocompError, UsageError, did_you_mean, nearest, shorten
+from monocomp.errors import InternalError, MonocompError, UsageError, nearest, shorten, unknown
 
 WRONG, BROKEN, INTERRUPTED, NO_READER = 2, 70, 130, 141
 YOUNG = 100_000  # objects after which a process of its own looks for cycles: most make fewer
@@ -114,10 +114,8 @@ class _Parser(argparse.ArgumentParser):
         if wrong is None:
             raise UsageError(message, help=f"{self.prog} --help")
         choices = wrong[3].replace("'", "").split(", ")
-        raise UsageError(
-            f"'{shorten(wrong[2])}' is no value of {wrong[1]}",
-            notes=(f"accepted: {', '.join(choices)}",),
-            help=did_you_mean(wrong[2], choices),
+        raise unknown(
+            wrong[2], choices, f"'{shorten(wrong[2])}' is no value of {wrong[1]}", "accepted"
         )
 
     def _print_message(self, message: str, file: object = None) -> None:
@@ -138,9 +136,9 @@ def _run(argv: list[str]) -> int:
             notes=(f"commands: {', '.join(VERBS)}",),
             help=f"did you mean 'monocomp {near}'?" if near else "monocomp --help",
         )
-    parsed, unknown = parser.parse_known_args(argv)
-    if unknown:
-        _refuse(argv[0], unknown[0], parsed.accepted)
+    parsed, others = parser.parse_known_args(argv)
+    if others:
+        _refuse(argv[0], others[0], parsed.accepted)
     run: Callable[[argparse.Namespace], int] = parsed.run
     return run(parsed)
 
@@ -156,11 +154,8 @@ def _refuse(verb: str, word: str, accepted: list[str]) -> NoReturn:
             f"unexpected '{shorten(word)}'",
             help="PROGRAM comes once; one with spaces is a single word in quotes",
         )
-    raise UsageError(
-        f"there is no option '{shorten(word)}' here",
-        notes=(f"options: {', '.join(accepted)}",),
-        help=did_you_mean(word.partition("=")[0], accepted),
-    )
+    option = word.partition("=")[0]
+    raise unknown(option, accepted, f"there is no option '{shorten(word)}' here", "options")
 
 
 def _parser() -> _Parser:

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from monocomp.errors import UnsupportedDtypeError, UsageError, did_you_mean, shorten
+from monocomp.errors import UnsupportedDtypeError, UsageError, did_you_mean, require_known, shorten
 
 if TYPE_CHECKING:
     from monocomp.declarations.records import Declarations
@@ -77,12 +77,8 @@ def params(options: Namespace) -> dict[str, int | float]:
 def refuse_unknown_params(declared: Declarations[Any], params: Mapping[str, Any]) -> None:
     """Raises UsageError for a parameter that the program lacks."""
     for name in params:
-        if name not in declared.params:
-            raise UsageError(
-                f"the program has no parameter '{name}'",
-                notes=(f"parameters: {', '.join(declared.params) or 'none'}",),
-                help=did_you_mean(name, declared.params),
-            )
+        is_none = f"the program has no parameter '{name}'"
+        require_known(name, declared.params, is_none, "parameters")
 
 
 def dtypes(options: Namespace) -> tuple[str | None, dict[str, str]]:

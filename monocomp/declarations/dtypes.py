@@ -7,7 +7,7 @@ from typing import Any
 
 from monocomp.declarations.records import Declarations
 from monocomp.declarations.vocabulary import Kind
-from monocomp.errors import UnsupportedDtypeError, UsageError, did_you_mean
+from monocomp.errors import UnsupportedDtypeError, did_you_mean, require_known
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
 NARROW = ("float8_e4m3fn", "float8_e5m2")
@@ -38,12 +38,8 @@ def dtypes_of(declared: Declarations[Any], dtype: str | Mapping[str, str]) -> di
     if isinstance(dtype, str):
         return dict.fromkeys(floats, _dtype_name(dtype, _OF_ALL))
     for name in dtype:
-        if name not in floats:
-            raise UsageError(
-                f"the program has no input of floats {name!r}",
-                notes=[f"its inputs of floats: {', '.join(floats) or 'none'}"],
-                help=did_you_mean(name, floats),
-            )
+        is_none = f"the program has no input of floats {name!r}"
+        require_known(name, floats, is_none, "its inputs of floats")
     given = {n: _dtype_name(d, _OF_AN_INPUT) for n, d in dtype.items()}
     return {**dict.fromkeys(floats, "bfloat16"), **given}
 

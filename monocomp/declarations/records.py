@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from monocomp.declarations.vocabulary import Kind
 from monocomp.display.notes import Note
-from monocomp.errors import Span, UsageError, did_you_mean
+from monocomp.errors import Span, UsageError, unknown
 
 Size = TypeVar("Size")  # what a declared extent is
 
@@ -111,11 +111,7 @@ def by_representative(declared: Declarations[Any], given: Mapping[str, int]) -> 
         root = table.get(name, table.get(f".{name}"))
         if root is None:
             names = [index.lstrip(".") for index in table]
-            raise UsageError(
-                f"the program has no index '{name}'",
-                notes=(f"indices: {', '.join(names) or 'none'}",),
-                help=did_you_mean(name, names),
-            )
+            raise unknown(name, names, f"the program has no index '{name}'", "indices")
         other = first.setdefault(root, name)
         if given[other] != size:
             raise UsageError(

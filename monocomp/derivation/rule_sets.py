@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from monocomp.costs.counting import elements_of_folds
-from monocomp.errors import UsageError, did_you_mean
+from monocomp.errors import require_known
 from monocomp.rewrites.anchoring import anchoring
 from monocomp.rewrites.centring import centring
 from monocomp.rewrites.elaboration import elaboration
@@ -137,10 +137,5 @@ def chosen(names: Sequence[str]) -> RuleSet:
 
 def rule(name: str) -> Rule:
     """A rule by name."""
-    if name not in RULES:
-        raise UsageError(
-            f"there is no rule {name!r}",
-            notes=["rules: " + ", ".join(RULES)],
-            help=did_you_mean(name, RULES),
-        )
+    require_known(name, RULES, f"there is no rule {name!r}", "rules")
     return RULES[name]

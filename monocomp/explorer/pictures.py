@@ -7,7 +7,7 @@ from html import unescape
 from typing import Any
 
 from monocomp.declarations.records import by_representative
-from monocomp.errors import UsageError, did_you_mean
+from monocomp.errors import require_known
 from monocomp.explorer.bracketings import bracketings
 from monocomp.explorer.html import picture as image
 from monocomp.explorer.roofline import roofline
@@ -72,11 +72,6 @@ def picture(of: Kernel | Stages, name: str) -> Picture:
     Raises:
         UsageError: there is none of this name, or the program has nothing to show in it.
     """
-    if name not in PICTURES:
-        raise UsageError(
-            f"there is no picture {name!r}",
-            notes=[f"pictures: {', '.join(PICTURES)}"],
-            help=did_you_mean(name, PICTURES),
-        )
+    require_known(name, PICTURES, f"there is no picture {name!r}", "pictures")
     stages = of.stages if isinstance(of, Kernel) else of
     return Picture(PICTURES[name][1](stages))

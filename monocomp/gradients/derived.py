@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from monocomp import terms as T
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
-from monocomp.errors import UsageError, did_you_mean
+from monocomp.errors import require_known
 from monocomp.gradients.choosing import Choice, choose, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
 from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
@@ -192,12 +192,8 @@ def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
     if wrt is None:
         return [n for n in declared.inputs if n in floats]
     for name in wrt:
-        if name not in floats:
-            raise UsageError(
-                f"there is no gradient with respect to '{name}', which is no input of kind float",
-                notes=["inputs of kind float: " + ", ".join(floats)],
-                help=did_you_mean(name, floats),
-            )
+        is_none = f"there is no gradient with respect to '{name}', which is no input of kind float"
+        require_known(name, floats, is_none, "inputs of kind float")
     return list(wrt)
 
 
@@ -228,14 +224,10 @@ class _Derivation:
         for e in self.program.outputs:
             if e.body.kind == "float" and (outputs is None or e.name in outputs):
                 self.cotangents[e.name] = self.new(f"d{e.name}")
-        unknown = [n for n in outputs or () if n not in self.cotangents]
-        if unknown:
-            floats = [e.name for e in self.program.outputs if e.body.kind == "float"]
-            raise UsageError(
-                f"the program has no output '{unknown[0]}' of kind float",
-                notes=["outputs of kind float: " + ", ".join(floats)],
-                help=did_you_mean(unknown[0], floats),
-            )
+        floats = [e.name for e in self.program.outputs if e.body.kind == "float"]
+        for name in outputs or ():
+            is_none = f"the program has no output '{name}' of kind float"
+            require_known(name, floats, is_none, "outputs of kind float")
 
     def gradient(self, wrt: Sequence[str]) -> Gradient:
         read_again: list[tuple[str, Equation]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from monocomp.errors import UsageError, did_you_mean
+from monocomp.errors import require_known
 
 _SUFFIX = ".mc"
 
@@ -91,13 +91,7 @@ def names() -> tuple[str, ...]:
 
 def path(name: str) -> Traversable:
     """The file of a program."""
-    known = names()
-    if name not in known:
-        raise UsageError(
-            f"the library has no program '{name}'",
-            notes=(f"programs: {', '.join(known)}",),
-            help=did_you_mean(name, known),
-        )
+    require_known(name, names(), f"the library has no program '{name}'", "programs")
     return resources.files(__name__).joinpath(name + _SUFFIX)
 
 
