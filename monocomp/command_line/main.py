@@ -190,7 +190,7 @@ def _parser() -> _Parser:
         )
         if verb.takes_program:
             command.add_argument("program", metavar="PROGRAM", help="see below")
-        verb.options(command)
+        options.add(command, verb.options)
         accepted = [o for a in command._actions for o in a.option_strings if o.startswith("--")]
         command.set_defaults(run=verb.run, accepted=accepted)
     return parser
@@ -206,7 +206,7 @@ class _Verb(NamedTuple):
     run: Callable[[argparse.Namespace], int]
     group: str
     about: str
-    options: Callable[[argparse.ArgumentParser], None]
+    options: tuple[options.Option, ...]
     examples: Sequence[str]
     takes_program: bool = True
 
@@ -223,7 +223,7 @@ VERBS = {
         verbs.demo,
         LOOK,
         "a program, its derivation, its kernel, and a run on this machine",
-        lambda command: None,
+        (),
         ("demo",),
         takes_program=False,
     ),
@@ -231,7 +231,7 @@ VERBS = {
         programs.list_programs,
         LOOK,
         "the programs of the library",
-        options.as_json,
+        options.JSON,
         ("list", "list --json"),
         takes_program=False,
     ),
@@ -239,14 +239,14 @@ VERBS = {
         programs.show,
         LOOK,
         "a program's text, and how its kernel is called",
-        options.as_json,
+        options.JSON,
         ("show sliding_window", "show sliding_window > mine.mc", "show gqa --json"),
     ),
     "explain": _Verb(
         verbs.explain,
         LOOK,
         "how the kernel follows, step by step",
-        options.explain,
+        options.EXPLAIN,
         (
             "explain attention",
             "explain attention --steps 4",
@@ -258,14 +258,14 @@ VERBS = {
         verbs.grad,
         LOOK,
         "the gradient of a program, as a program",
-        options.grad,
+        options.GRAD,
         ("grad causal", "grad alibi --wrt slope", "grad causal --forward"),
     ),
     "emit": _Verb(
         verbs.emit,
         MAKE,
         "the source of a program's kernel, or machine code",
-        options.emit,
+        options.EMIT,
         (
             "emit causal --target cuda:90 --dtype bf16 -o causal.py",
             f"emit causal --minimal {SIZES}",
@@ -278,7 +278,7 @@ VERBS = {
         verbs.run,
         MAKE,
         "run on arrays, or on random inputs",
-        options.run,
+        options.RUN,
         (
             f"run causal --random {SIZES}",
             "run attention --input Q=q.npy K=k.npy V=v.npy -o o.npz",
@@ -288,28 +288,28 @@ VERBS = {
         verbs.bench,
         MAKE,
         "time it beside eager torch and what else gives the same",
-        options.bench,
+        options.BENCH,
         ("bench causal", f"bench sliding_window {SIZES} --param window=128 --json"),
     ),
     "tune": _Verb(
         verbs.tune,
         MAKE,
         "search schedules on a GPU, and remember the best",
-        options.tune,
+        options.TUNE,
         (f"tune causal {SIZES}", f"tune causal {SIZES} --seconds 60 -o schedules.json"),
     ),
     "check": _Verb(
         verbs.check,
         TRUST,
         "proofs, and each step and backend against the oracle",
-        options.check,
+        options.CHECK,
         ("check attention", "check mine.mc --extent q=9 --seed 7"),
     ),
     "doctor": _Verb(
         verbs.doctor,
         TRUST,
         "versions, GPU, cache, and whether a kernel runs here",
-        options.as_json,
+        options.JSON,
         ("doctor", "doctor --json"),
         takes_program=False,
     ),
@@ -317,7 +317,7 @@ VERBS = {
         verbs.completion,
         "shell",
         "a script that completes commands, options and names",
-        options.completion,
+        options.COMPLETION,
         (
             "completion bash >> ~/.bashrc",
             "completion fish > ~/.config/fish/completions/monocomp.fish",
