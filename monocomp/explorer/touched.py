@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from monocomp import terms as T
+from monocomp.backends.numpy import NumpyOps
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import UsageError
 from monocomp.explorer.drawing import GREY, KEY, Drawing
 from monocomp.planning.plan import Plan
 from monocomp.terms import Term
 from monocomp.terms.printer import show
+from monocomp.tile.operations import SIGNS
 
 _TILES = 16
 _LENGTH, _MOST = 1024, 2048  # positions a side: so many unless given, and at most
@@ -102,64 +106,40 @@ def _counts(plan: Plan, at: Filter, sizes: Mapping[str, int], block: int) -> Any
     return np.array(found)
 
 
-_FUNCTIONS: dict[str, Any] = {
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "not": np.logical_not,
-    "floordiv": np.floor_divide,
-    "mod": np.mod,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "abs": np.abs,
-    "add": np.add,
-    "mul": np.multiply,
-    "where": np.where,
-}
-_COMPARISONS: dict[str, Any] = {
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-}
+_KINDS: dict[Kind, Any] = {"bool": bool, "int": int, "float": float}
 
 
 def _value(t: Term, where: Mapping[str, Any], sizes: Mapping[str, int], plan: Plan) -> Any:
     """A term of indices, extents and parameters."""
-    if t.op == "const":
-        return (
-            bool(t.attr)
-            if t.kind == "bool"
-            else float(t.attr)
-            if t.kind == "float"
-            else int(t.attr)
-        )
-    if t.op == "index":
-        return where.get(t.attr[0], 0)
-    if t.op == "extent":
-        return sizes[t.attr]
-    if t.op == "param":
-        declared = plan.program.declared.params.get(t.attr)
-        if declared is None or declared.default is None:
-            raise UsageError(f"the filter needs a number for '{t.attr}', and it has no default")
-        return declared.default
-    if t.op in ("read", "stored", "ref", "fold", "field"):
-        name = show(t, plan.program.reader_names())
-        raise UsageError(f"which tiles the filter touches depends on data: it reads {name}")
+    match t.op:
+        case "const":
+            return _KINDS[t.kind](t.attr)
+        case "index":
+            return where.get(t.attr[0], 0)
+        case "extent":
+            return sizes[t.attr]
+        case "param":
+            declared = plan.program.declared.params.get(t.attr)
+            if declared is None or declared.default is None:
+                raise UsageError(f"the filter needs a number for '{t.attr}', and it has no default")
+            return declared.default
+        case "read" | "stored" | "ref" | "fold" | "field":
+            name = show(t, plan.program.reader_names())
+            raise UsageError(f"which tiles the filter touches depends on data: it reads {name}")
     operands = [_value(a, where, sizes, plan) for a in t.args]
-    if t.op == "compare":
-        return _COMPARISONS[t.attr](*operands)
-    if t.op == "cast":
-        return operands[0]
-    if t.op == "pow":
-        return np.power(np.asarray(operands[0], dtype=float), float(t.attr))
-    if t.op not in _FUNCTIONS:
+    match t.op:
+        case "compare":
+            return SIGNS[t.attr](*map(np.asarray, operands))
+        case "cast":
+            return operands[0]
+        case "pow":
+            return np.power(np.asarray(operands[0], dtype=float), float(t.attr))
+    compute = NumpyOps().elementwise.get(t.op)
+    if compute is None:
         raise UsageError(f"'{t.op}' in a filter isn't drawn")
-    total = operands[0]
-    if t.op in ("not", "abs", "where"):
-        return _FUNCTIONS[t.op](*operands)
-    for other in operands[1:]:
-        total = _FUNCTIONS[t.op](total, other)
-    return total
+    return (
+        compute(*operands) if len(operands) == 1 or t.op == "where" else reduce(compute, operands)
+    )
 
 
 def _drawn(plan: Plan, at: Filter, counts: Any, block: int, lengths: list[int]) -> str:
