@@ -8,7 +8,6 @@ picture(kernel, name)   one of `PICTURES` as SVG
 
 from __future__ import annotations
 
-from functools import singledispatch
 from html import escape
 
 from monocomp.derivation.certificate import Certificate
@@ -28,45 +27,24 @@ from monocomp.tile import TileProgram
 __all__ = ["PICTURES", "html", "markdown", "page", "picture"]
 
 
-@singledispatch
 def html(x: object) -> str:
     """A fragment that shows something, for a cell of a notebook."""
+    match x:
+        case Derivation():
+            return markup.fragment(x.title, derivation_body(x, _after(x)), walks=True)
+        case Step():
+            return markup.fragment(f"Step {x.rule}", step_body(x))
+        case Kernel():
+            return markup.fragment(title(x), kernel_body(x), walks=True)
+        case Certificate():
+            return markup.fragment(x.title, proofs(x))
+        case Plan():
+            return markup.fragment("Plan", plan_body(x))
+        case TileProgram():
+            return markup.fragment(f"Tile program {x.name}", tile_body(x))
+        case Comparison():
+            return markup.fragment("Two derivations", comparison_body(x))
     raise TypeError(f"a {type(x).__name__} has no page")
-
-
-@html.register
-def _(x: Derivation) -> str:
-    return markup.fragment(x.title, derivation_body(x, _after(x)), walks=True)
-
-
-@html.register
-def _(x: Step) -> str:
-    return markup.fragment(f"Step {x.rule}", step_body(x))
-
-
-@html.register
-def _(x: Kernel) -> str:
-    return markup.fragment(title(x), kernel_body(x), walks=True)
-
-
-@html.register
-def _(x: Certificate) -> str:
-    return markup.fragment(x.title, proofs(x))
-
-
-@html.register
-def _(x: Plan) -> str:
-    return markup.fragment("Plan", plan_body(x))
-
-
-@html.register
-def _(x: TileProgram) -> str:
-    return markup.fragment(f"Tile program {x.name}", tile_body(x))
-
-
-@html.register
-def _(x: Comparison) -> str:
-    return markup.fragment("Two derivations", comparison_body(x))
 
 
 def markdown(x: object) -> str:
