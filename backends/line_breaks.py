@@ -52,12 +52,12 @@ _SIMPLE = re.compile(r"-?[\w.]+")  # what ** has no spaces beside
 def fit(before: str, text: str, after: str, indent: int) -> list[str]:
     """A statement `before text after` that is indented by so many steps, where text is an
     expression."""
-    return lines(before, _parse(text), after, indent)
+    return _lines(_parse(text), indent, before, after, False)
 
 
-def lines(before: str, e: ast.expr, after: str, indent: int) -> list[str]:
-    """The same of a parsed expression."""
-    return _lines(e, indent, before, after, False)
+def plain(text: str) -> str:
+    """An expression on one line."""
+    return _flat(_parse(text))
 
 
 def tuple_text(items: Sequence[str]) -> str:
@@ -87,7 +87,7 @@ def _level(e: ast.expr) -> int:
     return _BINARY[type(e.op)][1] if isinstance(e, ast.BinOp) else _LEVELS.get(type(e), _ATOM)
 
 
-def flat(e: ast.expr, level: int = 0) -> str:
+def _flat(e: ast.expr, level: int = 0) -> str:
     """An expression on one line, in parentheses where it binds less tightly."""
     known = vars(e)  # each level of brackets asks for what stands inside of it
     text = known.get("flat")
@@ -125,7 +125,7 @@ def _fits(indent: int, *parts: str) -> bool:
 
 def _lines(e: ast.expr, indent: int, before: str, after: str, bracketed: bool) -> list[str]:
     """`before e after`; between brackets an expression may break at any operator."""
-    text = before + flat(e) + after
+    text = before + _flat(e) + after
     if _fits(indent, text):
         return ["    " * indent + text]
     if _level(e) < _UNARY:
@@ -149,8 +149,8 @@ def _split(e: ast.expr, indent: int, before: str, after: str) -> list[str]:
         start, end = before if n == 0 else sign, after if n == len(operands) - 1 else ""
         if _level(x) >= level:
             out += _lines(x, indent, start, end, True)
-        elif _fits(indent, start, flat(x, level), end):
-            out.append("    " * indent + start + flat(x, level) + end)
+        elif _fits(indent, start, _flat(x, level), end):
+            out.append("    " * indent + start + _flat(x, level) + end)
         else:
             out += _in_parentheses(x, indent, start, end)
     return out
@@ -171,7 +171,7 @@ class _Brackets:
 
     @property
     def flat(self) -> str:
-        inner = ", ".join(start + flat(x) for start, x in self.items)
+        inner = ", ".join(start + _flat(x) for start, x in self.items)
         return self.open + inner + self.comma + self.close
 
     def inner(self, indent: int) -> list[str]:
@@ -190,6 +190,8 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
         yield _Brackets("(", (("", e),), ")", is_list=False)
         return
     match e:
+        case ast.Name(id=name):
+            yield name
         case ast.Call(func=function):
             yield from _pieces(function, _ATOM)
             keywords = [(f"{k.arg}=", k.value) for k in e.keywords]
@@ -209,17 +211,15 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
         case ast.UnaryOp(op=op, operand=operand):
             yield _SIGNS[type(op)]
             yield from _pieces(operand, _UNARY)
-        case ast.BinOp(op=ast.Pow()) if all(map(_SIMPLE.fullmatch, map(flat, (e.left, e.right)))):
-            yield f"{flat(e.left)}**{flat(e.right)}"
+        case ast.BinOp(op=ast.Pow()) if all(map(_SIMPLE.fullmatch, map(_flat, (e.left, e.right)))):
+            yield f"{_flat(e.left)}**{_flat(e.right)}"
         case ast.BinOp() | ast.Compare() | ast.IfExp():
             for n, (sign, x, inner) in enumerate(_operands(e)):
                 yield " " * (n > 0) + sign
                 yield from _pieces(x, inner)
         case ast.BoolOp(op=op, values=values):
             sign = " and " if isinstance(op, ast.And) else " or "
-            yield sign.join([flat(x, _COMPARE) for x in values])
-        case ast.Name(id=name):
-            yield name
+            yield sign.join([_flat(x, _COMPARE) for x in values])
         case ast.Constant(value=value):
             yield f'"{value}"' if isinstance(value, str) else repr(value).replace("e+", "e")
         case ast.Slice():

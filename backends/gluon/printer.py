@@ -3,10 +3,8 @@ operands in shared memory, and the rings through which a producer hands blocks o
 
 from __future__ import annotations
 
-import ast
-
-from monocomp.backends.line_breaks import flat, lines
-from monocomp.backends.triton.printer import Printer
+from monocomp.backends.line_breaks import fit, plain
+from monocomp.backends.triton.printer import Printer, call
 from monocomp.blocks import program as B
 from monocomp.blocks.passes.registers import WARPS, tiles
 
@@ -34,7 +32,7 @@ class GluonPrinter(Printer):
         turns = [f"    {r.name}_turn = 0" for r in p.rings]
         self.out = ["@gluon.jit", f"def {p.name}_consumer(", *arguments, "):", *turns]
         for a, b in tiles(p):
-            shape = f"instr_shape=[16, {flat(self._length(b))}, 16]"
+            shape = f"instr_shape=[16, {plain(self._length(b))}, 16]"
             self._put(f"{layout_name((a, b))}: gl.constexpr = gl.NVMMADistributedLayout(", 1)
             self._put(f"version=[3, 0], warps_per_cta=[{WARPS.attr}, 1], {shape}", 2)
             self._put(")", 1)
@@ -79,7 +77,7 @@ class GluonPrinter(Printer):
                 self._put(f"mbarrier.wait({name}_empty.index({slot}), {phase} ^ 1)", indent)
                 full = f"{name}_full.index({slot})"
                 self._put(f"mbarrier.expect({full}, {desc}.block_type.nbytes)", indent)
-                positions = ", ".join(flat(self._expr(x)) for x in s.access.positions)
+                positions = ", ".join(plain(self._expr(x)) for x in s.access.positions)
                 self._put("tma.async_copy_global_to_shared(", indent)
                 self._put(f"{desc}, [{positions}], {full}, {name}.index({slot})", indent + 1)
                 self._put(")", indent)
@@ -88,7 +86,7 @@ class GluonPrinter(Printer):
                 slot, phase = self._slot(s.ring, indent)
                 name, tile = s.ring.name, s.ring.block.tile
                 self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
-                lengths = ", ".join(flat(self._length(a)) for a in tile)
+                lengths = ", ".join(plain(self._length(a)) for a in tile)
                 view = f"{name}.index({slot}).reshape([{lengths}])"
                 view += "" if tile == s.target.layout else ".permute((1, 0))"
                 self._put(f"{s.target.attr} = {view}", indent)
@@ -97,9 +95,8 @@ class GluonPrinter(Printer):
                 self._put(f"mbarrier.arrive({s.ring.name}_empty.index({slot}), count=1)", indent)
                 self._put(f"{s.ring.name}_turn += 1", indent)
             case B.Issue():
-                product = self._product(s.product)
-                product.keywords.append(ast.keyword("is_async", ast.Constant(True)))
-                self.out += lines(f"{s.target.attr} = ", product, "", indent)
+                product = self._product(s.product, is_async="True")
+                self.out += fit(f"{s.target.attr} = ", product, "", indent)
             case B.Wait():
                 wait = f"warpgroup_mma_wait(num_outstanding={s.behind}, deps=[{s.target.attr}])"
                 self._put(f"{s.target.attr} = {wait}", indent)
@@ -116,52 +113,41 @@ class GluonPrinter(Printer):
         depth = self._depth(ring)
         return f"{ring.name}_turn % {depth}", f"({ring.name}_turn // {depth} % 2)"
 
-    def _range(self, r: B.Static | B.Serial | B.Blocks) -> ast.expr:
+    def _range(self, r: B.Static | B.Serial | B.Blocks) -> str:
         if not isinstance(r, B.Blocks):
             return super()._range(r)
-        bounds = [self._expr(r.start), self._expr(r.stop)]
-        return ast.Call(ast.Name("range"), [*bounds, self._length(r.axis)], [])
+        return call("range", self._expr(r.start), self._expr(r.stop), self._length(r.axis))
 
     # --- expressions --------------------------------------------------------------------------
 
-    def _expr(self, e: B.Expr) -> ast.expr:
+    def _expr(self, e: B.Expr) -> str:
         match e.op:
             case "maximum" | "minimum" if e.attr:  # which only Triton has a name for
-                a, b = map(self._expr, e.args)
-                nan = ast.Attribute(ast.Attribute(ast.Name("tl"), "PropagateNan"), "ALL")
-                return self._of_language(e.op, a, b, nan)
-            case "arange" | "full" | "zeros" if e.attr is not None:
-                call = super()._expr(e)
-                assert isinstance(call, ast.Call)
-                call.keywords.append(ast.keyword("layout", self._registers(e.attr)))
-                return call
-            case "convert":
+                return self._call(e.op, *map(self._expr, e.args), "tl.PropagateNan.ALL")
+            case "convert" | "operand":
                 where = self._registers(e.attr)
-                return self._of_language("convert_layout", self._expr(e.args[0]), where)
-            case "operand":
-                parent = self._registers(e.attr)
-                options = {"operand_index": ast.Constant(0), "parent": parent}
-                options["k_width"] = ast.Constant(2)
-                where = self._of_language("DotOperandLayout")
-                where.keywords += [ast.keyword(k, v) for k, v in options.items()]
-                return self._of_language("convert_layout", self._expr(e.args[0]), where)
+                if e.op == "operand":
+                    options = {"operand_index": "0", "parent": where, "k_width": "2"}
+                    where = self._call("DotOperandLayout", **options)
+                return self._call("convert_layout", self._expr(e.args[0]), where)
             case "dot":
                 return self._product(e)
         return super()._expr(e)
 
-    def _product(self, e: B.Expr) -> ast.Call:
-        a, b, *initial = map(self._expr, e.args)
-        if initial:
-            return ast.Call(ast.Name("warpgroup_mma"), [a, b, *initial], [])
-        m, n = e.layout
-        assert m is not None and n is not None
-        nothing = self._of_language("zeros", self._shape(e.layout), self._dtype(e.dtype))
-        nothing.keywords.append(ast.keyword("layout", self._registers(B.Registers((m, n)))))
-        use = ast.keyword("use_acc", ast.Constant(False))
-        return ast.Call(ast.Name("warpgroup_mma"), [a, b, nothing], [use])
+    def _tile(self, e: B.Expr, *args: str) -> str:
+        where = None if e.attr is None else self._registers(e.attr)
+        return self._call(e.op, *args, layout=where)
 
-    def _registers(self, at: B.Registers) -> ast.expr:
-        parent = ast.Name(layout_name(at.tile))
-        if at.dim is None:
-            return parent
-        return self._of_language("SliceLayout", ast.Constant(at.dim), parent)
+    def _product(self, e: B.Expr, is_async: str | None = None) -> str:
+        operands, use = list(map(self._expr, e.args)), None
+        if len(operands) == 2:
+            m, n = e.layout
+            assert m is not None and n is not None
+            shape, where = self._shape(e.layout), self._registers(B.Registers((m, n)))
+            operands.append(self._call("zeros", shape, self._dtype(e.dtype), layout=where))
+            use = "False"
+        return call("warpgroup_mma", *operands, use_acc=use, is_async=is_async)
+
+    def _registers(self, at: B.Registers) -> str:
+        parent = layout_name(at.tile)
+        return parent if at.dim is None else self._call("SliceLayout", str(at.dim), parent)

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import math
 
-from monocomp.backends.line_breaks import flat, lines
+from monocomp.backends.line_breaks import fit, plain, tuple_text
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
 from monocomp.blocks import program as B
 
-_BINARY: dict[str, ast.operator] = {
-    "+": ast.Add(),
-    "-": ast.Sub(),
-    "*": ast.Mult(),
-    "/": ast.Div(),
-    "//": ast.FloorDiv(),
-    "%": ast.Mod(),
-    ">>": ast.RShift(),
-    "&": ast.BitAnd(),
-    "|": ast.BitOr(),
-}
-_COMPARE: dict[str, ast.cmpop] = {
-    "==": ast.Eq(),
-    "!=": ast.NotEq(),
-    "<": ast.Lt(),
-    "<=": ast.LtE(),
-    ">": ast.Gt(),
-    ">=": ast.GtE(),
-}
-_NONE = ast.Constant(None)
+# Operators that bind alike: of these the left one is done first, without brackets.
+_ALIKE = (("+", "-"), ("*", "/", "//", "%"), ("&",), ("|",), ("and",), ("or",))
+_LOOSE = (*B.INFIX, "neg", "select", "given")  # what needs brackets as an operand
 
 
 class Printer:
@@ -66,8 +48,8 @@ class Printer:
         self.out.append(f'    """{f.doc}"""')
         self._body(f.body, 1)
         results = list(map(self._expr, f.results))
-        value = results[0] if len(results) == 1 else ast.Tuple(results, ast.Load())
-        self.out += lines("return ", value, "", 1)
+        value = results[0] if len(results) == 1 else tuple_text(results)
+        self.out += fit("return ", value, "", 1)
         return "\n".join(self.out)
 
     # --- statements ---------------------------------------------------------------------------
@@ -84,24 +66,22 @@ class Printer:
             case B.Assign():
                 targets = ", ".join(t.attr for t in s.targets)
                 targets += f": {self.language}.constexpr" if s.is_static else ""
-                self.out += lines(f"{targets} = ", self._expr(s.value), "", indent)
+                self.out += fit(f"{targets} = ", self._expr(s.value), "", indent)
             case B.Load():
-                self.out += lines(f"{s.target.attr} = ", self._load(s), "", indent)
+                self.out += fit(f"{s.target.attr} = ", self._load(s), "", indent)
             case B.Store():
-                access = s.access
-                function = "atomic_add" if s.mode == "add" else "store"
-                call = self._of_language(function, self._address(access), self._expr(s.value))
-                if access.mask is not None:
-                    call.keywords.append(ast.keyword("mask", self._expr(access.mask)))
-                if s.mode == "add":  # in any order
-                    call.keywords.append(ast.keyword("sem", ast.Constant("relaxed")))
-                self.out += lines("", call, "", indent)
+                function, order = "store", None
+                if s.mode == "add":
+                    function, order = "atomic_add", '"relaxed"'
+                given = self._address(s.access), self._expr(s.value)
+                text = self._call(function, *given, mask=self._given(s.access.mask), sem=order)
+                self.out += fit("", text, "", indent)
             case B.For():
                 before = f"for {s.variable.attr} in "
-                self.out += lines(before, self._range(s.range), ":", indent)
+                self.out += fit(before, self._range(s.range), ":", indent)
                 self._body(s.body, indent + 1)
             case B.While():
-                self._put(f"while {flat(self._expr(s.test))}:", indent)
+                self._put(f"while {plain(self._expr(s.test))}:", indent)
                 self._body(s.body, indent + 1)
             case B.If():
                 self._if(s, "if", indent)
@@ -112,7 +92,7 @@ class Printer:
         self.out.append("    " * indent + line)
 
     def _if(self, s: B.If, word: str, indent: int) -> None:
-        self._put(f"{word} {flat(self._expr(s.test))}:", indent)
+        self._put(f"{word} {plain(self._expr(s.test))}:", indent)
         self._body(s.body, indent + 1)
         if not s.body:
             self._put("pass", indent + 1)
@@ -123,167 +103,141 @@ class Printer:
                 self._put("else:", indent)
                 self._body(s.orelse, indent + 1)
 
-    def _range(self, r: B.Static | B.Serial | B.Blocks) -> ast.expr:
+    def _range(self, r: B.Static | B.Serial | B.Blocks) -> str:
         match r:
             case B.Static():
-                bounds = (r.stop,) if r.start is None else (r.start, r.stop)
-                return self._of_language("static_range", *map(self._expr, bounds))
+                ends = (r.stop,) if r.start is None else (r.start, r.stop)
+                return self._call("static_range", *map(self._expr, ends))
             case B.Serial():
-                return _call(ast.Name("range"), self._expr(r.start), self._expr(r.stop))
-        start, stop = self._expr(r.start), self._expr(r.stop)
-        call = self._of_language("range", start, stop, self._length(r.axis))
-        for keyword, value in (("num_stages", r.stages), ("flatten", r.fused)):
-            if value is not None:
-                call.keywords.append(ast.keyword(keyword, self._expr(value)))
-        return call
+                return call("range", self._expr(r.start), self._expr(r.stop))
+        bounds = (self._expr(r.start), self._expr(r.stop), self._length(r.axis))
+        stages, fused = self._given(r.stages), self._given(r.fused)
+        return self._call("range", *bounds, num_stages=stages, flatten=fused)
 
-    def _address(self, access: B.Pointers) -> ast.expr:
-        found = self._expr(access.base)
-        for x in access.offsets:
-            found = ast.BinOp(found, _BINARY["+"], self._expr(x))
-        return found
+    def _address(self, access: B.Pointers) -> str:
+        return " + ".join(map(self._operand, (access.base, *access.offsets)))
 
-    def _load(self, s: B.Load) -> ast.expr:
+    def _load(self, s: B.Load) -> str:
         access = s.access
         if isinstance(access, B.Descriptor):
-            load = ast.Attribute(self._expr(access.descriptor), "load", ast.Load())
-            block = _call(load, ast.List([self._expr(x) for x in access.positions], ast.Load()))
-            tile = self._of_language("reshape", block, self._shape(access.block.tile))
-            return (
-                tile if access.block.tile == s.target.layout else self._of_language("trans", tile)
-            )
-        call = self._of_language("load", self._address(access))
-        for keyword, value in (("mask", access.mask), ("other", access.fill)):
-            if value is not None:
-                call.keywords.append(ast.keyword(keyword, self._expr(value)))
-        return call
+            positions = ", ".join(map(self._expr, access.positions))
+            block = call(f"{self._operand(access.descriptor)}.load", f"[{positions}]")
+            tile = self._call("reshape", block, self._shape(access.block.tile))
+            return tile if access.block.tile == s.target.layout else self._call("trans", tile)
+        mask, fill = self._given(access.mask), self._given(access.fill)
+        return self._call("load", self._address(access), mask=mask, other=fill)
 
     # --- expressions --------------------------------------------------------------------------
 
-    def _expr(self, e: B.Expr) -> ast.expr:
-        if e.op in _BINARY:
-            a, b = map(self._expr, e.args)
-            return ast.BinOp(a, _BINARY[e.op], b)
-        if e.op in B.COMPARISONS:
-            a, b = map(self._expr, e.args)
-            return ast.Compare(a, [_COMPARE[e.op]], [b])
+    def _expr(self, e: B.Expr) -> str:
+        """An expression, whose text may have more brackets than it needs."""
+        if e.op in B.INFIX:
+            a, b = e.args
+            goes_on = any(e.op in signs and a.op in signs for signs in _ALIKE)
+            left = self._expr(a) if goes_on else self._operand(a)
+            return f"{left} {e.op} {self._operand(b)}"
+        args = tuple(map(self._operand, e.args))
         match e.op:
             case "name":
-                return ast.Name(e.attr)
+                return str(e.attr)
             case "number":
                 return _literal(e.attr)
             case "text":
-                return ast.Constant(e.attr)
+                return f'"{e.attr}"'
             case "none":
-                return _NONE
+                return "None"
             case "arange":
-                return self._of_language("arange", ast.Constant(0), self._length(e.layout[0]))
-            case "full":
-                value = self._expr(e.args[0])
-                return self._of_language("full", self._shape(e.layout), value, self._dtype(e.dtype))
-            case "zeros":
-                return self._of_language("zeros", self._shape(e.layout), self._dtype(e.dtype))
-            case "and" | "or":
-                sign = ast.And() if e.op == "and" else ast.Or()
-                return ast.BoolOp(sign, [self._expr(x) for x in _flattened(e)])
+                return self._tile(e, "0", self._length(e.layout[0]))
+            case "full" | "zeros":
+                return self._tile(e, self._shape(e.layout), *args, self._dtype(e.dtype))
             case "neg":
-                return ast.UnaryOp(ast.USub(), self._expr(e.args[0]))
+                return f"-{args[0]}"
             case "expand":
-                positions: list[ast.expr] = [_NONE if a is None else ast.Slice() for a in e.layout]
-                return ast.Subscript(self._expr(e.args[0]), ast.Tuple(positions), ast.Load())
+                dims = ", ".join("None" if a is None else ":" for a in e.layout)
+                return f"{args[0]}[{dims}]"
             case "broadcast":
-                return self._of_language(
-                    "broadcast_to", self._expr(e.args[0]), self._shape(e.layout)
-                )
+                return self._call("broadcast_to", *args, self._shape(e.layout))
             case "select":
-                test, a, b = map(self._expr, e.args)
-                return ast.IfExp(test, a, b)
+                test, one, other = args
+                return f"{one} if {test} else {other}"
             case "cast":
-                return self._of_language("cast", self._expr(e.args[0]), self._dtype(e.dtype))
+                return self._call("cast", *args, self._dtype(e.dtype))
             case "to":
-                method = ast.Attribute(self._expr(e.args[0]), "to", ast.Load())
-                return _call(method, self._dtype(e.dtype))
+                return call(f"{args[0]}.to", self._dtype(e.dtype))
             case "given":
-                return ast.Compare(self._expr(e.args[0]), [ast.IsNot()], [_NONE])
+                return f"{args[0]} is not None"
             case "reduce" | "scan":
-                return self._reduction(e.op, e, e.attr)
+                return self._reduction(e.op, args, e.attr)
             case "maximum" | "minimum":
-                nan = [_of(self.language, "PropagateNan", "ALL")] if e.attr else []
-                return self._of_language(e.op, *map(self._expr, e.args), *nan)
+                nan = [f"{self.language}.PropagateNan.ALL"] if e.attr else []
+                return self._call(e.op, *args, *nan)
             case "dot":
-                call = self._of_language("dot", *map(self._expr, e.args))
-                call.keywords.append(ast.keyword("input_precision", self._precision()))
-                return call
+                return self._call("dot", *args, input_precision=self._precision())
             case "dot_in_limbs":
-                operands = (*map(self._expr, e.args), self._dtype(e.attr), self._precision())
-                return _call(self._helper("dot_in_limbs"), *operands)
+                return self._helper(e.op, *args, self._dtype(e.attr), self._precision())
             case "helper":
-                return _call(self._helper(e.attr), *map(self._expr, e.args))
+                return self._helper(e.attr, *args)
             case "combine":
-                return _call(ast.Name(e.attr), *map(self._expr, e.args))
+                return call(e.attr, *args)
             case "program_id":
-                return self._of_language("program_id", ast.Constant(0))
+                return self._call("program_id", "0")
             case "function":
-                return self._of_language(e.attr, *map(self._expr, e.args))
-        return self._of_language(e.op, *map(self._expr, e.args))
+                return self._call(e.attr, *args)
+        return self._call(e.op, *args)
 
-    def _reduction(self, op: str, e: B.Expr, r: B.Reduction) -> ast.expr:
-        tiles = list(map(self._expr, e.args))
-        together = tiles[0] if len(tiles) == 1 else ast.Tuple(tiles, ast.Load())
+    def _operand(self, e: B.Expr) -> str:
+        """The same as a part of another one."""
+        text = self._expr(e)
+        return f"({text})" if e.op in _LOOSE or text[0] == "-" else text
+
+    def _given(self, e: B.Expr | None) -> str | None:
+        return None if e is None else self._expr(e)
+
+    def _tile(self, e: B.Expr, *args: str) -> str:
+        """A tile that is made of numbers."""
+        return self._call(e.op, *args)
+
+    def _reduction(self, op: str, tiles: tuple[str, ...], r: B.Reduction) -> str:
+        together = tiles[0] if len(tiles) == 1 else tuple_text(tiles)
         if r.kind == "built-in":
-            return self._of_language(r.by, together, ast.Constant(r.dim))
-        by = self._helper(r.by) if r.kind == "helper" else ast.Name(r.by)
+            return self._call(r.by, together, str(r.dim))
+        if r.kind == "helper":
+            self._called.add(r.by)
         name = "reduce" if op == "reduce" else "associative_scan"
-        return self._of_language(name, together, ast.Constant(r.dim), by)
+        return self._call(name, together, str(r.dim), r.by)
 
-    def _of_language(self, name: str, *args: ast.expr) -> ast.Call:
-        return _call(_of(self.language, name), *args)
+    def _call(self, name: str, *args: str, **keywords: str | None) -> str:
+        """A call of a function of the language."""
+        return call(f"{self.language}.{name}", *args, **keywords)
 
-    def _helper(self, name: str) -> ast.expr:
+    def _helper(self, name: str, *args: str) -> str:
         self._called.add(name)
-        return ast.Name(name)
+        return call(name, *args)
 
-    def _length(self, axis: str | None) -> ast.expr:
+    def _length(self, axis: str | None) -> str:
         return self._expr(self.program.lengths[str(axis)])
 
-    def _precision(self) -> ast.expr:
+    def _precision(self) -> str:
         assert self.program.precision is not None
         return self._expr(self.program.precision)
 
-    def _shape(self, layout: B.Layout) -> ast.expr:
-        return ast.List([self._length(a) if a else ast.Constant(1) for a in layout])
+    def _shape(self, layout: B.Layout) -> str:
+        return f"[{', '.join(self._length(a) if a else '1' for a in layout)}]"
 
-    def _dtype(self, dtype: B.Dtype) -> ast.expr:
+    def _dtype(self, dtype: B.Dtype) -> str:
         match dtype.of:
             case "tensor":
-                return _of(dtype.name, "dtype", "element_ty")
+                return f"{dtype.name}.dtype.element_ty"
             case "value":
-                return _of(dtype.name, "dtype")
-        return ast.Name(dtype.name) if dtype.name == "INDEX" else _of(self.language, dtype.name)
+                return f"{dtype.name}.dtype"
+        return dtype.name if dtype.name == "INDEX" else f"{self.language}.{dtype.name}"
 
 
-def _flattened(e: B.Expr) -> list[B.Expr]:
-    """The operands of an operator and of those to its left that are the same."""
-    a, b = e.args
-    return [*(_flattened(a) if a.op == e.op else [a]), b]
+def call(function: str, *args: str, **keywords: str | None) -> str:
+    """A call, with the keywords that have a value."""
+    named = (f"{name}={value}" for name, value in keywords.items() if value is not None)
+    return f"{function}({', '.join((*args, *named))})"
 
 
-def _of(name: str, *attributes: str) -> ast.expr:
-    found: ast.expr = ast.Name(name)
-    for a in attributes:
-        found = ast.Attribute(found, a, ast.Load())
-    return found
-
-
-def _call(function: ast.expr, *args: ast.expr) -> ast.Call:
-    return ast.Call(function, list(args), [])
-
-
-def _literal(value: float) -> ast.expr:
-    if isinstance(value, bool):
-        return ast.Constant(value)
-    if math.copysign(1, value) < 0:
-        return ast.UnaryOp(ast.USub(), _literal(-value))
-    if math.isinf(value):
-        return _call(ast.Name("float"), ast.Constant("inf"))
-    return ast.Constant(value)
+def _literal(value: float) -> str:
+    return f'{"-" if value < 0 else ""}float("inf")' if math.isinf(value) else repr(value)
