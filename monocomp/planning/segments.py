@@ -31,7 +31,7 @@ from monocomp.extents.nominal import packed_extents
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
 from monocomp.planning.trials import keep_cheaper
-from monocomp.proving.rule_laws import Identity, law
+from monocomp.proving.rule_laws import law
 from monocomp.rewriting.driver import Saving, Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
@@ -39,36 +39,14 @@ from monocomp.terms.equations import Equation, Equations, Sorted, in_order
 
 LAUNCHES = 8  # of kernels, in whose time a list is sorted
 
-_smaller, _others, _equal, _before = (T.param(n, "float") for n in "abnm")
-_position = T.inert("add", _smaller, _before)
-_less, _at_most = (partial(T.inert, "compare", attr=op) for op in ("<", "<="))
 law(
     "segments",
     "in a sorted list the position of an element is the number of smaller ones, a, and of those of "
     "its n equals that come before it, m: it is from the number of elements smaller than v on, up "
     "to the number of those that are not larger, if the element is v, and else not",
-    it_is_v=Identity(
-        T.conjunction(
-            _at_most(_smaller, _position), _less(_position, T.inert("add", _smaller, _equal))
-        ),
-        T.TRUE,
-        T.conjunction(T.compare("<=", T.ZERO, _before), T.compare("<", _before, _equal)),
-        finite=("a", "m", "n"),
-    ),
-    it_is_smaller=Identity(
-        _at_most(_others, _position),
-        T.FALSE,
-        T.conjunction(
-            T.compare("<=", T.add(_smaller, _equal), _others), T.compare("<", _before, _equal)
-        ),
-        finite=("a", "b", "m", "n"),
-    ),
-    it_is_larger=Identity(
-        _less(_position, _others),
-        T.FALSE,
-        T.conjunction(T.compare("<=", _others, _smaller), T.compare("<=", T.ZERO, _before)),
-        finite=("a", "b", "m"),
-    ),
+    it_is_v="a <= a + m and a + m < a + n = true for 0 <= m and m < n and finite a, m, n",
+    it_is_smaller="b <= a + m = false for a + n <= b and m < n and finite a, b, m, n",
+    it_is_larger="a + m < b = false for b <= a and 0 <= m and finite a, b, m",
 )
 
 

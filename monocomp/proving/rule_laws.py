@@ -5,13 +5,15 @@ from the identities by induction over the elements: that `sum(a * x) = a * sum(x
 `a * (x + y) = a * x + a * y` and `a * 0 = 0`. Constructors would bring both sides of an
 identity to one canonical form, for they apply many of these laws themselves; so the sides
 are written with inert operations. Each identity is proved by sympy, case by case, on
-symbols for its parameters, once, and is remembered by its content (`proofs.certify`).
+symbols for its parameters, once, and is remembered by its content (`proofs.certify`). Most are
+written as text, in the operations of the language; [c] is 1 where c holds, else 0.
 
 A law can also be one of a monoid: a claim "SE" or "sum" means the laws of that.
 """
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +22,7 @@ from fractions import Fraction
 from functools import partial
 
 from monocomp import terms as T
+from monocomp.errors import InternalError
 from monocomp.proving.claims import Claim, Operands, Sides
 from monocomp.proving.extended_reals import Cases
 from monocomp.terms import Term
@@ -111,18 +114,86 @@ EVERYWHERE = "arithmetic"  # what no rule names, as every term rests on it
 FOLDED = "the monoids of its folds"  # a claim, too: a program's folds are checked as a whole
 
 
-def law(name: str, about: str, **identities: Identity) -> RuleLaw:
-    """Add a law to the registry; the names of identities are words joined by _."""
-    named = tuple((n.replace("_", " "), identity) for n, identity in identities.items())
+def law(name: str, about: str, **identities: Identity | str) -> RuleLaw:
+    """Add a law to the registry; the names of identities are words joined by _, and one that is
+    text is read by `identity`."""
+    found = {n: identity(i) if isinstance(i, str) else i for n, i in identities.items()}
+    named = tuple((n.replace("_", " "), i) for n, i in found.items())
     RULE_LAWS[name] = RuleLaw(name, about, named)
     return RULE_LAWS[name]
 
 
-# Inert operations on symbols.
+# --- identities as text ---------------------------------------------------------------
 
 
-def _symbols(names: str) -> list[Term]:
-    return [T.param(n, "float") for n in names.split()]
+def identity(text: str) -> Identity:
+    """`left = right`, or that `for` a condition, `and finite` parameters; operations stay as they
+    are written."""
+    sides, _, given = text.partition(" for ")
+    condition, _, finite = given.partition("finite ")
+    left, right = map(_term, sides.split(" = "))
+    holds = _term(condition.removesuffix(" and "), T.compare) if condition else T.TRUE
+    return Identity(left, right, holds, tuple(finite.split(", ")) if finite else ())
+
+
+_LEAVES = {"inf": T.INF, "true": T.TRUE, "false": T.FALSE}
+_INFIX: dict[type, str] = {ast.Add: "add", ast.Sub: "add", ast.Mult: "mul", ast.Div: "mul"}
+_INFIX |= {ast.FloorDiv: "floordiv", ast.Mod: "mod"}
+_SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Eq: "==", ast.NotEq: "!="}
+
+
+def _compared(op: str, a: Term, b: Term) -> Term:
+    return T.inert("compare", a, b, attr=op)
+
+
+def _term(text: str, compare: Callable[[str, Term, Term], Term] = _compared) -> Term:
+    """A term whose parameters are c, p and q for conditions, and others for numbers."""
+
+    def of(e: ast.expr) -> Term:
+        match e:
+            case ast.Constant(value):
+                return T.const(value, "float")
+            case ast.Name(name):
+                return _LEAVES.get(name) or T.param(name, "bool" if name in "cpq" else "float")
+            case ast.List([condition]):
+                return T.bracket(of(condition))
+            case ast.UnaryOp(ast.Not(), x):
+                return T.negate(of(x)) if isinstance(x, ast.Name) else T.inert("not", of(x))
+            case ast.UnaryOp(_, x):
+                return _negative(of(x))
+            case ast.BoolOp(op, values):
+                join = T.conjunction if isinstance(op, ast.And) else T.disjunction
+                return join(*map(of, values))
+            case ast.Compare(left, [sign], [right]):
+                return compare(_SIGNS[type(sign)], of(left), of(right))
+            case ast.BinOp(x, ast.Pow(), n):
+                return _power(of(x), of(n).attr)
+            case ast.BinOp(left, sign, right):
+                return operation(left, sign, of(right))
+            case ast.Call(ast.Name(name), args):
+                return T.inert(name, *map(of, args))
+        raise InternalError(f"no law can say {ast.unparse(e)}")
+
+    def operation(left: ast.expr, sign: ast.operator, y: Term) -> Term:
+        op, x = _INFIX[type(sign)], of(left)
+        y = _negative(y) if isinstance(sign, ast.Sub) else y
+        y = _power(y, -1) if isinstance(sign, ast.Div) else y
+        if x is T.ONE and isinstance(sign, ast.Div):
+            return y
+        in_brackets = text[left.end_col_offset :].lstrip()[0] == ")"
+        goes_on = x.op == op and op in ("add", "mul") and not in_brackets
+        return T.inert(op, *(x.args if goes_on else (x,)), y)
+
+    return of(ast.parse(text, mode="eval").body)
+
+
+def _negative(t: Term) -> Term:
+    if t.op == "const":
+        return T.NEG_INF if t is T.INF else T.const(-t.attr, "float")
+    return _mul(_MINUS, t)
+
+
+# Operations on symbols, for laws that are made.
 
 
 def _add(*terms: Term) -> Term:
@@ -138,176 +209,131 @@ def _sub(a: Term, b: Term) -> Term:
     return _add(a, _mul(_MINUS, b))
 
 
-_exp, _log, _cos, _sin, _max, _min, _where = (
-    partial(T.inert, op) for op in ("exp", "log", "cos", "sin", "maximum", "minimum", "where")
-)
-_is, _less = (partial(T.inert, "compare", attr=op) for op in ("==", "<"))
-
-
 def _power(x: Term, power: Fraction | int) -> Term:
     return x if power == 1 else T.inert("pow", x, attr=Fraction(power))
 
 
-_a, _b, _x, _y, _u, _v = _symbols("a b x y u v")
-_m, _n, _r, _s, _t = _symbols("m n r s t")
-_c, _p, _q = (T.param(name, "bool") for name in "cpq")
-_not_c = T.negate(_c)
-_HALF = Fraction(1, 2)
+_exp = partial(T.inert, "exp")
 _MINUS = T.const(-1, "float")
-_POSITIVE = T.compare("<", T.ZERO, _a)
-_SHARE = _mul(_x, _power(_add(_x, _y), -1))
-_NONNEGATIVE = T.conjunction(T.compare("<=", T.ZERO, _x), T.compare("<=", T.ZERO, _y))
+_x, _y, _r, _s, _t = (T.param(name, "float") for name in "xyrst")
+
+# --- the laws -------------------------------------------------------------------------
 
 law(
     "distributivity",
     "a factor leaves a sum, by induction over its elements",
-    product_over_sum=Identity(_mul(_a, _add(_x, _y)), _add(_mul(_a, _x), _mul(_a, _y))),
-    product_with_the_unit=Identity(_mul(T.ZERO, _a), T.ZERO),
-    a_sum_of_equals=Identity(_mul(_a, _add(_n, T.ONE)), _add(_mul(_a, _n), _a)),
+    product_over_sum="a * (x + y) = a * x + a * y",
+    product_with_the_unit="0 * a = 0",
+    a_sum_of_equals="a * (n + 1) = a * n + a",
 )
 law(
     "exponentials",
     "what is added in an exponent is a factor",
-    sum_in_an_exponent=Identity(_exp(_add(_a, _b)), _mul(_exp(_a), _exp(_b))),
-    nothing=Identity(_exp(T.NEG_INF), T.ZERO),
+    sum_in_an_exponent="exp(a + b) = exp(a) * exp(b)",
+    nothing="exp(-inf) = 0",
 )
 law(
     "saved logarithms",
     "a weight over a sum is the exponential of its distance from the logarithm of that",
-    share=Identity(
-        _mul(_exp(_s), _power(_x, -1)), _exp(_sub(_s, _log(_x))), T.compare("<", T.ZERO, _x)
-    ),
-    sum=Identity(_x, _exp(_log(_x)), T.compare("<", T.ZERO, _x)),
+    share="exp(s) / x = exp(s - log(x)) for 0 < x",
+    sum="x = exp(log(x)) for 0 < x",
 )
 law(
     "interchange",
     "folds of a commutative monoid are taken in any order, and a fold of a . b is the "
     "fold of a . the fold of b",
-    sum=Identity(_add(_add(_a, _b), _add(_x, _y)), _add(_add(_a, _x), _add(_b, _y))),
-    prod=Identity(_mul(_mul(_a, _b), _mul(_x, _y)), _mul(_mul(_a, _x), _mul(_b, _y))),
-    max=Identity(_max(_max(_a, _b), _max(_x, _y)), _max(_max(_a, _x), _max(_b, _y))),
-    min=Identity(_min(_min(_a, _b), _min(_x, _y)), _min(_min(_a, _x), _min(_b, _y))),
+    sum="(a + b) + (x + y) = (a + x) + (b + y)",
+    prod="(a * b) * (x * y) = (a * x) * (b * y)",
+    max="maximum(maximum(a, b), maximum(x, y)) = maximum(maximum(a, x), maximum(b, y))",
+    min="minimum(minimum(a, b), minimum(x, y)) = minimum(minimum(a, x), minimum(b, y))",
 )
 law(
     "translation",
     "an addend leaves a maximum or minimum, by induction over its elements",
-    maximum_of_equals=Identity(_max(_a, _a), _a),
-    minimum_of_equals=Identity(_min(_a, _a), _a),
-    maximum=Identity(_add(_a, _max(_x, _y)), _max(_add(_a, _x), _add(_a, _y))),
-    minimum=Identity(_add(_a, _min(_x, _y)), _min(_add(_a, _x), _add(_a, _y))),
-    maximum_of_nothing=Identity(_add(_a, T.NEG_INF), T.NEG_INF),
-    minimum_of_nothing=Identity(_add(_a, T.INF), T.INF),
+    maximum_of_equals="maximum(a, a) = a",
+    minimum_of_equals="minimum(a, a) = a",
+    maximum="a + maximum(x, y) = maximum(a + x, a + y)",
+    minimum="a + minimum(x, y) = minimum(a + x, a + y)",
+    maximum_of_nothing="a + -inf = -inf",
+    minimum_of_nothing="a + inf = inf",
 )
 law(
     "scaling",
     "a positive factor leaves a maximum or minimum, and a sign turns it round",
-    maximum=Identity(_mul(_a, _max(_x, _y)), _max(_mul(_a, _x), _mul(_a, _y)), _POSITIVE),
-    minimum=Identity(_mul(_a, _min(_x, _y)), _min(_mul(_a, _x), _mul(_a, _y)), _POSITIVE),
-    sign=Identity(
-        _mul(_MINUS, _max(_x, _y)),
-        _min(_mul(_MINUS, _x), _mul(_MINUS, _y)),
-    ),
-    maximum_of_nothing=Identity(_mul(T.NEG_INF, _a), T.NEG_INF, _POSITIVE),
+    maximum="a * maximum(x, y) = maximum(a * x, a * y) for 0 < a",
+    minimum="a * minimum(x, y) = minimum(a * x, a * y) for 0 < a",
+    sign="-maximum(x, y) = minimum(-x, -y)",
+    maximum_of_nothing="-inf * a = -inf for 0 < a",
 )
 law(
     "increasing functions",
     "they keep the order of elements, so a choice by order is the same before and after",
-    shift=Identity(_less(_add(_a, _x), _add(_a, _y)), _less(_x, _y), finite=("a",)),
-    factor=Identity(_less(_mul(_a, _x), _mul(_a, _y)), _less(_x, _y), _POSITIVE, finite=("a",)),
-    exponential=Identity(_less(_exp(_x), _exp(_y)), _less(_x, _y)),
-    sign=Identity(_less(_mul(_MINUS, _x), _mul(_MINUS, _y)), _less(_y, _x)),
-    maximum_of_exponentials=Identity(_max(_exp(_x), _exp(_y)), _exp(_max(_x, _y))),
-    minimum_of_exponentials=Identity(_min(_exp(_x), _exp(_y)), _exp(_min(_x, _y))),
+    shift="a + x < a + y = x < y for finite a",
+    factor="a * x < a * y = x < y for 0 < a and finite a",
+    exponential="exp(x) < exp(y) = x < y",
+    sign="-x < -y = y < x",
+    maximum_of_exponentials="maximum(exp(x), exp(y)) = exp(maximum(x, y))",
+    minimum_of_exponentials="minimum(exp(x), exp(y)) = exp(minimum(x, y))",
 )
 law(
     "brackets",
     "a condition that holds anyway need not be said",
-    factor=Identity(_where(_c, _mul(T.bracket(_c), _x), _u), _where(_c, _x, _u)),
-    branch=Identity(_where(_c, _where(_c, _x, _y), _u), _where(_c, _x, _u)),
-    conjunct=Identity(
-        _where(_c, T.bracket(T.conjunction(_c, _p)), _u), _where(_c, T.bracket(_p), _u)
-    ),
-    choice=Identity(_where(_c, _x, _y), _add(_mul(T.bracket(_c), _x), _mul(T.bracket(_not_c), _y))),
-    complement=Identity(_sub(_x, _mul(T.bracket(_c), _x)), _mul(T.bracket(_not_c), _x)),
+    factor="where(c, [c] * x, u) = where(c, x, u)",
+    branch="where(c, where(c, x, y), u) = where(c, x, u)",
+    conjunct="where(c, [c and p], u) = where(c, [p], u)",
+    choice="where(c, x, y) = [c] * x + [not c] * y",
+    complement="x - [c] * x = [not c] * x",
 )
 law(
     "units",
     "an element that is the unit can be left out, and a masked one is the unit",
-    sum=Identity(_add(_x, T.ZERO), _x),
-    max=Identity(_max(_x, T.NEG_INF), _x),
-    min=Identity(_min(_x, T.INF), _x),
-    bracket=Identity(_mul(T.bracket(_c), _x), _where(_c, _x, T.ZERO)),
-    masked_factor=Identity(_mul(_a, _where(_c, _x, T.ZERO)), _where(_c, _mul(_a, _x), T.ZERO)),
-    masked_addend=Identity(
-        _add(_a, _where(_c, _x, T.NEG_INF)), _where(_c, _add(_a, _x), T.NEG_INF)
-    ),
+    sum="x + 0 = x",
+    max="maximum(x, -inf) = x",
+    min="minimum(x, inf) = x",
+    bracket="[c] * x = where(c, x, 0)",
+    masked_factor="a * where(c, x, 0) = where(c, a * x, 0)",
+    masked_addend="a + where(c, x, -inf) = where(c, a + x, -inf)",
 )
 law(
     "logarithm of nothing",
     "it is -inf, whatever is added",
-    sum=Identity(_add(_log(T.ZERO), _a), _log(T.ZERO)),
-    bracket=Identity(_add(_x, _mul(T.bracket(_c), _a)), _where(_c, _add(_x, _a), _x)),
+    sum="log(0) + a = log(0)",
+    bracket="x + [c] * a = where(c, x + a, x)",
 )
 law(
     "counting",
     "any and all ask whether a count is 0",
-    any=Identity(
-        T.disjunction(T.compare("<", T.ZERO, _a), T.compare("<", T.ZERO, _b)),
-        T.compare("<", T.ZERO, _add(_a, _b)),
-        T.conjunction(T.compare("<=", T.ZERO, _a), T.compare("<=", T.ZERO, _b)),
-    ),
-    all=Identity(T.conjunction(_p, _q), T.inert("not", T.disjunction(T.negate(_p), T.negate(_q)))),
+    any="0 < a or 0 < b = 0 < a + b for 0 <= a and 0 <= b",
+    all="p and q = not (not p or not q)",
 )
 law(
     "one point",
     "a sum of which one element is admitted is that element, by induction over the others",
-    first_or_second=Identity(
-        _add(_where(_is(_a, _x), _u, T.ZERO), _where(_is(_a, _y), _v, T.ZERO)),
-        _where(_is(_a, _x), _u, _where(_is(_a, _y), _v, T.ZERO)),
-        T.compare("!=", _x, _y),
-    ),
+    first_or_second="where(a == x, u, 0) + where(a == y, v, 0)"
+    " = where(a == x, u, where(a == y, v, 0)) for x != y",
 )
 law(
     "common factors",
     "what addends share leaves a logarithm, an absolute value or a relu; powers: arithmetic",
-    logarithm=Identity(_log(_mul(_exp(_a), _x)), _add(_a, _log(_x)), T.compare("<", T.ZERO, _x)),
-    absolute_value=Identity(
-        T.inert("abs", _mul(_a, _x)), _mul(_a, T.function("abs", _x)), _POSITIVE
-    ),
-    relu=Identity(T.inert("relu", _mul(_a, _x)), _mul(_a, T.function("relu", _x)), _POSITIVE),
-    power=Identity(_power(_mul(_x, _y), 2), _mul(_power(_x, 2), _power(_y, 2))),
+    logarithm="log(exp(a) * x) = a + log(x) for 0 < x",
+    absolute_value="abs(a * x) = a * abs(x) for 0 < a",
+    relu="relu(a * x) = a * relu(x) for 0 < a",
+    power="(x * y) ** 2 = x ** 2 * y ** 2",
 )
 law(
     "common denominators",
     "fractions are added over one denominator",
-    fractions=Identity(
-        _add(_mul(_a, _power(_x, -1)), _mul(_b, _power(_x, -1))),
-        _mul(_add(_a, _b), _power(_x, -1)),
-        T.compare("!=", _x, T.ZERO),
-    ),
-    fraction_and_term=Identity(
-        _add(_a, _mul(_b, _power(_x, -1))),
-        _mul(_add(_mul(_a, _x), _b), _power(_x, -1)),
-        T.compare("!=", _x, T.ZERO),
-    ),
+    fractions="a / x + b / x = (a + b) / x for x != 0",
+    fraction_and_term="a + b / x = (a * x + b) / x for x != 0",
 )
 law(
     "sigmoids",
     "a sigmoid is a quotient of exponentials, and a scaled number",
-    quotient=Identity(_power(_add(T.ONE, _exp(_x)), -1), T.inert("sigmoid", _mul(_MINUS, _x))),
-    number_plus_exponential=Identity(
-        _add(_a, _mul(_b, _exp(_x))),
-        _mul(_a, _add(T.ONE, _exp(_sub(_x, _log(_mul(_a, _power(_b, -1))))))),
-        T.conjunction(_POSITIVE, T.compare("<", T.ZERO, _b)),
-    ),
-    opposite=Identity(
-        _mul(_exp(_x), T.inert("sigmoid", _mul(_MINUS, _x))), T.function("sigmoid", _x)
-    ),
-    scaled=Identity(
-        _mul(_exp(_min(_x, T.ZERO)), T.inert("sigmoid", T.function("abs", _x))),
-        T.function("sigmoid", _x),
-    ),
-    softplus=Identity(_log(_add(T.ONE, _exp(_x))), T.function("softplus", _x)),
+    quotient="1 / (1 + exp(x)) = sigmoid(-x)",
+    number_plus_exponential="a + b * exp(x) = a * (1 + exp(x - log(a / b))) for 0 < a and 0 < b",
+    opposite="exp(x) * sigmoid(-x) = sigmoid(x)",
+    scaled="exp(minimum(x, 0)) * sigmoid(abs(x)) = sigmoid(x)",
+    softplus="log(1 + exp(x)) = softplus(x)",
 )
 law(
     "binomial theorem",
@@ -331,87 +357,52 @@ law(
 law(
     "addition theorems",
     "the cosine and the sine of a sum are sums of products",
-    cosine=Identity(
-        _cos(_add(_a, _b)),
-        _add(_mul(_cos(_a), _cos(_b)), _mul(_MINUS, _sin(_a), _sin(_b))),
-    ),
-    sine=Identity(_sin(_add(_a, _b)), _add(_mul(_sin(_a), _cos(_b)), _mul(_cos(_a), _sin(_b)))),
+    cosine="cos(a + b) = cos(a) * cos(b) + -1 * sin(a) * sin(b)",
+    sine="sin(a + b) = sin(a) * cos(b) + cos(a) * sin(b)",
 )
 law(
     "shares",
     "one of several numbers that are at least 0 is at most their sum, by induction over the others",
-    element=Identity(_max(_x, _add(_x, _y)), _add(_x, _y), _NONNEGATIVE),
-    quotient=Identity(_min(_SHARE, T.ONE), _SHARE, T.conjunction(_NONNEGATIVE, _less(T.ZERO, _x))),
+    element="maximum(x, x + y) = x + y for 0 <= x and 0 <= y",
+    quotient="minimum(x / (x + y), 1) = x / (x + y) for 0 <= x and 0 <= y and 0 < x",
 )
 law(
     "division with remainder",
     "a number is b times its quotient and a remainder below b, in one way: an index is two, and "
     "lies in one of the parts that cover a stream",
-    quotient_and_remainder=Identity(
-        _add(_mul(_b, T.inert("floordiv", _n, _b)), T.inert("mod", _n, _b)),
-        _n,
-        T.compare("<", T.ZERO, _b),
-        finite=("b", "n"),
-    ),
-    a_larger_quotient_is_of_a_larger_number=Identity(
-        _min(_add(_mul(_b, _m), _y), _add(_mul(_b, _add(_m, T.ONE, _n)), _x)),
-        _add(_mul(_b, _m), _y),
-        T.conjunction(
-            T.compare("<=", T.ZERO, _n),
-            T.compare("<=", T.ZERO, _x),
-            T.compare("<", T.ZERO, _b),
-            T.compare("<", _y, _b),
-        ),
-    ),
-    parts_rounded_up_cover=Identity(
-        _min(_sub(_add(_mul(_n, _m), _r, T.ONE), _n), _mul(_n, _m)),
-        _sub(_add(_mul(_n, _m), _r, T.ONE), _n),
-        T.compare("<=", _add(_r, T.ONE), _n),
-    ),
+    quotient_and_remainder="b * (n // b) + n % b = n for 0 < b and finite b, n",
+    a_larger_quotient_is_of_a_larger_number="minimum(b * m + y, b * (m + 1 + n) + x) = b * m + y"
+    " for 0 <= n and 0 <= x and 0 < b and y < b",
+    parts_rounded_up_cover="minimum((n * m + r + 1) - n, n * m) = (n * m + r + 1) - n"
+    " for r + 1 <= n",
 )
 law(
     "positions",
     "what a filter admits lies from the first to the last position, by induction over the rest, "
     "and of n positions it admits at most n, and n if it admits each",
-    first=Identity(_min(_min(_x, _y), _x), _min(_x, _y)),
-    last=Identity(_max(_max(_x, _y), _x), _max(_x, _y)),
-    as_many=Identity(
-        T.inert("compare", _add(_n, T.ONE), _add(_a, T.bracket(_c)), attr="<="),
-        T.conjunction(T.compare("<=", _n, _a), _c),
-        T.compare("<=", _a, _n),
-        finite=("a", "n"),
-    ),
+    first="minimum(minimum(x, y), x) = minimum(x, y)",
+    last="maximum(maximum(x, y), x) = maximum(x, y)",
+    as_many="n + 1 <= a + [c] = n <= a and c for a <= n and finite a, n",
 )
 law(
     "scaled numbers",
     "a pair (v, m) stands for exp(m) v, and adding pairs adds what they stand for",
-    sum_of_pairs=Identity(
-        _mul(
-            _exp(_max(_m, _n)),
-            _add(_mul(_exp(_sub(_m, _max(_m, _n))), _v), _mul(_exp(_sub(_n, _max(_m, _n))), _u)),
-        ),
-        _add(_mul(_exp(_m), _v), _mul(_exp(_n), _u)),
-    ),
-    element=Identity(_mul(_exp(_s), _v), _mul(_exp(_m), _mul(_v, _exp(_sub(_s, _m))))),
-    shift_of_a_frame=Identity(_sub(_add(_a, _s), _add(_a, _m)), _sub(_s, _m)),
+    sum_of_pairs="exp(maximum(m, n)) * (exp(m - maximum(m, n)) * v + exp(n - maximum(m, n)) * u)"
+    " = exp(m) * v + exp(n) * u",
+    element="exp(s) * v = exp(m) * (v * exp(s - m))",
+    shift_of_a_frame="(a + s) - (a + m) = s - m",
 )
 law(
     EVERYWHERE,
     "what the constructors of terms do: powers, roots, logarithms and exponentials",
-    inverse=Identity(_mul(_x, _power(_x, -1)), T.ONE, T.compare("!=", _x, T.ZERO)),
-    powers=Identity(_mul(_power(_x, 2), _power(_x, 3)), _power(_x, 5)),
-    power_of_a_product=Identity(_power(_mul(_x, _y), 2), _mul(_power(_x, 2), _power(_y, 2))),
-    root_of_a_square=Identity(_power(_power(_x, 2), _HALF), T.function("abs", _x)),
-    root_of_a_product=Identity(
-        _power(_mul(_a, _a, _x), _HALF),
-        _mul(_a, _power(_x, _HALF)),
-        T.conjunction(_POSITIVE, T.compare("<=", T.ZERO, _x)),
-    ),
-    log_of_exp=Identity(_log(_exp(_x)), _x),
-    log_of_a_product=Identity(_log(_mul(_exp(_a), _exp(_b))), _add(_a, _b)),
-    power_in_an_exponent=Identity(
-        _exp(_mul(T.const(2, "float"), _log(_a))), _power(_a, 2), _POSITIVE
-    ),
+    inverse="x * x ** -1 = 1 for x != 0",
+    powers="x ** 2 * x ** 3 = x ** 5",
+    power_of_a_product="(x * y) ** 2 = x ** 2 * y ** 2",
+    root_of_a_square="(x ** 2) ** 0.5 = abs(x)",
+    root_of_a_product="(a * a * x) ** 0.5 = a * x ** 0.5 for 0 < a and 0 <= x",
+    log_of_exp="log(exp(x)) = x",
+    log_of_a_product="log(exp(a) * exp(b)) = a + b",
+    power_in_an_exponent="exp(2 * log(a)) = a ** 2 for 0 < a",
 )
 
 
@@ -489,9 +480,7 @@ law(
     "moments",
     "sums of powers about one centre give those about another (Welford, Chan)",
     **moments(4).identities(),
-    about_the_mean=Identity(
-        _sub(_x, _mul(_x, _power(_n, -1), _n)), T.ZERO, T.compare("!=", _n, T.ZERO)
-    ),
+    about_the_mean="x - x / n * n = 0 for n != 0",
 )
 law(
     "entropy",
