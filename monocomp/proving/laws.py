@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from monocomp import terms as T
 from monocomp.proving.claims import (
     Claim,
     Lazy,
@@ -39,6 +38,7 @@ from monocomp.proving.extended_reals import (
     Value,
     is_finite,
 )
+from monocomp.proving.rule_laws import identity
 from monocomp.proving.sampling import Sample
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE, first_position, of_one_field
@@ -272,50 +272,14 @@ def top_claims() -> list[Claim]:
     a list is a number 0 <= x <= r, and x . y = minimum(x + y, r).
     """
 
-    def operands(cases: Cases, names: str, shown: Operands) -> list[Value]:
-        r = cases.real("r", nonnegative=True)
-        values = [cases.real(name, nonnegative=True) for name in names]
-        for value in values:
-            cases.assume(cases.less(value, r, or_equal=True))
-        shown |= {name: (v,) for name, v in zip(("r", *names), (r, *values), strict=True)}
-        return [r, *values]
-
-    def merge(cases: Cases, r: Value, a: Value, b: Value) -> Value:
-        given = {"a": a, "b": b, "r": r}
-        a, b, r = (T.param(name, "float") for name in ("a", "b", "r"))
-        return cases.evaluate(T.function("minimum", T.add(a, b), r), given)
-
-    def closed(cases: Cases, shown: Operands) -> Sides:
-        r, x, y = operands(cases, "xy", shown)
-        merged = merge(cases, r, x, y)
-        negative = cases.less(merged, cases.number(Fraction(0)))
-        outside = negative or cases.less(r, merged)
-        return Sides((merged,), (math.nan if outside else merged,))
-
-    def associative(cases: Cases, shown: Operands) -> Sides:
-        r, x, y, z = operands(cases, "xyz", shown)
-        left = merge(cases, r, merge(cases, r, x, y), z)
-        return Sides((left,), (merge(cases, r, x, merge(cases, r, y, z)),))
-
-    def commutative(cases: Cases, shown: Operands) -> Sides:
-        r, x, y = operands(cases, "xy", shown)
-        return Sides((merge(cases, r, x, y),), (merge(cases, r, y, x),))
-
-    def unit(cases: Cases, shown: Operands) -> Sides:
-        r, x = operands(cases, "x", shown)
-        return Sides((merge(cases, r, cases.number(Fraction(0)), x),), (x,))
-
+    of_ones = " and ".join(f"0 <= {n} and {n} <= r" for n in "xyz")
     where = ", for 0 <= x, y, z <= r (counts of ones)"
-    inner = "minimum({x} + {y}, {r})", "minimum({y} + {z}, {r})"
-    return [
-        Claim("closed", inner[0], "", closed, " is in 0 ... r" + where),
-        Claim("left unit", "minimum(0 + {x}, {r})", "{x}", unit, where),
-        Claim(
-            "associative",
-            f"minimum({inner[0]} + {{z}}, {{r}})",
-            f"minimum({{x}} + {inner[1]}, {{r}})",
-            associative,
-            where,
-        ),
-        Claim("commutative", inner[0], "minimum({y} + {x}, {r})", commutative, where),
-    ]
+    found = {
+        "closed": "minimum(x + y, r) = minimum(maximum(x + y, 0), r)",
+        "left unit": "minimum(0 + x, r) = x",
+        "associative": "minimum(minimum(x + y, r) + z, r) = minimum(x + minimum(y + z, r), r)",
+        "commutative": "minimum(x + y, r) = minimum(y + x, r)",
+    }
+    claims = [identity(f"{text} for {of_ones}").claim(name) for name, text in found.items()]
+    closed, *others = (replace(c, condition=where) for c in claims)
+    return [replace(closed, right="", condition=f" is in 0 ... r{where}"), *others]
