@@ -15,6 +15,7 @@ to compare programs by: all operations as so many element-wise ones. It is not a
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -125,20 +126,10 @@ class Operations:
     logic: Amount = 0
 
     def __add__(self, other: Operations) -> Operations:
-        return Operations(
-            self.matrix + other.matrix,
-            self.elementwise + other.elementwise,
-            self.special + other.special,
-            self.logic + other.logic,
-        )
+        return Operations(*map(operator.add, vars(self).values(), vars(other).values()))
 
     def __mul__(self, times: Amount) -> Operations:
-        return Operations(
-            self.matrix * times,
-            self.elementwise * times,
-            self.special * times,
-            self.logic * times,
-        )
+        return Operations(*(amount * times for amount in vars(self).values()))
 
     @property
     def flops(self) -> Amount:
@@ -147,11 +138,8 @@ class Operations:
 
 
 NO_OPERATION = Operations()
-ELEMENTWISE, SPECIAL_FUNCTION, LOGIC = (
-    Operations(elementwise=1),
-    Operations(special=1),
-    Operations(logic=1),
-)
+ELEMENTWISE, SPECIAL_FUNCTION = Operations(elementwise=1), Operations(special=1)
+LOGIC = Operations(logic=1)
 
 
 def one_operation(op: str, kind: str) -> Operations:
