@@ -29,14 +29,26 @@ def text_of(marked_text: str) -> str:
     return pieces[0] + "".join(p.partition(OPENED)[2] for p in pieces[1:])
 
 
+def tag(name: str, kind: str, *inside: str, **more: str) -> str:
+    """An element of a kind, around markup."""
+    attributes = "".join(f' {n}="{escape(value)}"' for n, value in more.items())
+    return f'<{name} class="mc-{kind}"{attributes}>{joined(inside)}</{name}>'
+
+
 def code(text: str) -> str:
     """Text as it stands, in a line."""
-    return f'<code class="mc-code">{escape(text)}</code>'
+    return tag("code", "code", escape(text))
 
 
 def span(kind: str, text: str) -> str:
     """Words of a kind."""
-    return f'<span class="mc-{kind}">{escape(text)}</span>'
+    return tag("span", kind, escape(text))
+
+
+def opening(kicker: str, lines: Iterable[str], below: str) -> str:
+    """What a page begins with: what it is about, formulas, and more."""
+    start = tag("div", "start", *map(formula, lines))
+    return tag("header", "head", tag("div", "kicker", escape(kicker)), start, below)
 
 
 def formula(text: str, width: float = WIDTH) -> str:

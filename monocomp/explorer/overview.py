@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from html import escape
 
-from monocomp.explorer.html import code, details, formula, joined, listing, section, span
+from monocomp.explorer.html import (
+    code,
+    details,
+    joined,
+    listing,
+    opening,
+    section,
+    span,
+    tag,
+)
 from monocomp.explorer.page import cost_table, derivation_body, stages_section
 from monocomp.kernel import Kernel
 from monocomp.tile import TileProgram
@@ -14,27 +23,18 @@ from monocomp.tile.printer import program_lines
 def kernel_body(kernel: Kernel) -> str:
     """What a kernel computes, what that costs, how it follows, and its stages."""
     declared = kernel.declared
-    inputs = joined(
-        f"<span>{code(_typed(i.name, i.dims))}</span>" for i in declared.inputs.values()
-    )
-    derivation = kernel.derivation
+    inputs = (f"<span>{code(_typed(i.name, i.dims))}</span>" for i in declared.inputs.values())
     outputs = ", ".join(o.name for o in declared.outputs)
-    head = (
-        f'<header class="mc-head"><div class="mc-kicker">{escape(title(kernel))}</div>'
-        f'<div class="mc-start">{joined(map(formula, kernel.equations.readable_lines()))}</div>'
-        f'<p class="mc-facts mc-inputs">{inputs} <span>→ {code(outputs)}</span></p></header>'
+    facts = tag("p", "facts mc-inputs", *inputs, f" <span>→ {code(outputs)}</span>")
+    derivation = kernel.derivation
+    how = derivation_body(derivation, headed=False)
+    parts = (
+        opening(title(kernel), kernel.equations.readable_lines(), facts),
+        cost_table(derivation),
+        details(span("title", derivation.title), how, "mc-section"),
+        stages_section(kernel.stages),
     )
-    stages = stages_section(kernel.stages)
-    return (
-        head
-        + cost_table(derivation)
-        + details(
-            span("title", derivation.title),
-            derivation_body(derivation, headed=False),
-            "mc-section",
-        )
-        + stages
-    )
+    return joined(parts)
 
 
 def title(kernel: Kernel) -> str:
@@ -48,8 +48,8 @@ def _typed(name: str, dims: tuple[str, ...]) -> str:
 
 def tile_body(program: TileProgram) -> str:
     """The program, with its axes by their roles, and the terms that its statements compute."""
-    axes = joined(
-        f'<span class="mc-role">{escape(a.name)} {span("soft", a.role)}</span> '
+    axes = (
+        tag("span", "role", escape(a.name), " ", span("soft", a.role)) + " "
         for a in program.axes.values()
     )
     lines = list(program_lines(program))
@@ -59,6 +59,6 @@ def tile_body(program: TileProgram) -> str:
     numbers = {origin: n for n, origin in enumerate(origins)}
     rows = [(text, numbers.get(getattr(s, "origin", None))) for text, s in lines]
     terms = joined(f"<div>{code(str(o))}</div>" for o in origins)
-    head = f'<div class="mc-kicker">Tile program {escape(program.name)}</div>'
+    head = tag("div", "kicker", escape(f"Tile program {program.name}"))
     computed = section("What its statements compute", terms, is_open=False) if terms else ""
-    return f'{head}<p class="mc-facts">{axes}</p>{listing(rows)}{computed}'
+    return head + tag("p", "facts", *axes) + listing(rows) + computed

@@ -26,10 +26,12 @@ from monocomp.explorer.html import (
     formula,
     joined,
     listing,
+    opening,
     phrase,
     section,
     span,
     table,
+    tag,
     where,
 )
 from monocomp.explorer.linking import linked
@@ -69,11 +71,8 @@ def head(found: Chain, what: str = "Derivation of ", facts: bool = True) -> str:
     count = len(derivation)
     proved = "all laws proved" if found.certificate.holds else "not all laws are proved"
     said = [f"{count} step{'' if count == 1 else 's'}", _passes(found), proved]
-    return (
-        f'<header class="mc-head"><div class="mc-kicker">{escape(what + outputs)}</div>'
-        f'<div class="mc-start">{joined(map(formula, derivation.start.readable_lines()))}</div>'
-        f'<p class="mc-facts">{" · ".join(map(escape, said if facts else said[1:2]))}</p></header>'
-    )
+    shown = " · ".join(map(escape, said if facts else said[1:2]))
+    return opening(what + outputs, derivation.start.readable_lines(), tag("p", "facts", shown))
 
 
 def _passes(found: Chain) -> str:
@@ -92,12 +91,10 @@ def _rail(found: Chain) -> str:
             f'data-n="{link.number}" title="{link.number} {escape(link.step.rule)}"></span>'
             for link in phase.links
         )
-        parts.append(
-            f'<span class="mc-part" title="{escape(phase.purpose)}">'
-            f'<span class="mc-dots">{dots}</span>'
-            f"{span('name', phase.name.replace('_', ' '))}</span> "
-        )
-    return f'<nav class="mc-rail">{joined(parts)}</nav>'
+        name = span("name", phase.name.replace("_", " "))
+        dots = tag("span", "dots", dots)
+        parts.append(tag("span", "part", dots, name, title=phase.purpose) + " ")
+    return tag("nav", "rail", *parts)
 
 
 # The steps
@@ -106,14 +103,12 @@ def _rail(found: Chain) -> str:
 def _steps(found: Chain) -> str:
     short = len(found.links) <= _SHORT
     parts = (_phase(phase, short) for phase in found.phases)
-    return f'<section class="mc-steps">{joined(parts)}</section>'
+    return tag("section", "steps", *parts)
 
 
 def _phase(phase: Phase, short: bool) -> str:
-    summary = (
-        f'<b class="mc-phase-name">{escape(phase.name.replace("_", " "))}</b> '
-        f"{span('soft', phase.purpose)} {span('rules', phase.rules)}"
-    )
+    name = tag("b", "phase-name", escape(phase.name.replace("_", " ")))
+    summary = f"{name} {span('soft', phase.purpose)} {span('rules', phase.rules)}"
     body = joined(step(link, short or bool(link.decisive)) for link in phase.links)
     is_open = short or any(link.decisive for link in phase.links)
     return details(summary, body, "mc-phase", is_open)
@@ -124,18 +119,14 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
     made, passes = link.step, link.bars[0]
     place = f" {span('soft', _inside(made))}" if made.place else ""
     badge = f" {span('badge', link.decisive)}" if link.decisive else ""
-    summary = (
-        f'<span class="mc-number">{link.number}</span> '
-        f'<b class="mc-rule">{escape(made.rule)}</b>{place}{badge} '
-        f'<span class="mc-passes" title="{escape(passes.text)}">{_blocks(passes)}</span>'
-    )
+    count = tag("span", "passes", _blocks(passes), title=passes.text)
+    rule = tag("b", "rule", escape(made.rule))
+    summary = f"{span('number', str(link.number))} {rule}{place}{badge} {count}"
     parts = []
     if made.law:
         seal = f" {span('seal', f'· {link.seal}')}" if link.seal else ""
-        parts.append(
-            f'<div class="mc-law"><b class="mc-label">law</b> '
-            f'<span class="mc-said">{phrase(made.law, width)}</span>{seal}</div>'
-        )
+        said = tag("span", "said", phrase(made.law, width))
+        parts.append(tag("div", "law", tag("b", "label", "law"), " ", said, seal))
     parts.append(_change(link, width))
     if made.reason:
         parts.append(_row("why", escape(made.reason)))
@@ -165,10 +156,7 @@ def _inside(made: Step) -> str:
 
 
 def _row(label: str, body: str) -> str:
-    return (
-        f'<div class="mc-line"><b class="mc-label">{label}</b> '
-        f'<div class="mc-said">{body}</div></div>'
-    )
+    return tag("div", "line", tag("b", "label", label), " ", tag("div", "said", body))
 
 
 def _change(link: Link, width: float) -> str:
@@ -179,11 +167,10 @@ def _change(link: Link, width: float) -> str:
         pairs = [(step.before, step.after)]
     before = joined(block(part, names, width) for old, _ in pairs for part in _parts(old))
     after = joined(block(part, names, width) for _, new in pairs for part in _parts(new))
-    return (
-        f'<div class="mc-before">{_row("before", before)}</div>'
-        f'<div class="mc-after">{_row("after", after)}</div>'
-        + (_row("where", where(names, width)) if names.parts else "")
-    )
+    changed = [
+        tag("div", at, _row(at, text)) for at, text in (("before", before), ("after", after))
+    ]
+    return joined(changed) + (_row("where", where(names, width)) if names.parts else "")
 
 
 def _parts(text: str) -> Iterable[str]:
@@ -202,14 +189,16 @@ def bars(found: Sequence[Bar]) -> str:
     for bar in found:
         share = bar.share / bar.start if bar.start else 1.0
         said = str(round(bar.value)) if bar.name == "passes" else _percent(share)
-        cells.append(
-            f'<span class="mc-bar" title="{escape(bar.text)}"><span class="mc-label">'
-            f'{_COSTS[bar.name]}</span> <span class="mc-value">{said}</span>'
-            f'<span class="mc-track"><span class="mc-fill" style="width: {100 * bar.share:.1f}%">'
-            f'</span><span class="mc-ghost" style="width: {100 * bar.start:.1f}%"></span></span>'
-            "</span> "
+        ends = (("fill", bar.share), ("ghost", bar.start))
+        track = [tag("span", kind, style=f"width: {100 * at:.1f}%") for kind, at in ends]
+        inside = (
+            span("label", _COSTS[bar.name]),
+            " ",
+            span("value", said),
+            tag("span", "track", *track),
         )
-    return f'<div class="mc-bars">{joined(cells)}</div>'
+        cells.append(tag("span", "bar", *inside, title=bar.text) + " ")
+    return tag("div", "bars", *cells)
 
 
 def _percent(share: float) -> str:
@@ -238,21 +227,19 @@ def stages_section(stages: Stages) -> str:
     found = linked(stages)
     equations = joined(map(formula, found.equations))
     if found.others:
-        equations += '<div class="mc-soft mc-also">and on the way</div>'
+        equations += tag("div", "soft mc-also", "and on the way")
         equations += joined(map(formula, found.others))
-    sides = (
-        f'<div class="mc-side"><div class="mc-label">tile program</div>{listing(found.tile)}</div>'
-        f'<div class="mc-side"><div class="mc-label">source, from line {found.first}</div>'
-        f"{listing(found.source, found.first)}</div>"
-    )
-    body = (
-        f'<div class="mc-linked"><div class="mc-equations">{equations}</div>'
-        f'<div class="mc-sides">{sides}</div>'
-        + details("block program", listing(found.blocks), "mc-more")
-        + "</div>"
+    columns = {
+        "tile program": listing(found.tile),
+        f"source, from line {found.first}": listing(found.source, found.first),
+    }
+    sides = (tag("div", "side", tag("div", "label", n), text) for n, text in columns.items())
+    blocks = details("block program", listing(found.blocks), "mc-more")
+    body = tag(
+        "div", "linked", tag("div", "equations", equations), tag("div", "sides", *sides), blocks
     )
     title = "From terms to source"
-    hint = '<p class="mc-soft">A colour is what a term and the lines that compute it share.</p>'
+    hint = tag("p", "soft", "A colour is what a term and the lines that compute it share.")
     parts = [_notes(notes_on(stages.plan)), section(title, hint + body)]
     return joined([*parts, section("Plan", plan_body(stages.plan))])
 
@@ -268,22 +255,19 @@ def plan_body(plan: Plan) -> str:
     parts = [f"<p>{escape(summary(plan))}</p>"]
     taken = ", ".join(f"{e.lstrip('.')} = {n}" for e, n in plan.sizes.items())
     if taken:
-        parts.append(f'<p class="mc-soft">for {escape(taken)}</p>')
+        parts.append(tag("p", "soft", escape(f"for {taken}")))
     for step in plan.decisions:
         place = f" {span('soft', _inside(step))}"
         cost = f" {span('soft', str(step.cost))}" if step.cost else ""
-        parts.append(
-            f'<div class="mc-line">{span("rule", step.rule)}{place} {code(step.after)}{cost}</div>'
-        )
+        rule = span("rule", step.rule)
+        parts.append(tag("div", "line", rule, place, " ", code(step.after), cost))
     for kernel in plan.planned:
         rows = [
             (f"<b>{escape(c.axis.name)}</b>", span("role", c.axis.role), escape(c.why))
             for c in kernel.roles
         ]
-        parts.append(
-            f'<div class="mc-kernel">{code(kernel.tiles.name)} '
-            f"{span('soft', 'computes ' + ', '.join(kernel.names))}</div>" + table(rows)
-        )
+        computes = span("soft", f"computes {', '.join(kernel.names)}")
+        parts += [tag("div", "kernel", code(kernel.tiles.name), " ", computes), table(rows)]
     return joined(parts)
 
 
@@ -293,14 +277,7 @@ def plan_body(plan: Plan) -> str:
 def _refused(refusals: Sequence[Refusal]) -> str:
     if not refusals:
         return ""
-    rows = [
-        (
-            span("rule", r.rule),
-            code(", ".join(r.place)),
-            escape(str(r)),
-        )
-        for r in refusals
-    ]
+    rows = [(span("rule", r.rule), code(", ".join(r.place)), escape(str(r))) for r in refusals]
     return section("Refused, and why", table(rows))
 
 
@@ -322,7 +299,7 @@ def _monoid(monoid: UserMonoid, theory: Theory | None) -> str:
     for field, unit, combine in zip(monoid.fields, monoid.unit, monoid.combine, strict=True):
         rows.append((code(field), formula(show(unit, names)), formula(show(combine, names))))
     fields = ", ".join(monoid.fields)
-    head = f'<div class="mc-kernel">{code(f"{monoid.name}({fields})")}</div>'
+    head = tag("div", "kernel", code(f"{monoid.name}({fields})"))
     body = head + table(rows, ("field", "unit", "x . y"))
     return body + (_theory(theory, is_open=True) if theory is not None else "")
 
