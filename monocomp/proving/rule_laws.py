@@ -19,7 +19,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
@@ -167,7 +166,7 @@ def _term(text: str, compare: Callable[[str, Term, Term], Term] = _compared) -> 
             case ast.Compare(left, [sign], [right]):
                 return compare(_SIGNS[type(sign)], of(left), of(right))
             case ast.BinOp(x, ast.Pow(), n):
-                return _power(of(x), of(n).attr)
+                return T.inert("pow", of(x), attr=of(n).attr)
             case ast.BinOp(left, sign, right):
                 return operation(left, sign, of(right))
             case ast.Call(ast.Name(name), args):
@@ -177,7 +176,7 @@ def _term(text: str, compare: Callable[[str, Term, Term], Term] = _compared) -> 
     def operation(left: ast.expr, sign: ast.operator, y: Term) -> Term:
         op, x = _INFIX[type(sign)], of(left)
         y = _negative(y) if isinstance(sign, ast.Sub) else y
-        y = _power(y, -1) if isinstance(sign, ast.Div) else y
+        y = T.inert("pow", y, attr=Fraction(-1)) if isinstance(sign, ast.Div) else y
         if x is T.ONE and isinstance(sign, ast.Div):
             return y
         in_brackets = text[left.end_col_offset :].lstrip()[0] == ")"
@@ -190,32 +189,17 @@ def _term(text: str, compare: Callable[[str, Term, Term], Term] = _compared) -> 
 def _negative(t: Term) -> Term:
     if t.op == "const":
         return T.NEG_INF if t is T.INF else T.const(-t.attr, "float")
-    return _mul(_MINUS, t)
+    return T.inert("mul", T.const(-1, "float"), t)
 
 
-# Operations on symbols, for laws that are made.
+def _product(*factors: str) -> str:
+    """The text of a product, without ones."""
+    return " * ".join(f for f in factors if f not in ("1", "(1)")) or "1"
 
 
-def _add(*terms: Term) -> Term:
-    return T.inert("add", *terms)
+def _raised(x: str, power: int) -> str:
+    return "1" if power == 0 else x if power == 1 else f"{x} ** {power}"
 
-
-def _mul(*terms: Term) -> Term:
-    factors = [t for t in terms if t is not T.ONE]
-    return T.inert("mul", *factors) if len(factors) > 1 else (*factors, T.ONE)[0]
-
-
-def _sub(a: Term, b: Term) -> Term:
-    return _add(a, _mul(_MINUS, b))
-
-
-def _power(x: Term, power: Fraction | int) -> Term:
-    return x if power == 1 else T.inert("pow", x, attr=Fraction(power))
-
-
-_exp = partial(T.inert, "exp")
-_MINUS = T.const(-1, "float")
-_x, _y, _r, _s, _t = (T.param(name, "float") for name in "xyrst")
 
 # --- the laws -------------------------------------------------------------------------
 
@@ -339,17 +323,10 @@ law(
     "binomial theorem",
     "a whole power of a sum is a sum of products of powers",
     **{
-        f"power_{n}": Identity(
-            _power(_add(_x, _y), n),
-            _add(
-                *(
-                    _mul(
-                        T.const(math.comb(n, i), "float"),
-                        *(_power(z, k) for z, k in ((_x, n - i), (_y, i)) if k),
-                    )
-                    for i in range(n + 1)
-                )
-            ),
+        f"power_{n}": f"(x + y) ** {n} = "
+        + " + ".join(
+            _product(str(math.comb(n, i)), _raised("x", n - i), _raised("y", i))
+            for i in range(n + 1)
         )
         for n in range(2, 9)
     },
@@ -413,7 +390,7 @@ law(
 class Action:
     """A basis that is carried in a moving frame, and the matrix that moves it.
 
-    With b(x; r) a column of basis functions of an element x written in the frame r, move(r, s)
+    With b(x; r) a column of basis functions of an element x, as text, in the frame r, move(r, s)
     is rho(r, s) = T(s) T(r)^-1, so that
 
         equivariance   rho(r, s) b(x; r) = b(x; s)
@@ -422,59 +399,46 @@ class Action:
     Then sums of b may be merged in any bracketing, each in the frame that is known there.
     """
 
-    basis: Callable[[Term, Term], list[Term]]
-    move: Callable[[Term, Term], list[list[Term]]]
+    basis: Callable[[str], list[str]]
+    move: Callable[[str, str], list[list[str]]]
 
     def identities(self) -> dict[str, Identity]:
         """Equivariance and the cocycle, entry by entry."""
-        found = {}
-        old, new, rho = self.basis(_x, _r), self.basis(_x, _s), self.move(_r, _s)
-        for i, row in enumerate(rho):
-            found[f"equivariance_{i}"] = Identity(_dot(row, old), new[i])
-        then, straight = self.move(_s, _t), self.move(_r, _t)
-        size = range(len(rho))
+        rs, st, rt = (self.move(*frames) for frames in ("rs", "st", "rt"))
+        size = range(len(rs))
+        texts = {
+            f"equivariance_{i}": f"{_dot(rs[i], self.basis('r'))} = {self.basis('s')[i]}"
+            for i in size
+        }
         for i in size:
             for j in size:
-                column = [rho[k][j] for k in size]
-                found[f"cocycle_{i}{j}"] = Identity(_dot(then[i], column), straight[i][j])
+                texts[f"cocycle_{i}{j}"] = f"{_dot(st[i], [row[j] for row in rs])} = {rt[i][j]}"
+        found = {name: identity(text) for name, text in texts.items()}
         return {n: at for n, at in found.items() if at.left is not at.right}
 
 
-def _dot(row: list[Term], column: list[Term]) -> Term:
-    pairs = zip(row, column, strict=True)
-    parts = [_mul(a, b) for a, b in pairs if a is not T.ZERO and b is not T.ZERO]
-    return _add(*parts) if len(parts) > 1 else (*parts, T.ZERO)[0]
+def _dot(row: list[str], column: list[str]) -> str:
+    pairs = (pair for pair in zip(row, column, strict=True) if "0" not in pair)
+    return " + ".join(_product(f"({a})", f"({b})") for a, b in pairs) or "0"
 
 
 def moments(degree: int) -> Action:
     """Powers of the distance from a centre, up to a degree: moved by the binomial theorem."""
+    size = range(degree + 1)
 
-    def power(x: Term, n: int) -> Term:
-        return T.ONE if n == 0 else _power(x, n)
+    def entry(r: str, s: str, i: int, j: int) -> str:
+        return _product(str(math.comb(i, j)), _raised(f"({r} - {s})", i - j)) if j <= i else "0"
 
-    def move(r: Term, s: Term) -> list[list[Term]]:
-        return [
-            [
-                _mul(T.const(math.comb(i, j), "float"), power(_sub(r, s), i - j))
-                if j <= i
-                else T.ZERO
-                for j in range(degree + 1)
-            ]
-            for i in range(degree + 1)
-        ]
-
-    return Action(lambda x, r: [power(_sub(x, r), n) for n in range(degree + 1)], move)
+    return Action(
+        lambda r: [_raised(f"(x - {r})", n) for n in size],
+        lambda r, s: [[entry(r, s, i, j) for j in size] for i in size],
+    )
 
 
-def _entropy_move(r: Term, s: Term) -> list[list[Term]]:
-    scale = _exp(_sub(r, s))
-    return [[scale, T.ZERO], [_mul(_sub(r, s), scale), scale]]
-
-
-def _weights(x: Term, r: Term) -> list[Term]:
-    weight = _exp(_sub(x, r))
-    return [weight, _mul(_sub(x, r), weight)]
-
+_ENTROPY = Action(
+    lambda r: [f"exp(x - {r})", f"(x - {r}) * exp(x - {r})"],
+    lambda r, s: [[f"exp({r} - {s})", "0"], [f"({r} - {s}) * exp({r} - {s})", f"exp({r} - {s})"]],
+)
 
 law(
     "moments",
@@ -485,5 +449,5 @@ law(
 law(
     "entropy",
     "sums of exp(x - r) and of (x - r) exp(x - r) move together: exp(-r) [[1, 0], [-r, 1]]",
-    **Action(_weights, _entropy_move).identities(),
+    **_ENTROPY.identities(),
 )
