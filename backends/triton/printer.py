@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from monocomp.backends.line_breaks import fit, plain, tuple_text
+from monocomp.backends.line_breaks import fit, tuple_text
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
 from monocomp.blocks import program as B
 
@@ -81,7 +81,7 @@ class Printer:
                 self.out += fit(before, self._range(s.range), ":", indent)
                 self._body(s.body, indent + 1)
             case B.While():
-                self._put(f"while {plain(self._expr(s.test))}:", indent)
+                self.out += fit("while ", self._expr(s.test), ":", indent)
                 self._body(s.body, indent + 1)
             case B.If():
                 self._if(s, "if", indent)
@@ -92,7 +92,7 @@ class Printer:
         self.out.append("    " * indent + line)
 
     def _if(self, s: B.If, word: str, indent: int) -> None:
-        self._put(f"{word} {plain(self._expr(s.test))}:", indent)
+        self.out += fit(f"{word} ", self._expr(s.test), ":", indent)
         self._body(s.body, indent + 1)
         if not s.body:
             self._put("pass", indent + 1)
