@@ -17,9 +17,10 @@ import monocomp as mc
 from monocomp import library
 from monocomp import terms as T
 from monocomp.backends.interpreter import Interpreter
+from monocomp.extents.intervals import extremes
 from monocomp.kernel import Kernel
 from monocomp.planning.splitting import ALIGNMENT
-from monocomp.planning.stretches import Stretch, extremes
+from monocomp.planning.stretches import Stretch
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equations
 from tests.backends import interpreted

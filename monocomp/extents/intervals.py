@@ -16,6 +16,7 @@ from monocomp.terms import Term
 
 V = TypeVar("V")
 Interval: TypeAlias = tuple[int, int]  # the least value and the largest
+Ranges: TypeAlias = Mapping[str, tuple[Term, Term]]  # by index: its first and its last value
 _MONOTONE = ("add", "maximum", "minimum")
 
 
@@ -133,6 +134,15 @@ def _corners_of_terms(
     return (low, high) if n.attr > 0 else (high, low)
 
 
+def _others_in_terms(
+    t: Term, of: Callable[[Term], tuple[Term, Term] | None]
+) -> tuple[Term, Term] | None:
+    """The interval of a remainder of a number that is positive."""
+    n = t.args[1] if t.op == "mod" else T.const(0)
+    is_known = n.op == "const" and n.kind == "int" and n.attr > 0
+    return (T.const(0), T.sub(n, T.const(1))) if is_known else None
+
+
 def _hull(parts: list[Interval | None]) -> Interval | None:
     known = [p for p in parts if p is not None]
     if len(known) < len(parts):
@@ -159,5 +169,40 @@ TERMS: Arithmetic[Term] = Arithmetic(
     T.const,
     lambda op, a, b: T.add(a, b) if op == "add" else T.function(op, a, b),
     _corners_of_terms,
-    lambda t, of: None,
+    _others_in_terms,
 )
+
+
+def extremes(t: Term, ranges: Ranges) -> tuple[Term, Term]:
+    """The least and the largest value for indices in ranges; t itself if they are not known."""
+
+    def known(t: Term) -> tuple[Term, Term] | None:
+        if t.free.isdisjoint(ranges):
+            return t, t
+        return ranges[t.attr[0]] if t.op == "index" else None
+
+    return interval_in(TERMS, t, known) or (t, t)
+
+
+def is_inside(t: Term, extent: str, bounds: Mapping[str, Term]) -> bool:
+    """Is a subscript a position of an extent, whatever its indices are?
+
+    What simplifies terms supposes that extents are at least 1. Those of the indices are, where
+    these have values; from another one nothing may follow.
+
+    Args:
+        t: the subscript.
+        extent: that of the dimension.
+        bounds: the extents that are declared.
+    """
+
+    def size(extent: str) -> Term:
+        return bounds.get(extent, T.extent_of(extent))
+
+    extents = dict(s.attr for s in T.subterms(t) if s.op == "index")
+    ranges = {name: (T.const(0), T.sub(size(e), T.const(1))) for name, e in extents.items()}
+    least, largest = extremes(t, ranges)
+    beyond = T.sub(size(extent), T.add(largest, T.const(1)))
+    mentioned = {s.attr for s in T.subterms(least, beyond) if s.op == "extent"}
+    is_known = not t.folded and mentioned <= {*extents.values()}
+    return is_known and all(T.compare("<=", T.const(0), x) is T.TRUE for x in (least, beyond))

@@ -9,6 +9,7 @@ from typing import NoReturn
 from monocomp import terms as T
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.domain import Interval, prefix_of, split
+from monocomp.extents.intervals import is_inside
 from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.centres import add_centred
 from monocomp.lowering.expressions import contract, masked, reduce
@@ -124,6 +125,16 @@ class Loops(Values):
     def definition(self, t: Term) -> str | None:
         """What the program calls a term, if it does."""
         return definition_name(self.program, t)
+
+    def inside(self, t: Term) -> frozenset[int]:
+        """The dimensions along which a read leaves its tensor for no values of its indices."""
+        declared = self.program.declared
+        stored = t.op == "stored"
+        dims = [i.attr[1] for i in t.attr.indices] if stored else declared.extents(t.attr)
+        found = enumerate(zip(t.args, dims, strict=True))
+        return frozenset(
+            n for n, (a, e) in found if a.op != "index" and is_inside(a, e, declared.bounds)
+        )
 
     def refuse(self, t: Term) -> NoReturn:
         """Raise the error for a fold, or another term, that no kernel is generated for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
@@ -69,6 +70,10 @@ class Values(Scopes):
     def definition(self, t: Term) -> str | None:
         """What the program calls a term, if it does."""
         return None
+
+    def inside(self, t: Term) -> frozenset[int]:
+        """The dimensions along which a read leaves its tensor for no values of its indices."""
+        return frozenset()
 
     def refuse(self, t: Term) -> NoReturn:
         """Raise the error for a fold that no kernel is generated for."""
@@ -178,11 +183,12 @@ class Values(Scopes):
     def _load(self, t: Term, guard: Term | None) -> Expr:
         subscripts = tuple(self.value(a) for a in t.args)
         axes = frozenset().union(*(s.axes for s in subscripts))
-        condition = None if guard is None or not is_computed(t) else self.value(guard)
-        if condition is None:
-            return Expr("load", subscripts, T.name_of(t), axes, t.kind)
-        axes |= condition.axes
-        return Expr("load", (*subscripts, condition), T.name_of(t), axes, t.kind, guarded=True)
+        found = Expr("load", subscripts, T.name_of(t), axes, t.kind, inside=self.inside(t))
+        if guard is None or not is_computed(t):
+            return found
+        condition = self.value(guard)
+        args, axes = (*subscripts, condition), axes | condition.axes
+        return replace(found, args=args, axes=axes, guarded=True)
 
     def _sum(self, t: Term) -> Expr:
         """A sum. Where a part is missing, and -inf, so is the sum, whatever is added or taken away:

@@ -25,11 +25,11 @@ from monocomp.costs.counting import elements, tensor_sizes
 from monocomp.costs.holding import saving_of
 from monocomp.costs.roles import outer_folds
 from monocomp.extents.domain import split
+from monocomp.extents.intervals import extremes
 from monocomp.extents.nominal import packed_extents
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
 from monocomp.planning.storing import WORTHWHILE
-from monocomp.planning.stretches import extremes
 from monocomp.planning.trials import keep_cheaper
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated

@@ -14,18 +14,17 @@ others are short: the first piece takes what is before it, and the last what is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 
 from monocomp import terms as T
 from monocomp.extents.domain import Interval, split
-from monocomp.extents.intervals import TERMS, interval_in
+from monocomp.extents.intervals import Ranges, extremes
 from monocomp.rewrites.moving_centres import centred
 from monocomp.terms import Term
 
-Ranges = Mapping[str, tuple[Term, Term]]  # by index: its first and its last value in a block
 Expected = Callable[[Term], int | None]
 _JOINED = ("sum", "max", "min", "prod")  # folds whose elements are their partial results
 _COMPUTED = ("const", "param", "extent", "index", "add", "mul", "floordiv", "maximum", "minimum")
@@ -114,17 +113,6 @@ def _is_plain(t: Term) -> bool:
         if s.op not in _COMPUTED and not is_element:
             return False
     return True
-
-
-def extremes(t: Term, ranges: Ranges) -> tuple[Term, Term]:
-    """The least and the largest value in a block of rows; t itself if they are not known."""
-
-    def known(t: Term) -> tuple[Term, Term] | None:
-        if t.free.isdisjoint(ranges):
-            return t, t
-        return ranges[t.attr[0]] if t.op == "index" else None
-
-    return interval_in(TERMS, t, known) or (t, t)
 
 
 def _maximum(a: Term, b: Term) -> Term:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NoReturn, get_args
 
@@ -274,7 +273,7 @@ class _Parser:
             case ast.Name(name):
                 return self._name(self._word(name))
             case ast.Subscript(ast.Name(name), positions):
-                return self._load(self._word(name), map(self._expression, _items(positions)))
+                return self._load(self._word(name), _items(positions))
             case ast.Call(ast.Name(name), args):
                 return self._call(self._word(name), [], args)
             case ast.Call(ast.Subscript(ast.Name(name), parts), args):
@@ -298,12 +297,20 @@ class _Parser:
             self._fail(1)
         return P.Expr("param", (), name, frozenset(), self.kernel.params[name])
 
-    def _load(self, name: str, positions: Iterable[P.Expr]) -> P.Expr:
+    def _load(self, name: str, positions: list[ast.expr]) -> P.Expr:
         if name not in self.kernel.inputs:
             self._fail(1)
-        args = tuple(positions)
+        args: list[P.Expr] = []
+        inside = set()
+        for n, tree in enumerate(positions):
+            match tree:
+                case ast.Call(ast.Name(word), [position]) if self._word(word) == "within":
+                    inside.add(n)
+                    tree = position
+            args.append(self._expression(tree))
         axes = frozenset().union(*(a.axes for a in args))
-        return P.Expr("load", args, name, axes, self.kernel.inputs[name].kind)
+        kind = self.kernel.inputs[name].kind
+        return P.Expr("load", tuple(args), name, axes, kind, inside=frozenset(inside))
 
     def _call(self, name: str, attr: list[ast.expr], args: list[ast.expr]) -> P.Expr:
         if name in ("coordinate", "param") and isinstance(args[0], ast.Name):

@@ -11,6 +11,8 @@
         acc <- acc + sum[k](inside[k, 0.0](X_tile * w_tile))
       store O[i] = (acc * scale) / float(|k|)
 
+`X[within(i + 1), k]` says that i + 1 is a position of X.
+
 A name is a local's, or else an axis's, whose coordinate it stands for, or else a parameter's; one
 that another one hides is written `coordinate(k)` or `param(scale)`. Kinds and axes of expressions
 follow from what they are made of.
@@ -150,7 +152,11 @@ class _Printer:
                 return f"{e.attr}({self.list(e.args)})"
             case "load":
                 condition = "" if e.guard is None else f" if {self.show(e.guard)}"
-                return f"{e.attr}[{self.list(e.positions)}]{condition}"
+                positions = [
+                    f"within({x})" if n in e.inside else x
+                    for n, x in enumerate(map(self.show, e.positions))
+                ]
+                return f"{e.attr}[{', '.join(positions)}]{condition}"
             case "compare":
                 text = f" {e.attr} ".join(self.show(a, nested=True) for a in e.args)
             case op if op in INFIX and e.attr == MARKED.get(op):

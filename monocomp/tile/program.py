@@ -64,9 +64,10 @@ class Expr:
     """A value: an operation on values, with the axes along which it varies.
 
     `op` is a row of `operations.OPERATIONS`, which says what `attr` is. A load has a guard as its
-    last operand if it is `guarded`: what is not admitted is not read, and 0. A contraction may have
-    a third operand, which the sum over the axis of left * right is added to. `masked` is the value
-    inside of the domain of its axis, and a unit elsewhere.
+    last operand if it is `guarded`: what is not admitted is not read, and 0. What leaves its tensor
+    along a dimension is not read either: along those that are `inside` nothing does, whatever the
+    coordinates are. A contraction may have a third operand, which the sum over the axis of left *
+    right is added to. `masked` is the value inside of the domain of its axis, and a unit elsewhere.
     """
 
     op: str
@@ -75,6 +76,7 @@ class Expr:
     axes: frozenset[str]
     kind: Kind
     guarded: bool = False
+    inside: frozenset[int] = frozenset()
 
     @property
     def positions(self) -> tuple[Expr, ...]:

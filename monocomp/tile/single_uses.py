@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from monocomp.tile import Assign, Expr, Let, Loop, Statement, expressions, leaves, with_roots
 
@@ -56,7 +57,7 @@ def _fill(e: Expr, pending: dict[str, Let]) -> Expr:
     args = tuple(_fill(a, pending) for a in e.args)
     if all(a is b for a, b in zip(args, e.args, strict=True)):
         return e
-    return Expr(e.op, args, e.attr, e.axes, e.kind, e.guarded)
+    return replace(e, args=args)
 
 
 def _is_new_tile(e: Expr) -> bool:

@@ -227,6 +227,7 @@ class _Verifier:
         for part, sort in zip(parts, row.attr, strict=True):
             _require(self._is_one(part, sort), f"{e.op} has an attribute {part}")
         _require(not e.guarded or e.op == "load", f"{e.op} is guarded")
+        _require(not e.inside or e.op == "load", f"{e.op} is inside of no tensor")
         kind, axes = self._kind(e), self._axes_of(e)
         _require(e.kind == kind, f"{show(e)} is {kind or 'ill-typed'}, and not {e.kind}")
         _require(e.axes == axes, f"{show(e)} has axes {sorted(axes)}, and not {sorted(e.axes)}")
@@ -262,7 +263,8 @@ class _Verifier:
         tensor = self.program.inputs[e.attr]
         is_guard = not e.guarded or (bool(e.args) and e.args[-1].kind == "bool")
         fits = len(e.positions) == len(tensor.dims) and all(a.kind == "int" for a in e.positions)
-        return tensor.kind if fits and is_guard else None
+        is_inside = e.inside <= {*range(len(tensor.dims))}
+        return tensor.kind if fits and is_guard and is_inside else None
 
     def _axes_of(self, e: P.Expr) -> frozenset[str]:
         axes = frozenset().union(*(a.axes for a in e.args))

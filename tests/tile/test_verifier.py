@@ -200,6 +200,10 @@ EXPRESSIONS: dict[str, tuple[Expr, str]] = {
     ),
     "a sign": (Expr("compare", (X, X), ">", X.axes, "bool"), "compare has an attribute >"),
     "a guard": (replace(apply("add", X, X), guarded=True), "add is guarded"),
+    "a position": (
+        replace(apply("add", X, X), inside=frozenset({0})),
+        "add is inside of no tensor",
+    ),
     "a kind": (replace(apply("add", X, X), kind="int"), "x + x is float, and not int"),
     "kinds": (Expr("add", (X, number(1, "int")), None, X.axes, "float"), "x + 1 is ill-typed"),
     "axes": (

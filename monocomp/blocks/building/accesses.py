@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from monocomp.blocks import program as B
 from monocomp.blocks.building import periods
 from monocomp.blocks.building.context import Context
@@ -106,7 +108,7 @@ def _load_elements(c: Context, s: P.Let) -> None:
     base, offsets = _address(c, e, s.name, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
     if any(x.op != "coordinate" for x in e.positions):
-        masks += _in_range(c, c.names.dims(e.attr), e.positions, layout)
+        masks += _in_range(c, c.names.dims(e.attr), e.positions, layout, e.inside)
     mask = _guarded(c, e.guard, layout, masks)
     fill = None
     if mask is not None:
@@ -130,11 +132,17 @@ def _guarded(
 
 
 def _in_range(
-    c: Context, extents: tuple[str, ...], subscripts: tuple[P.Expr, ...], layout: Layout
+    c: Context,
+    extents: tuple[str, ...],
+    subscripts: tuple[P.Expr, ...],
+    layout: Layout,
+    inside: Collection[int] = (),
 ) -> list[B.Expr]:
     """A computed subscript that leaves its tensor reads and writes nothing."""
     masks = []
-    for extent, s in zip(extents, subscripts, strict=True):
+    for dim, (extent, s) in enumerate(zip(extents, subscripts, strict=True)):
+        if dim in inside:
+            continue
         size, meant = c.names.size(extent), c.meaning(s)
         if s.op == "number" and s.attr >= 0:
             masks.append(infix(">", size, number(s.attr)))
