@@ -27,6 +27,7 @@ from monocomp.blocks.operations import (
     number,
     to,
 )
+from monocomp.blocks.passes.unread import needed
 from monocomp.tile import program as P
 
 _SUMS = ("add", "sub", "neg", "mul")
@@ -72,7 +73,7 @@ def build(
         tuple(_arguments(c, held)),
         program.axes,
         {a: c.names.block(a) for a in blocked},
-        tuple(c.out),
+        needed(tuple(c.out)),
         c.functions,
         tuple(grid),
         tuple(dict.fromkeys(shared)),
