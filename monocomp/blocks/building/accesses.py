@@ -9,6 +9,8 @@ from monocomp.blocks.building import periods
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.building.expressions import tile, value
 from monocomp.blocks.building.masks import members
+from monocomp.blocks.building.moving import distances, first_of, least
+from monocomp.blocks.choices.moving import signs
 from monocomp.blocks.operations import (
     broadcast,
     cast,
@@ -79,10 +81,7 @@ def _first(c: Context, axis: str | None, position: P.Expr) -> B.Expr:
     if axis is None:
         found = tile(c, position, ())
         return found if position.op in ("number", "coordinate") else cast(found, B.INT32)
-    known = c.program.axes[axis]
-    if known.role == "whole":
-        return c.names.block(known.after) if known.after else number(0)
-    return c.names.index("start" if known.role == "row" else "first", axis)
+    return first_of(c, axis)
 
 
 def _load_by_pointers(c: Context, s: P.Let) -> None:
@@ -171,6 +170,9 @@ def _address(c: Context, e: P.Expr, key: str, layout: Layout) -> tuple[B.Expr, t
             numbers.append(infix("*", cast(periods.moved(c, meant), B.INT64), stride))
             first = c.local(s.attr) if s.op == "local" else periods.position(c, s)
             tiles.append(infix("*", to(spread(first, layout), B.INDEX), stride))
+        elif (found := _signs(c, s)) is not None:
+            numbers.append(infix("*", cast(least(c, s), B.INT64), stride))
+            tiles.append(infix("*", to(distances(c, found, layout), B.INT64), stride))
         elif c.order(s.axes):
             position = tile(c, s, layout)
             tiles.append(
@@ -179,6 +181,13 @@ def _address(c: Context, e: P.Expr, key: str, layout: Layout) -> tuple[B.Expr, t
     if layout and not tiles:  # a guard varies alone, and no mask is larger than its pointers
         tiles.append(B.Expr("zeros", (), None, layout, B.INT32))
     return base, (*numbers, *tiles)
+
+
+def _signs(c: Context, s: P.Expr) -> dict[str, int] | None:
+    """How a subscript moves along several axes, if it moves by one along each of them. Where a
+    block slides its last elements may share a position."""
+    slides = any(x.sliding is not None for x in map(c.stream, s.axes) if x is not None)
+    return None if slides or len(c.order(s.axes)) < 2 else signs(s, c.lets)
 
 
 def _scalar_offsets(c: Context, e: P.Expr) -> list[B.Expr]:

@@ -29,6 +29,7 @@ from math import gcd, prod
 from typing import Literal, TypeAlias
 
 from monocomp.blocks.choices.layouts import Layouts
+from monocomp.blocks.choices.moving import signs
 from monocomp.blocks.program import Block
 from monocomp.tile import (
     Expr,
@@ -231,17 +232,8 @@ class Bounds:
 
     def _grows_by_one(self, bound: Expr) -> bool:
         """Is this a coordinate and what is the same for all rows, or only that?"""
-        if not self.order(bound.axes):
-            return True
-        match bound.op:
-            case "local" if bound.attr in self.lets:
-                return self._grows_by_one(self.lets[bound.attr])
-            case "add":
-                varying = [a for a in bound.args if self.order(a.axes)]
-                return len(varying) == 1 and self._grows_by_one(varying[0])
-            case "sub":
-                return self._grows_by_one(bound.args[0]) and not self.order(bound.args[1].axes)
-        return bound.op == "coordinate"
+        found = signs(bound, self.lets)
+        return found is not None and [*found.values()] in ([], [1])
 
     def is_short(self, segment: Segment) -> bool:
         """Do the ends of a block's rows lie within as many elements as there are rows?"""

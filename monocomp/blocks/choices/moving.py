@@ -1,0 +1,34 @@
+"""Positions that move by one from an element of a tile to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from monocomp.tile import Expr
+
+
+def signs(e: Expr, lets: Mapping[str, Expr]) -> dict[str, int] | None:
+    """The axes along which an int rises (1) or falls (-1) by one; None if that is not all it does.
+
+    Args:
+        e: the int.
+        lets: what names stand for.
+    """
+    if not e.axes:
+        return {}
+    match e.op:
+        case "local" if e.attr in lets:
+            return signs(lets[e.attr], lets)
+        case "coordinate":
+            return {e.attr: 1}
+        case "neg" | "add" | "sub":
+            found = [signs(a, lets) for a in e.args]
+            if e.op != "add" and found[-1] is not None:
+                found[-1] = {axis: -sign for axis, sign in found[-1].items()}
+            moving: dict[str, int] = {}
+            for part in found:
+                if part is None or not part.keys().isdisjoint(moving):
+                    return None
+                moving |= part
+            return moving
+    return None
