@@ -78,10 +78,10 @@ def _target(c: Context, s: P.Let) -> B.Expr:
 
 def _first(c: Context, axis: str | None, position: P.Expr) -> B.Expr:
     """The first element of a block along a dimension, or the only one."""
-    if axis is None:
-        found = tile(c, position, ())
-        return found if position.op in ("number", "coordinate") else cast(found, B.INT32)
-    return first_of(c, axis)
+    if axis is not None and position.op == "coordinate":
+        return first_of(c, axis)
+    found = least(c, position)
+    return found if position.op in ("number", "coordinate") else cast(found, B.INT32)
 
 
 def _load_by_pointers(c: Context, s: P.Let) -> None:

@@ -2,33 +2,35 @@
 
 Such a load names the first element of a block, and one thread asks for all of it: no addresses
 are computed, and no registers hold them. What is outside of the tensor is 0. So a tile can be
-loaded this way if each of its axes is a dimension of the tensor, and the other subscripts are
-the same for all of the tile.
+loaded this way if each of its axes moves along a dimension of the tensor, and the other subscripts
+are the same for all of the tile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from monocomp.blocks.choices.moving import signs
 from monocomp.blocks.choices.operands import Operands
 from monocomp.blocks.program import Block
 from monocomp.tile import Expr, Let, Loop, Mask, Statement, TileProgram
+from monocomp.tile.program import over
 
 _MOST_DIMENSIONS = 5
 
 
 def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, Block]:
-    """The streamed operands of products of matrices that descriptors can load, by name; and those
-    that are loaded once, if these are to be in shared memory."""
+    """The operands of products of matrices that loops load by descriptors, by name; and those that
+    are loaded once, if these are to be in shared memory."""
     operands = Operands(program)
     products = (e for e in program.expressions if e.op == "contract")
     used = {a.attr for e in products if operands.is_product(e) for a in _locals(e)}
-    blocked = frozenset(program.axis_names("row", "stream", "whole"))
+    apart = {*program.axis_names("row")} - {over(e) for e in program.expressions}
     found = {}
-    for s, streams in _loads(program.body, frozenset()):
-        block = _block(s.value, blocked)
+    for s, loops in _loads(program.body, frozenset()):
+        block = _block(s.value, operands.lets, apart)
         streamed = {a for a in s.value.axes if program.axes[a].role == "stream"}
-        if s.name in used and block is not None and (streamed or resident) and streamed <= streams:
+        if s.name in used and block is not None and (loops or resident) and streamed <= loops:
             found[s.name] = block
     return found
 
@@ -61,13 +63,18 @@ def _locals(e: Expr) -> Iterator[Expr]:
             yield a
 
 
-def _block(load: Expr, blocked: Collection[str]) -> Block | None:
+def _block(load: Expr, lets: Mapping[str, Expr], apart: Collection[str]) -> Block | None:
+    """The block that a load reads. Where it begins elsewhere than its axis it may go on where that
+    ends, so that nothing may add up what is beyond: its elements are kept `apart`."""
     axes: list[str | None] = []
     for position in () if load.guarded else load.args:
-        is_axis = position.op == "coordinate" and position.attr in blocked
-        if not is_axis and not position.axes.isdisjoint(blocked):
+        moves = signs(position, lets)
+        if moves is None or [*moves.values()] not in ([], [1]):
             return None
-        axes.append(position.attr if is_axis else None)
+        axis = next(iter(moves), None)
+        if axis is not None and position.op != "coordinate" and axis not in apart:
+            return None
+        axes.append(axis)
     block = Block(load.attr, tuple(axes))
     is_tile = len(block.tile) == 2 == len({*block.tile}) and axes[-1] is not None
     return block if is_tile and len(axes) <= _MOST_DIMENSIONS else None
