@@ -36,7 +36,7 @@ from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
 
-ROWS, KEYS = 128, 64  # of a block
+ROWS, KEYS = 128, (128, 64)  # of a block: as many keys as leave no more to store than may be
 MOST = 4  # times what is stored: no more than all inputs and outputs together
 
 
@@ -56,11 +56,11 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
         found = next(_diagonals(program.by_name[name]), None)
         if found is None:
             return []
-        step, stored = sum_along_diagonals(program, program.by_name[name], found)
-        known = packed_extents(step.program, sizes)
-        if elements(stored.indices, known) > limit:
-            return []
-        return [replace(step, cost=saving_of(program, step.program, sizes))]
+        for keys in KEYS:
+            step, stored = sum_along_diagonals(program, program.by_name[name], found, keys)
+            if elements(stored.indices, packed_extents(step.program, sizes)) <= limit:
+                return [replace(step, cost=saving_of(program, step.program, sizes))]
+        return []
 
     return keep_cheaper(program, [e.name for e in program.computed], tried, WORTHWHILE)
 
@@ -131,8 +131,10 @@ def _are(terms: Sequence[Term], others: Sequence[Term], values: Mapping[str, Ter
 
 
 @stated
-def sum_along_diagonals(program: Equations, e: Equation, d: _Diagonal) -> tuple[Step, Equation]:
-    """The step that stores the sums of a block, and these.
+def sum_along_diagonals(
+    program: Equations, e: Equation, d: _Diagonal, block: int
+) -> tuple[Step, Equation]:
+    """The step that stores the sums of a block, of so many keys, and these.
 
     Law:     sums may be taken in any order, and a value stored and read again; k = Y * i + y and
              k + r + c - low = X * j + x are each so for one i and j, with 0 <= y < Y and 0 <= x < X
@@ -148,7 +150,7 @@ def sum_along_diagonals(program: Equations, e: Equation, d: _Diagonal) -> tuple[
         bounds[found.attr[0]] = bound
         return found
 
-    rows, keys, one = T.const(ROWS), T.const(KEYS), T.const(1)
+    rows, keys, one = T.const(ROWS), T.const(block), T.const(1)
     k = d.indices[-1]
     count, most = T.extent_of(k.attr[1]), T.sub(T.extent_of(d.r.attr[1]), one)
     ends = d.offset, T.add(d.offset, T.mul(T.const(d.sign), most))

@@ -40,7 +40,7 @@ def blocks(plan: Plan) -> list[tuple[str, ...]]:
 @contextmanager
 def small_blocks() -> Iterator[None]:
     with ExitStack() as stack:
-        for name, value in (("ROWS", 4), ("KEYS", 2), ("WORTHWHILE", 1e9)):
+        for name, value in (("ROWS", 4), ("KEYS", (2,)), ("WORTHWHILE", 1e9)):
             stack.enter_context(patch.object(diagonals, name, value))
         stack.enter_context(patch.object(diagonals, "tensor_sizes", lambda *_: [1 << 20]))
         stack.enter_context(cut_for_long_extents())
