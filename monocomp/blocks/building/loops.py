@@ -402,7 +402,9 @@ def _blocks(
         c.assign(c.names.inside(axis), condition)
         name_moves(c, stream, begin)
         _block_body(c, stream, body)
-    c.put(B.For(first, B.Blocks(axis, begin, end, stages, fused), tuple(inner)))
+    loop = B.For(first, B.Blocks(axis, begin, end, stages, fused), tuple(inner), c.origin)
+    is_tested = stream.phases.is_tested
+    c.put(B.If(infix("<", begin, end), (loop,)) if is_tested else loop)
 
 
 def _block_body(c: Context, stream: Stream, body: Body) -> None:

@@ -67,6 +67,9 @@ class Phases:
             are asked first, of the extremes of the rows.
         leaves_out: is there something to read behind the mask, but for what no row admits?
         asks: is each block asked whether the mask admits anything in it?
+        is_tested: is it asked beforehand whether there is any block? Then its products have ended
+            where their results meet those of no block. Else the assembler may let each product end
+            before anything goes on, and does where elements are loaded one by one beside products.
     """
 
     form: Form
@@ -80,6 +83,7 @@ class Phases:
     apart: tuple[Expr, ...] = ()
     leaves_out: bool = False
     asks: bool = False
+    is_tested: bool = False
 
 
 def peel(
@@ -89,7 +93,8 @@ def peel(
     known, found = Bounds(layouts), {}
     for loop in loops:
         phases = _phases(loop, known, by_descriptor)
-        found[loop] = _asked(loop, known, phases, _apart(loop, known))
+        phases = _asked(loop, known, phases, _apart(loop, known))
+        found[loop] = replace(phases, is_tested=_gathers(loop))
     return found
 
 
@@ -175,6 +180,13 @@ def _apart(loop: Loop, known: Bounds) -> tuple[Expr, ...]:
 
 def _mask(loop: Loop) -> Mask | None:
     return next((s for s in loop.body if isinstance(s, Mask)), None)
+
+
+def _gathers(loop: Loop) -> bool:
+    """Are there elements, each with a position of its own, beside products?"""
+    body = [*expressions(loop.body)]
+    positions = (x for e in body if e.op == "load" for x in e.positions)
+    return any(e.op == "contract" for e in body) and any(len(x.axes) > 1 for x in positions)
 
 
 def _fused(loop: Loop, by_descriptor: Mapping[str, Block]) -> tuple[Block, str] | None:
