@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from unittest.mock import patch
@@ -12,10 +12,23 @@ import torch
 
 import monocomp as mc
 from benchmarks.variants import RELATIVE_BIAS
+from monocomp.backends.triton.launch import load
+from monocomp.blocks.choices.descriptors import descriptor_loads
+from monocomp.blocks.program import Block
 from monocomp.planning import diagonals
 from monocomp.planning.plan import Plan
-from tests.backends.running import BACKENDS, cut_for_long_extents, exact, run
+from tests.backends import interpreted
+from tests.backends.both_stages import both_stages
+from tests.backends.running import (
+    BACKENDS,
+    cut_for_long_extents,
+    exact,
+    largest_error,
+    make_inputs,
+    run,
+)
 from tests.backends.tolerances import ALONE, Bound
+from tests.gpu.comparing import all_in_nan
 
 AFTER = RELATIVE_BIAS.replace("q - k + |k| - 1", "k - q + |q| - 1")
 CAUSAL = AFTER.replace("index r < |q| + |k| - 1", "index r < |q|").replace(
@@ -103,6 +116,54 @@ def test_results(name: str, backend: str) -> None:
         bound.check(got, wanted)
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("q", "k"), [(6, 9), (16, 16), (33, 20)])
+@pytest.mark.parametrize("name", TEXTS)
+def test_block_programs(name: str, q: int, k: int) -> None:
+    """They read nothing outside of tensors, by pointers and by descriptors."""
+    n = {"b": 2, "h": 1, "q": q, "k": q if "causal" in name else k, "d": 3, "e": 2}
+    inputs = make_inputs(gradient(name), n)
+    with small_blocks(), both_stages() as seen:
+        run("numpy", gradient(name), inputs, storing=True)
+    assert seen
+
+
+def test_what_descriptors_load() -> None:
+    """Blocks of rows and keys that begin at computed positions."""
+    kernels = {k.names: k.tiles for k in mc.compile(gradient("bias")).plan(SIZES).planned}
+    found = set(descriptor_loads(kernels["E",]).values())
+    rows = {Block("Q", (None, None, "x", "d")), Block("dO", (None, None, "x", "e"))}
+    keys = {Block("K", (None, None, "y", "d")), Block("V", (None, None, "y", "e"))}
+    assert found == rows | keys
+
+
+def test_what_descriptors_do_not_load() -> None:
+    """What lies after the end of an axis would be added up, and an axis that falls is no block."""
+    for text in ("softmax[k](Q[q,d] * K[k + 1,d])", "softmax[k](Q[q,d] * K[|k| - k - 1,d])"):
+        (program,) = mc.compile(f"O[q,e] = {text} * V[k,e]").tile_programs({})
+        assert {b.tensor for b in descriptor_loads(program).values()} == {"V"}
+
+
+def results(inputs: Mapping[str, torch.Tensor], by_descriptor: bool) -> Sequence[torch.Tensor]:
+    module = load(mc.compile(gradient("bias"), name="kernel").source(target="cuda:90"))
+    found = sorted((k, v) for k, v in vars(module).items() if k.startswith("CONFIG"))
+    configs = [config | {n: 64 for n in config if n.startswith("BLOCK")} for _, config in found]
+    for config in configs:
+        config.update({n: by_descriptor for n in config if n == "DESCRIPTORS"})
+    assert sum("DESCRIPTORS" in config for config in configs) == 3
+    given: Sequence[torch.Tensor] = module.kernel(*inputs.values(), configs=configs)
+    return given
+
+
+def test_descriptors_in_nan() -> None:
+    """Blocks that stick out of tensors on both sides, where there is NaN."""
+    n = {"b": 2, "h": 1, "q": 150, "k": 140, "d": 16, "e": 16}
+    inputs = all_in_nan(make_inputs(gradient("bias"), n))
+    plain, described = (interpreted.call(results, inputs, x) for x in (False, True))
+    for got, wanted in zip(described, plain, strict=True):
+        assert largest_error(got, wanted) < 2e-6
+
+
 def test_where_it_is_not_worth_it() -> None:
     """Elements without sums are read where they are, and few are not worth a kernel."""
     read = "input G[q,k]\nindex r < |q| + |k| - 1\nD[r] = sum[k if 0 <= k + r + 1 - |k| and"
@@ -110,3 +171,12 @@ def test_where_it_is_not_worth_it() -> None:
     assert blocks(mc.compile(read).plan({"q": 4096, "k": 4096})) == []
     few = {**SIZES, "b": 1, "h": 1, "q": 64, "k": 64}
     assert blocks(mc.compile(gradient("bias")).plan(few)) == []
+
+
+@pytest.mark.parametrize(("head", "keys"), [(256, 128), (128, 64), (32, 0)])
+def test_blocks_are_as_large_as_may_be_stored(head: int, keys: int) -> None:
+    """Nothing is stored that would take more than inputs and outputs do."""
+    sizes = {**SIZES, "b": 1, "d": head, "e": head}
+    plan = mc.compile(gradient("bias")).plan(sizes)
+    found = [k.tiles.outputs[0].dims[-1] for k in plan.planned if k.names == ("E",)]
+    assert [plan.extents(sizes)[extent] for extent in found] == [keys] * bool(keys)
