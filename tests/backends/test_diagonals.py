@@ -12,6 +12,9 @@ import torch
 
 import monocomp as mc
 from benchmarks.variants import RELATIVE_BIAS
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.legal import Legal, Shape
+from monocomp.backends.triton.launch import interpreted as is_interpreted
 from monocomp.backends.triton.launch import load
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.program import Block
@@ -19,6 +22,7 @@ from monocomp.planning import diagonals
 from monocomp.planning.plan import Plan
 from tests.backends import interpreted
 from tests.backends.both_stages import both_stages
+from tests.backends.compiling import compile_for, instructions, launches_of, without_elements
 from tests.backends.running import (
     BACKENDS,
     cut_for_long_extents,
@@ -162,6 +166,25 @@ def test_descriptors_in_nan() -> None:
     plain, described = (interpreted.call(results, inputs, x) for x in (False, True))
     for got, wanted in zip(described, plain, strict=True):
         assert largest_error(got, wanted) < 2e-6
+
+
+@pytest.mark.skipif(is_interpreted(), reason="Triton interprets in this process")
+def test_compiled() -> None:
+    """Single elements of the bias do not let each product end before anything goes on, and take no
+    registers for their addresses; blocks along diagonals that are copied take none either."""
+    kernel, sizes = mc.compile(gradient("bias")), {**SIZES, "r": 8191}
+    plan = kernel.plan(SIZES)
+    legal = [Legal(k, plan.extents(SIZES), 2, "cuda:90", 132) for k in plan.kernels]
+    schedules = list(map(table.first, legal))
+    blocks = legal[1].named(Shape.parse("128x64/ 8w 2s tma"))
+    assert blocks is not None
+    schedules[1] = blocks
+    inputs = without_elements(kernel, sizes)
+    made = launches_of(kernel, plan.kernels, schedules, inputs, lowered=plan.program)
+    for launch in made[:3]:
+        assert compile_for("cuda:90", launch).spilled <= 16
+        found = [i.partition(".")[0] for i in instructions(launch)]
+        assert found.count("WARPGROUP") < found.count("HGMMA")
 
 
 def test_where_it_is_not_worth_it() -> None:
