@@ -86,42 +86,56 @@ class Reference:
 
     def error(self, found: Sequence[Tensor]) -> float:
         """The largest error of a gradient over eager torch's."""
-        pairs = zip(_first_group(found), self.exact, self.eager, strict=True)
+        pairs = zip(_of_first_heads(found), self.exact, self.eager, strict=True)
         return max(errors.relative_error(f, x) / e for f, x, e in pairs)
 
 
-def _first_group(gradients: Sequence[Tensor]) -> list[Tensor]:
-    """Of dQ, dK, dV the last sequence's first group of heads."""
+def _of_first_heads(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """Of dQ, dK, dV the last sequence's first group of heads; of what all sequences share the first
+    head's, unless that is one number, of which eager torch's may be right by chance."""
     heads = gradients[0].shape[1] // gradients[1].shape[1]
-    return [g[-1, : heads if n == 0 else 1] for n, g in enumerate(gradients[:3])]
+    own = [g[-1, : heads if n == 0 else 1] for n, g in enumerate(gradients[:3])]
+    return own + [g[0] for g in gradients[3:] if g.dim() > 1]
 
 
 def reference(case: Case, inputs: Mapping[str, Tensor], cotangent: Tensor) -> Reference:
-    """Eager torch's autograd, for the last sequence's first group of heads."""
+    """Eager torch's autograd, for the last sequence's first group of heads; and for those of all
+    sequences, where these share what is differentiated."""
     q, k, v = (inputs[n] for n in ("q", "k", "v"))
-    heads, batch = q.shape[1] // k.shape[1], q.shape[0] - 1
+    heads, last = q.shape[1] // k.shape[1], q.shape[0] - 1
     extras = {n: x for n, x in inputs.items() if n not in ("q", "k", "v")}
+    shares = any(x.is_floating_point() for x in extras.values())
 
     def gradients(dtype: torch.dtype) -> tuple[Tensor, ...]:
-        given = {n: x.to(dtype) if x.is_floating_point() else x for n, x in extras.items()}
+        given = {
+            n: x.to(dtype).requires_grad_() if x.is_floating_point() else x
+            for n, x in extras.items()
+        }
         score, mask = case.variant.mods(case.shape, given)
-        rows = [x.to(dtype).requires_grad_() for x in (q[-1, :heads], k[-1, 0], v[-1, 0])]
-        found = [torch.zeros_like(x) for x in rows]
+        shared = [x for x in given.values() if x.is_floating_point()]
+        sums = [torch.zeros_like(x) for x in shared]
         positions = torch.arange(q.shape[2], device=q.device)
-        at = torch.tensor(batch, device=q.device)
-        for h in range(heads):
-            logits = rows[0][h] @ rows[1].T / math.sqrt(q.shape[-1])
-            head = torch.tensor(h, device=q.device)
-            if score is not None:
-                logits = score(logits, at, head, positions[:, None], positions[None, :])
-            if mask is not None:
-                admitted = mask(at, head, positions[:, None], positions[None, :])
-                logits = logits.masked_fill(~admitted, -math.inf)
-            result = torch.softmax(logits, dim=-1) @ rows[2]
-            parts = torch.autograd.grad(result, rows, cotangent[-1, h].to(dtype))
-            for total, part in zip(found, parts, strict=True):
-                total += part
-        return found[0], found[1][None], found[2][None]
+        own: list[Tensor] = []
+        for batch in range(0 if shares else last, last + 1):
+            rows = [
+                x.to(dtype).requires_grad_() for x in (q[batch, :heads], k[batch, 0], v[batch, 0])
+            ]
+            own = [torch.zeros_like(x) for x in rows]
+            at = torch.tensor(batch, device=q.device)
+            for h in range(heads):
+                logits = rows[0][h] @ rows[1].T / math.sqrt(q.shape[-1])
+                head = torch.tensor(h, device=q.device)
+                if score is not None:
+                    logits = score(logits, at, head, positions[:, None], positions[None, :])
+                if mask is not None:
+                    admitted = mask(at, head, positions[:, None], positions[None, :])
+                    logits = logits.masked_fill(~admitted, -math.inf)
+                result = torch.softmax(logits, dim=-1) @ rows[2]
+                wanted = [*rows, *shared]
+                parts = torch.autograd.grad(result, wanted, cotangent[batch, h].to(dtype))
+                for total, part in zip([*own, *sums], parts, strict=True):
+                    total += part
+        return own[0], own[1][None], own[2][None], *(x[0] for x in sums if x.dim() > 1)
 
     exact, eager = gradients(torch.float32), gradients(q.dtype)
     pairs = zip(eager, exact, strict=True)
@@ -212,7 +226,7 @@ def tables(setting: Setting) -> Report:
         f"backward over admitted pairs, medians of {setting.rounds} rounds.",
         *run.notes(results),
         "Flex is FlexAttention, compiled; its block mask is built beforehand.",
-        "The error is the largest of dQ, dK and dV, relative to that of eager torch in bf16.",
+        "The error is the largest of all gradients, relative to that of eager torch in bf16.",
         "",
         _table(results),
         "",
