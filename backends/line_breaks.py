@@ -103,6 +103,9 @@ def _operands(e: ast.expr) -> list[tuple[str, ast.expr, int]]:
         case ast.Compare(ops=[op]):
             sign = _COMPARISONS[type(op)]
             return [("", e.left, _OR), (f"{sign} ", e.comparators[0], _OR)]
+        case ast.BoolOp():
+            sign = "and " if isinstance(e.op, ast.And) else "or "
+            return [(sign * (n > 0), x, _COMPARE) for n, x in enumerate(e.values)]
         case ast.IfExp():
             return [("", e.body, _COMPARE), ("if ", e.test, _COMPARE), ("else ", e.orelse, _IF)]
         case ast.BinOp(op=ast.Pow()):
@@ -213,13 +216,10 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
             yield from _pieces(operand, _UNARY)
         case ast.BinOp(op=ast.Pow()) if all(map(_SIMPLE.fullmatch, map(_flat, (e.left, e.right)))):
             yield f"{_flat(e.left)}**{_flat(e.right)}"
-        case ast.BinOp() | ast.Compare() | ast.IfExp():
+        case ast.BinOp() | ast.Compare() | ast.BoolOp() | ast.IfExp():
             for n, (sign, x, inner) in enumerate(_operands(e)):
                 yield " " * (n > 0) + sign
                 yield from _pieces(x, inner)
-        case ast.BoolOp(op=op, values=values):
-            sign = " and " if isinstance(op, ast.And) else " or "
-            yield sign.join([_flat(x, _COMPARE) for x in values])
         case ast.Constant(value=value):
             yield f'"{value}"' if isinstance(value, str) else repr(value).replace("e+", "e")
         case ast.Slice():

@@ -43,6 +43,7 @@ from monocomp.blocks.operations import (
 )
 from monocomp.tile import Assign, Loop
 
+_MOST_COLUMNS = 256  # of a row's states, for which registers have room from one loop to the next
 Body = Callable[[Context, Loop], None]  # writes what a loop does with a block
 
 
@@ -274,13 +275,18 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
 
 def _fits(c: Context, stream: Stream) -> B.Expr | None:
     """Do all blocks begin at multiples of their length, and end with the loop? None if that is
-    never known."""
+    never known. Where a row's states have many columns two loops are no use: what one hands to the
+    other would be kept in memory."""
     axis, multiples = stream.loop.axis.name, stream.phases.multiples
     if multiples is None:
         return None
     lengths = (number(x) if isinstance(x, int) else c.names.block(x) for x in multiples)
     rests = (infix("%", x, c.names.block(axis)) for x in lengths)
     tests = [c.names.even(axis), *(infix("==", x, number(0)) for x in rests)]
+    whole = {*c.program.axis_names("whole")}
+    held = [[c.names.block(a) for a in sorted(s.axes & whole)] for s in stream.loop.state]
+    if columns := [joined("*", lengths) for lengths in held if lengths]:
+        tests.append(infix("<=", joined("+", columns), number(_MOST_COLUMNS)))
     fits = name(c.names.of("fits", axis, f"fits_{axis}"), B.BOOL)
     return c.assign(fits, joined("and", tests), is_static=True)
 
