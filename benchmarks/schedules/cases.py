@@ -154,6 +154,7 @@ def _cases() -> Iterator[Case]:
     for name in ("attention", "causal"):
         sizes = {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}
         yield case(GRADIENT + name, sizes, tier=1)
+        yield case(GRADIENT + name, {**sizes, "b": 1, "q": 16384, "k": 16384}, tier=1)
     for name in OTHERS:
         for head, dtype in ((128, "bfloat16"), (64, "bfloat16"), (64, "float32")):
             sizes = {"b": 2, "h": 16, "q": 2048, "k": 2048, "d": head, "e": head}
