@@ -40,7 +40,7 @@ class Features:
         work: element-wise operations on tiles of rows and streams, for each of their elements.
         limbs: products of operands in two bf16 limbs.
         masked: does a loop mask some of its elements?
-        bounded: 1 if the bounds of a loop vary with the rows, 2 if these are read, as of documents.
+        bounded: do the bounds of a loop vary with the rows?
         levels: of loads that wait for one another.
         rest: 0 where rows of a stream fill sectors of the cache, 1 where chunks, 2 for others.
         has_descriptors: can descriptors load tiles?
@@ -67,7 +67,7 @@ class Features:
     work: float
     limbs: int
     masked: bool
-    bounded: int
+    bounded: bool
     levels: int
     rest: int
     has_descriptors: bool
@@ -125,7 +125,7 @@ def features(legal: Legal) -> Features:
         work=log2(1 + sum(map(_operations, tiles))),
         limbs=sum(any(a in resources.in_limbs for a in e.args[:2]) for e in resources.products),
         masked=any(s.masked for loop in loops for s in loop.segments),
-        bounded=max((_bounded(e, legal) for loop in loops for e in loop.bounds), default=0),
+        bounded=any(e.axes & resources.blocked for loop in loops for e in loop.bounds),
         levels=resources.levels,
         rest=max((sum(size % n > 0 for n in (SECTOR, CHUNK)) for size in last), default=0),
         has_descriptors=legal.has_descriptors,
@@ -148,18 +148,6 @@ def _room(legal: Legal) -> int:
 def _is_direct(legal: Legal, row: int) -> bool:
     is_matrix = legal.multiplies and legal.element_bytes <= 2
     return is_matrix and legal.gpu.reads_shared and row >= _DIRECT_ROWS
-
-
-def _bounded(bound: Expr, legal: Legal) -> int:
-    """Does a bound vary with the rows (1), and is that read (2)?"""
-    rows, lets = legal.resources.blocked, legal.resources.lets
-
-    def is_read(e: Expr) -> bool:
-        if e.op == "local" and e.attr in lets:
-            return is_read(lets[e.attr])
-        return (e.op == "load" and bool(e.axes & rows)) or any(map(is_read, e.args))
-
-    return 1 + is_read(bound) if bound.axes & rows else 0
 
 
 def _operations(e: Expr) -> int:
