@@ -18,7 +18,10 @@ from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.blocks.choices.descriptors import descriptor_loads
+from monocomp.blocks.choices.layouts import Layouts
+from monocomp.blocks.choices.phases import Bounds
 from monocomp.blocks.program import Block
+from monocomp.tile import Loop
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import (
     SHARED_LIMIT,
@@ -278,6 +281,25 @@ def test_blocks_that_fit(
     (wanted,) = exact(text, made)
     found = interpreter.call(_later, text, made, blocks, by_descriptor)
     Bound(0.0, 4 * ALONE["triton"].floor).check(found, wanted)
+
+
+OF_PAIRS = """
+input Q[q,d], A[k,d], K[j,d], V[j,e]
+O[q,e] = sum[k,j if k <= j](exp(sum[d](Q[q,d] * A[k,d])) * sum[d](Q[q,d] * K[j,d]) * V[j,e])
+"""
+
+
+def test_blocks_that_may_not_fit() -> None:
+    """Those of a loop that begins where a block of another stream does, which is anywhere."""
+
+    def multiples(text: str, axis: str) -> tuple[int | str, ...] | None:
+        (tiles,) = mc.compile(text).tile_programs({})
+        loops = (s for s in tiles.statements if isinstance(s, Loop) and s.axis.name == axis)
+        (segment,) = next(loops).segments
+        return Bounds(Layouts(tiles)).multiples(segment)
+
+    assert multiples(LATER.format(16), "k") == (16, "q")
+    assert multiples(OF_PAIRS, "j") is None
 
 
 def test_layouts() -> None:

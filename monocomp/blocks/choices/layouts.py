@@ -22,6 +22,7 @@ class Layouts:
         ranked = sorted(program.axes.values(), key=lambda a: _ORDER[a.role])
         self._rank = {a.name: n for n, a in enumerate(ranked)}
         self._blocked = frozenset(program.axis_names("row", "stream", "whole"))
+        self.rows = frozenset(program.axis_names("row"))
         self.lets = {s.name: s.value for s in program.statements if isinstance(s, Let)}
         self.operands = Operands(program)
         self.flipped: frozenset[str] = self._flipped(program) if flips else frozenset()

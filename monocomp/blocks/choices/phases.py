@@ -201,7 +201,7 @@ class Bounds:
     """What the bounds of segments tell without their values."""
 
     def __init__(self, layouts: Layouts) -> None:
-        self.order, self.lets = layouts.order, layouts.lets
+        self.order, self.lets, self.rows = layouts.order, layouts.lets, layouts.rows
 
     def vary(self, bounds: tuple[Expr, ...]) -> bool:
         """Are bounds not the same for all rows?"""
@@ -272,7 +272,7 @@ class Bounds:
         match e.op:
             case "number":
                 return (e.attr,)
-            case "coordinate" if self.order(e.axes):
+            case "coordinate" if e.attr in self.rows:  # a stream's blocks begin anywhere
                 return (e.attr,)
             case "local" if e.attr in self.lets:
                 return self._multiples(self.lets[e.attr])
