@@ -433,6 +433,7 @@ _HELPERS: dict[str, Callable[..., Value]] = {
     "cdiv": lambda a, b: -(-a // b),
     "grouped": _grouped,
     "unknown": lambda x: x,
+    "unchained": lambda x: x,
     "between": lambda positions, low, high: (low <= positions) & (positions < high),
     "tanh": lambda x, fast: np.tanh(_float(x)),
     "floordiv": np.floor_divide,

@@ -192,8 +192,11 @@ class Stages(Mapping[str, str]):
     def _block_programs(self, passes: tuple[str, ...]) -> tuple[B.BlockProgram, ...]:
         from monocomp.backends.triton.kernel_source import block_program
 
-        kernels = self.plan.kernels
-        return tuple(block_program(k, passes=passes, dialect=self.dialect) for k in kernels)
+        pairs = zip(self.plan.kernels, self.schedules, strict=True)
+        return tuple(
+            block_program(k, passes=passes, dialect=self.dialect, unchained=s.unchained)
+            for k, s in pairs
+        )
 
     def _blocks(self, passes: tuple[str, ...]) -> str:
         return "\n\n".join(map(str, self._block_programs(passes)))

@@ -177,7 +177,9 @@ class Legal:
             shape.descriptors,
             self.orders[0],
         )
-        return replace(found, registers=self.resources_of(found).register_limit(found))
+        resources = self.resources_of(found)
+        found = replace(found, unchained=resources.lacks_rows(found))
+        return replace(found, registers=resources.register_limit(found))
 
     def alike(self, shape: Shape) -> Shape:
         """The shape for this kernel that comes nearest to another kernel's. Rows and columns of a

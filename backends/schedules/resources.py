@@ -104,7 +104,9 @@ class Resources:
         }
         operands = Operands(program)
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
-        self.in_limbs = {a for e in products for a in e.args[:2] if operands.is_in_limbs(a)}
+        factors = [a for e in products for a in e.args[:2]]
+        self.in_limbs = {a for a in factors if operands.is_in_limbs(a)}
+        self.is_chained = any(map(operands.is_from_product, factors))
         self.by_descriptor = descriptor_loads(program)
         self.levels = load_levels(program)
         multiplied = [a.attr for e in self.products for a in e.args[:2] if a.op == "local"]
@@ -297,6 +299,12 @@ class Resources:
         is_lacking = self._rows(schedule) < 16 * schedule.num_warps
         return in_limbs and is_lacking and self.is_direct(schedule)
 
+    def lacks_rows(self, schedule: Schedule) -> bool:
+        """Do warps repeat each other's work in a product from which another is made? Triton gives
+        each 16 rows of it."""
+        is_lacking = self._rows(schedule) < 16 * schedule.num_warps
+        return self.is_chained and is_lacking and self.is_direct(schedule)
+
     def _multiplied(self, e: P.Expr, schedule: Schedule) -> int:
         """A thread computes a square of the result, from so many rows and columns."""
         side = sqrt(self._held(e.axes, schedule))
@@ -359,7 +367,8 @@ class Resources:
             barriers = (
                 _BARRIER * (1 + copies * len(self.by_descriptor)) if schedule.descriptors else 0
             )
-            return streamed + fixed + converted + barriers
+            passed = computed if schedule.unchained else 0  # between warps
+            return streamed + fixed + passed + converted + barriers
         return streamed + max(computed, converted) + (0 if self.gpu.lanes == 64 else fixed)
 
     def _ahead(self, schedule: Schedule) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,8 @@ class Schedule:
     turns, a block of rows each; with 1, all rows of one come before those of the next. Where two
     axes are cut into blocks and there is no grid, blocks along the first are its positions.
     `registers` are the most that a thread may have; with 0, the compiler takes what it likes.
+    `unchained`: are products from which others are made cut off from them, for rows are too few for
+    all warps?
     """
 
     blocks: tuple[tuple[str, int], ...]
@@ -39,11 +41,21 @@ class Schedule:
     descriptors: bool = False
     group_size: int = 1
     registers: int = 0
+    unchained: bool = False
 
     @cached_property
     def lengths(self) -> dict[str, int]:
         """Of blocks, by axis."""
         return dict(self.blocks)
+
+    @property
+    def in_source(self) -> tuple[Any, ...]:
+        """What the source of a kernel depends on, whatever it is called with."""
+        return self.split_axes, self.unchained
+
+    def with_source_of(self, other: Schedule) -> Schedule:
+        """This schedule, for the source of another."""
+        return replace(self, split_axes=other.split_axes, unchained=other.unchained)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -56,9 +68,10 @@ class Schedule:
         blocks = {str(axis): _whole_number(n) for axis, n in dict(data["blocks"]).items()}
         warps, stages, programs = (_whole_number(data[n]) for n in names)
         split_axes = tuple(str(axis) for axis in dict(data).get("split_axes", ()))
-        descriptors = dict(data).get("descriptors", False)
-        if not isinstance(descriptors, bool):
-            raise TypeError(f"{descriptors!r} is no truth value")
+        descriptors, unchained = (dict(data).get(n, False) for n in ("descriptors", "unchained"))
+        for flag in (descriptors, unchained):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{flag!r} is no truth value")
         group_size = _whole_number(dict(data).get("group_size", 1))
         if any(n < 1 or n & (n - 1) or n > LONGEST_BLOCK for n in blocks.values()):
             raise ValueError("block lengths are powers of two")
@@ -71,7 +84,7 @@ class Schedule:
             raise ValueError("the size of a group is a power of two")
         if not 0 <= registers <= MOST_REGISTERS:
             raise ValueError("registers out of range")
-        rest = (programs, split_axes, descriptors, group_size, registers)
+        rest = (programs, split_axes, descriptors, group_size, registers, unchained)
         return Schedule(tuple(blocks.items()), warps, stages, *rest)
 
     def __str__(self) -> str:
@@ -82,7 +95,8 @@ class Schedule:
         loads = ", descriptors" if self.descriptors else ""
         order = f", groups of {self.group_size}" if self.group_size > 1 else ""
         limit = f", {self.registers} registers" if self.registers else ""
-        more = splits + tiles + loads + order + limit
+        cut = ", unchained" if self.unchained else ""
+        more = splits + tiles + loads + order + limit + cut
         return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{more}"
 
 

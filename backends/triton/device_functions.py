@@ -24,6 +24,14 @@ def unknown(x):
     while found != x:
         found = x
     return found''',
+    "unchained": '''@triton.jit
+def unchained(product):
+    """A product. Triton has warps share the rows alone of one from which another is made, and
+    would have them repeat each other's work here; a branch, even one that is never taken, ends
+    such a chain."""
+    if tl.program_id(0) < 0:
+        product = -product
+    return product''',
     "between": '''@triton.jit
 def between(positions, low, high):
     """low <= positions < high, for the columns of a product. A thread holds the same columns of

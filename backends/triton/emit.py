@@ -174,7 +174,14 @@ def write(part: Part, before: Written | None = None) -> Written:
     for kernel, schedule, name in zip(kernels, part.schedules, kernel_names, strict=True):
         known = Known(kernel, schedule, part.sizes, part.promises)
         programs.append(
-            block_program(kernel, name=name, functions=functions, dialect=dialect, known=known)
+            block_program(
+                kernel,
+                name=name,
+                functions=functions,
+                dialect=dialect,
+                known=known,
+                unchained=schedule.unchained,
+            )
         )
     first = 1 + (len(before.settings) if before is not None else 0)
     settings = tuple(

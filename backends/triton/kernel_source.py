@@ -10,6 +10,7 @@ from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.blocks.building.kernels import build
 from monocomp.blocks.choices.choose import choose
+from monocomp.blocks.passes.chains import unchain
 from monocomp.blocks.passes.constants import Constant, Key, with_constants
 from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.errors import UnsupportedError
@@ -44,6 +45,7 @@ def block_program(
     functions: Mapping[str, str] | None = None,
     dialect: Dialect = TRITON,
     known: Callable[[BlockProgram], Mapping[Key, Constant]] = lambda p: {},
+    unchained: bool = False,
 ) -> BlockProgram:
     """A kernel as a block program, in names that the program cannot choose.
 
@@ -54,6 +56,7 @@ def block_program(
             with no other kernel, unless given.
         dialect: the language that it is for.
         known: what is known of the arguments.
+        unchained: cut products off from those that are made from them (`unchain`).
 
     Raises:
         UnsupportedError: the language cannot say what the kernel does.
@@ -75,6 +78,7 @@ def block_program(
     found = build(program, choices, kernel, scope, functions)
     constants = known(found)
     found = with_constants(found, constants) if constants else found
+    found = unchain(found) if unchained else found
     try:
         for name, change in dialect.passes.items():
             found = change(found) if name in passes else found

@@ -14,7 +14,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from itertools import chain
 from os import PathLike
@@ -120,7 +119,7 @@ class TritonRunner:
         self.precision = precision
         self.processors = processors
         self.dialect = dialect
-        self._modules: dict[tuple[tuple[str, ...], ...], tuple[Module, ModuleType]] = {}
+        self._modules: dict[tuple[Any, ...], tuple[Module, ModuleType]] = {}
         axes = [a for k in kernels for a in k.axes.values()]
         self._held = {a.extent for a in axes if a.role == "whole"}
         self._lock = threading.Lock()
@@ -156,12 +155,12 @@ class TritonRunner:
         raise self.legal(tensors, extents)[0].refusal(reasons[:1])
 
     def _loaded(self, choice: Choice) -> tuple[Module, ModuleType]:
-        """The file that these schedules run: one for each way to hold axes."""
-        split_axes = tuple(s.split_axes for s in choice)
-        found = self._modules.get(split_axes)
+        """The file that these schedules run."""
+        key = tuple(s.in_source for s in choice)
+        found = self._modules.get(key)
         if found is None:
             module = self.emit(list(map(self._usual, self.kernels, choice)))
-            found = self._modules[split_axes] = module, load(module.source)
+            found = self._modules[key] = module, load(module.source)
         return found
 
     def _usual(self, kernel: TileProgram, choice: Schedule) -> Schedule:
@@ -171,7 +170,7 @@ class TritonRunner:
             usual = self.dialect.table.first(self.dialect.legal(kernel, {}, 2))
         except UnsupportedError:
             return choice
-        return replace(usual, split_axes=choice.split_axes)
+        return usual.with_source_of(choice)
 
     def _call(
         self,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -198,7 +198,7 @@ class Prepared:
         self.narrow = {n: str(t.dtype)[6:] for n, t in floats.items() if is_narrow(t)}
         how = [(k, self.sizes, element_bytes(k, widths), target, processors) for k in self.kernels]
         self.legal = [Legal(*h) for h in how]
-        self._modules: dict[tuple[tuple[str, ...], ...], Module] = {}
+        self._modules: dict[tuple[Any, ...], Module] = {}
 
     @cached_property
     def firsts(self) -> tuple[Schedule, ...]:
@@ -217,13 +217,13 @@ class Prepared:
 
     def module(self, choice: tuple[Schedule, ...]) -> Module:
         """The file that runs these schedules."""
-        split_axes = tuple(s.split_axes for s in choice)
-        found = self._modules.get(split_axes)
+        key = tuple(s.in_source for s in choice)
+        found = self._modules.get(key)
         if found is None:
-            pairs = zip(self.firsts, split_axes, strict=True)
-            held = [replace(s, split_axes=axes) for s, axes in pairs]
+            pairs = zip(self.firsts, choice, strict=True)
+            held = [first.with_source_of(s) for first, s in pairs]
             plan = self.plan.of_dtypes(self.narrow)
-            found = self._modules[split_axes] = emit(
+            found = self._modules[key] = emit(
                 self.equations.of_dtypes(self.narrow), plan.kernels, held, lowered=plan.program
             )
         return found

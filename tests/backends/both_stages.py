@@ -21,6 +21,7 @@ from monocomp.backends import numpy as backend
 from monocomp.backends.schedules.schedule import held_length
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks.choices.choose import PASSES
+from monocomp.blocks.passes.chains import unchain
 from monocomp.blocks.passes.constants import Constant, Key, with_constants
 from monocomp.blocks.program import INT32, BlockProgram
 from monocomp.blocks.verifier import verify
@@ -63,6 +64,7 @@ def both_stages(block: int = 16) -> Iterator[list[str]]:
                 call = ({**given, **outputs}, extents, params, chosen, descriptors, 1 + more)
                 variants = [blocks]
                 if passes == PASSES:
+                    variants += [unchain(blocks)]
                     known = _known(blocks, call)
                     variants += [with_constants(blocks, dict(known[n::m])) for n, m in _SOME]
                 for variant in variants:

@@ -1,0 +1,115 @@
+"""Products that are cut off from those that are made from them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.schedules import table
+from monocomp.backends.schedules.legal import Legal, Shape
+from monocomp.backends.schedules.schedule import Schedule
+from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.kernel_source import block_program
+from monocomp.backends.triton.launch import load
+from monocomp.blocks import program as B
+from monocomp.blocks.passes.chains import unchain
+from monocomp.tile import TileProgram
+from tests.backends import interpreted as interpreter
+from tests.backends.compiling import compile_for, compiled_to, launches_of, without_elements
+from tests.backends.library_cases import CASES
+from tests.backends.running import exact
+from tests.backends.tolerances import ALONE, Bound
+
+SIZES = {"b": 1, "h": 2, "q": 512, "k": 512, "d": 256, "e": 256}
+FEW, ENOUGH = "64/64 8w 2s tma", "128/64 8w 2s tma"
+
+
+def gradient(name: str = "attention") -> mc.Kernel:
+    return mc.compile(mc.grad(library.load(name)))
+
+
+def legal(kernel: TileProgram, target: str = "cuda:90") -> Legal:
+    return Legal(kernel, SIZES, 2, target, 132)
+
+
+def cut(program: B.BlockProgram) -> list[str]:
+    """The products that are cut off, by name."""
+    assigned = [s for s in B.walk(program.body) if isinstance(s, B.Assign)]
+    return [s.targets[0].attr for s in assigned if s.value.attr == "unchained"]
+
+
+def test_products_that_others_are_made_from() -> None:
+    """Of the four products of dK and dV the two whose results the others multiply."""
+    *_, last = gradient().plan(SIZES).kernels
+    before = block_program(last)
+    assert cut(before) == [] and cut(unchain(before)) == ["s", "s_2"]
+    assert cut(block_program(last, unchained=True)) == ["s", "s_2"]
+
+
+@pytest.mark.parametrize("name", ["linear", "quadratic"])
+def test_products_alone_are_left(name: str) -> None:
+    texts = {"linear": "O[i,j] = A[i,k] * B[k,j]", "quadratic": "O[i,j] = (A[i,k] * B[k,j]) ** 2"}
+    (kernel,) = mc.compile(texts[name]).plan({"i": 64, "j": 64, "k": 64}).kernels
+    assert cut(unchain(block_program(kernel))) == []
+    assert not legal(kernel).resources.is_chained
+
+
+def test_schedules_with_too_few_rows() -> None:
+    """Where warps have fewer than 16 rows each, on GPUs whose matrix units read shared memory."""
+    *_, last = gradient().plan(SIZES).kernels
+    found = [legal(last).named(Shape.parse(shape)) for shape in (FEW, ENOUGH, "64/64 4w 2s")]
+    assert [s is not None and s.unchained for s in found] == [True, False, False]
+    older = legal(last, "cuda:80").named(Shape.parse("64/64 8w 2s"))
+    assert older is not None and not older.unchained
+
+
+def test_schedules_are_kept() -> None:
+    schedule = Schedule((("q", 64),), 8, 2, unchained=True)
+    assert Schedule.from_json(schedule.to_json()) == schedule
+    assert str(schedule) == "64, 8 warps, 2 stages, unchained"
+    with pytest.raises(TypeError, match="'yes' is no truth value"):
+        Schedule.from_json({**schedule.to_json(), "unchained": "yes"})
+
+
+def test_warps_share_columns() -> None:
+    """In the machine's layout, and with less work: half of the instructions of two products."""
+    kernel = gradient()
+    plan = kernel.plan(SIZES)
+    inputs = without_elements(kernel, SIZES)
+    firsts = [table.first(legal(k)) for k in plan.kernels]
+    few = legal(plan.kernels[-1]).named(Shape.parse(FEW))
+    assert few is not None
+    found = {}
+    for unchained in (True, False):
+        schedules = [*firsts[:-1], replace(few, unchained=unchained)]
+        *_, launch = launches_of(kernel, plan.kernels, schedules, inputs, lowered=plan.program)
+        usage = compile_for("cuda:90", launch)
+        assert usage.spilled == 0
+        found[unchained] = compiled_to("ptx", launch).count("wgmma.mma_async")
+        text = compiled_to("ttgir", launch)
+        along_rows = re.search(r"nvidia_mma<[^>]*warpsPerCTA = \[8, 1\]", text)
+        assert (along_rows is None) is unchained
+    assert found[True] < found[False]
+
+
+def run(source: str, host: str, *inputs: Tensor) -> Tensor:
+    return getattr(load(source), host)(*inputs)
+
+
+def test_results() -> None:
+    """In Triton's interpreter, a kernel with statistics of its rows as well."""
+    kernel = mc.compile(library.load("causal"))
+    plan = kernel.plan({**SIZES, "q": 70, "k": 70})
+    schedule = Schedule((("q", 64), ("k", 32)), 8, 2, unchained=True)
+    module = emit(kernel.equations, plan.kernels, [schedule], lowered=plan.program)
+    assert "unchained(tl.dot(" in module.source
+    inputs = CASES["causal"].inputs(CASES["causal"].sizes(70, 70, 32, 32), torch.float32)
+    found = interpreter.call(run, module.source, module.host, *inputs.values())
+    (wanted,) = exact(library.load("causal"), inputs)
+    Bound(0.0, 4 * ALONE["triton"].floor).check(found, wanted)
