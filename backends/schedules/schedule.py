@@ -29,8 +29,8 @@ class Schedule:
     turns, a block of rows each; with 1, all rows of one come before those of the next. Where two
     axes are cut into blocks and there is no grid, blocks along the first are its positions.
     `registers` are the most that a thread may have; with 0, the compiler takes what it likes.
-    `unchained`: are products from which others are made cut off from them, for rows are too few for
-    all warps?
+    `unchained`: are products cut off from those that they are made from, as their rows are too few
+    for all warps?
     """
 
     blocks: tuple[tuple[str, int], ...]

@@ -25,13 +25,13 @@ def unknown(x):
         found = x
     return found''',
     "unchained": '''@triton.jit
-def unchained(product):
-    """A product. Triton has warps share the rows alone of one from which another is made, and
-    would have them repeat each other's work here; a branch, even one that is never taken, ends
-    such a chain."""
+def unchained(x):
+    """What a product takes that another has made. Triton has warps share the rows alone of the
+    first product of such a chain, and they are too few; a branch, even one that is never taken,
+    ends the chain."""
     if tl.program_id(0) < 0:
-        product = -product
-    return product''',
+        x = -x
+    return x''',
     "between": '''@triton.jit
 def between(positions, low, high):
     """low <= positions < high, for the columns of a product. A thread holds the same columns of

@@ -56,7 +56,7 @@ def block_program(
             with no other kernel, unless given.
         dialect: the language that it is for.
         known: what is known of the arguments.
-        unchained: cut products off from those that are made from them (`unchain`).
+        unchained: cut products off from those that they are made from (`unchain`).
 
     Raises:
         UnsupportedError: the language cannot say what the kernel does.

@@ -1,45 +1,53 @@
-"""`unchain`: products from which others are made are cut off from them.
+"""`unchain`: products are cut off from the products that they are made from.
 
 Triton shares the rows of a product that another is made from among all warps, 16 to each, so that
 sums along rows need no exchange (FlashAttention-2, arXiv:2307.08691, section 3.3). Where rows are
-fewer than that, some warps repeat what others do. A product that is cut off has its columns shared
-out, too.
+fewer than that, some warps repeat what others do. If the products made from it are cut off, its
+columns are shared out, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import helper
+from monocomp.blocks.passes.unread import names_in
+
+_PRODUCTS = ("dot", "dot_in_limbs")
 
 
 def unchain(program: B.BlockProgram) -> B.BlockProgram:
-    """Cut off each product from which others of the same block are made."""
-    return replace(program, body=_unchained(program.body))
+    """Cut off what products take that other products of the same block have made."""
+    return replace(program, body=_unchained(program.body, frozenset()))
 
 
-def _unchained(body: B.Body) -> B.Body:
+def _unchained(body: B.Body, made: Set[str]) -> B.Body:
+    """Statements that follow others, of which products have made these names."""
     found: list[B.Statement] = []
-    for n, s in enumerate(body):
-        match s:
-            case B.Assign(targets=(target,), value=B.Expr(op="dot") as dot) if _is_multiplied(
-                target.attr, body[n + 1 :]
-            ):
-                cut = helper("unchained", dot, layout=dot.layout, dtype=dot.dtype)
-                found.append(replace(s, value=cut))
-            case _:
-                found.append(B.inside(s, _unchained))
+    for s in body:
+        if isinstance(s, B.Assign):
+            s = replace(s, value=_cut(s.value, made))
+        known = made
+        s = B.inside(s, lambda body, known=known: _unchained(body, known))
+        for inner in B.walk((s,)):
+            if any(_is_made(e, made) for e in B.roots(inner)):
+                made = made | {t.attr for t in B.targets(inner)}
+        found.append(s)
     return tuple(found)
 
 
-def _is_multiplied(name: str, body: B.Body) -> bool:
-    """Is another product made from a value?"""
-    made = {name}
-    for s in B.walk(body):
-        parts = [x for e in B.roots(s) for x in B.subexpressions(e)]
-        if any(x.op == "name" and x.attr in made for x in parts):
-            if any(x.op in ("dot", "dot_in_limbs") for x in parts):
-                return True
-            made |= {t.attr for t in B.targets(s)}
-    return False
+def _is_made(e: B.Expr, made: Set[str]) -> bool:
+    return not made.isdisjoint(names_in(e)) or any(x.op in _PRODUCTS for x in B.subexpressions(e))
+
+
+def _cut(e: B.Expr, made: Set[str]) -> B.Expr:
+    args = tuple(_cut(a, made) for a in e.args)
+    if e.op in _PRODUCTS:
+        args = tuple(_apart(a) if _is_made(a, made) else a for a in args)
+    return e if args == e.args else replace(e, args=args)
+
+
+def _apart(e: B.Expr) -> B.Expr:
+    return helper("unchained", e, layout=e.layout, dtype=e.dtype)
