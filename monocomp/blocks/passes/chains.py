@@ -4,15 +4,18 @@ Triton shares the rows of a product that another is made from among all warps, 1
 sums along rows need no exchange (FlashAttention-2, arXiv:2307.08691, section 3.3). Where rows are
 fewer than that, some warps repeat what others do. If the products made from it are cut off, its
 columns are shared out, too.
+
+Loops of these are asked beforehand whether there is any block, as those that gather (`phases`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import replace
+from functools import partial
 
 from monocomp.blocks import program as B
-from monocomp.blocks.operations import helper
+from monocomp.blocks.operations import helper, infix
 from monocomp.blocks.passes.unread import names_in
 
 _PRODUCTS = ("dot", "dot_in_limbs")
@@ -27,15 +30,24 @@ def _unchained(body: B.Body, made: Set[str]) -> B.Body:
     """Statements that follow others, of which products have made these names."""
     found: list[B.Statement] = []
     for s in body:
-        if isinstance(s, B.Assign):
-            s = replace(s, value=_cut(s.value, made))
-        known = made
-        s = B.inside(s, lambda body, known=known: _unchained(body, known))
+        match s:
+            case B.Assign():
+                s = replace(s, value=_cut(s.value, made))
+            case B.For(range=B.Blocks() as blocks, body=inside):
+                s = replace(s, body=_unchained(inside, made))
+                if s.body != inside and not _are_numbers(blocks):
+                    s = B.If(infix("<", blocks.start, blocks.stop), (s,), origin=s.origin)
+            case _:
+                s = B.inside(s, partial(_unchained, made=made))
         for inner in B.walk((s,)):
             if any(_is_made(e, made) for e in B.roots(inner)):
                 made = made | {t.attr for t in B.targets(inner)}
         found.append(s)
     return tuple(found)
+
+
+def _are_numbers(blocks: B.Blocks) -> bool:
+    return blocks.start.op == blocks.stop.op == "number"
 
 
 def _is_made(e: B.Expr, made: Set[str]) -> bool:
