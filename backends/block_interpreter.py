@@ -106,6 +106,8 @@ def argument(
             return lengths[of]
         case "even":
             return _is_even(program, of, extents, lengths)
+        case "single":
+            return 0 < extents[program.axes[of].extent] <= lengths[of]
         case "order":
             return group_size
     return {"STEP": 1, "FAST": False}.get(of)

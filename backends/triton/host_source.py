@@ -318,6 +318,8 @@ class HostSource:
                 return self._length(value)
             case A.Even():
                 return self._is_even(value.length)
+            case A.Single(length):
+                return f"0 < {self.size(length.extent)} <= {self._length(length)}"
             case A.Step():
                 pairs = (f"({self.tensor(held.tensor)}, {held.dim})" for held in value.held)
                 return f"step({', '.join(pairs)})"

@@ -76,6 +76,8 @@ def _value(p: BlockProgram, a: Argument, lengths: Mapping[str, A.AnyLength]) -> 
             return lengths[axis]
         case "even", axis:
             return A.Even(lengths[axis])
+        case "single", axis:
+            return A.Single(lengths[axis])
         case "option", "STEP":
             return A.Step(tuple(A.Stride(tensor, held) for tensor, held in p.held.items()))
         case "option", "INDEX":

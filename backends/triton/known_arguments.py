@@ -48,6 +48,9 @@ class Promises:
                 case "even" if p.axes[a.of].role != "whole":
                     size = sizes.get(p.axes[a.of].extent)
                     found[a.key] = size is not None and size % blocks[a.of] == 0
+                case "single":
+                    size = sizes.get(p.axes[a.of].extent)
+                    found[a.key] = size is not None and 0 < size <= blocks[a.of]
                 case "even" if p.axes[a.of].extent not in sizes:
                     found[a.key] = False
         return found

@@ -57,6 +57,10 @@ class Names:
         """Does a block's length divide the extent?"""
         return name(self.of("even", axis, f"EVEN_{axis.upper()}"), BOOL)
 
+    def single(self, axis: str) -> Expr:
+        """Does one block hold all elements, of which there are some?"""
+        return name(self.of("single", axis, f"SINGLE_{axis.upper()}"), BOOL)
+
     def size(self, extent: str) -> Expr:
         return name(self.of("size", extent, f"size_{extent.lstrip('.')}"), INT)
 

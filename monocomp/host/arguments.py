@@ -106,6 +106,15 @@ class Even(Node):
 
 
 @dataclass(frozen=True)
+class Single(Node):
+    """Does one block hold all elements of the axis, of which there are some?"""
+
+    length: AnyLength
+
+    text = "{length} holds all"
+
+
+@dataclass(frozen=True)
 class Pointer(Node):
     """A tensor."""
 
@@ -177,7 +186,9 @@ class Flag(Node):
     text = "{name}"
 
 
-Value: TypeAlias = Pointer | Descriptor | Stride | Extent | Param | AnyLength | Even | Step | Flag
+Value: TypeAlias = (
+    Pointer | Descriptor | Stride | Extent | Param | AnyLength | Even | Single | Step | Flag
+)
 POSITIONAL = (Pointer, Descriptor, Stride, Extent, Param)  # the others go by name
 
 

@@ -324,6 +324,8 @@ class Evaluation:
                 return self._length(value)
             case A.Even():
                 return self._is_even(value.length)
+            case A.Single(length):
+                return 0 < self.sizes[length.extent] <= self._length(length)
             case A.Step():
                 return self.scheduled.step(*((self.tensors[x.tensor], x.dim) for x in value.held))
             case A.Flag("index"):

@@ -101,7 +101,7 @@ def _known(blocks: BlockProgram, call: tuple[Any, ...]) -> list[tuple[Key, Const
                 known.append((a.key, None if value is None else True))
             case "option":
                 known.append((a.key, {"INDEX": INT32, "PRECISION": "ieee"}.get(a.of, value)))
-            case "stride" | "size" | "block" | "even" | "order":
+            case "stride" | "size" | "block" | "even" | "single" | "order":
                 known.append((a.key, value))
     return known
 

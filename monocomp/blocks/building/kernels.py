@@ -119,6 +119,9 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
         yield B.Argument("block", a, 0, names.block(a), True)
     for a in blocked:
         yield B.Argument("even", a, 0, names.even(a), True)
+    repeated = {loop.axis.name for loop, phases in c.choices.phases.items() if phases.is_repeated}
+    for a in (a for a in blocked if a in repeated):
+        yield B.Argument("single", a, 0, names.single(a), True)
     found = list(program.expressions)
     yield B.Argument("option", "INDEX", 0, option("INDEX"), True)
     if _has_products(program):

@@ -153,21 +153,27 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
         middle = infix("+", low, _aligned(c, axis, infix("-", full_high, low)))
     if segment.bounds:
         middle = extreme("maximum", low, middle)
+    elif stream.phases.is_repeated:
+        middle = select(c.names.single(axis), c.names.block(axis), middle)
     middle = c.set_bound("full_end", axis, middle)
     last = number(3)
+    is_first = unmasked = infix("==", phase, number(1))
     if segment.bounds:
         c.say("Blocks that need no mask, then those that do.")
+    elif stream.phases.is_repeated:
+        is_one_phase = infix("|", c.names.even(axis), c.names.single(axis))
+        last = select(is_one_phase, number(2), number(3))
+        unmasked = select(c.names.single(axis), c.names.even(axis), is_first)
     else:
         last = select(c.names.even(axis), number(2), number(3))
-    is_first = infix("==", phase, number(1))
     with c.block() as inner:
         begin, end = c.names.plain("begin", axis), c.names.plain("end", axis)
         c.assign(begin, select(is_first, low, middle))
         c.assign(end, select(is_first, middle, high))
-        stream.unmasked = is_first
+        stream.unmasked = unmasked
         if is_dense(stream.loop):
             stream.covered = is_first if segment.bounds else True
-        condition = infix("|", infix("<", c.axis(axis), high), is_first)
+        condition = infix("|", infix("<", c.axis(axis), high), unmasked)
         stages = _stages(c, stream, infix("!=", phase, number(1)))
         fused = _fused(c, stream, is_first)
         _blocks(c, stream, begin, end, condition, body, stages, fused)

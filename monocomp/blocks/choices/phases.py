@@ -22,6 +22,7 @@ vector can tell that it admits nothing: it is compared with the largest or the l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -70,6 +71,8 @@ class Phases:
         is_tested: is it asked beforehand whether there is any block? Then its products have ended
             where their results meet those of no block. Else the assembler may let each product end
             before anything goes on, and does where elements are loaded one by one beside products.
+        is_repeated: do others stream the same elements? Where one block holds them all, its bounds
+            are constants: a compiler then sees blocks instead of loops, and loads one for all.
     """
 
     form: Form
@@ -84,6 +87,7 @@ class Phases:
     leaves_out: bool = False
     asks: bool = False
     is_tested: bool = False
+    is_repeated: bool = False
 
 
 def peel(
@@ -95,7 +99,10 @@ def peel(
         phases = _phases(loop, known, by_descriptor)
         phases = _asked(loop, known, phases, _apart(loop, known))
         found[loop] = replace(phases, is_tested=_gathers(loop))
-    return found
+    whole = [x for x, p in found.items() if p.form == "split" and x.is_whole and not _multiplies(x)]
+    streams = Counter(loop.axis.extent for loop in whole)
+    repeated = {loop for loop in whole if streams[loop.axis.extent] > 1}
+    return {loop: replace(p, is_repeated=loop in repeated) for loop, p in found.items()}
 
 
 def loops_of(loop: Loop) -> tuple[Loop, ...]:
@@ -184,9 +191,12 @@ def _mask(loop: Loop) -> Mask | None:
 
 def _gathers(loop: Loop) -> bool:
     """Are there elements, each with a position of its own, beside products?"""
-    body = [*expressions(loop.body)]
-    positions = (x for e in body if e.op == "load" for x in e.positions)
-    return any(e.op == "contract" for e in body) and any(len(x.axes) > 1 for x in positions)
+    positions = (x for e in expressions(loop.body) if e.op == "load" for x in e.positions)
+    return _multiplies(loop) and any(len(x.axes) > 1 for x in positions)
+
+
+def _multiplies(loop: Loop) -> bool:
+    return any(e.op == "contract" for e in expressions(loop.body))
 
 
 def _fused(loop: Loop, by_descriptor: Mapping[str, Block]) -> tuple[Block, str] | None:

@@ -93,7 +93,7 @@ class _Folding:
     """Folds statements in their order; `values` are those of names that are known here."""
 
     def __init__(self, p: B.BlockProgram, known: Mapping[Key, Constant]) -> None:
-        self.index = B.INDEX
+        self.index, self.lengths = B.INDEX, p.lengths
         self.values: dict[str, B.Expr] = {}
         self.present: set[str] = set()  # descriptors that are given
         for a in p.arguments:
@@ -146,7 +146,9 @@ class _Folding:
         self._rename(target)
         # A tile that was more than another one's copy is now read under the other one's name.
         is_copy = value.op == "name" != s.value.op and value.attr != target.attr
-        if _is_constant(value) or (is_copy and value.layout == target.layout != ()):
+        is_copy = is_copy and value.layout == target.layout != ()
+        is_length = any(_are_same(value, length) for length in self.lengths.values())
+        if _is_constant(value) or is_copy or is_length:
             self.values[target.attr] = value
         spread = _spread(value, target.layout)
         return (replace(s, targets=(self._target(target),), value=spread),)
@@ -158,10 +160,17 @@ class _Folding:
             if _is_constant(start) and bounds.stop.attr - start.attr == 1:
                 self.values[s.variable.attr] = start
                 return self.body(s.body)
+        if isinstance(bounds, B.Blocks) and self._is_block(bounds):
+            self.values[s.variable.attr] = bounds.start
+            return self.body(s.body)
         self._forget((s,))
         found = replace(s, range=bounds, body=self.body(s.body))
         self._forget((s,))
         return (found,)
+
+    def _is_block(self, bounds: B.Blocks) -> bool:
+        """Is there one block, the first?"""
+        return _is(bounds.start, 0) and _are_same(bounds.stop, self.lengths[bounds.axis])
 
     def _if(self, s: B.If) -> B.Body:
         test = self.expr(s.test)
