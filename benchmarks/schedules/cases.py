@@ -48,6 +48,15 @@ O[b,h,q,e] = S[b,h,q,k] * V[b,h,k,e] / (1 + sum[k](S[b,h,q,k]))""",
 B[b,h,q,k] = softmax[k](P[b,h,q,d] * L[b,h,k,d] / sqrt(|d|))
 O[b,h,q,e] = A[b,h,q,k] * V[b,h,k,e] + B[b,h,q,k] * W[b,h,k,e]""",
 }
+# Of rows that are read several times.
+ROWS = {
+    "softmax": "softmax",
+    "sparsemax": "sparsemax",
+    "normalised": """input X[i,k]
+M[i] = sum[k](X[i,k]) / |k|
+Y[i,k] = (X[i,k] - M[i]) / sqrt(sum[k]((X[i,k] - M[i]) ** 2) / |k| + 1 / 100000)
+return Y""",
+}
 CACHES = ("paged_attention", "int8_cache", "rolling_cache", "fp8_cache")
 
 
@@ -83,7 +92,7 @@ def _text(program: str) -> str:
     if program.startswith(GRADIENT):
         return str(mc.grad(_text(program.removeprefix(GRADIENT))))
     variants = {v.name: v.program for v in VARIANTS}
-    program = (variants | OTHERS).get(program, program)
+    program = (variants | OTHERS | ROWS).get(program, program)
     return mc.library.load(program) if program in mc.library.names() else program
 
 
@@ -155,6 +164,15 @@ def _cases() -> Iterator[Case]:
         sizes = {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}
         yield case(GRADIENT + name, sizes, tier=1)
         yield case(GRADIENT + name, {**sizes, "b": 1, "q": 16384, "k": 16384}, tier=1)
+    for name in ROWS:
+        for rows, length in (
+            (16384, 8192),
+            (16384, 5120),
+            (32768, 2048),
+            (65536, 512),
+            (64, 65536),
+        ):
+            yield case(name, {"i": rows, "k": length}, tier=1)
     for name in OTHERS:
         for head, dtype in ((128, "bfloat16"), (64, "bfloat16"), (64, "float32")):
             sizes = {"b": 2, "h": 16, "q": 2048, "k": 2048, "d": head, "e": head}
