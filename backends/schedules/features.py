@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, fields
 from math import log2, prod
 
@@ -40,7 +40,7 @@ class Features:
         work: element-wise operations on tiles of rows and streams, for each of their elements.
         limbs: products of operands in two bf16 limbs.
         masked: does a loop mask some of its elements?
-        bounded: do the bounds of a loop vary with the rows?
+        bounded: how many ends of a loop vary with the rows?
         levels: of loads that wait for one another.
         rest: 0 where rows of a stream fill sectors of the cache, 1 where chunks, 2 for others.
         has_descriptors: can descriptors load tiles?
@@ -67,7 +67,7 @@ class Features:
     work: float
     limbs: int
     masked: bool
-    bounded: bool
+    bounded: int
     levels: int
     rest: int
     has_descriptors: bool
@@ -125,7 +125,7 @@ def features(legal: Legal) -> Features:
         work=log2(1 + sum(map(_operations, tiles))),
         limbs=sum(any(a in resources.in_limbs for a in e.args[:2]) for e in resources.products),
         masked=any(s.masked for loop in loops for s in loop.segments),
-        bounded=any(e.axes & resources.blocked for loop in loops for e in loop.bounds),
+        bounded=max((_varying_ends(loop, resources.blocked) for loop in loops), default=0),
         levels=resources.levels,
         rest=max((sum(size % n > 0 for n in (SECTOR, CHUNK)) for size in last), default=0),
         has_descriptors=legal.has_descriptors,
@@ -148,6 +148,13 @@ def _room(legal: Legal) -> int:
 def _is_direct(legal: Legal, row: int) -> bool:
     is_matrix = legal.multiplies and legal.element_bytes <= 2
     return is_matrix and legal.gpu.reads_shared and row >= _DIRECT_ROWS
+
+
+def _varying_ends(loop: Loop, blocked: Set[str]) -> int:
+    """How many ends of a loop are not the same for all rows?"""
+    lower = any(e.axes & blocked for s in loop.segments for e in s.lower)
+    upper = any(e.axes & blocked for s in loop.segments for e in s.upper)
+    return lower + upper
 
 
 def _operations(e: Expr) -> int:
