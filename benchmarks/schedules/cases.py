@@ -37,7 +37,7 @@ FEW_ROWS = (
 # Those of these programs, too, as they are trained.
 GRADIENTS = (
     "attention", "causal", "sliding_window", "softcap", "alibi", "gqa", "document", "gqa-causal",
-    "relative-bias",
+    "relative-bias", "tree", "prefix_lm",
 )  # fmt: skip
 GRADIENT = "gradient of "
 # Programs that neither the library nor the variants have.
