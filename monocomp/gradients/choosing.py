@@ -1,10 +1,11 @@
 """Which values the forward saves, and which the backward pass computes anew.
 
 A value is saved where to store it once and to read it again costs less than to compute it, by the
-one cost model (`costs.cost`). A logarithm may have no more elements than the largest tensor that
-a call gives or gets, so that nothing that fusion removed comes back; another value must be small
-beside them all, so that a call keeps what it gets and some numbers a row. Kernels may compute it
-anyway: both programs are planned with it and without.
+one cost model (`costs.cost`). It may have no more elements than the largest tensor that a call
+gives or gets, so that nothing that fusion removed comes back. Logarithms are saved then; any other
+value has to be worth it within both programs, which are planned with it and without, as kernels may
+compute it anyway. One that is not small beside all tensors has to save more than a little time:
+calls keep what they get and some numbers a row, unless that would be slow.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from monocomp.gradients.derived import Gradient
 
 _SMALL = 16  # times as much have a call's tensors together
+_FAR = 4  # times as long takes a large value to be computed as to be stored and read
+_WORTH_MEMORY = 0.85  # what is left of the time; more than that is not worth a large value
 _PLANNED = 300  # terms of programs that are planned to be weighed, which takes long for more
 
 
@@ -91,17 +94,16 @@ def choose(
                     notes=("what can be saved:", *could) if names else ("nothing can be saved",),
                     help=did_you_mean(name, names),
                 )
-        reasons = [(n in wanted, "as asked for") for n in names]
-    else:
-        known = _sizes(program, sizes)
-        reasons = [(True, "as it is returned") for _ in outputs]
-        reasons += [_by_cost(program, v.equation, known) for v in values]
-    settled = [asked is not None or e in outputs or is_logarithm(e.body) for e in equations]
+        return [
+            Choice(name, text, name in wanted, "as asked for")
+            for name, text in zip(names, shown, strict=True)
+        ]
+    known = _sizes(program, sizes)
+    reasons = [(True, "as it is returned", False) for _ in outputs]
+    reasons += [_by_cost(program, v.equation, known) for v in values]
     return [
-        Choice(name, text, is_saved, reason, is_saved and not is_settled)
-        for name, text, (is_saved, reason), is_settled in zip(
-            names, shown, reasons, settled, strict=True
-        )
+        Choice(name, text, *reason)
+        for name, text, reason in zip(names, shown, reasons, strict=True)
     ]
 
 
@@ -115,23 +117,28 @@ def weighed(
         derive: gives those with others.
         sizes: extents that are known, by representative.
     """
-    still_open = [c.name for c in found.choices if c.is_open and c.name in found.saved]
-    if not still_open:
-        return found
-    without = derive([c.name for c in found.choices if c.is_saved and not c.is_open])
-    more, less = _cost(found, sizes), _cost(without, sizes)
-    best = found if more < less * WORTH_STORING else without
-    names = " and ".join(still_open) if len(still_open) > 1 else "it"
-    reason = f"forward and backward cost {more:.3g} with {names} and {less:.3g} without"
     kept = {c.name: c for c in found.choices}
-    for name in kept:
-        if kept[name].is_open:
-            kept[name] = replace(
-                kept[name],
-                is_saved=best is found and name in still_open,
-                reason=reason if name in still_open else "as the gradients do not read it",
-                is_open=False,
-            )
+    groups: dict[tuple[T.Term, ...], list[str]] = {}
+    for c in found.choices:
+        if c.is_open and c.name in found.saved:
+            groups.setdefault(found.saved[c.name].indices, []).append(c.name)
+        elif c.is_open:
+            reason = "as the gradients do not read it"
+            kept[c.name] = replace(c, is_saved=False, reason=reason, is_open=False)
+    known = _sizes(found.program, sizes)
+    tensors = tensor_sizes(found.program, known)
+    best = found
+    for indices in sorted(groups, key=len, reverse=True):
+        names = groups[indices]
+        without = derive([n for n, c in kept.items() if c.is_saved and n not in names])
+        more, less = _cost(best, sizes), _cost(without, sizes)
+        is_small = _is_small(elements(indices, known), tensors)
+        is_worth_it = more < less * (WORTH_STORING if is_small else _WORTH_MEMORY)
+        shown = " and ".join(names) if len(names) > 1 else "it"
+        reason = f"forward and backward cost {more:.3g} with {shown} and {less:.3g} without"
+        for name in names:
+            kept[name] = replace(kept[name], is_saved=is_worth_it, reason=reason, is_open=False)
+        best = best if is_worth_it else without
     return replace(best, choices=tuple(kept.values()))
 
 
@@ -163,11 +170,14 @@ def _sizes(program: Equations, known: Mapping[str, int]) -> dict[str, int]:
     return {e: max(n, 1) for e, n in nominal_sizes(program.declared, given).items()}
 
 
-def _by_cost(program: Equations, value: Equation, sizes: Mapping[str, int]) -> tuple[bool, str]:
+def _by_cost(
+    program: Equations, value: Equation, sizes: Mapping[str, int]
+) -> tuple[bool, str, bool]:
+    """Is a value saved, why, and is that to be weighed within the programs?"""
     size, tensors = elements(value.indices, sizes), tensor_sizes(program, sizes)
-    limit = max(tensors) if is_logarithm(value.body) else sum(tensors) // _SMALL
-    if size > limit:
-        return False, f"as it is large: {size:.3g} elements, more than {limit:.3g}"
+    if size > max(tensors):
+        reason = f"as it is large: {size:.3g} elements, more than {max(tensors):.3g}"
+        return False, reason, False
     keeping = 2 * size * STORED_BYTES * BYTE_TIME
     alone = replace(
         program,
@@ -175,5 +185,13 @@ def _by_cost(program: Equations, value: Equation, sizes: Mapping[str, int]) -> t
         declared=replace(program.declared, outputs=(Output(value.name),)),
     )
     computing = sum(k.cost.work for k in estimate(alone, sizes, {}))
-    both = f"{keeping:.3g} to store and read it, {computing:.3g} to compute it"
-    return computing > keeping, f"by cost: {both}"
+    reason = f"by cost: {keeping:.3g} to store and read it, {computing:.3g} to compute it"
+    if is_logarithm(value.body):
+        return computing > keeping, reason, False
+    is_saved = computing > keeping * (1 if _is_small(size, tensors) else _FAR)
+    return is_saved, reason, is_saved
+
+
+def _is_small(size: int, tensors: Sequence[int]) -> bool:
+    """Does a value have few elements beside what a call gives and gets?"""
+    return size <= sum(tensors) // _SMALL

@@ -188,9 +188,16 @@ class Reading:
         aggregates = [f for f in factors(found[0]) if _is_aggregate(f)]
         others = [f for f in factors(found[0]) if f not in aggregates]
         if len(aggregates) == 1 and all(map(_is_invertible, others)):
+            if self._holds(others, aggregates[0]):  # it would be told by itself
+                return
             inverse = (T.power_of(f, -1) for f in others)
             less = self._rewritten(T.add(T.ZERO, *known), frozenset())
             self._know(self.values, aggregates[0], e, *inverse, less=less)
+
+    def _holds(self, terms: Iterable[Term], aggregate: Term) -> bool:
+        """Do terms hold an aggregate, at any subscripts?"""
+        closed = self.close(aggregate)[0]
+        return any(self.close(s)[0] is closed for s in T.subterms(*terms) if _is_aggregate(s))
 
     def _is_known(self, t: Term) -> bool:
         """Is all that is summed in a term saved, or is it only weights?"""

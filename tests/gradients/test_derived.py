@@ -241,6 +241,22 @@ def test_saved_by_cost() -> None:
     assert any(t.startswith("logsumexp[k]") and "as it is large" in reasons[t] for t in reasons)
 
 
+NORMALISED = """P[q,k] = softmax[k if k <= q](Q[q,d] * K[k,d])
+Y[q,e] = P[q,k] * V[k,e]
+O[q,e] = Y[q,e] * gain[e] / sqrt(sum[e](Y[q,e] ** 2) / |e| + 1 / 1000)
+return O"""
+
+
+def test_large_values_are_saved_where_they_take_long() -> None:
+    """What is normalised after attention is as large as the results, which do not tell it, and
+    attention to compute again."""
+    found = mc.grad(NORMALISED)
+    assert set(found.saved) == {"L", "M"}
+    assert "sum[k](V" not in str(found)
+    check_gradient_by_differences(NORMALISED, found)
+    check_gradient_by_differences(NORMALISED, mc.grad(NORMALISED, save=["L", "O"]))
+
+
 def test_saved_depends_on_sizes() -> None:
     """A sum over what is short costs less to compute again than to store."""
     text = "O[i] = logsumexp[k](X[i,k]) ** 2"
