@@ -177,10 +177,10 @@ def are_bounded(terms: tuple[Term, ...]) -> bool:
     return T.ZERO in exponents and all(T.is_nonnegative(T.neg(e)) for e in exponents)
 
 
-def is_bounded_by_form(addend: Term) -> bool:
-    """Is the exponent at most 0 by its form, wherever the addend is there?"""
+def is_bounded_by_form(addend: Term, condition: Term = T.TRUE) -> bool:
+    """Is the exponent at most 0 by its form, where the addend is there and a condition holds?"""
     exponent = exponent_of(addend)
-    condition = condition_of(addend, exponent)
+    condition = T.conjunction(condition, condition_of(addend, exponent))
     _, rest = T.shares(addend, T.conjuncts(condition))
     return any(is_at_most_zero(e, condition) for e in (exponent, exponent_of(rest)))
 

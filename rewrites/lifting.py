@@ -8,7 +8,7 @@ leaves through logarithms. No case for any function of several sums is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from monocomp import terms as T
@@ -45,8 +45,10 @@ def scale_sigmoid(t: Term) -> Term | None:
     before:  Y[i] = exp(X[i]) * sigmoid(Z[i])
     after:   Y[i] = exp(X[i] + minimum(Z[i], 0)) * sigmoid(abs(Z[i]))
     """
-    if t.op != "mul" or is_bounded_by_form(t):
-        return None
+    return _beside_large(t, _with_scaled_sigmoid)
+
+
+def _with_scaled_sigmoid(t: Term) -> Term | None:
     for f in t.args:
         base, power = T.base_and_power(f)
         if base.op == "sigmoid" and not T.is_nonnegative(base.args[0]):
@@ -54,6 +56,33 @@ def scale_sigmoid(t: Term) -> Term | None:
             scale = T.exp(T.mul(T.const(power, "float"), exponent))
             return T.mul(*(g for g in t.args if g is not f), T.power_of(value, power), scale)
     return None
+
+
+def _beside_large(t: Term, change: Callable[[Term], Term | None]) -> Term | None:
+    """What a change makes of a product that has an exponential which is not at most 1 by its form.
+
+    Where it is over a given sum, as exp(S[q,k] - L[q]) is, the fold around says for which elements
+    that is asked.
+    """
+    if t.op == "mul":
+        return None if _is_asked_by_fold(t) or is_bounded_by_form(t) else change(t)
+    if t.op != "fold" or len(t.attr.indices) != 1 or t.attr.monoid not in ("sum", "max", "min"):
+        return None
+    (bound,), (condition, body) = T.open_fold(t)
+    parts = [
+        (change(a) if _is_asked_by_fold(a) and not is_bounded_by_form(a, condition) else None) or a
+        for a in addends(body)
+    ]
+    if parts == [*addends(body)]:
+        return None
+    return T.fold(t.attr.monoid, (bound,), condition, T.add(*parts))
+
+
+def _is_asked_by_fold(t: Term) -> bool:
+    """Has a product an exponential over a given sum, at the position of a fold's element?"""
+    exponent = exponent_of(t) if t.op == "mul" else T.ZERO
+    return T.is_beside_given(exponent) and any(not n.isidentifier() for n in exponent.free)
+
 
 
 @lifting.rule
@@ -232,9 +261,9 @@ def lift_divisor(t: Term) -> Term | None:
     """  # noqa: E501
     if t.op == "log" or (t.op == "pow" and (t.attr < 0 or t.attr.denominator > 1)):
         return T.rebuild(t, (_lift_parts(t.args[0]),))
-    if t.op == "mul" and (not is_bounded_by_form(t) or any(map(_divides_by_mantissa, t.args))):
+    if t.op == "mul" and any(map(_divides_by_mantissa, t.args)):
         return _lift_parts(t)
-    return None
+    return _beside_large(t, _lift_parts)
 
 
 def _lift_parts(t: Term) -> Term:

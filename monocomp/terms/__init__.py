@@ -102,7 +102,7 @@ from monocomp.terms.ring import (
     power_of,
     sub,
 )
-from monocomp.terms.shares import given_logarithms, shares
+from monocomp.terms.shares import given_logarithms, is_beside_given, shares
 from monocomp.terms.walking import (
     children,
     element,

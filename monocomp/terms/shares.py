@@ -60,6 +60,11 @@ def given_logarithms(exponent: Term, known: Iterable[Term]) -> list[Term]:
     return [a for f in factors([share]) if f.op == "exp" for a, *_ in _logarithms(f.args[0])]
 
 
+def is_beside_given(exponent: Term) -> bool:
+    """Is the logarithm of a given sum subtracted in an exponent?"""
+    return any(_logarithms(exponent))
+
+
 def _logarithms(exponent: Term) -> Iterator[tuple[Term, Fraction, Term]]:
     """(addend, c, log(z)) for the addends -c * log(z) of an exponent that are given."""
     for a in addends(exponent):

@@ -9,10 +9,13 @@ import pytest
 import torch
 
 import monocomp as mc
+from monocomp import terms as T
 from monocomp.checking.random_inputs import random_inputs
+from monocomp.derivation.rule_sets import derive
 from monocomp.errors import MonocompError, UsageError
 from monocomp.gradients.derived import Gradient, gradient
 from monocomp.language.checker import check
+from monocomp.terms.algebra import is_mantissa
 from monocomp.translation.translator import translate
 
 CAUSAL = """\
@@ -241,20 +244,30 @@ def test_saved_by_cost() -> None:
     assert any(t.startswith("logsumexp[k]") and "as it is large" in reasons[t] for t in reasons)
 
 
-NORMALISED = """P[q,k] = softmax[k if k <= q](Q[q,d] * K[k,d])
-Y[q,e] = P[q,k] * V[k,e]
-O[q,e] = Y[q,e] * gain[e] / sqrt(sum[e](Y[q,e] ** 2) / |e| + 1 / 1000)
-return O"""
-
-
 def test_large_values_are_saved_where_they_take_long() -> None:
     """What is normalised after attention is as large as the results, which do not tell it, and
     attention to compute again."""
-    found = mc.grad(NORMALISED)
+    text = """P[q,k] = softmax[k if k <= q](Q[q,d] * K[k,d])
+Y[q,e] = P[q,k] * V[k,e]
+O[q,e] = Y[q,e] * gain[e] / sqrt(sum[e](Y[q,e] ** 2) / |e| + 1 / 1000)
+return O"""
+    found = mc.grad(text)
     assert set(found.saved) == {"L", "M"}
     assert "sum[k](V" not in str(found)
-    check_gradient_by_differences(NORMALISED, found)
-    check_gradient_by_differences(NORMALISED, mc.grad(NORMALISED, save=["L", "O"]))
+    check_gradient_by_differences(text, found)
+    check_gradient_by_differences(text, mc.grad(text, save=["L", "O"]))
+
+
+def test_gates_need_no_frames() -> None:
+    """A weight of causal attention is at most 1 wherever it is summed, so a sigmoid beside it stays
+    what it is, and sums over channels are products of matrices."""
+    text = """P[q,k] = softmax[k if k <= q](Q[q,d] * K[k,d])
+O[q,e] = silu(G[q,e]) * (P[q,k] * V[k,e])"""
+    found = mc.grad(text)
+    assert set(found.saved) == {"L", "M"}
+    terms = T.subterms(*(e.body for e in derive(found.equations).program.equations))
+    assert not any(is_mantissa(t) for t in terms)
+    check_gradient_by_differences(text, found)
 
 
 def test_saved_depends_on_sizes() -> None:

@@ -36,6 +36,9 @@ def test_example(rule: Rule) -> None:
 
 PART, WHOLE = "SE[k if k < i](V[k], S[i,k]).v", "SE[k](1, S[i,k]).v"
 SCALE = "exp(max[k if k < i](S[i,k]) - max[k](S[i,k]))"
+# A share of a given sum, where a filter says that it is of one of its elements.
+GIVEN = "input S[i,k], L[i] = log(sum[k if k <= i](exp(S[i,k])))\n"
+SHARE = "exp(S[i,k] - L[i])"
 USER = "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\n"
 NEAR_MISSES = {
     "scale_sigmoid": [
@@ -45,6 +48,8 @@ NEAR_MISSES = {
         "Y[i] = exp(X[i]) * sigmoid(abs(Z[i]))",
         "Y[i] = exp(sigmoid(Z[i]))",  # no product
         "Y[i] = exp(X[i]) * maximum(Z[i] * exp(A[i]), B[i])",  # no sigmoid
+        f"{GIVEN}Y[k] = sum[i if k <= i]({SHARE} * sigmoid(Z[i]))",
+        f"{GIVEN}Y[k] = sum[i if k <= i]({SHARE} * sigmoid(Z[i]) + {SHARE} * B[i])",
     ],
     "scale_power": [
         "Y[i] = (exp(X[i]) * Z[i]) ** 0.01",  # which may be less than 0
@@ -108,6 +113,7 @@ NEAR_MISSES = {
         "O[i] = exp(X[i] - maximum(X[i], A[i])) * sum[k](sigmoid(S[i,k]))",  # at most 1
         "O[i] = exp(X[i]) + sum[k](sigmoid(S[i,k]))",
         "O[i] = exp(X[i]) * sum[k](tanh(S[i,k]))",
+        f"{GIVEN}O[k] = sum[i if k <= i]({SHARE} * sum[l](sigmoid(R[i,l])))",
     ],
     "name_frame": [
         "O[i] = SE[k](V[k], S[i,k]).v",
@@ -279,6 +285,20 @@ VARIANTS = [
             f"Y[i] = exp(X[i] + minimum({b}[i], 0)) * sigmoid(abs({a}[i])) * sigmoid(abs({b}[i]))",
         )
         for a, b in ("AZ", "ZA")
+    ),
+    *(  # beside what may be no share
+        (
+            "scale_sigmoid",
+            f"{GIVEN}Y[k] = {fold}({SHARE} * sigmoid(Z[i]) + Z[i])",
+            f"{GIVEN}Y[k] = {fold}("
+            "exp(S[i,k] + minimum(Z[i], 0) - L[i]) * sigmoid(abs(Z[i])) + Z[i])",
+        )
+        for fold in ("sum[i]", "max[i if k < i + 2]")
+    ),
+    (
+        "scale_sigmoid",
+        f"{GIVEN}Y[i,k] = {SHARE} * sigmoid(Z[i])",
+        f"{GIVEN}Y[i,k] = exp(S[i,k] + minimum(Z[i], 0) - L[i]) * sigmoid(abs(Z[i]))",
     ),
     (  # what the divisor's filter says is not said again
         "share_frame",
