@@ -84,7 +84,6 @@ def _is_asked_by_fold(t: Term) -> bool:
     return T.is_beside_given(exponent) and any(not n.isidentifier() for n in exponent.free)
 
 
-
 @lifting.rule
 def scale_power(t: Term) -> Term | None:
     """A small power of what is scaled is a scaled number, too: it may be far from 0 where that

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Names: TypeAlias = tuple[str, ...]
 Values: TypeAlias = Mapping[str, Any]  # of inputs and parameters
+SYMBOLS = (torch.SymInt, torch.SymFloat)  # sizes, and parameters, that tracing leaves open
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 is_grad_enabled = torch.is_grad_enabled
 is_cast = torch._C._is_any_autocast_enabled  # may operations get tensors in other dtypes?
@@ -38,6 +39,7 @@ class Forward:
     Args:
         calls: of the program.
         wrt: the inputs and parameters that need gradients.
+        extents: sizes like those of the calls, by index, where they are known.
 
     Attributes:
         calls: compute its results, and then what the backward pass reads of its values.
@@ -49,11 +51,12 @@ class Forward:
         others: those of the other inputs, of which it may ask for the size.
         backwards: what computes gradients, by which and of what.
         sites: what `recording` knows of calls with tensors of some names.
+        depends_on_sizes: may other values be saved at other sizes?
     """
 
-    def __init__(self, calls: Calls, wrt: Names) -> None:
+    def __init__(self, calls: Calls, wrt: Names, extents: Mapping[str, int]) -> None:
         program = calls.planner.equations
-        found = gradient(program, wrt)
+        found = gradient(program, wrt, extents=extents)
         self.wrt = wrt
         self.program = found.forward
         self.calls = calls.of(self.program)
@@ -69,6 +72,7 @@ class Forward:
         self.pushed: dict[Names, tuple[Calls, dict[str, str], dict[str, str]]] = {}
         self.backwards: dict[tuple[object, ...], Backward] = {}
         self.sites: dict[Names, Any] = {}
+        self.depends_on_sizes = any(c.depends_on_sizes for c in found.choices)
         self._batches: dict[Names, Calls] = {}
 
     def batch(self, own: Names) -> Calls:

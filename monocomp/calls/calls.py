@@ -32,7 +32,7 @@ from monocomp.declarations.given import (
 )
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.extents.intervals import evaluated
-from monocomp.extents.nominal import packed_extents
+from monocomp.extents.nominal import packed_extents, power_of_two
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.plan import Planner
@@ -100,7 +100,7 @@ class Calls:
         self.kinds |= {n: p.kind for n, p in self.declared.params.items()}
         self.names = tuple(self.kinds)
         self._not_given = (None,) * len(self.declared.params)
-        self._forwards: dict[tuple[str, ...], Forward] = {}
+        self._forwards: dict[object, Forward] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self.plans: Plans | None = None
         _ALL.add(self)
@@ -184,7 +184,7 @@ class Calls:
         wrt = autograd.wanted(self.kinds, values)
         if wrt is None:
             return self.call(values)
-        forward = self.forward(wrt)
+        forward = self.forward(wrt, values)
         given, others = self._separated(values, wrt)
         results: tuple[torch.Tensor, ...] = _recording().recorded(forward, given, others)
         self.last = forward.calls.last
@@ -194,13 +194,30 @@ class Calls:
             self._with_plans().keep(ordered, repeat, recorded=True)
         return results
 
-    def forward(self, wrt: tuple[str, ...]) -> Forward:
-        """The program for calls whose gradients with respect to some inputs are asked for."""
-        found = self._forwards.get(wrt)
+    def forward(self, wrt: tuple[str, ...], values: Mapping[str, Any] | None = None) -> Forward:
+        """The program for calls whose gradients with respect to some inputs are asked for: for
+        sizes like those of values by name, or usual ones."""
+        found = self._forward(wrt, {})
+        if values is None or not found.depends_on_sizes:
+            return found
+        return self._forward(wrt, self._sizes_like(values))
+
+    def _forward(self, wrt: tuple[str, ...], extents: Mapping[str, int]) -> Forward:
+        key = wrt, *extents.items()
+        found = self._forwards.get(key)
         if found is None:
-            found = _autograd().Forward(self, wrt)
-            found = self._forwards.setdefault(wrt, found)
+            found = self._forwards.setdefault(key, _autograd().Forward(self, wrt, extents))
         return found
+
+    def _sizes_like(self, values: Mapping[str, Any]) -> dict[str, int]:
+        """Powers of two like the sizes of a call; none where they are symbols."""
+        shapes = {n: tuple(values[n].shape) for n in self.declared.inputs}
+        params = {n: values[n] for n in self.declared.params if n in values}
+        sizes = [*(s for shape in shapes.values() for s in shape), *params.values()]
+        if any(isinstance(s, _autograd().SYMBOLS) for s in sizes):
+            return {}
+        extents = self.bind(shapes, params).extents
+        return {n: power_of_two(extents[n]) for n in self.declared.extent_of}
 
     def call(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for inputs and parameters by name, without gradients."""

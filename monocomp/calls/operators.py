@@ -100,7 +100,8 @@ class Operator:
                 found: Results = self.overload(*args)
                 return found
         # What is asked for outside of what is traced here cannot be seen.
-        forward = self.calls.forward(tuple(n for n in given if self.kinds[n] == "float"))
+        wrt = tuple(n for n in given if self.kinds[n] == "float")
+        forward = self.calls.forward(wrt, values)
         others = {n: v for n, v in values.items() if n not in given}
         return _unpacked(recorded(forward, given, others, may_be_transformed=True))
 

@@ -49,6 +49,7 @@ class Choice:
         is_saved: is it stored, or else computed anew?
         reason: why.
         is_open: is it to be weighed within the programs?
+        depends_on_sizes: may it be otherwise at other sizes?
     """
 
     name: str
@@ -56,6 +57,7 @@ class Choice:
     is_saved: bool
     reason: str
     is_open: bool = False
+    depends_on_sizes: bool = False
 
     def __str__(self) -> str:
         kept = "saved" if self.is_saved else "computed anew"
@@ -99,8 +101,9 @@ def choose(
             for name, text in zip(names, shown, strict=True)
         ]
     known = _sizes(program, sizes)
-    reasons = [(True, "as it is returned", False) for _ in outputs]
-    reasons += [_by_cost(program, v.equation, known) for v in values]
+    reasons = [(True, "as it is returned", False, False) for _ in outputs]
+    for v in values:
+        reasons.append((*_by_cost(program, v.equation, known), not is_logarithm(v.equation.body)))
     return [
         Choice(name, text, *reason)
         for name, text, reason in zip(names, shown, reasons, strict=True)

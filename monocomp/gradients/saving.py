@@ -47,7 +47,7 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
     close = Closing(program.declared.dims)
     known = {close(e.body)[0] for e in program.outputs}
     terms = list(T.subterms(*(e.body for e in program.equations)))
-    divisors = dict(_divided(terms))
+    divisors = dict(_divided(terms)) | dict(_weighed(terms))
     # They have to be recognised in sums of them.
     exponents_of_weights = {*T.subterms(*(t.args[0] for t in terms if t.op == "exp"))}
     found: dict[Term, Saved] = {}
@@ -79,6 +79,19 @@ def _divided(terms: Iterable[Term]) -> Iterator[tuple[Term, Term]]:
             if len(totals) == 1 and totals[0].attr == -1:
                 for a in filter(_is_aggregate, t.args):
                     yield a, T.mul(a, totals[0])
+
+
+def _weighed(terms: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
+    """Aggregates of what exponentials weigh, and the same over the sum of these weights, where that
+    is a sum of the program."""
+    totals = {t for t in terms if t.op == "fold" and is_exponential_sum(t)}
+    for t in terms:
+        if t.op == "fold" and t.attr.monoid == "sum" and t.kind == "float":
+            opened, (condition, body) = T.open_fold(t)
+            weights = T.mul(T.ONE, *(f for f in factors(body) if f.op == "exp"))
+            total = T.fold("sum", opened, condition, weights)
+            if total is not t and total in totals:
+                yield t, T.mul(t, T.power_of(total, -1))
 
 
 def _has_exponential(t: Term) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
@@ -99,6 +100,28 @@ def test_second_derivatives() -> None:
     """A backward pass is a call like any other."""
     inputs = (float64(2, 3), float64(3), float64())
     assert gradgradcheck(lambda s, v, c: MIXED(s, v, c=c), inputs, fast_mode=True)
+
+
+def test_what_is_saved_depends_on_sizes() -> None:
+    """Attention is computed again for the gradient of a projection where rows are short; sizes that
+    are symbols are taken for usual ones."""
+    kernel = mc.compile("""A[h,q,k] = softmax[k if k <= q](Q[h,q,d] * K[h,k,d] / sqrt(|d|))
+O[h,q,e] = A[h,q,k] * V[h,k,e]
+Z[q,m] = O[h,q,e] * W[h,e,m]
+return Z""")
+    for length, count in ((33, 2), (700, 3)):
+        sizes = (2, length, 16), (2, length, 16), (2, length, 16), (2, 16, 24)
+        tensors = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in sizes]
+        values = dict(zip("QKVW", tensors, strict=True))
+        assert len(kernel.calls.forward(("Q", "K", "V", "W"), values).outputs) == count
+        q, k, v, w = tensors
+        scores = (q @ k.mT / 4).masked_fill(~torch.ones(length, length).tril().bool(), -math.inf)
+        right = torch.einsum("hqe,hem->qm", scores.softmax(-1) @ v, w)
+        cotangent = torch.randn_like(right)
+        expected = torch.autograd.grad(right, tensors, cotangent)
+        found = torch.autograd.grad(kernel(*tensors), tensors, cotangent)
+        for x, y in zip(found, expected, strict=True):
+            torch.testing.assert_close(x, y)
 
 
 def test_some_inputs_need_gradients() -> None:
