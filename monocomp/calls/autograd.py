@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 from torch.autograd import forward_ad
 
 from monocomp import terms as T
+from monocomp.calls import paths
 from monocomp.calls.batching import batched
 from monocomp.declarations.records import Output
-from monocomp.declarations.vocabulary import DTYPES
 from monocomp.gradients.derived import gradient
 from monocomp.gradients.reverse import LEAVES
 
@@ -59,7 +59,7 @@ class Forward:
         found = gradient(program, wrt, extents=extents)
         self.wrt = wrt
         self.program = found.forward
-        self.calls = calls.of(self.program)
+        self.calls = calls.of(self.program, paths.forward_step(calls.names, wrt, extents))
         self.params = tuple(program.declared.params)
         self.results = tuple(o.name for o in program.declared.outputs)
         self.outputs = tuple(o.name for o in self.program.declared.outputs)
@@ -69,7 +69,7 @@ class Forward:
         # Second derivatives go through what is saved.
         self.kept = _leaves([*found.equations.given, *found.equations.equations, *more])
         self.others = tuple(n for n in program.declared.inputs if n not in self.kept)
-        self.pushed: dict[Names, tuple[Calls, dict[str, str], dict[str, str]]] = {}
+        self._pushed: dict[Names, Pushed] = {}
         self.backwards: dict[tuple[object, ...], Backward] = {}
         self.sites: dict[Names, Any] = {}
         self.depends_on_sizes = any(c.depends_on_sizes for c in found.choices)
@@ -79,15 +79,16 @@ class Forward:
         """Calls of the program for a batch, in which each call has its own of some tensors."""
         found = self._batches.get(own)
         if found is None:
-            calls = self.calls.of(batched(self.program, own))
+            step = paths.batch_step(self.calls.names, own)
+            calls = self.calls.of(batched(self.program, own), step)
             found = self._batches.setdefault(own, calls)
         return found
 
-    def backward(self, wrt: Mapping[str, torch.dtype], outputs: Names) -> Backward:
+    def backward(self, wrt: Mapping[str, str], outputs: Names) -> Backward:
         """What computes gradients.
 
         Args:
-            wrt: of which inputs and parameters, in which dtypes.
+            wrt: of which inputs and parameters, in which dtypes; "" for one that is the program's.
             outputs: which results have gradients themselves.
         """
         key = (*wrt.items(), *outputs)
@@ -104,25 +105,43 @@ class Forward:
             given: tangents of inputs and parameters, by name.
             values: inputs, parameters and results, by name.
         """
-        wrt = tuple(given)
-        outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
-        found = self.pushed.get(wrt)
-        if found is None:
-            pulled = gradient(self.program, wrt, outputs, plans=False)
-            names = tuple(pulled.cotangents[o] for o in outputs)
-            results = tuple(pulled.gradients[n] for n in wrt)
-            pushed = gradient(pulled.equations, names, results, plans=False)
-            calls = self.calls.of(pushed.equations)
-            tangents = {n: pushed.cotangents[pulled.gradients[n]] for n in wrt}
-            found = self.pushed[wrt] = calls, tangents, dict(zip(outputs, names, strict=True))
-        calls, tangents, cotangents = found
+        calls, tangents, cotangents = self.pushed(tuple(given))
         known = dict(values)
         known.update((tangents[n], t) for n, t in given.items())
         names = (*calls.declared.inputs, *calls.declared.params)
         # They do not matter, but for their sizes.
         known.update((n, torch.zeros_like(values[o])) for o, n in cotangents.items() if n in names)
         found_tangents = calls.differentiable({n: known[n] for n in names if n in known})
-        return dict(zip(outputs, found_tangents, strict=True))
+        return dict(zip(cotangents, found_tangents, strict=True))
+
+    def pushed(self, wrt: Names) -> Pushed:
+        """What computes tangents, for those of some inputs and parameters."""
+        found = self._pushed.get(wrt)
+        if found is None:
+            outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
+            pulled = gradient(self.program, wrt, outputs, plans=False)
+            names = tuple(pulled.cotangents[o] for o in outputs)
+            results = tuple(pulled.gradients[n] for n in wrt)
+            pushed = gradient(pulled.equations, names, results, plans=False)
+            calls = self.calls.of(pushed.equations, paths.tangent_step(self.calls.names, wrt))
+            tangents = {n: pushed.cotangents[pulled.gradients[n]] for n in wrt}
+            found = Pushed(calls, tangents, dict(zip(outputs, names, strict=True)))
+            self._pushed[wrt] = found
+        return found
+
+
+class Pushed(NamedTuple):
+    """Computes tangents of results.
+
+    Attributes:
+        calls: of their program.
+        tangents: its inputs that are tangents, by the name of what they are of.
+        cotangents: its inputs that are like results, by the name of these.
+    """
+
+    calls: Calls
+    tangents: Mapping[str, str]
+    cotangents: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -145,16 +164,13 @@ class Backward:
     recompute: Calls | None
 
     @classmethod
-    def of(cls, forward: Forward, wrt: Mapping[str, torch.dtype], outputs: Names) -> Backward:
+    def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
         """That of a program, for results that have gradients, in the dtypes of inputs."""
         found = gradient(forward.program, tuple(wrt), outputs, plans=False)
-        dtypes = {n: str(dtype).removeprefix("torch.") for n, dtype in wrt.items()}
-        results = tuple(
-            Output(found.gradients[n], dtype if dtype in DTYPES else None)
-            for n, dtype in dtypes.items()
-        )
+        results = tuple(Output(found.gradients[n], dtype or None) for n, dtype in wrt.items())
         declared = replace(found.equations.declared, outputs=results)
-        calls = forward.calls.of(replace(found.equations, declared=declared))
+        step = paths.backward_step(forward.calls.names, wrt, forward.outputs, outputs)
+        calls = forward.calls.of(replace(found.equations, declared=declared), step)
         again = replace(
             found.forward.declared,
             outputs=tuple(
@@ -165,7 +181,8 @@ class Backward:
         )
         recompute = None
         if again.outputs:
-            recompute = forward.calls.of(replace(found.forward, declared=again))
+            program = replace(found.forward, declared=again)
+            recompute = forward.calls.of(program, step, paths.RECOMPUTED)
         return cls(calls, calls.names, tuple(wrt), found.cotangents, recompute)
 
     def __call__(self, values: Values) -> tuple[torch.Tensor, ...]:

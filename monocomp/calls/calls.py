@@ -14,6 +14,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from monocomp import __version__
 from monocomp.backends.dialects import DIALECTS
 from monocomp.calls.empty_filters import Filters
 from monocomp.declarations.binding import Binding, bind, signature
@@ -52,9 +53,9 @@ NO_PARAMS: dict[str, object] = {}
 _ALL: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
-def of_key(key: str) -> Calls:
-    """Calls by what is traced of them."""
-    return next(c for c in tuple(_ALL) if c.key == key)
+def of_key(key: str) -> Calls | None:
+    """Calls by what is traced of them, while their kernel is there."""
+    return next((c for c in tuple(_ALL) if c.key == key), None)
 
 
 class Calls:
@@ -66,6 +67,8 @@ class Calls:
         checked: test every computed subscript.
         tf32: let float32 products use the tf32 units.
         filters: those of the program as it is written, unless it is this one.
+        root: calls of the program as it is written, unless it is this one.
+        path: the steps from that to this one (`paths`).
 
     Attributes:
         language: the backend whose source runs on a GPU.
@@ -83,6 +86,8 @@ class Calls:
         checked: bool,
         tf32: bool,
         filters: Filters | None = None,
+        root: Calls | None = None,
+        path: tuple[str, ...] = (),
     ) -> None:
         self.declared = planner.equations.declared
         self.planner = planner
@@ -90,11 +95,15 @@ class Calls:
         self.language = backend if backend in DIALECTS else "triton"
         self.checked = checked
         self.tf32 = tf32
+        self.root = root or self
+        self.path = path
         self.filters = filters or Filters(planner.equations)
         self.last: tuple[str, torch.device | None] | None = None
         how = backend, checked, tf32, planner.processors, planner.steps, planner.rules
         # The same for the same program and options; an attribute, as Dynamo looks at it.
-        text = f"{how!r}\n{planner.equations.written()}".encode(errors="backslashreplace")
+        text = f"{__version__}\n{how!r}\n{planner.equations.written()}".encode(
+            errors="backslashreplace"
+        )
         self.key = hashlib.blake2b(text, digest_size=8).hexdigest()
         self.kinds = {n: i.kind for n, i in self.declared.inputs.items()}
         self.kinds |= {n: p.kind for n, p in self.declared.params.items()}
@@ -105,14 +114,20 @@ class Calls:
         self.plans: Plans | None = None
         _ALL.add(self)
 
-    def of(self, equations: Equations) -> Calls:
+    def of(self, equations: Equations, *steps: str) -> Calls:
         """Calls of another program, which is derived of this one, with the same options. What is
         refused is what the program as it is written is refused for: a gradient may be a sum over
-        nothing where results are zeros."""
+        nothing where results are zeros. The steps to it are those of `paths`."""
         its = self.planner
         planner = Planner(equations, rules=its.rules, processors=its.processors)
         return Calls(
-            planner, self.backend, checked=self.checked, tf32=self.tf32, filters=self.filters
+            planner,
+            self.backend,
+            checked=self.checked,
+            tf32=self.tf32,
+            filters=self.filters,
+            root=self.root,
+            path=(*self.path, *steps),
         )
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -197,12 +212,13 @@ class Calls:
     def forward(self, wrt: tuple[str, ...], values: Mapping[str, Any] | None = None) -> Forward:
         """The program for calls whose gradients with respect to some inputs are asked for: for
         sizes like those of values by name, or usual ones."""
-        found = self._forward(wrt, {})
+        found = self.forward_at(wrt, {})
         if values is None or not found.depends_on_sizes:
             return found
-        return self._forward(wrt, self._sizes_like(values))
+        return self.forward_at(wrt, self._sizes_like(values))
 
-    def _forward(self, wrt: tuple[str, ...], extents: Mapping[str, int]) -> Forward:
+    def forward_at(self, wrt: tuple[str, ...], extents: Mapping[str, int]) -> Forward:
+        """The same at sizes by index, if any are given."""
         key = wrt, *extents.items()
         found = self._forwards.get(key)
         if found is None:

@@ -25,6 +25,7 @@ def traced(key: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Results:
 def _name(key: str, args: int, kwargs: str, tensors: str) -> str:
     """The name of an operator, which is registered."""
     calls = of_key(key)
+    assert calls is not None  # of the kernel that is called
     # The errors of any call.
     names = [n for n in kwargs.split(",") if n]
     signature(calls.declared, [None] * args, dict.fromkeys(names))

@@ -1,10 +1,11 @@
 """Kernels as operators of torch, for what traces calls: torch.compile, torch.export, torch.func.
 
-    torch.ops.monocomp.causal_5d41402abc4b(Q, K, V)
+    torch.ops.monocomp.causal_5d41402abc4b9a1c(Q, K, V)
 
 An operator is registered once in a process, under the program's name and a digest of its text and
-options. Gradients are asked for in the dispatcher: there the operator calls another one, that of
-the program which also returns what it saves. That one's backward pass is an operator in turn.
+options, or when code asks for it that torch has kept from another process (`paths`). Gradients are
+asked for in the dispatcher: there the operator calls another one, that of the program which also
+returns what it saves. That one's backward pass is an operator in turn.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import torch
 
 from monocomp.backends.torch import TorchTarget
 from monocomp.calls.autograd import wanted
+from monocomp.calls.calls import of_key
+from monocomp.calls.paths import find, operator_name
 from monocomp.calls.recording import recorded
 from monocomp.declarations.binding import extents_of
 from monocomp.declarations.dtypes import is_narrow
@@ -30,6 +33,7 @@ Results: TypeAlias = torch.Tensor | tuple[torch.Tensor, ...]
 _LIBRARY = torch.library.Library("monocomp", "FRAGMENT")  # type: ignore[no-untyped-call]
 _KINDS = {"float": "float", "int": "SymInt"}  # of parameters, in schemas
 _OPERATORS: dict[tuple[str, Names], Operator] = {}
+_DEFINED: set[str] = set()  # names that have been defined, or are about to be
 _LOCK = threading.RLock()
 
 
@@ -47,8 +51,7 @@ class Operator:
 
     def __init__(self, calls: Calls, tensors: Names) -> None:
         self.calls = calls
-        origin = calls.planner.equations.origin
-        name = self.name = "_".join([origin.name or "kernel", calls.key, *tensors])
+        name = self.name = operator_name(calls, tensors)
         declared = calls.declared
         others = (n for n in declared.params if n not in tensors)
         self.names = (*declared.inputs, *tensors, *others)
@@ -62,6 +65,7 @@ class Operator:
                     f"{kind} {param.name}_" if is_required else f"{kind}? {param.name}_=None"
                 )
         results = ", ".join(["Tensor"] * len(declared.outputs))
+        _DEFINED.add(name)
         torch.library.define(
             f"monocomp::{name}",
             f"({', '.join(arguments)}) -> ({results})",
@@ -141,6 +145,30 @@ def operator(calls: Calls, values: Mapping[str, Any]) -> Operator:
         if found is None:
             found = _OPERATORS[calls.key, tensors] = Operator(calls, tensors)
     return found
+
+
+class _Operators(torch._ops._OpNamespace):
+    """Those that are registered, and those of kernels that are there."""
+
+    __module__ = torch._ops._OpNamespace.__module__  # where operators say they are, if pickled
+
+    def __getattr__(self, name: str) -> Any:
+        with _LOCK:
+            found = None if name in _DEFINED else find(name, of_key)
+            if found is not None:
+                calls, tensors = found
+                operator(calls, dict.fromkeys(tensors, torch.empty(0)))
+        try:
+            return super().__getattr__(name)
+        except AttributeError as error:
+            raise AttributeError(
+                f"there is no operator monocomp::{name}: code that torch has kept is of a kernel "
+                "that is not there, or of another version of monocomp; "
+                "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 has it compiled again"
+            ) from error
+
+
+setattr(torch.ops, "monocomp", _Operators("monocomp"))  # noqa: B010  # no attribute to mypy
 
 
 def _unpacked(results: tuple[torch.Tensor, ...]) -> Results:

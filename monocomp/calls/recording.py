@@ -23,6 +23,7 @@ from monocomp.calls.autograd import (
     is_transformed,
     is_watched,
 )
+from monocomp.declarations.vocabulary import DTYPES
 from monocomp.host.plan import Gather, gather
 
 if TYPE_CHECKING:
@@ -160,7 +161,9 @@ class Site:
         key = needed, present, dtypes
         found = self._routes.get(key)
         if found is None:
-            wrt = dict(compress(zip(self.names, dtypes, strict=True), needed[2:]))
+            known = (str(dtype).removeprefix("torch.") for dtype in dtypes)
+            named = ((n, d if d in DTYPES else "") for n, d in zip(self.names, known, strict=True))
+            wrt = dict(compress(named, needed[2:]))
             given = tuple(compress(self.forward.outputs, present))
             if not wrt or not given:
                 return None

@@ -265,7 +265,7 @@ def operators() -> list[tuple[Operator, tuple[Any, ...]]]:
     forward = MIXED.calls.forward(("S", "V"))
     values = {"S": float64(2, 3).detach(), "V": float64(3).detach(), "c": 0.5}
     results = dict(zip(forward.outputs, forward.calls.call(values), strict=True))
-    backward = forward.backward(dict.fromkeys("SV", torch.float64), ("O",))
+    backward = forward.backward(dict.fromkeys("SV", "float64"), ("O",))
     given = {**values, **results, "dO": torch.ones_like(results["O"])}
     for tensor in given.values():
         if isinstance(tensor, Tensor):
