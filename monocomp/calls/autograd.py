@@ -52,6 +52,7 @@ class Forward:
         backwards: what computes gradients, by which and of what.
         sites: what `recording` knows of calls with tensors of some names.
         depends_on_sizes: may other values be saved at other sizes?
+        intermediates: the saved values that are differentiated by name.
     """
 
     def __init__(self, calls: Calls, wrt: Names, extents: Mapping[str, int]) -> None:
@@ -72,6 +73,7 @@ class Forward:
         self._pushed: dict[Names, Pushed] = {}
         self.backwards: dict[tuple[object, ...], Backward] = {}
         self.sites: dict[Names, Any] = {}
+        self.intermediates = found.intermediates
         self.depends_on_sizes = any(c.depends_on_sizes for c in found.choices)
         self._batches: dict[Names, Calls] = {}
 
@@ -166,7 +168,8 @@ class Backward:
     @classmethod
     def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
         """That of a program, for results that have gradients, in the dtypes of inputs."""
-        found = gradient(forward.program, tuple(wrt), outputs, plans=False)
+        intermediates = forward.intermediates
+        found = gradient(forward.program, tuple(wrt), outputs, None, None, False, intermediates)
         results = tuple(Output(found.gradients[n], dtype or None) for n, dtype in wrt.items())
         declared = replace(found.equations.declared, outputs=results)
         step = paths.backward_step(forward.calls.names, wrt, forward.outputs, outputs)

@@ -145,6 +145,19 @@ def weighed(
     return replace(best, choices=tuple(kept.values()))
 
 
+def large_values(found: Gradient, sizes: Mapping[str, int]) -> list[str]:
+    """The values that are saved and are not small, but for logarithms and outputs."""
+    known = _sizes(found.program, sizes)
+    tensors = tensor_sizes(found.program, known)
+    return [
+        name
+        for name, e in found.saved.items()
+        if name not in found.program.by_name
+        and not is_logarithm(e.body)
+        and not _is_small(elements(e.indices, known), tensors)
+    ]
+
+
 def _cost(found: Gradient, sizes: Mapping[str, int]) -> float:
     """That of both programs, as far as they can be planned."""
     programs = found.forward, found.equations

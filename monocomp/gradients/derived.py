@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from monocomp import terms as T
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
 from monocomp.errors import require_known
-from monocomp.gradients.choosing import Choice, choose, weighed
+from monocomp.gradients.choosing import Choice, choose, large_values, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
+from monocomp.gradients.intermediates import name_intermediates
 from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
-from monocomp.gradients.saving import Reading, candidates, is_given, is_logarithm
+from monocomp.gradients.saving import Reading, as_logsumexp, candidates, is_given, is_logarithm
 from monocomp.gradients.trace import Trace
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.naming import NewNames
@@ -56,6 +57,7 @@ class Gradient:
         gradients: by input of the program, the output that is its gradient.
         choices: what becomes of each value that may be saved, and why.
         trace: what was done.
+        intermediates: the saved values that are differentiated by name.
     """
 
     program: Equations
@@ -66,6 +68,7 @@ class Gradient:
     gradients: Mapping[str, str]
     choices: tuple[Choice, ...]
     trace: Trace = field(repr=False, compare=False)
+    intermediates: tuple[str, ...] = ()
 
     @cached_property
     def derivation(self) -> GradientDerivation:
@@ -74,6 +77,11 @@ class Gradient:
 
         trace = replace(self.trace, choices=self.choices)
         return GradientDerivation.made(self.program, self.equations, trace)
+
+    @property
+    def kept(self) -> frozenset[str] | None:
+        """Its definitions that are stored where it is computed; None where none has to be."""
+        return self.equations.kept
 
     def __str__(self) -> str:
         return self.text().rstrip()
@@ -148,6 +156,7 @@ def gradient(
     save: Sequence[str] | None = None,
     extents: Mapping[str, int] | None = None,
     plans: bool = True,
+    intermediates: Sequence[str] = (),
 ) -> Gradient:
     """The gradient of `sum(cotangent * output)` with respect to inputs.
 
@@ -157,6 +166,7 @@ def gradient(
         outputs: which outputs have a cotangent; all of kind float, unless given.
         save, extents: as for `grad`.
         plans: may values be saved that are worth it only as both programs are planned?
+        intermediates: outputs that are differentiated by name where others compute them.
 
     Raises:
         UsageError: there is no such input, output or value, or it is no float.
@@ -167,9 +177,11 @@ def gradient(
         wanted = _wanted(program, wrt)
 
         normal = normalising(program)
+        name_intermediates(normal, intermediates)
 
         def derive(save: Sequence[str] | None) -> Gradient:
-            return _Derivation(program, normal, outputs, save, sizes).gradient(wanted)
+            how = outputs, save, sizes, intermediates
+            return _Derivation(program, normal, *how).gradient(wanted)
 
         found = derive(save)
         if not is_small(found.equations):
@@ -177,11 +189,20 @@ def gradient(
             if parts - (normal.program.kept or set()):
                 normal = normalising(replace(program, kept=parts))
                 found = derive(save)
-        if save is not None or not any(c.is_open for c in found.choices):
+        if save is None and any(c.is_open for c in found.choices):
+            if plans:
+                found = weighed(found, derive, sizes)
+            else:
+                found = derive([c.name for c in found.choices if c.is_saved and not c.is_open])
+        large = large_values(found, sizes)
+        if not large or intermediates:
             return found
-        if plans:
-            return weighed(found, derive, sizes)
-        return derive([c.name for c in found.choices if c.is_saved and not c.is_open])
+        kept_values = [c.name for c in found.choices if c.is_saved]
+        kept_values = [n for n in kept_values if n in found.forward.by_name]
+        by_name = gradient(
+            found.forward, wanted, [*found.cotangents], kept_values, extents, False, large
+        )
+        return replace(by_name, program=program, choices=found.choices, intermediates=tuple(large))
 
 
 def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
@@ -207,9 +228,11 @@ class _Derivation:
         outputs: Sequence[str] | None,
         save: Sequence[str] | None,
         sizes: Mapping[str, int],
+        intermediates: Sequence[str] = (),
     ) -> None:
         self.written = program
         self.save, self.sizes = save, sizes
+        self.intermediates = intermediates
         self.choices: list[Choice] = []
         self.program, self.steps = normal.program, normal.steps
         self.visited: list[tuple[str, Visit]] = []
@@ -253,7 +276,8 @@ class _Derivation:
         found = with_parts(found, self.new, self._position)
         read_names = {T.name_of(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
         self.saved = {n: e for n, e in self.saved.items() if n in read_names}
-        backward = self._program(found, gradients)
+        stay = frozenset(name for name, e in read_again if e.name in self.intermediates)
+        backward = replace(self._program(found, gradients), kept=stay or None)
         return Gradient(
             self.written,
             self._forward(),
@@ -307,11 +331,12 @@ class _Derivation:
             [e for e in outputs if e.name in kept],
             [v for v in values if v.equation.name in kept],
             self._saved,
+            self.intermediates,
         )
 
     def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
         """A saved value, given with its definition where more than its number counts."""
-        e = self.saved.setdefault(e.name, e)
+        e = self.saved.setdefault(e.name, replace(e, body=as_logsumexp(e.body)))
         if not is_given(e.body):
             return T.read(e.name, subscripts, "float")
         return T.stored(replace(e, given=True), subscripts)

@@ -149,6 +149,7 @@ class Reading:
         outputs: equations in normal form whose values are returned, and may be read.
         saved: other values.
         read: what reads an equation's element.
+        named: outputs that others read by name.
     """
 
     def __init__(
@@ -157,9 +158,11 @@ class Reading:
         outputs: Iterable[Equation],
         saved: Iterable[Saved],
         read: Callable[[Equation, Sequence[Term]], Term],
+        named: Iterable[str] = (),
     ) -> None:
         self.close = Closing(program.declared.dims)
         self.read = read
+        self.named = {name: program.by_name[name] for name in named}
         self.values: dict[Term, Value] = {}
         self.logarithms: dict[Term, Value] = {}
         self.there: dict[Term, Sequence[Term]] = {}  # what holds where a share is one of something
@@ -237,6 +240,8 @@ class Reading:
     def _rewrite(self, t: Term, known: frozenset[Term]) -> Term:
         if t.kind == "bool":  # what is compared may be rounded otherwise
             return t
+        if t.op == "ref" and t.attr in self.named:
+            return self.read(self.named[t.attr], t.args)
         if self._logarithm(t) is not None:  # it has to be recognised in products
             return t
         if _is_aggregate(t) and (value := self._found(self.values, t)) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,9 @@ def read_equations(
 ) -> Equations:
     """The equations of a program; see `kernel.compile` for what is given."""
     text, stem = _text(text_or_path)
-    return translate(check(text, name or stem, {m.name: m.statement for m in monoids}))
+    found = translate(check(text, name or stem, {m.name: m.statement for m in monoids}))
+    # A derived program says which of its definitions are stored.
+    return replace(found, kept=getattr(text_or_path, "kept", None))
 
 
 def _text(text_or_path: str | os.PathLike[str] | HasText) -> tuple[str, str | None]:

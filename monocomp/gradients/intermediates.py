@@ -1,0 +1,85 @@
+"""Intermediates: values that are saved and are as large as results are differentiated by name.
+
+    Y[q,e]  = sum[k](softmax[k](S[q,k]) * V[k,e])        Y is saved
+    O[q,e]  = silu(G[q,e]) * Y[q,e]
+
+    dY[q,e] = silu(G[q,e]) * dO[q,e]                     is stored once
+    dV[k,e] = sum[q](P[q,k] * dY[q,e])
+
+Inlined, what `O` makes of `Y` would be differentiated within the sums over k, and computed again
+for each block of keys, in loops that have no room for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from monocomp import terms as T
+from monocomp.gradients.saving import Reading, Saved
+from monocomp.rewriting.driver import NAMING_LAW, Rewriter
+from monocomp.terms import Term
+from monocomp.terms.equations import Equation, in_order
+from monocomp.terms.monomials import factors
+
+
+def name_intermediates(rewriter: Rewriter, names: Iterable[str]) -> None:
+    """Let equations read outputs that they compute, which come to definitions that stay."""
+    program = rewriter.program
+    for e in [program.by_name[name] for name in names]:
+        program = rewriter.program
+        reading = Reading(program, (), [Saved(e, e.body)], _by_name)
+        changed = {o.name: o for o in program.equations}
+        for other in program.equations:
+            body = other.body
+            if other.name != e.name:
+                body = _unguarded(reading(body), e)
+            if body is not other.body:
+                changed[other.name] = Equation(other.name, other.indices, body)
+        users = [n for n, o in changed.items() if o is not program.by_name[n]]
+        if users:
+            after = replace(program, equations=in_order([*changed.values()]))
+            shown = partial(program.shown, e.body), partial(program.shown_names, e)
+            rewriter.record("name_intermediate", NAMING_LAW, users, *shown, after)
+
+
+def _by_name(e: Equation, subscripts: Sequence[Term]) -> Term:
+    return T.ref(e.name, subscripts, "float")
+
+
+def _unguarded(t: Term, e: Equation) -> Term:
+    """A term that reads a value without asking whether what that is divided by is there: over
+    nothing it is 0."""
+    divisors = (b for b, power in map(T.base_and_power, factors(e.body)) if power < 0)
+    there = [c for base in divisors for c in T.conjuncts(T.is_there(base))]
+
+    def vanishing(t: Term) -> Collection[Term]:
+        """The conditions without which a term is 0, as a value is that it reads."""
+        if t.op == "ref" and t.attr == e.name:
+            here = {i.attr[0]: a for i, a in zip(e.indices, t.args, strict=True)}
+            return {T.substitute(c, here) for c in there}
+        if t.op == "fold" and t.attr.monoid == "sum":
+            opened, (_, body) = T.open_fold(t)
+            bound = {i.attr[0] for i in opened}
+            return {c for c in vanishing(body) if c.free.isdisjoint(bound)}
+        if t.op == "add":
+            return set.intersection(*(set(vanishing(a)) for a in t.args))
+        if t.op == "mul":
+            return set().union(*map(vanishing, t.args))
+        return vanishing(t.args[0]) if t.op == "pow" and t.attr > 0 else ()
+
+    def visit(t: Term) -> Term:
+        if e.name not in t.names:
+            return t
+        t = T.map_children(t, visit)
+        known = vanishing(t) if t.op == "mul" else ()
+        parts = (_without(f, known) if T.is_bracket(f) else f for f in factors(t))
+        return T.mul(T.ONE, *parts) if known else t
+
+    return visit(t)
+
+
+def _without(bracket: Term, known: Collection[Term]) -> Term:
+    conditions = (c for c in T.conjuncts(bracket.args[0]) if c not in known)
+    return T.bracket(T.conjunction(*conditions))
