@@ -126,7 +126,9 @@ class Equations:
     def at(self, sizes: Mapping[str, int]) -> Equations:
         """The program as it is written, for sizes by representative: a fold over an extent of 0 is
         empty, while what simplifies terms supposes that extents are at least 1."""
-        return replace(self, sizes=sizes) if self.as_written is None else self.as_written(sizes)
+        if self.as_written is None:
+            return replace(self, sizes=sizes)
+        return replace(self.as_written(sizes), kept=self.kept)
 
     @cached_property
     def monoids(self) -> tuple[T.UserMonoid, ...]:
