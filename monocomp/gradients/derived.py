@@ -313,11 +313,17 @@ class _Derivation:
         name = index.attr[0]
         return order.index(name) if name in order else len(order), name
 
+    def _position_in_inputs(self, index: Term) -> tuple[int, tuple[int, str]]:
+        """The order of a saved value's indices: that in which inputs have them."""
+        dims = [d for i in self.program.declared.inputs.values() for d in i.dims]
+        name = index.attr[0]
+        return dims.index(name) if name in dims else len(dims), self._position(index)
+
     def _reading(self) -> Reading:
         """What reads saved values."""
         values = []
         for s in candidates(self.program, self.adjoints.fresh):
-            indices = tuple(sorted(s.equation.indices, key=self._position))
+            indices = tuple(sorted(s.equation.indices, key=self._position_in_inputs))
             equation = Equation(self.new(s.equation.name), indices, s.equation.body)
             values.append(replace(s, equation=equation))
         # A weight is the exponential of what is subtracted: of a logarithm no bit may be lost.
