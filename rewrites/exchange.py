@@ -69,9 +69,9 @@ def join_products(operations: Callable[[Equations], int], program: Equations) ->
 
     Law:     x * sum(a * c) + y * sum(b * c) = sum((x * a + y * b) * c)
     Claims:  distributivity, interchange
-    Needs:   both are products of matrices, and a and b vary with the same indices; x and y are
-             finite and hold no aggregates, and there are no exponential weights; the program
-             needs fewer operations by it
+    Needs:   both are products of matrices, and so is the sum of both, or it would be split again;
+             a and b vary with the same indices; x and y are finite and hold no aggregates, and
+             there are no exponential weights; the program needs fewer operations by it
     before:  A[i,j] = sum[k](X[i,k] * Z[j,k]) - sum[k](Y[i,k] * Z[j,k])
     after:   A[i,j] = sum[k]((X[i,k] - Y[i,k]) * Z[j,k])
     """
@@ -137,7 +137,7 @@ def _joined(one: _Product, other: _Product) -> Term | None:
         for p, body in ((one, a), (other, b))
     )
     body = T.mul(*common, T.add(ours, theirs))
-    if not common or ours.free != theirs.free:
+    if not common or ours.free != theirs.free or not is_product(body, "@0", lambda f: f.free):
         return None
     return T.fold("sum", opened, condition, body)
 

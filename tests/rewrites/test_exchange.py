@@ -77,6 +77,8 @@ NEAR_MISSES = {
         "input A[i,j]: int, B[k,j]: int, D[i,j]: int\n"
         "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](D[i,j] * B[k,j])",
         "O[i,k] = sum[j](exp(A[i,j]) * B[k,j]) + sum[j](D[i,j] * B[k,j])",  # a frame of its own
+        # One sum would be of no product of matrices, and be split again without end.
+        "O[i,k] = sum[j](X[i,j] * A[i,j] * B[k,j]) + sum[j](X[i,j] * D[i,j] * F[k,j])",
         # Each is needed by itself as well.
         "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](D[i,j] * B[k,j])\n"
         "R[i,k] = sum[j](A[i,j] * B[k,j]) * sum[j](D[i,j] * B[k,j])\nreturn O, R",
