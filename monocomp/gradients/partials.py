@@ -43,8 +43,14 @@ def _partials(t: Term) -> Iterator[Partial]:
             yield Partial(x, T.mul(T.const(n, "float"), T.power_of(x, n - 1)))
         case "power":
             x, y = t.args
-            yield Partial(x, T.mul(y, T.general_power(x, T.sub(y, T.ONE))))
-            yield Partial(y, T.mul(t, T.log(x)))
+            slope = T.mul(y, T.general_power(x, T.sub(y, T.ONE)))
+            if T.is_positive(x):
+                yield Partial(x, slope)
+                yield Partial(y, T.mul(t, T.log(x)))
+            else:  # x ** 0 is 1 for all x, and 0 ** y is 0 for all y > 0, whatever log(0) is
+                is_flat = T.conjunction(T.compare("==", x, T.ZERO), T.compare("<=", T.ZERO, y))
+                yield Partial(x, slope, T.negate(T.compare("==", y, T.ZERO)))
+                yield Partial(y, T.mul(t, T.log(x)), T.negate(is_flat))
         case "where":
             condition, a, b = t.args
             yield Partial(a, T.ONE, condition)
@@ -73,10 +79,10 @@ def _of_product(t: Term) -> Iterator[Partial]:
 
 
 def _of_extremum(t: Term) -> Iterator[Partial]:
+    half = T.const(Fraction(1, 2), "float")
+    share = T.where(T.compare("==", *t.args), half, T.ONE)
     for x, y in (t.args, t.args[::-1]):
-        wins = T.compare(">" if t.op == "maximum" else "<", x, y)
-        half = T.where(T.compare("==", x, y), T.const(Fraction(1, 2), "float"), T.ZERO)
-        yield Partial(x, T.where(wins, T.ONE, half))
+        yield Partial(x, share, T.compare(">=" if t.op == "maximum" else "<=", x, y))
 
 
 def _sigmoid(x: Term) -> Term:

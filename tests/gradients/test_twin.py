@@ -59,6 +59,8 @@ SPECIAL = {
     "O[i] = -sum[k](P[i,k] * log(P[i,k]))",
     "entropy of nothing, squared": "H[i] = -sum[k](softmax[k if k < N[i]](A[i,k])"
     " * log(softmax[k if k < N[i]](A[i,k])))\nO[i] = V[0] / (1 + H[i] ** 2)",
+    "powers of 0": "O[i] = sum[k](relu(A[i,k]) ** abs(V[k]) + maximum(A[i,k], 0) ** (V[k] ** 2))"
+    " + relu(A[i,0]) ** N[i]",
     "ties": "W[i] = max[k](N[i] * V[k] * 0) + A[i,0]\nO[i] = W[i] * max[k](abs(V[k]) * 0 + 1)",
 }
 
@@ -246,6 +248,22 @@ def test_saved_values_of_definitions_that_stay() -> None:
     generator = np.random.default_rng(0)
     assert "\nX7[i] = " in str(mc.grad(text))
     assert check_by_twin(text, {"X0": generator.normal(size=3), "S": generator.normal(size=(3, 3))})
+
+
+@pytest.mark.parametrize("base", ["X[i]", "relu(X[i])", "abs(X[i])", "maximum(X[i], 0)"])
+def test_powers_at_0(base: str) -> None:
+    """0 ** p is 0 for all p > 0, and x ** 0 is 1 for all x."""
+    powers = np.array([0.0, 0.5, 1.5, 2.0])
+    text = f"input X[i], P[p]\nO[i,p] = ({base}) ** P[p]"
+    found = mc.grad(text, ["X", "P"])
+    below = [] if base == "X[i]" else [-1.0]
+    inputs = {"X": np.array([*below, 0.0, 2.0]), "P": powers}
+    given = {**inputs, "dO": np.ones((len(inputs["X"]), len(powers)))}
+    of_bases, of_powers = tuple_of(mc.evaluate(str(found), given))
+    same = twin.gradients(text, inputs, {"O": given["dO"]}, ["X", "P"])[1]
+    np.testing.assert_allclose(of_powers, same["P"])
+    np.testing.assert_allclose(of_powers, np.log(2) * 2**powers)
+    np.testing.assert_allclose(of_bases, same["X"])
 
 
 def test_guard_of_a_constant_place() -> None:
