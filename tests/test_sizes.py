@@ -38,3 +38,15 @@ def test_a_declared_number_is_the_size() -> None:
     text = "input X[n,s,c]\nindex k < |n| * |s|\nO[c] = sum[k](X[k // |s|, k % |s|, c])"
     sizes = nominal_sizes(translate(check(text)).declared)
     assert sizes["k"] == LONG
+
+
+def test_a_part_of_a_short_extent_is_short() -> None:
+    """Rotary halves: |d| // 2 follows |d|, given or not, and is one size of several declared."""
+    text = "input Q[q,d]\nindex r < |p| // 2\nindex p < |d| // 2\n"
+    declared = translate(check(f"{text}O[q,p,r] = Q[q,p] * Q[q, p + |p|] * Q[q,r]")).declared
+    for given, wanted in (({}, (64, 32, 16)), ({"d": 128}, (128, 64, 32)), ({"p": 7}, (64, 7, 3))):
+        sizes = nominal_sizes(declared, given)
+        assert tuple(sizes[e] for e in "dpr") == wanted
+    assert nominal_sizes(declared, {"d": 1})["r"] == 1  # nothing says that there are no elements
+    declared = translate(check("input X[i,d]\nindex w < |i| // 2\nO[w] = sum[d](X[w,d])")).declared
+    assert nominal_sizes(declared)["w"] == LONG // 2

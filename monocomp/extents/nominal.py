@@ -29,9 +29,9 @@ def nominal_sizes(
         given: sizes that are known, by representative; they win.
 
     Returns:
-        The given size, or the number that an `index` line declares, or `SHORT` for an extent
-        that tensors of two and more dimensions have as their last and no tensor has
-        elsewhere, or `LONG`.
+        The given size, or the number that an `index` line declares, or what it comes to at these
+        sizes, at most `LONG`, or `SHORT` for an extent that tensors of two and more dimensions have
+        as their last and no tensor has elsewhere, or `LONG`.
     """
     last: set[str] = set()
     other: set[str] = set()
@@ -41,9 +41,14 @@ def nominal_sizes(
         if len(extents) > 1:
             last.add(extents[-1])
     sizes = {e: SHORT if e in last - other else LONG for e in program.extent_of.values()}
+    known = {e: int(b.attr) for e, b in program.bounds.items() if b.op == "const"}
+    known.update(given or {})
+    sizes.update(known)
     for extent, bound in program.bounds.items():
-        sizes[extent] = int(bound.attr) if bound.op == "const" else LONG
-    return {**sizes, **(given or {})}
+        if extent not in known:
+            size = evaluated(bound, sizes)  # which is known to be 0 only if it is given
+            sizes[extent] = LONG if size is None else max(1, min(size, LONG))
+    return sizes
 
 
 def power_of_two(n: int) -> int:
