@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
 from monocomp.lowering.expressions import contract, masked, reduce
 from monocomp.lowering.nests import sides_of
@@ -111,10 +112,18 @@ class Body:
         if not vanishing:
             # What is loaded is 0 outside, and 0 times what a computed factor is masked to. Of two
             # that are loaded, one is masked where the domain may differ from row to row: that
-            # which does so, too, if one does, as it may be infinite where it is left out.
-            loaded = self.at.is_load(left), self.at.is_load(right)
-            is_either = all(loaded) and not self.loop.is_whole
+            # which does so, too, if one does, as it may be infinite where it is left out. A finite
+            # factor that lacks these rows is as good as loaded: masked, it would be a tile of
+            # another axis, and the sum no product of matrices.
             domain = self.loop.domain
+            loaded = self.at.is_load(left), self.at.is_load(right)
+            if not any(loaded):
+                has_rows = domain <= left.axes, domain <= right.axes
+                loaded = (
+                    has_rows == (False, True) and T.is_finite_if_read(sides[0]),
+                    has_rows == (True, False) and T.is_finite_if_read(sides[1]),
+                )
+            is_either = all(loaded) and not self.loop.is_whole
             is_right = is_either and domain <= right.axes and not domain <= left.axes
             if not loaded[0] or (is_either and not is_right):
                 left = self.masked(left, 0.0)

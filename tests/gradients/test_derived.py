@@ -258,6 +258,20 @@ return O"""
     check_gradient_by_differences(text, mc.grad(text, save=["L", "O"]))
 
 
+@pytest.mark.parametrize("length", [64, 192, 512])
+def test_a_finite_factor_is_not_masked_row_by_row(length: int) -> None:
+    """What a learned gain and a norm make of a cotangent lacks the keys, by which a causal mask
+    varies: masked, it would be a tile of queries, keys and features, which no GPU holds."""
+    found = mc.grad("""P[q,k] = softmax[k if k <= q](Q[q,d] * K[k,d])
+Y[q,e] = P[q,k] * V[k,e]
+O[q,e] = Y[q,e] * gain[e] / sqrt(sum[e](Y[q,e] ** 2) / |e| + 1 / 1000)
+return O""")
+    sizes = {"d": 64, "e": length}
+    kernels = mc.compile(str(found)).plan(sizes).kernels
+    assert max(len(x.axes) for k in kernels for x in k.expressions if x.op == "masked") == 2
+    assert found.source(extents=sizes, target="cuda:90")
+
+
 def test_gates_need_no_frames() -> None:
     """A weight of causal attention is at most 1 wherever it is summed, so a sigmoid beside it stays
     what it is, and sums over channels are products of matrices."""
