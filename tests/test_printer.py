@@ -27,6 +27,7 @@ from monocomp.checking.verifier import loosely, verify
 from monocomp.costs.counting import cost
 from monocomp.derivation.rule_sets import derive
 from monocomp.errors import IndexRangeError, LimitError
+from monocomp.gradients.derived import gradient
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.reference.oracle import evaluate
@@ -356,3 +357,22 @@ def test_opened_indices_print_by_their_extent() -> None:
     (equation,) = translate(check("O[i] = sum[k](X[i,k] * max[l](X[i,l]))")).equations
     _, (_, body) = T.open_fold(equation.body)
     assert show(body) == "X[i,k] * max[k](X[i,k])"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input X[i]\nindex j < |i| // 2\nO[j] = X[j + 0] * X[|j| + j]",
+        "input X[i,c], W[j,c]\nindex r < 2\nO[i,j] = sum[r](X[i, r + 0]) * sum[c](W[j,c])",
+        "input X[i]\nO[i] = X[0 + i]",
+    ],
+)
+def test_an_index_of_another_extent_is_no_plain_subscript(text: str) -> None:
+    """`X[r]` would say that X has as many columns as there are r."""
+    program = translate(check(text))
+    for equations in (program, gradient(program).equations):
+        again = translate(check(equations.text()))
+        assert again.declared.bounds == equations.declared.bounds
+        assert [e.body for e in again.equations] == [e.body for e in equations.equations]
+        assert again.text() == equations.text()
+    assert ("+ 0" in program.text()) == ("0 + i" not in text)

@@ -251,6 +251,7 @@ class Equations:
         """A complete program of the language; parsing it gives the same equations."""
         declared = self.declared
         names = self.names()
+        names.extents_of = self._extents_of
         given = {e.name: e for e in self.given}
         out: list[str] = []
         after: dict[int, list[str]] = {-1: out}  # what reads a definition comes after it
@@ -289,6 +290,13 @@ class Equations:
             out += [line, *after.get(n, ())]
         results = ", ".join(o.name + (f": {o.dtype}" if o.dtype else "") for o in declared.outputs)
         return "\n".join([*out, f"return {results}"]) + "\n"
+
+    def _extents_of(self, t: Term) -> list[str]:
+        """Those of the dimensions of what is read."""
+        if t.op == "read":
+            return [*self.declared.extents(t.attr)]
+        equation = t.attr if t.op == "stored" else self.by_name[t.attr]
+        return [i.attr[1] for i in equation.indices]
 
     def written(self) -> str:
         """The text that they come from, with the monoids that are not declared there; a text that

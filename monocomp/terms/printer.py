@@ -10,7 +10,7 @@ differences are printed as such, although terms know only powers and coefficient
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 from monocomp.terms.binders import open_fold
@@ -36,7 +36,11 @@ class Names:
     Attributes:
         bound: the names that bound indices were given, with their extents.
         read: the names that were printed as plain subscripts of inputs, which give the extents.
+        extents_of: gives those of the dimensions of what is read. A plain subscript says that an
+            index has that of the dimension; `X[j + 0]` reads X at an index of another extent.
     """
+
+    extents_of: Callable[[Term], Sequence[str]] | None = None
 
     def __init__(self, taken: Iterable[str] = (), abbreviate: Abbreviate | None = None) -> None:
         self.names: dict[str, str] = {}
@@ -49,7 +53,15 @@ class Names:
         """The same names, to which others can be added."""
         inner = Names(self.taken, self.abbreviate)
         inner.names, inner.bound, inner.read = dict(self.names), self.bound, self.read
+        inner.extents_of = self.extents_of
         return inner
+
+    def plain(self, t: Term) -> list[bool]:
+        """Of the subscripts of what is read, which are indices of the dimension's extent?"""
+        if self.extents_of is None:
+            return [a.op == "index" for a in t.args]
+        pairs = zip(t.args, self.extents_of(t), strict=True)
+        return [a.op == "index" and a.attr[1] == dim for a, dim in pairs]
 
     def abbreviation(self, t: Term) -> str | None:
         """The name that a term is known by, with its subscripts, if there is one."""
@@ -153,9 +165,14 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
             name = name_of(t)
             if not t.args:
                 return name
-            subscripts = [_show(a, names, 0) for a in t.args]
+            plain = names.plain(t)
+            subscripts = [
+                _show(a, names, 0) + (" + 0" if a.op == "index" and not is_plain else "")
+                for a, is_plain in zip(t.args, plain, strict=True)
+            ]
             if t.op == "read" or (t.op == "stored" and t.attr.given):
-                names.read.update(names.of(a.attr[0]) for a in t.args if a.op == "index")
+                named = zip(t.args, plain, strict=True)
+                names.read.update(names.of(a.attr[0]) for a, is_plain in named if is_plain)
             return f"{name}[{_separator(subscripts).join(subscripts)}]"
         case "cast":
             inner = t.args[0]
