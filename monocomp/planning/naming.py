@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from monocomp import terms as T
+from monocomp.language.parser import MAX_NAME
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
 
@@ -24,12 +25,13 @@ class NewNames:
         self.taken |= {*others}
 
     def __call__(self, base: str, extent: str | None = None) -> str:
-        """The base, or that with a number. An index of an extent may be called like others of it
-        that the program has."""
-        name, number = base, 1
+        """The base, or that with a number, no longer than a name in a text may be. An index of an
+        extent may be called like others of it that the program has."""
+        name, number = base[:MAX_NAME], 1
         while name in self.taken or self.extent_of.get(name, extent) != extent:
             number += 1
-            name = f"{base}_{number}"
+            end = f"_{number}"
+            name = base[: MAX_NAME - len(end)] + end
         self.taken.add(name)
         return name
 

@@ -135,6 +135,14 @@ def test_a_gradient_is_a_program() -> None:
                 function(not_a_program)  # type: ignore[arg-type]
 
 
+def test_names_are_no_longer_than_a_text_may_have() -> None:
+    """The gradient of what has a name of 64 characters is a program, too, and so is its own."""
+    q, o = "Q" * 64, "O" * 64
+    text = f"{o}[i] = sum[k](softmax[k]({q}[i,d] * K[k,d]) * V[k])"
+    for found in (mc.grad(text), mc.grad(mc.grad(text), wrt=[q])):
+        assert translate(check(str(found))).text().rstrip() == str(found)
+
+
 def test_definitions_stay_where_too_much_would_be_written_out() -> None:
     """Attention's gradients are those of what it reads, and these go on; what a sum of exponentials
     is known by says so with the same names, so that shares are plain numbers."""
