@@ -122,9 +122,13 @@ class Forward:
         if found is None:
             outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
             pulled = gradient(self.program, wrt, outputs, plans=False)
+            if not pulled.saved.keys() <= {*self.outputs}:
+                there = [n for n in pulled.saved if n in self.outputs]
+                pulled = gradient(self.program, wrt, outputs, there, plans=False)
             names = tuple(pulled.cotangents[o] for o in outputs)
             results = tuple(pulled.gradients[n] for n in wrt)
-            pushed = gradient(pulled.equations, names, results, plans=False)
+            # Nobody has computed what the gradients are.
+            pushed = gradient(pulled.equations, names, results, [], plans=False)
             calls = self.calls.of(pushed.equations, paths.tangent_step(self.calls.names, wrt))
             tangents = {n: pushed.cotangents[pulled.gradients[n]] for n in wrt}
             found = Pushed(calls, tangents, dict(zip(outputs, names, strict=True)))

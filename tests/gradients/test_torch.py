@@ -388,6 +388,26 @@ def test_forward_mode() -> None:
     torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
+def test_forward_mode_of_gradients_reads_no_gradient() -> None:
+    """The derivative of gradients may hold them as parts, which nobody has computed for it."""
+    kernel = mc.compile(
+        "input Q[q,d], K[k,d], V[k,e], s\n"
+        "A[q,d] = Q[q,d] / sqrt(sum[d](Q[q,d] ** 2))\n"
+        "O[q,e] = softmax[k](exp(s) * A[q,d] * K[k,d]) * V[k,e]",
+        backend="torch",
+    )
+    shapes = ((2, 2), (3, 2), (3, 2), ())
+    x = tuple(torch.rand(s, dtype=torch.float64) + 0.5 for s in shapes)
+    tangents = tuple(map(torch.randn_like, x))
+    slopes = torch.func.grad(lambda *x: (kernel(*x) ** 2).sum(), argnums=(0, 1, 2, 3))
+    found = torch.func.jvp(slopes, x, tangents)[1]
+    steps = [slopes(*(a + h * b for a, b in zip(x, tangents, strict=True))) for h in (1e-6, -1e-6)]
+    for slope, one, other in zip(found, *steps, strict=True):
+        torch.testing.assert_close(slope, (one - other) / 2e-6, rtol=1e-5, atol=1e-6)
+
+
 # --- modules ------------------------------------------------------------------------------
 
 
