@@ -388,6 +388,20 @@ def test_forward_mode() -> None:
     torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
+def test_forward_mode_saves_nothing_more() -> None:
+    """It has what the call returns, and not what other gradients would save of the program."""
+    kernel = mc.compile(library.load("hedgehog_attention"), backend="torch")
+    shapes = ((1, 1, 2, 2), (1, 1, 3, 2), (1, 1, 3, 2))
+    x = tuple(torch.randn(s, dtype=torch.float64) for s in shapes)
+    tangents = tuple(map(torch.randn_like, x))
+    found = torch.func.jvp(kernel, x, tangents)[1]
+    one, other = (
+        kernel(*(a + h * b for a, b in zip(x, tangents, strict=True))) for h in (1e-6, -1e-6)
+    )
+    torch.testing.assert_close(found, (one - other) / 2e-6, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
 def test_forward_mode_of_gradients_reads_no_gradient() -> None:
