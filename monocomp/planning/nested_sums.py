@@ -40,8 +40,9 @@ from monocomp.terms.monomials import factors
 
 @stated
 def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
-    """Steps after which sums of what is only read begin with the longest index, and those of
-    products with the one along which elements are the farthest apart.
+    """Steps after which sums of what is read, or summed over axes that are held entirely, begin
+    with the longest index, and those of products with the one along which elements are the farthest
+    apart.
 
     Law:     sums may be taken in any order
     Claims:  interchange, units
@@ -53,7 +54,9 @@ def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
     for name in [e.name for e in program.computed]:
         for t in outer_folds([program.by_name[name]]):
             for nest in _nests(t)[:1]:
-                if nest.taken_in or T.holds_fold(nest.element):
+                held = [s for s in T.subterms(nest.element) if s.op in ("fold", "fold_at")]
+                are_short = all(fits_whole(e, sizes) for f in held for e in f.attr.extents)
+                if nest.taken_in or (held and (nest.is_product or not are_short)):
                     continue
                 ordered = sorted(nest.indices, key=lambda i: -sizes[i.attr[1]])
                 reason = "the longest index first"
