@@ -52,7 +52,7 @@ class Forward:
         backwards: what computes gradients, by which and of what.
         sites: what `recording` knows of calls with tensors of some names.
         depends_on_sizes: may other values be saved at other sizes?
-        intermediates: the saved values that are differentiated by name.
+        named: what is differentiated by name.
     """
 
     def __init__(self, calls: Calls, wrt: Names, extents: Mapping[str, int]) -> None:
@@ -73,7 +73,7 @@ class Forward:
         self._pushed: dict[Names, Pushed] = {}
         self.backwards: dict[tuple[object, ...], Backward] = {}
         self.sites: dict[Names, Any] = {}
-        self.intermediates = found.intermediates
+        self.named = found.named
         self.depends_on_sizes = any(c.depends_on_sizes for c in found.choices)
         self._batches: dict[Names, Calls] = {}
 
@@ -172,8 +172,7 @@ class Backward:
     @classmethod
     def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
         """That of a program, for results that have gradients, in the dtypes of inputs."""
-        intermediates = forward.intermediates
-        found = gradient(forward.program, tuple(wrt), outputs, None, None, False, intermediates)
+        found = gradient(forward.program, tuple(wrt), outputs, plans=False, named=forward.named)
         results = tuple(Output(found.gradients[n], dtype or None) for n, dtype in wrt.items())
         declared = replace(found.equations.declared, outputs=results)
         step = paths.backward_step(forward.calls.names, wrt, forward.outputs, outputs)

@@ -25,7 +25,7 @@ from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_me
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.gradients.saving import Saved, is_logarithm
 from monocomp.planning.slicing import time_of
-from monocomp.planning.storing import WORTH_STORING, cut
+from monocomp.planning.storing import WORTH_STORING, WORTHWHILE, cut
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import Rewriter
 from monocomp.terms.equations import Equation, Equations
@@ -156,6 +156,11 @@ def large_values(found: Gradient, sizes: Mapping[str, int]) -> list[str]:
         and not is_logarithm(e.body)
         and not _is_small(elements(e.indices, known), tensors)
     ]
+
+
+def is_far_cheaper(one: Gradient, other: Gradient, sizes: Mapping[str, int]) -> bool:
+    """Does one take less time by far, so that it may store more?"""
+    return _cost(one, sizes) < _cost(other, sizes) * WORTHWHILE
 
 
 def _cost(found: Gradient, sizes: Mapping[str, int]) -> float:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from monocomp import terms as T
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
 from monocomp.errors import require_known
-from monocomp.gradients.choosing import Choice, choose, large_values, weighed
+from monocomp.gradients.choosing import Choice, choose, is_far_cheaper, large_values, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
-from monocomp.gradients.intermediates import name_intermediates
+from monocomp.gradients.intermediates import Named, name_intermediates
 from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
 from monocomp.gradients.saving import Reading, as_logsumexp, candidates, is_given, is_logarithm
 from monocomp.gradients.trace import Trace
@@ -57,7 +57,7 @@ class Gradient:
         gradients: by input of the program, the output that is its gradient.
         choices: what becomes of each value that may be saved, and why.
         trace: what was done.
-        intermediates: the saved values that are differentiated by name.
+        named: what is differentiated by name.
     """
 
     program: Equations
@@ -68,7 +68,7 @@ class Gradient:
     gradients: Mapping[str, str]
     choices: tuple[Choice, ...]
     trace: Trace = field(repr=False, compare=False)
-    intermediates: tuple[str, ...] = ()
+    named: Named = field(default_factory=Named)
 
     @cached_property
     def derivation(self) -> GradientDerivation:
@@ -156,7 +156,7 @@ def gradient(
     save: Sequence[str] | None = None,
     extents: Mapping[str, int] | None = None,
     plans: bool = True,
-    intermediates: Sequence[str] = (),
+    named: Named | None = None,
 ) -> Gradient:
     """The gradient of `sum(cotangent * output)` with respect to inputs.
 
@@ -166,7 +166,7 @@ def gradient(
         outputs: which outputs have a cotangent; all of kind float, unless given.
         save, extents: as for `grad`.
         plans: may values be saved that are worth it only as both programs are planned?
-        intermediates: outputs that are differentiated by name where others compute them.
+        named: what is differentiated by name; what costs least, unless given.
 
     Raises:
         UsageError: there is no such input, output or value, or it is no float.
@@ -176,33 +176,45 @@ def gradient(
         sizes = by_representative(program.declared, extents or {})
         wanted = _wanted(program, wrt)
 
-        normal = normalising(program)
-        name_intermediates(normal, intermediates)
+        by_name = named or Named()
+
+        def start(definitions: frozenset[str]) -> Rewriter:
+            normal = normalising(replace(program, kept=definitions or program.kept))
+            name_intermediates(normal, by_name.values)
+            return normal
 
         def derive(save: Sequence[str] | None) -> Gradient:
-            how = outputs, save, sizes, intermediates
+            how = outputs, save, sizes, by_name
             return _Derivation(program, normal, *how).gradient(wanted)
 
-        found = derive(save)
-        if not is_small(found.equations):
-            parts = kept(program, all_that_fit=True)
-            if parts - (normal.program.kept or set()):
-                normal = normalising(replace(program, kept=parts))
-                found = derive(save)
-        if save is None and any(c.is_open for c in found.choices):
+        def chosen() -> Gradient:
+            found = derive(save)
+            if save is not None or not any(c.is_open for c in found.choices):
+                return found
             if plans:
-                found = weighed(found, derive, sizes)
-            else:
-                found = derive([c.name for c in found.choices if c.is_saved and not c.is_open])
-        large = large_values(found, sizes)
-        if not large or intermediates:
+                return weighed(found, derive, sizes)
+            return derive([c.name for c in found.choices if c.is_saved and not c.is_open])
+
+        normal = start(by_name.definitions)
+        if named is None and not is_small(derive(save).equations):
+            normal = start(kept(program, all_that_fit=True))
+        found = chosen()
+        if named is not None:
             return found
-        kept_values = [c.name for c in found.choices if c.is_saved]
-        kept_values = [n for n in kept_values if n in found.forward.by_name]
-        by_name = gradient(
-            found.forward, wanted, [*found.cotangents], kept_values, extents, False, large
-        )
-        return replace(by_name, program=program, choices=found.choices, intermediates=tuple(large))
+        definitions = kept(program, all_that_fit=True) - (normal.program.kept or frozenset())
+        if definitions and plans:
+            by_name = Named(definitions=definitions)
+            normal = start(definitions)
+            stored = chosen()
+            if is_far_cheaper(stored, found, sizes):
+                found = stored
+        large = large_values(found, sizes)
+        if not large:
+            return found
+        by_name = Named(tuple(large), found.named.definitions)
+        save = [c.name for c in found.choices if c.is_saved and c.name in found.forward.by_name]
+        again = gradient(found.forward, wanted, [*found.cotangents], save, extents, False, by_name)
+        return replace(again, program=program, choices=found.choices)
 
 
 def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
@@ -228,11 +240,11 @@ class _Derivation:
         outputs: Sequence[str] | None,
         save: Sequence[str] | None,
         sizes: Mapping[str, int],
-        intermediates: Sequence[str] = (),
+        by_name: Named,
     ) -> None:
         self.written = program
         self.save, self.sizes = save, sizes
-        self.intermediates = intermediates
+        self.by_name = by_name
         self.choices: list[Choice] = []
         self.program, self.steps = normal.program, normal.steps
         self.visited: list[tuple[str, Visit]] = []
@@ -276,8 +288,10 @@ class _Derivation:
         found = with_parts(found, self.new, self._position)
         read_names = {T.name_of(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
         self.saved = {n: e for n, e in self.saved.items() if n in read_names}
-        stay = frozenset(name for name, e in read_again if e.name in self.intermediates)
-        backward = replace(self._program(found, gradients), kept=stay or None)
+        backward = self._program(found, gradients)
+        by_name = self.by_name.definitions.union(self.by_name.values)
+        stay = by_name.union(name for name, e in read_again if e.name in by_name)
+        backward = replace(backward, kept=stay & backward.by_name.keys() or None)
         return Gradient(
             self.written,
             self._forward(),
@@ -294,6 +308,7 @@ class _Derivation:
                 (*named, *definitions),
                 tuple((n, e) for n in wrt for e in found if e.name == gradients[n]),
             ),
+            self.by_name,
         )
 
     def _forward(self) -> Equations:
@@ -337,7 +352,7 @@ class _Derivation:
             [e for e in outputs if e.name in kept],
             [v for v in values if v.equation.name in kept],
             self._saved,
-            self.intermediates,
+            self.by_name.values,
         )
 
     def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:

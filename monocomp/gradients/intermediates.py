@@ -1,4 +1,4 @@
-"""Intermediates: values that are saved and are as large as results are differentiated by name.
+"""Intermediates: large values that are saved, or defined, are differentiated by name.
 
     Y[q,e]  = sum[k](softmax[k](S[q,k]) * V[k,e])        Y is saved
     O[q,e]  = silu(G[q,e]) * Y[q,e]
@@ -13,7 +13,7 @@ for each block of keys, in loops that have no room for it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from monocomp import terms as T
@@ -22,6 +22,19 @@ from monocomp.rewriting.driver import NAMING_LAW, Rewriter
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, in_order
 from monocomp.terms.monomials import factors
+
+
+@dataclass(frozen=True)
+class Named:
+    """What is differentiated by name.
+
+    Attributes:
+        values: that are saved; outputs of the program.
+        definitions: that the program is written with, and that are computed anew and stored.
+    """
+
+    values: tuple[str, ...] = ()
+    definitions: frozenset[str] = frozenset()
 
 
 def name_intermediates(rewriter: Rewriter, names: Iterable[str]) -> None:

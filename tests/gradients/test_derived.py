@@ -318,3 +318,15 @@ def test_saving_what_there_is_not() -> None:
         "  O = sum[k](V[k] * exp(S[q,k])) / sum[k](exp(S[q,k]))\n"
         "  L = logsumexp[k](S[q,k])"
     )
+
+
+def test_definitions_that_are_differentiated_by_name() -> None:
+    """Keys that are normalised, with a gain: their derivatives are sums over queries of their own,
+    and what is made of these is computed once a key."""
+    text = """A[q,d] = Q[q,d] * g[d] / sqrt(sum[d](Q[q,d] ** 2) / |d| + 1 / 1000)
+B[k,d] = K[k,d] * f[d] / sqrt(sum[d](K[k,d] ** 2) / |d| + 1 / 1000)
+O[q,e] = softmax[k if k <= q](A[q,d] * B[k,d]) * V[k,e]"""
+    found = mc.grad(text)
+    assert found.named.definitions == {"A", "B"} and found.kept == {"A", "B", "dA", "dB"}
+    assert [e.name for e in mc.compile(found).planner.plan().program.equations][:2] == ["A", "B"]
+    check_gradient_by_differences(text, found)
