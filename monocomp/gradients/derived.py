@@ -201,7 +201,8 @@ def gradient(
         found = chosen()
         if named is not None:
             return found
-        definitions = kept(program, all_that_fit=True) - (normal.program.kept or frozenset())
+        definitions = kept(program, all_that_fit=True) - {o.name for o in program.outputs}
+        definitions -= normal.program.kept or frozenset()
         if definitions and plans:
             by_name = Named(definitions=definitions)
             normal = start(definitions)
