@@ -275,7 +275,7 @@ def test_no_text_is_run_as_code() -> None:
 
 
 # Two that know one another: what is printed and its printer; a kernel, its derivation and stages;
-# calls and what differentiates or records them; gradients, their choices and files.
+# calls and what differentiates, records or names them; gradients, their choices and files.
 MUTUAL = {
     ("monocomp.tile.program", "monocomp.tile.printer"),
     ("monocomp.blocks.program", "monocomp.blocks.text"),
@@ -283,6 +283,8 @@ MUTUAL = {
     ("monocomp.stages", "monocomp.kernel"),
     ("monocomp.calls.autograd", "monocomp.calls.calls"),
     ("monocomp.calls.operators", "monocomp.calls.calls"),
+    ("monocomp.calls.paths", "monocomp.calls.calls"),
+    ("monocomp.calls.paths", "monocomp.calls.autograd"),
     ("monocomp.gradients.derived", "monocomp.source"),
     ("monocomp.gradients.choosing", "monocomp.gradients.derived"),
 }

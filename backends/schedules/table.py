@@ -39,7 +39,7 @@ _WEIGHTS = {
     "bytes": 1.0,
     "positions": 0.056,
     "row": 0.73,
-    "length": 0.64,
+    "length": 0.32,
     "held": 0.053,
     "whole": 0.26,
     "statistics": 0.27,

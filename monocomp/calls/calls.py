@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import ModuleType
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from monocomp import __version__
 from monocomp.backends.dialects import DIALECTS
 from monocomp.calls.empty_filters import Filters
+from monocomp.calls.paths import ALL
 from monocomp.declarations.binding import Binding, bind, signature
 from monocomp.declarations.dtypes import LOADED_BY_TRITON, is_narrow
 from monocomp.declarations.given import (
@@ -50,12 +50,6 @@ if TYPE_CHECKING:
 
 
 NO_PARAMS: dict[str, object] = {}
-_ALL: weakref.WeakSet[Calls] = weakref.WeakSet()
-
-
-def of_key(key: str) -> Calls | None:
-    """Calls by what is traced of them, while their kernel is there."""
-    return next((c for c in tuple(_ALL) if c.key == key), None)
 
 
 class Calls:
@@ -112,7 +106,7 @@ class Calls:
         self._forwards: dict[object, Forward] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self.plans: Plans | None = None
-        _ALL.add(self)
+        ALL.add(self)
 
     def of(self, equations: Equations, *steps: str) -> Calls:
         """Calls of another program, which is derived of this one, with the same options. What is

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from monocomp.calls.calls import of_key
 from monocomp.calls.operators import Results, operator
+from monocomp.calls.paths import of_key
 from monocomp.declarations.binding import signature
 from monocomp.declarations.given import cast
 

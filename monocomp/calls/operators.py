@@ -18,7 +18,6 @@ import torch
 
 from monocomp.backends.torch import TorchTarget
 from monocomp.calls.autograd import wanted
-from monocomp.calls.calls import of_key
 from monocomp.calls.paths import find, operator_name
 from monocomp.calls.recording import recorded
 from monocomp.declarations.binding import extents_of
@@ -154,7 +153,7 @@ class _Operators(torch._ops._OpNamespace):
 
     def __getattr__(self, name: str) -> Any:
         with _LOCK:
-            found = None if name in _DEFINED else find(name, of_key)
+            found = None if name in _DEFINED else find(name)
             if found is not None:
                 calls, tensors = found
                 operator(calls, dict.fromkeys(tensors, torch.empty(0)))

@@ -11,6 +11,7 @@ names alone. So a name says all that derives its program from that of a kernel w
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from monocomp.calls.calls import Calls
 
 Names = tuple[str, ...]
+ALL: weakref.WeakSet[Calls] = weakref.WeakSet()  # that are there
 _DIGITS = 8  # of the digest of a derived program
 _OPERATOR = re.compile(
     r"\w+?_(?P<key>[0-9a-f]{16})(?P<path>(_[fbvtr][0-9osd]*)+)_x(?P<digest>[0-9a-f]{8})(_p(?P<tensors>\d+))?"
@@ -28,6 +30,11 @@ _OPERATOR = re.compile(
 _CODES = {"": "", **{str(n): dtype for n, dtype in enumerate(DTYPES)}}
 _FORWARD = re.compile(r"f(\d+)((?:s\d+)*)")
 _BACKWARD = re.compile(r"b(\d+)o(\d+)((?:d\d*)*)")
+
+
+def of_key(key: str) -> Calls | None:
+    """Calls by what is traced of them, while their kernel is there."""
+    return next((c for c in tuple(ALL) if c.key == key), None)
 
 
 def operator_name(calls: Calls, tensors: Names) -> str:
@@ -65,11 +72,11 @@ def tangent_step(names: Sequence[str], wrt: Names) -> str:
 RECOMPUTED = "r"  # what a backward pass computes again of the forward's values
 
 
-def find(name: str, of_key: Callable[[str], Calls | None]) -> tuple[Calls, Names] | None:
+def find(name: str, kernel: Callable[[str], Calls | None] = of_key) -> tuple[Calls, Names] | None:
     """The calls of an operator, and the parameters that it takes as tensors; None where no kernel
-    is there that it can be of, by their keys."""
+    is there that it can be of, by its key."""
     found = _OPERATOR.fullmatch(name)
-    root = None if found is None else of_key(found["key"])
+    root = None if found is None else kernel(found["key"])
     if found is None or root is None:
         return None
     calls = _derived(root, found["path"][1:].split("_"))

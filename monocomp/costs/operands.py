@@ -50,18 +50,26 @@ def with_side(fold: Term, side: Sequence[Term], value: Term) -> Term:
 
 def stored_operands(program: Equations) -> frozenset[str]:
     """The names of values that are stored for products of matrices alone, and are computed from
-    one. What a product itself has summed up stays as it is: it may be all there is of a sequence.
+    one, and of definitions that are kept for products. What a product itself has summed up stays as
+    it is: it may be all there is of a sequence.
     """
     outputs = {o.name for o in program.outputs}
     added = frozenset() if program.slices is None else program.slices.added
-    found = {
-        e.name
-        for e in program.computed
-        if e.name not in outputs | added and e.body.kind == "float" and _is_from_product(e.body)
-    }
+    floats = [e for e in program.computed if e.body.kind == "float"]
+    stored = {e.name: e for e in floats if e.name not in outputs | added}
+    found = {n for n, e in stored.items() if _is_from_product(e.body)}
     for e in program.computed:
         found -= {t.attr.name for t in _read_elsewhere(e)}
-    return frozenset(found & {n for e in program.computed for n in program.read_by(e)})
+    found &= {n for e in program.computed for n in program.read_by(e)}
+    sides = (t for e in program.computed for t in T.subterms(e.body) if _is_product(t))
+    kept = (program.kept or frozenset()) & stored.keys()
+    return frozenset(found | {n for t in sides for n in _sides_stored(t) if n in kept})
+
+
+def _sides_stored(product: Term) -> Iterator[str]:
+    """The stored values that a product of matrices multiplies."""
+    _, (_, element) = T.open_fold(product)
+    return (f.attr.name for f in factors(element) if f.op == "stored")
 
 
 def _read_elsewhere(e: Equation) -> Iterator[Term]:

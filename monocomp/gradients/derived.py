@@ -17,7 +17,7 @@ from monocomp.declarations.records import Declarations, Input, Output, by_repres
 from monocomp.errors import require_known
 from monocomp.gradients.choosing import Choice, choose, is_far_cheaper, large_values, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
-from monocomp.gradients.intermediates import Named, name_intermediates
+from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
 from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
 from monocomp.gradients.saving import Reading, as_logsumexp, candidates, is_given, is_logarithm
 from monocomp.gradients.trace import Trace
@@ -287,11 +287,14 @@ class _Derivation:
         found = [*in_order([*named, *definitions, *adjoints])]
         found += [self._of_input(name, gradients[name]) for name in wrt]
         found = with_parts(found, self.new, self._position)
+        by_name = self.by_name.definitions.union(self.by_name.values)
+        stay = by_name.union(name for name, e in read_again if e.name in by_name)
+        known = {e.name for e in found}
+        found = with_row_sums(found, stay & known, self.new)
+        stay |= {e.name for e in found} - known
         read_names = {T.name_of(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
         self.saved = {n: e for n, e in self.saved.items() if n in read_names}
         backward = self._program(found, gradients)
-        by_name = self.by_name.definitions.union(self.by_name.values)
-        stay = by_name.union(name for name, e in read_again if e.name in by_name)
         backward = replace(backward, kept=stay & backward.by_name.keys() or None)
         return Gradient(
             self.written,

@@ -4,6 +4,7 @@
     O[q,e]  = silu(G[q,e]) * Y[q,e]
 
     dY[q,e] = silu(G[q,e]) * dO[q,e]                     is stored once
+    D[q]    = sum[e](Y[q,e] * dY[q,e])                   and so is what rows of it come to
     dV[k,e] = sum[q](P[q,k] * dY[q,e])
 
 Inlined, what `O` makes of `Y` would be differentiated within the sums over k, and computed again
@@ -12,7 +13,7 @@ for each block of keys, in loops that have no room for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -55,6 +56,26 @@ def name_intermediates(rewriter: Rewriter, names: Iterable[str]) -> None:
             after = replace(program, equations=in_order([*changed.values()]))
             shown = partial(program.shown, e.body), partial(program.shown_names, e)
             rewriter.record("name_intermediate", NAMING_LAW, users, *shown, after)
+
+
+def with_row_sums(
+    equations: Iterable[Equation], stored: Collection[str], new: Callable[[str], str]
+) -> list[Equation]:
+    """Equations with definitions of the sums that stored ones come to, for each of their rows,
+    where an equation with more indices reads them."""
+    found: dict[Term, Equation] = {}
+    equations = list(equations)
+    for e in equations:
+        rows = {i.attr[0]: i for i in e.indices}
+        for t in T.subterms(e.body):
+            is_sum = t.op == "fold" and t.attr.monoid == "sum" and t.free < rows.keys()
+            if is_sum and t not in found and t.names & set(stored):
+                own = tuple(i for n, i in rows.items() if n in t.free)
+                found[t] = Equation(new("D"), own, t)
+    read = {t: T.ref(d.name, d.indices, "float") for t, d in found.items()}
+    for t, value in read.items():
+        equations = [replace(e, body=T.replace(e.body, t, value)) for e in equations]
+    return [*in_order([*equations, *found.values()])]
 
 
 def _by_name(e: Equation, subscripts: Sequence[Term]) -> Term:
