@@ -87,7 +87,13 @@ def split(
             found[-1] = replace(found[-1], cost=saving)
         return found
 
-    return keep_cheaper(program, kernel_groups(program, sizes), tried, WORTHWHILE)
+    steps: list[Step] = []
+    while True:  # what is left of a kernel is one, too
+        program, more = keep_cheaper(program, kernel_groups(program, sizes), tried, WORTHWHILE)
+        if not more:
+            return program, steps
+        steps += more
+        sizes = {**dict.fromkeys(program.declared.extent_of.values(), 1), **sizes}
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ def _long_stream(
     if not can_be_split(folds):
         return None
     others = [f for p in loops if p.extent != longest for f in p.folds]
-    if any(longest in f.folded and f.attr.extents[0] != longest for f in others):
+    if any(_holds_loop(f, longest) for f in others):
         return None  # it is streamed inside of another loop too
     roles = choose_roles(group, partial(fits_whole, sizes=sizes))
     if any(a.role == "stream" for a in roles.values()):
@@ -165,6 +171,12 @@ def _long_stream(
         return _Stream(tuple(folds), packed, found, is_cut, *order, alignment, shortest)
     cut = _Stream(tuple(folds), packed, found, True, False, False, reason, alignment, shortest)
     return cut if is_idle else None
+
+
+def _holds_loop(f: Term, extent: str) -> bool:
+    """Is there a fold over an extent in a fold over another one?"""
+    inside = (s for s in T.subterms(f) if s.op in ("fold", "fold_at"))
+    return f.attr.extents[0] != extent and any(extent in s.attr.extents for s in inside)
 
 
 def _length_of_products(f: Term, sizes: Mapping[str, int]) -> int:
