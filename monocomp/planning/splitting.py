@@ -87,13 +87,16 @@ def split(
             found[-1] = replace(found[-1], cost=saving)
         return found
 
-    steps: list[Step] = []
-    while True:  # what is left of a kernel is one, too
-        program, more = keep_cheaper(program, kernel_groups(program, sizes), tried, WORTHWHILE)
-        if not more:
-            return program, steps
-        steps += more
-        sizes = {**dict.fromkeys(program.declared.extent_of.values(), 1), **sizes}
+    groups = kernel_groups(program, sizes)
+    after, steps = keep_cheaper(program, groups, tried, WORTHWHILE)
+    if not steps:
+        return after, steps
+    # What is left of a kernel of which a part was split.
+    known = {**dict.fromkeys(after.declared.extent_of.values(), 1), **sizes}
+    rest = [g for g in kernel_groups(after, known) if g not in groups]
+    rest = [g for g in rest if all(e in program.equations for e in g)]
+    after, more = keep_cheaper(after, rest, tried, WORTHWHILE)
+    return after, steps + more
 
 
 @dataclass(frozen=True)
