@@ -9,7 +9,7 @@ from math import log2, prod
 from monocomp.backends.schedules.legal import Legal, Shape
 from monocomp.backends.schedules.schedule import CHUNK, SECTOR, held_length
 from monocomp.extents.nominal import power_of_two
-from monocomp.tile import Expr, Loop
+from monocomp.tile import Assign, Expr, Loop, Statement, TileProgram
 
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")
 _FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract", "cast", "masked")
@@ -26,10 +26,10 @@ class Features:
 
     Attributes:
         rows, streams: how many axes of rows and of streams there are: shapes have a length of each.
-        products: of matrices, in all loops.
+        products: of matrices, in all loops; one that goes on from matrix to matrix is one.
         splits: are streams cut into splits?
         merges: is what is streamed what another kernel has stored of such splits?
-        serial: loops over an index that no tile has.
+        serial: loops over an index that no tile has, but for those that make a product longer.
         bytes: of the elements of matrices.
         positions: of the grid.
         row: how many rows there are at a position.
@@ -108,13 +108,14 @@ def features(legal: Legal) -> Features:
     ]
     matrices = [e for e in loads if e.axes & streams and e.axes & held.keys()]
     last = [sizes.get(held[a].extent, SECTOR) for e in matrices for a in e.axes & held.keys()]
+    is_longer = _is_longer_product(program)
     return Features(
         rows=len(rows),
         streams=len(streams),
-        products=len({id(e) for e in resources.products}),
+        products=1 if is_longer else len({id(e) for e in resources.products}),
         splits=bool(program.splits),
         merges=bool(merged),
-        serial=len(program.axis_names("serial")),
+        serial=0 if is_longer else len(program.axis_names("serial")),
         bytes=legal.element_bytes,
         positions=log2(positions),
         row=log2(row),
@@ -148,6 +149,19 @@ def _room(legal: Legal) -> int:
 def _is_direct(legal: Legal, row: int) -> bool:
     is_matrix = legal.multiplies and legal.element_bytes <= 2
     return is_matrix and legal.gpu.reads_shared and row >= _DIRECT_ROWS
+
+
+def _is_longer_product(program: TileProgram) -> bool:
+    """Is this a product, with blocks of rows of both sides, whose sum a serial loop goes on with
+    from one matrix to the next?"""
+    loops = [s for s in program.body if isinstance(s, Loop)]
+    if program.splits or len(program.axis_names("row")) < 2 or program.axis_names("whole"):
+        return False
+    return all(s.axis.role == "serial" and all(map(_hands_on, s.body)) for s in loops)
+
+
+def _hands_on(s: Statement) -> bool:
+    return isinstance(s, Loop) or (isinstance(s, Assign) and s.value.op == "local")
 
 
 def _varying_ends(loop: Loop, blocked: Set[str]) -> int:

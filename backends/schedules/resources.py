@@ -132,6 +132,8 @@ class Resources:
         loaded = tiles & self.renewed - self.operands
         sources = {a.attr: self._sources(a) for a in computed if a.attr not in self.operands}
         self.prepared = {n for names in sources.values() for n in names & loaded}
+        masked = (e.args[0] for e in self.lets.values() if e.op == "masked")
+        self.masked = {e.attr for e in masked if e.op == "local" and uses.count(e.attr) == 1}
         self.kept = {n for n, names in sources.items() if names and not names & loaded}
         # What takes no registers of its own: values that are computed where they are used, the
         # only time, and those that replace what a loop carries.
@@ -352,7 +354,10 @@ class Resources:
         streamed *= copies
         for name in self.prepared:
             value = self.lets[name]
-            streamed += self.elements(value.axes, schedule) * self._width(value) * ahead
+            # What is only masked on its way lies where products read it.
+            is_operand = name in self.masked & self._by_descriptor(schedule)
+            times = copies if is_operand else ahead
+            streamed += self.elements(value.axes, schedule) * self._width(value) * times
         for e in self.products:
             for a in e.args[:2]:
                 if a.op == "local" and a.attr not in self.operands | self.prepared:

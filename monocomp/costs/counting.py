@@ -45,7 +45,8 @@ from monocomp.costs.cost import (
     one_operation,
     product,
 )
-from monocomp.costs.operands import computed_side
+from monocomp.costs.fitting import ROW_BLOCK, Columns
+from monocomp.costs.operands import Operand, computed_operands
 from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles, fits_whole, scan_of
 from monocomp.extents.domain import prefix_of
@@ -58,7 +59,7 @@ from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import factors
 from monocomp.tile import Axis
 
-ROW_BLOCK, LOOP_BLOCK = 128, 64  # what one load or one value serves, with the usual schedules
+LOOP_BLOCK = 64  # elements of a loop that one value serves, with the usual schedules
 
 
 def cost(program: Equations) -> Cost:
@@ -140,7 +141,7 @@ class Estimate:
     grid: frozenset[Term]
     cost: Cost
     folds: Mapping[Term, Sequence[Place]]
-    operands: Mapping[Term, Sequence[Place]]
+    operands: Mapping[Operand, Sequence[Place]]
 
 
 def estimate_of(
@@ -149,9 +150,11 @@ def estimate_of(
     roles: Mapping[str, Axis],
     sizes: Mapping[str, int],
     narrow: frozenset[str],
+    fitted: bool = False,
 ) -> Estimate:
     """The work of one kernel, with these roles of the indices of its outputs; `narrow` are stored
-    values that have no more bytes than inputs."""
+    values that have no more bytes than inputs. `fitted` to what a program instance can hold, blocks
+    of rows are shorter where columns are wide."""
     dims = dict(program.declared.dims)
     outputs = narrow.union(o.name for o in program.declared.outputs)
     fits = partial(fits_whole, sizes=sizes)
@@ -163,9 +166,15 @@ def estimate_of(
         length = LOOP_BLOCK if axis is None else lengths.get(axis.role, max(1, size))
         return math.ceil(size / length)
 
-    counter = _Counter(group, roles, dims, outputs, sizes.__getitem__, blocks, fits)
-    counter.added = frozenset() if program.slices is None else program.slices.added
-    cost = counter.cost()
+    def counted() -> tuple[_Counter, Cost]:
+        counter = _Counter(group, roles, dims, outputs, sizes.__getitem__, blocks, fits)
+        counter.added = frozenset() if program.slices is None else program.slices.added
+        return counter, counter.cost()
+
+    counter, cost = counted()
+    if fitted:
+        lengths["row"] = counter.columns.rows_that_fit(cost.state)
+        counter, cost = counted()
     indices = dict.fromkeys(i for e in group for i in e.indices)
     grid = frozenset(i for i in indices if roles[i.attr[0]].role == "grid")
     return Estimate(group, grid, cost, counter.folds, counter.operands)
@@ -228,7 +237,8 @@ class _Counter:
         self.moved: Amount = 0
         self.reads: dict[str, set[str]] = {}
         self.folds: dict[Term, list[Place]] = {}
-        self.operands: dict[Term, list[Place]] = {}
+        self.operands: dict[Operand, list[Place]] = {}
+        self.columns = Columns()
         self.added: frozenset[str] = frozenset()  # equations whose results are added up
 
     def cost(self) -> Cost:
@@ -327,14 +337,16 @@ class _Counter:
                     self.tiles.update(i for i in opened if self.fits(i.attr[1]))
                 for side in sides:
                     self._multiplied(side, inner)
+                    for f in filter(T.is_read, side):
+                        self._hold(f, self._home(f, inner), opened[0])
                 part[:1] = factors(part[0])
             for element in part:
                 self._visit(element, inner, scope)
         is_sum = fold.attr.monoid == "sum" and fold.kind == "float" and len(opened) == 1
-        if is_sum and (computed := computed_side(opened[0], parts[0])):
-            operand = T.mul(*computed)
-            position = self._position(operand, self._home(operand, inner))
-            self.operands.setdefault(operand, []).append(position)
+        if is_sum:
+            for operand in computed_operands(opened[0], condition, parts[0]).values():
+                position = self._position(operand.value, self._home(operand.value, inner))
+                self.operands.setdefault(operand, []).append(position)
         if fold.attr.monoid is SE_PAIR:
             self._weigh(condition, parts[-1], inner, scope)
 
@@ -386,6 +398,18 @@ class _Counter:
         self.moved += size * width * self._repeats(i for i in path if i.attr[0] not in t.free)
         if is_input and all(a.op != "const" for a in t.args):
             self.reads.setdefault(name, set()).add(scope)
+
+    def _hold(self, t: Term, path: tuple[Term, ...], summed: Term) -> None:
+        """Note how many columns the matrix has that an operand is for rows, or for the elements of
+        a loop: of the index that is summed over, or of one that is held entirely."""
+        own = [i for i in path if i.attr[0] in t.free]
+        roles = {i: self.roles[i.attr[0]].role for i in own if i.attr[0] in self.roles}
+        tiles = [i for i in own if roles.get(i) == "whole" or (i is summed and i in self.tiles)]
+        is_streamed = any(map(self._is_looped, own))
+        if len(tiles) == 1 and (is_streamed or "row" in roles.values()):
+            length = self.extent(tiles[0].attr[1])
+            kind = self.columns.streamed if is_streamed else self.columns.held
+            kind |= {T.unnamed(t): length} if isinstance(length, int) else {}
 
     def _count(self, operations: Operations, free: frozenset[str], path: tuple[Term, ...]) -> None:
         """Add operations on what varies with these indices, for each time that it is computed; a

@@ -39,8 +39,10 @@ def estimate(
     program: Equations,
     sizes: Mapping[str, int],
     known: Known | None = None,
+    fitted: bool = False,
 ) -> list[Estimate]:
-    """The work of each kernel; `sizes` has a number for every extent.
+    """The work of each kernel; `sizes` has a number for every extent. `fitted` tells more of wide
+    columns, see `costs.fitting`.
 
     `known` are estimates for the same declarations and sizes, to which those made here are added.
     """
@@ -52,7 +54,8 @@ def estimate(
         narrow = operands & {e.name for e in group}.union(*map(program.read_by, group))
         if (group, narrow) not in known:
             roles, counted = _chosen(program, group, fits, sizes, narrow)
-            counted = counted or _estimate(program, group, roles, sizes, narrow)
+            if counted is None or fitted:
+                counted = _estimate(program, group, roles, sizes, narrow, fitted)
             known[group, narrow] = counted
         found.append(known[group, narrow])
     return found
@@ -75,9 +78,10 @@ def _estimate(
     roles: Roles,
     sizes: Mapping[str, int],
     narrow: frozenset[str] = frozenset(),
+    fitted: bool = False,
 ) -> Estimate:
     axes = {name: choice.axis for name, choice in roles.items()}
-    return estimate_of(program, group, axes, sizes, narrow)
+    return estimate_of(program, group, axes, sizes, narrow, fitted)
 
 
 def roles_by_cost(

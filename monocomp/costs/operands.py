@@ -9,24 +9,71 @@ two products: so it is stored in that dtype, in half the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from monocomp import terms as T
-from monocomp.rewrites.products import largest_sides
+from monocomp.rewrites.products import apart, largest_sides
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import factors
 
 
-def computed_side(bound: Term, element: Term) -> tuple[Term, ...]:
-    """The factors of one side of a product of matrices that hold sums, or go with such; none if
-    the other side is computed too, or if a sum alone is one side.
+class Operand(NamedTuple):
+    """What a product of matrices multiplies, if it is computed, and the number it is scaled by."""
+
+    value: Term
+    number: Term
+
+
+def computed_operands(bound: Term, condition: Term, element: Term) -> dict[Term, Operand]:
+    """The operands of products of matrices that are computed, by what is summed of each.
+
+    P[q,k] * (dO[q,e] + Q[q,e] * D[q,k]) is two products, and both P and P * D are computed. What a
+    filter leaves out is read by none: it is 0.
 
     Args:
         bound: the index that is summed over.
+        condition: which elements are summed.
         element: what is summed.
     """
+    found = {}
+    for product in apart(element, bound.attr[0]):
+        if own := _computed_side(bound, product):
+            value = T.mul(*(f for f in own if not is_number(f)))
+            if condition.free <= value.free:  # its own indices tell what is left out
+                value = T.where(condition, value, T.ZERO)
+            found[product] = Operand(value, T.mul(T.ONE, *filter(is_number, own)))
+    return found
+
+
+def with_operand(fold: Term, stored: Operand, read: Term) -> Term:
+    """A sum that reads an operand, which is stored as this multiple."""
+    (bound,), (condition, element) = T.open_fold(fold)
+    operands = computed_operands(bound, condition, element)
+    parts, outside = [], T.ONE
+    for product in apart(element, bound.attr[0]):
+        found = operands.get(product)
+        if found is not None and found.value is stored.value:
+            own = _computed_side(bound, product)
+            others = [f for f in factors(product) if f not in own]
+            number = T.mul(found.number, T.power_of(stored.number, -1))
+            if product is element:
+                number, outside = T.ONE, number
+            product = T.mul(number, *others, read)
+        parts.append(product)
+    return T.mul(outside, T.fold("sum", (bound,), condition, T.add(T.ZERO, *parts)))
+
+
+def is_number(t: Term) -> bool:
+    """Is this a root of a number, say? Constants go with the other side."""
+    return all(s.op in ("const", "pow") for s in T.subterms(t))
+
+
+def _computed_side(bound: Term, element: Term) -> tuple[Term, ...]:
+    """The factors of one side of a product of matrices that hold sums, or go with such; none if
+    the other side is computed too, or if a sum alone is one side."""
     name = bound.attr[0]
     parts = [f for f in factors(element) if f.op != "const"]
     sides = largest_sides([f.free for f in parts], name)
@@ -39,13 +86,6 @@ def computed_side(bound: Term, element: Term) -> tuple[Term, ...]:
         if others and is_plain and any(map(T.holds_fold, own)):
             return own
     return ()
-
-
-def with_side(fold: Term, side: Sequence[Term], value: Term) -> Term:
-    """A sum with a value instead of the factors of a side."""
-    (bound,), (condition, element) = T.open_fold(fold)
-    others = [f for f in factors(element) if f not in side]
-    return T.fold("sum", (bound,), condition, T.mul(*others, value))
 
 
 def stored_operands(program: Equations) -> frozenset[str]:
@@ -84,8 +124,10 @@ def _read_elsewhere(e: Equation) -> Iterator[Term]:
             yield t
         elif is_fold(t, "sum") and len(t.attr.indices) == 1:
             (bound,), parts = T.open_fold(t)
-            sides = _plain_sides(bound, parts[1])
-            waiting += [parts[0], *(f for f in factors(parts[1]) if f not in sides)]
+            waiting.append(parts[0])
+            for product in apart(parts[1], bound.attr[0]):
+                sides = _plain_sides(bound, product)
+                waiting += (f for f in factors(product) if f not in sides)
         else:
             waiting += t.args
 

@@ -11,7 +11,8 @@ from itertools import permutations
 from monocomp import terms as T
 from monocomp.extents.domain import prefix_of
 from monocomp.extents.nominal import MIN_DOT, power_of_two, without_elements
-from monocomp.rewrites.products import largest_sides
+from monocomp.rewrites.products import apart, is_product, largest_sides
+from monocomp.rewrites.single_folds import is_fold
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
 from monocomp.terms.equations import Equation, Equations
@@ -21,6 +22,7 @@ from monocomp.tile import Axis, Role
 WHOLE_LIMIT = 512  # the longest axis that is held entirely
 # Elements of what one value of a row may hold: as many as there are registers.
 LARGEST_TILE = 1 << 16
+PRODUCT_ROWS = 128  # of a block of a product of matrices
 
 
 def fits_whole(extent: str, sizes: Mapping[str, int]) -> bool:
@@ -83,6 +85,11 @@ def _levels(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
             later = (o for o in program.computed if levels[o.name] > levels[e.name])
             shared = (levels[o.name] for o in later if _share_a_loop([e], [o], sizes))
             levels[e.name] = min(shared, default=levels[e.name])
+        else:
+            before = min(levels[o.name] for o in program.computed if e.name in program.read_by(o))
+            later = (o for o in program.computed if levels[e.name] < levels[o.name] < before)
+            shared = (levels[o.name] for o in later if _share_a_loop([e], [o], sizes))
+            levels[e.name] = min(shared, default=levels[e.name])
     return levels
 
 
@@ -114,12 +121,31 @@ def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[s
     rows = rows_of(a), rows_of(b)
     loops = [{T.domain_of(f) for f in outer_folds(g)} for g in (a, b)]
     held = [[i for i in e.indices if i not in rows[0] & rows[1]] for e in (*a, *b)]
+    if rows[0] != rows[1] and all(map(is_plain, outer_folds((*a, *b)))):
+        # They share what is read alone, and a product needs many rows for each column.
+        columns = sum(math.prod(sizes[i.attr[1]] for i in indices) for indices in held)
+        if columns * PRODUCT_ROWS > LARGEST_TILE:
+            return False
     return (
         bool(rows[0] & rows[1])
         and scan_of(a) is scan_of(b)
         and not loops[0].isdisjoint(loops[1])
         and all(fits_whole(i.attr[1], sizes) for i in rows[0] ^ rows[1])
         and (rows[0] == rows[1] or all(fits_together(i, sizes) for i in held))
+    )
+
+
+def is_plain(f: Term) -> bool:
+    """Is this a product of matrices that are read, or a sum of such?"""
+    if not is_fold(f, "sum") or f.kind != "float" or len(f.attr.indices) != 1:
+        return False
+    (bound,), (_, element) = T.open_fold(f)
+    if element.op == "fold":
+        return is_plain(element)
+    return all(
+        all(T.is_read(g) or g.op == "const" for g in factors(p))
+        and is_product(p, bound.attr[0], lambda g: g.free)
+        for p in apart(element, bound.attr[0])
     )
 
 
@@ -327,7 +353,8 @@ def _sides(inner: Mapping[Term, Sequence[Term]], names: Sequence[str]) -> set[st
             if t.attr.monoid != "sum" or t.kind != "float" or len(t.attr.indices) != 1:
                 continue
             (bound,), (_, element) = T.open_fold(t)
-            sides = largest_sides([g.free for g in factors(element)], bound.attr[0])
+            first = apart(element, bound.attr[0])[0]
+            sides = largest_sides([g.free for g in factors(first)], bound.attr[0])
             if sides is None:
                 continue
             own = [[n for n in names if n in a - b] for a, b in permutations(sides)]

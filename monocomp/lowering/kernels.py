@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from monocomp.lowering.bodies import Body
+from monocomp.lowering.continued_sums import continue_sums
 from monocomp.lowering.in_place import accumulate_in_place
 from monocomp.lowering.loops import Loops
 from monocomp.lowering.scopes import Scope
@@ -64,7 +65,7 @@ class _Kernel(Loops):
             self._store_in_loop(name, [e for e in group if e not in here])
         body = self.scopes[0].body
         inline_single_uses(body)
-        return self._program(group, suffix, order_updates(accumulate_in_place(body)))
+        return self._program(group, suffix, order_updates(continue_sums(accumulate_in_place(body))))
 
     def _prepare(self, equations: Sequence[Equation]) -> None:
         with self.computing(equations[0].body, equations[0].name):

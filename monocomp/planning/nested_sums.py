@@ -30,6 +30,7 @@ from monocomp.costs.counting import Estimate, elements
 from monocomp.costs.roles import fits_whole, outer_folds, rows_of
 from monocomp.planning.naming import NewNames
 from monocomp.rewrites.normal_form import normal_form, normalise
+from monocomp.rewrites.products import apart
 from monocomp.rewrites.single_folds import is_fold, reads_computed
 from monocomp.rewriting.driver import Rewriter, Step
 from monocomp.rewriting.rules import stated
@@ -143,9 +144,11 @@ class _Nest:
 
     @property
     def is_product(self) -> bool:
-        """Are there factors each of which has an index that the other lacks?"""
+        """Are there factors each of which has an index that the other lacks, of all elements or of
+        the first of several products?"""
         names = {i.attr[0] for i in self.indices}
-        own = [f.free - names for f in factors(self.element)]
+        first = apart(self.element, self.indices[-1].attr[0])[0]
+        own = [f.free - names for f in factors(first)]
         return any(a - b and b - a for a in own for b in own)
 
     def distance(self, index: Term) -> int:

@@ -25,6 +25,7 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.costs.cost import ELEMENT_BYTES
 from monocomp.costs.counting import Estimate, elements
+from monocomp.costs.fitting import ROW_BLOCK
 from monocomp.costs.holding import total_time
 from monocomp.costs.roles import outer_folds
 from monocomp.declarations.records import Input, Param
@@ -35,20 +36,24 @@ from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, Slices, in_order, stored_in
 
 SHORTEST_SLICE = 128
-# Elements of a result that a program instance computes, as a rule, and how many instances run.
-TILE, PROCESSORS = 1 << 15, 128
+# Columns of a result that a program instance computes, as a rule, and how many instances run.
+COLUMNS, PROCESSORS = 256, 128
 
 
 class _NotSliced(Exception):
     """A value depends on how long the whole is, or something else than a sum joins slices."""
 
 
-def lengths_of_slices(whole: int, stored: int, limit: int) -> Iterator[int]:
+def lengths_of_slices(
+    whole: int, stored: int, limit: int, shortest: int = SHORTEST_SLICE
+) -> Iterator[int]:
     """How long slices of an index may be, for values that take so many bytes to take no more than
-    a tensor with the limit of elements: powers of two, the longest first."""
+    a tensor with the limit of elements: powers of two, the longest first. What is shorter than a
+    slice is no sequence, but heads, say: products have tiles for each, if nothing else is shared.
+    """
     most = limit * ELEMENT_BYTES * whole // max(1, stored)
     length = 1 << max(0, most.bit_length() - 1)
-    while length >= SHORTEST_SLICE:
+    while length >= (SHORTEST_SLICE if whole > SHORTEST_SLICE else shortest):
         if length < whole:
             yield length
         length //= 2
@@ -106,9 +111,15 @@ def time_of(program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str,
     total = 0.0
     for k in kernels:
         is_inside = k.equations[0].name in slices.computed
-        tiles = max(elements(e.indices, sizes) for e in k.equations) / TILE
+        tiles = max(_tiles(e, sizes) for e in k.equations)
         total += k.cost.time * (count * max(1.0, PROCESSORS / tiles) if is_inside else 1)
     return total
+
+
+def _tiles(e: Equation, sizes: Mapping[str, int]) -> float:
+    """How many tiles an equation's result fills; narrow ones have fewer elements."""
+    columns = min([COLUMNS, *(sizes[i.attr[1]] for i in e.indices[-1:])])
+    return elements(e.indices, sizes) / (ROW_BLOCK * columns)
 
 
 class _Slicing:

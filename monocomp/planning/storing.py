@@ -6,11 +6,22 @@ read again. That is worth a kernel and its traffic where it saves a good part of
 (see `costs.counting`); where a kernel computes it anyway, a small part will do. What is stored
 is no larger than the largest tensor that the program has anyway: nothing that fusion removed
 comes back.
+
+Operands of products of matrices are written out, too, where their columns are too wide to compute
+them beside: in latent attention's gradient, for some heads at a time (see `planning.slicing`),
+
+    P[b,h,q,k]  = where(k <= q, exp(S[b,h,q,k] - L[b,h,q]), 0)
+    G[b,h,q,k]  = where(k <= q, P[b,h,q,k] * D[b,h,q,k], 0)
+    dQ[b,h,q,c] = sum[k if k <= q](G[b,h,q,k] * C[b,k,c])
+    dC[b,k,c]   = sum[h](sum[q if k <= q](P[b,h,q,k] * dO[b,h,q,c] + G[b,h,q,k] * Q[b,h,q,c]))
+
+One kernel computes both, each product is a plain one, and what a filter leaves out is 0.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,14 +31,20 @@ from monocomp.costs.closing import Closing
 from monocomp.costs.cost import ELEMENT_BYTES, STORED_BYTES
 from monocomp.costs.counting import Estimate, Place, elements, tensor_sizes
 from monocomp.costs.holding import Known, estimate, total_time
-from monocomp.costs.operands import computed_side, stored_operands, with_side
-from monocomp.costs.roles import rows_of
+from monocomp.costs.operands import (
+    Operand,
+    computed_operands,
+    is_number,
+    stored_operands,
+    with_operand,
+)
+from monocomp.costs.roles import is_plain, outer_folds, rows_of
 from monocomp.extents.nominal import packed_extents
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import order_sums, store_partial_sum
 from monocomp.planning.segments import in_segments
-from monocomp.planning.slicing import lengths_of_slices, slice_index, time_of
+from monocomp.planning.slicing import SHORTEST_SLICE, lengths_of_slices, slice_index, time_of
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Saving, Step, result_of
 from monocomp.rewriting.rules import STATED, stated
@@ -75,8 +92,9 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)
         if best is None:
-            steps += _in_slices(program, values, sizes, close, whole)
-            steps += order_sums(result_of(program, steps), sizes)
+            steps += _in_slices(program, sizes, close, whole)
+            program = result_of(program, steps)
+            steps += order_sums(program, packed_extents(program, sizes))
             return result_of(program, steps), steps
         # Values that are stored together were weighed together: the last to be has the cost.
         last = max(n for n, step in enumerate(best[0]) if step.rule in STATED)
@@ -90,12 +108,14 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
 
 @dataclass(frozen=True)
 class _Use:
-    """A term where a kernel computes it; `subscripts` are what sets it apart from others."""
+    """A term where a kernel computes it; `subscripts` are what sets it apart from others, and a
+    number what an operand is multiplied by."""
 
     term: Term
     subscripts: tuple[Term, ...]
     position: Place
     kernel: Estimate
+    number: Term = T.ONE
 
 
 @dataclass(frozen=True)
@@ -110,6 +130,7 @@ class _Value:
         beside: where a kernel for the same rows computes it and can store it, if one does.
         reader: where it is computed most often, of the positions that are to read it.
         readers: names of the equations that are to read it.
+        number: what it is multiplied by when it is stored.
     """
 
     closed: Term
@@ -118,6 +139,7 @@ class _Value:
     beside: _Use | None
     reader: _Use
     readers: frozenset[str]
+    number: Term = T.ONE
 
     @property
     def sets(self) -> Iterator[object]:
@@ -156,43 +178,88 @@ def _sets(
 
 
 def _in_slices(
-    program: Equations,
-    values: Sequence[_Value],
-    sizes: Mapping[str, int],
-    close: Closing,
-    whole: float,
+    program: Equations, sizes: Mapping[str, int], close: Closing, whole: float
 ) -> list[Step]:
     """The steps that store values, of which there are too many, for a slice of an index at a time,
-    if that is worth it."""
+    if that is worth it; or operands, of which there need not be too many. What these leave are
+    plain products, and what they replace may have columns that are too wide."""
     limit = _largest_tensor(program, sizes)
-    found: list[tuple[float, int, list[Step]]] = []  # the time, the bytes, and how
+    fused = total_time(estimate(program, sizes, fitted=True))
+    before = _read_by_all(program, close)
+    program = before[-1].program if before else program
+    values = list(_repeated_values(estimate(program, sizes), sizes, close))
+    found: list[tuple[float, int, list[Step]]] = []  # what is left of the time, the bytes, and how
     for together in _sets(values, sizes, math.inf):
         count = sum(elements(v.indices, sizes) for v in together)
-        if count <= limit or any(v.indices != together[0].indices for v in together):
+        if any(v.indices != together[0].indices for v in together):
             continue
         stored = _store(program, together, close)
         start = stored[-1].program
         names = {e.name for e in start.equations} - program.by_name.keys()
-        wide = names - stored_operands(start)
-        taken = (
-            count
-            // len(names)
-            * (STORED_BYTES * len(wide) + ELEMENT_BYTES * (len(names) - len(wide)))
-        )
-        extents = [i.attr[1] for i in together[0].indices]
-        for extent in (e for e in dict.fromkeys(extents) if extents.count(e) == 1):
-            for length in lengths_of_slices(sizes[extent], taken, limit):
+        are_operands = together[0].is_operand and _are_for_products(start, names)
+        if count <= limit and not are_operands:
+            continue
+        narrow = len(names & stored_operands(start))
+        width = STORED_BYTES * (len(names) - narrow) + ELEMENT_BYTES * narrow
+        taken = count // len(names) * width
+        shortest = 1 if are_operands else SHORTEST_SLICE
+        unsliced = together[0].indices if count > limit else ()
+        tried = [stored] if count <= limit else []
+        for extent in _once(i.attr[1] for i in unsliced):
+            for length in lengths_of_slices(sizes[extent], taken, limit, shortest):
                 step = slice_index(start, names, extent, length, _reason(together[0]))
                 if step is None or step.program.slices is None:
                     break
-                known = {**sizes, step.program.slices.part: length}
-                time = time_of(step.program, estimate(step.program, known), known)
-                found.append((time, taken * length // sizes[extent], [*stored, step]))
-    least = min((time for time, _, _ in found), default=math.inf)
-    if least >= WORTHWHILE * whole:
+                tried.append([*stored, step])
+        for steps in tried:
+            after, share = steps[-1].program, 1.0
+            known = dict(sizes)
+            if after.slices is not None:
+                known[after.slices.part] = after.slices.length
+                share = after.slices.length / sizes[after.slices.whole]
+            time = time_of(after, estimate(after, known, fitted=are_operands), known)
+            saving = Saving(fused if are_operands else whole, time)
+            steps = [*before, *steps[:-1], replace(steps[-1], cost=saving)]
+            found.append((time / saving.before, int(taken * share), steps))
+    least = min((left for left, _, _ in found), default=math.inf)
+    if least >= WORTHWHILE:
         return []
     # Memory is worth a little time.
     return min((f for f in found if f[0] <= TOLERABLE * least), key=lambda f: f[1])[2]
+
+
+def _once(extents: Iterable[str]) -> list[str]:
+    """Those that are there once."""
+    counts = Counter(extents)
+    return [e for e, n in counts.items() if n == 1]
+
+
+def _are_for_products(program: Equations, names: Iterable[str]) -> bool:
+    """Are stored values read by products of matrices alone?"""
+    readers = [e for e in program.computed if program.read_by(e) & frozenset(names)]
+    return all(map(is_plain, outer_folds(readers)))
+
+
+def _read_by_all(program: Equations, close: Closing) -> list[Step]:
+    """The steps after which values that are stored are read by all that have computed them anyway,
+    too, so that what else these have in common is the same term."""
+    steps: list[Step] = []
+    outputs = {o.name for o in program.outputs}
+    start = program
+    for name in [e.name for e in program.computed if e.name not in outputs]:
+        e = start.by_name[name]
+        closed, indices = close(e.body)
+        if e.body.op not in ("fold", "field") or indices != e.indices:
+            continue
+        reading = _Reading(e, closed, close)
+        changed = {o.name: reading(o.body) for o in start.equations if o.name != e.name}
+        readers = tuple(n for n, body in changed.items() if body is not start.by_name[n].body)
+        if readers:
+            equations = [replace(o, body=changed.get(o.name, o.body)) for o in start.equations]
+            after = replace(start, equations=in_order(equations))
+            steps.append(store_value(start, after, e, reading.read, readers, "which is stored"))
+            start = after
+    return steps
 
 
 def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
@@ -204,14 +271,26 @@ def _repeated_values(
 ) -> Iterator[_Value]:
     found: dict[tuple[Term, bool], list[_Use]] = {}
     for kernel in kernels:
-        for is_operand, computed in ((False, kernel.folds), (True, kernel.operands)):
-            for t, positions in computed.items():
-                closed, subscripts = close(t)
-                uses = found.setdefault((closed, is_operand), [])
-                uses += (_Use(t, subscripts, p, kernel) for p in positions)
+        for t, positions in kernel.folds.items():
+            closed, subscripts = close(t)
+            uses = found.setdefault((closed, False), [])
+            uses += (_Use(t, subscripts, p, kernel) for p in positions)
+        for (t, number), positions in kernel.operands.items():
+            closed, subscripts = close(t)
+            uses = found.setdefault((closed, True), [])
+            uses += (_Use(t, subscripts, p, kernel, number) for p in positions)
+    indices_of = {closed: close(closed)[1] for closed, _ in found}
+    repeated = {
+        (closed, is_operand)
+        for (closed, is_operand), uses in found.items()
+        if sum(use.position.times for use in uses) >= 2 * elements(indices_of[closed], sizes)
+    }
+    # Operands are made from one another, as P and P * D are: what stores one computes the others.
+    beside_operands = {indices_of[closed] for closed, is_operand in repeated if is_operand}
     for (closed, is_operand), uses in found.items():
-        indices = close(closed)[1]
-        is_repeated = sum(use.position.times for use in uses) >= 2 * elements(indices, sizes)
+        indices = indices_of[closed]
+        is_repeated = (closed, is_operand) in repeated
+        is_repeated |= is_operand and indices in beside_operands
         if not is_repeated and not any(map(_reads_anew_for_weights, uses)):
             continue
         beside = next((u for u in uses if _is_for_the_same_rows(u) and _is_alone(u, uses)), None)
@@ -219,7 +298,9 @@ def _repeated_values(
         if readers:
             most = max(readers, key=lambda use: use.position.times)
             names = frozenset(e.name for use in readers for e in use.kernel.equations)
-            yield _Value(closed, indices, is_operand, beside, most, names)
+            # Numbers stand beside a sum, but for those of one of several products in it.
+            number = next((use.number for use in uses if use.number is not T.ONE), T.ONE)
+            yield _Value(closed, indices, is_operand, beside, most, names, number)
 
 
 def _reads_anew_for_weights(use: _Use) -> bool:
@@ -259,7 +340,7 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
     steps = []
     for value in values:
         equation = _equation(program, value, close)
-        reading = _Reading(equation, value, close)
+        reading = _Reading(equation, value.closed, close, value.is_operand, value.number)
         changed = [
             replace(e, body=reading(e.body)) if e.name in value.readers else e
             for e in program.equations
@@ -314,13 +395,15 @@ def _are_elements(equation: Equation, read: Mapping[Term, Term]) -> bool:
 
 def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
     """The value as an equation. It has the name that the program gave it, or a new one."""
-    known = (a.name for a in program.known if close(a.body)[0] is value.closed)
+    is_filtered = value.is_operand and value.closed.op == "where"
+    called = value.closed.args[1] if is_filtered else value.closed
+    known = (a.name for a in program.known if close(a.body)[0] is called)
     name = next((n for n in known if n not in program.by_name), None)
     new = NewNames(program)
     name = name or new(_letter(value))
     indices = list(map(new.index_like, value.beside.subscripts if value.beside else value.indices))
     named = {v.attr[0]: i for v, i in zip(value.indices, indices, strict=True)}
-    return Equation(name, tuple(indices), T.substitute(value.closed, named))
+    return Equation(name, tuple(indices), _times(value.number, T.substitute(value.closed, named)))
 
 
 def _letter(value: _Value) -> str:
@@ -337,9 +420,16 @@ def _letter(value: _Value) -> str:
 class _Reading:
     """Rewrites terms to read an equation's value wherever they compute it."""
 
-    def __init__(self, equation: Equation, value: _Value, close: Closing) -> None:
-        self.equation, self.closed, self.close = equation, value.closed, close
-        self.is_operand = value.is_operand
+    def __init__(
+        self,
+        equation: Equation,
+        closed: Term,
+        close: Closing,
+        is_operand: bool = False,
+        number: Term = T.ONE,
+    ) -> None:
+        self.equation, self.closed, self.close = equation, closed, close
+        self.is_operand, self.number = is_operand, number
         self.memo: dict[Term, Term] = {}
         self.read: dict[Term, Term] = {}  # by what was computed
 
@@ -348,25 +438,50 @@ class _Reading:
             return t
         found = self.memo.get(t)
         if found is None:
-            found = self.memo[t] = self._read(t)
+            found = self.memo[t] = self._operand(t) if self.is_operand else self._value(t)
         return found
 
-    def _read(self, t: Term) -> Term:
-        side = _computed_side(t) if self.is_operand else (t,)
-        found = T.mul(*side) if side else t
-        if side and found.op == self.closed.op and found.kind == self.closed.kind:
-            closed, subscripts = self.close(found)
-            if closed is self.closed:
-                self.read[found] = value = T.stored(self.equation, subscripts)
-                return with_side(t, side, value) if self.is_operand else value
-        return T.map_children(t, self)
+    def _value(self, t: Term) -> Term:
+        return self._stored(t) or T.map_children(t, self)
+
+    def _operand(self, t: Term) -> Term:
+        for operand in _operands(t):
+            stored = self._stored(operand.value)
+            if stored is not None:
+                return with_operand(t, operand._replace(number=self.number), stored)
+        return _with_numbers_outside(T.map_children(t, self))
+
+    def _stored(self, t: Term) -> Term | None:
+        """What reads a term, if it is an element of the equation's."""
+        if t.op != self.closed.op or t.kind != self.closed.kind:
+            return None
+        closed, subscripts = self.close(t)
+        if closed is not self.closed:
+            return None
+        read = self.read[_times(self.number, t)] = T.stored(self.equation, subscripts)
+        return read
 
 
-def _computed_side(t: Term) -> tuple[Term, ...]:
-    if not is_fold(t, "sum") or t.kind != "float":
+def _times(number: Term, t: Term) -> Term:
+    return t if number is T.ONE else T.mul(number, t)
+
+
+def _with_numbers_outside(t: Term) -> Term:
+    """A sum of sums without what these were to be multiplied by, which stands beside it."""
+    if is_fold(t, "sum") and len(t.attr.indices) == 1:
+        (bound,), (condition, element) = T.open_fold(t)
+        sums = [f for f in factors(element) if is_fold(f, "sum")]
+        numbers = [f for f in factors(element) if is_number(f)]
+        if numbers and len(sums) + len(numbers) == len(factors(element)):
+            return T.mul(*numbers, T.fold("sum", (bound,), condition, T.mul(*sums)))
+    return t
+
+
+def _operands(t: Term) -> Iterable[Operand]:
+    if not is_fold(t, "sum") or t.kind != "float" or len(t.attr.indices) != 1:
         return ()
-    (bound,), (_, element) = T.open_fold(t)
-    return computed_side(bound, element)
+    (bound,), (condition, element) = T.open_fold(t)
+    return computed_operands(bound, condition, element).values()
 
 
 def _reason(value: _Value) -> str:
@@ -378,6 +493,8 @@ def _reason(value: _Value) -> str:
         return f"which is needed{loop} for every {position.repeated_by.attr[1].lstrip('.')}"
     if any(s.op != "index" for s in value.reader.subscripts):
         return f"which is read{loop} at computed positions"
+    if value.is_operand:
+        return "which is an operand of several products"
     if _reads_anew_for_weights(value.reader):
         return "for which each program instance would read the same"
     return "which several kernels need"

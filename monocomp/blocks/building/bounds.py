@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -157,6 +158,18 @@ def may_admit(c: Context, stream: Stream) -> Expr | None:
     axis = stream.loop.axis.name
     tests = [infix(sign, value(c, e, (axis,)), end) for sign, e, end in stream.extremes]
     return any_of(c, axis, joined("&", [c.names.inside(axis), *tests]), "admissible")
+
+
+def may_hold(c: Context, tests: Sequence[P.Expr]) -> Expr | None:
+    """A test whether comparisons may hold for any row of the block, by the ends of both sides."""
+    found = []
+    for e in tests:
+        x, y = (_interval(c, a) for a in e.args)
+        if e.attr in ("<", "<=", "=="):
+            found.append(infix("<" if e.attr == "<" else "<=", x.least, y.most))
+        if e.attr in (">", ">=", "=="):
+            found.append(infix(">" if e.attr == ">" else ">=", x.most, y.least))
+    return joined("&", found) if found else None
 
 
 def _has_64_bits(c: Context, e: P.Expr) -> bool:

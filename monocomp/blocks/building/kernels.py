@@ -232,6 +232,7 @@ def _bounding_rows(c: Context) -> set[str]:
     loops = [s for s in c.program.statements if isinstance(s, P.Loop)]
     bounds = [e for s in loops for e in s.bounds]
     compared = [e for phases in c.choices.phases.values() for e in phases.apart]
+    compared += (e for tests in c.choices.needed.values() for e in tests)
     return {a for e in bounds + compared for a in e.axes if c.program.axes[a].role == "row"}
 
 

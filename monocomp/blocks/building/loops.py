@@ -15,6 +15,7 @@ from monocomp.blocks.building.accesses import hoist_bases
 from monocomp.blocks.building.bounds import (
     Range,
     cut_bounds,
+    may_hold,
     name_extremes,
     name_row_bounds,
     range_of,
@@ -56,6 +57,11 @@ def loop(c: Context, loop: Loop, body: Body) -> None:
             c.assign(c.local(state.name, start), start)
     hoist_bases(c, loop)
     cut_bounds(c, loop)
+    with c.under(may_hold(c, c.choices.needed.get(loop, ()))):
+        _run(c, loop, body)
+
+
+def _run(c: Context, loop: Loop, body: Body) -> None:
     loops = c.choices.loops[loop]
     rare = next((p for p in loops[1:] if _may_be_left_out(c, p)), None)
     if rare is None:

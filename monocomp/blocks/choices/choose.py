@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from monocomp.blocks.choices.alignment import Period, align
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.layouts import Layouts
+from monocomp.blocks.choices.needed import needed
 from monocomp.blocks.choices.phases import Phases, loops_of, peel, unpeeled
 from monocomp.blocks.choices.product_dtypes import Product, choose_dtypes
 from monocomp.blocks.choices.short_ints import short_ints
 from monocomp.blocks.program import Block
 from monocomp.tile import Expr, Loop, TileProgram
 
-PASSES = ("flip", "choose_loads", "peel", "align", "choose_dtypes")
+PASSES = ("flip", "choose_loads", "peel", "align", "leave_out", "choose_dtypes")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Choices:
         by_descriptor: the loads that descriptors make, by name: `choose_loads`.
         loops: those that each loop is, one after the other.
         phases: how each of these runs: `peel`.
+        needed: comparisons of rows that hold where a loop's results are needed: `leave_out`.
         periods: the positions of blocks that lie in periods: `align`.
         products: how each product of matrices is done: `choose_dtypes`.
         short: masked ints that are folded in the bits of an index, by the same pass.
@@ -35,6 +37,7 @@ class Choices:
     by_descriptor: Mapping[str, Block]
     loops: Mapping[Loop, tuple[Loop, ...]]
     phases: Mapping[Loop, Phases]
+    needed: Mapping[Loop, tuple[Expr, ...]]
     periods: Mapping[Expr, Period]
     products: Mapping[Expr, Product]
     short: frozenset[Expr]
@@ -58,8 +61,9 @@ def choose(
     loops = {s: loops_of(s) for s in program.statements if isinstance(s, Loop)}
     each = [loop for found in loops.values() for loop in found]
     phases = peel(each, layouts, by_descriptor) if peeled else unpeeled(each, layouts)
+    asked = needed(program, layouts.lets) if "leave_out" in passes else {}
     periods = align(program, phases) if "align" in passes else {}
     products, short = choose_dtypes(program, layouts), short_ints(program)
     if "choose_dtypes" not in passes:
         products, short = dict.fromkeys(products, Product()), frozenset()
-    return Choices(layouts, by_descriptor, loops, phases, periods, products, short)
+    return Choices(layouts, by_descriptor, loops, phases, asked, periods, products, short)

@@ -24,7 +24,7 @@ def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, 
     are loaded once, if these are to be in shared memory."""
     operands = Operands(program)
     products = (e for e in program.expressions if e.op == "contract")
-    used = {a.attr for e in products if operands.is_product(e) for a in _locals(e)}
+    used = {a.attr for e in products if operands.is_product(e) for a in _locals(e, operands.lets)}
     apart = {*program.axis_names("row")} - {over(e) for e in program.expressions}
     found = {}
     for s, loops in _loads(program.body, frozenset()):
@@ -54,13 +54,17 @@ def _loads(
             yield s, streams
 
 
-def _locals(e: Expr) -> Iterator[Expr]:
-    """The operands of a product that have names, be they converted or not."""
+def _locals(e: Expr, lets: Mapping[str, Expr]) -> Iterator[Expr]:
+    """The operands of a product that have names, be they converted or not, and what is masked of
+    them."""
     for a in e.args[:2]:
         if a.op == "cast":
             a = a.args[0]
         if a.op == "local":
             yield a
+            value = lets.get(a.attr, a)
+            if value.op == "masked" and value.args[0].op == "local":
+                yield value.args[0]
 
 
 def _block(load: Expr, lets: Mapping[str, Expr], apart: Collection[str]) -> Block | None:

@@ -1,0 +1,245 @@
+"""Operands of products of matrices that are written out, in slices of heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp import library
+from monocomp import terms as T
+from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.table import first
+from monocomp.backends.triton.launch import interpreted as interpreted_here
+from monocomp.costs.fitting import Columns
+from monocomp.costs.holding import estimate
+from monocomp.costs.operands import computed_operands
+from monocomp.planning import slicing, storing
+from monocomp.rewriting.driver import Step
+from monocomp.terms.equations import Equations
+from tests.backends import interpreted
+from tests.backends.compiling import SHARED_LIMIT, compile_for, launches_of, without_elements
+from tests.backends.library_cases import CASES
+
+PROCESSORS = 132
+SIZES = {"b": 2, "h": 3, "q": 37, "k": 37, "c": 20, "r": 5}
+LARGE = {"b": 4, "h": 32, "q": 2048, "k": 2048, "c": 512, "r": 64}
+
+
+@contextmanager
+def written_out(length: int = 2, of: str = "h") -> Iterator[None]:
+    """As if it paid, in slices of an index; whole, where these have no length."""
+    sets = storing._sets
+
+    def of_operands(*args: Any) -> list[Any]:
+        return [s for s in sets(*args) if s[0].is_operand]
+
+    def sliced(program: Equations, stored: set[str], extent: str, *rest: Any) -> Step | None:
+        return slicing.slice_index(program, stored, extent, *rest) if extent == of else None
+
+    with (
+        mock.patch.object(storing, "_sets", of_operands),
+        mock.patch.object(storing, "slice_index", sliced),
+        mock.patch.object(storing, "lengths_of_slices", lambda *_: [length]),
+        mock.patch.object(storing, "time_of", lambda *_: 0.0),
+        mock.patch.object(
+            storing, "_largest_tensor", lambda program, sizes: sizes["q"] * 20 if length else 1e9
+        ),
+    ):
+        yield
+
+
+def gradient() -> mc.Kernel:
+    return mc.compile(str(mc.grad(library.load("mla"))), backend="torch")
+
+
+def test_it_is_written_out_where_columns_are_wide() -> None:
+    """Weights and derivatives of logits, in a kernel of their own; products of matrices read
+    them."""
+    plan = gradient().planner.plan(LARGE, 132)
+    slices = plan.program.slices
+    assert slices is not None and slices.whole == "h"
+    operands = sorted(plan.program.operands)
+    assert len(operands) == 2
+    (first,) = [k for k in plan.planned if set(operands) == set(k.names)]
+    assert sorted(c.axis.name for c in first.roles if c.axis.role == "row") == ["k", "q"]
+    readers = [k for k in plan.planned if {*operands} & {*k.tiles.inputs}]
+    assert len(readers) == 4 and not any(k.tiles.axis_names("whole") for k in readers)
+    step = next(s for s in plan.decisions if s.rule == "slice_index")
+    assert step.cost is not None and step.cost.after < storing.WORTHWHILE * step.cost.before
+    plan.verify()
+    assert plan.certificate.holds
+    checks = [c for c in plan.derivation.check() if c.problem is None]  # slices have no text
+    assert [c.rule for c in checks].count("store_value") == 4 and all(c.ok for c in checks)
+
+
+def test_what_a_filter_leaves_out_is_0() -> None:
+    """Where weights would overflow, if their logits counted."""
+    program = gradient().planner.plan(LARGE, 132).program
+    for name in program.operands:
+        assert "where(k <= q, " in str(program.by_name[name].body)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("causal", {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}),
+        ("attention", {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}),
+        ("causal", {"b": 1, "h": 8, "q": 16384, "k": 16384, "d": 256, "e": 256}),
+        ("mla", {**LARGE, "c": 128}),
+    ],
+)
+def test_what_fits_stays_in_two_kernels(name: str, sizes: dict[str, int]) -> None:
+    plan = mc.compile(str(mc.grad(library.load(name)))).planner.plan(sizes, 132)
+    assert plan.program.slices is None and not plan.program.operands and len(plan.kernels) == 2
+
+
+def errors(
+    backend: str, length: int, of: str, dtype: str = "float32", extremes: bool = False
+) -> list[float]:
+    """Of the gradients of latent attention in slices, over their norms. Rows end within blocks, and
+    what is not initialised is NaN."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"QC": "bhqc", "QR": "bhqr", "C": "bkc", "R": "bkr"}
+    wide = {
+        n: torch.randn([SIZES[d] for d in dims], generator=generator).to(getattr(torch, dtype))
+        for n, dims in shapes.items()
+    }
+    if extremes:  # logits of what the mask leaves out, in the thousands
+        wide["C"][:, -1] *= 1e3
+        wide["QC"][:, :, -1] = 0
+    leaves = {n: t.double().requires_grad_() for n, t in wide.items()}
+    out = CASES["mla"].in_eager_torch(leaves)[0]
+    given = torch.randn(out.shape, generator=generator).to(getattr(torch, dtype))
+    right = torch.autograd.grad(out, [*leaves.values()], given.double())
+    with written_out(length, of):
+        backward = mc.compile(str(mc.grad(library.load("mla"))), backend=backend)
+        plan = backward.stages.at(**SIZES).plan
+        slices = plan.program.slices
+        assert slices.length == length if slices is not None else not length
+        assert len(plan.program.operands) == 2
+        logits = torch.einsum("bhqc,bkc->bhqk", leaves["QC"], leaves["C"])
+        logits = (logits + torch.einsum("bhqr,bkr->bhqk", leaves["QR"], leaves["R"])) / 192**0.5
+        mask = torch.ones(SIZES["q"], SIZES["k"]).tril() == 0
+        lse = logits.masked_fill(mask, -torch.inf).logsumexp(-1).detach().float()
+        tensors = {**wide, "O": out.detach().to(given.dtype), "dO": given, "L": lse}
+        with poisoned() as made:
+            found = [torch.as_tensor(x) for x in backward(**tensors)]
+            again = [torch.as_tensor(x) for x in backward(**tensors)]
+    whole = SIZES["b" if of == "h" else "h"], SIZES["k"], SIZES["q"]
+    quadratic = sorted((length or SIZES[of], *whole))
+    assert backend == "numpy" or [*map(sorted, made)].count(quadratic) >= 2
+    assert all(torch.equal(a, b) for a, b in zip(found, again, strict=True))
+    return [float((f.double() - r).norm() / r.norm()) for f, r in zip(found, right, strict=True)]
+
+
+@contextmanager
+def poisoned() -> Iterator[list[tuple[int, ...]]]:
+    """As if memory held NaN before anything is written; gives the shapes of what is made."""
+    empty = torch.empty
+    made: list[tuple[int, ...]] = []
+
+    def of_nan(*args: Any, **options: Any) -> torch.Tensor:
+        found = empty(*args, **options)
+        made.append(tuple(found.shape))
+        return found.fill_(torch.nan) if found.is_floating_point() else found
+
+    with mock.patch.object(torch, "empty", of_nan):
+        yield made
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize(("length", "of"), [(2, "h"), (1, "h"), (1, "b"), (0, "h")])
+def test_gradients(backend: str, length: int, of: str) -> None:
+    assert max(errors(backend, length, of)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("dtype", "extremes", "most"),
+    [("float32", False, 1e-5), ("float32", True, 1e-5), ("float16", False, 4e-3)],
+)
+def test_gradients_on_triton(dtype: str, extremes: bool, most: float) -> None:
+    found = interpreted.call(errors, "triton", 2, "h", dtype, extremes)
+    assert max(found) < most
+
+
+# --- what is counted, and what is an operand ----------------------------------------------------
+
+
+def rows(text: str, sizes: dict[str, int]) -> list[int]:
+    """How many rows fit in each kernel, as costs have them."""
+    found: list[int] = []
+    fit = Columns.rows_that_fit
+
+    def noted(columns: Columns, state: Any) -> int:
+        found.append(fit(columns, state))
+        return found[-1]
+
+    program = mc.compile(text).planner.plan(sizes).program
+    with mock.patch.object(Columns, "rows_that_fit", noted):
+        estimate(program, sizes, fitted=True)
+    return found
+
+
+@pytest.mark.parametrize(("head", "wanted"), [(64, 128), (128, 128), (256, 64)])
+def test_wide_columns_leave_few_rows(head: int, wanted: int) -> None:
+    sizes = {"b": 1, "h": 8, "q": 4096, "k": 4096, "d": head, "e": head}
+    assert min(rows(str(mc.grad(library.load("attention"))), sizes)) == wanted
+
+
+def test_a_product_of_two_matrices_has_blocks_of_columns() -> None:
+    text = "O[i,j] = sum[k](A[i,k] * B[k,j])"
+    assert rows(text, {"i": 4096, "j": 4096, "k": 4096}) == [128]
+
+
+HEAD = "input Q[q,d], K[k,d], V[k,e], W[k,e]\nS[q,k] = Q[q,d] * K[k,d]\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("O[q,e] = sum[k](tanh(S[q,k]) * V[k,e])", {("tanh(S)", "1.0")}),
+        (
+            "O[q,e] = sum[k if k <= q](tanh(S[q,k]) * (V[k,e] + sin(S[q,k]) * W[k,e] / sqrt(7)))",
+            {
+                ("where(k <= q, tanh(S), 0.0)", "1.0"),
+                ("where(k <= q, sin(S) * tanh(S), 0.0)", "1.0"),
+            },
+        ),
+        ("O[q,e] = sum[k](S[q,k] * V[k,e])", set()),
+    ],
+)
+def test_operands(line: str, wanted: set[tuple[str, str]]) -> None:
+    """Of each product in a sum, what is computed, without numbers, and 0 where none asks."""
+    body = mc.compile(HEAD + line).planner.plan({"e": 32}).program.by_name["O"].body
+    folds = [t for t in T.subterms(body) if t.op == "fold" and T.holds_fold(t.args[1])]
+    found: set[tuple[str, str]] = set()
+    for f in folds:
+        (bound,), (condition, element) = T.open_fold(f)
+        for o in computed_operands(bound, condition, element).values():
+            value = str(T.substitute(o.value, {bound.attr[0]: T.index("k", "k")}))
+            found.add((value.replace("sum[d](K[k,d] * Q[q,d])", "S"), str(o.number)))
+    assert found == wanted
+
+
+@pytest.mark.skipif(interpreted_here(), reason="Triton interprets in this process")
+def test_first_schedules_are_those_of_products() -> None:
+    """Tiles as large as registers hold, which the copy engine loads; they compile for an H200."""
+    kernel = gradient()
+    plan = kernel.planner.plan(LARGE, PROCESSORS)
+    sizes = plan.extents(LARGE)
+    legal = [Legal(k, sizes, 2, "cuda:90", PROCESSORS) for k in plan.kernels]
+    schedules = [first(each) for each in legal]
+    chosen = {k.outputs[0].name: s for k, s in zip(plan.kernels, schedules, strict=True)}
+    for name in ("P", "dQC_slice", "dC_sum"):
+        rows = [n for axis, n in chosen[name].blocks if axis in "qkc"][:2]
+        assert min(rows) >= 64 and max(rows) >= 128 and chosen[name].descriptors, name
+    inputs = without_elements(kernel, LARGE)
+    launches = launches_of(kernel, plan.kernels, schedules, inputs, lowered=plan.program)
+    used = {x.function.fn.__name__: compile_for("cuda:90", x) for x in launches[:20]}
+    assert all(u.spilled <= 192 and u.shared <= SHARED_LIMIT["cuda:90"] for u in used.values())
