@@ -7,7 +7,7 @@ object, and a maximum that cancels is not differentiated at all.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -214,8 +214,16 @@ def gradient(
             return found
         by_name = Named(tuple(large), found.named.definitions)
         save = [c.name for c in found.choices if c.is_saved and c.name in found.forward.by_name]
-        again = gradient(found.forward, wanted, [*found.cotangents], save, extents, False, by_name)
+        forward = _with_narrow(found.forward, large)
+        again = gradient(forward, wanted, [*found.cotangents], save, extents, False, by_name)
         return replace(again, program=program, choices=found.choices)
+
+
+def _with_narrow(forward: Equations, names: Collection[str]) -> Equations:
+    """A program that saves some values in the dtype of its results, which products take."""
+    declared = forward.declared
+    outputs = tuple(Output(o.name) if o.name in names else o for o in declared.outputs)
+    return replace(forward, declared=replace(declared, outputs=outputs))
 
 
 def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:

@@ -62,16 +62,21 @@ def with_row_sums(
     equations: Iterable[Equation], stored: Collection[str], new: Callable[[str], str]
 ) -> list[Equation]:
     """Equations with definitions of the sums that stored ones come to, for each of their rows,
-    where an equation with more indices reads them."""
+    where an equation with another index reads them."""
     found: dict[Term, Equation] = {}
     equations = list(equations)
+    own = {e.name: {i.attr[0] for i in e.indices} for e in equations if e.name in stored}
     for e in equations:
         rows = {i.attr[0]: i for i in e.indices}
         for t in T.subterms(e.body):
             is_sum = t.op == "fold" and t.attr.monoid == "sum" and t.free < rows.keys()
-            if is_sum and t not in found and t.names & set(stored):
-                own = tuple(i for n, i in rows.items() if n in t.free)
-                found[t] = Equation(new("D"), own, t)
+            if (
+                is_sum
+                and t not in found
+                and any(rows.keys() - own.get(n, rows.keys()) for n in t.names)
+            ):
+                indices = tuple(i for n, i in rows.items() if n in t.free)
+                found[t] = Equation(new("D"), indices, t)
     read = {t: T.ref(d.name, d.indices, "float") for t, d in found.items()}
     for t, value in read.items():
         equations = [replace(e, body=T.replace(e.body, t, value)) for e in equations]
