@@ -137,10 +137,11 @@ def test_a_mask_that_not_all_phases_have() -> None:
 
 
 def test_each_pass_does_something() -> None:
-    """On a cache in pages and on a window, every pass changes a program."""
+    """On a cache in pages, on a window and on masked products every pass changes a program."""
     changed = set()
-    for program in ("paged_attention", "sliding_window", "attention"):
-        kernel = kernel_of(library.load(program))
+    texts = [library.load(n) for n in ("paged_attention", "sliding_window", "attention")]
+    for text in (*texts, "P[q,k] = where(k <= q, exp(sum[c](Q[q,c] * K[k,c])), 0)"):
+        kernel = kernel_of(text)
         texts = [str(block_program(kernel, passes)) for passes in STAGES]
         pairs = zip(PASSES, pairwise(texts), strict=True)
         changed |= {passed for passed, (before, after) in pairs if before != after}
