@@ -160,6 +160,7 @@ def _cases() -> Iterator[Case]:
             yield case(GRADIENT + name, sizes)
             long = {"b": 1, "q": 16384, "k": 16384, "r": 32767}
             yield case(GRADIENT + name, {**sizes, **long}, tier=1)
+    yield case(GRADIENT + "mla", FULL["mla"].sizes)
     for name in ("attention", "causal"):
         sizes = {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}
         yield case(GRADIENT + name, sizes, tier=1)
