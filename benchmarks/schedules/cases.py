@@ -48,6 +48,9 @@ O[b,h,q,e] = S[b,h,q,k] * V[b,h,k,e] / (1 + sum[k](S[b,h,q,k]))""",
 B[b,h,q,k] = softmax[k](P[b,h,q,d] * L[b,h,k,d] / sqrt(|d|))
 O[b,h,q,e] = A[b,h,q,k] * V[b,h,k,e] + B[b,h,q,k] * W[b,h,k,e]""",
 }
+# Latent keys and values, as wide as those of mla, whose logits are capped.
+OTHERS["capped_latent"] = """S[b,h,q,k] = X[b,h,q,c] * C[b,k,c] + Y[b,h,q,r] * R[b,k,r]
+O[b,h,q,c] = softmax[k](30 * tanh(S[b,h,q,k] / (30 * sqrt(|c|)))) * C[b,k,c]"""
 # Of rows that are read several times.
 ROWS = {
     "softmax": "softmax",
@@ -161,6 +164,8 @@ def _cases() -> Iterator[Case]:
             long = {"b": 1, "q": 16384, "k": 16384, "r": 32767}
             yield case(GRADIENT + name, {**sizes, **long}, tier=1)
     yield case(GRADIENT + "mla", FULL["mla"].sizes)
+    latent = {"b": 2, "h": 24, "q": 4096, "k": 4096, "c": 512, "r": 64}
+    yield case(GRADIENT + "capped_latent", latent, tier=1)
     for name in ("attention", "causal"):
         sizes = {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}
         yield case(GRADIENT + name, sizes, tier=1)
@@ -168,7 +173,7 @@ def _cases() -> Iterator[Case]:
     for name in ROWS:
         for length, rows in {8192: 16384, 5120: 16384, 2048: 32768, 512: 65536, 65536: 64}.items():
             yield case(name, {"i": rows, "k": length}, tier=1)
-    for name in OTHERS:
+    for name in ("squared_relu", "two_softmaxes"):
         for head, dtype in ((128, "bfloat16"), (64, "bfloat16"), (64, "float32")):
             sizes = {"b": 2, "h": 16, "q": 2048, "k": 2048, "d": head, "e": head}
             sizes |= {"b": 1, "h": 8, "q": 1024, "k": 1024} if dtype == "float32" else {}
