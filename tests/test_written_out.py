@@ -229,7 +229,7 @@ def test_operands(line: str, wanted: set[tuple[str, str]]) -> None:
 
 @pytest.mark.skipif(interpreted_here(), reason="Triton interprets in this process")
 def test_first_schedules_are_those_of_products() -> None:
-    """Tiles as large as registers hold, which the copy engine loads; they compile for an H200."""
+    """Tiles as large as registers hold; they compile for an H200."""
     kernel = gradient()
     plan = kernel.planner.plan(LARGE, PROCESSORS)
     sizes = plan.extents(LARGE)
@@ -238,7 +238,7 @@ def test_first_schedules_are_those_of_products() -> None:
     chosen = {k.outputs[0].name: s for k, s in zip(plan.kernels, schedules, strict=True)}
     for name in ("P", "dQC_slice", "dC_sum"):
         rows = [n for axis, n in chosen[name].blocks if axis in "qkc"][:2]
-        assert min(rows) >= 64 and max(rows) >= 128 and chosen[name].descriptors, name
+        assert min(rows) >= 64 and max(rows) >= 128, name
     inputs = without_elements(kernel, LARGE)
     launches = launches_of(kernel, plan.kernels, schedules, inputs, lowered=plan.program)
     used = {x.function.fn.__name__: compile_for("cuda:90", x) for x in launches[:20]}
