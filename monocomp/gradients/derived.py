@@ -206,9 +206,11 @@ def gradient(
         if definitions and plans:
             by_name = Named(definitions=definitions)
             normal = start(definitions)
-            stored = chosen()
-            if is_far_cheaper(stored, found, sizes):
-                found = stored
+            # What is asked for may be another value then.
+            if save is None or {c.name for c in derive([]).choices}.issuperset(save):
+                stored = chosen()
+                if is_far_cheaper(stored, found, sizes):
+                    found = stored
         large = large_values(found, sizes)
         if not large:
             return found
