@@ -76,7 +76,9 @@ class Gradient:
         from monocomp.gradients.derivation import GradientDerivation
 
         trace = replace(self.trace, choices=self.choices)
-        return GradientDerivation.made(self.program, self.equations, trace)
+        # Saved values that are differentiated by name are results of the program that is.
+        start = self.forward if self.named.values else self.program
+        return GradientDerivation.made(start, self.equations, trace)
 
     @property
     def kept(self) -> frozenset[str] | None:

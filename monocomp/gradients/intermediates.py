@@ -89,7 +89,7 @@ def _by_name(e: Equation, subscripts: Sequence[Term]) -> Term:
 
 def _unguarded(t: Term, e: Equation) -> Term:
     """A term that reads a value without asking whether what that is divided by is there: over
-    nothing it is 0."""
+    nothing it is 0, and so is its product with what is finite if what is read is."""
     divisors = (b for b, power in map(T.base_and_power, factors(e.body)) if power < 0)
     there = [c for base in divisors for c in T.conjuncts(T.is_there(base))]
 
@@ -108,13 +108,21 @@ def _unguarded(t: Term, e: Equation) -> Term:
             return set().union(*map(vanishing, t.args))
         return vanishing(t.args[0]) if t.op == "pow" and t.attr > 0 else ()
 
+    def without_value(t: Term) -> Term:
+        if t.op == "ref" and t.attr == e.name:
+            return T.const(1, "float")
+        return T.map_children(t, without_value) if e.name in t.names else t
+
     def visit(t: Term) -> Term:
         if e.name not in t.names:
             return t
         t = T.map_children(t, visit)
         known = vanishing(t) if t.op == "mul" else ()
+        others = (without_value(f) for f in t.args if not T.is_bracket(f))
+        if not known or not all(map(T.is_finite_if_read, others)):
+            return t
         parts = (_without(f, known) if T.is_bracket(f) else f for f in factors(t))
-        return T.mul(T.ONE, *parts) if known else t
+        return T.mul(T.ONE, *parts)
 
     return visit(t)
 

@@ -330,3 +330,18 @@ O[q,e] = softmax[k if k <= q](A[q,d] * B[k,d]) * V[k,e]"""
     assert found.named.definitions == {"A", "B"} and found.kept == {"A", "B", "dA", "dB"}
     assert [e.name for e in mc.compile(found).planner.plan().program.equations][:2] == ["A", "B"]
     check_gradient_by_differences(text, found)
+
+
+@pytest.mark.parametrize(("gate", "is_guarded"), [("silu(G[q,e])", False), ("log(G[q,e])", True)])
+def test_intermediates_over_nothing(gate: str, is_guarded: bool) -> None:
+    """The first row has no key. What is infinite there, perhaps, is not asked for; the steps that
+    are printed are those that were taken."""
+    text = f"""P[q,k] = softmax[k if k < q](Q[q,d] * K[k,d])
+O[q,e] = {gate} * (P[q,k] * V[k,e])"""
+    found = mc.grad(text)
+    assert found.named.values == ("M",)
+    (line,) = [line for line in str(found).splitlines() if line.startswith("dM[")]
+    assert ("-inf < L[q]" in line) == is_guarded
+    assert all(c.ok for c in found.derivation.check())
+    if not is_guarded:
+        check_gradient_by_differences(text, found)
