@@ -40,7 +40,10 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "kl_divergence": FULL["kl_divergence"].sizes,
     "mla": FULL["mla"].sizes,
     "cross_entropy": FULL["cross_entropy"].sizes,
-    "rms_norm": {"t": 16384, "d": 4096},
+    "rms_norm": SHORT,
+    "taylor_attention": SHORT,
+    "attention_jvp": SHORT,
+    "talking_heads": FULL["talking_heads"].sizes,
     "layer_norm": {"i": 16384, "k": 4096},
 }
 
@@ -93,7 +96,27 @@ def moments(Q: Tensor, K: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     return mean, weights @ V**2 - mean**2
 
 
-PEERS: Mapping[str, Function] = {"attention_moments": moments}
+def tangent(
+    Q: Tensor, K: Tensor, V: Tensor, dQ: Tensor, dK: Tensor, dV: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Attention and its derivative, so written that it can be differentiated once more."""
+    scale = Q.shape[-1] ** -0.5
+    weights = (scale * (Q @ K.transpose(-1, -2))).softmax(-1)
+    moved = scale * (dQ @ K.transpose(-1, -2) + Q @ dK.transpose(-1, -2))
+    change = weights * (moved - (weights * moved).sum(-1, keepdim=True))
+    return weights @ V, change @ V + weights @ dV
+
+
+PEERS: Mapping[str, Function] = {"attention_moments": moments, "attention_jvp": tangent}
+
+
+def eager(name: str) -> Function:
+    """The same in eager torch."""
+
+    def function(**inputs: Tensor) -> tuple[Tensor, ...]:
+        return CASES[name].in_eager_torch(inputs)
+
+    return PEERS.get(name, function)
 
 
 def gradients(function: Function, inputs: Inputs, cotangents: Sequence[Tensor]) -> Call:
@@ -131,21 +154,18 @@ def error_at_small_size(name: str, setting: Setting) -> float:
     case, full = CASES[name], FULL.get(name, Full())
     lengths = SMALL if setting.rehearse else {**CHECKED, "d": 32, "e": 32}
     inputs = case.inputs({**case.sizes(**lengths), **full.checked}, DTYPE)
-
-    def eager(**inputs: Tensor) -> tuple[Tensor, ...]:
-        return case.in_eager_torch(inputs)
-
+    theirs = eager(name)
     wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
-    given = cotangents_of(eager, inputs)
-    exact = gradients(eager, wide, given)()
-    in_bf16 = gradients(eager, inputs, given)()
+    given = cotangents_of(theirs, inputs)
+    exact = gradients(theirs, wide, given)()
+    in_bf16 = gradients(theirs, inputs, given)()
     there = {n: t.to(setting.device) for n, t in inputs.items()}
     found = gradients(ours(name), there, [c.to(setting.device) for c in given])()
     worst = 0.0
-    for one, theirs, right in zip(found, in_bf16, exact, strict=True):
+    for one, rounded, right in zip(found, in_bf16, exact, strict=True):
         if right is None or not bool(right.any()):
             continue
-        error = errors.relative_error(theirs, right)
+        error = errors.relative_error(rounded, right)
         least = torch.finfo(DTYPE).eps / 4  # eager torch may be right by chance
         worst = max(worst, errors.relative_error(one.cpu(), right) / max(error, least))
     return worst
@@ -159,19 +179,14 @@ def run_case(name: str, run: gpu.Run) -> Result:
         inputs = full_inputs(name, setting)
     if name == "cross_entropy":
         inputs["W"] *= inputs["W"].shape[-1] ** -0.5
-    function = ours(name)
+    function, theirs = ours(name), eager(name)
     given = cotangents_of(function, inputs)
     floats = [x for x in inputs.values() if x.is_floating_point()]
     sums = sum(x.nbytes for x in floats), sum(c.nbytes for c in given)
 
-    def eager(**inputs: Tensor) -> tuple[Tensor, ...]:
-        return CASES[name].in_eager_torch(inputs)
-
-    peer = PEERS.get(name, eager)
-
     def compiled() -> Call:
         torch._dynamo.reset()
-        fused = torch.compile(peer, dynamic=False) if setting.device == "cuda" else peer
+        fused = torch.compile(theirs, dynamic=False) if setting.device == "cuda" else theirs
         return gradients(fused, inputs, given)
 
     contenders: dict[str, Prepare] = {
