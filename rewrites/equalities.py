@@ -29,11 +29,14 @@ def assume_equality(t: Term) -> Term | None:
         return None
     opened, (condition, *bodies) = T.open_fold(t)
     names = {i.attr[0] for i in opened}
-    for old, new in T.equal_ints(condition):
-        varies = not names.isdisjoint(old.free)
-        if old.op == "index" or not varies or not names.isdisjoint(new.free):
+    for c in T.conjuncts(condition):
+        if c.op != "compare" or c.attr != "==" or c.args[0].kind != "int":
             continue
-        found = [T.replace(b, old, new) for b in bodies]
-        if found != bodies:
-            return T.refold(t, condition, *found, opened=opened)
+        for old, new in (c.args, c.args[::-1]):
+            varies = not names.isdisjoint(old.free)
+            if old.op == "index" or not varies or not names.isdisjoint(new.free):
+                continue
+            found = [T.replace(b, old, new) for b in bodies]
+            if found != bodies:
+                return T.refold(t, condition, *found, opened=opened)
     return None
