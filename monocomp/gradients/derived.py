@@ -13,13 +13,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from monocomp import terms as T
+from monocomp.costs.closing import Closing
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
 from monocomp.errors import require_known
 from monocomp.gradients.choosing import Choice, choose, is_far_cheaper, large_values, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
 from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
+from monocomp.gradients.late_reading import LateReading, told_by
 from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
-from monocomp.gradients.saving import Reading, as_logsumexp, candidates, is_given, is_logarithm
+from monocomp.gradients.saving import (
+    Reading,
+    as_logsumexp,
+    candidates,
+    is_given,
+    is_logarithm,
+    parts_of_exponents,
+)
 from monocomp.gradients.trace import Trace
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.naming import NewNames
@@ -269,6 +278,7 @@ class _Derivation:
         self.adjoints = Adjoints(names)
         self.cotangents: dict[str, str] = {}
         self.saved: dict[str, Equation] = {}
+        self.given: dict[str, Equation] = {}  # with what they read themselves
         for e in self.program.outputs:
             if e.body.kind == "float" and (outputs is None or e.name in outputs):
                 self.cotangents[e.name] = self.new(f"d{e.name}")
@@ -357,26 +367,53 @@ class _Derivation:
             indices = tuple(sorted(s.equation.indices, key=self._position_in_inputs))
             equation = Equation(self.new(s.equation.name), indices, s.equation.body)
             values.append(replace(s, equation=equation))
-        # A weight is the exponential of what is subtracted: of a logarithm no bit may be lost.
+        program = self._with_values()
+        close = Closing(program.declared.dims)
+        inside, added = parts_of_exponents(program, close)
+
+        def holds(parts: Collection[Term], e: Equation) -> bool:
+            closed = (close(t) for t in told_by(e.body))
+            return any(t in parts and {*at} == {*e.indices} for t, at in closed)
+
+        # A weight is the exponential of what is added up: of that no bit may be lost.
         wide = {o.name for o in self.program.declared.outputs if o.dtype in _WIDE}
         floats = (e for e in self.program.outputs if e.body.kind == "float")
-        outputs = [e for e in floats if e.name in wide or not is_logarithm(e.body)]
+        outputs = [
+            e for e in floats if e.name in wide or not (is_logarithm(e.body) or holds(added, e))
+        ]
         self.choices = choose(self.program, outputs, values, self.sizes, self.save)
         kept = {c.name for c in self.choices if c.is_saved}
-        return Reading(
-            self._with_values(),
-            [e for e in outputs if e.name in kept],
+        outputs = [e for e in outputs if e.name in kept]
+        late = [e for e in outputs if holds(inside, e)]
+        self.late = LateReading(close, self._saved)
+        for e in late:
+            self.late.know(e, e.body)
+        reading = Reading(
+            program,
+            [e for e in outputs if e not in late],
             [v for v in values if v.equation.name in kept],
             self._saved,
             self.by_name.values,
+            self.late,
         )
+        for e in reading.unknown:
+            if e.name in wide:
+                self.late.know(e, reading(e.body))
+        return reading
 
     def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
         """A saved value, given with its definition where more than its number counts."""
         e = self.saved.setdefault(e.name, replace(e, body=as_logsumexp(e.body)))
         if not is_given(e.body):
             return T.read(e.name, subscripts, "float")
-        return T.stored(replace(e, given=True), subscripts)
+        return T.stored(self._given(e), subscripts)
+
+    def _given(self, e: Equation) -> Equation:
+        """A value's definition, for what reads it: that reads others."""
+        found = self.given.get(e.name)
+        if found is None:
+            found = self.given[e.name] = replace(e, body=self.late(e.body), given=True)
+        return found
 
     def _with_values(self) -> Equations:
         """The program with its outputs and their cotangents as inputs."""
@@ -438,9 +475,10 @@ class _Derivation:
     def _program(self, found: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
         """A program of what is found, with what it reads."""
         declared = self.program.declared
-        new = (replace(e, given=True) for e in self.saved.values() if is_given(e.body))
+        new = [self._given(e) for e in self.saved.values() if is_given(e.body)]
         given = {e.name: e for e in (*self.program.given, *new)}
         read, defined = _needed(found, given, self.program.by_name)
+        defined -= {e.name for e in found}
         equations = (*(e for e in self.program.equations if e.name in defined), *found)
         given = {n: e for n, e in given.items() if n in read}
         inputs = dict(self._with_values().declared.inputs)

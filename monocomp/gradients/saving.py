@@ -14,9 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from monocomp import terms as T
 from monocomp.costs.closing import Closing
+from monocomp.gradients.late_reading import Element, LateReading, element_of, is_invertible
 from monocomp.gradients.reverse import Fresh
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
@@ -67,6 +69,22 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
         value = as_logsumexp(T.log(t)) if is_log else whole
         found[closed] = Saved(Equation("L" if is_log else "M", T.free_indices(whole), value), t)
     return list(found.values())
+
+
+def parts_of_exponents(program: Equations, close: Closing) -> tuple[set[Term], set[Term]]:
+    """The aggregates in exponents, closed: all of them, and those that are in no other."""
+    exponents = [
+        t.args[0] for t in T.subterms(*(e.body for e in program.equations)) if t.op == "exp"
+    ]
+    every = {close(t)[0] for t in T.subterms(*exponents) if _is_aggregate(t)}
+    outer: set[Term] = set()
+    while exponents:
+        t = exponents.pop()
+        if _is_aggregate(t):
+            outer.add(close(t)[0])
+        elif t.folded:
+            exponents += t.args
+    return every, outer
 
 
 def _divided(terms: Iterable[Term]) -> Iterator[tuple[Term, Term]]:
@@ -150,6 +168,7 @@ class Reading:
         saved: other values.
         read: what reads an equation's element.
         named: outputs that others read by name.
+        late: reads what has to be recognised before that.
     """
 
     def __init__(
@@ -159,16 +178,17 @@ class Reading:
         saved: Iterable[Saved],
         read: Callable[[Equation, Sequence[Term]], Term],
         named: Iterable[str] = (),
+        late: LateReading | None = None,
     ) -> None:
         self.close = Closing(program.declared.dims)
         self.read = read
+        self.late = late or LateReading(self.close, read)
         self.named = {name: program.by_name[name] for name in named}
         self.values: dict[Term, Value] = {}
         self.logarithms: dict[Term, Value] = {}
         self.there: dict[Term, Sequence[Term]] = {}  # what holds where a share is one of something
         self.memo: dict[tuple[Term, frozenset[Term]], Term] = {}
-        for e in outputs:
-            self._know_output(e)
+        self.unknown = [e for e in outputs if not self._know_output(e)]
         for s in saved:
             if is_logarithm(s.equation.body):
                 self._know(self.logarithms, s.of, s.equation)
@@ -180,35 +200,32 @@ class Reading:
         self, table: dict[Term, Value], t: Term, e: Equation, *factors: Term, less: Term = T.ZERO
     ) -> None:
         """A term is an equation's value, less another, times factors."""
-        closed, subscripts = self.close(t)
-        positions = {i: n for n, i in enumerate(subscripts) if i.op == "index"}
-        if closed in table or set(positions) != set(e.indices):
-            return
-        value = T.mul(T.sub(self.read(e, e.indices), less), *factors)
+        closed, _ = self.close(t)
+        element = element_of(self.close, t, e)
+        if closed not in table and element is not None:
+            table[closed] = partial(
+                _at, element, T.mul(T.sub(self.read(e, e.indices), less), *factors)
+            )
 
-        def at(given: Sequence[Term]) -> Term | None:
-            here = {i.attr[0]: given[n] for i, n in positions.items()}
-            # A computed subscript is one of these indices' values, here as there.
-            same = (T.substitute(s, here) is g for s, g in zip(subscripts, given, strict=True))
-            return T.substitute(value, here) if all(same) else None
-
-        table[closed] = at
-
-    def _know_output(self, e: Equation) -> None:
+    def _know_output(self, e: Equation) -> bool:
+        """Read it wherever what tells it is computed, if anything does."""
         if e.body.op == "log" and is_exponential_sum(e.body.args[0]):
             self._know(self.logarithms, e.body.args[0], e)
+            return True
         known = [a for a in addends(e.body) if self._is_known(a)]
         found = [a for a in addends(e.body) if a not in known]
         if len(found) != 1:
-            return
+            return False
         aggregates = [f for f in factors(found[0]) if _is_aggregate(f)]
         others = [f for f in factors(found[0]) if f not in aggregates]
-        if len(aggregates) == 1 and all(map(_is_invertible, others)):
+        if len(aggregates) == 1 and all(map(is_invertible, others)):
             if self._holds(others, aggregates[0]):  # it would be told by itself
-                return
+                return False
             inverse = (T.power_of(f, -1) for f in others)
             less = self._rewritten(T.add(T.ZERO, *known), frozenset())
             self._know(self.values, aggregates[0], e, *inverse, less=less)
+            return True
+        return False
 
     def _holds(self, terms: Iterable[Term], aggregate: Term) -> bool:
         """Do terms hold an aggregate, at any subscripts?"""
@@ -225,11 +242,11 @@ class Reading:
         """The term, which is looked at where a condition holds, with saved values for what it
         computes."""
         known = frozenset(T.conjuncts(condition))
-        return self._with_logarithms(self._rewritten(t, known), {})
+        return self.late(self._with_logarithms(self._rewritten(t, known), {}), condition)
 
     def condition(self, t: Term) -> Term:
         """A condition, with what is saved of sums that it asks for."""
-        return self._with_logarithms(t, {})
+        return self.late(self._with_logarithms(t, {}))
 
     def _rewritten(self, t: Term, known: frozenset[Term]) -> Term:
         found = self.memo.get((t, known))
@@ -302,14 +319,13 @@ class Reading:
         return found
 
 
+def _at(element: Element, value: Term, subscripts: Sequence[Term]) -> Term | None:
+    here = element(subscripts)
+    return None if here is None else T.substitute(value, here)
+
+
 def _exponentials(t: Term) -> Iterator[Term]:
     return (f for f in factors(t) if f.op == "exp")
-
-
-def _is_invertible(f: Term) -> bool:
-    """A factor that is 0 only where there is nothing, and the product with it."""
-    base, _ = T.base_and_power(f)
-    return T.is_weight(base)
 
 
 def _share(t: Term, total: Term, logarithm: Term, known: frozenset[Term]) -> Term | None:

@@ -1,0 +1,193 @@
+"""Logits that are stored are read last.
+
+    S[q,k] = sum[d](Q[q,d] * K[k,d])                is stored, beside L[q] = logsumexp[k](S[q,k])
+    exp(sum[d](Q[q,d] * K[k,d]) - L[q])             is a share of the sum, and is then read as
+    exp(S[q,k] - L[q])
+
+What stands in exponents has to be recognised in sums of them (`saving`), by what it is made of. It
+is read once that is done, in the definitions of logarithms, too: by these it is known that shares
+are at most 1. So are values that are made of what is read, as the weights themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from monocomp import terms as T
+from monocomp.costs.closing import Closing
+from monocomp.terms import Term
+from monocomp.terms.equations import Equation
+
+Here = dict[str, Term]  # what stands for the indices of an equation
+Element = Callable[[Sequence[Term]], Here | None]  # for subscripts, where there is one
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A stored value, of which a part was found.
+
+    Attributes:
+        equation: what it is.
+        op: of what parts are: an addition's, a multiplication's, or "" of a value that is one.
+        others: the parts beside the one that was found.
+        conditions: where the value is these parts.
+        at: which element it is, for the subscripts of that part.
+    """
+
+    equation: Equation
+    op: str
+    others: tuple[Term, ...]
+    conditions: tuple[Term, ...]
+    at: Element
+
+
+class LateReading:
+    """Rewrites terms to read values wherever they compute them.
+
+    Args:
+        close: finds elements of one tensor.
+        read: what reads an equation's element.
+    """
+
+    def __init__(self, close: Closing, read: Callable[[Equation, Sequence[Term]], Term]) -> None:
+        self.close, self.read = close, read
+        self.wholes: dict[Term, list[_Whole]] = {}
+        self.memo: dict[tuple[Term, frozenset[Term]], Term] = {}
+
+    def know(self, e: Equation, body: Term) -> None:
+        """Read an equation's elements for what its body is."""
+        value, conditions = unmasked(body)
+        parts = parts_of(value)
+        for found in _telling(parts, e):
+            at = element_of(self.close, found, e)
+            if at is not None:
+                others = tuple(p for p in parts if p is not found)
+                op = value.op if others else ""
+                whole = _Whole(e, op, others, conditions, at)
+                self.wholes.setdefault(self.close(found)[0], []).append(whole)
+                self.memo.clear()
+                return
+
+    def __call__(self, t: Term, condition: Term = T.TRUE) -> Term:
+        """The term, which is looked at where a condition holds, with what is read for what it
+        computes."""
+        return self._rewritten(t, frozenset(T.conjuncts(condition))) if self.wholes else t
+
+    def _rewritten(self, t: Term, known: frozenset[Term]) -> Term:
+        found = self.memo.get((t, known))
+        if found is None:
+            found = self.memo[t, known] = self._rewrite(t, known)
+        return found
+
+    def _rewrite(self, t: Term, known: frozenset[Term]) -> Term:
+        if not t.args:
+            return t
+        if t.op in ("add", "mul"):
+            t = self._with_wholes(t, known)
+        for whole, here in self._found(t, known):
+            if whole.op == "" or (whole.op == "mul" and all(map(is_invertible, whole.others))):
+                inverse = (T.power_of(T.substitute(f, here), -1) for f in whole.others)
+                return T.mul(self._read(whole, here), *inverse)
+        match t.op:
+            case "mul":
+                brackets = [f for f in t.args if T.is_bracket(f)]
+                there = known.union(*(T.conjuncts(f.args[0]) for f in brackets))
+                factors = (self._rewritten(f, known if f in brackets else there) for f in t.args)
+                return T.mul(T.const(1, t.kind), *factors)
+            case "where":
+                condition, value, other = t.args
+                there = known.union(T.conjuncts(condition))
+                elsewhere = known.union(T.conjuncts(T.negate(condition)))
+                value, other = self._rewritten(value, there), self._rewritten(other, elsewhere)
+                return T.where(self._rewritten(condition, known), value, other)
+            case "fold":
+                opened, (condition, *parts) = T.open_fold(t)
+                there = known.union(T.conjuncts(condition))
+                new = (
+                    self._rewritten(condition, known),
+                    *(self._rewritten(p, there) for p in parts),
+                )
+                return t if new == (condition, *parts) else T.refold(t, *new, opened=opened)
+        return T.map_children(t, lambda a: self._rewritten(a, known))
+
+    def _with_wholes(self, t: Term, known: frozenset[Term]) -> Term:
+        """A sum or a product with what is read for those of its parts that are a value."""
+        for part in t.args:
+            for whole, here in self._found(part, known):
+                others = [T.substitute(p, here) for p in whole.others]
+                if whole.op == t.op and all(p in t.args for p in others):
+                    left = [p for p in t.args if p is not part and p not in others]
+                    combine = T.add if t.op == "add" else T.mul
+                    found = combine(self._read(whole, here), *left)
+                    return self._with_wholes(found, known) if found.op == t.op else found
+        return t
+
+    def _found(self, part: Term, known: Collection[Term]) -> Iterator[tuple[_Whole, Here]]:
+        """The values of which a term is a part, and for which subscripts."""
+        if part.kind != "float" or not part.args:
+            return
+        closed, subscripts = self.close(part)
+        for whole in self.wholes.get(closed, ()):
+            here = whole.at(subscripts)
+            if here is not None:
+                conditions = (T.substitute(c, here) for c in whole.conditions)
+                if all(c in known for c in conditions):
+                    yield whole, here
+
+    def _read(self, whole: _Whole, here: Here) -> Term:
+        return self.read(whole.equation, [here[i.attr[0]] for i in whole.equation.indices])
+
+
+def unmasked(t: Term) -> tuple[Term, tuple[Term, ...]]:
+    """What is -inf elsewhere, and where it is not."""
+    conditions: tuple[Term, ...] = ()
+    while t.op == "where" and t.args[2] is T.NEG_INF:
+        conditions += T.conjuncts(t.args[0])
+        t = t.args[1]
+    return t, conditions
+
+
+def told_by(t: Term) -> Iterator[Term]:
+    """The aggregates in no other that tell a value."""
+    parts = [unmasked(t)[0]]
+    while parts:
+        part = parts.pop()
+        if part.op in ("fold", "field"):
+            yield part
+        elif part.folded:
+            parts += part.args
+
+
+def parts_of(t: Term) -> tuple[Term, ...]:
+    """The addends of a sum, the factors of a product, or else the term."""
+    return t.args if t.op in ("add", "mul") else (t,)
+
+
+def _telling(parts: Sequence[Term], e: Equation) -> Iterator[Term]:
+    """Those parts that tell an element: aggregates, or what is made of them."""
+    names = {i.attr[0] for i in e.indices}
+    return (p for p in parts if p.folded and p.free >= names)
+
+
+def element_of(close: Closing, t: Term, e: Equation) -> Element | None:
+    """Which element of an equation goes with a term's subscripts, as it is closed; None if these do
+    not tell it."""
+    _, subscripts = close(t)
+    positions = {i: n for n, i in enumerate(subscripts) if i.op == "index"}
+    if set(positions) != set(e.indices):
+        return None
+
+    def at(given: Sequence[Term]) -> Here | None:
+        here = {i.attr[0]: given[n] for i, n in positions.items()}
+        # A computed subscript is one of these indices' values, here as there.
+        same = (T.substitute(s, here) is g for s, g in zip(subscripts, given, strict=True))
+        return here if all(same) else None
+
+    return at
+
+
+def is_invertible(f: Term) -> bool:
+    """A factor that is 0 only where there is nothing, and the product with it."""
+    base, _ = T.base_and_power(f)
+    return T.is_weight(base)
