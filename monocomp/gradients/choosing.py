@@ -70,6 +70,7 @@ def choose(
     values: Sequence[Saved],
     sizes: Mapping[str, int],
     asked: Iterable[str] | None,
+    definitions: Iterable[Equation] = (),
 ) -> list[Choice]:
     """A choice for each output, and then for each value that may be saved.
 
@@ -79,6 +80,7 @@ def choose(
         values: by their final names.
         sizes: extents that are known, by representative.
         asked: what to save, by name; None where cost decides.
+        definitions: others that could be saved.
 
     Raises:
         UsageError: a name is that of no output and no value.
@@ -90,11 +92,13 @@ def choose(
         wanted = list(asked)
         for name in wanted:
             if name not in names:
-                could = (f"{n} = {text}" for n, text in zip(names, shown, strict=True))
+                texts = dict(zip(names, shown, strict=True))
+                texts |= {e.name: program.shown(e.body) for e in definitions}
+                could = (f"{n} = {text}" for n, text in texts.items())
                 raise UsageError(
                     f"there is no value '{name}' to save",
-                    notes=("what can be saved:", *could) if names else ("nothing can be saved",),
-                    help=did_you_mean(name, names),
+                    notes=("what can be saved:", *could) if texts else ("nothing can be saved",),
+                    help=did_you_mean(name, [*texts]),
                 )
         return [
             Choice(name, text, name in wanted, "as asked for")

@@ -85,8 +85,9 @@ class Gradient:
         from monocomp.gradients.derivation import GradientDerivation
 
         trace = replace(self.trace, choices=self.choices)
-        # Saved values that are differentiated by name are results of the program that is.
-        start = self.forward if self.named.values else self.program
+        # Saved definitions, and what is differentiated by name, are results of the program that is.
+        is_returned = self.named.values or self.saved.keys() & _definitions(self.program)
+        start = self.forward if is_returned else self.program
         return GradientDerivation.made(start, self.equations, trace)
 
     @property
@@ -137,8 +138,8 @@ def grad(
         wrt: the inputs and params of kind float to differentiate with respect to; all inputs of
             that kind, unless given.
         outputs: those that have a derivative; all of kind float, unless given.
-        save: what is read of the program's values, by name, outputs among them; what costs least
-            (`choices`), unless given.
+        save: what is read of the program's values, by name, outputs and definitions among them;
+            what costs least (`choices`), unless given.
         extents: sizes that are known, by index, for that choice.
         name, monoids: as for `compile`.
 
@@ -183,6 +184,14 @@ def gradient(
         UsageError: there is no such input, output or value, or it is no float.
         UnsupportedError: an aggregate has no derivative.
     """
+    defined = [n for n in dict.fromkeys(save or ()) if n in _definitions(program)]
+    if defined:
+        floats = [e.name for e in program.outputs if e.body.kind == "float"]
+        more = floats if outputs is None else outputs
+        returning = _returning(program, defined)
+        return _saving(
+            program, defined, gradient(returning, wrt, more, save, extents, plans, named)
+        )
     with BUILDING:
         sizes = by_representative(program.declared, extents or {})
         wanted = _wanted(program, wrt)
@@ -230,6 +239,35 @@ def gradient(
         forward = _with_narrow(found.forward, large)
         again = gradient(forward, wanted, [*found.cotangents], save, extents, False, by_name)
         return replace(again, program=program, choices=found.choices)
+
+
+def _definitions(program: Equations) -> dict[str, Equation]:
+    """The numbers that a program gives names and does not return, by these names."""
+    outputs = {o.name for o in program.declared.outputs}
+    floats = (e for e in program.equations if e.body.kind == "float")
+    return {e.name: e for e in floats if e.name not in outputs}
+
+
+def _returning(program: Equations, names: Iterable[str]) -> Equations:
+    """The program that also returns some of its definitions, in the dtype of sums."""
+    outputs = (*program.declared.outputs, *(Output(n, "accumulated") for n in names))
+    return replace(program, declared=replace(program.declared, outputs=outputs))
+
+
+def _saving(program: Equations, names: Collection[str], found: Gradient) -> Gradient:
+    """The gradient of a program, of one that also returns some of its definitions: those that are
+    read are saved."""
+    gone = {n for n in names if n not in found.saved}
+    declared = found.forward.declared
+    outputs = tuple(o for o in declared.outputs if o.name not in gone)
+    choices = (
+        replace(c, is_saved=False, reason="as the gradients do not read it")
+        if c.name in gone
+        else c
+        for c in found.choices
+    )
+    forward = replace(found.forward, declared=replace(declared, outputs=outputs))
+    return replace(found, program=program, forward=forward, choices=tuple(choices))
 
 
 def _with_narrow(forward: Equations, names: Collection[str]) -> Equations:
@@ -368,7 +406,10 @@ class _Derivation:
             equation = Equation(self.new(s.equation.name), indices, s.equation.body)
             values.append(replace(s, equation=equation))
         program = self._with_values()
-        close = Closing(program.declared.dims)
+        extents = (
+            (e.name, tuple(i.attr[1] for i in e.indices)) for e in (v.equation for v in values)
+        )
+        close = Closing((*program.declared.dims, *extents))
         inside, added = parts_of_exponents(program, close)
 
         def holds(parts: Collection[Term], e: Equation) -> bool:
@@ -381,7 +422,8 @@ class _Derivation:
         outputs = [
             e for e in floats if e.name in wide or not (is_logarithm(e.body) or holds(added, e))
         ]
-        self.choices = choose(self.program, outputs, values, self.sizes, self.save)
+        others = _definitions(self.written).values()
+        self.choices = choose(self.program, outputs, values, self.sizes, self.save, others)
         kept = {c.name for c in self.choices if c.is_saved}
         outputs = [e for e in outputs if e.name in kept]
         late = [e for e in outputs if holds(inside, e)]
@@ -404,15 +446,19 @@ class _Derivation:
     def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
         """A saved value, given with its definition where more than its number counts."""
         e = self.saved.setdefault(e.name, replace(e, body=as_logsumexp(e.body)))
-        if not is_given(e.body):
+        if not self._is_given(e):
             return T.read(e.name, subscripts, "float")
         return T.stored(self._given(e), subscripts)
 
+    def _is_given(self, e: Equation) -> bool:
+        return is_given(e.body) or e.name in self.late.names
+
     def _given(self, e: Equation) -> Equation:
-        """A value's definition, for what reads it: that reads others."""
+        """A value with its definition, which reads logits that are saved, and is not one."""
         found = self.given.get(e.name)
         if found is None:
-            found = self.given[e.name] = replace(e, body=self.late(e.body), given=True)
+            body = e.body if e.name in self.late.names else self.late(e.body)
+            found = self.given[e.name] = replace(e, body=body, given=True)
         return found
 
     def _with_values(self) -> Equations:
@@ -475,7 +521,7 @@ class _Derivation:
     def _program(self, found: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
         """A program of what is found, with what it reads."""
         declared = self.program.declared
-        new = [self._given(e) for e in self.saved.values() if is_given(e.body)]
+        new = [self._given(e) for e in self.saved.values() if self._is_given(e)]
         given = {e.name: e for e in (*self.program.given, *new)}
         read, defined = _needed(found, given, self.program.by_name)
         defined -= {e.name for e in found}

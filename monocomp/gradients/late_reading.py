@@ -53,6 +53,7 @@ class LateReading:
     def __init__(self, close: Closing, read: Callable[[Equation, Sequence[Term]], Term]) -> None:
         self.close, self.read = close, read
         self.wholes: dict[Term, list[_Whole]] = {}
+        self.names: set[str] = set()  # of what is read so
         self.memo: dict[tuple[Term, frozenset[Term]], Term] = {}
 
     def know(self, e: Equation, body: Term) -> None:
@@ -66,6 +67,7 @@ class LateReading:
                 op = value.op if others else ""
                 whole = _Whole(e, op, others, conditions, at)
                 self.wholes.setdefault(self.close(found)[0], []).append(whole)
+                self.names.add(e.name)
                 self.memo.clear()
                 return
 
@@ -86,7 +88,7 @@ class LateReading:
         if t.op in ("add", "mul"):
             t = self._with_wholes(t, known)
         for whole, here in self._found(t, known):
-            if whole.op == "" or (whole.op == "mul" and all(map(is_invertible, whole.others))):
+            if whole.op == "" or (is_aggregate(t) and whole.op == "mul" and _are_invertible(whole)):
                 inverse = (T.power_of(T.substitute(f, here), -1) for f in whole.others)
                 return T.mul(self._read(whole, here), *inverse)
         match t.op:
@@ -125,7 +127,7 @@ class LateReading:
 
     def _found(self, part: Term, known: Collection[Term]) -> Iterator[tuple[_Whole, Here]]:
         """The values of which a term is a part, and for which subscripts."""
-        if part.kind != "float" or not part.args:
+        if part.kind != "float" or not part.folded:
             return
         closed, subscripts = self.close(part)
         for whole in self.wholes.get(closed, ()):
@@ -140,12 +142,17 @@ class LateReading:
 
 
 def unmasked(t: Term) -> tuple[Term, tuple[Term, ...]]:
-    """What is -inf elsewhere, and where it is not."""
-    conditions: tuple[Term, ...] = ()
-    while t.op == "where" and t.args[2] is T.NEG_INF:
-        conditions += T.conjuncts(t.args[0])
-        t = t.args[1]
-    return t, conditions
+    """What a value is where no mask makes it -inf or 0, and where that is."""
+    if t.op == "where" and t.args[2] is T.NEG_INF:
+        value, more = unmasked(t.args[1])
+        return value, (*T.conjuncts(t.args[0]), *more)
+    if T.is_bracket(t):
+        return T.ONE, T.conjuncts(t.args[0])
+    if t.op in ("add", "mul", "exp"):
+        parts = [unmasked(a) for a in t.args]
+        conditions = (c for _, more in parts for c in more)
+        return T.rebuild(t, tuple(value for value, _ in parts)), tuple(dict.fromkeys(conditions))
+    return t, ()
 
 
 def told_by(t: Term) -> Iterator[Term]:
@@ -153,7 +160,7 @@ def told_by(t: Term) -> Iterator[Term]:
     parts = [unmasked(t)[0]]
     while parts:
         part = parts.pop()
-        if part.op in ("fold", "field"):
+        if is_aggregate(part):
             yield part
         elif part.folded:
             parts += part.args
@@ -185,6 +192,15 @@ def element_of(close: Closing, t: Term, e: Equation) -> Element | None:
         return here if all(same) else None
 
     return at
+
+
+def is_aggregate(t: Term) -> bool:
+    """Is it a float that a reduction gives?"""
+    return t.op == "field" or (t.op == "fold" and t.kind == "float")
+
+
+def _are_invertible(whole: _Whole) -> bool:
+    return all(map(is_invertible, whole.others))
 
 
 def is_invertible(f: Term) -> bool:

@@ -18,7 +18,13 @@ from functools import partial
 
 from monocomp import terms as T
 from monocomp.costs.closing import Closing
-from monocomp.gradients.late_reading import Element, LateReading, element_of, is_invertible
+from monocomp.gradients.late_reading import (
+    Element,
+    LateReading,
+    element_of,
+    is_aggregate,
+    is_invertible,
+)
 from monocomp.gradients.reverse import Fresh
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
@@ -56,7 +62,7 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
     for t in terms:
         t = t.args[0] if t.op == "pow" and t.attr < 0 else t
         is_log = t.kind == "float" and is_exponential_sum(t)
-        if not is_log and not _is_aggregate(t):
+        if not is_log and not is_aggregate(t):
             continue
         whole = t if is_log or not _has_exponential(t) else divisors.get(t)
         if whole is None or t in exponents_of_weights:
@@ -76,11 +82,11 @@ def parts_of_exponents(program: Equations, close: Closing) -> tuple[set[Term], s
     exponents = [
         t.args[0] for t in T.subterms(*(e.body for e in program.equations)) if t.op == "exp"
     ]
-    every = {close(t)[0] for t in T.subterms(*exponents) if _is_aggregate(t)}
+    every = {close(t)[0] for t in T.subterms(*exponents) if is_aggregate(t)}
     outer: set[Term] = set()
     while exponents:
         t = exponents.pop()
-        if _is_aggregate(t):
+        if is_aggregate(t):
             outer.add(close(t)[0])
         elif t.folded:
             exponents += t.args
@@ -95,7 +101,7 @@ def _divided(terms: Iterable[Term]) -> Iterator[tuple[Term, Term]]:
             totals = [f for f in t.args if f.op == "pow" and f.attr < 0]
             totals = [f for f in totals if is_exponential_sum(f.args[0])]
             if len(totals) == 1 and totals[0].attr == -1:
-                for a in filter(_is_aggregate, t.args):
+                for a in filter(is_aggregate, t.args):
                     yield a, T.mul(a, totals[0])
 
 
@@ -133,7 +139,7 @@ def is_logarithm(t: Term) -> bool:
 def is_given(t: Term) -> bool:
     """Has it to be known what a saved value is? Of a logarithm, for what it bounds; and of an
     aggregate that may be of nothing, as 0 over that is 0."""
-    return is_logarithm(t) or (_is_aggregate(t) and T.may_be_empty(t))
+    return is_logarithm(t) or (is_aggregate(t) and T.may_be_empty(t))
 
 
 def as_logsumexp(t: Term) -> Term:
@@ -142,10 +148,6 @@ def as_logsumexp(t: Term) -> Term:
         return t
     opened, (condition, body) = T.open_fold(t.args[0])
     return T.fold("logsumexp", opened, condition, body.args[0]) if body.op == "exp" else t
-
-
-def _is_aggregate(t: Term) -> bool:
-    return t.op == "field" or (t.op == "fold" and t.kind == "float")
 
 
 def is_exponential_sum(t: Term) -> bool:
@@ -216,7 +218,7 @@ class Reading:
         found = [a for a in addends(e.body) if a not in known]
         if len(found) != 1:
             return False
-        aggregates = [f for f in factors(found[0]) if _is_aggregate(f)]
+        aggregates = [f for f in factors(found[0]) if is_aggregate(f)]
         others = [f for f in factors(found[0]) if f not in aggregates]
         if len(aggregates) == 1 and all(map(is_invertible, others)):
             if self._holds(others, aggregates[0]):  # it would be told by itself
@@ -230,11 +232,11 @@ class Reading:
     def _holds(self, terms: Iterable[Term], aggregate: Term) -> bool:
         """Do terms hold an aggregate, at any subscripts?"""
         closed = self.close(aggregate)[0]
-        return any(self.close(s)[0] is closed for s in T.subterms(*terms) if _is_aggregate(s))
+        return any(self.close(s)[0] is closed for s in T.subterms(*terms) if is_aggregate(s))
 
     def _is_known(self, t: Term) -> bool:
         """Is all that is summed in a term saved, or is it only weights?"""
-        if _is_aggregate(t):
+        if is_aggregate(t):
             return is_exponential_sum(t) or self._found(self.values, t) is not None
         return all(map(self._is_known, T.children(t)))
 
@@ -261,7 +263,7 @@ class Reading:
             return self.read(self.named[t.attr], t.args)
         if self._logarithm(t) is not None:  # it has to be recognised in products
             return t
-        if _is_aggregate(t) and (value := self._found(self.values, t)) is not None:
+        if is_aggregate(t) and (value := self._found(self.values, t)) is not None:
             return value
         if t.op == "fold" and t.attr.monoid == "sum":
             opened, (condition, body) = T.open_fold(t)
