@@ -19,15 +19,16 @@ from monocomp.errors import require_known
 from monocomp.gradients.choosing import Choice, choose, is_far_cheaper, large_values, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
 from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
-from monocomp.gradients.late_reading import LateReading, told_by
+from monocomp.gradients.late_reading import LateReading, outer_aggregates, unmasked
 from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
 from monocomp.gradients.saving import (
     Reading,
+    aggregates_in_exponents,
     as_logsumexp,
     candidates,
+    has_exponential,
     is_given,
     is_logarithm,
-    parts_of_exponents,
 )
 from monocomp.gradients.trace import Trace
 from monocomp.machine.locking import BUILDING
@@ -39,6 +40,7 @@ from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.sharing import is_small, kept
 from monocomp.terms import Term
+from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.translation.programs import read_equations
 
@@ -410,11 +412,13 @@ class _Derivation:
             (e.name, tuple(i.attr[1] for i in e.indices)) for e in (v.equation for v in values)
         )
         close = Closing((*program.declared.dims, *extents))
-        inside, added = parts_of_exponents(program, close)
+        inside, added = aggregates_in_exponents(program)
 
         def holds(parts: Collection[Term], e: Equation) -> bool:
-            closed = (close(t) for t in told_by(e.body))
-            return any(t in parts and {*at} == {*e.indices} for t, at in closed)
+            told = [
+                Abbreviation(e.name, e.indices, t) for t in outer_aggregates(unmasked(e.body)[0])
+            ]
+            return any(a.subscripts(t) is not None for a in told for t in parts)
 
         # A weight is the exponential of what is added up: of that no bit may be lost.
         wide = {o.name for o in self.program.declared.outputs if o.dtype in _WIDE}
@@ -426,10 +430,10 @@ class _Derivation:
         self.choices = choose(self.program, outputs, values, self.sizes, self.save, others)
         kept = {c.name for c in self.choices if c.is_saved}
         outputs = [e for e in outputs if e.name in kept]
-        late = [e for e in outputs if holds(inside, e)]
+        late = [e for e in outputs if holds(inside, e) and not has_exponential(e.body)]
         self.late = LateReading(close, self._saved)
         for e in late:
-            self.late.know(e, e.body)
+            self.late.know(e, *unmasked(e.body))
         reading = Reading(
             program,
             [e for e in outputs if e not in late],
@@ -440,7 +444,8 @@ class _Derivation:
         )
         for e in reading.unknown:
             if e.name in wide:
-                self.late.know(e, reading(e.body))
+                value, conditions = unmasked(e.body)
+                self.late.know(e, reading(value, T.conjunction(*conditions)), conditions)
         return reading
 
     def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:

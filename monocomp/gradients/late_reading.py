@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from monocomp import terms as T
 from monocomp.costs.closing import Closing
 from monocomp.terms import Term
+from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.equations import Equation
 
 Here = dict[str, Term]  # what stands for the indices of an equation
@@ -32,14 +33,14 @@ class _Whole:
         op: of what parts are: an addition's, a multiplication's, or "" of a value that is one.
         others: the parts beside the one that was found.
         conditions: where the value is these parts.
-        at: which element it is, for the subscripts of that part.
+        position: which element it is, for a term that may be that part of one.
     """
 
     equation: Equation
     op: str
     others: tuple[Term, ...]
     conditions: tuple[Term, ...]
-    at: Element
+    position: Callable[[Term], Here | None]
 
 
 class LateReading:
@@ -52,24 +53,38 @@ class LateReading:
 
     def __init__(self, close: Closing, read: Callable[[Equation, Sequence[Term]], Term]) -> None:
         self.close, self.read = close, read
-        self.wholes: dict[Term, list[_Whole]] = {}
+        self.wholes: list[_Whole] = []
         self.names: set[str] = set()  # of what is read so
         self.memo: dict[tuple[Term, frozenset[Term]], Term] = {}
 
-    def know(self, e: Equation, body: Term) -> None:
-        """Read an equation's elements for what its body is."""
-        value, conditions = unmasked(body)
-        parts = parts_of(value)
-        for found in _telling(parts, e):
-            at = element_of(self.close, found, e)
-            if at is not None:
-                others = tuple(p for p in parts if p is not found)
-                op = value.op if others else ""
-                whole = _Whole(e, op, others, conditions, at)
-                self.wholes.setdefault(self.close(found)[0], []).append(whole)
+    def know(self, e: Equation, value: Term, conditions: tuple[Term, ...]) -> None:
+        """Read an equation's elements for what they are where conditions hold."""
+        for form in dict.fromkeys((value, _written_out(value))):
+            parts = parts_of(form)
+            part = _telling(parts, e)
+            if part is not None:
+                others = tuple(p for p in parts if p is not part)
+                op = form.op if others else ""
+                self.wholes.append(_Whole(e, op, others, conditions, self._position(part, e)))
                 self.names.add(e.name)
-                self.memo.clear()
-                return
+        self.memo.clear()
+
+    def _position(self, part: Term, e: Equation) -> Callable[[Term], Here | None]:
+        """Finds elements by a part of them, at any subscripts; where those of the part are computed
+        themselves, only at indices."""
+        closed = self.close(part)[0]
+        element = element_of(self.close, part, e)
+        pattern = Abbreviation(e.name, e.indices, part)
+
+        def position(t: Term) -> Here | None:
+            if element is None:
+                found = pattern.subscripts(t)
+                names = (i.attr[0] for i in e.indices)
+                return None if found is None else dict(zip(names, found, strict=True))
+            form, subscripts = self.close(t)
+            return element(subscripts) if form is closed else None
+
+        return position
 
     def __call__(self, t: Term, condition: Term = T.TRUE) -> Term:
         """The term, which is looked at where a condition holds, with what is read for what it
@@ -129,9 +144,8 @@ class LateReading:
         """The values of which a term is a part, and for which subscripts."""
         if part.kind != "float" or not part.folded:
             return
-        closed, subscripts = self.close(part)
-        for whole in self.wholes.get(closed, ()):
-            here = whole.at(subscripts)
+        for whole in self.wholes:
+            here = whole.position(part)
             if here is not None:
                 conditions = (T.substitute(c, here) for c in whole.conditions)
                 if all(c in known for c in conditions):
@@ -155,9 +169,9 @@ def unmasked(t: Term) -> tuple[Term, tuple[Term, ...]]:
     return t, ()
 
 
-def told_by(t: Term) -> Iterator[Term]:
-    """The aggregates in no other that tell a value."""
-    parts = [unmasked(t)[0]]
+def outer_aggregates(t: Term) -> Iterator[Term]:
+    """The aggregates of a term that are in no other."""
+    parts = [t]
     while parts:
         part = parts.pop()
         if is_aggregate(part):
@@ -171,10 +185,19 @@ def parts_of(t: Term) -> tuple[Term, ...]:
     return t.args if t.op in ("add", "mul") else (t,)
 
 
-def _telling(parts: Sequence[Term], e: Equation) -> Iterator[Term]:
-    """Those parts that tell an element: aggregates, or what is made of them."""
+def _written_out(t: Term) -> Term:
+    """A product with a sum as a sum of products, as rules leave exponents."""
+    sums = [f for f in t.args if f.op == "add"] if t.op == "mul" else []
+    if len(sums) != 1:
+        return t
+    others = [f for f in t.args if f is not sums[0]]
+    return T.add(*(T.mul(a, *others) for a in sums[0].args))
+
+
+def _telling(parts: Sequence[Term], e: Equation) -> Term | None:
+    """A part that tells which element it is of: an aggregate, or what is made of it."""
     names = {i.attr[0] for i in e.indices}
-    return (p for p in parts if p.folded and p.free >= names)
+    return next((p for p in parts if p.folded and p.free >= names), None)
 
 
 def element_of(close: Closing, t: Term, e: Equation) -> Element | None:

@@ -24,6 +24,7 @@ from monocomp.gradients.late_reading import (
     element_of,
     is_aggregate,
     is_invertible,
+    outer_aggregates,
 )
 from monocomp.gradients.reverse import Fresh
 from monocomp.rewrites.single_folds import reads_computed
@@ -64,7 +65,7 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
         is_log = t.kind == "float" and is_exponential_sum(t)
         if not is_log and not is_aggregate(t):
             continue
-        whole = t if is_log or not _has_exponential(t) else divisors.get(t)
+        whole = t if is_log or not has_exponential(t) else divisors.get(t)
         if whole is None or t in exponents_of_weights:
             continue
         closed, closed_whole = close(t)[0], close(whole)[0]
@@ -77,20 +78,12 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
     return list(found.values())
 
 
-def parts_of_exponents(program: Equations, close: Closing) -> tuple[set[Term], set[Term]]:
-    """The aggregates in exponents, closed: all of them, and those that are in no other."""
-    exponents = [
-        t.args[0] for t in T.subterms(*(e.body for e in program.equations)) if t.op == "exp"
-    ]
-    every = {close(t)[0] for t in T.subterms(*exponents) if is_aggregate(t)}
-    outer: set[Term] = set()
-    while exponents:
-        t = exponents.pop()
-        if is_aggregate(t):
-            outer.add(close(t)[0])
-        elif t.folded:
-            exponents += t.args
-    return every, outer
+def aggregates_in_exponents(program: Equations) -> tuple[list[Term], list[Term]]:
+    """All of them, and those that are in no other."""
+    terms = T.subterms(*(e.body for e in program.equations))
+    exponents = [t.args[0] for t in terms if t.op == "exp"]
+    outer = dict.fromkeys(a for t in exponents for a in outer_aggregates(t))
+    return list(filter(is_aggregate, T.subterms(*exponents))), list(outer)
 
 
 def _divided(terms: Iterable[Term]) -> Iterator[tuple[Term, Term]]:
@@ -118,7 +111,8 @@ def _weighed(terms: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
                 yield t, T.mul(t, T.power_of(total, -1))
 
 
-def _has_exponential(t: Term) -> bool:
+def has_exponential(t: Term) -> bool:
+    """Is it made of weights?"""
     return any(s.op == "exp" for s in T.subterms(t))
 
 
@@ -200,20 +194,20 @@ class Reading:
 
     def _know(
         self, table: dict[Term, Value], t: Term, e: Equation, *factors: Term, less: Term = T.ZERO
-    ) -> None:
-        """A term is an equation's value, less another, times factors."""
+    ) -> bool:
+        """A term is an equation's value, less another, times factors; does it tell which?"""
         closed, _ = self.close(t)
         element = element_of(self.close, t, e)
         if closed not in table and element is not None:
             table[closed] = partial(
                 _at, element, T.mul(T.sub(self.read(e, e.indices), less), *factors)
             )
+        return element is not None
 
     def _know_output(self, e: Equation) -> bool:
         """Read it wherever what tells it is computed, if anything does."""
         if e.body.op == "log" and is_exponential_sum(e.body.args[0]):
-            self._know(self.logarithms, e.body.args[0], e)
-            return True
+            return self._know(self.logarithms, e.body.args[0], e)
         known = [a for a in addends(e.body) if self._is_known(a)]
         found = [a for a in addends(e.body) if a not in known]
         if len(found) != 1:
@@ -225,8 +219,7 @@ class Reading:
                 return False
             inverse = (T.power_of(f, -1) for f in others)
             less = self._rewritten(T.add(T.ZERO, *known), frozenset())
-            self._know(self.values, aggregates[0], e, *inverse, less=less)
-            return True
+            return self._know(self.values, aggregates[0], e, *inverse, less=less)
         return False
 
     def _holds(self, terms: Iterable[Term], aggregate: Term) -> bool:
