@@ -83,9 +83,18 @@ def _computed_side(bound: Term, element: Term) -> tuple[Term, ...]:
         own = tuple(f for f in parts if f.free - {name} <= side)
         others = [f for f in parts if f not in own]
         is_plain = all(map(T.is_read, others)) and not (len(own) == 1 and own[0].op == "fold")
-        if others and is_plain and any(map(T.holds_fold, own)):
+        if others and is_plain and any(map(_holds_sum, own)):
             return own
     return ()
+
+
+def _holds_sum(t: Term) -> bool:
+    """Is it made of sums, or of what is given for such?"""
+    return T.holds_fold(t) or any(T.holds_fold(g.body) for g in _given_in(t))
+
+
+def _given_in(t: Term) -> Iterator[Equation]:
+    return (s.attr for s in T.subterms(t) if s.op == "stored" and s.attr.given)
 
 
 def stored_operands(program: Equations) -> frozenset[str]:
@@ -140,9 +149,11 @@ def _plain_sides(bound: Term, element: Term) -> tuple[Term, ...]:
 
 
 def _is_from_product(t: Term) -> bool:
-    """Is this computed from the elements of a product, and none itself?"""
+    """Is this computed from the elements of a product, or of what is given for one, and none
+    itself?"""
+    bodies = (t, *(g.body for g in _given_in(t)))
     is_product = any(map(_is_product, factors(t)))
-    return not is_product and any(map(_is_product, T.subterms(t)))
+    return not is_product and any(_is_product(s) for body in bodies for s in T.subterms(body))
 
 
 def _is_product(t: Term) -> bool:
