@@ -32,11 +32,7 @@ from monocomp.costs.cost import ELEMENT_BYTES, STORED_BYTES
 from monocomp.costs.counting import Estimate, Place, elements, tensor_sizes
 from monocomp.costs.holding import Known, estimate, total_time
 from monocomp.costs.operands import (
-    Operand,
-    computed_operands,
-    is_number,
     stored_operands,
-    with_operand,
 )
 from monocomp.costs.roles import is_plain, outer_folds, rows_of
 from monocomp.extents.nominal import packed_extents
@@ -45,7 +41,7 @@ from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import order_sums, store_partial_sum
 from monocomp.planning.segments import in_segments
 from monocomp.planning.slicing import SHORTEST_SLICE, lengths_of_slices, slice_index, time_of
-from monocomp.rewrites.single_folds import is_fold
+from monocomp.planning.stored_reading import StoredReading, times
 from monocomp.rewriting.driver import Saving, Step, result_of
 from monocomp.rewriting.rules import STATED, stated
 from monocomp.rewriting.sharing import reading_stored
@@ -251,7 +247,7 @@ def _read_by_all(program: Equations, close: Closing) -> list[Step]:
         closed, indices = close(e.body)
         if e.body.op not in ("fold", "field") or indices != e.indices:
             continue
-        reading = _Reading(e, closed, close)
+        reading = StoredReading(e, closed, close)
         changed = {o.name: reading(o.body) for o in start.equations if o.name != e.name}
         readers = tuple(n for n, body in changed.items() if body is not start.by_name[n].body)
         if readers:
@@ -339,19 +335,36 @@ def _is_alone(use: _Use, uses: Sequence[_Use]) -> bool:
 def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list[Step]:
     steps = []
     for value in values:
-        equation = _equation(program, value, close)
-        reading = _Reading(equation, value.closed, close, value.is_operand, value.number)
+        returned = _returned(program, value, close)
+        equation, order = returned or (_equation(program, value, close), None)
+        reading = StoredReading(
+            equation, value.closed, close, value.is_operand, value.number, order
+        )
+        readers = value.readers - {equation.name}
         changed = [
-            replace(e, body=reading(e.body)) if e.name in value.readers else e
-            for e in program.equations
+            replace(e, body=reading(e.body)) if e.name in readers else e for e in program.equations
         ]
-        known = tuple(a for a in program.known if a.name != equation.name)
+        new = [] if returned else [equation]
+        known = tuple(a for a in program.known if returned or a.name != equation.name)
         start = program
-        program = replace(program, equations=in_order([equation, *changed]), known=known)
-        position = tuple(e.name for e in program.equations if e.name in value.readers)
+        program = replace(program, equations=in_order([*new, *changed]), known=known)
+        position = tuple(e.name for e in program.equations if e.name in readers)
         how = equation, reading.read, position, _reason(value)
         steps.append(store_value(start, program, *how))
     return steps
+
+
+def _returned(
+    program: Equations, value: _Value, close: Closing
+) -> tuple[Equation, list[int]] | None:
+    """An output that is a value, in the dtype in which it would be stored, and the order of its
+    indices."""
+    exact = [o.name for o in program.declared.outputs if o.dtype == "accumulated"]
+    for e in [program.by_name[n] for n in exact]:
+        closed, indices = close(e.body)
+        if closed is value.closed and set(indices) == set(e.indices):
+            return e, [indices.index(i) for i in e.indices]
+    return None
 
 
 def _store_kept(program: Equations) -> list[Step]:
@@ -403,7 +416,7 @@ def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
     name = name or new(_letter(value))
     indices = list(map(new.index_like, value.beside.subscripts if value.beside else value.indices))
     named = {v.attr[0]: i for v, i in zip(value.indices, indices, strict=True)}
-    return Equation(name, tuple(indices), _times(value.number, T.substitute(value.closed, named)))
+    return Equation(name, tuple(indices), times(value.number, T.substitute(value.closed, named)))
 
 
 def _letter(value: _Value) -> str:
@@ -415,73 +428,6 @@ def _letter(value: _Value) -> str:
     if t.op == "fold" and t.attr.monoid in ("max", "min"):
         return "M"
     return "L" if is_mantissa(t) else "F"
-
-
-class _Reading:
-    """Rewrites terms to read an equation's value wherever they compute it."""
-
-    def __init__(
-        self,
-        equation: Equation,
-        closed: Term,
-        close: Closing,
-        is_operand: bool = False,
-        number: Term = T.ONE,
-    ) -> None:
-        self.equation, self.closed, self.close = equation, closed, close
-        self.is_operand, self.number = is_operand, number
-        self.memo: dict[Term, Term] = {}
-        self.read: dict[Term, Term] = {}  # by what was computed
-
-    def __call__(self, t: Term) -> Term:
-        if not self.closed.folded <= t.folded:
-            return t
-        found = self.memo.get(t)
-        if found is None:
-            found = self.memo[t] = self._operand(t) if self.is_operand else self._value(t)
-        return found
-
-    def _value(self, t: Term) -> Term:
-        return self._stored(t) or T.map_children(t, self)
-
-    def _operand(self, t: Term) -> Term:
-        for operand in _operands(t):
-            stored = self._stored(operand.value)
-            if stored is not None:
-                return with_operand(t, operand._replace(number=self.number), stored)
-        return _with_numbers_outside(T.map_children(t, self))
-
-    def _stored(self, t: Term) -> Term | None:
-        """What reads a term, if it is an element of the equation's."""
-        if t.op != self.closed.op or t.kind != self.closed.kind:
-            return None
-        closed, subscripts = self.close(t)
-        if closed is not self.closed:
-            return None
-        read = self.read[_times(self.number, t)] = T.stored(self.equation, subscripts)
-        return read
-
-
-def _times(number: Term, t: Term) -> Term:
-    return t if number is T.ONE else T.mul(number, t)
-
-
-def _with_numbers_outside(t: Term) -> Term:
-    """A sum of sums without what these were to be multiplied by, which stands beside it."""
-    if is_fold(t, "sum") and len(t.attr.indices) == 1:
-        (bound,), (condition, element) = T.open_fold(t)
-        sums = [f for f in factors(element) if is_fold(f, "sum")]
-        numbers = [f for f in factors(element) if is_number(f)]
-        if numbers and len(sums) + len(numbers) == len(factors(element)):
-            return T.mul(*numbers, T.fold("sum", (bound,), condition, T.mul(*sums)))
-    return t
-
-
-def _operands(t: Term) -> Iterable[Operand]:
-    if not is_fold(t, "sum") or t.kind != "float" or len(t.attr.indices) != 1:
-        return ()
-    (bound,), (condition, element) = T.open_fold(t)
-    return computed_operands(bound, condition, element).values()
 
 
 def _reason(value: _Value) -> str:

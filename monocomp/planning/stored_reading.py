@@ -1,0 +1,92 @@
+"""Reading what a kernel stores, wherever it was computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from monocomp import terms as T
+from monocomp.costs.closing import Closing
+from monocomp.costs.operands import Operand, computed_operands, is_number, with_operand
+from monocomp.rewrites.single_folds import is_fold
+from monocomp.terms import Term
+from monocomp.terms.equations import Equation
+from monocomp.terms.monomials import factors
+
+
+class StoredReading:
+    """Rewrites terms to read an equation's value wherever they compute it.
+
+    Args:
+        equation: what is stored.
+        closed: its value, as a function of `@0`, `@1`, ...
+        close: finds such values.
+        is_operand: is it one side of products of matrices?
+        number: what it is multiplied by when it is stored.
+        order: which of `@0`, `@1`, ... its indices are; all in order, unless given.
+    """
+
+    def __init__(
+        self,
+        equation: Equation,
+        closed: Term,
+        close: Closing,
+        is_operand: bool = False,
+        number: Term = T.ONE,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        self.equation, self.closed, self.close = equation, closed, close
+        self.is_operand, self.number = is_operand, number
+        self.order = range(len(equation.indices)) if order is None else order
+        self.memo: dict[Term, Term] = {}
+        self.read: dict[Term, Term] = {}  # by what was computed
+
+    def __call__(self, t: Term) -> Term:
+        if not self.closed.folded <= t.folded:
+            return t
+        found = self.memo.get(t)
+        if found is None:
+            found = self.memo[t] = self._operand(t) if self.is_operand else self._value(t)
+        return found
+
+    def _value(self, t: Term) -> Term:
+        return self._stored(t) or T.map_children(t, self)
+
+    def _operand(self, t: Term) -> Term:
+        for operand in _operands(t):
+            stored = self._stored(operand.value)
+            if stored is not None:
+                return with_operand(t, operand._replace(number=self.number), stored)
+        return _with_numbers_outside(T.map_children(t, self))
+
+    def _stored(self, t: Term) -> Term | None:
+        """What reads a term, if it is an element of the equation's."""
+        if t.op != self.closed.op or t.kind != self.closed.kind:
+            return None
+        closed, subscripts = self.close(t)
+        if closed is not self.closed:
+            return None
+        read = T.stored(self.equation, [subscripts[n] for n in self.order])
+        self.read[times(self.number, t)] = read
+        return read
+
+
+def times(number: Term, t: Term) -> Term:
+    return t if number is T.ONE else T.mul(number, t)
+
+
+def _with_numbers_outside(t: Term) -> Term:
+    """A sum of sums without what these were to be multiplied by, which stands beside it."""
+    if is_fold(t, "sum") and len(t.attr.indices) == 1:
+        (bound,), (condition, element) = T.open_fold(t)
+        sums = [f for f in factors(element) if is_fold(f, "sum")]
+        numbers = [f for f in factors(element) if is_number(f)]
+        if numbers and len(sums) + len(numbers) == len(factors(element)):
+            return T.mul(*numbers, T.fold("sum", (bound,), condition, T.mul(*sums)))
+    return t
+
+
+def _operands(t: Term) -> Iterable[Operand]:
+    if not is_fold(t, "sum") or t.kind != "float" or len(t.attr.indices) != 1:
+        return ()
+    (bound,), (condition, element) = T.open_fold(t)
+    return computed_operands(bound, condition, element).values()
