@@ -50,6 +50,7 @@ def compile(
     steps: int | None = None,
     rules: Sequence[str] | None = None,
     processors: int | None = None,
+    save: Sequence[str] | None = None,
 ) -> Kernel:
     """Compile a program.
 
@@ -71,6 +72,7 @@ def compile(
         processors: how many program instances are to run side by side. Where the rows of a
             call are fewer, long streams are cut into splits, and the partial results merged.
             Unless given, it is the number of a GPU's multiprocessors, and 1 elsewhere.
+        save: what calls with gradients keep of the program's values, by name (as for `grad`).
 
     Raises:
         MonocompError: what is wrong with the program, with its position.
@@ -83,6 +85,7 @@ def compile(
         steps=steps,
         rules=rules,
         processors=processors,
+        save=save,
     )
 
 
@@ -132,6 +135,7 @@ class Kernel(Rendered):
         steps: int | None = None,
         rules: Sequence[str] | None = None,
         processors: int | None = None,
+        save: Sequence[str] | None = None,
     ) -> None:
         """Derive the kernel from equations as they are written, or take it from where a derivation
         has come to. Where sizes matter it is derived for them."""
@@ -150,7 +154,8 @@ class Kernel(Rendered):
         self.planner = Planner(
             equations, derivation, steps=steps, rules=rules, processors=processors
         )
-        self.calls = Calls(self.planner, backend, checked=checked, tf32=tf32)
+        self.save = None if save is None else tuple(save)
+        self.calls = Calls(self.planner, backend, checked=checked, tf32=tf32, save=self.save)
         with suppress(ValueError):  # a name may be a word of Python
             self.__signature__ = _signature(self.declared)
 
@@ -306,6 +311,7 @@ class Kernel(Rendered):
             "steps": self.planner.steps,
             "rules": self.planner.rules,
             "processors": self.processors,
+            "save": self.save,
         }
         return _compiled, (self.equations.written(), options)
 

@@ -53,11 +53,12 @@ class Forward:
         sites: what `recording` knows of calls with tensors of some names.
         depends_on_sizes: may other values be saved at other sizes?
         named: what is differentiated by name.
+        save: the names of what is kept, if a caller has said which.
     """
 
     def __init__(self, calls: Calls, wrt: Names, extents: Mapping[str, int]) -> None:
         program = calls.planner.equations
-        found = gradient(program, wrt, extents=extents)
+        found = gradient(program, wrt, save=calls.save, extents=extents)
         self.wrt = wrt
         self.program = found.forward
         self.calls = calls.of(self.program, paths.forward_step(calls.names, wrt, extents))
@@ -74,6 +75,7 @@ class Forward:
         self.backwards: dict[tuple[object, ...], Backward] = {}
         self.sites: dict[Names, Any] = {}
         self.named = found.named
+        self.save = None if calls.save is None else tuple(found.saved)
         self.depends_on_sizes = any(c.depends_on_sizes for c in found.choices)
         self._batches: dict[Names, Calls] = {}
 
@@ -172,7 +174,8 @@ class Backward:
     @classmethod
     def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
         """That of a program, for results that have gradients, in the dtypes of inputs."""
-        found = gradient(forward.program, tuple(wrt), outputs, plans=False, named=forward.named)
+        how = forward.save, None, False, forward.named
+        found = gradient(forward.program, tuple(wrt), outputs, *how)
         results = tuple(Output(found.gradients[n], dtype or None) for n, dtype in wrt.items())
         declared = replace(found.equations.declared, outputs=results)
         step = paths.backward_step(forward.calls.names, wrt, forward.outputs, outputs)

@@ -60,6 +60,7 @@ class Calls:
         backend: as for `compile`.
         checked: test every computed subscript.
         tf32: let float32 products use the tf32 units.
+        save: what is kept for gradients, by name; what costs least, unless given.
         filters: those of the program as it is written, unless it is this one.
         root: calls of the program as it is written, unless it is this one.
         path: the steps from that to this one (`paths`).
@@ -79,6 +80,7 @@ class Calls:
         *,
         checked: bool,
         tf32: bool,
+        save: tuple[str, ...] | None = None,
         filters: Filters | None = None,
         root: Calls | None = None,
         path: tuple[str, ...] = (),
@@ -89,11 +91,13 @@ class Calls:
         self.language = backend if backend in DIALECTS else "triton"
         self.checked = checked
         self.tf32 = tf32
+        self.save = save
         self.root = root or self
         self.path = path
         self.filters = filters or Filters(planner.equations)
         self.last: tuple[str, torch.device | None] | None = None
-        how = backend, checked, tf32, planner.processors, planner.steps, planner.rules
+        options = backend, checked, tf32, planner.processors, planner.steps, planner.rules
+        how = options if save is None else (*options, save)
         # The same for the same program and options; an attribute, as Dynamo looks at it.
         text = f"{__version__}\n{how!r}\n{planner.equations.written()}".encode(
             errors="backslashreplace"
