@@ -39,15 +39,15 @@ def is_ours(name: str) -> bool:
 
 
 @cache
-def kernel(program: str, name: str | None = None) -> mc.Kernel:
-    """A program of the library, by its name, or a text, compiled.
+def kernel(program: str, name: str | None = None, save: tuple[str, ...] | None = None) -> mc.Kernel:
+    """A program of the library, by its name, or a text, compiled; `save` as for `mc.compile`.
 
     In a rehearsal with TRITON_INTERPRET=1 it is emitted source that runs.
     """
     backend = "triton" if INTERPRETED else "auto"
     if program in mc.library.names():
         name = program
-    return mc.compile(text(program), name=name, backend=backend)
+    return mc.compile(text(program), name=name, backend=backend, save=save)
 
 
 def text(program: str) -> str:
