@@ -13,22 +13,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from monocomp import terms as T
-from monocomp.costs.closing import Closing
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
 from monocomp.errors import require_known
 from monocomp.gradients.choosing import Choice, choose, is_far_cheaper, large_values, weighed
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
 from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
-from monocomp.gradients.late_reading import LateReading, outer_aggregates, unmasked
 from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
-from monocomp.gradients.saving import (
-    Reading,
-    aggregates_in_exponents,
-    as_logsumexp,
-    candidates,
-    has_exponential,
-    is_given,
-    is_logarithm,
+from monocomp.gradients.saving import Reading, candidates
+from monocomp.gradients.stored_values import (
+    StoredValues,
+    definitions_of,
+    returning,
+    with_narrow,
+    without_outputs,
 )
 from monocomp.gradients.trace import Trace
 from monocomp.machine.locking import BUILDING
@@ -40,7 +37,6 @@ from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.sharing import is_small, kept
 from monocomp.terms import Term
-from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.translation.programs import read_equations
 
@@ -48,9 +44,6 @@ if TYPE_CHECKING:
     from monocomp.gradients.derivation import GradientDerivation
     from monocomp.language.parser import HasText
     from monocomp.translation.declared_monoids import Monoid
-
-
-_WIDE = ("accumulated", "float32", "float64")  # dtypes of sums
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,7 @@ class Gradient:
 
         trace = replace(self.trace, choices=self.choices)
         # Saved definitions, and what is differentiated by name, are results of the program that is.
-        is_returned = self.named.values or self.saved.keys() & _definitions(self.program)
+        is_returned = self.named.values or self.saved.keys() & definitions_of(self.program)
         start = self.forward if is_returned else self.program
         return GradientDerivation.made(start, self.equations, trace)
 
@@ -186,14 +179,12 @@ def gradient(
         UsageError: there is no such input, output or value, or it is no float.
         UnsupportedError: an aggregate has no derivative.
     """
-    defined = [n for n in dict.fromkeys(save or ()) if n in _definitions(program)]
+    defined = [n for n in dict.fromkeys(save or ()) if n in definitions_of(program)]
     if defined:
         floats = [e.name for e in program.outputs if e.body.kind == "float"]
         more = floats if outputs is None else outputs
-        returning = _returning(program, defined)
-        return _saving(
-            program, defined, gradient(returning, wrt, more, save, extents, plans, named)
-        )
+        found = gradient(returning(program, defined), wrt, more, save, extents, plans, named)
+        return _saving(program, defined, found)
     with BUILDING:
         sizes = by_representative(program.declared, extents or {})
         wanted = _wanted(program, wrt)
@@ -238,45 +229,21 @@ def gradient(
             return found
         by_name = Named(tuple(large), found.named.definitions)
         save = [c.name for c in found.choices if c.is_saved and c.name in found.forward.by_name]
-        forward = _with_narrow(found.forward, large)
+        forward = with_narrow(found.forward, large)
         again = gradient(forward, wanted, [*found.cotangents], save, extents, False, by_name)
         return replace(again, program=program, choices=found.choices)
 
 
-def _definitions(program: Equations) -> dict[str, Equation]:
-    """The numbers that a program gives names and does not return, by these names."""
-    outputs = {o.name for o in program.declared.outputs}
-    floats = (e for e in program.equations if e.body.kind == "float")
-    return {e.name: e for e in floats if e.name not in outputs}
-
-
-def _returning(program: Equations, names: Iterable[str]) -> Equations:
-    """The program that also returns some of its definitions, in the dtype of sums."""
-    outputs = (*program.declared.outputs, *(Output(n, "accumulated") for n in names))
-    return replace(program, declared=replace(program.declared, outputs=outputs))
-
-
 def _saving(program: Equations, names: Collection[str], found: Gradient) -> Gradient:
-    """The gradient of a program, of one that also returns some of its definitions: those that are
-    read are saved."""
-    gone = {n for n in names if n not in found.saved}
-    declared = found.forward.declared
-    outputs = tuple(o for o in declared.outputs if o.name not in gone)
+    """The gradient of a program, from that of one which also returns some of its definitions: of
+    these it saves what is read."""
+    unread = {n for n in names if n not in found.saved}
+    reason = "as the gradients do not read it"
     choices = (
-        replace(c, is_saved=False, reason="as the gradients do not read it")
-        if c.name in gone
-        else c
-        for c in found.choices
+        replace(c, is_saved=False, reason=reason) if c.name in unread else c for c in found.choices
     )
-    forward = replace(found.forward, declared=replace(declared, outputs=outputs))
+    forward = without_outputs(found.forward, unread)
     return replace(found, program=program, forward=forward, choices=tuple(choices))
-
-
-def _with_narrow(forward: Equations, names: Collection[str]) -> Equations:
-    """A program that saves some values in the dtype of its results, which products take."""
-    declared = forward.declared
-    outputs = tuple(Output(o.name) if o.name in names else o for o in declared.outputs)
-    return replace(forward, declared=replace(declared, outputs=outputs))
 
 
 def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
@@ -305,6 +272,7 @@ class _Derivation:
         by_name: Named,
     ) -> None:
         self.written = program
+        self.saved: dict[str, Equation] = {}
         self.save, self.sizes = save, sizes
         self.by_name = by_name
         self.choices: list[Choice] = []
@@ -317,8 +285,6 @@ class _Derivation:
                 names.setdefault(extent, []).append(index)
         self.adjoints = Adjoints(names)
         self.cotangents: dict[str, str] = {}
-        self.saved: dict[str, Equation] = {}
-        self.given: dict[str, Equation] = {}  # with what they read themselves
         for e in self.program.outputs:
             if e.body.kind == "float" and (outputs is None or e.name in outputs):
                 self.cotangents[e.name] = self.new(f"d{e.name}")
@@ -337,11 +303,11 @@ class _Derivation:
         gradients = {name: self.new(f"d{name}") for name in wrt}
         leaves = self.adjoints.leaves
         nodes = [n for n in leaves if n.term.op == "ref" or T.name_of(n.term) in gradients]
-        read = self._reading()
-        terms = [read(T.add(T.ZERO, *leaves[n]), n.condition) for n in nodes]
+        reading = self._reading()
+        terms = [reading(T.add(T.ZERO, *leaves[n]), n.condition) for n in nodes]
         terms, definitions = with_definitions(terms, self.new, self._position)
         self.adjoints.leaves = {
-            replace(n, condition=read.condition(n.condition)): [t]
+            replace(n, condition=reading.condition(n.condition)): [t]
             for n, t in zip(nodes, terms, strict=True)
         }
         definitions, named = with_names(definitions, self.program.known)
@@ -354,8 +320,8 @@ class _Derivation:
         known = {e.name for e in found}
         found = with_row_sums(found, stay & known, self.new)
         stay |= {e.name for e in found} - known
-        read_names = {T.name_of(s) for e in found for s in T.subterms(e.body) if s.op in LEAVES}
-        self.saved = {n: e for n, e in self.saved.items() if n in read_names}
+        read, _ = _needed(found, self.stored.given, {})
+        self.saved = {n: e for n, e in self.stored.saved.items() if n in read}
         backward = self._program(found, gradients)
         backward = replace(backward, kept=stay & backward.by_name.keys() or None)
         return Gradient(
@@ -407,64 +373,12 @@ class _Derivation:
             indices = tuple(sorted(s.equation.indices, key=self._position_in_inputs))
             equation = Equation(self.new(s.equation.name), indices, s.equation.body)
             values.append(replace(s, equation=equation))
-        program = self._with_values()
-        extents = (
-            (e.name, tuple(i.attr[1] for i in e.indices)) for e in (v.equation for v in values)
-        )
-        close = Closing((*program.declared.dims, *extents))
-        inside, added = aggregates_in_exponents(program)
-
-        def holds(parts: Collection[Term], e: Equation) -> bool:
-            told = [
-                Abbreviation(e.name, e.indices, t) for t in outer_aggregates(unmasked(e.body)[0])
-            ]
-            return any(a.subscripts(t) is not None for a in told for t in parts)
-
-        # A weight is the exponential of what is added up: of that no bit may be lost.
-        wide = {o.name for o in self.program.declared.outputs if o.dtype in _WIDE}
-        floats = (e for e in self.program.outputs if e.body.kind == "float")
-        outputs = [
-            e for e in floats if e.name in wide or not (is_logarithm(e.body) or holds(added, e))
-        ]
-        others = _definitions(self.written).values()
+        self.stored = StoredValues(self._with_values(), values)
+        others = definitions_of(self.written).values()
+        outputs = self.stored.outputs
         self.choices = choose(self.program, outputs, values, self.sizes, self.save, others)
         kept = {c.name for c in self.choices if c.is_saved}
-        outputs = [e for e in outputs if e.name in kept]
-        late = [e for e in outputs if holds(inside, e) and not has_exponential(e.body)]
-        self.late = LateReading(close, self._saved)
-        for e in late:
-            self.late.know(e, *unmasked(e.body))
-        reading = Reading(
-            program,
-            [e for e in outputs if e not in late],
-            [v for v in values if v.equation.name in kept],
-            self._saved,
-            self.by_name.values,
-            self.late,
-        )
-        for e in reading.unknown:
-            if e.name in wide:
-                value, conditions = unmasked(e.body)
-                self.late.know(e, reading(value, T.conjunction(*conditions)), conditions)
-        return reading
-
-    def _saved(self, e: Equation, subscripts: Sequence[Term]) -> Term:
-        """A saved value, given with its definition where more than its number counts."""
-        e = self.saved.setdefault(e.name, replace(e, body=as_logsumexp(e.body)))
-        if not self._is_given(e):
-            return T.read(e.name, subscripts, "float")
-        return T.stored(self._given(e), subscripts)
-
-    def _is_given(self, e: Equation) -> bool:
-        return is_given(e.body) or e.name in self.late.names
-
-    def _given(self, e: Equation) -> Equation:
-        """A value with its definition, which reads logits that are saved, and is not one."""
-        found = self.given.get(e.name)
-        if found is None:
-            body = e.body if e.name in self.late.names else self.late(e.body)
-            found = self.given[e.name] = replace(e, body=body, given=True)
-        return found
+        return self.stored.reading(kept, self.by_name.values)
 
     def _with_values(self) -> Equations:
         """The program with its outputs and their cotangents as inputs."""
@@ -526,8 +440,8 @@ class _Derivation:
     def _program(self, found: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
         """A program of what is found, with what it reads."""
         declared = self.program.declared
-        new = [self._given(e) for e in self.saved.values() if self._is_given(e)]
-        given = {e.name: e for e in (*self.program.given, *new)}
+        own = (e for n, e in self.stored.given.items() if n in self.saved)
+        given = {e.name: e for e in (*self.program.given, *own)}
         read, defined = _needed(found, given, self.program.by_name)
         defined -= {e.name for e in found}
         equations = (*(e for e in self.program.equations if e.name in defined), *found)

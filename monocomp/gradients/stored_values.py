@@ -1,0 +1,136 @@
+"""What a gradient reads of its program's values: those that are stored, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from monocomp import terms as T
+from monocomp.costs.closing import Closing
+from monocomp.declarations.records import Output
+from monocomp.gradients.late_reading import LateReading, outer_aggregates, unmasked
+from monocomp.gradients.saving import (
+    Reading,
+    Saved,
+    aggregates_in_exponents,
+    as_logsumexp,
+    has_exponential,
+    is_given,
+    is_logarithm,
+)
+from monocomp.terms import Term
+from monocomp.terms.abbreviation import Abbreviation
+from monocomp.terms.equations import Equation, Equations
+
+_WIDE = ("accumulated", "float32", "float64")  # dtypes of sums
+
+
+class StoredValues:
+    """The values that a program returns or saves, of which a gradient reads some.
+
+    Args:
+        program: in normal form, with its outputs among its inputs.
+        values: that may be saved, by their final names.
+
+    Attributes:
+        outputs: those that may be read.
+        saved: what is read, by name.
+    """
+
+    def __init__(self, program: Equations, values: Sequence[Saved]) -> None:
+        self.program, self.values = program, values
+        extents = {v.equation.name: _extents(v.equation) for v in values}
+        self.late = LateReading(
+            Closing({**dict(program.declared.dims), **extents}.items()), self.read
+        )
+        self.saved: dict[str, Equation] = {}
+        self._given: dict[str, Equation] = {}
+        self._inside, added = aggregates_in_exponents(program)
+        # A weight is the exponential of what is added up: of that no bit may be lost.
+        self._wide = {o.name for o in program.declared.outputs if o.dtype in _WIDE}
+        self.outputs = [
+            e
+            for e in program.outputs
+            if e.body.kind == "float"
+            and (e.name in self._wide or not (is_logarithm(e.body) or _is_told_in(added, e)))
+        ]
+
+    def reading(self, kept: Collection[str], named: Iterable[str]) -> Reading:
+        """What reads the values that are kept; some outputs are read by name already."""
+        outputs = [e for e in self.outputs if e.name in kept]
+        logits = [
+            e for e in outputs if _is_told_in(self._inside, e) and not has_exponential(e.body)
+        ]
+        for e in logits:
+            self.late.know(e, *unmasked(e.body))
+        values = [v for v in self.values if v.equation.name in kept]
+        others = [e for e in outputs if e not in logits]
+        reading = Reading(self.program, others, values, self.read, named, self.late)
+        for e in reading.unknown:
+            if e.name in self._wide:  # as weights, it is what is made of what is read
+                value, conditions = unmasked(e.body)
+                self.late.know(e, reading(value, T.conjunction(*conditions)), conditions)
+        return reading
+
+    def read(self, e: Equation, subscripts: Sequence[Term]) -> Term:
+        """An element, given with its definition where more than its number counts."""
+        e = self.saved.setdefault(e.name, replace(e, body=as_logsumexp(e.body)))
+        if not self._is_given(e):
+            return T.read(e.name, subscripts, "float")
+        return T.stored(self._with_definition(e), subscripts)
+
+    @property
+    def given(self) -> dict[str, Equation]:
+        """The definitions of what is read, as far as it is given with them."""
+        given = filter(self._is_given, self.saved.values())
+        return {e.name: self._with_definition(e) for e in given}
+
+    def _is_given(self, e: Equation) -> bool:
+        return is_given(e.body) or e.name in self.late.names
+
+    def _with_definition(self, e: Equation) -> Equation:
+        """A value as it is given, by logits that are read, unless it is of these itself."""
+        found = self._given.get(e.name)
+        if found is None:
+            body = e.body if e.name in self.late.names else self.late(e.body)
+            found = self._given[e.name] = replace(e, body=body, given=True)
+        return found
+
+
+def _extents(e: Equation) -> tuple[str, ...]:
+    return tuple(i.attr[1] for i in e.indices)
+
+
+def _is_told_in(aggregates: Iterable[Term], e: Equation) -> bool:
+    """Is an output one of some aggregates, or made of one that tells it?"""
+    told = [Abbreviation(e.name, e.indices, t) for t in outer_aggregates(unmasked(e.body)[0])]
+    return any(a.subscripts(t) is not None for a in told for t in aggregates)
+
+
+# --- definitions that are saved ---------------------------------------------------------------
+
+
+def definitions_of(program: Equations) -> dict[str, Equation]:
+    """The numbers that a program gives names and does not return, by these names."""
+    outputs = {o.name for o in program.declared.outputs}
+    floats = (e for e in program.equations if e.body.kind == "float")
+    return {e.name: e for e in floats if e.name not in outputs}
+
+
+def returning(program: Equations, names: Iterable[str]) -> Equations:
+    """The program that also returns some of its definitions, in the dtype of sums."""
+    outputs = (*program.declared.outputs, *(Output(n, "accumulated") for n in names))
+    return replace(program, declared=replace(program.declared, outputs=outputs))
+
+
+def without_outputs(program: Equations, names: Collection[str]) -> Equations:
+    """The program that does not return some of its outputs."""
+    outputs = tuple(o for o in program.declared.outputs if o.name not in names)
+    return replace(program, declared=replace(program.declared, outputs=outputs))
+
+
+def with_narrow(forward: Equations, names: Collection[str]) -> Equations:
+    """A program that saves some values in the dtype of its results, which products take."""
+    declared = forward.declared
+    outputs = tuple(Output(o.name) if o.name in names else o for o in declared.outputs)
+    return replace(forward, declared=replace(declared, outputs=outputs))
