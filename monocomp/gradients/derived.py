@@ -80,10 +80,8 @@ class Gradient:
         from monocomp.gradients.derivation import GradientDerivation
 
         trace = replace(self.trace, choices=self.choices)
-        # Saved definitions, and what is differentiated by name, are results of the program that is.
-        is_returned = self.named.values or self.saved.keys() & definitions_of(self.program)
-        start = self.forward if is_returned else self.program
-        return GradientDerivation.made(start, self.equations, trace)
+        # Definitions that are saved, and what is differentiated by name, are results of what is.
+        return GradientDerivation.made(self.trace.start, self.equations, trace)
 
     @property
     def kept(self) -> frozenset[str] | None:
@@ -333,6 +331,7 @@ class _Derivation:
             gradients,
             tuple(self.choices),
             Trace(
+                self.written,
                 tuple(self.steps),
                 tuple(self.visited),
                 tuple(self.choices),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from monocomp.gradients.choosing import Choice
 from monocomp.gradients.reverse import Visit
 from monocomp.rewriting.driver import Step
-from monocomp.terms.equations import Equation
+from monocomp.terms.equations import Equation, Equations
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,8 @@ class Trace:
     """What was done.
 
     Attributes:
-        steps: to the normal form.
+        start: the program, with what it saves that is differentiated, or a definition.
+        steps: to its normal form.
         visited: by equation, what was differentiated, in order.
         choices: what becomes of values that may be saved.
         saved: those that are read, by name.
@@ -23,6 +24,7 @@ class Trace:
         results: the equations of the gradients, by input.
     """
 
+    start: Equations
     steps: tuple[Step, ...]
     visited: tuple[tuple[str, Visit], ...]
     choices: tuple[Choice, ...]

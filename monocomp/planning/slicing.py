@@ -153,6 +153,8 @@ class _Slicing:
                 inner.add(own.name)
                 equations.append(own)
                 if e.name not in self.stored:
+                    if any(e.name in start.read_by(other) for other in start.computed):
+                        raise _NotSliced  # what is returned is read as a whole
                     written[own.name] = e.name, dims[0]
                     equations.append(replace(e, body=T.stored(own, e.indices)))
             elif not dims:

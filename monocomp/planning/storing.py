@@ -192,7 +192,7 @@ def _in_slices(
         stored = _store(program, together, close)
         start = stored[-1].program
         names = {e.name for e in start.equations} - program.by_name.keys()
-        if not names:  # all of them are returned
+        if len(names) < len(together):  # what is returned is there as a whole
             continue
         are_operands = together[0].is_operand and _are_for_products(start, names)
         if count <= limit and not are_operands:

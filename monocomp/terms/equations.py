@@ -152,8 +152,9 @@ class Equations:
     @cached_property
     def computed(self) -> tuple[Equation, ...]:
         """What kernels store for other kernels and the outputs, each after what it reads."""
-        outputs = {o.name for o in self.declared.outputs}
-        others = tuple(e for e in self.equations if e.name not in outputs | self.in_lists)
+        sliced = self.slices.read.values() if self.slices is not None else ()
+        late = {o.name for o in self.declared.outputs} - {tensor for tensor, _ in sliced}
+        others = tuple(e for e in self.equations if e.name not in late | self.in_lists)
         return in_order(others + self.outputs)
 
     @property

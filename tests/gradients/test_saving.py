@@ -1,0 +1,235 @@
+"""Definitions that are saved by name: gradients are the same, and what is stored is not computed
+again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp import library
+from monocomp import terms as T
+from monocomp.checking.random_inputs import random_inputs
+from monocomp.errors import UsageError
+from monocomp.gradients.derived import Gradient, gradient
+from monocomp.gradients.stored_values import definitions_of
+from monocomp.language.checker import check
+from monocomp.translation.translator import translate
+from tests.gradients.test_derived import check_gradient_by_differences, tuple_of
+
+ATTENTION = """
+S[q,k] = Q[q,d] * K[k,d] / sqrt(|d|)
+P[q,k] = softmax[k if k <= q](S[q,k])
+O[q,e] = P[q,k] * V[k,e]
+return O
+"""
+# Rows of which all is masked, and logits of -inf.
+MASKED = """
+input Q[q,d], K[k,d], V[k,e], M[q,k], N[q]: int
+S[q,k] = where(k < N[q], Q[q,d] * K[k,d] + M[q,k], -inf)
+O[q,e] = softmax[k](S[q,k]) * V[k,e]
+return O
+"""
+BIASED = """
+S[q,k] = Q[q,d] * K[k,d] + M[q,k]
+O[q,e] = softmax[k](S[q,k]) * V[k,e]
+return O
+"""
+ALL = {
+    "logits": (ATTENTION, ["O", "S", "L"]),
+    "logits, not what they sum up to": (ATTENTION, ["S"]),
+    "weights": (ATTENTION, ["O", "P", "L"]),
+    "masked": (MASKED, ["O", "S", "L"]),
+    "biased": (BIASED, ["O", "S", "L"]),
+    "of two products": (library.load("mla"), ["O", "S", "L"]),
+    "capped": (library.load("softcap"), ["O", "S", "L"]),
+    "gathered": (library.load("paged_attention"), ["O", "S", "L"]),
+    "a vocabulary's": (library.load("cross_entropy"), ["S", "L", "M"]),
+    "of two models": (library.load("kl_divergence"), ["D", "S", "T", "L", "L_2"]),
+}
+
+
+def gradients_of(found: Gradient, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """By the oracle, for random derivatives of the results."""
+    declared = found.forward.declared
+    values = tuple_of(mc.evaluate(found.forward.text(), inputs))
+    outputs = {o.name: v for o, v in zip(declared.outputs, values, strict=True)}
+    generator = np.random.default_rng(0)
+    given = {**inputs, **outputs}
+    given |= {c: generator.normal(size=outputs[o].shape) for o, c in found.cotangents.items()}
+    given = {n: given[n] for n in found.equations.declared.inputs}
+    return dict(zip(found.gradients, tuple_of(mc.evaluate(str(found), given)), strict=True))
+
+
+def check_same(text: str, save: Sequence[str], inputs: Mapping[str, Any] | None = None) -> Gradient:
+    """Gradients are those that read none of the values."""
+    program = translate(check(text))
+    inputs = inputs or random_inputs(program, {}, dtype="float64")
+    found = gradient(program, save=save)
+    wanted = gradients_of(gradient(program, save=[]), inputs)
+    for name, value in gradients_of(found, inputs).items():
+        np.testing.assert_allclose(value, wanted[name], rtol=1e-7, atol=1e-9)
+    return found
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_gradients_are_the_same(name: str) -> None:
+    text, save = ALL[name]
+    found = check_same(text, save)
+    names = definitions_of(found.program).keys() & set(save)
+    assert names and names <= found.saved.keys()
+    assert {o.name for o in found.forward.declared.outputs} >= names
+    assert all(c.ok for c in found.derivation.check())
+
+
+@pytest.mark.parametrize("name", ["logits", "weights", "masked", "a vocabulary's", "of two models"])
+def test_by_differences(name: str) -> None:
+    text, save = ALL[name]
+    check_gradient_by_differences(text, mc.grad(text, save=save))
+
+
+def _sums(found: Gradient) -> set[str]:
+    """The indices that the equations of a gradient sum over."""
+    terms = T.subterms(*(e.body for e in found.equations.equations))
+    folds = [t for t in terms if t.op == "fold"]
+    return {e for t in folds for e in t.attr.extents}
+
+
+def test_what_is_saved_is_not_computed_again() -> None:
+    """Attention's logits are sums over d, and nothing else is."""
+    assert "d" not in _sums(mc.grad(ATTENTION, save=["O", "S", "L"]))
+    assert "d" in _sums(mc.grad(ATTENTION, save=["O", "L"]))
+    assert "d" not in _sums(mc.grad(ATTENTION, save=["O", "P", "L"]))
+
+
+def test_logarithms_are_of_what_is_saved() -> None:
+    """By which it is known that weights are at most 1: they need no maximum."""
+    found = mc.grad(library.load("kl_divergence"), save=["D", "S", "T", "L", "L_2"])
+    lines = str(found).splitlines()
+    assert "input S[t,v] = sum[c](A[v,c] * X[t,c])" in lines
+    assert "input L[t] = logsumexp[v](S[t,v])" in lines
+    steps = mc.compile(found).derivation.steps
+    assert not any(step.rule == "lift_weighted_sum" for step in steps)
+
+
+SIZES = {"t": 4096, "v": 32768, "c": 2048, "d": 1024}
+
+
+def test_a_plan_with_logits() -> None:
+    """The forward computes them once, and what is made of them reads them; backward, all sums are
+    products of matrices, of operands that are computed from what is read and stored."""
+    save = ["D", "S", "T", "L", "L_2"]
+    found = mc.grad(library.load("kl_divergence"), save=save, extents=SIZES)
+    forward = mc.compile(found.forward).plan(SIZES)
+    assert [set(k.names) for k in forward.planned] == [{"S", "T"}, {"D", "L", "L_2"}]
+    backward = mc.compile(found).plan(SIZES)
+    first, *others = (set(k.names) for k in backward.planned)
+    assert first == {"G", "G_2"}
+    assert sorted(map(sorted, others)) == [["dA"], ["dB"], ["dX"], ["dY"]]
+
+
+def special(rows: int = 4) -> dict[str, Any]:
+    generator = np.random.default_rng(1)
+    shapes = {"Q": (rows, 3), "K": (4, 3), "V": (4, 2)}
+    masks = [[-np.inf] * 4, [-np.inf, -np.inf, 0, 0], [0, 0, 0, -np.inf], [0, 0, 0, 0]]
+    inputs: dict[str, Any] = {n: generator.normal(size=s) for n, s in shapes.items()}
+    return {**inputs, "M": np.array(masks)[:rows]}
+
+
+@pytest.mark.parametrize("save", [["S"], ["S", "L"], ["O", "S", "L"]])
+@pytest.mark.parametrize("text", [MASKED, BIASED])
+def test_rows_without_elements(text: str, save: list[str]) -> None:
+    """Of these a gradient is 0, and logits are -inf."""
+    inputs = special()
+    inputs |= {"N": np.array([3, 0, 4, 2])} if "N[q]" in text else {}
+    found = check_same(text, save, inputs)
+    assert "S" in found.saved
+    assert all(np.isfinite(g).all() for g in gradients_of(found, inputs).values())
+
+
+def test_no_rows_and_no_keys() -> None:
+    for shape in ((0, 3), (3, 0)):
+        q, k = shape
+        inputs = {"Q": np.ones((q, 2)), "K": np.ones((k, 2)), "V": np.ones((k, 2))}
+        check_same(ATTENTION, ["O", "S", "L"], inputs)
+
+
+def test_what_is_not_read_is_not_saved() -> None:
+    found = mc.grad("S[q,k] = Q[q,d] * K[k,d]\nO[q] = sum[k](S[q,k])\nreturn O", save=["S"])
+    assert not found.saved and found.forward.declared.outputs == found.program.declared.outputs
+    (choice,) = (c for c in found.choices if c.name == "S")
+    assert str(choice).endswith(": computed anew, as the gradients do not read it")
+
+
+def test_there_is_no_such_value() -> None:
+    with pytest.raises(UsageError) as error:
+        mc.grad(ATTENTION, save=["Z"])
+    assert "\n  S = sum[d](K[k,d] * Q[q,d]) / sqrt(|d|)" in str(error.value)
+    assert "\n  P = softmax[k if k <= q](S[q,k])" in str(error.value)
+    with pytest.raises(UsageError, match="there is no value 'T' to save"):
+        mc.grad("T[i] = 2 * i + J[i]\nO[i] = X[T[i]]\ninput J[i]: int\nreturn O", save=["T"])
+
+
+ROUNDED = "S[q,k] = Q[q,d] * K[k,d]\nO[q,e] = softmax[k](S[q,k]) * V[k,e]\nreturn O, S{0}"
+
+
+def test_logits_are_read_in_the_dtype_of_sums() -> None:
+    """Logits that the program returns are rounded, unless it says otherwise."""
+    assert "S" not in mc.grad(ROUNDED.format("")).saved
+    for how in (": float32", ": accumulated"):
+        found = mc.grad(ROUNDED.format(how))
+        assert "S" in found.saved and "exp(S[q,k] - L[q])" in str(found)
+
+
+def test_gradients_beside_rounded_logits() -> None:
+    """Large logits in bf16 are off by so much that weights would be twice as large, or half."""
+    torch.manual_seed(0)
+    shapes = {"Q": (64, 32), "K": (64, 32), "V": (64, 16)}
+    inputs = {n: torch.randn(shape).bfloat16() for n, shape in shapes.items()}
+    inputs["Q"][:, 0] = inputs["K"][:, 0] = 16  # in all logits: 256, which changes no weight
+    given = [x.clone().requires_grad_() for x in inputs.values()]
+    result, _ = mc.compile(ROUNDED.format(""))(*given)
+    cotangent = torch.randn_like(result)
+    found = torch.autograd.grad(result, given, cotangent)
+    wide = [x.double().requires_grad_() for x in inputs.values()]
+    weights = torch.softmax(wide[0] @ wide[1].T, dim=-1)
+    exact = torch.autograd.grad(weights @ wide[2], wide, cotangent.double())
+    for x, y in zip(found, exact, strict=True):
+        assert (x.double() - y).norm() <= 0.02 * y.norm()
+
+
+# --- calls ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("save", [["S", "L", "O"], ["P", "L", "O"], ["S"], []])
+def test_calls(save: list[str]) -> None:
+    """They keep what was asked for, and the backward pass reads it."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = (8, 4), (8, 4), (8, 3)
+    given = [torch.randn(s, dtype=torch.float64, generator=generator) for s in shapes]
+    kernel = mc.compile(ATTENTION, save=save)
+    given = [x.requires_grad_() for x in given]
+    result = kernel(*given)
+    assert isinstance(result, torch.Tensor)
+    cotangent = torch.randn(result.shape, dtype=torch.float64, generator=generator)
+    found = torch.autograd.grad(result, given, cotangent)
+    wanted = torch.autograd.grad(mc.compile(ATTENTION)(*given), given, cotangent)
+    for x, y in zip(found, wanted, strict=True):
+        torch.testing.assert_close(x, y)
+    forward = kernel.calls.forward(("Q", "K", "V"))
+    assert set(forward.outputs) <= {"O", *save} and {"S", "P"} & set(save) <= {*forward.outputs}
+    (backward,) = forward.backwards.values()
+    assert backward.recompute is None
+    assert torch.autograd.gradcheck(kernel, given)
+    assert torch.autograd.gradgradcheck(kernel, given)
+
+
+def test_copies_save_the_same() -> None:
+    kernel = mc.compile(ATTENTION, save=["S", "L"])
+    make, args = kernel.__reduce__()
+    assert make(*args).save == ("S", "L")
+    assert make(*args).calls.key == kernel.calls.key != mc.compile(ATTENTION).calls.key
