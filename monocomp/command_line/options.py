@@ -87,7 +87,7 @@ _OF_GRADIENTS = (
     _named(
         "--save",
         "NAME",
-        "what to read of the program's values, outputs among them (what costs least)",
+        "what to read of the program's values: outputs, definitions, others (what costs least)",
         nargs="*",
     ),
 )

@@ -95,10 +95,14 @@ def choose(
                 texts = dict(zip(names, shown, strict=True))
                 texts |= {e.name: program.shown(e.body) for e in definitions}
                 could = (f"{n} = {text}" for n, text in texts.items())
+                is_rounded = any(e.name == name and e.body.kind == "float" for e in program.outputs)
+                exact = (
+                    f"what weights are made of is read as it was summed: return {name}: accumulated"
+                )
                 raise UsageError(
                     f"there is no value '{name}' to save",
                     notes=("what can be saved:", *could) if texts else ("nothing can be saved",),
-                    help=did_you_mean(name, [*texts]),
+                    help=exact if is_rounded else did_you_mean(name, [*texts]),
                 )
         return [
             Choice(name, text, name in wanted, "as asked for")

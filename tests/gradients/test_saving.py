@@ -180,6 +180,8 @@ ROUNDED = "S[q,k] = Q[q,d] * K[k,d]\nO[q,e] = softmax[k](S[q,k]) * V[k,e]\nretur
 def test_logits_are_read_in_the_dtype_of_sums() -> None:
     """Logits that the program returns are rounded, unless it says otherwise."""
     assert "S" not in mc.grad(ROUNDED.format("")).saved
+    with pytest.raises(UsageError, match="as it was summed: return S: accumulated"):
+        mc.grad(ROUNDED.format(""), save=["S"])
     for how in (": float32", ": accumulated"):
         found = mc.grad(ROUNDED.format(how))
         assert "S" in found.saved and "exp(S[q,k] - L[q])" in str(found)
