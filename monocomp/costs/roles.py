@@ -42,7 +42,7 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
         program: equations for outputs and for stored values.
         sizes: a number for every extent.
     """
-    found: dict[tuple[tuple[int, int, bool], frozenset[Term], Term | None], list[Equation]] = {}
+    found: dict[tuple[tuple[int, int, bool], object], list[Equation]] = {}
     levels = _levels(program, sizes)
     phases = _phases(program)
     empty = without_elements(program)
@@ -51,9 +51,10 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
             continue
         is_empty = any(i.attr[1] in empty for i in equation.indices)
         when = phases[equation.name], levels[equation.name], is_empty
-        found.setdefault((when, rows_of([equation]), scan_of([equation])), []).append(equation)
+        own = rows_of([equation]), scan_of([equation]), _product_over([equation])
+        found.setdefault((when, own), []).append(equation)
     groups: list[tuple[tuple[int, int, bool], list[Equation]]] = []
-    for (when, _, _), group in found.items():
+    for (when, _), group in found.items():
         others = (g for key, g in groups if key == when)
         partner = next((g for g in others if _share_a_loop(g, group, sizes)), None)
         if partner is None:
@@ -61,6 +62,13 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
         else:
             partner += group
     return [group for _, group in sorted(groups, key=lambda g: g[0])]
+
+
+def _product_over(group: Sequence[Equation]) -> object:
+    """What a plain product of matrices sums over: with one over something else it shares nothing,
+    and alone it has larger tiles. None for all that is no such product."""
+    folds = outer_folds(group)
+    return T.domain_of(folds[0]) if len(folds) == 1 and is_plain(folds[0]) else None
 
 
 def _phases(program: Equations) -> dict[str, int]:
