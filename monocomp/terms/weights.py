@@ -54,7 +54,15 @@ def _masks(t: Term) -> set[Term]:
     """The elements that are added, also in the sums in products."""
     found = {rest for a in addends(t) if (rest := split_coefficient(a)[1]) is not None}
     sums = (f for a in found if a.op == "mul" for f in a.args if f.op == "add")
-    return {a for a in found if a.op == "read"}.union(*map(_masks, sums))
+    return {a for a in found if _may_be_mask(a)}.union(*map(_masks, sums))
+
+
+def _may_be_mask(t: Term) -> bool:
+    """Is it read, or given as what has such an addend where it is more than -inf?"""
+    if t.op != "stored" or not t.attr.given:
+        return t.op == "read"
+    body = t.attr.body
+    return bool(_masks(body.args[1] if body.op == "where" else body))
 
 
 def that_cancel(
