@@ -55,11 +55,12 @@ class LateReading:
     def __init__(self, close: Closing, read: Callable[[Equation, Sequence[Term]], Term]) -> None:
         self.close, self.read = close, read
         self.wholes: list[_Whole] = []
-        self.names: set[str] = set()  # of what is read so
         self.memo: dict[tuple[Term, frozenset[Term]], Term] = {}
 
-    def know(self, e: Equation, value: Term, conditions: tuple[Term, ...]) -> None:
-        """Read an equation's elements for what they are where conditions hold."""
+    def know(self, e: Equation, value: Term, conditions: tuple[Term, ...]) -> bool:
+        """Read an equation's elements for what they are where conditions hold, if that tells which
+        they are."""
+        count = len(self.wholes)
         for form in dict.fromkeys((value, _written_out(value))):
             parts = parts_of(form)
             part = _telling(parts, e)
@@ -67,8 +68,8 @@ class LateReading:
                 others = tuple(p for p in parts if p is not part)
                 op = form.op if others else ""
                 self.wholes.append(_Whole(e, op, others, conditions, self._position(part, e)))
-                self.names.add(e.name)
         self.memo.clear()
+        return len(self.wholes) > count
 
     def _position(self, part: Term, e: Equation) -> Callable[[Term], Here | None]:
         """Finds elements by a part of them, at any subscripts; where those of the part are computed
@@ -137,14 +138,16 @@ class LateReading:
     def _with_wholes(self, t: Term, known: frozenset[Term]) -> Term:
         """A sum or a product with what is read for those of its parts that are a value."""
         for part in t.args:
-            for whole, here in self._found(part, known):
-                others = [T.substitute(p, here) for p in whole.others]
-                left = [p for p in t.args if p is not part and p not in others]
-                is_there = whole.op == t.op and all(p in t.args for p in others)
-                if is_there and not _tells_nothing(part, left):
-                    combine = T.add if t.op == "add" else T.mul
-                    found = combine(self._read(whole, here), *left)
-                    return self._with_wholes(found, known) if found.op == t.op else found
+            for sign in (1, -1) if t.op == "add" else (1,):
+                times = T.const(sign, "float")
+                for whole, here in self._found(part if sign > 0 else T.neg(part), known):
+                    others = [T.mul(times, T.substitute(p, here)) for p in whole.others]
+                    left = [p for p in t.args if p is not part and p not in others]
+                    is_there = whole.op == t.op and all(p in t.args for p in others)
+                    if is_there and not _tells_nothing(part, left):
+                        combine = T.add if t.op == "add" else T.mul
+                        found = combine(T.mul(times, self._read(whole, here)), *left)
+                        return self._with_wholes(found, known) if found.op == t.op else found
         return t
 
     def _found(self, part: Term, known: Collection[Term]) -> Iterator[tuple[_Whole, Here]]:

@@ -45,6 +45,7 @@ class StoredValues:
         )
         self.saved: dict[str, Equation] = {}
         self._given: dict[str, Equation] = {}
+        self._defined: set[str] = set()  # what is given with its definition as it is written
         self._inside, added = aggregates_in_exponents(program)
         # A weight is the exponential of what is added up: of that no bit may be lost.
         self._wide = {o.name for o in program.declared.outputs if o.dtype in _WIDE}
@@ -58,19 +59,27 @@ class StoredValues:
     def reading(self, kept: Collection[str], named: Iterable[str]) -> Reading:
         """What reads the values that are kept; some outputs are read by name already."""
         outputs = [e for e in self.outputs if e.name in kept]
-        logits = [
-            e for e in outputs if _is_told_in(self._inside, e) and not has_exponential(e.body)
-        ]
-        for e in logits:
-            self.late.know(e, *unmasked(e.body))
+        plain = [e for e in outputs if not has_exponential(e.body)]
+        logits = [e for e in plain if _is_told_in(self._inside, e)]
+        self._know(logits)
         values = [v for v in self.values if v.equation.name in kept]
         others = [e for e in outputs if e not in logits]
         reading = Reading(self.program, others, values, self.read, named, self.late)
-        for e in reading.unknown:
-            if e.name in self._wide:  # as weights, it is what is made of what is read
-                value, conditions = unmasked(e.body)
-                self.late.know(e, reading(value, T.conjunction(*conditions)), conditions)
+        wide = [e for e in others if e.name in self._wide]
+        for e in wide:
+            if e in plain:  # which conditions may ask for
+                self.late.know(e, *unmasked(e.body))
+        self._know([e for e in wide if e in reading.unknown], reading)
         return reading
+
+    def _know(self, values: Iterable[Equation], reading: Reading | None = None) -> None:
+        """Read values late: logits, or weights, which are made of what is read."""
+        for e in values:
+            value, conditions = unmasked(e.body)
+            if reading is not None:
+                value = reading(value, T.conjunction(*conditions))
+            if self.late.know(e, value, conditions):
+                self._defined.add(e.name)
 
     def read(self, e: Equation, subscripts: Sequence[Term]) -> Term:
         """An element, given with its definition where more than its number counts."""
@@ -86,13 +95,13 @@ class StoredValues:
         return {e.name: self._with_definition(e) for e in given}
 
     def _is_given(self, e: Equation) -> bool:
-        return is_given(e.body) or e.name in self.late.names
+        return is_given(e.body) or e.name in self._defined
 
     def _with_definition(self, e: Equation) -> Equation:
         """A value as it is given, by logits that are read, unless it is of these itself."""
         found = self._given.get(e.name)
         if found is None:
-            body = e.body if e.name in self.late.names else self.late(e.body)
+            body = e.body if e.name in self._defined else self.late(e.body)
             found = self._given[e.name] = replace(e, body=body, given=True)
         return found
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from monocomp.declarations.vocabulary import LOGARITHM_OF
+from monocomp.terms.binders import rename
 from monocomp.terms.constructors import construct
 from monocomp.terms.emptiness import Product, may_be_empty, without_scale
 from monocomp.terms.facts import (
@@ -54,15 +55,15 @@ def _masks(t: Term) -> set[Term]:
     """The elements that are added, also in the sums in products."""
     found = {rest for a in addends(t) if (rest := split_coefficient(a)[1]) is not None}
     sums = (f for a in found if a.op == "mul" for f in a.args if f.op == "add")
-    return {a for a in found if _may_be_mask(a)}.union(*map(_masks, sums))
+    bodies = (_of_given(a) for a in found if a.op == "stored" and a.attr.given)
+    return {a for a in found if a.op == "read"}.union(*map(_masks, (*sums, *bodies)))
 
 
-def _may_be_mask(t: Term) -> bool:
-    """Is it read, or given as what has such an addend where it is more than -inf?"""
-    if t.op != "stored" or not t.attr.given:
-        return t.op == "read"
-    body = t.attr.body
-    return bool(_masks(body.args[1] if body.op == "where" else body))
+def _of_given(t: Term) -> Term:
+    """What an element is given as, where that is more than -inf."""
+    here = {i.attr[0]: a for i, a in zip(t.attr.indices, t.args, strict=True)}
+    body = rename(t.attr.body, here, {})
+    return body.args[1] if body.op == "where" and body.args[2] is NEG_INF else body
 
 
 def that_cancel(
