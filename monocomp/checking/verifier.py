@@ -52,8 +52,12 @@ def verify_scopes(program: Equations) -> None:
         for t in T.subterms(equation.body):
             if t.op == "ref" and t.attr not in program.by_name:
                 raise InternalError(f"{equation.name} reads {t.attr}, which no equation defines")
-            if t.op == "read" and t.attr not in program.declared.inputs:
-                raise InternalError(f"{equation.name} reads {t.attr}, which is no input")
+            if t.op == "read":
+                name, extents = t.attr
+                if name not in program.declared.inputs:
+                    raise InternalError(f"{equation.name} reads {name}, which is no input")
+                if extents != program.declared.extents(name):
+                    raise InternalError(f"{equation.name} reads {name} of other extents")
             if t.op == "stored" and t.attr.given and t.attr not in program.given:
                 raise InternalError(f"{equation.name} reads another {t.attr.name} than is given")
 

@@ -375,7 +375,7 @@ class _Derivation:
         """A saved value, given with its definition where more than its number counts."""
         e = self.saved.setdefault(e.name, replace(e, body=as_logsumexp(e.body)))
         if not is_given(e.body):
-            return T.read(e.name, subscripts, "float")
+            return T.read(T.Tensor(e.name, e.extents), subscripts, "float")
         return T.stored(replace(e, given=True), subscripts)
 
     def _with_values(self) -> Equations:
@@ -406,7 +406,8 @@ class _Derivation:
         of_reads = self._transposed(e.name, e.indices, is_defined=True)
         if e.name not in self.cotangents:
             return of_reads
-        return T.add(of_reads, T.read(self.cotangents[e.name], e.indices, "float"))
+        cotangent = T.Tensor(self.cotangents[e.name], e.extents)
+        return T.add(of_reads, T.read(cotangent, e.indices, "float"))
 
     def _transposed(self, name: str, indices: Sequence[Term], is_defined: bool = False) -> Term:
         return T.add(

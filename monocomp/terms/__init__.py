@@ -66,9 +66,11 @@ from monocomp.terms.leaves import (
     TRUE,
     ZERO,
     as_int,
+    computed,
     const,
     extent_of,
     index,
+    is_computed,
     name_of,
     param,
     read,
@@ -77,7 +79,7 @@ from monocomp.terms.leaves import (
 )
 from monocomp.terms.logic import conjunction, conjuncts, disjunction
 from monocomp.terms.losses import PLAIN, as_it_stands, exactly, losses
-from monocomp.terms.nodes import Binder, Equation, Number, Term, UserMonoid, inert
+from monocomp.terms.nodes import Binder, Equation, Number, Tensor, Term, UserMonoid, inert
 from monocomp.terms.parts import (
     addends,
     base_and_power,

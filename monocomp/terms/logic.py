@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from monocomp.terms.constructors import CONSTRUCTORS
-from monocomp.terms.leaves import FALSE, READS, TRUE
+from monocomp.terms.leaves import FALSE, TRUE, is_computed
 from monocomp.terms.nodes import Term, intern
 
 
@@ -39,8 +39,7 @@ def _logic(op: str, unit: Term, zero: Term, terms: Iterable[Term]) -> Term:
 def _depth_of_reads(t: Term) -> int:
     """How many computed subscripts stand one inside the other; they may leave their tensor."""
     inside = max(map(_depth_of_reads, t.args), default=0)
-    computed = t.op in READS and any(a.op != "index" for a in t.args)
-    return inside + 1 if computed else inside
+    return inside + is_computed(t)
 
 
 def conjuncts(t: Term) -> tuple[Term, ...]:
