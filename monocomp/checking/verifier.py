@@ -63,12 +63,16 @@ def verify_scopes(program: Equations) -> None:
 
 
 def loosely(t: Term) -> Term:
-    """A term with what is asked about in canonical form, too, whatever that forgets."""
+    """A term with what is asked about in canonical form, too, whatever that forgets, and with
+    made-up extents called as a text calls them."""
     memo: dict[Term, Term] = {}
 
     def visit(t: Term) -> Term:
         if t not in memo:
             new = T.map_children(t, visit)
+            if new.op == "read":
+                extents = (e.lstrip(".") for e in new.attr.extents)
+                new = T.read(T.Tensor(new.attr.name, tuple(extents)), new.args, new.kind)
             if new.op == "stored":
                 new = T.stored(replace(new.attr, body=visit(new.attr.body)), new.args)
             if new.op == "exactly":

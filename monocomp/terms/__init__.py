@@ -77,7 +77,7 @@ from monocomp.terms.leaves import (
     ref,
     stored,
 )
-from monocomp.terms.logic import conjunction, conjuncts, disjunction
+from monocomp.terms.logic import conjunction, conjuncts, disjunction, equal_ints
 from monocomp.terms.losses import PLAIN, as_it_stands, exactly, losses
 from monocomp.terms.nodes import Binder, Equation, Number, Tensor, Term, UserMonoid, inert
 from monocomp.terms.parts import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from monocomp.terms.constructors import CONSTRUCTORS
@@ -47,6 +47,14 @@ def conjuncts(t: Term) -> tuple[Term, ...]:
     if t is TRUE:
         return ()
     return t.args if t.op == "and" else (t,)
+
+
+def equal_ints(condition: Term) -> Iterator[tuple[Term, Term]]:
+    """What must be equal where it holds, either way round; floats that are may be 0 and -0."""
+    for c in conjuncts(condition):
+        if c.op == "compare" and c.attr == "==" and c.args[0].kind == "int":
+            yield c.args[0], c.args[1]
+            yield c.args[1], c.args[0]
 
 
 CONSTRUCTORS.update(
