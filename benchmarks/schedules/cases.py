@@ -51,10 +51,22 @@ O[b,h,q,e] = A[b,h,q,k] * V[b,h,k,e] + B[b,h,q,k] * W[b,h,k,e]""",
 # Latent keys and values, as wide as those of mla, whose logits are capped.
 OTHERS["capped_latent"] = """S[b,h,q,k] = X[b,h,q,c] * C[b,k,c] + Y[b,h,q,r] * R[b,k,r]
 O[b,h,q,c] = softmax[k](30 * tanh(S[b,h,q,k] / (30 * sqrt(|c|)))) * C[b,k,c]"""
+# Packed documents whose logits are capped.
+OTHERS[
+    "capped_documents"
+] = """input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], start[b,q]: int, end[b,q]: int
+S[b,h,q,k] = 30 * tanh(Q[b,h,q,d] * K[b,h,k,d] / (30 * sqrt(|d|)))
+O[b,h,q,e] = softmax[k if start[b,q] <= k < end[b,q] and k <= q](S[b,h,q,k]) * V[b,h,k,e]"""
+INPUTS_AS = {"capped_documents": "document"}  # whose inputs have a meaning
 # Of rows that are read several times.
 ROWS = {
     "softmax": "softmax",
     "sparsemax": "sparsemax",
+    "softmax_above_mean": """input X[i,k]
+M[i] = sum[k](X[i,k]) / |k|
+N[i] = sum[k](relu(X[i,k] - M[i])) / |k|
+Y[i,k] = exp(X[i,k] - M[i] - N[i]) / sum[k](exp(X[i,k] - M[i] - N[i]))
+return Y""",
     "normalised": """input X[i,k]
 M[i] = sum[k](X[i,k]) / |k|
 Y[i,k] = (X[i,k] - M[i]) / sqrt(sum[k]((X[i,k] - M[i]) ** 2) / |k| + 1 / 100000)
@@ -100,7 +112,8 @@ def _text(program: str) -> str:
 
 
 def _full(program: str) -> Full:
-    return FULL.get(program.removeprefix(GRADIENT), Full())
+    name = program.removeprefix(GRADIENT)
+    return FULL.get(INPUTS_AS.get(name, name), Full())
 
 
 @cache
@@ -166,6 +179,12 @@ def _cases() -> Iterator[Case]:
     yield case(GRADIENT + "mla", FULL["mla"].sizes)
     latent = {"b": 2, "h": 24, "q": 4096, "k": 4096, "c": 512, "r": 64}
     yield case(GRADIENT + "capped_latent", latent, tier=1)
+    yield case(GRADIENT + "capped_latent", FULL["mla"].sizes, tier=1)
+    for head, heads in ((128, 16), (64, 32)):
+        sizes = {"b": 4, "h": heads, "q": 4096, "k": 4096, "d": head, "e": head}
+        yield case(GRADIENT + "capped_documents", sizes, tier=1)
+        long = {"b": 1, "q": 16384, "k": 16384}
+        yield case(GRADIENT + "capped_documents", {**sizes, **long}, tier=1)
     for name in ("attention", "causal"):
         sizes = {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}
         yield case(GRADIENT + name, sizes, tier=1)
