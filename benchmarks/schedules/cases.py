@@ -57,6 +57,7 @@ OTHERS[
 ] = """input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], start[b,q]: int, end[b,q]: int
 S[b,h,q,k] = 30 * tanh(Q[b,h,q,d] * K[b,h,k,d] / (30 * sqrt(|d|)))
 O[b,h,q,e] = softmax[k if start[b,q] <= k < end[b,q] and k <= q](S[b,h,q,k]) * V[b,h,k,e]"""
+OTHERS["dots"] = "D[b,h,q] = X[b,h,q,e] * Y[b,h,q,e]"
 INPUTS_AS = {"capped_documents": "document"}  # whose inputs have a meaning
 # Of rows that are read several times.
 ROWS = {
@@ -66,6 +67,12 @@ ROWS = {
 M[i] = sum[k](X[i,k]) / |k|
 N[i] = sum[k](relu(X[i,k] - M[i])) / |k|
 Y[i,k] = exp(X[i,k] - M[i] - N[i]) / sum[k](exp(X[i,k] - M[i] - N[i]))
+return Y""",
+    "bisected": """input X[i,k]
+A[i] = max[k](X[i,k]) - 1
+B[i] = A[i] + where(sum[k](relu(X[i,k] - A[i] - 1 / 2) ** 2) >= 1, 1 / 2, 0)
+C[i] = B[i] + where(sum[k](relu(X[i,k] - B[i] - 1 / 4) ** 2) >= 1, 1 / 4, 0)
+Y[i,k] = relu(X[i,k] - C[i]) ** 2 / sum[k](relu(X[i,k] - C[i]) ** 2)
 return Y""",
     "normalised": """input X[i,k]
 M[i] = sum[k](X[i,k]) / |k|
@@ -180,6 +187,9 @@ def _cases() -> Iterator[Case]:
     latent = {"b": 2, "h": 24, "q": 4096, "k": 4096, "c": 512, "r": 64}
     yield case(GRADIENT + "capped_latent", latent, tier=1)
     yield case(GRADIENT + "capped_latent", FULL["mla"].sizes, tier=1)
+    for length in (64, 128, 256, 512, 1024):
+        for dtype in ("bfloat16", "float32"):
+            yield case("dots", {"b": 4, "h": 32, "q": 2048, "e": length}, dtype, tier=1)
     for head, heads in ((128, 16), (64, 32)):
         sizes = {"b": 4, "h": heads, "q": 4096, "k": 4096, "d": head, "e": head}
         yield case(GRADIENT + "capped_documents", sizes, tier=1)
