@@ -57,6 +57,10 @@ OTHERS[
 ] = """input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], start[b,q]: int, end[b,q]: int
 S[b,h,q,k] = 30 * tanh(Q[b,h,q,d] * K[b,h,k,d] / (30 * sqrt(|d|)))
 O[b,h,q,e] = softmax[k if start[b,q] <= k < end[b,q] and k <= q](S[b,h,q,k]) * V[b,h,k,e]"""
+# Logits and weights that are mixed across heads.
+OTHERS["mixed_heads"] = """S[b,g,q,k] = Q[b,g,q,d] * K[b,g,k,d] / sqrt(|d|)
+P[b,h,q,k] = relu(S[b,g,q,k] * A[g,h]) ** 2
+O[b,i,q,e] = P[b,h,q,k] * B[h,i] * V[b,i,k,e]"""
 OTHERS["dots"] = "D[b,h,q] = X[b,h,q,e] * Y[b,h,q,e]"
 INPUTS_AS = {"capped_documents": "document"}  # whose inputs have a meaning
 # Of rows that are read several times.
@@ -187,6 +191,9 @@ def _cases() -> Iterator[Case]:
     latent = {"b": 2, "h": 24, "q": 4096, "k": 4096, "c": 512, "r": 64}
     yield case(GRADIENT + "capped_latent", latent, tier=1)
     yield case(GRADIENT + "capped_latent", FULL["mla"].sizes, tier=1)
+    for head in (64, 128):
+        sizes = {"b": 2, "g": 16, "h": 16, "i": 16, "q": 2048, "k": 2048, "d": head, "e": head}
+        yield case("mixed_heads", sizes, tier=1)
     for length in (64, 128, 256, 512, 1024):
         for dtype in ("bfloat16", "float32"):
             yield case("dots", {"b": 4, "h": 32, "q": 2048, "e": length}, dtype, tier=1)
