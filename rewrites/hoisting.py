@@ -138,6 +138,8 @@ def hoist_equal(t: Term) -> Term | None:
         T.exp(T.add(T.ZERO, *map(fixed, addends(f.args[0])))) if f.op == "exp" else fixed(f)
         for f in parts
     ]
+    if found == parts:
+        return None
     given = [f for f in factors(share) if f is not T.ONE]
     return T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *given, *found))
 

@@ -146,6 +146,9 @@ NEAR_MISSES = {
     ],
     "hoist_equal": [
         "A[i] = sum[k if i == k // 2](X[i,k] * Y[k])",  # nothing to replace
+        # A share and the sign of what it weighs stay as they are.
+        "input L[i] = log(sum[k](exp(S[i,k])))\n"
+        "A[i] = sum[k](-(exp(S[i,k] - L[i]) * (X[i,k] + Y[k])))",
         "A[i] = B[i] + sum[k if i == k // 2](Y[k] * X[k // 2,k])",  # it varies by another subscript
         "A[i] = sum[k if i == k](X[i,k] * Y[k])",  # the index itself: see pick_point
         "A[i] = sum[k if i <= k // 2](X[i,k] * Y[k // 2])",
