@@ -23,20 +23,17 @@ def assume_equality(t: Term) -> Term | None:
     Claims:  brackets
     Needs:   ints, as floats that are equal may be 0 and -0
     before:  A[i] = sum[k if i == k // 2](X[i,k] * Y[k // 2])
-    after:   A[i] = sum[k if i == k // 2](X[i,k] * Y[i])
+    after:   A[i] = sum[k if i == k // 2](X[i,k] * Y[i + 0])
     """
     if t.op != "fold":
         return None
     opened, (condition, *bodies) = T.open_fold(t)
     names = {i.attr[0] for i in opened}
-    for c in T.conjuncts(condition):
-        if c.op != "compare" or c.attr != "==" or c.args[0].kind != "int":
+    for old, new in T.equal_ints(condition):
+        varies = not names.isdisjoint(old.free)
+        if old.op == "index" or not varies or not names.isdisjoint(new.free):
             continue
-        for old, new in (c.args, c.args[::-1]):
-            varies = not names.isdisjoint(old.free)
-            if old.op == "index" or not varies or not names.isdisjoint(new.free):
-                continue
-            found = [T.replace(b, old, new) for b in bodies]
-            if found != bodies:
-                return T.refold(t, condition, *found, opened=opened)
+        found = [T.replace(b, old, new) for b in bodies]
+        if found != bodies:
+            return T.refold(t, condition, *found, opened=opened)
     return None

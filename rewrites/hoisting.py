@@ -110,6 +110,41 @@ def filter_masked_extremum(t: Term) -> Term | None:
 
 
 @hoisting.rule
+def hoist_equal(t: Term) -> Term | None:
+    """What does not vary with the index by what the filter says is equal leaves the sum, too.
+
+    Law:     [a = b] * f(a) = [a = b] * f(b)
+    Claims:  brackets
+    Needs:   ints, as floats that are equal may be 0 and -0; no part of a share; no sums, which
+             would be taken of what no element has, too
+    before:  A[i] = sum[k if i == k // 2](X[i,k] * exp(Y[k // 2]))
+    after:   A[i] = sum[k if i == k // 2](X[i,k] * exp(Y[i + 0]))
+    """
+    if not is_fold(t, "sum"):
+        return None
+    bound, name, condition, body = opened_fold(t)
+    equal = list(T.equal_ints(condition))
+
+    def fixed(part: Term) -> Term:
+        found = part
+        for one, other in equal:
+            if one.op != "index":
+                found = T.replace(found, one, other)
+        return part if name in found.free or found.folded else found
+
+    share, rest = T.shares(body, T.conjuncts(condition))
+    parts = list(factors(rest))
+    found = [
+        T.exp(T.add(T.ZERO, *map(fixed, addends(f.args[0])))) if f.op == "exp" else fixed(f)
+        for f in parts
+    ]
+    if found == parts:
+        return None
+    given = [f for f in factors(share) if f is not T.ONE]
+    return T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *given, *found))
+
+
+@hoisting.rule
 def hoist_factor(t: Term) -> Term | None:
     """A factor that does not vary with the index leaves the sum.
 

@@ -27,5 +27,4 @@ def weight_of(t: Term, name: str) -> Term:
 
 def reads_computed(t: Term) -> bool:
     """Is there a read that may leave its tensor?"""
-    reads = (s for s in T.subterms(t) if s.op in T.READS)
-    return any(a.op != "index" for s in reads for a in s.args)
+    return any(map(T.is_computed, T.subterms(t)))

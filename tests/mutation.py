@@ -88,7 +88,6 @@ EQUIVALENT = {  # mutants that no test can notice, and why
         "nothing else is the exponential that it is compared with"
     ),
     "extrema._picked: ... if o is not c": "at the position that it names it is true",
-    "equalities.assume_equality: c.op != 'compare'": "nothing else has the attribute ==",
     "extrema._solved: c.op != 'compare'": "nothing else has the attribute ==",
     "quotients.cancel_denominator: base.op != 'add'": (
         "a product with one term has cancelled in a quotient by it already"

@@ -133,7 +133,7 @@ def value(t: Term, at: Values) -> Any:
         case "const":
             return np.asarray(bool(t.attr) if t.kind == "bool" else int(t.attr))
         case "read":  # a table for each trial
-            return at[t.attr][(at["trial"], *args)]
+            return at[t.attr.name][(at["trial"], *args)]
         case "floordiv" | "mod":
             divide = np.floor_divide if t.op == "floordiv" else np.mod
             return np.where(args[1] == 0, 0, divide(args[0], np.where(args[1] == 0, 1, args[1])))

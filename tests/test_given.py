@@ -23,6 +23,7 @@ from monocomp.terms.equations import Equations, stored_in
 from monocomp.translation.translator import translate
 from tests import special_programs
 from tests.backends.running import exact, make_inputs, run
+from tests.elements import element
 
 BACKWARD = """
 input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]
@@ -236,7 +237,7 @@ def test_shares() -> None:
     filter_ = T.compare("<=", k, q)
     share, rest = T.shares(result.body, [filter_])
     assert T.mul(share, rest) is result.body
-    assert rest is T.read("T", (q, k), "float")
+    assert rest is element("T", (q, k), "float")
     assert T.shares(result.body) == (T.ONE, result.body)
 
 

@@ -13,6 +13,7 @@ from benchmarks.variants import RELATIVE_BIAS
 from monocomp import terms as T
 from monocomp.extents.intervals import evaluated, interval, is_inside
 from monocomp.terms import Term
+from tests.elements import element
 
 Q, K, R = (T.index(n, n) for n in "qkr")
 SIZES = {n: T.extent_of(n) for n in "qkrm"}
@@ -43,7 +44,7 @@ NOT = {
     "after what may have none": (less(T.add(Q, SIZES["m"]), ONE), T.add(SIZES["q"], SIZES["m"])),
     "a number": (T.const(0), SIZES["m"]),
     "a remainder of what may be 0": (T.modulo(Q, SIZES["m"]), SIZES["q"]),
-    "what is read": (T.read("X", (Q,), "int"), SIZES["q"]),
+    "what is read": (element("X", (Q,), "int"), SIZES["q"]),
     "a causal distance": (less(Q, K), SIZES["q"]),
     "after a parameter": (T.add(Q, T.param("p", "int")), SIZES["q"]),
 }

@@ -193,14 +193,3 @@ def test_steps_say_what_kernels_do() -> None:
         is_exchanged = plan.program.equations[-1].body.attr.extents == ("d",)
         assert is_exchanged == ("exchange_sums" in [step.rule for step in plan.rewrites])
         assert is_exchanged == (sizes["d"] == 8)
-
-
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="the tensor is shorter")
-def test_equal_positions_of_another_extent() -> None:
-    """What a filter says is equal to a position is none where the tensor is shorter."""
-    text = """input W[v], X[i], N[i]: int
-index j < 10
-Y[j] = sum[i if j == N[i]](exp(W[N[i]]) * X[i])"""
-    inputs = {"W": np.zeros(3), "X": np.array([1.0, 2.0]), "N": np.array([2, 2])}
-    kernel = mc.compile(text, backend="numpy")
-    assert np.asarray(kernel(**inputs)).tolist() == [0, 0, 3] + 7 * [0]

@@ -27,6 +27,7 @@ from monocomp.rewriting import driver
 from monocomp.rewriting.sharing import kept
 from monocomp.tile import Expr, Loop, expressions
 from monocomp.translation.translator import translate
+from tests.elements import element
 
 SECONDS = 20.0
 
@@ -308,7 +309,7 @@ def test_many_intervals_are_one(op: str) -> None:
 
 def test_indices_for_indices() -> None:
     """The same as for any other term, but that there is less to do."""
-    x = T.read("X", [Q, K], "float")
+    x = element("X", [Q, K], "float")
     t = T.fold("sum", (K,), T.compare("<", K, Q), T.fold("max", (Q,), T.TRUE, x))
     r = T.index("r", "q")
     below = T.compare("<", K, r)

@@ -34,6 +34,7 @@ from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE, SE_PAIR, settled
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
+from tests.elements import element
 from tests.marks import slow_unless
 from tests.sympy_terms import to_sympy
 
@@ -919,7 +920,7 @@ def test_a_certificate_names_what_a_program_folds() -> None:
 
 def test_se_in_a_program_is_the_framed_monoid() -> None:
     k = T.index("k", "k")
-    value, exponent = T.read("V", (k,), "float"), T.read("S", (k,), "float")
+    value, exponent = element("V", (k,), "float"), element("S", (k,), "float")
     fold = T.field(T.fold(SE_PAIR, (k,), T.TRUE, value, exponent), "v")
     equations = program(PROVED["affine"]).map(lambda body: fold)
     names = [law.name for law in proofs.certificate(equations)]

@@ -35,8 +35,7 @@ def test_the_table_is_made_from_the_measurements() -> None:
 
 def test_programs_that_the_table_has_not_seen() -> None:
     """Their first schedules are nearly as fast as the best that was measured for them; also with
-    the next that was measured in the place of those that were not. One kernel is far slower, 3.6
-    times: it is a narrow product of latent attention's gradient, which needs descriptors."""
+    the next that was measured in the place of those that were not."""
     found = judging.leave_one_out(judging.kernels())
     assert judging.mean([*found.losses.values(), *found.unknown.values()]) <= 1.10
-    assert sum(loss > judging.MOST for loss in found.losses.values()) <= 1
+    assert max(found.losses.values()) <= judging.MOST

@@ -27,6 +27,7 @@ from tests.backends import interpreted
 from tests.backends.library_cases import CASES
 from tests.backends.running import exact, file_for_any_size, make_inputs, run, short_splits
 from tests.backends.tolerances import ALONE, Bound
+from tests.elements import element
 from tests.marks import slow_unless
 
 PROCESSORS = 64
@@ -173,7 +174,7 @@ def test_extremes_of_a_block(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "bound", [T.read("X", (Q,), "int"), T.mul(Q, N), T.mul(Q, Q), T.floordiv(Q, N)]
+    "bound", [element("X", (Q,), "int"), T.mul(Q, N), T.mul(Q, Q), T.floordiv(Q, N)]
 )
 def test_extremes_that_are_not_known(bound: T.Term) -> None:
     """Of what is read for each row, and of products of what varies, each row has its own."""

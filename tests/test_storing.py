@@ -129,7 +129,7 @@ def test_subscripts_in_subscripts(value: str, subscripts: str) -> None:
     """Where one computed subscript holds another, both are variables of the closed value."""
     head = "input B[i], D[k]: int, E[i]: int\n"
     program = translate(check(f"{head}O[i] = {value}"))
-    close = Closing(program.declared.dims)
+    close = Closing()
     closed, found = close(program.by_name["O"].body)
     indices = close(closed)[1]
     assert close(closed)[0] is closed

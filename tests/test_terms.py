@@ -21,6 +21,7 @@ from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.printer import show
 from monocomp.translation.translator import translate
+from tests.elements import element
 
 I, J = T.index("i", "n"), T.index("j", "n")  # noqa: E741
 K, L = T.index("k", "m"), T.index("l", "m")
@@ -31,7 +32,7 @@ HALF = Fraction(1, 2)
 
 def row(name: str, *subscripts: Term) -> Term:
     """An element of a float tensor."""
-    return T.read(name, subscripts, "float")
+    return T.read(T.Tensor(name, ("m",) * len(subscripts)), subscripts, "float")
 
 
 def total(index: Term, body: Term, condition: Term = T.TRUE) -> Term:
@@ -128,7 +129,7 @@ def test_kind(term: Term, kind: str) -> None:
 def test_a_subscript_is_an_integer() -> None:
     with pytest.raises(InternalError, match="not an integer"):
         row("S", X)
-    assert T.read("S", (T.compare("<", A, B),), "float").args[0].kind == "int"
+    assert element("S", (T.compare("<", A, B),), "float").args[0].kind == "int"
 
 
 def test_large_index_values_are_subtracted_before_they_are_rounded() -> None:
@@ -427,7 +428,7 @@ def test_comparisons() -> None:
     assert T.compare("<=", A, A) is T.TRUE and T.compare("<", A, A) is T.FALSE
     assert T.compare("<=", X, X).op == "compare"  # false for NaN
     assert T.negate(T.compare("<", A, B)) is T.compare("<=", B, A)
-    read = T.read("A", (), "float")
+    read = element("A", (), "float")
     assert T.negate(T.compare("<", read, Y)).op == "not"  # it may be NaN
 
 
@@ -450,9 +451,9 @@ def test_what_guards_a_read_stands_before_it() -> None:
         read = T.compare("<", number(extent), row("S", T.sub(K, T.const(1))))
         assert T.conjunction(read, guard).args == (guard, read)
         assert T.disjunction(read, guard).args == (guard, read)
-    position = T.read("T", (K,), "int")
+    position = element("T", (K,), "int")
     valid, gathered = T.compare("<=", T.const(0), position), T.compare("<", X, row("S", position))
-    deeper = T.compare("<", X, row("R", T.read("U", (position,), "int")))
+    deeper = T.compare("<", X, row("R", element("U", (position,), "int")))
     assert T.conjunction(deeper, gathered, valid).args == (valid, gathered, deeper)
 
 
@@ -643,11 +644,11 @@ _SIGNS = {"<": np.less, "<=": np.less_equal, "==": np.equal, "!=": np.not_equal}
 
 def test_a_power_of_a_positive_number_is_an_exponential() -> None:
     """But for whole exponents: 2 ** 3 is 8, and exp(3 * log(2)) nearly."""
-    x, n = T.read("x", (I,), "float"), T.read("n", (I,), "int")
+    x, n = element("x", (I,), "float"), element("n", (I,), "int")
     assert T.general_power(T.const(2), x) is T.function("exp2", x)
     assert T.general_power(T.const(HALF), x) is T.exp(T.neg(T.mul(x, T.log(T.const(2)))))
     assert T.general_power(T.const(2), n).op == "power"
-    for base in (T.ZERO, T.ONE, T.const(-2), T.INF, T.read("y", (I,), "float")):
+    for base in (T.ZERO, T.ONE, T.const(-2), T.INF, element("y", (I,), "float")):
         assert T.general_power(base, x).op == "power"
 
 
@@ -678,7 +679,7 @@ def term_of(tree: Tree) -> Term:
     op, *parts = tree
     if op == "read":
         kind: Any = "float" if parts[0] in FLOATS else "int"
-        return T.read(parts[0], (I,), kind)
+        return T.read(T.Tensor(parts[0], ("i",)), (I,), kind)
     if op == "number":
         return T.const(parts[0])
     if op == "pow":

@@ -13,6 +13,7 @@ from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
+from tests.elements import element
 
 
 def with_body(change: Callable[[T.Term], T.Term]) -> Equations:
@@ -20,12 +21,12 @@ def with_body(change: Callable[[T.Term], T.Term]) -> Equations:
     return program.map(change)
 
 
-X = T.read("X", (T.index("i", "i"), T.index("l", "k")), "float")
+X = element("X", (T.index("i", "i"), T.index("l", "k")), "float")
 FAULTS = {
     "O varies with $1": lambda body: T.open_fold(body)[1][1],
     "O varies with l": lambda body: T.add(body, X),
     "O reads D, which no equation defines": lambda body: T.mul(body, T.ref("D", (), "float")),
-    "O reads Z, which is no input": lambda body: T.mul(body, T.read("Z", (), "float")),
+    "O reads Z, which is no input": lambda body: T.mul(body, element("Z", (), "float")),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from monocomp import terms as T
@@ -188,14 +188,9 @@ class Terms(ABC):
         ]
         return Code(f"{name}[{', '.join(c.text for c in subscripts)}]")
 
-    def _extents(self, t: Term) -> list[str]:
+    def _extents(self, t: Term) -> Sequence[str]:
         """The extents of a tensor's dimensions."""
-        if t.op == "stored":
-            return [i.attr[1] for i in t.attr.indices]
-        if t.op == "ref":
-            return [i.attr[1] for i in self.scope.equations.by_name[t.attr].indices]
-        program = self.scope.program
-        return list(program.extents(t.attr))
+        return (self.scope.equations.by_name[t.attr] if t.op == "ref" else t.attr).extents
 
     def _subscript(self, s: Term, extent: str) -> Code:
         plain = s.op == "index" and s.attr[1] == extent

@@ -33,6 +33,7 @@ class Features:
         bytes: of the elements of matrices.
         positions: of the grid.
         row: how many rows there are at a position.
+        columns: how many there are in the shorter direction, where rows have two.
         length: of the longest stream.
         held: the padded length of a row of all accumulators.
         whole: the longest padded axis that is held entirely.
@@ -60,6 +61,7 @@ class Features:
     bytes: int
     positions: float
     row: float
+    columns: float
     length: float
     held: float
     whole: float
@@ -97,7 +99,8 @@ def features(legal: Legal) -> Features:
     lengths = {n: held_length(program, n, resources.size(n)) for n in held}
     loads = [e for e in values if e.op == "load"]
     positions = max(1, prod(resources.size(a) for a in program.axis_names("grid")))
-    row = max(1, prod(power_of_two(resources.size(a)) for a in rows))
+    sides = [power_of_two(resources.size(a)) for a in rows]
+    row = max(1, prod(sides))
     # How many splits another kernel makes is not known, but that they keep all processors busy.
     unknown = {a for a in streams if program.axes[a].extent not in sizes}
     stored = [e for e in loads if program.inputs[e.attr].is_stored]
@@ -119,6 +122,7 @@ def features(legal: Legal) -> Features:
         bytes=legal.element_bytes,
         positions=log2(positions),
         row=log2(row),
+        columns=log2(max(1, min(sides))) if len(sides) > 1 else 0.0,
         length=log2(max([1, *ends])),
         held=log2(max([1, *(_carried(loop, lengths) for loop in loops)])),
         whole=log2(max([1, *lengths.values()])),

@@ -39,6 +39,7 @@ _WEIGHTS = {
     "bytes": 1.0,
     "positions": 0.056,
     "row": 0.73,
+    "columns": 0.3,
     "length": 0.32,
     "held": 0.053,
     "whole": 0.26,
@@ -55,7 +56,10 @@ _WEIGHTS = {
     "lanes": 0.2,
     "room": 0.027,
 }
-_LIMITS = {"rows": 2, "row": 8, "length": 16, "positions": 12, "products": 6, "limbs": 2}
+_LIMITS = {
+    **{"rows": 2, "row": 8, "columns": 8, "length": 16},
+    **{"positions": 12, "products": 6, "limbs": 2},
+}
 _NEAR = 12  # rows vote
 _NEARNESS, _SHARPNESS = (
     0.037,

@@ -2,6 +2,7 @@
 
 python -m benchmarks.schedules FILE                    search, within 8 minutes
 python -m benchmarks.schedules FILE --afresh           the same, without what was measured before
+python -m benchmarks.schedules FILE --unmeasured       time what comes first for programs left out
 python -m benchmarks.schedules FILE --rehearse         on the CPU, with times that are made up
 python -m benchmarks.schedules --table [FILE]          write the table of the package
 python -m benchmarks.schedules --leave-one-out [FILE]  how well it serves programs not seen
@@ -25,13 +26,20 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.schedules.cases import Case, cases, name_of
-from benchmarks.schedules.judging import MEASURED, compare, kernels, leave_one_out, write_table
+from benchmarks.schedules.judging import (
+    MEASURED,
+    compare,
+    kernels,
+    leave_one_out,
+    unmeasured,
+    write_table,
+)
 from benchmarks.schedules.workers import Done, Worker, finished
 from monocomp.backends.schedules.table import distance, point
 
@@ -126,11 +134,16 @@ class Search:
         path: of the measurements.
         machine: what is written beside them.
         compilers, timer: the workers.
-        seconds: what it may take.
+        only: candidates by a kernel's digest, instead of a search.
     """
 
     def __init__(
-        self, path: Path, machine: Mapping[str, Any], compilers: list[Worker], timer: Worker
+        self,
+        path: Path,
+        machine: Mapping[str, Any],
+        compilers: list[Worker],
+        timer: Worker,
+        only: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.path = path
         self.machine = machine
@@ -143,7 +156,8 @@ class Search:
         self.counter = itertools.count()
         self.counts: collections.Counter[str] = collections.Counter()
         self.seconds: dict[str, float] = collections.defaultdict(float)
-        self.is_filling = False
+        self.only = only
+        self.is_filling = only is not None
 
     def run(self, todo: Iterable[Case], seconds: float) -> None:
         """Search until time is over, or there is nothing left to do."""
@@ -238,7 +252,8 @@ class Search:
             if before is not None:
                 work.times, work.round = dict(before["times"]), 1
                 work.programs = list(dict.fromkeys([*before["programs"], case.program]))
-            self._begin(work, kernel["candidates"])
+            only = self.only
+            self._begin(work, kernel["candidates"] if only is None else only.get(work.digest, ()))
 
     def _begin(self, work: Work, candidates: Iterable[str]) -> None:
         """Compile candidates that are new; if there are none, the search is over."""
@@ -392,6 +407,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=0, help="processes that compile")
     parser.add_argument("--only", nargs="*", default=(), help="programs")
     parser.add_argument("--afresh", action="store_true", help="forget these programs' times")
+    parser.add_argument("--unmeasured", action="store_true", help="for what judges the table")
     parser.add_argument("--most", type=int, default=10**6, help="cases")
     parser.add_argument("--rehearse", action="store_true", help="without a GPU")
     chosen = parser.parse_args()
@@ -431,7 +447,8 @@ def main() -> int:
         for _ in range(count)
     ]
     timer = Worker(jobs.set_up, (target, processors, chosen.rehearse, False), MEASURE_LIMIT)
-    search = Search(chosen.path, machine, compilers, timer)
+    only = unmeasured(kernels(chosen.path)) if chosen.unmeasured else None
+    search = Search(chosen.path, machine, compilers, timer, only)
     if chosen.afresh:
         search.forget({c.program for c in wanted[: chosen.most]})
     try:

@@ -51,10 +51,33 @@ O[b,h,q,e] = A[b,h,q,k] * V[b,h,k,e] + B[b,h,q,k] * W[b,h,k,e]""",
 # Latent keys and values, as wide as those of mla, whose logits are capped.
 OTHERS["capped_latent"] = """S[b,h,q,k] = X[b,h,q,c] * C[b,k,c] + Y[b,h,q,r] * R[b,k,r]
 O[b,h,q,c] = softmax[k](30 * tanh(S[b,h,q,k] / (30 * sqrt(|c|)))) * C[b,k,c]"""
+# Packed documents whose logits are capped.
+OTHERS[
+    "capped_documents"
+] = """input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], start[b,q]: int, end[b,q]: int
+S[b,h,q,k] = 30 * tanh(Q[b,h,q,d] * K[b,h,k,d] / (30 * sqrt(|d|)))
+O[b,h,q,e] = softmax[k if start[b,q] <= k < end[b,q] and k <= q](S[b,h,q,k]) * V[b,h,k,e]"""
+# Logits and weights that are mixed across heads.
+OTHERS["mixed_heads"] = """S[b,g,q,k] = Q[b,g,q,d] * K[b,g,k,d] / sqrt(|d|)
+P[b,h,q,k] = relu(S[b,g,q,k] * A[g,h]) ** 2
+O[b,i,q,e] = P[b,h,q,k] * B[h,i] * V[b,i,k,e]"""
+OTHERS["dots"] = "D[b,h,q] = X[b,h,q,e] * Y[b,h,q,e]"
+INPUTS_AS = {"capped_documents": "document"}  # whose inputs have a meaning
 # Of rows that are read several times.
 ROWS = {
     "softmax": "softmax",
     "sparsemax": "sparsemax",
+    "softmax_above_mean": """input X[i,k]
+M[i] = sum[k](X[i,k]) / |k|
+N[i] = sum[k](relu(X[i,k] - M[i])) / |k|
+Y[i,k] = exp(X[i,k] - M[i] - N[i]) / sum[k](exp(X[i,k] - M[i] - N[i]))
+return Y""",
+    "bisected": """input X[i,k]
+A[i] = max[k](X[i,k]) - 1
+B[i] = A[i] + where(sum[k](relu(X[i,k] - A[i] - 1 / 2) ** 2) >= 1, 1 / 2, 0)
+C[i] = B[i] + where(sum[k](relu(X[i,k] - B[i] - 1 / 4) ** 2) >= 1, 1 / 4, 0)
+Y[i,k] = relu(X[i,k] - C[i]) ** 2 / sum[k](relu(X[i,k] - C[i]) ** 2)
+return Y""",
     "normalised": """input X[i,k]
 M[i] = sum[k](X[i,k]) / |k|
 Y[i,k] = (X[i,k] - M[i]) / sqrt(sum[k]((X[i,k] - M[i]) ** 2) / |k| + 1 / 100000)
@@ -100,7 +123,8 @@ def _text(program: str) -> str:
 
 
 def _full(program: str) -> Full:
-    return FULL.get(program.removeprefix(GRADIENT), Full())
+    name = program.removeprefix(GRADIENT)
+    return FULL.get(INPUTS_AS.get(name, name), Full())
 
 
 @cache
@@ -166,6 +190,18 @@ def _cases() -> Iterator[Case]:
     yield case(GRADIENT + "mla", FULL["mla"].sizes)
     latent = {"b": 2, "h": 24, "q": 4096, "k": 4096, "c": 512, "r": 64}
     yield case(GRADIENT + "capped_latent", latent, tier=1)
+    yield case(GRADIENT + "capped_latent", FULL["mla"].sizes, tier=1)
+    for head in (64, 128):
+        sizes = {"b": 2, "g": 16, "h": 16, "i": 16, "q": 2048, "k": 2048, "d": head, "e": head}
+        yield case("mixed_heads", sizes, tier=1)
+    for length in (64, 128, 256, 512, 1024):
+        for dtype in ("bfloat16", "float32"):
+            yield case("dots", {"b": 4, "h": 32, "q": 2048, "e": length}, dtype, tier=1)
+    for head, heads in ((128, 16), (64, 32)):
+        sizes = {"b": 4, "h": heads, "q": 4096, "k": 4096, "d": head, "e": head}
+        yield case(GRADIENT + "capped_documents", sizes, tier=1)
+        long = {"b": 1, "q": 16384, "k": 16384}
+        yield case(GRADIENT + "capped_documents", {**sizes, **long}, tier=1)
     for name in ("attention", "causal"):
         sizes = {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}
         yield case(GRADIENT + name, sizes, tier=1)

@@ -93,8 +93,11 @@ class _Batching:
         is_given = t.op == "stored"
         if T.name_of(t) in self.names:
             subscripts = (self.index, *t.args)
-            if t.op == "param":
-                return T.read(t.attr, subscripts, t.kind)
-            attr = self._given[t.attr] if is_given else t.attr
-            return T.construct(t.op, *subscripts, attr=attr, kind=t.kind)
+            if is_given:
+                return T.stored(self._given[t.attr], subscripts)
+            if t.op == "ref":
+                return T.ref(t.attr, subscripts, t.kind)
+            extents = () if t.op == "param" else t.attr.extents
+            tensor = T.Tensor(T.name_of(t), (self.index.attr[1], *extents))
+            return T.read(tensor, subscripts, t.kind)
         return T.stored(self._given[t.attr], t.args) if is_given else t

@@ -94,7 +94,7 @@ class Sizes:
         sizes = [
             self.known[at.extent]
             for at in self.subscripts
-            if _is_element(at.term) and at.term.attr == name and at.extent in self.known
+            if _is_element(at.term) and T.name_of(at.term) == name and at.extent in self.known
         ]
         if sizes:
             return 0, max(0, min(sizes) - 1)
@@ -176,15 +176,10 @@ class Sizes:
     def _all_subscripts(self) -> Iterator[_Subscript]:
         """Computed subscripts; a plain index is inside its tensor by itself."""
         for t in self.terms:
-            if t.op not in _READS:
-                continue
-            if t.op == "read":
-                extents = self.declared.extents(t.attr)
-            else:
-                extents = tuple(i.attr[1] for i in self._equation(t).indices)
-            for extent, a in zip(extents, t.args, strict=True):
-                if a.op != "index":
-                    yield _Subscript(extent, a)
+            if t.op in _READS:
+                extents = (self._equation(t) if t.op == "ref" else t.attr).extents
+                for _, subscript, extent in T.computed(t.args, extents):
+                    yield _Subscript(extent, subscript)
 
     def _all_compared(self) -> Iterator[tuple[str, str]]:
         """Integer inputs that an index is compared with, such as len in k < len[b], and its
@@ -194,7 +189,7 @@ class Sizes:
                 indices = [a.attr[1] for a in t.args if a.op == "index"]
                 for a in filter(_is_element, t.args):
                     if indices and a.op == "read":
-                        yield a.attr, indices[0]
+                        yield a.attr.name, indices[0]
 
     def _range(self, t: Term) -> Interval | None:
         return interval(t, self._range_of_leaf)
@@ -210,7 +205,7 @@ class Sizes:
                 size = self.known.get(t.attr[1])
                 return None if size is None else (0, max(0, size - 1))
             case "read":
-                return self.values(t.attr) if t.kind == "int" else None
+                return self.values(t.attr.name) if t.kind == "int" else None
             case "ref" | "stored":
                 return self._range(self._equation(t).body)
         return (found, found) if isinstance(found, int) else None

@@ -52,19 +52,27 @@ def verify_scopes(program: Equations) -> None:
         for t in T.subterms(equation.body):
             if t.op == "ref" and t.attr not in program.by_name:
                 raise InternalError(f"{equation.name} reads {t.attr}, which no equation defines")
-            if t.op == "read" and t.attr not in program.declared.inputs:
-                raise InternalError(f"{equation.name} reads {t.attr}, which is no input")
+            if t.op == "read":
+                name, extents = t.attr
+                if name not in program.declared.inputs:
+                    raise InternalError(f"{equation.name} reads {name}, which is no input")
+                if extents != program.declared.extents(name):
+                    raise InternalError(f"{equation.name} reads {name} of other extents")
             if t.op == "stored" and t.attr.given and t.attr not in program.given:
                 raise InternalError(f"{equation.name} reads another {t.attr.name} than is given")
 
 
 def loosely(t: Term) -> Term:
-    """A term with what is asked about in canonical form, too, whatever that forgets."""
+    """A term with what is asked about in canonical form, too, whatever that forgets, and with
+    made-up extents called as a text calls them."""
     memo: dict[Term, Term] = {}
 
     def visit(t: Term) -> Term:
         if t not in memo:
             new = T.map_children(t, visit)
+            if new.op == "read":
+                extents = (e.lstrip(".") for e in new.attr.extents)
+                new = T.read(T.Tensor(new.attr.name, tuple(extents)), new.args, new.kind)
             if new.op == "stored":
                 new = T.stored(replace(new.attr, body=visit(new.attr.body)), new.args)
             if new.op == "exactly":

@@ -15,9 +15,7 @@ from monocomp.terms import Term
 class Closing:
     """Finds which values are elements of one tensor: terms that differ by subscripts alone."""
 
-    def __init__(self, dims: Iterable[tuple[str, tuple[str, ...]]]) -> None:
-        """dims: every input with the extents of its dimensions."""
-        self.dims = dict(dims)
+    def __init__(self) -> None:
         self.memo: dict[Term, tuple[Term, tuple[Term, ...]]] = {}
 
     def __call__(self, t: Term) -> tuple[Term, tuple[Term, ...]]:
@@ -65,15 +63,10 @@ class Closing:
         found: dict[Term, set[str]] = {}
         for part in parts:
             if part.op in T.READS:
-                for a, extent in zip(part.args, self._extents(part), strict=True):
+                for a, extent in zip(part.args, part.attr.extents, strict=True):
                     if a.op not in ("index", "const") and a.free and a.free <= t.free:
                         found.setdefault(a, set()).add(extent)
         return {a: min(e) for a, e in found.items() if len(e) == 1}
-
-    def _extents(self, read: Term) -> tuple[str, ...]:
-        if read.op == "stored":
-            return tuple(i.attr[1] for i in read.attr.indices)
-        return self.dims[read.attr]
 
 
 def _parts(t: Term) -> list[Term]:

@@ -64,9 +64,9 @@ LOOP_BLOCK = 64  # elements of a loop that one value serves, with the usual sche
 
 def cost(program: Equations) -> Cost:
     """The cost of a program as it is written."""
-    dims = program.declared.dims
+    inputs = tuple(program.declared.inputs)
     outputs = (*(o.name for o in program.declared.outputs), *program.operands)
-    counted = (_cost_of_kernel(tuple(group), dims, outputs) for group in kernels(program))
+    counted = (_cost_of_kernel(tuple(group), inputs, outputs) for group in kernels(program))
     return sum(counted, NOTHING)
 
 
@@ -75,14 +75,13 @@ def elements_of_folds(program: Equations) -> int:
     all values of its free indices, or of its computed subscripts if these are fewer, wherever loops
     will compute it."""
     sizes = nominal_sizes(program.declared, program.sizes)
-    dims = program.declared.dims
 
     def count(t: Term) -> int:
         extents = [i.attr[1] for i in T.free_indices(t)] + list(t.attr.extents)
         return math.prod(max(1, sizes[e]) for e in extents)
 
     folds = {
-        min(T.unnamed(t), _with_subscripts_opened(t, dims), key=count)
+        min(T.unnamed(t), _with_subscripts_opened(t), key=count)
         for t in T.subterms(*(e.body for e in program.equations))
         if t.op in ("fold", "fold_at")
     }
@@ -90,14 +89,14 @@ def elements_of_folds(program: Equations) -> int:
 
 
 @lru_cache(maxsize=8192)  # programs that are compared have most folds in common
-def _with_subscripts_opened(t: Term, dims: tuple[tuple[str, tuple[str, ...]], ...]) -> Term:
-    return T.unnamed(Closing(dims).opened(t)[0])
+def _with_subscripts_opened(t: Term) -> Term:
+    return T.unnamed(Closing().opened(t)[0])
 
 
 @lru_cache(maxsize=256)
 def _cost_of_kernel(
     group: tuple[Equation, ...],
-    dims: tuple[tuple[str, tuple[str, ...]], ...],
+    inputs: tuple[str, ...],
     outputs: tuple[str, ...],
 ) -> Cost:
 
@@ -105,7 +104,7 @@ def _cost_of_kernel(
         return True
 
     roles = choose_roles(group, fits)
-    return _Counter(group, roles, dict(dims), outputs, amounts({}), lambda i: 1, fits).cost()
+    return _Counter(group, roles, inputs, outputs, amounts({}), lambda i: 1, fits).cost()
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,6 @@ def estimate_of(
     """The work of one kernel, with these roles of the indices of its outputs; `narrow` are stored
     values that have no more bytes than inputs. `fitted` to what a program instance can hold, blocks
     of rows are shorter where columns are wide."""
-    dims = dict(program.declared.dims)
     outputs = narrow.union(o.name for o in program.declared.outputs)
     fits = partial(fits_whole, sizes=sizes)
     lengths = {"grid": 1, "row": ROW_BLOCK}  # other axes are not cut between programs
@@ -167,7 +165,9 @@ def estimate_of(
         return math.ceil(size / length)
 
     def counted() -> tuple[_Counter, Cost]:
-        counter = _Counter(group, roles, dims, outputs, sizes.__getitem__, blocks, fits)
+        counter = _Counter(
+            group, roles, tuple(program.declared.inputs), outputs, sizes.__getitem__, blocks, fits
+        )
         counter.added = frozenset() if program.slices is None else program.slices.added
         return counter, counter.cost()
 
@@ -203,7 +203,7 @@ class _Counter:
     Args:
         group: what the kernel computes.
         roles: of the indices of its outputs.
-        dims: the extents of each input's dimensions.
+        inputs: their names, in the program's order.
         outputs: the names of what a call returns, or what has as many bytes.
         extent: the amount that an extent is.
         blocks: how many blocks an index has that repeat what lacks it.
@@ -214,13 +214,13 @@ class _Counter:
         self,
         group: Sequence[Equation],
         roles: Mapping[str, Axis],
-        dims: Mapping[str, tuple[str, ...]],
+        inputs: tuple[str, ...],
         outputs: Iterable[str],
         extent: Extents,
         blocks: Callable[[Term], int],
         fits: Callable[[str], bool],
     ) -> None:
-        self.group, self.roles, self.dims = group, roles, dims
+        self.group, self.roles, self.inputs = group, roles, inputs
         self.outputs = frozenset(outputs)
         self.extent, self.blocks, self.fits = extent, blocks, fits
         self.scan = scan_of(group)
@@ -257,7 +257,7 @@ class _Counter:
         for extent in (*(p.extent for p in loops), *(i.attr[1] for i in self.late)):
             name = extent.lstrip(".")
             counts[name] = counts.get(name, 0) + 1
-        reads = {n: len(self.reads[n]) for n in self.dims if n in self.reads}
+        reads = {n: len(self.reads[n]) for n in self.inputs if n in self.reads}
         return Cost(counts, reads, self.operations, self.moved, state)
 
     def _stored(self, equation: Equation) -> Amount:
@@ -390,8 +390,7 @@ class _Counter:
     def _read(self, t: Term, path: tuple[Term, ...], scope: str) -> None:
         name = T.name_of(t)
         is_input = t.op == "read" or t.attr.given
-        dims = self.dims[name] if is_input else [i.attr[1] for i in t.attr.indices]
-        pairs = zip(dims, t.args, strict=True)
+        pairs = zip(t.attr.extents, t.args, strict=True)
         size = product(self.extent(dim) for dim, position in pairs if position.op != "const")
         wide = not is_input and name not in self.outputs and t.kind == "float"
         width = STORED_BYTES if wide else ELEMENT_BYTES

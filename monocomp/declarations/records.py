@@ -84,11 +84,6 @@ class Declarations(Generic[Size]):
         return tuple(self.extent_of[dim] for dim in self.inputs[tensor].dims)
 
     @property
-    def dims(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Every input with the extents of its dimensions."""
-        return tuple((name, self.extents(name)) for name in self.inputs)
-
-    @property
     def names(self) -> frozenset[str]:
         """What a new name must not be."""
         return frozenset((*self.inputs, *self.params, *self.extent_of, *self.bounds))

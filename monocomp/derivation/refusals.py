@@ -254,7 +254,7 @@ class _Finder:
         why = f"{what} sits inside {_name(t)}, which {_lacks(t)}"
         read = next((r for r in T.subterms(t) if r.op == "read" and T.holds(r, result)), None)
         if read is not None:
-            why += f"; {read.attr} is read at a result's place"
+            why += f"; {read.attr.name} is read at a result's place"
         return _Reason(rule, t, why)
 
 

@@ -407,7 +407,8 @@ class _Derivation:
         of_reads = self._transposed(e.name, e.indices, is_defined=True)
         if e.name not in self.cotangents:
             return of_reads
-        return T.add(of_reads, T.read(self.cotangents[e.name], e.indices, "float"))
+        cotangent = T.Tensor(self.cotangents[e.name], e.extents)
+        return T.add(of_reads, T.read(cotangent, e.indices, "float"))
 
     def _transposed(self, name: str, indices: Sequence[Term], is_defined: bool = False) -> Term:
         return T.add(

@@ -53,7 +53,7 @@ class Saved:
 def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
     """The values that may be saved, as far as they are no outputs: aggregates, and what the program
     divides by."""
-    close = Closing(program.declared.dims)
+    close = Closing()
     known = {close(e.body)[0] for e in program.outputs}
     terms = list(T.subterms(*(e.body for e in program.equations)))
     divisors = dict(_divided(terms)) | dict(_weighed(terms))
@@ -176,7 +176,7 @@ class Reading:
         named: Iterable[str] = (),
         late: LateReading | None = None,
     ) -> None:
-        self.close = Closing(program.declared.dims)
+        self.close = Closing()
         self.read = read
         self.late = late or LateReading(self.close, read)
         self.named = {name: program.by_name[name] for name in named}

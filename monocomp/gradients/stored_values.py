@@ -39,10 +39,7 @@ class StoredValues:
 
     def __init__(self, program: Equations, values: Sequence[Saved]) -> None:
         self.program, self.values = program, values
-        extents = {v.equation.name: _extents(v.equation) for v in values}
-        self.late = LateReading(
-            Closing({**dict(program.declared.dims), **extents}.items()), self.read
-        )
+        self.late = LateReading(Closing(), self.read)
         self.saved: dict[str, Equation] = {}
         self._given: dict[str, Equation] = {}
         self._defined: set[str] = set()  # what is given with its definition as it is written
@@ -85,7 +82,7 @@ class StoredValues:
         """An element, given with its definition where more than its number counts."""
         e = self.saved.setdefault(e.name, replace(e, body=as_logsumexp(e.body)))
         if not self._is_given(e):
-            return T.read(e.name, subscripts, "float")
+            return T.read(T.Tensor(e.name, e.extents), subscripts, "float")
         return T.stored(self._with_definition(e), subscripts)
 
     @property
@@ -104,10 +101,6 @@ class StoredValues:
             body = e.body if e.name in self._defined else self.late(e.body)
             found = self._given[e.name] = replace(e, body=body, given=True)
         return found
-
-
-def _extents(e: Equation) -> tuple[str, ...]:
-    return tuple(i.attr[1] for i in e.indices)
 
 
 def _is_told_in(aggregates: Iterable[Term], e: Equation) -> bool:

@@ -17,7 +17,7 @@ from monocomp.terms.equations import Equations
 
 def guard_reads(program: Equations) -> Equations:
     """Computed reads in folds, each under the conditions under which the program needs it."""
-    if not any(map(is_computed, T.subterms(*(e.body for e in program.equations)))):
+    if not any(map(T.is_computed, T.subterms(*(e.body for e in program.equations)))):
         return program
     guards = _Guards()
     for equation in program.equations:
@@ -39,7 +39,7 @@ class _Guards:
         if (t, around, here, inside) in self.seen:
             return
         self.seen.add((t, around, here, inside))
-        if inside and is_computed(t):
+        if inside and T.is_computed(t):
             known = (c for c in T.conjuncts(around) if c.free <= t.free and not c.folded)
             self.needed[t] = T.disjunction(self.needed.get(t, T.FALSE), T.conjunction(*known))
         if t.op in ("fold", "fold_at"):
@@ -72,14 +72,9 @@ def _parts(t: Term) -> Iterator[tuple[Term, Term]]:
         yield part, T.TRUE if part in brackets else selected
 
 
-def is_computed(t: Term) -> bool:
-    """Is this a read that may leave its tensor?"""
-    return t.op in T.READS and any(a.op != "index" for a in t.args)
-
-
 def reads_computed(t: Term) -> bool:
     """Is there such a read in t? What a fold reads is the fold's affair."""
-    return is_computed(t) or (t.op not in ("fold", "field") and any(map(reads_computed, t.args)))
+    return T.is_computed(t) or (t.op not in ("fold", "field") and any(map(reads_computed, t.args)))
 
 
 def guarded_by(t: Term, condition: Term) -> Term:
@@ -87,7 +82,7 @@ def guarded_by(t: Term, condition: Term) -> Term:
     branch of `where` are guarded by its own condition when it is built."""
     if not reads_computed(t):
         return t
-    if is_computed(t):
+    if T.is_computed(t):
         return T.where(condition, t, T.const(False) if t.kind == "bool" else T.const(0, t.kind))
     if t.op == "where":
         c, a, b = t.args
@@ -114,6 +109,6 @@ def in_order(t: Term, guard: Term | None) -> list[tuple[Term, Term | None]]:
     holds = T.conjunction(*(a if t.op == "and" else T.negate(a) for a in first))
     guarded: list[tuple[Term, Term | None]] = [(a, None) for a in first]
     for a in rest:
-        is_plain = is_computed(a) or (a.op == "not" and is_computed(a.args[0]))
+        is_plain = T.is_computed(a) or (a.op == "not" and T.is_computed(a.args[0]))
         guarded.append((a, holds) if is_plain else (guarded_by(a, holds), None))
     return guarded

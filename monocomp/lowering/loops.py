@@ -129,12 +129,8 @@ class Loops(Values):
     def inside(self, t: Term) -> frozenset[int]:
         """The dimensions along which a read leaves its tensor for no values of its indices."""
         declared = self.program.declared
-        stored = t.op == "stored"
-        dims = [i.attr[1] for i in t.attr.indices] if stored else declared.extents(t.attr)
-        found = enumerate(zip(t.args, dims, strict=True))
-        return frozenset(
-            n for n, (a, e) in found if a.op != "index" and is_inside(a, e, declared.bounds)
-        )
+        found = T.computed(t.args, t.attr.extents)
+        return frozenset(n for n, a, e in found if is_inside(a, e, declared.bounds))
 
     def refuse(self, t: Term) -> NoReturn:
         """Raise the error for a fold, or another term, that no kernel is generated for."""

@@ -328,7 +328,7 @@ def logits_of(bodies: Iterable[Term]) -> frozenset[str]:
     for t in T.subterms(*bodies):
         exponents = t.args if t.op == "exp" else t.args[2:] if _is_scaled_fold(t) else ()
         for a in map(_unscaled, (a for x in exponents for a in T.addends(x))):
-            found |= {x.attr for y in (a, *_scaled_logits(a)) for x in _chosen_from(y)}
+            found |= {x.attr.name for y in (a, *_scaled_logits(a)) for x in _chosen_from(y)}
     return frozenset(found)
 
 
@@ -378,7 +378,7 @@ def has_logit(t: Term, logits: frozenset[str], along: frozenset[str] | None = No
     """Is t made of a logit that may be -inf, of a choice of them, or of a prefix along these?"""
     match t.op:
         case "read":
-            return t.attr in logits
+            return t.attr.name in logits
         case "pow":
             return t.attr > 0 and has_logit(t.args[0], logits, along)
         case "add" | "mul":

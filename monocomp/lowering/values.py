@@ -21,7 +21,7 @@ from monocomp.lowering.expressions import (
     whole,
 )
 from monocomp.lowering.functions import EXPANSIONS
-from monocomp.lowering.guards import guarded_by, in_order, is_computed, reads_computed
+from monocomp.lowering.guards import guarded_by, in_order, reads_computed
 from monocomp.lowering.naming import base_name
 from monocomp.lowering.scopes import Scopes
 from monocomp.lowering.special_values import (
@@ -181,10 +181,13 @@ class Values(Scopes):
         return apply(t.op, *(self.value(a) for a in t.args))
 
     def _load(self, t: Term, guard: Term | None) -> Expr:
-        subscripts = tuple(self.value(a) for a in t.args)
+        subscripts = [self.value(a) for a in t.args]
+        for n, a, _ in T.computed(t.args, t.attr.extents):
+            if a.op == "index":  # of another extent: what may lie outside is computed
+                subscripts[n] = apply("add", subscripts[n], number(0, "int"))
         axes = frozenset().union(*(s.axes for s in subscripts))
-        found = Expr("load", subscripts, T.name_of(t), axes, t.kind, inside=self.inside(t))
-        if guard is None or not is_computed(t):
+        found = Expr("load", tuple(subscripts), T.name_of(t), axes, t.kind, inside=self.inside(t))
+        if guard is None or not T.is_computed(t):
             return found
         condition = self.value(guard)
         args, axes = (*subscripts, condition), axes | condition.axes

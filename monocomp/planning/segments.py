@@ -146,7 +146,9 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
     """
     kept = tuple(n for n, i in enumerate(g.key.args) if i in g.lists)
     extent = g.row.attr[1]
-    found = next((s for s in program.sorted if s.is_of(program, g.key.attr, kept, extent)), None)
+    found = next(
+        (s for s in program.sorted if s.is_of(program, g.key.attr.name, kept, extent)), None
+    )
     start, program = program, program if found else _with_list(program, g, kept)
     found = found or program.sorted[-1]
     order, first, last = (program.by_name[n] for n in found.names)
@@ -175,7 +177,7 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
     equations = [n for o in program.equations for n in (new if o is e else [o])]
     after = replace(program, equations=in_order(equations))
     old, shown = partial(start.shown, g.total), partial(after.shown, total)
-    reason = f"as {g.key.attr} says which {g.row.attr[0]} is read"
+    reason = f"as {g.key.attr.name} says which {g.row.attr[0]} is read"
     check = partial(_is_of_rows, g)
     step = Step.of("sum_in_segments", (e.name,), old, shown, start, after, check, reason)
     return step, summed
@@ -238,5 +240,5 @@ def _with_list(program: Equations, g: _Gathered, kept: tuple[int, ...]) -> Equat
         program,
         declared=replace(declared, extent_of=extent_of, bounds=bounds),
         equations=(*new, *program.equations),
-        sorted=(*program.sorted, Sorted(str(g.key.attr), kept, *names[:3])),
+        sorted=(*program.sorted, Sorted(g.key.attr.name, kept, *names[:3])),
     )

@@ -214,7 +214,7 @@ class _Slicing:
         late: set[str] = set()
         for e in in_order(equations):
             read = {s.name for s in stored_in(e.body)}
-            names = {t.attr for t in T.subterms(e.body) if t.op == "read"}
+            names = {t.attr.name for t in T.subterms(e.body) if t.op == "read"}
             if e.name not in inside and read & (inside | late):
                 late.add(e.name)
             elif late & (read | {self.tensors[n][0] for n in names & self.tensors.keys()}):
@@ -296,7 +296,9 @@ class _Slicing:
             raise _NotSliced
         if own in self.given:
             return T.stored(self.given[own], t.args)
-        return T.read(own, t.args, t.kind)
+        extents = list(t.attr.extents)
+        extents[dim] = self.index.attr[1]
+        return T.read(T.Tensor(own, tuple(extents)), t.args, t.kind)
 
     def _declare(self, own: str, name: str, dim: int, t: Term) -> None:
         """A slice is an input like any other; of one that is given with its definition, this holds

@@ -382,12 +382,10 @@ class _Splitting:
 
     def _dimension(self, subscript: Term) -> str:
         """The extent of the dimension that a subscript is of."""
-        declared = self.program.declared
         for r in T.subterms(*(r for f in self.folds for r in streamed_reads(f))):
             if r.op in T.READS and subscript in r.args:
-                n = r.args.index(subscript)
-                stored = r.op == "stored"
-                return r.attr.indices[n].attr[1] if stored else declared.extents(r.attr)[n]
+                extent: str = r.attr.extents[r.args.index(subscript)]
+                return extent
         raise AssertionError(f"no read has {subscript!r}")
 
     def _in_packed_rows(self, t: Term) -> Term:

@@ -73,7 +73,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     sizes = packed_extents(program, sizes)
     known: Known = {}  # most kernels are the same in all trials
     kernels = estimate(program, sizes, known)
-    close = Closing(program.declared.dims)
+    close = Closing()
     trials = 0
     while True:
         whole, least = total_time(kernels), math.inf

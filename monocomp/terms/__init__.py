@@ -66,18 +66,20 @@ from monocomp.terms.leaves import (
     TRUE,
     ZERO,
     as_int,
+    computed,
     const,
     extent_of,
     index,
+    is_computed,
     name_of,
     param,
     read,
     ref,
     stored,
 )
-from monocomp.terms.logic import conjunction, conjuncts, disjunction
+from monocomp.terms.logic import conjunction, conjuncts, disjunction, equal_ints
 from monocomp.terms.losses import PLAIN, as_it_stands, exactly, losses
-from monocomp.terms.nodes import Binder, Equation, Number, Term, UserMonoid, inert
+from monocomp.terms.nodes import Binder, Equation, Number, Tensor, Term, UserMonoid, inert
 from monocomp.terms.parts import (
     addends,
     base_and_power,

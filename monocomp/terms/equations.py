@@ -118,7 +118,7 @@ class Equations:
         """The names of the equations whose stored values another reads, or slices of them."""
         found = {s.name for s in stored_in(e.body)} - self.in_lists
         if self.slices is not None:
-            names = {t.attr for t in T.subterms(e.body) if t.op == "read"}
+            names = {t.attr.name for t in T.subterms(e.body) if t.op == "read"}
             tensors = {t for s, (t, _) in self.slices.read.items() if s in names}
             found |= tensors & self.by_name.keys()
         return found
@@ -292,12 +292,9 @@ class Equations:
         results = ", ".join(o.name + (f": {o.dtype}" if o.dtype else "") for o in declared.outputs)
         return "\n".join([*out, f"return {results}"]) + "\n"
 
-    def _extents_of(self, t: Term) -> list[str]:
+    def _extents_of(self, t: Term) -> Sequence[str]:
         """Those of the dimensions of what is read."""
-        if t.op == "read":
-            return [*self.declared.extents(t.attr)]
-        equation = t.attr if t.op == "stored" else self.by_name[t.attr]
-        return [i.attr[1] for i in equation.indices]
+        return (self.by_name[t.attr] if t.op == "ref" else t.attr).extents
 
     def written(self) -> str:
         """The text that they come from, with the monoids that are not declared there; a text that

@@ -10,7 +10,7 @@ from functools import lru_cache
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.terms.constructors import CONSTRUCTORS
-from monocomp.terms.nodes import Equation, Number, Term, intern
+from monocomp.terms.nodes import Equation, Number, Tensor, Term, intern
 
 READS = ("read", "stored")  # elements of inputs, and of what a kernel has stored
 
@@ -44,7 +44,7 @@ def param(name: str, kind: Kind) -> Term:
     return intern("param", (), name, kind)
 
 
-def read(tensor: str, subscripts: Iterable[Term], kind: Kind) -> Term:
+def read(tensor: Tensor, subscripts: Iterable[Term], kind: Kind) -> Term:
     """An element of an input tensor."""
     return intern("read", ints(subscripts), tensor, kind)
 
@@ -56,7 +56,7 @@ def ref(name: str, subscripts: Iterable[Term], kind: Kind) -> Term:
 
 def name_of(t: Term) -> str:
     """What is read, or the parameter, by its name."""
-    return t.attr.name if t.op == "stored" else str(t.attr)
+    return t.attr.name if t.op in READS else str(t.attr)
 
 
 def stored(equation: Equation, subscripts: Iterable[Term]) -> Term:
@@ -64,6 +64,18 @@ def stored(equation: Equation, subscripts: Iterable[Term]) -> Term:
     its definition. To rules it is one value, and what is known of it is what is known of the
     equation's body."""
     return intern("stored", ints(subscripts), equation, equation.body.kind)
+
+
+def computed(subscripts: Iterable[Term], extents: Iterable[str]) -> list[tuple[int, Term, str]]:
+    """Where a tensor of these extents may be left: the dimension, the subscript and the extent of
+    each that is no index of this extent."""
+    pairs = enumerate(zip(subscripts, extents, strict=True))
+    return [(n, a, e) for n, (a, e) in pairs if a.op != "index" or a.attr[1] != e]
+
+
+def is_computed(t: Term) -> bool:
+    """Is this a read that may leave its tensor?"""
+    return t.op in READS and bool(computed(t.args, t.attr.extents))
 
 
 def ints(terms: Iterable[Term]) -> tuple[Term, ...]:

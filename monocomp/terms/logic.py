@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from monocomp.terms.constructors import CONSTRUCTORS
-from monocomp.terms.leaves import FALSE, READS, TRUE
+from monocomp.terms.leaves import FALSE, TRUE, is_computed
 from monocomp.terms.nodes import Term, intern
 
 
@@ -39,8 +39,7 @@ def _logic(op: str, unit: Term, zero: Term, terms: Iterable[Term]) -> Term:
 def _depth_of_reads(t: Term) -> int:
     """How many computed subscripts stand one inside the other; they may leave their tensor."""
     inside = max(map(_depth_of_reads, t.args), default=0)
-    computed = t.op in READS and any(a.op != "index" for a in t.args)
-    return inside + 1 if computed else inside
+    return inside + is_computed(t)
 
 
 def conjuncts(t: Term) -> tuple[Term, ...]:
@@ -48,6 +47,14 @@ def conjuncts(t: Term) -> tuple[Term, ...]:
     if t is TRUE:
         return ()
     return t.args if t.op == "and" else (t,)
+
+
+def equal_ints(condition: Term) -> Iterator[tuple[Term, Term]]:
+    """What must be equal where it holds, either way round; floats that are may be 0 and -0."""
+    for c in conjuncts(condition):
+        if c.op == "compare" and c.attr == "==" and c.args[0].kind == "int":
+            yield c.args[0], c.args[1]
+            yield c.args[1], c.args[0]
 
 
 CONSTRUCTORS.update(

@@ -241,4 +241,4 @@ def primitive(t: Term, index: str) -> tuple[Fraction, Term]:
 
 def _inputs(t: Term) -> list[str]:
     """The names of the inputs that are read in a term, which rewriting leaves as they are."""
-    return sorted({s.attr for s in T.subterms(t) if s.op == "read"})
+    return sorted({s.attr.name for s in T.subterms(t) if s.op == "read"})

@@ -6,7 +6,7 @@ import hashlib
 import threading
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from monocomp.declarations.vocabulary import Kind
@@ -124,6 +124,13 @@ class UserMonoid:
         return self.unit[self.fields.index(name)]
 
 
+class Tensor(NamedTuple):
+    """An input that is read, with the extents of its dimensions."""
+
+    name: str
+    extents: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Equation:
     """`name[indices] = body`; the indices are index terms, free in the body.
@@ -135,6 +142,11 @@ class Equation:
     indices: tuple[Term, ...]
     body: Term
     given: bool = False
+
+    @property
+    def extents(self) -> tuple[str, ...]:
+        """Those of the dimensions."""
+        return tuple([i.attr[1] for i in self.indices])
 
 
 _NOTHING: frozenset[str] = frozenset()
@@ -160,7 +172,9 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
     if op == "index":
         term.free = frozenset((attr[0],))
         name = attr[0]
-    elif op in ("read", "ref", "param"):
+    elif op == "read":
+        name = attr.name
+    elif op in ("ref", "param"):
         name = attr
         if op == "ref":
             term.names |= {attr}
@@ -200,6 +214,8 @@ def _attr_key(attr: Any) -> Any:
         return (monoid, attr.indices, attr.extents, attr.target)
     if isinstance(attr, Equation):
         return (attr.name, attr.body.key)
+    if isinstance(attr, Tensor):
+        return attr.name
     return attr
 
 

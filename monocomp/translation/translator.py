@@ -188,7 +188,8 @@ class _Translator:
     def _read(self, name: str, subscripts: Sequence[Term]) -> Term:
         program = self.program
         if name not in program.definitions:
-            return T.read(name, subscripts, program.inputs[name].kind)
+            tensor = T.Tensor(name, program.extents(name))
+            return T.read(tensor, subscripts, program.inputs[name].kind)
         if program.definitions[name].given:
             return T.stored(self.given(program.definitions[name]), subscripts)
         if self._exact:

@@ -25,7 +25,8 @@ S[q,k] = Q[q,d] * K[T[k],d]
 O[q,e] = softmax[k](S[q,k]) * V[T[k],e]
 """
 TIED = "input N[i]: int\nX[i,d] = W[N[i],d]\nO[i,v] = sigmoid(X[i,d] * W[v,d])"
-TEXTS = (ONE, SEVERAL, LISTS, GATHERED, TIED)
+EXPONENTIALS = "input N[i]: int\nO[i] = sum[d](exp(W[N[i],d]) * X[i,d])"
+TEXTS = (ONE, SEVERAL, LISTS, GATHERED, TIED, EXPONENTIALS)
 SIZES = {"W0": 4096, "b": 4, "t": 256, "d": 64}
 
 

@@ -144,6 +144,17 @@ NEAR_MISSES = {
         "M[i] = max[k](-where(k <= i, S[i,k], -inf))",
         "M[i] = sum[k](where(k <= i, S[i,k], -inf))",
     ],
+    "hoist_equal": [
+        "A[i] = sum[k if i == k // 2](X[i,k] * Y[k])",  # nothing to replace
+        # A share and the sign of what it weighs stay as they are.
+        "input L[i] = log(sum[k](exp(S[i,k])))\n"
+        "A[i] = sum[k](-(exp(S[i,k] - L[i]) * (X[i,k] + Y[k])))",
+        "A[i] = B[i] + sum[k if i == k // 2](Y[k] * X[k // 2,k])",  # it varies by another subscript
+        "A[i] = sum[k if i == k](X[i,k] * Y[k])",  # the index itself: see pick_point
+        "A[i] = sum[k if i <= k // 2](X[i,k] * Y[k // 2])",
+        "A[i] = sum[k if Y[k] == 0](X[i,k] * (Y[k] + 1))",  # floats: 0 and -0
+        "A[i] = B[i] + sum[k if i == k // 2](Y[k] * sum[l](X[k // 2,l]))",  # for all i
+    ],
     "hoist_factor": [
         # A number stays with a share as it is, unless it is below 0.
         "input L[i] = log(sum[k](exp(S[i,k])))\nA[i] = sum[k](exp(S[i,k] - L[i]) * Y[k])",
@@ -556,6 +567,14 @@ VARIANTS = {
         ("max[k](where(k <= i, -inf, X[i,k]))", "max[k if i < k](X[i,k])"),
         ("max[k](X[i,k] + where(k <= i, 0, -inf))", "max[k if k <= i](X[i,k])"),
         ("min[k](where(k <= i, X[i,k], inf))", "min[k if k <= i](X[i,k])"),
+    ],
+    "hoist_equal": [
+        ("sum[k if k // 2 == i](X[i,k] * B[k // 2])", "sum[k if i == k // 2](X[i,k] * B[i])"),
+        ("sum[k if k // 2 == i](k * (k // 2))", "sum[k if i == k // 2](i * k)"),
+        (
+            "sum[k if i == k // 2](exp(X[i,k] + B[k // 2] - Y[k]))",
+            "sum[k if i == k // 2](exp(X[i,k] + B[i] - Y[k]))",
+        ),
     ],
     "hoist_factor": [
         ("sum[k](exp(X[i,k] - max[l](X[i,l])))", "exp(-max[k](X[i,k])) * sum[k](exp(X[i,k]))"),
