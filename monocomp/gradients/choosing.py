@@ -104,10 +104,16 @@ def choose(
                     notes=("what can be saved:", *could) if texts else ("nothing can be saved",),
                     help=exact if is_rounded else did_you_mean(name, [*texts]),
                 )
-        return [
-            Choice(name, text, name in wanted, "as asked for")
-            for name, text in zip(names, shown, strict=True)
-        ]
+        known = _sizes(program, sizes)
+        choices = []
+        for e, text in zip(equations, shown, strict=True):
+            # What weights are the exponentials of tells where a row has none: it is kept anyway.
+            by_cost = _by_cost(program, e, known) if is_logarithm(e.body) else (False, "", False)
+            if e.name not in wanted and e not in outputs and by_cost[0]:
+                choices.append(Choice(e.name, text, *by_cost[:2]))
+            else:
+                choices.append(Choice(e.name, text, e.name in wanted, "as asked for"))
+        return choices
     known = _sizes(program, sizes)
     reasons = [(True, "as it is returned", False, False) for _ in outputs]
     for v in values:

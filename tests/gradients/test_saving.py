@@ -223,7 +223,9 @@ def test_calls(save: list[str]) -> None:
     for x, y in zip(found, wanted, strict=True):
         torch.testing.assert_close(x, y)
     forward = kernel.calls.forward(("Q", "K", "V"))
-    assert set(forward.outputs) <= {"O", *save} and {"S", "P"} & set(save) <= {*forward.outputs}
+    assert set(forward.outputs) <= {"O", "L", *save} and {"S", "P"} & set(save) <= {
+        *forward.outputs
+    }
     (backward,) = forward.backwards.values()
     assert backward.recompute is None
     assert torch.autograd.gradcheck(kernel, given)
@@ -235,3 +237,31 @@ def test_copies_save_the_same() -> None:
     make, args = kernel.__reduce__()
     assert make(*args).save == ("S", "L")
     assert make(*args).calls.key == kernel.calls.key != mc.compile(ATTENTION).calls.key
+
+
+ADDED = """S[i,k] = Q[i,d] * K[k,d] + M[i,k]
+P[i,k] = softmax[k](S[i,k])
+"""
+
+
+@pytest.mark.parametrize("save", [[], ["S"], ["P"], ["S", "P"], ["S", "L"]])
+@pytest.mark.parametrize(
+    "use",
+    [
+        "O[i] = -sum[k](P[i,k] * log(P[i,k]))",
+        "O[i] = sum[k](P[i,k] * tanh(S[i,k]))",
+        "O[i] = logsumexp[k](S[i,k]) - sum[k](P[i,k] * S[i,k])",
+    ],
+)
+def test_masks_in_logits_that_are_saved(use: str, save: list[str]) -> None:
+    """Rows of which a mask of -inf leaves some elements, or none, have the gradients that they have
+    where nothing is asked for."""
+    masks = np.zeros((3, 4))
+    masks[0], masks[1, :2] = -np.inf, -np.inf
+    random = np.random.default_rng(0)
+    given = {"Q": random.normal(size=(3, 2)), "K": random.normal(size=(4, 2)), "M": masks}
+    text = f"{ADDED}{use}\nreturn O"
+    program = translate(check(text))
+    wanted = gradients_of(gradient(program), given)
+    for name, value in gradients_of(gradient(program, save=save), given).items():
+        np.testing.assert_allclose(value, wanted[name], rtol=1e-9, atol=1e-12)
