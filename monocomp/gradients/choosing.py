@@ -50,6 +50,7 @@ class Choice:
         reason: why.
         is_open: is it to be weighed within the programs?
         depends_on_sizes: may it be otherwise at other sizes?
+        is_logarithm: is it the logarithm of a sum of weights?
     """
 
     name: str
@@ -58,6 +59,7 @@ class Choice:
     reason: str
     is_open: bool = False
     depends_on_sizes: bool = False
+    is_logarithm: bool = False
 
     def __str__(self) -> str:
         kept = "saved" if self.is_saved else "computed anew"
@@ -104,16 +106,12 @@ def choose(
                     notes=("what can be saved:", *could) if texts else ("nothing can be saved",),
                     help=exact if is_rounded else did_you_mean(name, [*texts]),
                 )
-        known = _sizes(program, sizes)
-        choices = []
-        for e, text in zip(equations, shown, strict=True):
-            # What weights are the exponentials of tells where a row has none: it is kept anyway.
-            by_cost = _by_cost(program, e, known) if is_logarithm(e.body) else (False, "", False)
-            if e.name not in wanted and e not in outputs and by_cost[0]:
-                choices.append(Choice(e.name, text, *by_cost[:2]))
-            else:
-                choices.append(Choice(e.name, text, e.name in wanted, "as asked for"))
-        return choices
+        return [
+            Choice(
+                e.name, text, e.name in wanted, "as asked for", is_logarithm=is_logarithm(e.body)
+            )
+            for e, text in zip(equations, shown, strict=True)
+        ]
     known = _sizes(program, sizes)
     reasons = [(True, "as it is returned", False, False) for _ in outputs]
     for v in values:

@@ -181,7 +181,13 @@ def gradient(
     if defined:
         floats = [e.name for e in program.outputs if e.body.kind == "float"]
         more = floats if outputs is None else outputs
-        found = gradient(returning(program, defined), wrt, more, save, extents, plans, named)
+        returned = returning(program, defined)
+        found = gradient(returned, wrt, more, save, extents, plans, named)
+        # Where a row has no element, logarithms tell that weights are 0: they are kept as well.
+        logarithms = [c.name for c in found.choices if c.is_logarithm and not c.is_saved]
+        if logarithms:
+            save = [*(save or ()), *logarithms]
+            found = gradient(returned, wrt, more, save, extents, plans, named)
         return _saving(program, defined, found)
     with BUILDING:
         sizes = by_representative(program.declared, extents or {})

@@ -119,7 +119,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", text, "--gradient", "--save", "--json"]) == 0
     whole = json.loads(capsys.readouterr().out)
     assert "compute_value_anew" in [s["rule"] for s in whole["steps"]]
-    assert whole["result"].endswith("return dS, dV\n") and "input O" not in whole["result"]
+    assert whole["result"].endswith("return dS, dV\n") and "input L" not in whole["result"]
     for words in (["--stage", "plan"], ["--origins"]):
         assert main(["explain", text, "--gradient", *words]) == 2
     assert "a gradient has no stages" in capsys.readouterr().err
