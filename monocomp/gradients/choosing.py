@@ -11,7 +11,7 @@ calls keep what they get and some numbers a row, unless that would be slow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from monocomp.derivation import rule_sets
 from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_mean
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.gradients.saving import Saved, is_logarithm
+from monocomp.gradients.stored_values import without_outputs
 from monocomp.planning.slicing import time_of
 from monocomp.planning.storing import WORTH_STORING, WORTHWHILE, cut
 from monocomp.rewrites.equalities import equalities
@@ -120,6 +121,18 @@ def choose(
         Choice(name, text, *reason)
         for name, text, reason in zip(names, shown, reasons, strict=True)
     ]
+
+
+def as_far_as_read(program: Equations, names: Collection[str], found: Gradient) -> Gradient:
+    """The gradient of a program, from that of one which also returns some of its definitions: of
+    these it saves what is read."""
+    unread = {n for n in names if n not in found.saved}
+    reason = "as the gradients do not read it"
+    choices = (
+        replace(c, is_saved=False, reason=reason) if c.name in unread else c for c in found.choices
+    )
+    forward = without_outputs(found.forward, unread)
+    return replace(found, program=program, forward=forward, choices=tuple(choices))
 
 
 def weighed(

@@ -7,7 +7,7 @@ object, and a maximum that cancels is not differentiated at all.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 from monocomp import terms as T
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
 from monocomp.errors import require_known
-from monocomp.gradients.choosing import Choice, choose, is_far_cheaper, large_values, weighed
+from monocomp.gradients.choosing import (
+    Choice,
+    as_far_as_read,
+    choose,
+    is_far_cheaper,
+    large_values,
+    weighed,
+)
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
 from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
 from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
@@ -25,7 +32,6 @@ from monocomp.gradients.stored_values import (
     definitions_of,
     returning,
     with_narrow,
-    without_outputs,
 )
 from monocomp.gradients.trace import Trace
 from monocomp.machine.locking import BUILDING
@@ -188,7 +194,7 @@ def gradient(
         if logarithms:
             save = [*(save or ()), *logarithms]
             found = gradient(returned, wrt, more, save, extents, plans, named)
-        return _saving(program, defined, found)
+        return as_far_as_read(program, defined, found)
     with BUILDING:
         sizes = by_representative(program.declared, extents or {})
         wanted = _wanted(program, wrt)
@@ -236,18 +242,6 @@ def gradient(
         forward = with_narrow(found.forward, large)
         again = gradient(forward, wanted, [*found.cotangents], save, extents, False, by_name)
         return replace(again, program=program, choices=found.choices)
-
-
-def _saving(program: Equations, names: Collection[str], found: Gradient) -> Gradient:
-    """The gradient of a program, from that of one which also returns some of its definitions: of
-    these it saves what is read."""
-    unread = {n for n in names if n not in found.saved}
-    reason = "as the gradients do not read it"
-    choices = (
-        replace(c, is_saved=False, reason=reason) if c.name in unread else c for c in found.choices
-    )
-    forward = without_outputs(found.forward, unread)
-    return replace(found, program=program, forward=forward, choices=tuple(choices))
 
 
 def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
