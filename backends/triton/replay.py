@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import torch
 import triton.language as tl
+from triton import knobs
 from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -170,8 +171,29 @@ def _started(launch: Launched) -> Launched:
         return replace(launch, run=kernel[(programs,)])
     options = launch.options or {}
     rest = [options[n] for n in kernel.arg_names[start.given :]]
-    run = start.compiled[(programs, 1, 1)]
+    run = _launching(start.compiled, programs)
     return replace(launch, run=run, args=[*launch.args, *rest], options=None)
+
+
+def _launching(compiled: Any, programs: int) -> Callable[..., object]:
+    """Launches a compiled kernel as Triton does. Where nobody watches launches it leaves out what
+    Triton makes for that: a description of each, and two calls of empty chains of hooks."""
+    watched = compiled[(programs, 1, 1)]
+    run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
+
+    def launch(*args: Any, stream: int | None = None) -> None:
+        runtime = knobs.runtime
+        if stream is None or _calls(runtime.launch_enter_hook) or _calls(runtime.launch_exit_hook):
+            watched(*args, stream=stream)
+        else:
+            run(programs, 1, 1, stream, function, metadata, None, None, None, *args)
+
+    return launch
+
+
+def _calls(hook: Any) -> bool:
+    """Is a hook there, and not an empty chain of them?"""
+    return hook is not None and bool(getattr(hook, "calls", True))
 
 
 def require_context(device: torch.device) -> None:

@@ -130,13 +130,18 @@ class Calls:
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
-        if self.plans is not None and not _autograd().is_watched():
-            values = self._in_order(args, kwargs)
-            if _autograd().is_cast():
-                values = tuple(map(cast, values))
-            repeated = self._repeat(values, _autograd().is_grad_enabled())
-            if repeated is not None:
-                return _unpacked(repeated)
+        plans = self.plans
+        if plans is not None:
+            autograd = _autograd()
+            if not autograd.is_watched():
+                values = self._in_order(args, kwargs)
+                if autograd.is_cast():
+                    values = tuple(map(cast, values))
+                repeat = plans.find(values, autograd.is_grad_enabled())
+                if repeat is not None:
+                    self.last = self.language, repeat.device
+                    results = repeat(values)
+                    return results[0] if len(results) == 1 else results
         names = self.declared.inputs
         if not kwargs and len(args) == len(names) == len(self.kinds):  # there are no parameters
             inputs, params = dict(zip(names, args, strict=True)), NO_PARAMS
@@ -151,7 +156,7 @@ class Calls:
         """Inputs, then parameters, None for those that are not given; nothing where arguments are
         other than that."""
         if not kwargs:
-            return (*args, *self._not_given)
+            return (*args, *self._not_given) if self._not_given else args
         by_name = [kwargs.get(n) for n in self.names[len(args) :]]
         used = len([v for v in by_name if v is not None])
         is_right = used == len(kwargs) and len(args) <= len(self.declared.inputs)

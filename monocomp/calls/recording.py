@@ -58,7 +58,11 @@ class Call(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, call: Recorded, others: Params, *tensors: torch.Tensor) -> Results:
-        results = call.run(others, tensors)
+        replay = call.replay
+        if replay is not None:
+            results = replay((*tensors, *others) if others else tensors)
+        else:
+            results = call.site.forward.calls.call(call.site.named(others, tensors))
         call.save(ctx, others, tensors, results)
         return results
 
@@ -232,12 +236,6 @@ class Recorded:
         results = _recorded(self, values[inputs:], *values[:inputs])
         return results[: len(site.forward.results)]
 
-    def run(self, others: Params, tensors: Sequence[torch.Tensor]) -> Results:
-        """The results of a call."""
-        if self.replay is not None:
-            return self.replay((*tensors, *others))
-        return self.site.forward.calls.call(self.site.named(others, tensors))
-
     def save(
         self, ctx: Any, others: Params, tensors: Sequence[torch.Tensor], results: Results
     ) -> None:
@@ -296,7 +294,9 @@ def _signature(
     sees to those of cotangents.
     """
     try:
-        signature: list[Any] = [(t.stride(), t.data_ptr() % _ALIGNMENT) for t in kept]
+        signature: list[Any] = [needed]
+        for held in kept:
+            signature += held.stride(), held.data_ptr() % _ALIGNMENT
         for t in cotangents:
             if t is None:
                 signature.append(None)
@@ -304,7 +304,7 @@ def _signature(
             elif type(t) not in PLAIN or t.is_neg():
                 return None
             else:
-                signature.append((t.stride(), t.data_ptr() % _ALIGNMENT))
+                signature += t.stride(), t.data_ptr() % _ALIGNMENT
     except RuntimeError:  # a tensor without strides or storage
         return None
-    return needed, *signature
+    return tuple(signature)

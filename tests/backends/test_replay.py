@@ -378,6 +378,36 @@ def test_repeated_gradients_launch(driver: Driver) -> None:
             launches(create_graph=True)
 
 
+def test_a_launch_is_seen_by_hooks_alone(driver: Driver) -> None:
+    """It is the same where there are none, and Triton's own way of launching is not taken."""
+    from triton import knobs
+    from triton.compiler import CompiledKernel
+
+    kernel, inputs = mc.compile(WINDOW, backend="triton"), tensors()
+    kernel(**inputs)
+    assert kernel.calls.plans is not None
+    values = (*inputs.values(), None)
+    repeat: Any = kernel.calls.plans.find(values)
+    seen: list[Any] = []
+
+    def launched_on(stream: int | None) -> Any:
+        driver.launches.clear()
+        repeat.plan((*inputs.values(), 1024), stream=stream)
+        ((form, grid, passed),) = driver.launches
+        return form, grid, [type(p) if isinstance(p, Tensor) else p for p in passed]
+
+    wanted = launched_on(None)
+    described = patch.object(CompiledKernel, "launch_metadata", side_effect=seen.append)
+    with described as metadata:
+        assert launched_on(0) == wanted and not metadata.called
+    knobs.runtime.launch_enter_hook.add(seen.append)
+    try:
+        with patch.object(CompiledKernel, "launch_metadata", return_value=None) as metadata:
+            assert launched_on(0) == wanted and metadata.called
+    finally:
+        knobs.runtime.launch_enter_hook.remove(seen.append)
+
+
 def test_what_is_converted_is_of_that_call(driver: Driver) -> None:
     """One product takes both; the one that is narrower is copied, each time."""
     kernel = mc.compile(MIXED, backend="triton")
