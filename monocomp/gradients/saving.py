@@ -264,7 +264,7 @@ class Reading:
             body = self._rewritten(body, known | {*T.conjuncts(condition)})
             return self._beside_shares(_hoisted(opened, condition, body))
         t = T.map_children(t, lambda a: self._rewritten(a, known))
-        return self._beside_shares(self._weighed(_factored(t), known))
+        return self._beside_shares(self._weighed(self._weights_beside(self._factored(t)), known))
 
     def _found(self, table: Mapping[Term, Value], t: Term) -> Term | None:
         if not table:
@@ -291,6 +291,42 @@ class Reading:
                 self.there.update((f, T.conjuncts(T.is_there(base))) for f in _exponentials(share))
                 return self._weighed(share, known)
         return t
+
+    def _factored(self, t: Term) -> Term:
+        """What all addends have in common leaves them, as a divisor of all does that is not known
+        by its logarithm."""
+        if t.op != "add" or t.kind != "float":
+            return t
+        parts = [factors(a) for a in t.args]
+        shared = [f for f in parts[0] if f.op != "const" and all(f in p for p in parts)]
+        if shared:
+            left = (T.mul(T.ONE, *(f for f in p if f not in shared)) for p in parts)
+            return T.mul(*shared, self._factored(T.add(*left)))
+        for base in self._unknown(t.args[0]):
+            cleared = [_cleared(a, base, T.conjuncts(T.is_there(base))) for a in t.args]
+            if None not in cleared:
+                total = T.add(*(a for a in cleared if a is not None))
+                return T.mul(T.power_of(base, -1), self._factored(total))
+        common, rest = content(t, positive=True, leads=False)
+        return T.mul(common, rest)
+
+    def _weights_beside(self, t: Term) -> Term:
+        """A product in which weights are beside what is over a sum of them: w * (a / Z + b) is
+        w * a / Z + w * b. Without weights, 0 over a sum of nothing is no number."""
+        weights = [*_exponentials(t)]
+        for f in factors(t) if weights else ():
+            if f.op == "add" and any(map(self._is_over_weights, f.args)):
+                others = [g for g in factors(t) if g is not f and g not in weights]
+                return T.mul(T.add(*(T.mul(a, *weights) for a in f.args)), *others)
+        return t
+
+    def _is_over_weights(self, t: Term) -> bool:
+        """Is t divided by a sum of weights that may be of nothing where t is not?"""
+        return any(not _vanishes_with(t, base) for base in self._unknown(t))
+
+    def _unknown(self, t: Term) -> Iterator[Term]:
+        """The sums of weights that divide a product, or addends of it, and have no logarithm."""
+        return (b for b in _divisors(t) if is_exponential_sum(b) and self._logarithm(b) is None)
 
     def _beside_shares(self, t: Term) -> Term:
         """A product without conditions that a sum has an element, beside a share of it."""
@@ -365,6 +401,19 @@ def _divisors(t: Term) -> Iterator[Term]:
                 yield from _divisors(a)
 
 
+def _vanishes_with(t: Term, total: Term) -> bool:
+    """Is a product 0 where a sum is over nothing, as a factor is, or all that a factor sums?"""
+    return any(
+        T.Product(()).vanishes_with(f, total)
+        or (
+            f.op == "fold"
+            and f.attr.monoid == "sum"
+            and _vanishes_with(T.open_fold(f)[1][1], total)
+        )
+        for f in factors(t)
+    )
+
+
 def _cleared(t: Term, base: Term, there: Sequence[Term]) -> Term | None:
     """t * base, for a base that divides all of it, where conditions are known to hold."""
     parts = []
@@ -395,19 +444,6 @@ def _where(t: Term, there: Sequence[Term]) -> Term:
     if is_sum or t.op in ("add", "mul", "pow"):
         return T.map_children(t, lambda a: _where(a, there))
     return t
-
-
-def _factored(t: Term) -> Term:
-    """What all addends have in common leaves them."""
-    if t.op != "add" or t.kind != "float":
-        return t
-    parts = [factors(a) for a in t.args]
-    shared = [f for f in parts[0] if f.op != "const" and all(f in p for p in parts)]
-    if shared:
-        left = (T.mul(T.ONE, *(f for f in p if f not in shared)) for p in parts)
-        return T.mul(*shared, _factored(T.add(*left)))
-    common, rest = content(t, positive=True, leads=False)
-    return T.mul(common, rest)
 
 
 def _hoisted(opened: tuple[Term, ...], condition: Term, body: Term) -> Term:
