@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
+from monocomp.declarations import counter_rng
 from monocomp.errors import MonocompError
 from monocomp.language.checker import check
 from tests.backends.programs import EXAMPLES, HARMLESS_NAMES, elements, with_names
@@ -85,6 +88,22 @@ def test_random_numbers_are_equal_everywhere(backend: str) -> None:
     for block in (16, 32):
         (found,) = run(backend, text, inputs, block=block, seed=-(2**40))
         assert torch.equal(found.double(), wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "condition", ["u < x", "x <= u", "u <= x", "x < u", "not x <= u", "u == x"]
+)
+def test_random_numbers_are_compared_exactly(condition: str, backend: str) -> None:
+    """Also with one that is drawn, with the next numbers, and with what is not in [0, 1)."""
+    condition = condition.replace("u", "uniform(5, i, j)")
+    text = f"param x: float\nO[i,j] = where({condition}, 1, 2) + 0 * X[i,j]"
+    drawn = counter_rng.uniform(5, 1, 2)
+    limits = [drawn, drawn - 2.0**-25, drawn + 2.0**-25, 1e-40, 0.0, 1.0, 2.0, -1.0]
+    inputs = make_inputs(text, {"i": 5, "j": 19})
+    for x in (*limits, math.inf, -math.inf, math.nan):
+        (found,) = run(backend, text, inputs, x=x)
+        assert torch.equal(found.double(), exact(text, inputs, x=x)[0]), x
 
 
 def test_random_numbers_are_as_precise_as_others() -> None:

@@ -125,6 +125,8 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
             return infix("==", value(c, e.args[0], want), number(0))
         case "compare" if _is_infinite(e) and _multiplies(c):
             return infix(">", value(c, e.args[1], want), number(_LARGEST, "float"))
+        case "compare" if _is_chance(c, e):
+            return _chance(c, e, want)
         case "compare":
             a, b = (value(c, x, want) for x in e.args)
             return infix(e.attr, a, b)
@@ -253,15 +255,37 @@ def _division(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 
 def _uniform(c: Context, e: P.Expr, want: Layout) -> Expr:
+    top = to(_top_bits(c, e, want), FLOAT32)
+    return infix("*", top, number(2.0**-counter_rng.MANTISSA_BITS, "float"))
+
+
+def _top_bits(c: Context, e: P.Expr, want: Layout) -> Expr:
+    """The bits n that n * 2**-24 is made of."""
     bits = full(number(counter_rng.START), (), UINT32)
     for a in e.args:
         x = value(c, a, want)
         x = x if c.order(a.axes) else cast(x, INT32)
         layout = broadcast_layout(bits.layout, x.layout)
         bits = helper("next_bits", bits, x, layout=layout, dtype=UINT32)
-    mantissa = counter_rng.MANTISSA_BITS
-    top = to(infix(">>", bits, number(32 - mantissa)), FLOAT32)
-    return infix("*", top, number(2.0**-mantissa, "float"))
+    return infix(">>", bits, number(32 - counter_rng.MANTISSA_BITS))
+
+
+def _is_chance(c: Context, e: P.Expr) -> bool:
+    """Is it uniform(...) < x or x <= uniform(...), for random numbers of a tile and one x?"""
+    random, x = e.args if e.attr == "<" else reversed(e.args)
+    is_tile = random.op == "uniform" and c.order(random.axes)
+    return e.attr in ("<", "<=") and bool(is_tile) and not c.order(x.axes)
+
+
+def _chance(c: Context, e: P.Expr, want: Layout) -> Expr:
+    """n / 2**24 < x where n is less than the number of such fractions below x: integers are
+    compared, and no element is converted. Where x is NaN, neither comparison is true."""
+    is_below = e.attr == "<"
+    random, x = e.args if is_below else reversed(e.args)
+    of_nan = number(0 if is_below else 1 << counter_rng.MANTISSA_BITS)
+    count = helper("count_below", value(c, x, ()), of_nan, layout=(), dtype=UINT32)
+    bits = _top_bits(c, random, want)
+    return infix(e.attr, *((bits, count) if is_below else (count, bits)))
 
 
 def _reduce(c: Context, e: P.Expr, purpose: str = "") -> Expr:
