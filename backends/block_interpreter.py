@@ -384,12 +384,6 @@ def _divided(a: Value, b: Value) -> Value:
     return np.where(np.equal(b, 0), 0, np.sign(a) * np.sign(b) * quotient)
 
 
-def _count_below(x: Value, of_nan: Value) -> Value:
-    """How many of the fractions that random numbers are lie below x."""
-    whole = 1 << counter_rng.MANTISSA_BITS
-    return np.where(np.isnan(x), of_nan, np.ceil(np.clip(np.float64(x) * whole, 0, whole)))
-
-
 def _merge_largest(
     values: Value, positions: Value, ranks: Value, count: int, x: Value, at: Value, k: int, r: int
 ) -> tuple[Value, Value]:
@@ -449,7 +443,6 @@ _HELPERS: dict[str, Callable[..., Value]] = {
     "float_floordiv": np.floor_divide,
     "float_mod": np.mod,
     "next_bits": counter_rng.next_bits,
-    "count_below": _count_below,
     "merge_largest": _merge_largest,
 }
 _REDUCTIONS: dict[str, Callable[..., Value]] = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from monocomp.declarations import counter_rng
 
-_WHOLE = 1 << counter_rng.MANTISSA_BITS  # a random number is a fraction of this
-
 DEVICE_FUNCTIONS = {
     "grouped": '''@triton.jit
 def grouped(pid, blocks, positions, group_size):
@@ -153,12 +151,6 @@ def next_bits(h, x):
     h = h ^ (h >> {counter_rng.SHIFTS[1]})
     h = h * tl.full([], {counter_rng.FACTOR_2}, tl.uint32)
     return h ^ (h >> {counter_rng.SHIFTS[2]})''',
-    "count_below": f'''@triton.jit
-def count_below(x, of_nan: tl.constexpr):
-    """How many of the fractions n / {_WHOLE} in [0, 1) are less than x."""
-    x = tl.cast(x, tl.float32) * {_WHOLE}.0
-    bounded = tl.where(x > 0.0, tl.where(x < {_WHOLE}.0, x, {_WHOLE}.0), 0.0)
-    return tl.where(x == x, -tl.floor(-bounded), of_nan).to(tl.uint32)''',
 }
 
 # What these call themselves.

@@ -28,6 +28,7 @@ FACTOR_2 = 0xC2B2AE35
 SHIFTS = (16, 13, 16)
 MANTISSA_BITS = 24
 _WORD = 0xFFFFFFFF
+TOP = _WORD >> (32 - MANTISSA_BITS) << (32 - MANTISSA_BITS)  # the bits that a random number is of
 
 
 def next_bits(h: Any, counter: Any) -> Any:

@@ -37,6 +37,7 @@ Layout = tuple[str, ...]
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|"}
 _BROADCASTING = (*_INFIX, "compare", "where", "neg", "not", "cast", "masked")
 _LARGEST = 1e38  # what scale * x - scale * y takes in float32: more counts as infinite
+_RANGE = 2.0**32  # of random bits
 _SMALL_FACTOR = 1 << 6  # it takes no index past 32 bits
 _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
 
@@ -255,37 +256,35 @@ def _division(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 
 def _uniform(c: Context, e: P.Expr, want: Layout) -> Expr:
-    top = to(_top_bits(c, e, want), FLOAT32)
-    return infix("*", top, number(2.0**-counter_rng.MANTISSA_BITS, "float"))
+    return infix("*", _random(c, e, want), number(1 / _RANGE, "float"))
 
 
-def _top_bits(c: Context, e: P.Expr, want: Layout) -> Expr:
-    """The bits n that n * 2**-24 is made of."""
+def _random(c: Context, e: P.Expr, want: Layout) -> Expr:
+    """Random numbers times 2**32: their bits where they are, which float32 holds exactly."""
     bits = full(number(counter_rng.START), (), UINT32)
     for a in e.args:
         x = value(c, a, want)
         x = x if c.order(a.axes) else cast(x, INT32)
         layout = broadcast_layout(bits.layout, x.layout)
         bits = helper("next_bits", bits, x, layout=layout, dtype=UINT32)
-    return infix(">>", bits, number(32 - counter_rng.MANTISSA_BITS))
+    return to(infix("&", bits, number(counter_rng.TOP)), FLOAT32)
 
 
 def _is_chance(c: Context, e: P.Expr) -> bool:
-    """Is it uniform(...) < x or x <= uniform(...), for random numbers of a tile and one x?"""
-    random, x = e.args if e.attr == "<" else reversed(e.args)
-    is_tile = random.op == "uniform" and c.order(random.axes)
-    return e.attr in ("<", "<=") and bool(is_tile) and not c.order(x.axes)
+    """Are random numbers of a tile compared with one number?"""
+    random = [a for a in e.args if a.op == "uniform" and c.order(a.axes)]
+    return len(random) == 1 and any(not c.order(a.axes) for a in e.args)
 
 
 def _chance(c: Context, e: P.Expr, want: Layout) -> Expr:
-    """n / 2**24 < x where n is less than the number of such fractions below x: integers are
-    compared, and no element is converted. Where x is NaN, neither comparison is true."""
-    is_below = e.attr == "<"
-    random, x = e.args if is_below else reversed(e.args)
-    of_nan = number(0 if is_below else 1 << counter_rng.MANTISSA_BITS)
-    count = helper("count_below", value(c, x, ()), of_nan, layout=(), dtype=UINT32)
-    bits = _top_bits(c, random, want)
-    return infix(e.attr, *((bits, count) if is_below else (count, bits)))
+    """u < x as 2**32 * u < 2**32 * x, which is the same in float32: one number is scaled."""
+
+    def scaled(a: P.Expr) -> Expr:
+        if a.op == "uniform" and c.order(a.axes):
+            return _random(c, a, want)
+        return infix("*", value(c, a, ()), number(_RANGE, "float"))
+
+    return infix(e.attr, *map(scaled, e.args))
 
 
 def _reduce(c: Context, e: P.Expr, purpose: str = "") -> Expr:
