@@ -72,6 +72,19 @@ def saving_of(before: Equations, after: Equations, sizes: Mapping[str, int]) -> 
     return Saving(*(total_time(estimate(p, known)) for p in (before, after)))
 
 
+def saving_of_splits(
+    before: Equations, after: Equations, sizes: Mapping[str, int], share: float
+) -> Saving:
+    """What cutting a stream saves where its kernel keeps only a share of the device busy, and so
+    takes as much longer than the whole device would. The splits together do the work of one."""
+    known = nominal_sizes(after.declared, packed_extents(after, sizes))
+    known |= dict.fromkeys(after.splits.keys() - before.splits.keys(), 1)
+    old, new = estimate(before, known), estimate(after, known)
+    cut = (k for k in old if any(e not in after.equations for e in k.equations))
+    waiting = sum(k.cost.work for k in cut) * (1 / share - 1)
+    return Saving(total_time(old) + waiting, total_time(new))
+
+
 def _estimate(
     program: Equations,
     group: Sequence[Equation],

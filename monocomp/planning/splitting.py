@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from monocomp import terms as T
-from monocomp.costs.holding import saving_of
+from monocomp.costs.holding import saving_of, saving_of_splits
 from monocomp.costs.roles import (
     choose_roles,
     fits_whole,
@@ -85,6 +85,10 @@ def split(
         if stream.is_for_products and not stream.is_cut:
             saving = saving_of(program, found[-1].program, sizes)
             found[-1] = replace(found[-1], cost=saving)
+        if stream.is_of_products and stream.is_cut:
+            # Idle processors are no reason to leave tiles, and sum these products by element.
+            saving = saving_of_splits(program, found[-1].program, sizes, stream.share)
+            found[-1] = replace(found[-1], cost=saving)
         return found
 
     groups = kernel_groups(program, sizes)
@@ -111,7 +115,8 @@ class _Stream:
         is_in_order: do packed rows lie as the outputs do?
         is_for_products: has the kernel no rows but packed ones, and so no product of tiles?
         reason: why it is cut, if it is.
-        alignment: splits begin at multiples of it.
+        share: of the processors that would have work without.
+        is_of_products: is each element a product of matrices for itself?
         shortest: elements of a split; fewer are not worth a program instance.
     """
 
@@ -122,7 +127,8 @@ class _Stream:
     is_in_order: bool = False
     is_for_products: bool = False
     reason: str = ""
-    alignment: int = ALIGNMENT
+    share: float = 1.0
+    is_of_products: bool = False
     shortest: int = SHORTEST_SPLIT
 
 
@@ -163,7 +169,7 @@ def _long_stream(
     together = packed if few else None
     instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
     is_idle = 2 * instances <= processors and found.expected(value) >= 2 * shortest
-    alignment = 1 if inner else ALIGNMENT
+    how = min(1.0, instances / processors), inner > 0, shortest
     reason = f"as there would be {instances} program instances for {processors} processors"
     if packed is not None and few:
         is_in_order = divides and are_in_order(group, packed)
@@ -171,8 +177,8 @@ def _long_stream(
             reason = "as its packed rows do not lie as the outputs do"
         is_cut = is_idle or not (is_in_order or not rows)
         order = is_in_order, not rows, reason
-        return _Stream(tuple(folds), packed, found, is_cut, *order, alignment, shortest)
-    cut = _Stream(tuple(folds), packed, found, True, False, False, reason, alignment, shortest)
+        return _Stream(tuple(folds), packed, found, is_cut, *order, *how)
+    cut = _Stream(tuple(folds), packed, found, True, False, False, reason, *how)
     return cut if is_idle else None
 
 
@@ -255,7 +261,9 @@ class _Splitting:
         self.params = dict(declared.params)
         self.p: Term | None = None
         self.is_cut, self.is_in_order = stream.is_cut, stream.is_in_order
-        self.alignment, self.shortest = stream.alignment, stream.shortest
+        # One that goes over its elements one by one has no blocks.
+        self.alignment = 1 if stream.is_of_products else ALIGNMENT
+        self.shortest = stream.shortest
         self.reason = stream.reason
 
     def steps(self) -> Iterator[Step]:
