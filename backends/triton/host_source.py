@@ -149,6 +149,15 @@ class HostSource:
                 self.fit(f"{self.tensor(s.name)} = ", text)
             case H.Clear():
                 self.put(f"clear({self.tensor(s.tensor)}, launch)")
+            case H.Free():
+                described = (
+                    d
+                    for x in self.host.statements()
+                    if isinstance(x, H.Describe)
+                    for d in x.descriptors
+                )
+                held = {self.descriptor(d): None for d in described if d.tensor in s.tensors}
+                self.fit("del ", ", ".join([*map(self.tensor, s.tensors), *held]))
             case H.Sort():
                 tensor, *names = map(self.tensor, (s.tensor, s.order, s.first, s.last))
                 kept = tuple_text([*map(str, s.kept)])

@@ -159,7 +159,8 @@ def _as_compiled(number: float) -> tl.tensor:
 
 def started(plan: Plan) -> Plan:
     """A plan that has run, with its kernels as they have been compiled."""
-    return replace(plan, launches=tuple(map(_started, plan.launches)))
+    stages = (replace(s, launches=tuple(map(_started, s.launches))) for s in plan.stages)
+    return replace(plan, stages=tuple(stages))
 
 
 def _started(launch: Launched) -> Launched:

@@ -44,7 +44,7 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
     """
     found: dict[tuple[tuple[int, int, bool], object], list[Equation]] = {}
     levels = _levels(program, sizes)
-    phases = _phases(program)
+    phases = _phases(program, levels)
     empty = without_elements(program)
     for equation in program.computed:
         if equation.name in program.views:
@@ -71,14 +71,26 @@ def _product_over(group: Sequence[Equation]) -> object:
     return T.domain_of(folds[0]) if len(folds) == 1 and is_plain(folds[0]) else None
 
 
-def _phases(program: Equations) -> dict[str, int]:
-    """Does each equation come before slices, in them, or after them?"""
+def _phases(program: Equations, levels: Mapping[str, int]) -> dict[str, int]:
+    """Does each equation come before slices, in them, or after them? After them, unless they need
+    it or it runs with the first kernels: by then they have given back what they hold."""
     inside = frozenset() if program.slices is None else program.slices.computed
-    phases: dict[str, int] = {}
-    for e in program.computed:
-        before = max((phases[name] for name in program.read_by(e)), default=0)
-        phases[e.name] = 1 if e.name in inside else 2 if before else 0
-    return phases
+    needed = set(inside)
+    for e in reversed(program.computed):
+        needed |= program.read_by(e) if e.name in needed else set()
+
+    def phase(name: str) -> int:
+        if not inside or name in inside:
+            return int(name in inside)
+        return 0 if name in needed or levels[name] == 0 else 2
+
+    return {e.name: phase(e.name) for e in program.computed}
+
+
+def after_slices(program: Equations, sizes: Mapping[str, int]) -> list[Equation]:
+    """The equations that are computed after slices."""
+    phases = _phases(program, _levels(program, sizes))
+    return [e for e in program.computed if phases[e.name] == 2 and e.name not in program.views]
 
 
 def _levels(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:

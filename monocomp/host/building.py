@@ -89,15 +89,21 @@ def host_program(
         known: the sizes for which the kernels are.
     """
     declared, given = lowered.declared, given_inputs(lowered)
+    late = _late(lowered, kernels)
     body: list[H.Statement] = [
         *_sizes(lowered, kernels, known or {}),
         H.CheckShapes(tuple(H.Shape(n, declared.extents(n)) for n in given)),
         *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
         *_dtypes(lowered, kernels),
-        *_buffers(lowered, kernels),
+        *_sorted(lowered),
+        *_buffers(lowered, kernels[:late]),
         *(H.Sort(s.tensor, s.kept, *s.names) for s in lowered.sorted),
-        *_launches(lowered, kernels),
+        *_launches(lowered, kernels[:late]),
     ]
+    if late < len(kernels):  # what slices take is given back first
+        body += _freed(lowered, kernels[:late], kernels[late:])
+        body += _buffers(lowered, kernels[late:])
+        body += _launches(lowered, kernels[late:], late)
     for name, packed in lowered.views.items() if lowered.slices is None else ():
         shape = tuple(i.attr[1] for i in lowered.by_name[name].indices)
         body.append(H.View(name, packed, shape))
@@ -152,10 +158,33 @@ def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Stat
     yield from (H.Convert(x, y) for x, y in dict.fromkeys(pairs) if x != y)
 
 
-def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
-    slices = lowered.slices
+def _late(lowered: Equations, kernels: Sequence[Interface]) -> int:
+    """The first kernel after slices."""
+    inside = frozenset() if lowered.slices is None else lowered.slices.computed
+    found = (n for n, k in enumerate(kernels, 1) if k.kernel.outputs[0].name in inside)
+    return max(found, default=len(kernels))
+
+
+def _freed(
+    lowered: Equations, kernels: Sequence[Interface], later: Sequence[Interface]
+) -> list[H.Statement]:
+    """What kernels have stored that is no result, and that no later one reads."""
+    kept = {o.name for o in lowered.declared.outputs} | {n for k in later for n in k.tensors}
+    kept |= set() if lowered.slices is None else lowered.slices.written.keys()
+    stored = (o.name for k in kernels for o in k.kernel.outputs)
+    freed = tuple(n for n in stored if n not in kept)
+    return [H.Free(freed)] if freed else []
+
+
+def _sorted(lowered: Equations) -> Iterator[H.Statement]:
+    """Lists of positions."""
     for e in (lowered.by_name[n] for s in lowered.sorted for n in s.names):
         yield H.Buffer(e.name, tuple(i.attr[1] for i in e.indices), "int", "int64")
+
+
+def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+    """What kernels write."""
+    slices = lowered.slices
     for k in kernels:
         for o in k.kernel.outputs:
             name, dims = o.name, list(o.dims)
@@ -176,11 +205,13 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Sta
                 yield H.CheckSome(count.extent, others)
 
 
-def _launches(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
-    """The kernels one after the other; those for slices in a loop."""
+def _launches(
+    lowered: Equations, kernels: Sequence[Interface], first: int = 0
+) -> Iterator[H.Statement]:
+    """The kernels one after the other, by number; those for slices in a loop."""
     inputs, slices = lowered.declared.inputs, lowered.slices
     inside: list[H.Statement] = []
-    for n, k in enumerate(kernels):
+    for n, k in enumerate(kernels, first):
         found = _launch(n, k, inputs)
         if slices is not None and k.kernel.outputs[0].name in slices.computed:
             inside += found

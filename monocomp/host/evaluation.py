@@ -12,7 +12,7 @@ from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.intervals import evaluated
 from monocomp.host import arguments as A
 from monocomp.host import program as H
-from monocomp.host.plan import Gather, Launched, Plan, gather
+from monocomp.host.plan import Gather, Launched, Plan, Stage, gather
 
 
 class Target(Protocol):
@@ -100,14 +100,16 @@ class Evaluation:
         self.descriptors: dict[str, Callable[[Any], Any] | None] = {}
         self.made: list[tuple[Callable[..., Any], int | None]] = []
         self.launches: list[Launched] = []
+        self.origins: dict[int, int | None] = {}  # of what is made, the value that it is made of
+        self.stages: list[Stage] = []
         self.results = gather()
 
     def plan(self) -> Plan:
         """What the call does."""
         for s in self.program.body:
             self._run(s)
-        made, launches = tuple(self.made), tuple(self.launches)
-        return Plan(self.target.device, made, launches, self.results)
+        self._end_stage()
+        return Plan(self.target.device, tuple(self.stages), self.results)
 
     @property
     def scheduled(self) -> Scheduled:
@@ -149,6 +151,8 @@ class Evaluation:
                 self._allocate(s.name, self._shape(s.shape), self.target.dtype(s, found))
             case H.Clear():
                 self.launches.append(Launched(self.target.clear, self._gather(s.tensor), [], {}))
+            case H.Free():
+                self._end_stage(s.tensors)
             case H.Sort():
                 sorted = self._gather(s.tensor, s.order, s.first, s.last)
                 self.launches.append(Launched(self.target.sort, sorted, [], {"kept": s.kept}))
@@ -223,9 +227,19 @@ class Evaluation:
 
     def _make(self, name: str, make: Callable[..., Any], of: str | None = None) -> None:
         """Let a name stand for something new, made of another's value or of none."""
-        self.made.append((make, None if of is None else self.positions[of]))
+        origin = None if of is None else self.positions[of]
+        self.made.append((make, origin))
+        self.origins[self.next] = origin
         self.positions[name] = self.next
         self.next += 1
+
+    def _end_stage(self, freed: tuple[str, ...] = ()) -> None:
+        """Go on with another stage, without these tensors and what was made of them."""
+        gone = {self.positions[n] for n in freed}
+        for made, origin in self.origins.items():
+            gone |= {made} if origin in gone else set()
+        self.stages.append(Stage(tuple(self.made), tuple(self.launches), tuple(sorted(gone))))
+        self.made, self.launches = [], []
 
     def _gather(self, *names: str) -> Gather:
         return gather(*(self.positions[n] for n in names))

@@ -36,16 +36,24 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """What is made, what is then launched, and which values are given up after that."""
+
+    made: tuple[tuple[Callable[..., Any], int | None], ...]
+    launches: tuple[Launched, ...]
+    freed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """What is made, what is launched, and which are the results. No tensor outlives its call.
+    """What happens, in stages, and which are the results. No tensor outlives its call.
 
     Values go by their position: the inputs and parameters, and then what is made, each of the value
     at a position (a conversion, a slice) or of none (an allocation).
     """
 
     device: Any
-    made: tuple[tuple[Callable[..., Any], int | None], ...]
-    launches: tuple[Launched, ...]
+    stages: tuple[Stage, ...]
     results: Gather
 
     def __call__(self, values: Sequence[Any], **options: Any) -> tuple[Any, ...]:
@@ -56,14 +64,19 @@ class Plan:
             options: how kernels are launched that have none of their own.
         """
         known = [*values]
-        for make, position in self.made:
-            known.append(make() if position is None else make(known[position]))
-        for launch in self.launches:
-            args = launch.args
-            if launch.varying:
-                args = args.copy()
-                for n, position, change in launch.varying:
-                    args[n] = known[position] if change is None else change(known[position])
-            own = options if launch.options is None else launch.options
-            launch.run(*launch.tensors(known), *args, **own)
+        for stage in self.stages:
+            for make, position in stage.made:
+                known.append(make() if position is None else make(known[position]))
+            for launch in stage.launches:
+                args = launch.args
+                if launch.varying:
+                    args = args.copy()
+                    for n, position, change in launch.varying:
+                        args[n] = known[position] if change is None else change(known[position])
+                own = options if launch.options is None else launch.options
+                launch.run(*launch.tensors(known), *args, **own)
+            if stage.freed:
+                args = []  # a descriptor holds its tensor
+                for position in stage.freed:
+                    known[position] = None
         return self.results(known)

@@ -4,7 +4,7 @@
     statement = sizes:    Size | Bound | Split | SplitPadding
               | checks:   CheckShapes | CheckEmpty | CheckSome
               | dtypes:   Promote | Convert
-              | tensors:  Buffer | Clear | Sort | Align | View
+              | tensors:  Buffer | Clear | Free | Sort | Align | View
               | launches: Choose | Fast | Wide | Programs | Describe | Launch
               | slices:   Slices
               | Return
@@ -174,6 +174,15 @@ class Clear(Node):
 
 
 @dataclass(frozen=True)
+class Free(Node):
+    """Buffers that nothing reads any more are given back."""
+
+    tensors: tuple[TensorName, ...]
+
+    text = "free {tensors}"
+
+
+@dataclass(frozen=True)
 class Sort(Node):
     """The positions of a tensor's elements in the order of these, equal ones as they come,
     and where in that list those of each number begin and end. Each element of the dimensions that
@@ -317,6 +326,7 @@ Statement: TypeAlias = (
 ) | (
     Buffer
     | Clear
+    | Free
     | Sort
     | Align
     | View

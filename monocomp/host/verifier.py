@@ -78,6 +78,8 @@ def _fault_in(
                 return f"{' '.join(name)} is not defined in `{str(s).splitlines()[0]}`"
         for field in s.defines:
             known.add((_kind(s, field), getattr(s, field)))
+        if isinstance(s, H.Free):
+            known -= {("tensor", name) for name in s.tensors}
         fault = _launch_fault(program, s, ranks) if isinstance(s, H.Launch) else _rank(s, ranks)
         if fault is not None:
             return fault

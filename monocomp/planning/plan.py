@@ -42,6 +42,7 @@ from monocomp.lowering.kernels import lower
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.bounding import bound
 from monocomp.planning.diagonals import along_diagonals
+from monocomp.planning.peak import lower_peak
 from monocomp.planning.report import report
 from monocomp.planning.splitting import split
 from monocomp.planning.storing import cut
@@ -240,7 +241,7 @@ class Planner:
         equal = Rewriter(rewriter.program)
         equal.exhaust(equalities)
         program, steps = equal.program, list(equal.steps)
-        choices = [along_diagonals, cut, bound]
+        choices = [along_diagonals, cut, lower_peak, bound]
         if processors > 1:
             choices.append(partial(split, processors=processors, divides=divides))
         for choose in choices:

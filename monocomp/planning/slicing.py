@@ -111,7 +111,8 @@ def time_of(program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str,
     total = 0.0
     for k in kernels:
         is_inside = k.equations[0].name in slices.computed
-        tiles = max(_tiles(e, sizes) for e in k.equations)
+        instances = elements(k.grid, sizes)  # at least
+        tiles = max(instances, *(_tiles(e, sizes) for e in k.equations))
         total += k.cost.time * (count * max(1.0, PROCESSORS / tiles) if is_inside else 1)
     return total
 

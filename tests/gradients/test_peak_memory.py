@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 
 import monocomp as mc
+from monocomp.backends.torch import TorchTarget
 from monocomp.backends.triton.launch import load
+from monocomp.host.building import host_program, of_tile_program
+from monocomp.host.evaluation import Evaluation
+from monocomp.host.verifier import verify
+from monocomp.planning import diagonals
+from monocomp.planning import peak as peaks
 
 GROUPED = """
 input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
@@ -17,6 +25,13 @@ input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
 G[h]       = h // (|h| // |g|)
 S[b,h,q,k] = Q[b,h,q,d] * K[b,G[h],k,d] / sqrt(|d|)
 O[b,h,q,e] = softmax[k if k <= q](S[b,h,q,k]) * V[b,G[h],k,e]
+"""
+RELATIVE_BIAS = """
+input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], R[h,r]
+index r < |q| + |k| - 1
+
+S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|) + R[h,q - k + |k| - 1]
+O[b,h,q,e] = softmax[k](S[b,h,q,k]) * V[b,h,k,e]
 """
 MOST = 1.05  # times the tensors that a call gives and gets, and two numbers a row
 
@@ -65,8 +80,86 @@ def peak(text: str, sizes: dict[str, int]) -> float:
     return memory.peak / (taken + rows)
 
 
+class Meta(TorchTarget):
+    """Allocates what has no elements, and runs no kernel."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(torch.device("meta"))
+        self.memory = memory
+
+    def allocation(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
+        return lambda: self.memory.empty(shape, dtype=dtype, device="meta")
+
+    def kernel(self, number: int, programs: int) -> Callable[..., object]:
+        return lambda *args, **options: None
+
+
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_few_grouped_heads(groups: int) -> None:
     """Few program instances are no reason to sum over heads one element of a product at a time."""
     sizes = {"b": 1, "h": 4, "g": groups, "q": 4096, "k": 4096, "d": 64, "e": 64}
     assert peak(GROUPED, sizes) < MOST
+
+
+@pytest.mark.parametrize(("heads", "width", "length"), [(16, 128, 4096), (4, 64, 16384)])
+def test_a_learned_bias(heads: int, width: int, length: int) -> None:
+    """Sums along diagonals are stored for some heads at a time, and given back before the gradients
+    of keys and values are allocated."""
+    sizes = {"b": 1, "h": heads, "q": length, "k": length, "d": width, "e": width}
+    sizes["r"] = 2 * length - 1
+    assert peak(RELATIVE_BIAS, sizes) < MOST
+    plan = mc.compile(mc.grad(RELATIVE_BIAS, extents=sizes)).plan(sizes, processors=132)
+    assert plan.program.slices is not None and plan.program.slices.whole == "h"
+    assert plan.program.slices.length == heads // 2  # each slice is two more launches
+
+
+def test_a_call_gives_back_what_slices_hold() -> None:
+    """The plan of a call has the same peak as the emitted file."""
+    sizes = {"b": 1, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128, "r": 8191}
+    kernel = mc.compile(mc.grad(RELATIVE_BIAS, extents=sizes))
+    plan = kernel.plan(sizes, processors=132)
+    program = host_program(plan.program, list(map(of_tile_program, plan.kernels)))
+    verify(program)
+    memory = Memory()
+    inputs = {
+        n: memory.empty(tuple(sizes[d] for d in i.dims), dtype=torch.bfloat16, device="meta")
+        for n, i in kernel.declared.inputs.items()
+    }
+    given = memory.now
+    call = Evaluation(program, Meta(memory), inputs, {}, [{}] * len(program.kernels)).plan()
+    results = call([*inputs.values()])
+    rows = 4 * sizes["h"] * sizes["q"]
+    assert memory.peak < MOST * (given + sum(t.nbytes for t in results) + rows)
+    assert memory.now <= given + sum(t.nbytes for t in results)
+
+
+@pytest.mark.parametrize("length", [9, 16])
+def test_gradients_in_slices(length: int) -> None:
+    """They are those of autograd."""
+    torch.manual_seed(0)
+    sizes = {"b": 2, "h": 3, "q": length, "k": length + 2, "d": 4, "e": 5, "r": 2 * length + 1}
+    dims = {"Q": "bhqd", "K": "bhkd", "V": "bhke", "R": "hr"}
+    inputs = {n: torch.randn([sizes[i] for i in d]).double() for n, d in dims.items()}
+    q, k, v, r = (x.requires_grad_() for x in inputs.values())
+    distance = torch.arange(length)[:, None] - torch.arange(length + 2) + length + 1
+    logits = q @ k.mT / 2 + r[:, distance]
+    result = torch.softmax(logits, -1) @ v
+    cotangent = torch.randn_like(result)
+    right = torch.autograd.grad(result, [q, k, v, r], cotangent)
+    found = mc.grad(RELATIVE_BIAS, extents=sizes)
+    values = {n: x.detach() for n, x in inputs.items()}
+    values |= {"O": result.detach(), "dO": cotangent, "L": logits.logsumexp(-1).detach()}
+    kernel = mc.compile(found, backend="torch")
+    given = {n: values[n] for n in kernel.declared.inputs}
+    with (
+        patch.object(diagonals, "ROWS", 4),
+        patch.object(diagonals, "KEYS", (2,)),
+        patch.object(diagonals, "WORTHWHILE", 1e9),
+        patch.object(diagonals, "tensor_sizes", lambda *_: [1 << 20]),
+        patch.object(peaks, "SHARE", 0),
+        patch.object(peaks, "TOLERABLE", 1e9),
+    ):
+        slices = kernel.plan(sizes).program.slices
+        assert slices is not None
+        for gradient, wanted in zip(kernel(**given), right, strict=True):
+            assert torch.allclose(gradient, wanted, rtol=1e-9)

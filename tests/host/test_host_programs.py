@@ -36,6 +36,7 @@ from monocomp.host.program import (
     Clear,
     Convert,
     Fast,
+    Free,
     HostProgram,
     Launch,
     Return,
@@ -229,7 +230,7 @@ def test_those_of_tile_programs(name: str) -> None:
 def test_every_statement_occurs() -> None:
     """In the host programs that are compared above, but one about sizes of 0."""
     found = {type(s) for case in SPECIAL for s in emitted(*case)[0].program.body}
-    assert {*get_args(Statement)} - found == {CheckEmpty, Clear, Slices, Sort}
+    assert {*get_args(Statement)} - found == {CheckEmpty, Clear, Free, Slices, Sort}
 
 
 TEXT = """\
