@@ -472,18 +472,19 @@ def test_plans_are_limited(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_plan_runs_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever is the current one; its look has it, too."""
     from monocomp.backends.triton.replay import Plans, Replay
-    from monocomp.host.plan import Launched, Plan, gather
+    from monocomp.host.plan import Launched, Plan, Stage, gather
 
     entered: list[Any] = []
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda n: 70 + n, raising=False)
     monkeypatch.setattr(torch.cuda, "device", lambda d: entered.append(d) or nullcontext())
     launch = Launched(lambda **how: entered.append(how["stream"]), gather(), [], None)
+    stages = (Stage((), (launch,)),)
     for index in (0, 1):
-        assert Replay(Plan(torch.device("cuda", index), (), (launch,), gather()))(()) == ()
+        assert Replay(Plan(torch.device("cuda", index), stages, gather()))(()) == ()
     assert entered == [70, torch.device("cuda", 1), 71]
     plans = Plans(mc.compile("O[i] = X[i] * 2").equations.declared)
-    replay = Replay(Plan(torch.device("cpu"), (), (), gather()))
+    replay = Replay(Plan(torch.device("cpu"), (), gather()))
     plans.keep([torch.empty(3)], replay)
     assert plans.find([torch.zeros(3)]) is replay
     assert plans.find([torch.empty(3, device="meta")]) is None
