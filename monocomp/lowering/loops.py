@@ -163,7 +163,9 @@ class Loops(Values):
         if domain.mask is not T.TRUE:  # before anything is read that a block may not need
             self.prepare([domain.mask])
             scope.body.append(Mask(self.value(domain.mask), self.origin))
-        self.prepare([p for elements in parts.values() for p in elements])
+        elements = [p for elements in parts.values() for p in elements]
+        self.prepare(elements)
+        self._draw(scope, elements)
         shown = tuple(show(_visible(f), self.program.reader_names()) for f in folds)
         loop = Loop(self.axes[name], segments, [], scope.body, shown, self.origin)
         results = self._carried(Body(self, loop), bound, parts)
@@ -175,6 +177,14 @@ class Loops(Values):
             parent.memo[f] = (
                 result if result.op == "local" else self.let(parent, "position", result)
             )
+
+    def _draw(self, scope: Scope, terms: Iterable[Term]) -> None:
+        """Draw the random numbers of a step. They wait for nothing, and are many operations: before
+        the first product they are done while its operands are loaded."""
+        for t in T.subterms(*terms):
+            is_here = scope.axis in t.free and t.free <= self.axes.keys()
+            if t.op == "uniform" and is_here and not any(s.op in T.READS for s in T.subterms(t)):
+                scope.memo[t] = self.let(scope, "random", self.value(t))
 
     def _segment(self, i: Interval) -> Segment:
         """An interval, its bounds computed in the current scope."""
