@@ -27,6 +27,9 @@ APART = [
 ]
 
 
+LIMITS = (0.1, 0.5, 1.0, 1.5, -1.0, math.nan)
+
+
 def steps_of(line: str) -> list:
     text = "input label[t]: int\n" + line if "label" in line else line
     return list(join_sums(derive(translate(check(text))).program))
@@ -52,6 +55,32 @@ def test_joined(line: str) -> None:
             wanted, found = mc.evaluate(before, given), mc.evaluate(after, given)
         there = ~np.isnan(wanted)
         np.testing.assert_allclose(found[there], wanted[there], rtol=1e-12)
+
+
+@pytest.mark.parametrize("chance", ["not uniform(3, t, v) < r", "r <= uniform(3, t, v)"])
+def test_what_is_finite_where_an_element_is_admitted(chance: str) -> None:
+    """Below a random number r is less than 1, so that 1 / (1 - r) is a number; where r is 1, no
+    element is admitted."""
+    line = f"O[v,d] = sum[t if {chance}](X[t,d] * P[t,v]) / (1 - r) - sum[t](X[t,d] * g[t])"
+    text = f"param r: float\n{line}"
+    (step,) = join_sums(derive(translate(check(text))).program)
+    after = step.program.text()
+    assert after.count("sum[") == 1
+    generator = np.random.default_rng(0)
+    sizes = {"X": (5, 2), "P": (5, 3), "g": (5,)}
+    inputs = {n: generator.normal(size=shape) for n, shape in sizes.items()}
+    for r in LIMITS:
+        with np.errstate(all="ignore"):
+            wanted, found = (mc.evaluate(p, inputs, r=r) for p in (step.start.text(), after))
+        there = ~np.isnan(wanted)
+        np.testing.assert_allclose(found[there], wanted[there], rtol=1e-12)
+        assert there.all() or math.isnan(r)
+
+
+@pytest.mark.parametrize("chance", ["uniform(3, t, v) < r", "not r <= uniform(3, t, v)"])
+def test_what_may_be_infinite_stays_before_its_sum(chance: str) -> None:
+    line = f"O[v,d] = sum[t if {chance}](X[t,d] * P[t,v]) / (1 - r) - sum[t](X[t,d] * g[t])"
+    assert not list(join_sums(derive(translate(check(f"param r: float\n{line}"))).program))
 
 
 @pytest.mark.parametrize("line", APART)

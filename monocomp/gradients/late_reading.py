@@ -242,7 +242,8 @@ def _are_invertible(whole: _Whole) -> bool:
     return all(map(is_invertible, whole.others))
 
 
-def is_invertible(f: Term) -> bool:
-    """A factor that is 0 only where there is nothing, and the product with it."""
+def is_invertible(f: Term, conditions: Iterable[Term] = ()) -> bool:
+    """A factor that is 0 only where there is nothing, and the product with it: elements for which
+    conditions hold."""
     base, _ = T.base_and_power(f)
-    return T.is_weight(base)
+    return T.is_weight(base) or T.is_positive_where(base, conditions)

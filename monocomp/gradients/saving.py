@@ -214,7 +214,7 @@ class Reading:
             return False
         aggregates = [f for f in factors(found[0]) if is_aggregate(f)]
         others = [f for f in factors(found[0]) if f not in aggregates]
-        if len(aggregates) == 1 and all(map(is_invertible, others)):
+        if len(aggregates) == 1 and all(is_invertible(f, _filter(aggregates[0])) for f in others):
             if self._holds(others, aggregates[0]):  # it would be told by itself
                 return False
             inverse = (T.power_of(f, -1) for f in others)
@@ -348,6 +348,12 @@ class Reading:
                 found = T.mul(T.bracket(is_there), T.exp(T.mul(T.const(power, "float"), value)))
             memo[t] = found
         return found
+
+
+def _filter(t: Term) -> Sequence[Term]:
+    """The conditions on the elements of a sum."""
+    is_sum = t.op == "fold" and t.attr.monoid == "sum"
+    return T.conjuncts(T.open_fold(t)[1][0]) if is_sum else ()
 
 
 def _at(element: Element, value: Term, subscripts: Sequence[Term]) -> Term | None:

@@ -7,8 +7,8 @@ factors of their own:
             = sum[t](X[t,d] * (P[t,v] * c - where(v == label[t], g[t], 0)))
 
 Each sum is a product of its own else, and an accumulator. An element that no filter admits stays
-out, and what stands before a sum is finite where what is read is. One row of what a sum multiplies
-is a sum of one element:
+out, and what stands before a sum is finite where what is read is and an element is admitted. One
+row of what a sum multiplies is a sum of one element:
 
     dX[t,d] = sum[v](W[v,d] * P[t,v]) * g[t] - W[label[t],d] * g[t]
             = sum[v](W[v,d] * (P[t,v] * g[t] - where(v == label[t], g[t], 0)))
@@ -16,7 +16,7 @@ is a sum of one element:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -35,7 +35,7 @@ def join_sums(program: Equations) -> Iterator[Step]:
 
     Law:     c * sum[k](x * y) + sum[k](x * z) is sum[k](x * (c * y + z))
     Claims:  distributivity, interchange, units, one point
-    Needs:   what stands before a sum is finite if what it reads is
+    Needs:   what stands before a sum is finite if what it reads is, where an element is admitted
     """
     for name in [e.name for e in program.computed]:
         while (found := _joined(program.by_name[name])) is not None:
@@ -83,8 +83,8 @@ class _Sum:
 
 def _joined(e: Equation) -> Term | None:
     """The body with sums joined, if two can be."""
-    parts = _addends(e.body)
-    sums = [s for a in parts if (s := _sum(a)) is not None]  # with columns
+    parts = addends_of(e.body)
+    sums = [s for a in parts if (s := sum_of(a)) is not None]  # with columns
     others = [a for a in parts if a not in [s.addend for s in sums]]
     sums += [row for a in others if (row := _row(a, sums)) is not None]
     for n, one in enumerate(sums):
@@ -100,7 +100,7 @@ def _is_joined(e: Equation, body: Term) -> bool:
     return _joined(e) is body
 
 
-def _addends(t: Term) -> Sequence[Term]:
+def addends_of(t: Term) -> Sequence[Term]:
     """The addends of a sum, or of one that is multiplied by what is finite."""
     sums = [f for f in factors(t) if f.op == "add"]
     others = [f for f in factors(t) if f not in sums]
@@ -115,7 +115,7 @@ def _total(sums: Sequence[_Sum], common: frozenset[Term]) -> Term:
     return T.fold("sum", (sums[0].bound,), condition, element)
 
 
-def _sum(addend: Term) -> _Sum | None:
+def sum_of(addend: Term) -> _Sum | None:
     """An addend as a sum, if it is one with columns, times what is finite."""
     for f in factors(addend):
         if is_fold(f, "sum") and f.kind == "float" and len(f.attr.indices) == 1:
@@ -123,9 +123,17 @@ def _sum(addend: Term) -> _Sum | None:
             # The same name for all: equal columns are one term.
             (bound,), (condition, element) = T.open_as(f, (f"${f.attr.extents[0]}",))
             found = _Sum(addend, bound, condition, (*others, *_separated(element)))
-            if found.columns and all(map(T.is_finite_if_read, others)):
+            if found.columns and all(_is_finite(f, T.conjuncts(condition)) for f in others):
                 return found
     return None
+
+
+def _is_finite(f: Term, conditions: Iterable[Term]) -> bool:
+    """Is a factor finite where conditions hold, if what it reads is?"""
+    base, _ = T.base_and_power(f)
+    if T.is_finite_if_read(f):
+        return True
+    return T.is_finite_if_read(base) and T.is_positive_where(base, conditions)
 
 
 def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:

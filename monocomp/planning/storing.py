@@ -39,6 +39,7 @@ from monocomp.extents.nominal import packed_extents
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import order_sums, store_partial_sum
+from monocomp.planning.random_filters import choose_elements
 from monocomp.planning.segments import in_segments
 from monocomp.planning.slicing import SHORTEST_SLICE, lengths_of_slices, slice_index, time_of
 from monocomp.planning.stored_reading import StoredReading, times
@@ -68,6 +69,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     """
     steps = _store_kept(program)
     steps += join_sums(result_of(program, steps))
+    steps += choose_elements(result_of(program, steps))
     program, more = in_segments(result_of(program, steps), sizes)
     steps += more
     sizes = packed_extents(program, sizes)

@@ -42,6 +42,7 @@ from monocomp.terms.facts import (
     is_not_infinite,
     is_number_if_read,
     is_positive,
+    is_positive_where,
     is_unmasked,
     is_weight,
 )

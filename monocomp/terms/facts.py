@@ -8,7 +8,7 @@ their units before anything else is done (`rewrites/emptiness.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -367,6 +367,24 @@ def has_element(fold: Term) -> bool:
     last = construct("add", extent_of(extent), const(-1), kind="int")
     positions = [const(0), last, *(index(n, extent) for n in sorted(condition.free) if n != name)]
     return any(rename(condition, {name: position}, {}) is TRUE for position in positions)
+
+
+def is_positive_where(t: Term, conditions: Iterable[Term]) -> bool:
+    """Is t more than 0 where conditions hold, or NaN? So is 1 - rate where a random number, which
+    is below 1, is not less than the rate."""
+    return is_positive(t) or any(t is _left_of_one(c) for c in conditions)
+
+
+def _left_of_one(condition: Term) -> Term | None:
+    """1 - x, where a random number has been found to be no less than x."""
+    is_negated = condition.op == "not"
+    compared = condition.args[0] if is_negated else condition
+    if compared.op != "compare" or compared.attr not in ("<", "<="):
+        return None
+    random, x = compared.args if is_negated else reversed(compared.args)
+    if random.op != "uniform":
+        return None
+    return construct("add", const(1, "float"), construct("mul", const(-1, "float"), x))
 
 
 def is_small(t: Term) -> bool:

@@ -1,0 +1,67 @@
+"""Filters by random numbers choose elements, not blocks.
+
+A loop asks a filter which blocks it may leave out. One that draws a random number for each element
+leaves none out, and sums that have no such filter would need a loop of their own:
+
+    dV[k,e] = sum[q if r <= uniform(seed, q, k)](P[q,k] * dO[q,e]) / (1 - r)
+            = sum[q](dO[q,e] * where(r <= uniform(seed, q, k), P[q,k] / (1 - r), 0))
+
+What stands before a sum comes in: where no element is admitted it may be infinite, and stays out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from monocomp import terms as T
+from monocomp.planning.joined_sums import addends_of, sum_of
+from monocomp.rewriting.driver import Step
+from monocomp.rewriting.rules import stated
+from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations
+
+
+@stated
+def choose_elements(program: Equations) -> Iterator[Step]:
+    """Steps after which no sum over columns is filtered by random numbers of its elements.
+
+    Law:     c * sum[k if d](x * y) is sum[k](x * where(d, c * y, 0))
+    Claims:  distributivity, units
+    Needs:   what stands before a sum is finite if what it reads is, where an element is admitted;
+             columns are finite, as in any product of tiles that is filtered
+    """
+    for name in [e.name for e in program.computed]:
+        while (found := _chosen(program.by_name[name])) is not None:
+            start, e = program, program.by_name[name]
+            equations = (replace(e, body=found) if x is e else x for x in start.equations)
+            program = replace(start, equations=tuple(equations))
+            before, after = partial(start.shown, e.body), partial(program.shown, found)
+            check = partial(_is_chosen, e, found)
+            yield Step.of("choose_elements", (name,), before, after, start, program, check)
+
+
+def _chosen(e: Equation) -> Term | None:
+    """The body with a sum whose elements are chosen one by one, if a sum has such a filter."""
+    parts = addends_of(e.body)
+    for a in parts:
+        s = sum_of(a)
+        random = [] if s is None else [c for c in T.conjuncts(s.condition) if _draws(c, s.bound)]
+        if s is not None and random:
+            others = T.conjunction(*(c for c in T.conjuncts(s.condition) if c not in random))
+            columns = frozenset(f for f in s.columns if not f.free <= s.condition.free)
+            chosen = replace(s, condition=T.conjunction(*random)).rest(columns)
+            total = T.fold("sum", (s.bound,), others, T.mul(T.ONE, *columns, chosen))
+            return T.add(total, *(other for other in parts if other is not a))
+    return None
+
+
+def _is_chosen(e: Equation, body: Term) -> bool:
+    return _chosen(e) is body
+
+
+def _draws(condition: Term, bound: Term) -> bool:
+    """Does a condition draw a random number for each element?"""
+    drawn = (t for t in T.subterms(condition) if t.op == "uniform")
+    return any(bound.attr[0] in t.free for t in drawn)
