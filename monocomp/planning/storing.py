@@ -24,7 +24,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from monocomp import terms as T
 from monocomp.costs.closing import Closing
@@ -90,7 +90,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)
         if best is None:
-            steps += _in_slices(program, sizes, close, whole)
+            steps += _in_slices(program, kernels, sizes, close)
             program = result_of(program, steps)
             steps += order_sums(program, packed_extents(program, sizes))
             return result_of(program, steps), steps
@@ -176,16 +176,20 @@ def _sets(
 
 
 def _in_slices(
-    program: Equations, sizes: Mapping[str, int], close: Closing, whole: float
+    program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
 ) -> list[Step]:
     """The steps that store values, of which there are too many, for a slice of an index at a time,
     if that is worth it; or operands, of which there need not be too many. What these leave are
     plain products, and what they replace may have columns that are too wide."""
     limit = _largest_tensor(program, sizes)
-    fused = total_time(estimate(program, sizes, fitted=True))
+    written = program
+    whole = total_time(kernels)
+    fused = cache(lambda: total_time(estimate(written, sizes, fitted=True)))
     before = _read_by_all(program, close)
-    program = before[-1].program if before else program
-    values = list(_repeated_values(estimate(program, sizes), sizes, close))
+    if before:
+        program = before[-1].program
+        kernels = estimate(program, sizes)
+    values = list(_repeated_values(kernels, sizes, close))
     found: list[tuple[float, int, list[Step]]] = []  # what is left of the time, the bytes, and how
     for together in _sets(values, sizes, math.inf):
         count = sum(elements(v.indices, sizes) for v in together)
@@ -218,7 +222,7 @@ def _in_slices(
                 known[after.slices.part] = after.slices.length
                 share = after.slices.length / sizes[after.slices.whole]
             time = time_of(after, estimate(after, known, fitted=are_operands), known)
-            saving = Saving(fused if are_operands else whole, time)
+            saving = Saving(fused() if are_operands else whole, time)
             steps = [*before, *steps[:-1], replace(steps[-1], cost=saving)]
             found.append((time / saving.before, int(taken * share), steps))
     least = min((left for left, _, _ in found), default=math.inf)

@@ -10,17 +10,26 @@ from monocomp.blocks import program as B
 def needed(body: B.Body) -> B.Body:
     """The statements with an effect, and those that they need."""
     names: set[str] = set()
+    known: dict[int, set[str]] = {}  # what expressions read, by identity
     while True:
         found = _with(body, names)
-        now = read(found)
+        now = read(found, known)
         if now <= names:
             return found
         names |= now
 
 
-def read(body: B.Body) -> set[str]:
-    """The names whose values or dtypes statements read."""
-    return {n for s in B.walk(body) for e in B.roots(s) for n in names_in(e)}
+def read(body: B.Body, known: dict[int, set[str]] | None = None) -> set[str]:
+    """The names whose values or dtypes statements read; `known` are those of expressions that stay,
+    by identity."""
+    known = {} if known is None else known
+    found: set[str] = set()
+    for s in B.walk(body):
+        for e in B.roots(s):
+            if id(e) not in known:
+                known[id(e)] = names_in(e)
+            found |= known[id(e)]
+    return found
 
 
 def names_in(e: B.Expr) -> set[str]:
