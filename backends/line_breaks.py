@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from monocomp.errors import InternalError
@@ -65,6 +66,7 @@ def tuple_text(items: Sequence[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
+@lru_cache(maxsize=4096)  # kernels have many lines in common
 def _parse(text: str) -> ast.expr:
     parsed = parse(text, "eval")
     assert isinstance(parsed, ast.Expression)

@@ -9,27 +9,37 @@ from monocomp.blocks import program as B
 
 def needed(body: B.Body) -> B.Body:
     """The statements with an effect, and those that they need."""
+    effects: list[set[str]] = []
+    made: dict[str, list[set[str]]] = {}  # what is read to make a name
+    _collect(body, set(), effects, made)
     names: set[str] = set()
-    known: dict[int, set[str]] = {}  # what expressions read, by identity
-    while True:
-        found = _with(body, names)
-        now = read(found, known)
-        if now <= names:
-            return found
-        names |= now
+    waiting = effects
+    while waiting:
+        new = waiting.pop() - names
+        names |= new
+        waiting += [reads for name in new for reads in made.get(name, ())]
+    return _with(body, names)
 
 
-def read(body: B.Body, known: dict[int, set[str]] | None = None) -> set[str]:
-    """The names whose values or dtypes statements read; `known` are those of expressions that stay,
-    by identity."""
-    known = {} if known is None else known
-    found: set[str] = set()
-    for s in B.walk(body):
-        for e in B.roots(s):
-            if id(e) not in known:
-                known[id(e)] = names_in(e)
-            found |= known[id(e)]
-    return found
+def _collect(
+    body: B.Body, around: set[str], effects: list[set[str]], made: dict[str, list[set[str]]]
+) -> None:
+    """What statements read that stand in others, which read `around`."""
+    for s in body:
+        reads = around.union(*(names_in(e) for e in B.roots(s)))
+        if inside := B.bodies(s):
+            for inner in inside:
+                _collect(inner, reads, effects, made)
+        elif isinstance(s, B.Assign | B.Load):
+            for t in B.targets(s):
+                made.setdefault(t.attr, []).append(reads)
+        elif not isinstance(s, B.Comment):
+            effects.append(reads)
+
+
+def read(body: B.Body) -> set[str]:
+    """The names whose values or dtypes statements read."""
+    return {n for s in B.walk(body) for e in B.roots(s) for n in names_in(e)}
 
 
 def names_in(e: B.Expr) -> set[str]:
