@@ -176,6 +176,6 @@ def test_proofs_are_remembered_by_content(monkeypatch: pytest.MonkeyPatch) -> No
     assert made == []
     parts = RULE_LAWS["scaling"].identities
     changed = tuple((n, replace(at, given=T.TRUE)) for n, at in parts)
-    monkeypatch.setitem(RULE_LAWS, "scaling", replace(RULE_LAWS["scaling"], identities=changed))
+    monkeypatch.setitem(RULE_LAWS, "scaling", replace(RULE_LAWS["scaling"], parts=changed))
     assert not prover.is_proved(proofs.certify_rule_law("scaling"))
     assert made

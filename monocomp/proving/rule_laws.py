@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
@@ -91,12 +92,17 @@ class RuleLaw:
     Attributes:
         name: what rules call it.
         about: how it gives what the rules say, in one line.
-        identities: what is proved, each with a name of its own.
+        parts: what is proved, each with a name of its own, as text or as an identity.
     """
 
     name: str
     about: str
-    identities: tuple[tuple[str, Identity], ...]
+    parts: tuple[tuple[str, Identity | str], ...]
+
+    @cached_property
+    def identities(self) -> tuple[tuple[str, Identity], ...]:
+        """What is proved, with its name; read when somebody asks."""
+        return tuple((n, identity(i) if isinstance(i, str) else i) for n, i in self.parts)
 
     @property
     def key(self) -> object:
@@ -116,8 +122,7 @@ FOLDED = "the monoids of its folds"  # a claim, too: a program's folds are check
 def law(name: str, about: str, **identities: Identity | str) -> RuleLaw:
     """Add a law to the registry; the names of identities are words joined by _, and one that is
     text is read by `identity`."""
-    found = {n: identity(i) if isinstance(i, str) else i for n, i in identities.items()}
-    named = tuple((n.replace("_", " "), i) for n, i in found.items())
+    named = tuple((n.replace("_", " "), i) for n, i in identities.items())
     RULE_LAWS[name] = RuleLaw(name, about, named)
     return RULE_LAWS[name]
 
