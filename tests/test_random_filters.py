@@ -53,9 +53,24 @@ def test_kept(line: str) -> None:
     assert not list(choose_elements(derive(translate(check(DECLARED + line))).program))
 
 
-def test_gradients_of_dropout_fold_once_over_keys_and_once_over_queries() -> None:
-    """They read the result, draw numbers where they need them, and leave no block out."""
-    found = mc.grad(library.load("dropout"))
+CAUSAL = """
+param dropout: float = 0.1, seed: int = 0
+P[b,h,q,k] = softmax[k if k <= q](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|))
+D[b,h,q,k] = P[b,h,q,k] * where(uniform(seed, b, h, q, k) < dropout, 0, 1 / (1 - dropout))
+O[b,h,q,e] = D[b,h,q,k] * V[b,h,k,e]
+return O
+"""
+
+
+@pytest.mark.parametrize("text", [library.load("dropout"), CAUSAL], ids=["full", "causal"])
+def test_gradients_of_dropout_fold_once_over_keys_and_once_over_queries(text: str) -> None:
+    """They read the result, draw numbers where they need them, and leave no block out for them."""
+    found = mc.grad(text)
     assert "input O[" in str(found)
-    source = mc.compile(found).source()
-    assert source.count("tl.dot(") == 3 + 4
+    kernel = mc.compile(found)
+    assert kernel.source().count("tl.dot(") == 3 + 4
+    loops = [s.strip() for s in str(kernel.stages["tile"]).splitlines() if " for " in s]
+    bounds = ["for k in 0 .. min(|k|, q + 1):", "for q in max(0, k) .. |q|:"]
+    assert loops[-2:] == (
+        bounds if text is CAUSAL else ["for k in 0 .. |k|:", "for q in 0 .. |q|:"]
+    )

@@ -73,12 +73,14 @@ class _Sum:
             and not f.free <= frozenset().union(*(g.free for g in self.parts if g is not f))
         )
 
-    def rest(self, common: frozenset[Term]) -> Term:
-        """The elements without some factors, and 0 where the condition does not hold."""
+    def rest(self, common: frozenset[Term], known: Term = T.TRUE) -> Term:
+        """The elements without some factors, and 0 where the condition does not hold, of which
+        some is known to."""
         left = list(self.parts)
         for f in common:
             left.remove(f)
-        return T.where(self.condition, T.mul(T.ONE, *left), T.ZERO)
+        asked = (c for c in T.conjuncts(self.condition) if c not in T.conjuncts(known))
+        return T.where(T.conjunction(*asked), T.mul(T.ONE, *left), T.ZERO)
 
 
 def _joined(e: Equation) -> Term | None:
@@ -111,7 +113,7 @@ def addends_of(t: Term) -> Sequence[Term]:
 
 def _total(sums: Sequence[_Sum], common: frozenset[Term]) -> Term:
     condition = T.disjunction(*(s.condition for s in sums))
-    element = T.mul(*common, T.add(*(s.rest(common) for s in sums)))
+    element = T.mul(*common, T.add(*(s.rest(common, condition) for s in sums)))
     return T.fold("sum", (sums[0].bound,), condition, element)
 
 

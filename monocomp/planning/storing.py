@@ -68,8 +68,8 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
         The program with an equation for each stored value, and the steps to it.
     """
     steps = _store_kept(program)
-    steps += join_sums(result_of(program, steps))
     steps += choose_elements(result_of(program, steps))
+    steps += join_sums(result_of(program, steps))
     program, more = in_segments(result_of(program, steps), sizes)
     steps += more
     sizes = packed_extents(program, sizes)
