@@ -30,7 +30,6 @@ _QUAD = 4  # threads that have a row of a product among them, and all of them it
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
 _RESERVED = 1 << 10  # bytes of shared memory that each instance takes for itself
 _GRANULE = 8  # registers come in so many
-_LOST = 2.85  # times a thread's registers: the best measured need less, more are not compiled well
 _SAVED = 0.3  # of the registers of an estimate the compiler saves, if it has to
 
 
@@ -193,8 +192,9 @@ class Resources:
         return self.shared(schedule) <= self.gpu.shared and self.tile(schedule) <= TILE_LIMIT
 
     def spills(self, schedule: Schedule) -> bool:
-        """Are far more registers live than there are? What loops carry is not saved: beside half
-        of a thread's a quarter is, and beside a quarter none where operands take registers."""
+        """Are far more registers live than there are? None of what loops carry is saved: beside
+        more than half of the registers at most a quarter is, and beside a quarter none where
+        operands of products pass through registers."""
         held, saved = self.gpu.registers, self.gpu.saved
         quarter, carried = held // 4 + 1, self.carried(schedule)
         if carried > quarter and not self.is_direct(schedule):
@@ -203,11 +203,11 @@ class Resources:
             saved = min(saved, quarter)
         return self.registers(schedule) > held + saved
 
-    def spills_nearly_all(self, schedule: Schedule) -> bool:
-        """Are too many live in full precision to save, by reading operands of products again?"""
-        is_much = 8 * self.carried(schedule) > self.gpu.registers
-        needed = self.registers(schedule)
-        return self.element_bytes > 2 and is_much and needed > _LOST * self.gpu.registers
+    def spills_much(self, schedule: Schedule) -> bool:
+        """Are more than twice as many live as there are, beside tiles that a loop carries? From
+        there on the compiler keeps nearly all in memory."""
+        most = 2 * self.gpu.registers + self.gpu.saved
+        return self.registers(schedule) > most and self.carried(schedule) > 0
 
     def carried(self, schedule: Schedule) -> int:
         """Registers a thread for the tiles that a loop carries, of the one that carries most."""

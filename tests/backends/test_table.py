@@ -377,9 +377,8 @@ def test_what_registers_hold(name: str, head: int) -> None:
         # More than 10000, in 9 seconds to 40.
         ("causal", 512, 4, "cuda:90", "32/32 4w 2s", "16/16 8w 3s"),
         ("causal", 512, 4, "cuda:80", "16/32 4w 2s", "16/16 8w 3s"),
-        # The second was measured to be the best, in bytes of 2 and of 4.
-        ("causal", 256, 2, "cuda:90", "128/128 8w 2s", "128/64 8w 2s"),
-        ("causal", 64, 4, "cuda:90", "128/128 4w 2s", "32/32 4w 3s"),
+        # Measured to be the best, though more is live than there are registers.
+        ("causal", 256, 2, "cuda:90", "64/128 4w 2s", "128/64 8w 2s"),
     ],
 )
 def test_what_loops_carry_is_not_saved(
