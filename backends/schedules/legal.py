@@ -233,18 +233,18 @@ class Legal:
 
     def holds(self, schedule: Schedule) -> bool:
         """Does all of it fit? Registers that are missing are slow, so that they count, but where
-        little is known of them: of products in full precision and in limbs, if far more are
-        missing. Of the smallest blocks those with the most warps always do."""
+        little is known of them: of products in full precision, and of some in limbs up to twice as
+        many as there are."""
         resources = self.resources_of(schedule)
         if not resources.fits(schedule):
             return False
-        is_least = all(n <= MIN_DOT for _, n in schedule.blocks)  # there is nothing smaller
-        if resources.spills_much(schedule):
-            return is_least and schedule.num_warps == max(_WARPS[self.multiplies])
-        is_known = self.element_bytes <= 2 and not resources.in_limbs
-        if not is_least and is_known and resources.spills(schedule):
-            return False
-        return is_least or resources.tile(schedule) <= schedule.num_warps * LARGEST_TILE
+        if all(n <= MIN_DOT for _, n in schedule.blocks):
+            return True  # there is nothing smaller
+        if self.element_bytes <= 2 and resources.spills(schedule):
+            much = resources.registers(schedule) > 2 * resources.gpu.registers
+            if much or not resources.in_limbs:
+                return False
+        return resources.tile(schedule) <= schedule.num_warps * LARGEST_TILE
 
     def admits(self, schedule: Schedule) -> bool:
         """Could this be a schedule of the kernel? Not everything that was remembered is."""

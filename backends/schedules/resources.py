@@ -192,27 +192,8 @@ class Resources:
         return self.shared(schedule) <= self.gpu.shared and self.tile(schedule) <= TILE_LIMIT
 
     def spills(self, schedule: Schedule) -> bool:
-        """Are far more registers live than there are? None of what loops carry is saved: beside
-        more than half of the registers at most a quarter is, and beside a quarter none where
-        operands of products pass through registers."""
-        held, saved = self.gpu.registers, self.gpu.saved
-        quarter, carried = held // 4 + 1, self.carried(schedule)
-        if carried > quarter and not self.is_direct(schedule):
-            saved = 0
-        elif carried > 2 * quarter:
-            saved = min(saved, quarter)
-        return self.registers(schedule) > held + saved
-
-    def spills_much(self, schedule: Schedule) -> bool:
-        """Are more than twice as many live as there are, beside tiles that a loop carries? From
-        there on the compiler keeps nearly all in memory."""
-        most = 2 * self.gpu.registers + self.gpu.saved
-        return self.registers(schedule) > most and self.carried(schedule) > 0
-
-    def carried(self, schedule: Schedule) -> int:
-        """Registers a thread for the tiles that a loop carries, of the one that carries most."""
-        loops = (s for s in self.program.statements if isinstance(s, P.Loop))
-        return max((sum(self._held(f.axes, schedule) for f in s.state) for s in loops), default=0)
+        """Are far more registers live than there are?"""
+        return self.registers(schedule) > self.gpu.registers + self.gpu.saved
 
     def tile(self, schedule: Schedule) -> int:
         """The elements of the largest tile."""
@@ -332,9 +313,8 @@ class Resources:
         return ceil(_KEPT * 2 * side * self.length(e.attr, schedule))
 
     def _addresses(self, loads: Sequence[tuple[str, frozenset[str]]], schedule: Schedule) -> int:
-        """Pointers to what a loop reads: two registers for each chunk that a thread loads. Where
-        axes are in two tiles, descriptors take about as many."""
-        by_descriptor = set() if schedule.split_axes else self._by_descriptor(schedule)
+        """Pointers to what a loop reads: two registers for each chunk that a thread loads."""
+        by_descriptor = self._by_descriptor(schedule)
         chunk = _CHUNK / self.element_bytes
         held = (self._held(axes, schedule) for name, axes in loads if name not in by_descriptor)
         return ceil(sum(2 * n / chunk for n in held))

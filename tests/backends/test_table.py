@@ -365,32 +365,6 @@ def test_what_registers_hold(name: str, head: int) -> None:
     assert compile_for("cuda:90", launch).spilled <= (320 if name == "dropout" else 128)
 
 
-@pytest.mark.parametrize(
-    ("name", "head", "element_bytes", "target", "spilling", "held"),
-    [
-        # Bytes in memory, when compiled at a length of 1000: 128 to 576 of each thread, or none.
-        ("causal", 320, 2, "cuda:90", "64/64 4w 2s split tma", "64/64 8w 2s split tma"),
-        ("attention", 320, 2, "cuda:90", "64/64 4w 2s split", "128/32 8w 2s split"),
-        # 80 on sm_100 and 8 on sm_90; 56.
-        ("sliding_window", 512, 2, "cuda:100", "32/32 4w 3s", "32/32 8w 3s"),
-        ("attention", 192, 2, "cuda:80", "64/32 4w 3s split", "64/32 8w 2s"),
-        # More than 10000, in 9 seconds to 40.
-        ("causal", 512, 4, "cuda:90", "32/32 4w 2s", "16/16 8w 3s"),
-        ("causal", 512, 4, "cuda:80", "16/32 4w 2s", "16/16 8w 3s"),
-        # Measured to be the best, though more is live than there are registers.
-        ("causal", 256, 2, "cuda:90", "64/128 4w 2s", "128/64 8w 2s"),
-    ],
-)
-def test_what_loops_carry_is_not_saved(
-    name: str, head: int, element_bytes: int, target: str, spilling: str, held: str
-) -> None:
-    """Registers that are missing are found in what is live for a moment alone."""
-    (legal,) = spaces(name, 1000, 1000, head, element_bytes, target)
-    assert legal.named(Shape.parse(spilling)) is not None
-    assert legal.schedule(Shape.parse(spilling)) is None
-    assert legal.schedule(Shape.parse(held)) is not None
-
-
 def test_what_a_loop_takes_over_is_held_once() -> None:
     """The gradients of keys that heads share: the loop over queries goes on with what the loop over
     heads carries."""
