@@ -16,7 +16,7 @@ row of what a sum multiplies is a sum of one element:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -37,14 +37,25 @@ def join_sums(program: Equations) -> Iterator[Step]:
     Claims:  distributivity, interchange, units, one point
     Needs:   what stands before a sum is finite if what it reads is, where an element is admitted
     """
+    yield from rewritten("join_sums", program, _joined)
+
+
+def rewritten(
+    rule: str, program: Equations, change: Callable[[Equation], Term | None]
+) -> Iterator[Step]:
+    """Steps of a rule that gives equations other bodies, until it changes none."""
     for name in [e.name for e in program.computed]:
-        while (found := _joined(program.by_name[name])) is not None:
+        while (found := change(program.by_name[name])) is not None:
             start, e = program, program.by_name[name]
             equations = (replace(e, body=found) if x is e else x for x in start.equations)
             program = replace(start, equations=tuple(equations))
             before, after = partial(start.shown, e.body), partial(program.shown, found)
-            check = partial(_is_joined, e, found)
-            yield Step.of("join_sums", (name,), before, after, start, program, check)
+            check = partial(_gives, change, e, found)
+            yield Step.of(rule, (name,), before, after, start, program, check)
+
+
+def _gives(change: Callable[[Equation], Term | None], e: Equation, body: Term) -> bool:
+    return change(e) is body
 
 
 @dataclass(frozen=True)
@@ -96,10 +107,6 @@ def _joined(e: Equation) -> Term | None:
                 others = [a for a in parts if a not in [s.addend for s in chosen]]
                 return T.add(_total(chosen, common), *others)
     return None
-
-
-def _is_joined(e: Equation, body: Term) -> bool:
-    return _joined(e) is body
 
 
 def addends_of(t: Term) -> Sequence[Term]:

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 from monocomp import terms as T
-from monocomp.planning.joined_sums import addends_of, sum_of
+from monocomp.planning.joined_sums import addends_of, rewritten, sum_of
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
@@ -32,14 +31,7 @@ def choose_elements(program: Equations) -> Iterator[Step]:
     Needs:   what stands before a sum is finite if what it reads is, where an element is admitted;
              columns are finite, as in any product of tiles that is filtered
     """
-    for name in [e.name for e in program.computed]:
-        while (found := _chosen(program.by_name[name])) is not None:
-            start, e = program, program.by_name[name]
-            equations = (replace(e, body=found) if x is e else x for x in start.equations)
-            program = replace(start, equations=tuple(equations))
-            before, after = partial(start.shown, e.body), partial(program.shown, found)
-            check = partial(_is_chosen, e, found)
-            yield Step.of("choose_elements", (name,), before, after, start, program, check)
+    yield from rewritten("choose_elements", program, _chosen)
 
 
 def _chosen(e: Equation) -> Term | None:
@@ -55,10 +47,6 @@ def _chosen(e: Equation) -> Term | None:
             total = T.fold("sum", (s.bound,), others, T.mul(T.ONE, *columns, chosen))
             return T.add(total, *(other for other in parts if other is not a))
     return None
-
-
-def _is_chosen(e: Equation, body: Term) -> bool:
-    return _chosen(e) is body
 
 
 def _draws(condition: Term, bound: Term) -> bool:
