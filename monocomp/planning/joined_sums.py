@@ -35,7 +35,8 @@ def join_sums(program: Equations) -> Iterator[Step]:
 
     Law:     c * sum[k](x * y) + sum[k](x * z) is sum[k](x * (c * y + z))
     Claims:  distributivity, interchange, units, one point
-    Needs:   what stands before a sum is finite if what it reads is, where an element is admitted
+    Needs:   what stands before a sum is finite if what it reads is, where an element is admitted;
+             columns are finite, as in any product of tiles that is filtered
     """
     yield from rewritten("join_sums", program, _joined)
 

@@ -126,8 +126,6 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
             return infix("==", value(c, e.args[0], want), number(0))
         case "compare" if _is_infinite(e) and _multiplies(c):
             return infix(">", value(c, e.args[1], want), number(_LARGEST, "float"))
-        case "compare" if _is_chance(c, e):
-            return _chance(c, e, want)
         case "compare":
             a, b = (value(c, x, want) for x in e.args)
             return infix(e.attr, a, b)
@@ -256,35 +254,15 @@ def _division(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 
 def _uniform(c: Context, e: P.Expr, want: Layout) -> Expr:
-    return infix("*", _random(c, e, want), number(1 / _RANGE, "float"))
-
-
-def _random(c: Context, e: P.Expr, want: Layout) -> Expr:
-    """Random numbers times 2**32: their bits where they are, which float32 holds exactly."""
     bits = full(number(counter_rng.START), (), UINT32)
     for a in e.args:
         x = value(c, a, want)
         x = x if c.order(a.axes) else cast(x, INT32)
         layout = broadcast_layout(bits.layout, x.layout)
         bits = helper("next_bits", bits, x, layout=layout, dtype=UINT32)
-    return to(infix("&", bits, number(counter_rng.TOP)), FLOAT32)
-
-
-def _is_chance(c: Context, e: P.Expr) -> bool:
-    """Are random numbers of a tile compared with one number?"""
-    random = [a for a in e.args if a.op == "uniform" and c.order(a.axes)]
-    return len(random) == 1 and any(not c.order(a.axes) for a in e.args)
-
-
-def _chance(c: Context, e: P.Expr, want: Layout) -> Expr:
-    """u < x as 2**32 * u < 2**32 * x, which is the same in float32: one number is scaled."""
-
-    def scaled(a: P.Expr) -> Expr:
-        if a.op == "uniform" and c.order(a.axes):
-            return _random(c, a, want)
-        return infix("*", value(c, a, ()), number(_RANGE, "float"))
-
-    return infix(e.attr, *map(scaled, e.args))
+    # The first bits stay where they are: float32 holds them exactly.
+    first = to(infix("&", bits, number(counter_rng.TOP)), FLOAT32)
+    return infix("*", first, number(1 / _RANGE, "float"))
 
 
 def _reduce(c: Context, e: P.Expr, purpose: str = "") -> Expr:
