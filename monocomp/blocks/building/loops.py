@@ -266,9 +266,13 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
             c.say("Where blocks fit none does, and those that are masked come first.")
             count = B.Expr("cdiv", (infix("-", full_low, low), block), None, (), B.INT)
             middle = extreme("minimum", infix("+", low, infix("*", count, block)), high)
-            fitting = _Blocks(middle, infix("==", phase, number(2)), number(3), is_first, offs)
-            pairs = zip(fitting, blocks, strict=True)
-            blocks = _Blocks(*(select(fits, one, other) for one, other in pairs))
+            blocks = _Blocks(
+                select(fits, middle, blocks.middle),
+                joined("or", [fits, blocks.covered]),
+                select(fits, number(3), blocks.phases),
+                select(fits, is_first, blocks.edge),
+                select(fits, offs, blocks.offs),
+            )
         middle = c.set_bound("full_end", axis, blocks.middle)
         with c.block() as inner:
             c.assign(start, select(is_first, low, middle))
