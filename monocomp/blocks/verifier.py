@@ -108,7 +108,7 @@ class _Verifier:
         _need(block.tensor == s.tensor, f"a descriptor of {block.tensor} loads {s.tensor}")
         _need(len(s.access.positions) == len(block.axes), f"{s.tensor} has another rank")
         same = sorted(block.tile) == sorted(a for a in s.target.layout if a)
-        _need(same and len(block.tile) == 2, f"{s.target.attr} is no block of {s.tensor}")
+        _need(same and len(block.tile) in (1, 2), f"{s.target.attr} is no block of {s.tensor}")
 
     def _pointers(self, access: B.Pointers) -> B.Layout:
         """The dimensions of the pointers."""

@@ -3,7 +3,9 @@
 Such a load names the first element of a block, and one thread asks for all of it: no addresses
 are computed, and no registers hold them. What is outside of the tensor is 0. So a tile can be
 loaded this way if each of its axes moves along a dimension of the tensor, and the other subscripts
-are the same for all of the tile.
+are the same for all of the tile. Beside the operands of products such are numbers along a stream,
+as a row's statistics are in the gradient of attention: by pointers, each thread would ask for all
+that it adds to a product's columns, which others ask for, too.
 """
 
 from __future__ import annotations
@@ -20,19 +22,26 @@ _MOST_DIMENSIONS = 5
 
 
 def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, Block]:
-    """The operands of products of matrices that loops load by descriptors, by name; and those that
-    are loaded once, if these are to be in shared memory."""
+    """What loops load by descriptors, by name: the operands of products of matrices, and numbers
+    along a stream of these; or such operands only, those that are loaded once, too, if these are to
+    be in shared memory."""
     operands = Operands(program)
     products = (e for e in program.expressions if e.op == "contract")
     used = {a.attr for e in products if operands.is_product(e) for a in _locals(e, operands.lets)}
     apart = {*program.axis_names("row")} - {over(e) for e in program.expressions}
-    found = {}
+    found, beside = {}, {}
     for s, loops in _loads(program.body, frozenset()):
         block = _block(s.value, operands.lets, apart)
         streamed = {a for a in s.value.axes if program.axes[a].role == "stream"}
-        if s.name in used and block is not None and (loops or resident) and streamed <= loops:
+        if block is None or not streamed <= loops:
+            continue
+        if len(block.tile) == 1:
+            if streamed and not resident and program.inputs[block.tensor].kind == "float":
+                beside[s.name] = block
+        elif s.name in used and (loops or resident):
             found[s.name] = block
-    return found
+    streams = {a for block in found.values() for a in block.tile}
+    return found | {n: block for n, block in beside.items() if {*block.tile} <= streams}
 
 
 def is_dense(loop: Loop) -> bool:
@@ -80,5 +89,5 @@ def _block(load: Expr, lets: Mapping[str, Expr], apart: Collection[str]) -> Bloc
             return None
         axes.append(axis)
     block = Block(load.attr, tuple(axes))
-    is_tile = len(block.tile) == 2 == len({*block.tile}) and axes[-1] is not None
+    is_tile = 1 <= len(block.tile) == len({*block.tile}) <= 2 and axes[-1] is not None
     return block if is_tile and len(axes) <= _MOST_DIMENSIONS else None

@@ -59,7 +59,7 @@ class Phases:
         divisor: what divides the positions at which blocks begin; 0: their own length does.
         multiples: where a loop runs to the end, what its first position is a multiple of the
             greatest common divisor of: numbers, and the lengths of blocks of rows; else None.
-        descriptors: what loads its blocks.
+        descriptors: what loads its blocks, of matrices first.
         fused: the descriptor and the axis of the only loop inside, whose loads may be under way
             while this loop does the rest: with pointers that one would carry their addresses
             along, and gain nothing.
@@ -142,7 +142,8 @@ def _phases(loop: Loop, known: Bounds, by_descriptor: Mapping[str, Block]) -> Ph
         return Phases("serial")
     lets = (s.name for s in walk(loop.body) if isinstance(s, Let))
     found = (by_descriptor[name] for name in lets if name in by_descriptor)
-    blocks = tuple(dict.fromkeys(b for b in found if loop.axis.name in b.tile))
+    by_block = dict.fromkeys(b for b in found if loop.axis.name in b.tile)
+    blocks = tuple(sorted(by_block, key=lambda b: -len(b.tile)))
     if len(loop.segments) == 1 and first.masked:
         divisor = known.divisor_of_lower(first)
         return Phases("masked", known.vary(first.lower), divisor=divisor)
