@@ -48,12 +48,15 @@ def load(c: Context, s: P.Let) -> None:
     """Load a tile: by a descriptor, where there is one and it can, or by pointers."""
     block = c.choices.by_descriptor.get(s.name)
     streams = [x for x in map(c.stream, block.tile if block else ()) if x is not None]
-    if block is None or not all(x.covered for x in streams):
+    # In memory 16 bytes must divide where rows of a block begin; numbers along a stream are a row.
+    is_row = block is not None and len(block.tile) == 1
+    found = [x.in_step if is_row else x.covered for x in streams]
+    if block is None or not all(found):
         _load_by_pointers(c, s)
         return
     descriptor = c.names.descriptor(block)
     given = B.Expr("given", (descriptor,), None, (), B.BOOL)
-    tests = [given, *(x.covered for x in streams if isinstance(x.covered, B.Expr))]
+    tests = [given, *(x for x in found if isinstance(x, B.Expr))]
     access = B.Descriptor(
         descriptor,
         block,

@@ -24,6 +24,7 @@ class Stream:
         edge: is a block to be masked? None: all are.
         in_run: is this inside a run?
         covered: the phase whose blocks end only with their tensors, as a test; True for all.
+        in_step: the same of blocks that begin at multiples of their length, too.
         sliding: where a block that slides would begin, and where elements end.
         fits: does no block slide, as a test; None if some may.
         is_aligned: have the positions of the first block a name?
@@ -39,6 +40,7 @@ class Stream:
     edge: Expr | None = None
     in_run: bool = False
     covered: Expr | bool = False
+    in_step: Expr | bool = False
     sliding: tuple[Expr, Expr] | None = None
     fits: Expr | None = None
     is_aligned: bool = False

@@ -179,6 +179,7 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
         stream.unmasked = unmasked
         if is_dense(stream.loop):
             stream.covered = is_first if segment.bounds else True
+        stream.in_step = stream.phases.in_step and stream.covered
         condition = infix("|", infix("<", c.axis(axis), high), unmasked)
         stages = _stages(c, stream, infix("!=", phase, number(1)))
         fused = _fused(c, stream, is_first)
@@ -264,6 +265,7 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
         c.say("The last block slides back to the end; what it has twice is masked.")
         if fits is not None:
             c.say("Where blocks fit none does, and those that are masked come first.")
+            stream.in_step = fits
             count = B.Expr("cdiv", (infix("-", full_low, low), block), None, (), B.INT)
             middle = extreme("minimum", infix("+", low, infix("*", count, block)), high)
             blocks = _Blocks(

@@ -61,6 +61,10 @@ def choose(
     loops = {s: loops_of(s) for s in program.statements if isinstance(s, Loop)}
     each = [loop for found in loops.values() for loop in found]
     phases = peel(each, layouts, by_descriptor) if peeled else unpeeled(each, layouts)
+    in_step = {loop.axis.name for loop, p in phases.items() if p.in_step}
+    by_descriptor = {
+        n: b for n, b in by_descriptor.items() if len(b.tile) > 1 or {*b.tile} <= in_step
+    }
     asked = needed(program, layouts.lets) if "leave_out" in passes else {}
     periods = align(program, phases) if "align" in passes else {}
     products, short = choose_dtypes(program, layouts), short_ints(program)

@@ -36,7 +36,8 @@ def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, 
         if block is None or not streamed <= loops:
             continue
         if len(block.tile) == 1:
-            if streamed and not resident and program.inputs[block.tensor].kind == "float":
+            is_vector = s.value.args[-1].op == "coordinate" and bool(streamed) and not resident
+            if is_vector and program.inputs[block.tensor].kind == "float":
                 beside[s.name] = block
         elif s.name in used and (loops or resident):
             found[s.name] = block

@@ -59,7 +59,7 @@ class Phases:
         divisor: what divides the positions at which blocks begin; 0: their own length does.
         multiples: where a loop runs to the end, what its first position is a multiple of the
             greatest common divisor of: numbers, and the lengths of blocks of rows; else None.
-        descriptors: what loads its blocks, of matrices first.
+        descriptors: what loads its blocks of matrices.
         fused: the descriptor and the axis of the only loop inside, whose loads may be under way
             while this loop does the rest: with pointers that one would carry their addresses
             along, and gain nothing.
@@ -89,14 +89,22 @@ class Phases:
     is_tested: bool = False
     is_repeated: bool = False
 
+    @property
+    def in_step(self) -> bool:
+        """May descriptors load blocks that begin at multiples of their own length?"""
+        if self.form == "split":
+            return bool(self.descriptors) and self.divisor == 0
+        return self.form == "sliding" and self.multiples is not None
+
 
 def peel(
     loops: Iterable[Loop], layouts: Layouts, by_descriptor: Mapping[str, Block]
 ) -> dict[Loop, Phases]:
     """The phases of each loop; `by_descriptor` are the loads that descriptors make, by name."""
     known, found = Bounds(layouts), {}
+    matrices = {name: b for name, b in by_descriptor.items() if len(b.tile) > 1}
     for loop in loops:
-        phases = _phases(loop, known, by_descriptor)
+        phases = _phases(loop, known, matrices)
         phases = _asked(loop, known, phases, _apart(loop, known))
         found[loop] = replace(phases, is_tested=_gathers(loop))
     whole = [x for x, p in found.items() if p.form == "split" and x.is_whole and not _multiplies(x)]
@@ -142,8 +150,7 @@ def _phases(loop: Loop, known: Bounds, by_descriptor: Mapping[str, Block]) -> Ph
         return Phases("serial")
     lets = (s.name for s in walk(loop.body) if isinstance(s, Let))
     found = (by_descriptor[name] for name in lets if name in by_descriptor)
-    by_block = dict.fromkeys(b for b in found if loop.axis.name in b.tile)
-    blocks = tuple(sorted(by_block, key=lambda b: -len(b.tile)))
+    blocks = tuple(dict.fromkeys(b for b in found if loop.axis.name in b.tile))
     if len(loop.segments) == 1 and first.masked:
         divisor = known.divisor_of_lower(first)
         return Phases("masked", known.vary(first.lower), divisor=divisor)
