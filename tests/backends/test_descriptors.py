@@ -17,6 +17,7 @@ from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import interpreted, load
+from monocomp.blocks.choices.choose import choose
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.choices.phases import Bounds
@@ -427,3 +428,95 @@ def test_compiled_by_pointers() -> None:
     used = compile_for("cuda:90", launch("sliding_window", 1024, 64))
     assert used.spilled == 0 and used.registers <= 128
     assert 4 * (used.shared + 1024) <= SHARED_LIMIT["cuda:90"] + 1024
+
+
+# --- numbers along a stream ---------------------------------------------------------------
+
+BIASED = "O[q,e] = softmax[k{}](Q[q,d] * K[k,d] + w[{}]) * V[k,e]"
+
+
+@pytest.mark.parametrize(
+    ("domain", "position", "is_described"),
+    [
+        ("", "k", True),
+        (" if k <= q", "k", True),
+        (" if k >= q", "k", True),  # where blocks fit
+        (" if q <= k + 5 and k <= q", "k", False),  # blocks begin anywhere
+        (" if k >= 5", "k", False),
+        ("", "k + 1", False),
+        ("", "2 * k", False),
+    ],
+)
+def test_numbers_along_a_stream(domain: str, position: str, is_described: bool) -> None:
+    """They are one row of a block in memory, and 16 bytes must divide where it begins."""
+    (program,) = mc.compile(BIASED.format(domain, position)).tile_programs({})
+    found = {b.tensor for b in choose(program).by_descriptor.values()}
+    assert found == ({"K", "V", "w"} if is_described else {"K", "V"})
+
+
+def test_only_floats_beside_products() -> None:
+    """Integers and what no product is beside are loaded by pointers."""
+    ints = "input Q[q,d], K[k,d], V[k,e], w[k]: int\n" + BIASED.format("", "k")
+    for text, wanted in ((ints, {"K", "V"}), ("O[q] = sum[k](x[q,k] * w[k])", set[str]())):
+        (program,) = mc.compile(text).tile_programs({})
+        assert {b.tensor for b in choose(program).by_descriptor.values()} == wanted
+
+
+@pytest.mark.parametrize(
+    ("domain", "length", "block", "count"),
+    [
+        ("", 64, 32, 3),
+        ("", 64, 16, 2),  # 64 bytes: the next stage's would begin in between
+        ("", 37, 32, 3),  # the last block sticks out
+        (" if k <= q", 37, 32, 3),
+        (" if k >= q", 64, 32, 3),
+        (" if k >= q", 37, 32, 3),  # described, but where blocks slide they are loaded by pointers
+    ],
+)
+def test_loaded_along_a_stream(domain: str, length: int, block: int, count: int) -> None:
+    text = "input Q[q,d], K[k,d], V[k,e], w[k]\n" + BIASED.format(domain, "k")
+    made = make_inputs(text, {"q": length, "k": length, "d": 8, "e": 12})
+    (wanted,) = exact(text, made)
+    found, described = interpreter.call(_counted, text, made, block)
+    assert described == count
+    Bound(0.0, 4 * ALONE["triton"].floor).check(found, wanted)
+
+
+def _counted(text: str, inputs: Mapping[str, torch.Tensor], block: int) -> tuple[torch.Tensor, int]:
+    """The result, and how many tensors have been described."""
+    module = load(mc.compile(text, name="kernel").source(target="cuda:90"))
+    made = []
+    describe = module.descriptor
+
+    def count(*args: Any) -> Any:
+        found = describe(*args)
+        made.append(found is not None)
+        return found
+
+    module.descriptor = count  # type: ignore[attr-defined]
+    lengths = {"BLOCK_Q": block, "BLOCK_K": block, "DESCRIPTORS": True}
+    try:
+        config = module.CONFIG | lengths
+        found = module.kernel(*inputs.values(), configs=(config,), empty=_nan)
+    finally:
+        module.descriptor = describe  # type: ignore[attr-defined]
+    return found, sum(made)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+@pytest.mark.parametrize(("name", "head"), [("attention", 128), ("causal", 128), ("causal", 64)])
+def test_gradients_overlap(name: str, head: int) -> None:
+    """Products of keys' gradients run on while the next block is asked for, in blocks with a mask,
+    too: the assembler, where it lacks registers for that, waits for each instruction."""
+    kernel = mc.compile(str(mc.grad(library.load(name))), name="kernel")
+    sizes = {"b": 1, "h": 64, "q": 4096, "k": 4096, "d": head, "e": head}
+    inputs = without_elements(kernel, sizes)
+    inputs["L"] = inputs["L"].float()
+    module = load(kernel.source(target="cuda:90", extents=sizes, dtype={"L": "fp32"}))
+    made = recorded(module, "kernel", inputs)[1]
+    names = instructions(made)
+    products = sum(x.startswith("HGMMA") for x in names)
+    waits = sum(x.startswith("WARPGROUP.DEPBAR") for x in names)
+    assert products >= 24 and waits < products / 3
+    assert not any(x.startswith("LDGSTS") for x in names)
