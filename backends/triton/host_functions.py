@@ -31,10 +31,7 @@ HOST_FUNCTIONS = {
     shape, strides = list(tensor.shape), list(tensor.stride())
     if tensor.data_ptr() % 16 != 0 or strides[-1] != 1 or min(shape) < 1:
         return None
-    size = tensor.element_size()
-    for length in block:
-        size *= length
-    if size % 128 != 0:
+    if torch.Size(block).numel() * tensor.element_size() % 128 != 0:
         return None
     for dim, stride in enumerate(strides[:-1]):
         if shape[dim] == 1:

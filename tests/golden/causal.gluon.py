@@ -500,10 +500,13 @@ def step(*tensors):
 
 def descriptor(tensor, block):
     """What loads blocks of a tensor by the GPU's copy engine, or None: it takes a last
-    dimension without gaps, and 16 bytes must divide the address and the other strides.
+    dimension without gaps, and 16 bytes must divide the address and the other strides;
+    and 128 bytes a block, as those of several stages lie side by side.
     """
     shape, strides = list(tensor.shape), list(tensor.stride())
     if tensor.data_ptr() % 16 != 0 or strides[-1] != 1 or min(shape) < 1:
+        return None
+    if torch.Size(block).numel() * tensor.element_size() % 128 != 0:
         return None
     for dim, stride in enumerate(strides[:-1]):
         if shape[dim] == 1:
