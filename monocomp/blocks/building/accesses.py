@@ -47,10 +47,7 @@ def held_dims(program: P.TileProgram) -> dict[str, int]:
 def load(c: Context, s: P.Let) -> None:
     """Load a tile: by a descriptor, where there is one and it can, or by pointers."""
     block = c.choices.by_descriptor.get(s.name)
-    streams = [x for x in map(c.stream, block.tile if block else ()) if x is not None]
-    # In memory 16 bytes must divide where rows of a block begin; numbers along a stream are a row.
-    is_row = block is not None and len(block.tile) == 1
-    found = [x.in_step if is_row else x.covered for x in streams]
+    found = [] if block is None else _described(c, block)
     if block is None or not all(found):
         _load_by_pointers(c, s)
         return
@@ -66,6 +63,14 @@ def load(c: Context, s: P.Let) -> None:
     with c.block() as other:
         _load_by_pointers(c, s)
     c.put(B.If(joined("and", tests), (by_descriptor,), tuple(other)))
+
+
+def _described(c: Context, block: B.Block) -> list[B.Expr | bool]:
+    """When a descriptor can load a block, as tests: of each stream that it moves along, and of that
+    along which its rows go, as 16 bytes must divide where they begin."""
+    streams = [x for x in map(c.stream, block.tile) if x is not None]
+    last = block.axes[-1] and c.stream(block.axes[-1])
+    return [x.covered for x in streams] + ([last.in_step] if last else [])
 
 
 def _layout(c: Context, s: P.Let) -> Layout:

@@ -24,7 +24,7 @@ class Stream:
         edge: is a block to be masked? None: all are.
         in_run: is this inside a run?
         covered: the phase whose blocks end only with their tensors, as a test; True for all.
-        in_step: the same of blocks that begin at multiples of their length, too.
+        in_step: do its blocks begin at multiples of 16 elements, as a test; True if all do.
         sliding: where a block that slides would begin, and where elements end.
         fits: does no block slide, as a test; None if some may.
         is_aligned: have the positions of the first block a name?

@@ -26,6 +26,7 @@ from monocomp.blocks.building.expressions import whole_tile
 from monocomp.blocks.building.masks import forget_masks
 from monocomp.blocks.building.periods import name_first_positions, name_moves
 from monocomp.blocks.choices.descriptors import is_dense
+from monocomp.blocks.choices.phases import STEP
 from monocomp.blocks.operations import (
     arange,
     cast,
@@ -179,7 +180,7 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
         stream.unmasked = unmasked
         if is_dense(stream.loop):
             stream.covered = is_first if segment.bounds else True
-        stream.in_step = stream.phases.in_step and stream.covered
+        stream.in_step = stream.phases.divisor % STEP == 0
         condition = infix("|", infix("<", c.axis(axis), high), unmasked)
         stages = _stages(c, stream, infix("!=", phase, number(1)))
         fused = _fused(c, stream, is_first)
@@ -261,11 +262,11 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
             _sticks_out(position, block, full_low, full_high),
             extreme("minimum", offs, infix("-", high, number(1))),
         )
+        stream.in_step = _in_step(c, stream)
         fits = stream.fits = _fits(c, stream)
         c.say("The last block slides back to the end; what it has twice is masked.")
         if fits is not None:
             c.say("Where blocks fit none does, and those that are masked come first.")
-            stream.in_step = fits
             count = B.Expr("cdiv", (infix("-", full_low, low), block), None, (), B.INT)
             middle = extreme("minimum", infix("+", low, infix("*", count, block)), high)
             blocks = _Blocks(
@@ -289,6 +290,16 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
             stages = select(blocks.covered, none(), number(1))
             c.put(B.For(position, B.Blocks(axis, start, stop, stages), tuple(innermost)))
         c.put(B.For(phase, B.Static(number(1), blocks.phases), tuple(inner)))
+
+
+def _in_step(c: Context, stream: Stream) -> B.Expr | bool:
+    """Do all blocks begin at multiples of `STEP`? Those that slide end where the tensor does."""
+    axis, multiples = stream.loop.axis.name, stream.phases.multiples
+    if multiples is None:
+        return False
+    lengths = (c.names.block(x) for x in multiples if isinstance(x, str))
+    rests = (infix("%", x, number(STEP)) for x in lengths)
+    return joined("and", [c.names.even(axis), *(infix("==", x, number(0)) for x in rests)])
 
 
 def _fits(c: Context, stream: Stream) -> B.Expr | None:

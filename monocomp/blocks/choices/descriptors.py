@@ -36,8 +36,7 @@ def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, 
         if block is None or not streamed <= loops:
             continue
         if len(block.tile) == 1:
-            is_vector = s.value.args[-1].op == "coordinate" and bool(streamed) and not resident
-            if is_vector and program.inputs[block.tensor].kind == "float":
+            if streamed and not resident and program.inputs[block.tensor].kind == "float":
                 beside[s.name] = block
         elif s.name in used and (loops or resident):
             found[s.name] = block
@@ -79,7 +78,8 @@ def _locals(e: Expr, lets: Mapping[str, Expr]) -> Iterator[Expr]:
 
 def _block(load: Expr, lets: Mapping[str, Expr], apart: Collection[str]) -> Block | None:
     """The block that a load reads. Where it begins elsewhere than its axis it may go on where that
-    ends, so that nothing may add up what is beyond: its elements are kept `apart`."""
+    ends, so that nothing may add up what is beyond: its elements are kept `apart`. Its rows begin
+    where their axis does, as 16 bytes divide that."""
     axes: list[str | None] = []
     for position in () if load.guarded else load.args:
         moves = signs(position, lets)
@@ -90,5 +90,6 @@ def _block(load: Expr, lets: Mapping[str, Expr], apart: Collection[str]) -> Bloc
             return None
         axes.append(axis)
     block = Block(load.attr, tuple(axes))
-    is_tile = 1 <= len(block.tile) == len({*block.tile}) <= 2 and axes[-1] is not None
-    return block if is_tile and len(axes) <= _MOST_DIMENSIONS else None
+    is_tile = 1 <= len(block.tile) == len({*block.tile}) <= 2 and len(axes) <= _MOST_DIMENSIONS
+    has_rows = is_tile and axes[-1] is not None and load.args[-1].op == "coordinate"
+    return block if has_rows else None

@@ -45,6 +45,7 @@ from monocomp.tile import (
     walk,
 )
 
+STEP = 16  # elements, whose bytes are a multiple of what descriptors need
 Form: TypeAlias = Literal["split", "edges", "sliding", "masked", "serial"]
 
 
@@ -89,12 +90,16 @@ class Phases:
     is_tested: bool = False
     is_repeated: bool = False
 
-    @property
-    def in_step(self) -> bool:
-        """May descriptors load blocks that begin at multiples of their own length?"""
-        if self.form == "split":
-            return bool(self.descriptors) and self.divisor == 0
-        return self.form == "sliding" and self.multiples is not None
+
+def in_step(
+    loops: Iterable[Loop], layouts: Layouts, by_descriptor: Mapping[str, Block]
+) -> dict[str, Block]:
+    """The loads that descriptors can make in these loops. In memory 16 bytes must divide where each
+    row of a block begins: where rows go along a stream, so do its blocks have to, as far as is
+    known beforehand."""
+    known = Bounds(layouts)
+    others = {loop.axis.name for loop in loops if not known.in_step(loop)}
+    return {n: b for n, b in by_descriptor.items() if b.axes[-1] not in others}
 
 
 def peel(
@@ -276,6 +281,16 @@ class Bounds:
         if bound.op in ("maximum", "minimum"):
             return all(map(self._steps_by_one, bound.args))
         return self._grows_by_one(bound)
+
+    def in_step(self, loop: Loop) -> bool:
+        """May the blocks of a loop that descriptors load begin at multiples of `STEP`?"""
+        first, *others = loop.segments
+        if others or first.masked:
+            return not others
+        if not self.vary(first.lower):
+            return self.divisor_of_lower(first) % STEP == 0
+        multiples = self.multiples(first)
+        return multiples is not None and all(x % STEP == 0 for x in multiples if isinstance(x, int))
 
     def multiples(self, segment: Segment) -> tuple[int | str, ...] | None:
         """What the first position of a block of rows is a sum and an extreme of, in a segment that
