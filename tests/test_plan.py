@@ -134,3 +134,28 @@ def test_a_sum_over_a_held_axis_reads_what_an_earlier_loop_leaves() -> None:
     sizes = {"b": 2, "g": 4, "h": 4, "i": 4, "q": 16, "k": 16, "d": 8, "e": 8}
     (kernel,) = mc.compile(forward.text()).plan(sizes).planned
     assert kernel.names == ("O", "L") and str(kernel.tiles).count("for k in") == 2
+
+
+@pytest.mark.parametrize("heads", [4, 16])
+def test_products_with_all_heads_share_no_loop(heads: int) -> None:
+    """The result lacks what the logarithms have, a head of the softmax: a kernel for both holds all
+    heads, of which each product has its own. It would write out more than a tile holds."""
+    text = library.load("talking_heads")
+    weights = "L[b,h,q] = logsumexp[k](S[b,g,q,k] * WL[g,h])\nreturn O, L"
+    kernel = mc.compile(f"{text}\n{weights}")
+    sizes = {"b": 2, "g": heads, "h": heads, "i": heads, "q": 2048, "k": 2048, "d": 64, "e": 64}
+    plan = kernel.plan(by_representative(kernel.declared, sizes))
+    products = [e for k in plan.kernels for e in k.expressions if e.op == "contract"]
+    assert products and all(len(e.axes) == 2 for e in products)
+
+
+def test_products_of_few_columns_share_a_loop() -> None:
+    """What columns set apart runs over one loop, where its products are of two matrices."""
+    text = """input Q[b,q,d], K[b,k,d], V[b,k,e], W[h]
+S[b,q,k] = Q[b,q,d] * K[b,k,d]
+O[b,q,e] = sum[k](relu(S[b,q,k]) * V[b,k,e])
+M[b,q,h] = max[k](S[b,q,k] * W[h])
+return O, M"""
+    kernel = mc.compile(text)
+    sizes = {"b": 2, "q": 2048, "k": 2048, "d": 64, "e": 64, "h": 8}
+    assert len(kernel.plan(by_representative(kernel.declared, sizes)).kernels) == 1

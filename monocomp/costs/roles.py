@@ -137,7 +137,7 @@ def scan_of(group: Sequence[Equation]) -> Term | None:
 
 def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[str, int]) -> bool:
     """Is there a loop over one domain in both, and do short columns alone set them apart, of which
-    one value of a row holds no more than it can?"""
+    one value of a row holds no more than it can, and a tile what their sums multiply?"""
     rows = rows_of(a), rows_of(b)
     loops = [{T.domain_of(f) for f in outer_folds(g)} for g in (a, b)]
     held = [[i for i in e.indices if i not in rows[0] & rows[1]] for e in (*a, *b)]
@@ -152,7 +152,48 @@ def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[s
         and not loops[0].isdisjoint(loops[1])
         and all(fits_whole(i.attr[1], sizes) for i in rows[0] ^ rows[1])
         and (rows[0] == rows[1] or all(fits_together(i, sizes) for i in held))
+        and (rows[0] == rows[1] or _multiply_little((*a, *b), rows[0] & rows[1], sizes))
     )
+
+
+def _multiply_little(
+    group: Sequence[Equation], rows: Collection[Term], sizes: Mapping[str, int]
+) -> bool:
+    """Do the products of equations that share these rows and a loop fit in tiles?
+
+    An index that both sides of a product have, and of which all values are held, makes it one of
+    tiles with more than two axes, which no matrix unit takes: the tile has an element for each pair
+    of elements that meet. Rows and what loops go along have their shortest blocks there.
+    """
+    known = {i.attr[0]: i.attr[1] for e in group for i in e.indices}
+    blocks = frozenset(i.attr[0] for i in rows)
+    waiting = [(f, known, blocks, True) for f in outer_folds(group)]
+    while waiting:
+        f, extents, cut, is_loop = waiting.pop()
+        opened, parts = T.open_fold(f)
+        extents = extents | {i.attr[0]: i.attr[1] for i in opened}
+        products = _sides_of_products(f)
+        if is_loop or not products or not all(fits_whole(i.attr[1], sizes) for i in opened):
+            cut = cut | {i.attr[0] for i in opened}
+        for a, b in products:
+            tile = (a | b | {opened[0].attr[0]}) - (a & b & cut)
+            lengths = (1 if n in cut else power_of_two(sizes[extents[n]]) for n in tile)
+            elements = math.prod(max(MIN_DOT, n) for n in lengths)
+            if not a & b <= cut and elements > LARGEST_TILE:
+                return False
+        waiting += [(t, extents, cut, False) for t in _outer_folds(parts)]
+    return True
+
+
+def _sides_of_products(f: Term) -> list[tuple[frozenset[str], frozenset[str]]]:
+    """The indices of both sides of each product of matrices that a sum is, without its own."""
+    opened, parts = T.open_fold(f)
+    if not is_fold(f, "sum") or len(opened) != 1:
+        return []
+    name = opened[0].attr[0]
+    addends = apart(parts[1], name)
+    found = (largest_sides([g.free for g in factors(p)], name) for p in addends)
+    return [sides for sides in found if sides is not None]
 
 
 def is_plain(f: Term) -> bool:
