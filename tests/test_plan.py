@@ -127,11 +127,12 @@ def test_products_of_what_is_read_stay_inside_of_weighted_sums() -> None:
     assert source.count("@triton.jit") >= 4
 
 
-def test_a_sum_over_a_held_axis_reads_what_an_earlier_loop_leaves() -> None:
+@pytest.mark.parametrize("length", [16, 256])
+def test_a_sum_over_a_held_axis_reads_what_an_earlier_loop_leaves(length: int) -> None:
     """Heads are held, as one output has them; the sum of weights is known before the loop whose
     products divide by it."""
     forward = mc.grad(library.load("talking_heads")).forward
-    sizes = {"b": 2, "g": 4, "h": 4, "i": 4, "q": 16, "k": 16, "d": 8, "e": 8}
+    sizes = {"b": 2, "g": 4, "h": 4, "i": 4, "q": length, "k": length, "d": 8, "e": 8}
     (kernel,) = mc.compile(forward.text()).plan(sizes).planned
     assert kernel.names == ("O", "L") and str(kernel.tiles).count("for k in") == 2
 
@@ -159,3 +160,10 @@ return O, M"""
     kernel = mc.compile(text)
     sizes = {"b": 2, "q": 2048, "k": 2048, "d": 64, "e": 64, "h": 8}
     assert len(kernel.plan(by_representative(kernel.declared, sizes)).kernels) == 1
+
+
+def test_what_loops_within_loops_go_along_is_in_blocks() -> None:
+    """Gradients of pages' keys and values, which sum over batches, heads, positions and queries."""
+    kernel = mc.compile(str(mc.grad(library.load("paged_attention"))))
+    outputs = [[o.name for o in p.outputs] for p in kernel.tile_programs({})]
+    assert outputs == [["dQ"], ["dK", "dV"]]

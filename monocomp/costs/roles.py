@@ -173,7 +173,7 @@ def _multiply_little(
         opened, parts = T.open_fold(f)
         extents = extents | {i.attr[0]: i.attr[1] for i in opened}
         products = _sides_of_products(f)
-        if is_loop or not products or not all(fits_whole(i.attr[1], sizes) for i in opened):
+        if is_loop or not products:
             cut = cut | {i.attr[0] for i in opened}
         for a, b in products:
             tile = (a | b | {opened[0].attr[0]}) - (a & b & cut)
