@@ -442,6 +442,8 @@ BIASED = "O[q,e] = softmax[k{}](Q[q,d] * K[k,d] + w[{}]) * V[k,e]"
         (" if k <= q", "k", True),
         (" if k >= q", "k", True),  # where blocks fit
         (" if q <= k + 5 and k <= q", "k", False),  # blocks begin anywhere
+        (" if k < 4 or q <= k + 5 and k <= q", "k", False),
+        (" if k <= q or m[q,k]", "k", True),  # what a mask chooses from is loaded by pointers
         (" if k >= 5", "k", False),
         (" if k >= 32", "k", True),
         (" if k >= q + 5", "k", False),
@@ -451,9 +453,15 @@ BIASED = "O[q,e] = softmax[k{}](Q[q,d] * K[k,d] + w[{}]) * V[k,e]"
 )
 def test_numbers_along_a_stream(domain: str, position: str, is_described: bool) -> None:
     """They are one row of a block in memory, and 16 bytes must divide where it begins."""
-    (program,) = mc.compile(BIASED.format(domain, position)).tile_programs({})
-    found = {b.tensor for b in choose(program).by_descriptor.values()}
+    text = "input Q[q,d], K[k,d], V[k,e], w[k], m[q,k]: bool\n" + BIASED.format(domain, position)
+    if "m[" not in domain:
+        text = text.replace(", m[q,k]: bool", "")
+    (program,) = mc.compile(text).tile_programs({})
+    choices = choose(program)
+    found = {b.tensor for b in choices.by_descriptor.values()}
     assert found == ({"K", "V", "w"} if is_described else {"K", "V"})
+    blocks = [b for p in choices.phases.values() for b in p.descriptors]
+    assert {b.tensor for b in blocks} == {"K", "V"}  # by these loops are told apart
 
 
 def test_only_floats_beside_products() -> None:
@@ -465,20 +473,28 @@ def test_only_floats_beside_products() -> None:
 
 
 @pytest.mark.parametrize(
-    ("domain", "length", "block", "count"),
+    ("domain", "length", "blocks", "count"),
     [
-        ("", 64, 32, 3),
-        ("", 64, 16, 2),  # 64 bytes: the next stage's would begin in between
-        ("", 37, 32, 3),  # the last block sticks out
-        (" if k <= q", 37, 32, 3),
-        (" if k >= q", 64, 32, 3),
-        (" if k >= q", 37, 32, 3),  # described, but where blocks slide they are loaded by pointers
-        (" if k >= 32", 70, 32, 3),
-        (" if q <= k + 5 and k <= q", 64, 32, 2),
+        ("", 64, (32, 32), 3),
+        ("", 64, (16, 16), 2),  # 64 bytes: the next stage's would begin in between
+        ("", 37, (32, 32), 3),  # the last block sticks out
+        (" if k <= q", 37, (32, 32), 3),
+        (" if k >= q", 64, (32, 32), 3),
+        (" if k >= q", 64, (2, 32), 3),
+        (
+            " if k >= q",
+            37,
+            (32, 32),
+            3,
+        ),  # described, but where blocks slide they are loaded by pointers
+        (" if k >= 32", 70, (32, 32), 3),
+        (" if q <= k + 5 and k <= q", 64, (32, 32), 2),
     ],
 )
 @pytest.mark.parametrize("keys", ["K[k,d]", "K[d,k]"])
-def test_loaded_along_a_stream(keys: str, domain: str, length: int, block: int, count: int) -> None:
+def test_loaded_along_a_stream(
+    keys: str, domain: str, length: int, blocks: tuple[int, int], count: int
+) -> None:
     """The interpreter refuses rows that begin elsewhere than a GPU can load."""
     text = BIASED.format(domain, "k").replace("K[k,d]", keys)
     text = f"input Q[q,d], {keys}, V[k,e], w[k]\n{text}"
@@ -488,12 +504,14 @@ def test_loaded_along_a_stream(keys: str, domain: str, length: int, block: int, 
         count += 1 - (length % 4 != 0) - (" + 5" in domain)
     made = make_inputs(text, {"q": length, "k": length, "d": 8, "e": 12})
     (wanted,) = exact(text, made)
-    found, described = interpreter.call(_counted, text, made, block)
+    found, described = interpreter.call(_counted, text, made, blocks)
     assert described == count
     Bound(0.0, 4 * ALONE["triton"].floor).check(found, wanted)
 
 
-def _counted(text: str, inputs: Mapping[str, torch.Tensor], block: int) -> tuple[torch.Tensor, int]:
+def _counted(
+    text: str, inputs: Mapping[str, torch.Tensor], blocks: tuple[int, int]
+) -> tuple[torch.Tensor, int]:
     """The result, and how many tensors have been described."""
     module = load(mc.compile(text, name="kernel").source(target="cuda:90"))
     made = []
@@ -505,7 +523,7 @@ def _counted(text: str, inputs: Mapping[str, torch.Tensor], block: int) -> tuple
         return found
 
     module.descriptor = count  # type: ignore[attr-defined]
-    lengths = {"BLOCK_Q": block, "BLOCK_K": block, "DESCRIPTORS": True}
+    lengths = {"BLOCK_Q": blocks[0], "BLOCK_K": blocks[1], "DESCRIPTORS": True}
     try:
         config = module.CONFIG | lengths
         found = module.kernel(*inputs.values(), configs=(config,), empty=_nan)
