@@ -188,7 +188,7 @@ def _multiply_little(
 def _sides_of_products(f: Term) -> list[tuple[frozenset[str], frozenset[str]]]:
     """The indices of both sides of each product of matrices that a sum is, without its own."""
     opened, parts = T.open_fold(f)
-    if not is_fold(f, "sum") or len(opened) != 1:
+    if not is_fold(f, "sum") or f.kind != "float" or len(opened) != 1:
         return []
     name = opened[0].attr[0]
     addends = apart(parts[1], name)
@@ -411,13 +411,10 @@ def _sides(inner: Mapping[Term, Sequence[Term]], names: Sequence[str]) -> set[st
     for f, folds in inner.items():
         loop = {i.attr[0] for i in T.open_fold(f)[0]}
         for t in folds:
-            if t.attr.monoid != "sum" or t.kind != "float" or len(t.attr.indices) != 1:
+            products = _sides_of_products(t)
+            if not products:
                 continue
-            (bound,), (_, element) = T.open_fold(t)
-            first = apart(element, bound.attr[0])[0]
-            sides = largest_sides([g.free for g in factors(first)], bound.attr[0])
-            if sides is None:
-                continue
+            sides = products[0]
             own = [[n for n in names if n in a - b] for a, b in permutations(sides)]
             if not loop.isdisjoint(sides[0] ^ sides[1]) or not all(own):
                 return set()

@@ -269,6 +269,8 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
             c.say("Where blocks fit none does, and those that are masked come first.")
             count = B.Expr("cdiv", (infix("-", full_low, low), block), None, (), B.INT)
             middle = extreme("minimum", infix("+", low, infix("*", count, block)), high)
+            # They are loaded ahead, too: where they are not, the assembler may lack registers for
+            # products that overlap, and then lets none do so, in no block.
             blocks = _Blocks(
                 select(fits, middle, blocks.middle),
                 joined("or", [fits, blocks.covered]),

@@ -9,7 +9,7 @@ from monocomp.blocks.choices.alignment import Period, align
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.choices.needed import needed
-from monocomp.blocks.choices.phases import Phases, in_step, loops_of, peel, unpeeled
+from monocomp.blocks.choices.phases import Phases, loads_in_step, loops_of, peel, unpeeled
 from monocomp.blocks.choices.product_dtypes import Product, choose_dtypes
 from monocomp.blocks.choices.short_ints import short_ints
 from monocomp.blocks.program import Block
@@ -60,7 +60,7 @@ def choose(
     loops = {s: loops_of(s) for s in program.statements if isinstance(s, Loop)}
     each = [loop for found in loops.values() for loop in found]
     loads = descriptor_loads(program, resident) if "choose_loads" in passes else {}
-    by_descriptor = in_step(each, layouts, loads)
+    by_descriptor = loads_in_step(each, layouts, loads)
     phases = peel(each, layouts, by_descriptor) if peeled else unpeeled(each, layouts)
     asked = needed(program, layouts.lets) if "leave_out" in passes else {}
     periods = align(program, phases) if "align" in passes else {}

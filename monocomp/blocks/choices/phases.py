@@ -91,7 +91,7 @@ class Phases:
     is_repeated: bool = False
 
 
-def in_step(
+def loads_in_step(
     loops: Iterable[Loop], layouts: Layouts, by_descriptor: Mapping[str, Block]
 ) -> dict[str, Block]:
     """The loads that descriptors can make in these loops. In memory 16 bytes must divide where each
@@ -285,8 +285,10 @@ class Bounds:
     def in_step(self, loop: Loop) -> bool:
         """May the blocks of a loop that descriptors load begin at multiples of `STEP`?"""
         first, *others = loop.segments
-        if others or first.masked:
-            return not others
+        if others:
+            return False
+        if first.masked:
+            return True  # pointers load what a mask chooses from
         if not self.vary(first.lower):
             return self.divisor_of_lower(first) % STEP == 0
         multiples = self.multiples(first)
