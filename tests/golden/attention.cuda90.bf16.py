@@ -4,6 +4,8 @@
 #
 #     # Attention: every query takes the mean of the values, weighted by the softmax of its logits.
 #     # Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762.
+#     input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]
+#
 #     O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]
 #
 # Derivation:

@@ -4,6 +4,8 @@
 #
 #     # Causal attention: a query sees the keys up to its own position.
 #     # Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762, section 3.2.3.
+#     input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]
+#
 #     O[b,h,q,e] = softmax[k if k <= q](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]
 #
 # Derivation:

@@ -5,6 +5,7 @@
 #     # Sliding-window attention: a query sees its own position and the window - 1 positions before it.
 #     # Beltagy et al., Longformer: The Long-Document Transformer, 2020, arXiv:2004.05150;
 #     # causal as in Jiang et al., Mistral 7B, 2023, arXiv:2310.06825.
+#     input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]
 #     param window: int = 1024
 #
 #     S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)
