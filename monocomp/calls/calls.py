@@ -339,7 +339,8 @@ class Calls:
         binding: Binding,
     ) -> tuple[Any, ...]:
         """The results of tile programs as they are, and of the host program around them."""
-        plan = self.planner.plan(binding.extents).of_dtypes(narrow)
+        in_memory = self.backend != "numpy"
+        plan = self.planner.plan(binding.extents, in_memory=in_memory).of_dtypes(narrow)
         host = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
         programs = self.planner.processors or 1
         return run_all(host, plan.kernels, inputs, binding.params, programs, checked=self.checked)

@@ -36,6 +36,7 @@ def lower(
     is_short: Callable[[str], bool],
     scan: Term | None,
     suffix: str,
+    in_memory: bool = False,
 ) -> TileProgram:
     """One kernel of a program.
 
@@ -47,8 +48,9 @@ def lower(
         is_short: is it also likely to be, where its length is unknown?
         scan: the index along which its aggregates are prefixes, if there is one.
         suffix: of the kernel's name.
+        in_memory: are tiles held in memory, and may have any number of axes?
     """
-    return _Kernel(program, axes, fits, is_short, scan).lowered(group, suffix)
+    return _Kernel(program, axes, fits, is_short, scan, in_memory).lowered(group, suffix)
 
 
 class _Kernel(Loops):

@@ -41,6 +41,7 @@ class Loops(Values):
         fits: can an axis of this extent be held entirely? One of unknown length is taken to.
         is_short: is it also likely to be, where its length is unknown?
         scan: the index along which aggregates are prefixes.
+        in_memory: are tiles held in memory, and may have any number of axes?
     """
 
     def __init__(
@@ -50,9 +51,11 @@ class Loops(Values):
         fits: Callable[[str], bool],
         is_short: Callable[[str], bool],
         scan: Term | None,
+        in_memory: bool,
     ) -> None:
         super().__init__(axes, fits, is_short)
         self.program = program
+        self.in_memory = in_memory
         self.logits = logits_of(e.body for e in program.equations)
         self.scan = scan
         self.rank_axes: dict[Term, str] = {}
@@ -152,7 +155,8 @@ class Loops(Values):
         folds = group.folds
         parent = self.scopes[-1]
         avoid = frozenset().union(*(f.free for f in folds))
-        name = self.new_axis(group.extent, loop_role(self, group), avoid)
+        role = "stream" if self.in_memory else loop_role(self, group)
+        name = self.new_axis(group.extent, role, avoid)
         parts = {f: T.open_as(f, (name,))[1] for f in folds}
         bound, condition = T.index(name, group.extent), parts[folds[0]][0]
         domain = split(bound, condition)

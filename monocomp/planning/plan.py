@@ -205,8 +205,18 @@ class Planner:
             require_program(equations)
             require_program(self._start.program)
 
-    def plan(self, extents: Mapping[str, int] | None = None, processors: int | None = None) -> Plan:
+    def plan(
+        self,
+        extents: Mapping[str, int] | None = None,
+        processors: int | None = None,
+        in_memory: bool = False,
+    ) -> Plan:
         """The plan for these sizes, by index, as far as they are known.
+
+        Args:
+            extents: the sizes.
+            processors: how many program instances are to run side by side.
+            in_memory: are tiles held in memory, and may have any number of axes?
 
         Raises:
             UnsupportedError: no kernel computes the program.
@@ -214,25 +224,32 @@ class Planner:
         representative = self.equations.declared.extent_of
         given = {representative.get(i, i): n for i, n in (extents or {}).items()}
         processors = processors or self.processors or 1
-        found = self._plan(given, processors, divides=True)
+        found = self._plan(given, processors, in_memory, divides=True)
         if given and not has_same_elements(found.program, given):
-            found = self._plan(given, processors, divides=False)
+            found = self._plan(given, processors, in_memory, divides=False)
         return found
 
-    def _plan(self, given: Mapping[str, int], processors: int, *, divides: bool) -> Plan:
+    def _plan(
+        self, given: Mapping[str, int], processors: int, in_memory: bool, *, divides: bool
+    ) -> Plan:
         bucket = {e: power_of_two(n) if n else 0 for e, n in sorted(given.items())}
         # Beyond that only the side of the limit matters on which a size lies.
         sides = {e: WHOLE_LIMIT + (n > WHOLE_LIMIT) for e, n in sorted(given.items())}
-        key = (processors, divides, *bucket.items(), *sides.values())
+        key = (processors, in_memory, divides, *bucket.items(), *sides.values())
         found = self._plans.get(key)
         if found is None:
             with BUILDING:
-                found = self._made(bucket, sides, processors, divides)
+                found = self._made(bucket, sides, processors, in_memory, divides)
             found = self._plans.setdefault(key, found)
         return found
 
     def _made(
-        self, bucket: Mapping[str, int], sides: Mapping[str, int], processors: int, divides: bool
+        self,
+        bucket: Mapping[str, int],
+        sides: Mapping[str, int],
+        processors: int,
+        in_memory: bool,
+        divides: bool,
     ) -> Plan:
         rewriter = self._rewriter_for(bucket)
         known = packed_extents(self.equations, bucket)
@@ -251,7 +268,7 @@ class Planner:
         for rule in {s.rule for s in steps} & STATED.keys():
             require_proved(rule, STATED[rule].unproved)
         program = replace(program, operands=stored_operands(program))
-        planned = self._kernels(program, sides, sizes)
+        planned = self._kernels(program, sides, sizes, in_memory)
         return Plan(Derivation.of(rewriter), tuple(steps), program, planned, sizes, processors)
 
     def _rewriter_for(self, sizes: Mapping[str, int]) -> Rewriter:
@@ -274,7 +291,11 @@ class Planner:
         return rewriter
 
     def _kernels(
-        self, program: Equations, sides: Mapping[str, int], sizes: Mapping[str, int]
+        self,
+        program: Equations,
+        sides: Mapping[str, int],
+        sizes: Mapping[str, int],
+        in_memory: bool,
     ) -> tuple[PlannedKernel, ...]:
         """The kernels of equations in kernels: groups, roles, loops.
 
@@ -289,13 +310,14 @@ class Planner:
         groups = kernel_groups(program, nominal)
         chosen = [(group, roles_by_cost(program, group, fits, nominal)) for group in groups]
         axes = tuple(c.axis for _, roles in chosen for c in roles.values())
-        key = (program.equations, without_elements(program), axes, *sides.items())
+        key = (program.equations, without_elements(program), axes, in_memory, *sides.items())
         found = self._planned.get(key)
         if found is None:
             try:
                 is_short = partial(fits_whole, sizes=nominal)
                 found = self._planned[key] = tuple(
-                    _kernel(program, *g, fits, is_short, n) for n, g in enumerate(chosen, 1)
+                    _kernel(program, *g, fits, is_short, in_memory, n)
+                    for n, g in enumerate(chosen, 1)
                 )
             except UnsupportedError as error:
                 raise _with_laws(error, program) from None
@@ -308,11 +330,12 @@ def _kernel(
     roles: Mapping[str, RoleChoice],
     fits: Callable[[str], bool],
     is_short: Callable[[str], bool],
+    in_memory: bool,
     number: int,
 ) -> PlannedKernel:
     axes = {name: choice.axis for name, choice in roles.items()}
     suffix = "" if number == 1 else f"_{number}"
-    tiles = lower(program, group, axes, fits, is_short, scan_of(group), suffix)
+    tiles = lower(program, group, axes, fits, is_short, scan_of(group), suffix, in_memory)
     return PlannedKernel(tuple(e.name for e in group), tuple(roles.values()), tiles)
 
 
