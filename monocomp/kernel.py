@@ -255,6 +255,13 @@ class Kernel(Rendered):
         known = *INTERPRETED, *DIALECTS
         require_known(backend, known, f"unknown backend {backend!r}", "backends")
         if backend in INTERPRETED:
+            for what, value in (("target", target), ("dtype", dtype), ("tf32", tf32)):
+                if value is not None:
+                    raise UsageError(
+                        f"backend '{backend}' interprets the tile program, which has no {what}",
+                        help=f"leave out {what}, or take the source for one of "
+                        f"{', '.join(DIALECTS)}",
+                    )
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
         tf32 = self.tf32 if tf32 is None else tf32
         of, dtype = self.planner, dtype or "bf16"

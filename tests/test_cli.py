@@ -133,7 +133,10 @@ def test_unknown_command(call) -> None:
         (["run", "attention", "--random"], "the extent of b, h, q, d, k, e is missing"),
         (["run", "attention", "--random", "--extent", "x=3"], "the program has no index 'x'"),
         (["run", "attention", "--extent", "d=4"], "--extent goes with --random"),
-        (["run", "attention", "--random", "--input", "Q=q.npy"], "--random makes every input"),
+        (
+            ["run", "attention", "--random", "--input", "Q=q.npy"],
+            "--input does not go with --random",
+        ),
         (["run", "attention", "--input", "Q=none.npy"], "cannot read 'none.npy': No such file"),
         (["run", "attention", "--param", "cap=3"], "the program has no parameter 'cap'"),
         (["run", "attention", "--param", "cap=x"], "'cap' must be a number, not 'x'"),
@@ -736,10 +739,10 @@ def test_explain_some_steps(call) -> None:
 # --- run
 
 
-def fields(line: str) -> tuple[str, str, str, float, float]:
-    """Name, shape, dtype, mean and largest size of a line of `monocomp run`."""
-    pattern = r"(\w+)  (\S+)  (\w+)  mean (\S+)  max abs (\S+)"
-    name, shape, dtype, mean, largest = re.fullmatch(pattern, line).groups()
+def fields(text: str) -> tuple[str, str, str, float, float]:
+    """Name, shape, dtype, mean and largest size of an output of `monocomp run`."""
+    pattern = r"(\w+)  (\S+)  (\w+)  mean (\S+)  max abs (\S+)\n  .* = .*"
+    name, shape, dtype, mean, largest = re.fullmatch(pattern, text.rstrip("\n")).groups()
     return name, shape, dtype, float(mean), float(largest)
 
 
@@ -749,14 +752,32 @@ ATTENTION_SIZES = ["--extent", "b=1", "h=2", "q=17", "k=33", "d=16", "e=8"]
 def test_run_random(call) -> None:
     result = call("run", "attention", "--random", *ATTENTION_SIZES, "--seed", "5")
     assert (result.status, result.err) == (0, "")
-    (line,) = result.out.splitlines()
-    name, shape, dtype, mean, largest = fields(line)
+    name, shape, dtype, mean, largest = fields(result.out)
     assert (name, shape, dtype) == ("O", "1x2x17x8", "float32")
     program = check(library.load("attention"))
     sizes = {"b": 1, "h": 2, "q": 17, "k": 33, "d": 16, "e": 8}
     expected = evaluate(program, random_inputs(translate(program), sizes, seed=5))
     assert mean == pytest.approx(expected.mean(), rel=1e-4)
     assert largest == pytest.approx(abs(expected).max(), rel=1e-4)
+    place, values = result.out.splitlines()[1].split(" = ")
+    assert place == "  O[0,0,0,:]" and values.endswith(", ...")
+    shown = [float(value) for value in values.removesuffix(", ...").split(", ")]
+    assert shown == pytest.approx(expected[0, 0, 0, :6].tolist(), rel=1e-4)
+
+
+def test_run_shows_values_of_every_kind(call) -> None:
+    text = "index n < 2\nN[n] = n\nB[n] = n > 0\nM = 1.5\nE[n] = A[n]"
+    words = ["--random", "--extent", "n=2"]
+    lines = call("run", text, *words).out.splitlines()
+    assert lines[:6] == [
+        "N  2  int64  mean 0.5  max abs 1",
+        "  N[:] = 0, 1",
+        "B  2  bool  mean 0.5  max abs 1",
+        "  B[:] = False, True",
+        "M  scalar  float32  mean 1.5  max abs 1.5",
+        "  M = 1.5",
+    ]
+    assert call("run", "E[i] = A[i]", "--random", "--extent", "i=0").out == "E  0  float32  empty\n"
 
 
 def test_run_bfloat16(call, tmp_path) -> None:
@@ -777,7 +798,8 @@ def test_run_files(call, tmp_path) -> None:
     text = f"{PRODUCT}\nparam c: float = 1.0\nallow_pickle[i] = c * A[i,k]"
     result = call("run", text, *inputs, "--param", "c=10", "-o", out)
     assert (result.status, result.err) == (0, "")
-    assert [line.split()[0] for line in result.out.splitlines()] == ["O", "allow_pickle"]
+    named = [line.split()[0] for line in result.out.splitlines()[::2]]
+    assert named == ["O", "allow_pickle"] and "  O[0,:] = 5, 4, 3\n" in result.out
     with np.load(out) as saved:
         np.testing.assert_allclose(saved["O"], a @ b)
         np.testing.assert_allclose(saved["allow_pickle"], 10 * a.sum(1))
@@ -839,13 +861,23 @@ def test_run_bad_inputs(call, tmp_path, inputs: Sequence[str], message: str) -> 
 
 
 def test_check(call) -> None:
-    result = call("check", "softmax", "--extent", "i=3", "--seed", "1")
+    result = call("check", "softmax", "--extent", "i=3", "--seed", "1", "--verbose")
     assert (result.status, result.err) == (0, ""), result.out
     assert result.out.startswith("proofs: ") and "FAIL" not in result.out
     assert re.search(r"^  ok    SE: associative +\(x \. y\) \. z = ", result.out, re.MULTILINE)
     assert re.search(r"^  ok    +1\. expand_softmax ", result.out, re.MULTILINE)
     for backend in ("numpy", "torch"):
         assert re.search(rf"^  ok    {backend}  +float64  error .* i=3 ", result.out, re.MULTILINE)
+
+
+def test_check_says_a_line_for_each_family(call) -> None:
+    result = call("check", "logsumexp")
+    assert (result.status, result.err) == (0, "")
+    families, backend, skipped = result.out.splitlines()[:3], *result.out.splitlines()[3:]
+    for family, name in zip(families, ("proofs", "side conditions", "derivation"), strict=True):
+        assert re.fullmatch(rf"ok    {name} +(\d+) of \1  \S.*", family)
+    assert backend.startswith("ok    backends          2 of 3  each against the oracle")
+    assert skipped.startswith("  skip  triton  float32  no GPU here; ")
 
 
 def test_check_admits_the_rounding_that_a_program_asks_for(call) -> None:

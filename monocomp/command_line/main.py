@@ -18,7 +18,8 @@ from typing import NamedTuple, NoReturn
 
 import monocomp
 from monocomp import library
-from monocomp.command_line import options, programs, streams, verbs
+from monocomp.command_line import explaining, options, programs, streams, verbs
+from monocomp.command_line.options import Form
 from monocomp.errors import InternalError, MonocompError, UsageError, nearest, shorten, unknown
 
 WRONG, BROKEN, INTERRUPTED, NO_READER = 2, 70, 130, 141
@@ -136,11 +137,13 @@ def _run(argv: list[str]) -> int:
             notes=(f"commands: {', '.join(VERBS)}",),
             help=f"did you mean 'monocomp {near}'?" if near else "monocomp --help",
         )
-    parsed, others = parser.parse_known_args(argv)
-    if others:
-        _refuse(argv[0], others[0], parsed.accepted)
-    run: Callable[[argparse.Namespace], int] = parsed.run
-    return run(parsed)
+    parsed, words = parser.parse_known_args(argv)
+    given = vars(parsed)
+    always = {key: given.pop(key) for key in ("program", "parser", "accepted") if key in given}
+    if words:
+        _refuse(argv[0], words[0], always["accepted"])
+    form, values = options.choose(VERBS[argv[0]].forms, given)
+    return form.run(argparse.Namespace(**always, **values))
 
 
 def _refuse(verb: str, word: str, accepted: list[str]) -> NoReturn:
@@ -190,9 +193,9 @@ def _parser() -> _Parser:
         )
         if verb.takes_program:
             command.add_argument("program", metavar="PROGRAM", help="see below")
-        options.add(command, verb.options)
+        options.add(command, verb.forms)
         accepted = [o for a in command._actions for o in a.option_strings if o.startswith("--")]
-        command.set_defaults(run=verb.run, accepted=accepted)
+        command.set_defaults(accepted=accepted)
     return parser
 
 
@@ -201,12 +204,11 @@ def _examples(lines: Sequence[str]) -> str:
 
 
 class _Verb(NamedTuple):
-    """What a verb is for, in words and in examples, and its options."""
+    """A verb in words and in examples, and what it makes."""
 
-    run: Callable[[argparse.Namespace], int]
     group: str
     about: str
-    options: tuple[options.Option, ...]
+    forms: tuple[options.Form, ...]
     examples: Sequence[str]
     takes_program: bool = True
 
@@ -220,33 +222,29 @@ FIRST_STEPS = (
 )
 VERBS = {
     "demo": _Verb(
-        verbs.demo,
         LOOK,
         "a program, its derivation, its kernel, and a run on this machine",
-        (),
+        (Form(verbs.demo),),
         ("demo",),
         takes_program=False,
     ),
     "list": _Verb(
-        programs.list_programs,
         LOOK,
         "the programs of the library",
-        options.JSON,
+        (Form(programs.list_programs, options.JSON),),
         ("list", "list --json"),
         takes_program=False,
     ),
     "show": _Verb(
-        programs.show,
         LOOK,
         "a program's text, and how its kernel is called",
-        options.JSON,
+        (Form(programs.show, options.JSON),),
         ("show sliding_window", "show sliding_window > mine.mc", "show gqa --json"),
     ),
     "explain": _Verb(
-        verbs.explain,
         LOOK,
         "how the kernel follows, step by step",
-        options.EXPLAIN,
+        explaining.FORMS,
         (
             "explain attention",
             "explain attention --steps 4",
@@ -255,17 +253,19 @@ VERBS = {
         ),
     ),
     "grad": _Verb(
-        verbs.grad,
         LOOK,
         "the gradient of a program, as a program",
-        options.GRAD,
+        (Form(verbs.grad, options.GRAD),),
         ("grad causal", "grad alibi --wrt slope", "grad causal --forward"),
     ),
     "emit": _Verb(
-        verbs.emit,
         MAKE,
         "the source of a program's kernel, or machine code",
-        options.EMIT,
+        (
+            Form(verbs.emit, options.EMIT),
+            Form(verbs.emit_gradient, options.EMIT_GRADIENT, ("--gradient",)),
+            Form(verbs.emit_machine_code, options.EMIT_MACHINE_CODE, ("--form",)),
+        ),
         (
             "emit causal --target cuda:90 --dtype bf16 -o causal.py",
             f"emit causal --minimal {SIZES}",
@@ -275,49 +275,49 @@ VERBS = {
         ),
     ),
     "run": _Verb(
-        verbs.run,
         MAKE,
         "run on arrays, or on random inputs",
-        options.RUN,
+        (
+            Form(verbs.run, options.RUN),
+            Form(verbs.run_random, options.RUN_RANDOM, ("--random",)),
+        ),
         (
             f"run causal --random {SIZES}",
             "run attention --input Q=q.npy K=k.npy V=v.npy -o o.npz",
         ),
     ),
     "bench": _Verb(
-        verbs.bench,
         MAKE,
         "time it beside eager torch and what else gives the same",
-        options.BENCH,
+        (Form(verbs.bench, options.BENCH),),
         ("bench causal", f"bench sliding_window {SIZES} --param window=128 --json"),
     ),
     "tune": _Verb(
-        verbs.tune,
         MAKE,
         "search schedules on a GPU, and remember the best",
-        options.TUNE,
+        (Form(verbs.tune, options.TUNE),),
         (f"tune causal {SIZES}", f"tune causal {SIZES} --seconds 60 -o schedules.json"),
     ),
     "check": _Verb(
-        verbs.check,
         TRUST,
         "proofs, and each step and backend against the oracle",
-        options.CHECK,
+        (
+            Form(verbs.check, options.CHECK),
+            Form(verbs.check_as_json, options.CHECK_JSON, ("--json",)),
+        ),
         ("check attention", "check mine.mc --extent q=9 --seed 7"),
     ),
     "doctor": _Verb(
-        verbs.doctor,
         TRUST,
         "versions, GPU, cache, and whether a kernel runs here",
-        options.JSON,
+        (Form(verbs.doctor, options.JSON),),
         ("doctor", "doctor --json"),
         takes_program=False,
     ),
     "completion": _Verb(
-        verbs.completion,
         "shell",
         "a script that completes commands, options and names",
-        options.COMPLETION,
+        (Form(verbs.completion, options.COMPLETION),),
         (
             "completion bash >> ~/.bashrc",
             "completion fish > ~/.config/fish/completions/monocomp.fish",

@@ -1,12 +1,18 @@
-"""The options of each verb of the command line, as data."""
+"""The options of each verb of the command line, as data.
+
+A verb has forms: one for each thing that it makes, such as a derivation, a stage or a page. A form
+lists the options that it reads. Its function gets these and no others, and an option that a
+command line gives to a form without it is refused: nothing is accepted and then ignored.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from monocomp.command_line.completion import SHELLS
-from monocomp.errors import shorten
+from monocomp.errors import UsageError, shorten
 from monocomp.stages import STAGES
 
 # What `monocomp.backends.triton.machine_code` makes; that module loads torch.
@@ -14,24 +20,90 @@ FORMS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
 
 
 class Option(NamedTuple):
-    """An option, and how it is read: the arguments of `argparse`'s `add_argument`. Of those that
-    are `alone` a command takes one."""
+    """An option, and how it is read: the arguments of `argparse`'s `add_argument`."""
 
     names: tuple[str, ...]
-    how: dict[str, Any]
-    alone: bool = False
+    how: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Its long name, as messages call it."""
+        return self.names[-1]
+
+    @property
+    def key(self) -> str:
+        """Its name among parsed options."""
+        return self.name.lstrip("-").replace("-", "_")
+
+    @property
+    def default(self) -> Any:
+        """Its value where a command line does not give it."""
+        return self.how.get("default", False if self.how.get("action") == "store_true" else None)
 
 
-def add(command: argparse.ArgumentParser, options: tuple[Option, ...]) -> None:
-    """Let a command take options."""
-    has_group = any(o.alone for o in options)  # which argparse wants no empty one of
-    group = command.add_mutually_exclusive_group() if has_group else command
-    for names, how, alone in options:
-        (group if alone else command).add_argument(*names, **how)
+class Form(NamedTuple):
+    """One thing that a verb makes.
+
+    Attributes:
+        run: makes it from parsed options, and returns the exit status.
+        options: the options that it reads.
+        when: the options that ask for it, each alone or with its value: "--stage source".
+    """
+
+    run: Callable[[argparse.Namespace], int]
+    options: tuple[Option, ...] = ()
+    when: tuple[str, ...] = ()
 
 
-def _option(*names: str, alone: bool = False, **how: Any) -> Option:
-    return Option(names, how, alone)
+def add(command: argparse.ArgumentParser, forms: Sequence[Form]) -> None:
+    """Let a command take the options of its forms. Parsed options are those that are given."""
+    for option in {o.key: o for form in forms for o in form.options}.values():
+        command.add_argument(*option.names, **{**option.how, "default": argparse.SUPPRESS})
+
+
+def choose(forms: Sequence[Form], given: Mapping[str, Any]) -> tuple[Form, dict[str, Any]]:
+    """Return the form that given options ask for, and the values of all options of it.
+
+    Raises:
+        UsageError: the form does not read one of them.
+    """
+    known = {o.key: o for form in forms for o in form.options}
+    asked = {known[key].name for key in given if given[key] != known[key].default}
+    asked |= {f"{known[key].name} {value}" for key, value in given.items()}
+    form = max(
+        (f for f in forms if asked.issuperset(f.when)), key=lambda f: len(" ".join(f.when).split())
+    )
+    chosen, selecting = _selecting([form]), _selecting(forms)
+    for option in (known[key] for key in given):
+        if option not in form.options:
+            raise _refusal(option, form, [f for f in forms if option in f.options])
+        if option.name in asked & selecting - chosen:
+            raise _refusal(option, form, [f for f in forms if option.name in _selecting([f])])
+    return form, {o.key: given.get(o.key, o.default) for o in form.options}
+
+
+def _selecting(forms: Sequence[Form]) -> set[str]:
+    """Return the names of the options that ask for one of these forms."""
+    return {word.split()[0] for form in forms for word in form.when}
+
+
+def _refusal(option: Option, form: Form, readers: Sequence[Form]) -> UsageError:
+    """The error for an option that a form does not read."""
+    own = set(form.when)
+    missing = [[w for w in reader.when if w not in own] for reader in readers]
+    fewest = min(map(len, missing))
+    wanted = [" ".join(words) for words in missing if len(words) == fewest]
+    if own - {w for reader in readers for w in reader.when}:
+        return UsageError(
+            f"{option.name} does not go with {' '.join(form.when)}", help="leave out one of them"
+        )
+    *most, last = wanted
+    listed = f"{', '.join(most)} or {last}" if most else last
+    return UsageError(f"{option.name} goes with {listed}", help=f"add {wanted[0]}")
+
+
+def _option(*names: str, **how: Any) -> Option:
+    return Option(names, how)
 
 
 def _flag(name: str, about: str) -> Option:
@@ -82,7 +154,8 @@ _TF32 = _flag("--tf32", "products of fp32 in tf32")
 _RUN_BY = _named("--backend", "NAME", "what runs it (auto)", default="auto")
 _NO_NOTES = _flag("--no-notes", "no remarks on what may surprise in the program")
 _TEXT_FILE = _option("-o", "--output", metavar="FILE", help="where to write it (standard output)")
-_OF_GRADIENTS = (
+GRADIENT = _flag("--gradient", "of its gradient, or how that follows")
+OF_GRADIENTS = (
     _several("--wrt", "NAME", "inputs to differentiate with respect to (all floats)"),
     _named(
         "--save",
@@ -92,56 +165,73 @@ _OF_GRADIENTS = (
     ),
 )
 
-# Of each verb
+# Of each verb, and of its forms
 
 JSON = (_AS_JSON,)  # of those that take nothing else
-EMIT = (
-    _option(
-        "--form",
-        choices=("source", *FORMS),
-        default="source",
-        help="source, or what Triton makes of it for the target, with registers, spills and shared "
-        "memory: needs no GPU",
-    ),
+
+_FORM = _option(
+    "--form",
+    choices=("source", *FORMS),
+    default="source",
+    help="source, or what Triton makes of it for the target, with registers, spills and shared "
+    "memory: needs no GPU",
+)
+_EMIT = (
+    _FORM,
     _named("--backend", "NAME", "the language to emit: triton or gluon", default="triton"),
-    _named("--target", "DEVICE", "such as cuda:90 or hip:gfx942"),
+    _named("--target", "DEVICE", "such as cuda:90, h100 or hip:gfx942"),
     _named("--dtype", "TYPE", "of the inputs: bf16, fp16 or fp32, or bf16,K=e4m3,V=e4m3"),
     _TF32,
     _EXTENT,
-    _flag("--minimal", "kernels for these sizes and little else, to paste"),
-    _flag("--gradient", "with its gradients, for autograd"),
-    *_OF_GRADIENTS,
     _named("--name", "NAME", "the kernel's name"),
-    _flag("--json", "with --form: what the kernels take, for other tools"),
     _TEXT_FILE,
 )
+EMIT = (*_EMIT, _flag("--minimal", "kernels for these sizes and little else, to paste"))
+EMIT_GRADIENT = (*EMIT, _flag("--gradient", "with its gradients, for autograd"), *OF_GRADIENTS)
+EMIT_MACHINE_CODE = (*_EMIT, _flag("--json", "with --form: what the kernels take, for other tools"))
+
 GRAD = (
-    *_OF_GRADIENTS,
+    *OF_GRADIENTS,
     _EXTENT,
     _several("--outputs", "NAME", "outputs that have a derivative (all floats)"),
     _flag("--forward", "print the program with what it saves instead"),
     _TEXT_FILE,
 )
-EXPLAIN = (
-    _AS_JSON,
-    _named("--steps", "N", "the first N steps only", type=_count),
-    _flag("--origins", "with --stage source: what each statement computes"),
-    _RUN_BY,
-    _flag("--gradient", "how its gradient follows"),
-    *_OF_GRADIENTS,
-    _option("--stage", choices=STAGES, help="print this stage, not the steps to it", alone=True),
-    _named("--before", "PASS", "print what a rule, or a pass over blocks, found", alone=True),
-    _named("--after", "PASS", "print what it left", alone=True),
-    _named(
-        "--html", "FILE", "write all of it as a page to walk through, for a browser", alone=True
+
+_STEPS = _named("--steps", "N", "the first N steps only", type=_count)
+_STAGE = _option("--stage", choices=STAGES, help="print this stage, not the steps to it")
+EXPLAIN = (_STEPS, _NO_NOTES, _EXTENT)
+EXPLAIN_JSON = (_STEPS, _AS_JSON, _EXTENT)
+EXPLAIN_GRADIENT = (_STEPS, _EXTENT, GRADIENT, *OF_GRADIENTS)
+EXPLAIN_GRADIENT_JSON = (*EXPLAIN_GRADIENT, _AS_JSON)
+_ORIGINS = _flag("--origins", "with --stage source: what each statement computes")
+_BEFORE = _named("--before", "PASS", "print what a rule, or a pass over blocks, found")
+_AFTER = _named("--after", "PASS", "print what it left")
+_PAGE = _named("--html", "FILE", "write all of it as a page to walk through, for a browser")
+_PICTURE = _named("--picture", "NAME", "draw bracketings, tiles, roofline or timeline, as SVG")
+# What else is to be seen, of a program or of its gradient: what asks for it, and its options.
+_BEFORE_THE_BACKEND = ("equations", "plan", "tile")
+VIEWS: tuple[tuple[str, tuple[Option, ...]], ...] = (
+    *((f"--stage {s}", (_STAGE, _EXTENT)) for s in _BEFORE_THE_BACKEND),
+    ("--stage", (_STAGE, _EXTENT, _RUN_BY)),
+    ("--stage source", (_STAGE, _EXTENT, _RUN_BY, _ORIGINS)),
+    (
+        "--before",
+        (
+            _named("--before", "PASS", "print what a rule, or a pass over blocks, found"),
+            _EXTENT,
+            _RUN_BY,
+        ),
     ),
-    _named(
-        "--picture", "NAME", "draw bracketings, tiles, roofline or timeline, as SVG", alone=True
-    ),
-    _NO_NOTES,
-    _EXTENT,
+    ("--after", (_named("--after", "PASS", "print what it left"), _EXTENT, _RUN_BY)),
+    ("--html", (_PAGE, _EXTENT, _RUN_BY)),
+    ("--picture", (_PICTURE, _EXTENT)),
+    ("--picture timeline", (_PICTURE, _EXTENT, _RUN_BY)),
 )
-CHECK = (_NO_NOTES, _EXTENT, _PARAM, _SEED, _AS_JSON)
+
+_CHECK = (_EXTENT, _PARAM, _SEED)
+CHECK = (*_CHECK, _flag("--verbose", "a line for each law, step and backend"), _NO_NOTES)
+CHECK_JSON = (*_CHECK, _AS_JSON)
 BENCH = (
     _EXTENT,
     _PARAM,
@@ -152,16 +242,19 @@ BENCH = (
     _AS_JSON,
 )
 COMPLETION = (_option("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh, fish"),)
-RUN = (
-    _several("--input", "NAME=FILE", "an input from a .npy file"),
-    _flag("--random", "random inputs, of the sizes that --extent gives"),
-    _EXTENT,
+_RUN = (
     _PARAM,
     _named("--dtype", "TYPE", "of float inputs: bf16, ..., fp64, or bf16,K=e4m3,V=e4m3"),
     _RUN_BY,
-    _SEED,
     _AS_JSON,
     _option("-o", "--output", metavar="FILE", help="a .npz file for the outputs"),
+)
+RUN = (_several("--input", "NAME=FILE", "an input from a .npy file"), *_RUN)
+RUN_RANDOM = (
+    _flag("--random", "random inputs, of the sizes that --extent gives"),
+    _EXTENT,
+    _SEED,
+    *_RUN,
 )
 TUNE = (
     _EXTENT,

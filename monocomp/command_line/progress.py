@@ -46,6 +46,19 @@ class Progress:
         bar = "#" * done + "." * (_WIDTH - done)
         self._write(f"[{bar}] {what} {number} of {count}, {now - self.begin:.0f} s")
 
+    def tell(self, what: str) -> None:
+        """Say what has been done, in a terminal; elsewhere results tell enough."""
+        if self.overwrites:
+            self._write(f"{what}, {self.clock() - self.begin:.0f} s")
+
+    def clear(self) -> None:
+        """Take the line away, for another one."""
+        if self.overwrites and self.width:
+            self._write("")
+            with contextlib.suppress(OSError, ValueError):
+                self.stream.write("\r")
+                self.stream.flush()
+
     def _write(self, line: str) -> None:
         try:
             if self.overwrites:
@@ -66,7 +79,4 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.overwrites and self.width:
-            self._write("")
-            with contextlib.suppress(OSError, ValueError):
-                self.stream.write("\r")
+        self.clear()

@@ -10,6 +10,9 @@ from contextlib import suppress
 from typing import TextIO
 
 from monocomp.errors import UsageError
+from monocomp.machine.plain_files import require_writable, write
+
+STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not replaced
 
 
 def prepare() -> None:
@@ -42,6 +45,32 @@ def say(text: str = "") -> None:
     except OSError as error:
         discard(sys.stdout)
         raise UsageError(f"cannot write to standard output: {error.strerror or error}") from None
+
+
+def say_text(text: str) -> None:
+    """Write lines to standard output; the last one ends."""
+    say(text if text.endswith("\n") else text + "\n")
+
+
+def deliver(path: str | None, text: str) -> None:
+    """Write lines to a file, or to standard output."""
+    if path in STANDARD_OUTPUT:
+        say_text(text)
+    else:
+        write(path, (text if text.endswith("\n") else text + "\n").encode())
+
+
+def require_output(path: str | None, *read: str) -> None:
+    """Refuse a place for the output that cannot be written, or that is read, before any work."""
+    if path is None or path in STANDARD_OUTPUT:
+        return
+    require_writable(path)
+    for other in read:
+        if os.path.isfile(path) and os.path.isfile(other) and os.path.samefile(path, other):
+            raise UsageError(
+                f"'{path}' is read, so the output cannot replace it",
+                help="give the output the name of another file",
+            )
 
 
 def say_json(value: object) -> None:

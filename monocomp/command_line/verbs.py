@@ -8,80 +8,24 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import zipfile
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from monocomp.command_line import files, streams, words
+from monocomp.command_line import compiling, files, streams, words
 from monocomp.errors import DeviceError, UnsupportedError, UsageError
-from monocomp.machine.plain_files import require_writable, write
-from monocomp.stages import Stages
+from monocomp.machine.plain_files import write
 
 if TYPE_CHECKING:
-    from monocomp.display.notes import Notes
-    from monocomp.gradients.derived import Gradient
+    from monocomp.command_line.findings import Finding
     from monocomp.kernel import Kernel
     from monocomp.terms.equations import Equations
 
 OK, FAILED = 0, 1
 _USUAL = {"grid": 2, "row": 1024, "stream": 1024}  # sizes where none are given, by role
-STANDARD_OUTPUT = (None, "-", "/dev/stdout")  # a file there is written on, not replaced
-
-
-def _equations(options: Namespace, name: str | None = None) -> Equations:
-    from monocomp.language.checker import check as checked
-    from monocomp.translation.translator import translate
-
-    source = files.read_program(options.program)
-    return translate(checked(source.text, name or source.name))
-
-
-def _compile(options: Namespace, **more: Any) -> Kernel:
-    return _kernel(_equations(options), **more)
-
-
-def _kernel(equations: Equations, **more: Any) -> Kernel:
-    from monocomp.kernel import Kernel
-
-    return Kernel(equations, **more)
-
-
-def _gradient(options: Namespace, equations: Equations, outputs: Iterable[str] = ()) -> Gradient:
-    from monocomp.gradients.derived import gradient
-
-    extents = words.extents(options)
-    return gradient(equations, options.wrt or None, list(outputs) or None, options.save, extents)
-
-
-# Output
-
-
-def _say(text: str) -> None:
-    streams.say(text if text.endswith("\n") else text + "\n")
-
-
-def _deliver(path: str | None, text: str) -> None:
-    if path in STANDARD_OUTPUT:
-        _say(text)
-    else:
-        write(path, (text if text.endswith("\n") else text + "\n").encode())
-
-
-def _require_output(path: str | None, *read: str) -> None:
-    """Refuse a place for the output that cannot be written, or that is read, before any work."""
-    if path is None or path in STANDARD_OUTPUT:
-        return
-    require_writable(path)
-    for other in read:
-        if os.path.isfile(path) and os.path.isfile(other) and os.path.samefile(path, other):
-            raise UsageError(
-                f"'{path}' is read, so the output cannot replace it",
-                help="give -o the name of another file",
-            )
 
 
 # The verbs
@@ -89,157 +33,113 @@ def _require_output(path: str | None, *read: str) -> None:
 
 def emit(options: Namespace) -> int:
     """`monocomp emit`: the source and nothing else."""
-    name, extents = words.kernel_name(options), words.extents(options)
-    dtype, named = words.dtypes(options)
-    _require_output(options.output, options.program)
-    equations = _equations(options, name)
-    if named and dtype is not None:
-        floats = [n for n, i in equations.declared.inputs.items() if i.kind == "float"]
-        named = {**dict.fromkeys(floats, dtype), **named}
-    if options.form != "source":
-        if options.gradient:
-            raise UsageError(
-                "--form is of a program, and --gradient of two", help="take one of them"
-            )
-        _refuse_of_gradients(options)
-        made = _machine_code(_kernel(equations), options, named or dtype or "bf16")
-        _deliver(options.output, made)
-        return OK
-    if options.json:
-        raise UsageError("--json goes with --form", help="source is text; add --form ptx, say")
-    how = {
-        "target": options.target,
-        "dtype": named or dtype or "bf16",
-        "extents": extents or None,
-        "tf32": options.tf32,
-        "minimal": options.minimal,
-    }
-    if options.gradient:
-        if options.backend != "triton":
-            raise UsageError("gradients are emitted for backend 'triton'")
-        source = _gradient(options, equations).source(**how)
-    else:
-        _refuse_of_gradients(options)
-        source = _kernel(equations).source(options.backend, **how)
-    _deliver(options.output, source)
+    program, dtypes = _to_emit(options)
+    kernel, tf32 = compiling.kernel(program), options.tf32 or None
+    source = kernel.source(options.backend, **_how(options), tf32=tf32, dtype=dtypes)
+    streams.deliver(options.output, source)
     return OK
 
 
+def emit_gradient(options: Namespace) -> int:
+    """`monocomp emit --gradient`: the source of the program and of its gradients."""
+    program, dtypes = _to_emit(options)
+    if options.backend != "triton":
+        raise UsageError("gradients are emitted for backend 'triton'")
+    found = compiling.gradient(options, program)
+    source = found.source(**_how(options), tf32=options.tf32, dtype=dtypes or "bf16")
+    streams.deliver(options.output, source)
+    return OK
+
+
+def emit_machine_code(options: Namespace) -> int:
+    """`monocomp emit --form`: the kernels as Triton compiles them, and what they take."""
+    program, dtypes = _to_emit(options)
+    made = _machine_code(compiling.kernel(program), options, dtypes or "bf16")
+    streams.deliver(options.output, made)
+    return OK
+
+
+def _to_emit(options: Namespace) -> tuple[Equations, str | dict[str, str] | None]:
+    """Return the program under its name, and the dtypes of its inputs as they are given."""
+    name, (dtype, named) = words.kernel_name(options), words.dtypes(options)
+    streams.require_output(options.output, options.program)
+    program = compiling.equations(options, name)
+    if named and dtype is not None:
+        floats = [n for n, i in program.declared.inputs.items() if i.kind == "float"]
+        named = {**dict.fromkeys(floats, dtype), **named}
+    return program, named or dtype
+
+
+def _how(options: Namespace) -> dict[str, Any]:
+    extents = words.extents(options) or None
+    return {"target": options.target, "extents": extents, "minimal": options.minimal}
+
+
 def _machine_code(kernel: Kernel, options: Namespace, dtype: str | Mapping[str, str]) -> str:
-    """The kernels as Triton compiles them for a target, and what they take of it."""
+    """Return the kernels as Triton compiles them for a target, and what they take of it."""
     from monocomp.declarations.records import by_representative
     from monocomp.source import machine_code
 
-    if options.minimal:
-        raise UsageError("--minimal is of source, and --form of what is made of it")
     target = options.target or "cuda:90"
     known = by_representative(kernel.declared, words.extents(options))
-    found, sizes = machine_code(
+    made, sizes = machine_code(
         options.backend, kernel.planner, known, dtype, target, options.form, tf32=options.tf32
     )
     if options.json:
-        kernels = [{**asdict(k.usage), "name": k.name, "warps": k.warps} for k in found]
-        texts = {k.name: k.text for k in found}
+        kernels = [{**asdict(k.usage), "name": k.name, "warps": k.warps} for k in made]
+        texts = {k.name: k.text for k in made}
         about = {"target": target, "form": options.form, "extents": sizes}
         return json.dumps({**about, "kernels": kernels, "text": texts}, indent=2)
     at = ", ".join(f"{name.lstrip('.')} = {size}" for name, size in sizes.items())
-    return f"// {options.form} for {target}, {at}\n" + "\n".join(map(str, found))
+    return f"// {options.form} for {target}, {at}\n" + "\n".join(map(str, made))
 
 
 def grad(options: Namespace) -> int:
     """`monocomp grad`: the gradient as a program, or the program that saves what it reads."""
-    found = _gradient(options, _equations(options), options.outputs)
-    _deliver(options.output, found.forward.text() if options.forward else f"{found}\n")
+    found = compiling.gradient(options, compiling.equations(options), options.outputs)
+    streams.deliver(options.output, found.forward.text() if options.forward else f"{found}\n")
     return OK
-
-
-def explain(options: Namespace) -> int:
-    """`monocomp explain`."""
-    import monocomp
-
-    extents = words.extents(options)
-    if options.gradient:
-        return _explain_gradient(options)
-    _refuse_of_gradients(options)
-    kernel = _compile(options, backend=options.backend)
-    stages = Stages(kernel, extents)
-    if options.html is not None:
-        _require_output(options.html, options.program)
-    if options.origins and options.stage != "source":
-        raise UsageError("--origins goes with --stage source", help="add --stage source")
-    looks = (
-        (lambda stage: stages.traced() if options.origins else stages[stage], options.stage),
-        (stages.before, options.before),
-        (stages.after, options.after),
-        (lambda _: monocomp.explorer.page(kernel, stages), options.html),
-        (lambda name: monocomp.explorer.picture(stages, name), options.picture),
-    )
-    for look, name in looks:
-        if name is not None:
-            if options.json or options.steps is not None:
-                raise UsageError("--json and --steps are of a derivation, not of one stage")
-            _deliver(options.html, look(name))
-            return OK
-    derivation = kernel.plan(extents).derivation
-    if options.steps is not None:
-        derivation = derivation.first(options.steps)
-    if options.json:
-        _say(derivation.to_json())
-        return OK
-    _say(f"{kernel.summary(extents)}\n\n{derivation}")
-    _say_notes(options, kernel.notes(extents))
-    return OK
-
-
-def _say_notes(options: Namespace, notes: Notes) -> None:
-    if notes and not options.no_notes:
-        _say(f"\n{notes}")
-
-
-def _explain_gradient(options: Namespace) -> int:
-    if options.stage or options.before or options.after or options.origins:
-        raise UsageError(
-            "a gradient has no stages before it is compiled",
-            help="monocomp grad PROGRAM -o grad.mc, then monocomp explain grad.mc",
-        )
-    derivation = _gradient(options, _equations(options)).derivation
-    shown = derivation if options.steps is None else derivation.first(options.steps)
-    _say(shown.to_json() if options.json else f"{shown}\n\n{shown.certify()}")
-    return OK
-
-
-def _refuse_of_gradients(options: Namespace) -> None:
-    for option in ("wrt", "save"):
-        if getattr(options, option):
-            raise UsageError(f"--{option} goes with --gradient", help="add --gradient")
 
 
 def check(options: Namespace) -> int:
-    """`monocomp check`: a line for each finding as it comes."""
-    from monocomp.command_line.findings import report
-    from monocomp.command_line.verification import verify
+    """`monocomp check`: a line for each family of findings, or with --verbose for each of them."""
+    from monocomp.command_line.explaining import say_notes
+    from monocomp.command_line.findings import report, report_families
     from monocomp.display.notes import Notes
     from monocomp.kernel import Kernel
 
-    extents, params = words.extents(options), words.params(options)
-    program = _equations(options)
-    words.refuse_unknown_params(program.declared, params)
-    fine = report(verify(program, extents, params, options.seed), as_json=options.json)
+    program, findings = _findings(options)
+    fine = (report if options.verbose else report_families)(findings)
     notes = Notes(program.origin.notes, program.origin.text)
     if fine:
         with suppress(UnsupportedError):  # no kernel computes it, as was said
-            notes = Kernel(program).notes(extents)
-    if not options.json:
-        _say_notes(options, notes)
+            notes = Kernel(program).notes(words.extents(options))
+    say_notes(options, notes)
     return OK if fine else FAILED
+
+
+def check_as_json(options: Namespace) -> int:
+    """`monocomp check --json`: the list of all findings."""
+    from monocomp.command_line.findings import report_json
+
+    return OK if report_json(_findings(options)[1]) else FAILED
+
+
+def _findings(options: Namespace) -> tuple[Equations, Iterator[Finding]]:
+    from monocomp.command_line.verification import verify
+
+    extents, params = words.extents(options), words.params(options)
+    program = compiling.equations(options)
+    words.refuse_unknown_params(program.declared, params)
+    return program, verify(program, extents, params, options.seed)
 
 
 def doctor(options: Namespace) -> int:
     """`monocomp doctor`: a line for each finding as it comes."""
     from monocomp.command_line.doctor import examine
-    from monocomp.command_line.findings import report
+    from monocomp.command_line.findings import report, report_json
 
-    return OK if report(examine(), as_json=options.json) else FAILED
+    return OK if (report_json if options.json else report)(examine()) else FAILED
 
 
 def demo(options: Namespace) -> int:
@@ -253,7 +153,7 @@ def completion(options: Namespace) -> int:
     """`monocomp completion`: the script for a shell."""
     from monocomp.command_line.completion import script
 
-    _say(script(options.parser, options.shell))
+    streams.say_text(script(options.parser, options.shell))
     return OK
 
 
@@ -267,7 +167,7 @@ def bench(options: Namespace) -> int:
     extents, params = words.extents(options), words.params(options)
     of_all, named = words.dtypes(options)
     dtype = of_all or ("bfloat16" if torch.cuda.is_available() else "float32")
-    kernel = _compile(options)
+    kernel = compiling.kernel(compiling.equations(options))
     words.refuse_unknown_params(kernel.declared, params)
     dtypes = words.by_input(kernel.declared, dtype, named)
     extents = _with_usual(kernel, extents)
@@ -281,42 +181,54 @@ def bench(options: Namespace) -> int:
         streams.say_json({**about, "contenders": [t.described() for t in found]})
         return OK
     sizes = ", ".join(f"{name} = {size}" for name, size in extents.items())
-    _say(f"{device}, {dtype}, {sizes}; medians of {found[0].rounds} rounds, in turn")
-    _say(measuring.table(found))
+    streams.say_text(f"{device}, {dtype}, {sizes}; medians of {found[0].rounds} rounds, in turn")
+    streams.say_text(measuring.table(found))
     return OK
 
 
 def run(options: Namespace) -> int:
-    """`monocomp run`: one line for each output."""
+    """`monocomp run` on arrays from files."""
+    paths = words.pairs(options.input, "NAME=FILE", str, "a file")
+    streams.require_output(options.output, options.program, *paths.values())
+    kernel, params = _to_run(options)
+    arrays = {name: files.read_array(path) for name, path in paths.items()}
+    return _run(options, kernel, arrays, params)
+
+
+def run_random(options: Namespace) -> int:
+    """`monocomp run --random`."""
+    extents, (dtype, _) = words.extents(options), words.dtypes(options)
+    streams.require_output(options.output, options.program)
+    kernel, params = _to_run(options)
+    return _run(options, kernel, _random(kernel, extents, params, dtype, options.seed), params)
+
+
+def _to_run(options: Namespace) -> tuple[Kernel, dict[str, int | float]]:
+    params = words.params(options)
+    kernel = compiling.kernel(compiling.equations(options), backend=options.backend)
+    words.refuse_unknown_params(kernel.declared, params)
+    return kernel, params
+
+
+def _run(
+    options: Namespace, kernel: Kernel, arrays: Mapping[str, Any], params: Mapping[str, Any]
+) -> int:
+    """Call a kernel, and say shape, dtype and some values of each output."""
     import torch
 
-    extents, params = words.extents(options), words.params(options)
-    dtype, named = words.dtypes(options)
-    paths = words.pairs(options.input, "NAME=FILE", str, "a file")
-    if options.random and paths:
-        raise UsageError("--random makes every input, so it does not go with --input")
-    if extents and not options.random:
-        raise UsageError("--extent goes with --random; files have their sizes")
-    _require_output(options.output, options.program, *paths.values())
-    kernel = _compile(options, backend=options.backend)
-    declared = kernel.declared
-    words.refuse_unknown_params(declared, params)
-    if options.random:
-        arrays = _random(kernel, extents, params, dtype, options.seed)
-    else:
-        arrays = {name: files.read_array(path) for name, path in paths.items()}
-    dtypes = words.by_input(declared, dtype, named)
+    dtypes = words.by_input(kernel.declared, *words.dtypes(options))
     results = kernel(**files.tensors(arrays, dtypes, options.backend), **params)
     values = results if isinstance(results, tuple) else (results,)
     outputs: dict[str, Any] = {
-        at.name: torch.as_tensor(value) for at, value in zip(declared.outputs, values, strict=True)
+        at.name: torch.as_tensor(value)
+        for at, value in zip(kernel.declared.outputs, values, strict=True)
     }
     if options.output is not None:
         _save(options.output, outputs)
     if options.json:
         streams.say_json([_described(name, value) for name, value in outputs.items()])
     else:
-        _say("\n".join(_summary(name, value) for name, value in outputs.items()))
+        streams.say_text("\n".join(_summary(name, value) for name, value in outputs.items()))
     return OK
 
 
@@ -330,7 +242,7 @@ def tune(options: Namespace) -> int:
     extents, params = words.extents(options), words.params(options)
     of_all, named = words.dtypes(options)
     dtype = of_all or "bfloat16"
-    kernel = _compile(options, backend="triton", tf32=options.tf32)
+    kernel = compiling.kernel(compiling.equations(options), backend="triton", tf32=options.tf32)
     words.refuse_unknown_params(kernel.declared, params)
     dtypes = words.by_input(kernel.declared, dtype, named)
     if not torch.cuda.is_available():
@@ -352,7 +264,7 @@ def tune(options: Namespace) -> int:
         )
     if options.output is not None and found.entry is not None:
         remembered.add(options.output, [found.entry])
-    _say(str(found))
+    streams.say_text(str(found))
     return OK if found.is_checked else FAILED
 
 
@@ -411,8 +323,11 @@ def _array(value: Any) -> Any:
     return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
 
 
+_FEW = 6  # values of an output that are shown
+
+
 def _described(name: str, value: Any) -> dict[str, Any]:
-    """An output in numbers; none where it is empty."""
+    """Return an output in numbers; none where it is empty."""
     wide = value.detach().double()
     some = value.numel() > 0
     return {
@@ -421,12 +336,19 @@ def _described(name: str, value: Any) -> dict[str, Any]:
         "dtype": str(value.dtype).removeprefix("torch."),
         "mean": wide.mean().item() if some else None,
         "max_abs": wide.abs().max().item() if some else None,
+        "first": value.detach().flatten()[:_FEW].tolist(),
     }
 
 
 def _summary(name: str, value: Any) -> str:
+    """Return two lines: an output in short, and the begin of its first row."""
     of = _described(name, value)
     line = f"{name}  {'x'.join(map(str, of['shape'])) or 'scalar'}  {of['dtype']}"
-    if of["mean"] is None:
+    if not value.numel():
         return f"{line}  empty"
-    return f"{line}  mean {of['mean']:.6g}  max abs {of['max_abs']:.6g}"
+    row = of["first"][: value.shape[-1] if value.dim() else 1]
+    shown = ", ".join(f"{x:.6g}" if isinstance(x, float) else str(x) for x in row)
+    rest = ", ..." if len(row) < (value.shape[-1] if value.dim() else 1) else ""
+    place = f"[{','.join([*'0' * (value.dim() - 1), ':'])}]" if value.dim() else ""
+    line += f"  mean {of['mean']:.6g}  max abs {of['max_abs']:.6g}"
+    return f"{line}\n  {name}{place} = {shown}{rest}"

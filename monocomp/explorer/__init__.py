@@ -70,15 +70,16 @@ def _plain(text: str) -> str:
     return "".join(f"\\{c}" if c in r"\`*_{}[]<>#|~" else c for c in text)
 
 
-def page(kernel: Kernel, stages: Stages | None = None) -> str:
+def page(kernel: Kernel, stages: Stages | None = None, derivation: Derivation | None = None) -> str:
     """A file about a kernel: its derivation, its stages, its proofs.
 
     Args:
         kernel: the kernel.
         stages: for which sizes and target; any, unless given.
+        derivation: the steps to show; those to the kernel, unless given.
     """
     stages = stages or kernel.stages
-    derivation = stages.plan.derivation
+    derivation = derivation or stages.plan.derivation
     body = derivation_body(derivation, stages_section(stages) + _pictures(stages))
     return markup.document(
         f"{kernel.name}: {derivation.title}", markup.fragment(derivation.title, body, walks=True)
