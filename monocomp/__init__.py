@@ -2,7 +2,7 @@
 
     import monocomp as mc
     attention = mc.compile("attention.mc")    # or the program's text
-    O = attention(Q, K, V)                    # torch tensors, by position or name
+    O = attention(Q, K, V)                    # torch tensors, in the order of the `input` line
     print(attention.derivation)               # how the kernel follows from the mathematics
     print(attention.source("triton"))
 

@@ -5,11 +5,12 @@
     monocomp.hf.register("windowed.mc", name="windowed")       # a program of one's own
     model.set_attn_implementation("monocomp")
 
-A program's first three inputs are queries, keys and values, `Q[b,h,q,d]`, `K[b,g,k,d]`,
-`V[b,g,k,e]`. What else it takes it names: inputs `mask[b,h,q,k]: bool`, `sinks[h]`,
-`bias[b,h,q,k]`, parameters `scale` and `softcap`. Whatever a model asks for that the program does
-not take is refused. transformers hands over fewer queries than keys while it generates: the last
-query is that of the last key, `k <= q + |k| - |q|`, and a program is tried for that.
+The first three inputs that a program declares are queries, keys and values,
+`input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]`. What else it takes it names: inputs
+`mask[b,h,q,k]: bool`, `sinks[h]`, `bias[b,h,q,k]`, parameters `scale` and `softcap`. Whatever a
+model asks for that the program does not take is refused. transformers hands over fewer queries
+than keys while it generates: the last query is that of the last key, `k <= q + |k| - |q|`, and a
+program is tried for that.
 """
 
 from __future__ import annotations
@@ -241,6 +242,11 @@ def _require_inputs(kernel: Kernel) -> None:
             f"a model calls with queries, keys and values, and the program takes {shown}",
             help="its first three inputs are Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]; others are "
             f"{', '.join(OPTIONAL)}",
+        )
+    if not declared.undeclared.isdisjoint(list(declared.inputs)[:3]):
+        raise UsageError(
+            "a model calls with queries, keys and values, and no `input` line gives their order",
+            help="declare them in this order: input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]",
         )
     if len(declared.outputs) != 1:
         raise UsageError(

@@ -95,9 +95,9 @@ def _compiled(text: str, options: Mapping[str, Any]) -> Kernel:
 
 def _signature(declared: Declarations[Any]) -> Signature:
     """How the kernel is called: inputs with their kinds and dimensions, then parameters."""
+    how = Parameter.POSITIONAL_OR_KEYWORD if declared.has_order else Parameter.KEYWORD_ONLY
     inputs = [
-        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=_annotated(at))
-        for name, at in declared.inputs.items()
+        Parameter(name, how, annotation=_annotated(at)) for name, at in declared.inputs.items()
     ]
     params = [
         Parameter(
@@ -119,9 +119,9 @@ def _annotated(at: Input) -> str:
 class Kernel(Rendered):
     """A compiled program, callable on tensors.
 
-    Call it with the inputs by position, in the order of their first appearance, or by
-    name, and with the parameters by name. It returns one tensor, or a tuple in the order
-    of the outputs.
+    Call it with inputs and parameters by name. Where `input` lines declare all inputs, or there is
+    one alone, inputs may also be given by position, in the order of their declarations. It returns
+    one tensor, or a tuple in the order of the outputs.
     """
 
     def __init__(

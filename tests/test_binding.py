@@ -24,7 +24,7 @@ from monocomp.translation.translator import translate
 SCORES = check("S[i,j] = sum[d](Q[i,d] * K[j,d])")
 PAGED = check(
     """
-input C[p,s,g,d], table[b,n]: int, len[b]: int
+input C[p,s,g,d], table[b,n]: int, len[b]: int, Q[b,g,q,d]
 param w: int, c: float = 2
 index k < |n| * |s| + w // 2
 S[b,g,q,k] = c * Q[b,g,q,d] * C[table[b, k // |s|], k % |s|, g, d]
@@ -287,3 +287,53 @@ def test_signature_by_position_and_by_name() -> None:
 def test_signature_errors(args: list[int], kwargs: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
         signature(PAGED, args, kwargs)
+
+
+UNDECLARED = {
+    "none": (
+        "O[q,e] = V[k,e] * softmax[k](Q[q,d] * K[k,d])",
+        "InputError: inputs are given by position, and no `input` line declares 'V', 'Q', 'K'\n"
+        "  an order of inputs is that of their declarations\n"
+        "  help: pass V=..., Q=..., K=..., or declare them in the order of the call: "
+        "input V[k,e], Q[q,d], K[k,d]",
+    ),
+    "some": (
+        "input n[q]: int, Q[q,d]\n"
+        "O[q,e] = softmax[k if k < n[q] and M[k]](Q[q,d] * K[k,d]) * V[k,e]",
+        "InputError: inputs are given by position, and no `input` line declares 'M', 'K', 'V'\n"
+        "  an order of inputs is that of their declarations\n"
+        "  help: pass n=..., Q=..., M=..., K=..., V=..., or declare them in the order of the call: "
+        "input M[k]: bool, K[k,d], V[k,e]",
+    ),
+    "computed subscripts": (
+        "index i < |j|\nO[i] = X[2 * i, i // 2] + sum[j](Y[j])",
+        "InputError: inputs are given by position, and no `input` line declares 'X', 'Y'\n"
+        "  an order of inputs is that of their declarations\n"
+        "  help: pass X=..., Y=..., or declare them in the order of the call: "
+        "input X[X0,X1], Y[j]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNDECLARED)
+def test_the_order_of_a_call_is_that_of_declarations(name: str) -> None:
+    """Where one is missing, the message says how inputs are named, and a line to paste."""
+    text, message = UNDECLARED[name]
+    declared = check(text)
+    for given in ([1], range(len(declared.inputs)), range(9)):
+        with pytest.raises(InputError) as caught:
+            signature(declared, given, {})
+        assert str(caught.value) == message
+    names = dict.fromkeys(declared.inputs, 0)
+    assert signature(declared, [], names) == (names, {})
+    declared = check(f"{message.partition('call: ')[2]}\n{text}")
+    assert signature(declared, range(len(names)), {})[0].keys() == names.keys()
+
+
+def test_an_input_may_be_declared_after_it_is_read() -> None:
+    """The order is that of declarations all the same; one input needs none."""
+    text = "O[q] = K[k] * Q[q,k] * s\ninput Q[q,k], s, K[k]"
+    assert list(signature(check(text), [1, 2, 3], {})[0]) == ["Q", "s", "K"]
+    text = "input L[q] = logsumexp[k](S[q,k])\nO[q,k] = exp(S[q,k] - L[q])\ninput S[q,k]"
+    assert signature(check(text), [1, 2], {})[0] == {"L": 1, "S": 2}
+    assert signature(check("O[i] = X[i] + X[i] ** 2"), [1], {})[0] == {"X": 1}

@@ -112,6 +112,7 @@ def test_refused() -> None:
             r"count queries from the last key: q \+ \|k\| - \|q\|",
         ),
         (CAUSAL + "\n    return O, S", "takes one result"),
+        (CAUSAL.replace(", V[b,g,k,e]", ""), "declare them in this order: input Q"),
     ):
         with pytest.raises(UsageError, match=says):
             hf.attention(program)

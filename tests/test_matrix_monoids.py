@@ -179,7 +179,7 @@ def test_gradients() -> None:
     weight = torch.randn(9, 2, dtype=torch.float64)
     wanted = torch.autograd.grad((torch.stack(states) * weight).sum(), (w, x))
     kernel = mc.compile(MAPS + "H[k,i] = Maps[..k](W[k,r,s], X[k,r]).b[i]")
-    found = torch.autograd.grad((kernel(w, x) * weight).sum(), (w, x))
+    found = torch.autograd.grad((kernel(W=w, X=x) * weight).sum(), (w, x))
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b)
 

@@ -112,7 +112,7 @@ def test_the_closest_elements_come_last() -> None:
 def largest_difference(rows: int, columns: int) -> float:
     generator = torch.Generator().manual_seed(0)
     x, w = (torch.randn(n, 24, generator=generator) for n in (rows, columns))
-    found = mc.compile("O[t,v] = sum[d](X[t,d] * W[v,d])", backend="triton")(x, w)
+    found = mc.compile("O[t,v] = sum[d](X[t,d] * W[v,d])", backend="triton")(X=x, W=w)
     return float((found - x @ w.T).abs().max())
 
 

@@ -474,7 +474,7 @@ def _repeated(text: str, sizes: Mapping[str, int]) -> list[tuple[Tensor, Tensor]
     for seed in range(2):
         inputs = make_inputs(text, sizes, seed=seed)
         with short_splits():
-            result = kernel(*inputs.values())
+            result = kernel(**inputs)
         assert isinstance(result, Tensor)
         found.append((result, exact(text, inputs)[0]))
     return found

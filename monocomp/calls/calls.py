@@ -17,7 +17,7 @@ from monocomp import __version__
 from monocomp.backends.dialects import DIALECTS
 from monocomp.calls.empty_filters import Filters
 from monocomp.calls.paths import ALL
-from monocomp.declarations.binding import Binding, bind, signature
+from monocomp.declarations.binding import Binding, bind, check_order, signature
 from monocomp.declarations.dtypes import LOADED_BY_TRITON, is_narrow
 from monocomp.declarations.given import (
     cast,
@@ -130,6 +130,8 @@ class Calls:
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: a tensor, or a tuple of the outputs."""
+        if args:
+            check_order(self.declared)
         plans = self.plans
         if plans is not None:
             autograd = _autograd()

@@ -54,7 +54,8 @@ def show(options: Namespace) -> int:
     keywords = [
         p.name if p.default is None else f"{p.name}={p.default}" for p in declared.params.values()
     ]
-    call = f"kernel({', '.join([*declared.inputs, *keywords])})"
+    inputs = [n if declared.has_order else f"{n}={n}" for n in declared.inputs]
+    call = f"kernel({', '.join([*inputs, *keywords])})"
     results = ", ".join(o.name for o in declared.outputs)
     shapes = ", ".join(f"{i}: {i.kind}" for i in declared.inputs.values())
     text = source.text.rstrip("\n")

@@ -89,10 +89,12 @@ def signature(
 
     Args:
         declared: what the program declares.
-        args: inputs by position, in order of their first appearance.
+        args: inputs by position, in the order of the `input` lines.
         kwargs: inputs and parameters by name.
     """
     names = list(declared.inputs)
+    if args:
+        check_order(declared)
     if len(args) > len(names):
         raise InputError(
             f"{len(args)} inputs are given by position, and the program has {len(names)}",
@@ -121,6 +123,21 @@ def signature(
     if missing:
         _missing("input" if missing[0] in declared.inputs else "parameter", missing, declared)
     return {name: inputs[name] for name in names}, params
+
+
+def check_order(declared: Declarations[Any]) -> None:
+    """Refuse inputs by position where the program does not give their order."""
+    if declared.has_order:
+        return
+    by_name = ", ".join(f"{name}=..." for name in declared.inputs)
+    undeclared = [at for at in declared.inputs.values() if at.name in declared.undeclared]
+    line = ", ".join(at.declaration for at in undeclared)
+    quoted = ", ".join(f"'{at.name}'" for at in undeclared)
+    raise InputError(
+        f"inputs are given by position, and no `input` line declares {quoted}",
+        notes=("an order of inputs is that of their declarations",),
+        help=f"pass {by_name}, or declare them in the order of the call: input {line}",
+    )
 
 
 # Names
@@ -160,7 +177,7 @@ def _missing(what: str, missing: list[str], declared: Declarations[Any]) -> NoRe
         f"{what} {quoted} is missing" if len(missing) == 1 else f"missing: {quoted}",
         notes=(_accepted(declared),),
         help=f"pass {missing[0]}=... or give it by position"
-        if what == "input"
+        if what == "input" and declared.has_order
         else f"pass {missing[0]}=...",
     )
 

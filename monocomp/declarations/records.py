@@ -37,6 +37,13 @@ class Input:
         dims = ",".join("_" if dim.startswith(".") else dim for dim in self.dims)
         return f"{self.name}[{dims}]" if dims else self.name
 
+    @property
+    def declaration(self) -> str:
+        """Its entry in an `input` line."""
+        dims = ",".join(dim.lstrip(".") for dim in self.dims)
+        kind = "" if self.kind == "float" else f": {self.kind}"
+        return f"{self.name}[{dims}]{kind}" if dims else f"{self.name}{kind}"
+
 
 @dataclass(frozen=True, slots=True)
 class Param:
@@ -65,7 +72,8 @@ class Declarations(Generic[Size]):
 
     `extent_of` maps every index to its extent, which is called like one of the indices that
     have it; `bounds` are the extents that are declared, over other extents and parameters, each
-    after those that it mentions. The others are read off the shapes of inputs.
+    after those that it mentions. The others are read off the shapes of inputs. `undeclared`
+    are inputs that no `input` line names: where there are several inputs, calls name them.
     """
 
     inputs: Mapping[str, Input] = field(default_factory=dict)
@@ -73,6 +81,12 @@ class Declarations(Generic[Size]):
     outputs: tuple[Output, ...] = ()
     extent_of: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[str, Size] = field(default_factory=dict)
+    undeclared: frozenset[str] = field(default=frozenset(), compare=False)
+
+    @property
+    def has_order(self) -> bool:
+        """True if calls may give the inputs by position."""
+        return not self.undeclared or len(self.inputs) == 1
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Declarations[Size]:
         """The same for inputs of dtypes, as far as they are known."""

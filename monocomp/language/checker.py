@@ -104,6 +104,9 @@ class _Checker:
             outputs=outputs,
             extent_of=extents.table(inputs),
             bounds=bounds,
+            undeclared=frozenset(
+                inputs.keys() - self.scope.inputs.keys() - self.scope.given.keys()
+            ),
             origin=Origin(self.scope.text, name, places, self._notes(kinds)),
             monoids=self.monoids,
             definitions=definitions,
@@ -258,15 +261,13 @@ class _Checker:
                     yield node, monoid.indices[monoid.fields.index(node.name)]
 
     def _places_of_inputs(self) -> dict[str, Span]:
-        """Where each input is declared or first read, in order of their first appearance."""
+        """Where each input is declared or else first read, in the order of the text."""
         declared = (self.scope.inputs, self.scope.given)
         places = {key: at.span for table in declared for key, at in table.items()}
-        first = {key: place.start for key, place in places.items()}
         for read, _ in self.reads():
             if read.name not in self.scope.definitions:
-                start = places.setdefault(read.name, read.span).start
-                first[read.name] = min(first.get(read.name, start), read.span.start)
-        return {str(key): places[key] for key in sorted(places, key=first.__getitem__)}
+                places.setdefault(read.name, read.span)
+        return {str(key): places[key] for key in sorted(places, key=lambda n: places[n].start)}
 
     def _params_in_order(self) -> dict[str, records.Param]:
         places = {key: at.name.span.start for key, at in self.scope.params.items()}

@@ -294,7 +294,8 @@ Statement: TypeAlias = Definition | Function | Monoid | Bound | Param | Output |
 class Program(Declarations[Expr]):
     """A checked program.
 
-    inputs and params are in order of first appearance, definitions in order of the text, those of
+    inputs are in the order of their declarations, an undeclared one where it is first read; params
+    are in order of first appearance, definitions in order of the text, those of
     inputs that are given with one among them; two indices have the same extent exactly when they
     have the same representative. `kinds` gives the type of each definition.
     """

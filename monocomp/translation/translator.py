@@ -73,7 +73,7 @@ class _Translator:
         plain = _Translator(program) if program.bounds else self
         bounds = {name: plain.expr(e) for name, e in program.bounds.items()}
         given = (program.inputs, program.params, program.outputs, program.extent_of)
-        return Declarations(*given, bounds)
+        return Declarations(*given, bounds, program.undeclared)
 
     def equation(self, definition: syntax.Definition) -> Equation:
         indices = tuple(map(self.index, definition.indices))

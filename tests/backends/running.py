@@ -104,7 +104,7 @@ def _call(
         whole_limit(limit) if limit is not None else nullcontext(),
         short_splits() if processors else nullcontext(),
     ):
-        found = kernel(*(inputs[n] for n in kernel.declared.inputs), **params)
+        found = kernel(**{n: inputs[n] for n in kernel.declared.inputs}, **params)
     results = found if isinstance(found, tuple) else (found,)
     return tuple(torch.as_tensor(r) for r in results)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
 import threading
+from inspect import Parameter
 from typing import Any
 
 import numpy as np
@@ -67,6 +69,40 @@ def test_position_and_name(backend: str) -> None:
         assert torch.equal(torch.as_tensor(found), wanted)
     (exactly,) = exact(WINDOW, {"Q": q, "K": k, "V": v}, window=3)
     assert largest_error(wanted, exactly) < 1e-6
+
+
+WEIGHTED = "O[q,e] = V[k,e] * softmax[k](Q[q,d] * K[k,d])"
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_positions_need_declarations(backend: str) -> None:
+    """Also where calls by name came before; an `input` line decides the order, not the formula."""
+    named = mc.compile(WEIGHTED, backend=backend)
+    ordered = mc.compile(f"input Q[q,d], K[k,d], V[k,e]\n{WEIGHTED}", backend=backend)
+    q, k, v = (torch.randn(5, 5, dtype=torch.float64) for _ in range(3))
+    found = torch.as_tensor(named(Q=q, K=k, V=v))
+    torch.testing.assert_close(torch.as_tensor(ordered(q, k, v)), found)
+    for how in ({}, {"V": v}):
+        with pytest.raises(InputError, match="no `input` line declares 'V', 'Q', 'K'"):
+            named(*(q, k, v)[: 3 - len(how)], **how)
+    with pytest.raises(InputError, match="no `input` line declares 'V', 'Q', 'K'"):
+        named.tune(q, k, v)
+    kinds = [{p.kind for p in inspect.signature(f).parameters.values()} for f in (named, ordered)]
+    assert kinds == [{Parameter.KEYWORD_ONLY}, {Parameter.POSITIONAL_OR_KEYWORD}]
+
+
+def test_positions_of_traced_calls_and_of_derived_programs() -> None:
+    """Calls that Dynamo looks at are refused alike; a gradient's text declares what it reads."""
+    named = mc.compile(WEIGHTED)
+    q, k, v = (torch.randn(5, 5, dtype=torch.float64) for _ in range(3))
+    with pytest.raises(Exception, match="no `input` line declares 'V', 'Q', 'K'"):
+        torch.compile(named, backend="eager", fullgraph=True)(q, k, v)
+    traced = torch.compile(lambda a, b, c: named(Q=a, K=b, V=c), backend="eager", fullgraph=True)
+    torch.testing.assert_close(traced(q, k, v), named(Q=q, K=k, V=v))
+    gradient = mc.compile(mc.grad(WEIGHTED, save=[]))
+    inputs = dict(zip(gradient.declared.inputs, (v, q, k, torch.randn(5, 5).double()), strict=True))
+    for x, y in zip(gradient(*inputs.values()), gradient(**inputs), strict=True):
+        assert torch.equal(x, y)
 
 
 def test_several_outputs_are_a_tuple() -> None:

@@ -122,7 +122,7 @@ def _in_orders(
             short_splits(),
             poisoned_empty(),
         ):
-            found = kernel(*(inputs[n] for n in kernel.declared.inputs))
+            found = kernel(**inputs)
         (runner,) = kernel.calls._runners.values()
         (choice,) = runner._chosen.values()
         assert group_size in {s.group_size for s in choice}

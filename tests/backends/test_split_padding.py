@@ -243,7 +243,7 @@ _RANKED = table.ranked
 def _in_interpreter(inputs: Mapping[str, torch.Tensor], text: str) -> tuple[torch.Tensor, Any]:
     kernel = mc.compile(text, backend="triton")
     with poisoned_empty(), patch.object(table, "ranked", _split_where_it_fits):
-        found = kernel(*(inputs[n] for n in kernel.declared.inputs))
+        found = kernel(**inputs)
     (runner,) = kernel.calls._runners.values()
     return found, [axes for choice in runner._modules for axes, _ in choice]
 

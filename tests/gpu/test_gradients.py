@@ -105,7 +105,8 @@ def eager(q: Tensor, k: Tensor, v: Tensor, shift: float) -> Tensor:
 
 
 SHIFTED = (
-    "param shift: float\nO[b,h,q,e] = softmax[k if k <= q]"
+    "input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]\nparam shift: float\n"
+    "O[b,h,q,e] = softmax[k if k <= q]"
     "(Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|) + shift) * V[b,h,k,e]"
 )
 

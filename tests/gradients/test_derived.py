@@ -199,6 +199,7 @@ def test_mistakes(wrt: list[str] | None, outputs: list[str] | None, message: str
 
 
 LOGARITHM = """
+input Q[q,d], K[k,d], V[k,e]
 S[q,k] = sum[d](Q[q,d] * K[k,d])
 O[q,e] = softmax[k](S[q,k]) * V[k,e]
 L[q] = logsumexp[k](S[q,k])

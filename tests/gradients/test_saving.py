@@ -22,6 +22,7 @@ from monocomp.translation.translator import translate
 from tests.gradients.test_derived import check_gradient_by_differences, tuple_of
 
 ATTENTION = """
+input Q[q,d], K[k,d], V[k,e]
 S[q,k] = Q[q,d] * K[k,d] / sqrt(|d|)
 P[q,k] = softmax[k if k <= q](S[q,k])
 O[q,e] = P[q,k] * V[k,e]
@@ -174,7 +175,12 @@ def test_there_is_no_such_value() -> None:
         mc.grad("T[i] = 2 * i + J[i]\nO[i] = X[T[i]]\ninput J[i]: int\nreturn O", save=["T"])
 
 
-ROUNDED = "S[q,k] = Q[q,d] * K[k,d]\nO[q,e] = softmax[k](S[q,k]) * V[k,e]\nreturn O, S{0}"
+ROUNDED = """
+input Q[q,d], K[k,d], V[k,e]
+S[q,k] = Q[q,d] * K[k,d]
+O[q,e] = softmax[k](S[q,k]) * V[k,e]
+return O, S{0}
+"""
 
 
 def test_logits_are_read_in_the_dtype_of_sums() -> None:

@@ -99,7 +99,7 @@ def test_gradients_of_the_library(name: str, params: dict[str, float]) -> None:
 def test_second_derivatives() -> None:
     """A backward pass is a call like any other."""
     inputs = (float64(2, 3), float64(3), float64())
-    assert gradgradcheck(lambda s, v, c: MIXED(s, v, c=c), inputs, fast_mode=True)
+    assert gradgradcheck(lambda s, v, c: MIXED(S=s, V=v, c=c), inputs, fast_mode=True)
 
 
 def test_what_is_saved_depends_on_sizes() -> None:
@@ -119,7 +119,7 @@ return Z""")
         right = torch.einsum("hqe,hem->qm", scores.softmax(-1) @ v, w)
         cotangent = torch.randn_like(right)
         expected = torch.autograd.grad(right, tensors, cotangent)
-        found = torch.autograd.grad(kernel(*tensors), tensors, cotangent)
+        found = torch.autograd.grad(kernel(**values), tensors, cotangent)
         for x, y in zip(found, expected, strict=True):
             torch.testing.assert_close(x, y)
 
@@ -530,7 +530,7 @@ def _of_bands(backend: str) -> list[Tensor]:
     torch.manual_seed(0)
     kernel, x, y = mc.compile(BAND, backend=backend), torch.randn(9, 12), torch.randn(12)
     x, y = x.requires_grad_(), y.requires_grad_()
-    results = [kernel(x, y, w=w) for w in (9, 9, 9, 7, 5, 0)]
+    results = [kernel(X=x, Y=y, w=w) for w in (9, 9, 9, 7, 5, 0)]
     return [t for r in results for t in (r.detach(), *grad(r, (x, y), torch.ones_like(r)))]
 
 

@@ -63,8 +63,7 @@ def test_what_is_asked_keeps_what_is_no_number() -> None:
 
 
 def test_a_floor_is_a_subscript() -> None:
-    text = "index n < 8\nO[i] = T[floor(A[i])] + T[int(A[i])] + 0 * T[n]"
-    text = "input T[n]\nindex n < 8\nO[i] = T[floor(A[i])] + 10 * T[int(A[i])]"
+    text = "input T[n], A[i]\nindex n < 8\nO[i] = T[floor(A[i])] + 10 * T[int(A[i])]"
     table, places = torch.arange(8.0), torch.tensor([0.5, 3.9, 7.0])
     expected = 11 * torch.tensor([0.0, 3.0, 7.0])
     assert torch.equal(mc.compile(text)(table, places), expected)
