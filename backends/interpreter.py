@@ -177,12 +177,11 @@ class Interpreter:
 
     def _loop(self, loop: T.Loop) -> None:
         for state in loop.state:
-            shape = tuple(
-                self.range[a][1] - self.range[a][0] if self._varies(a, state.axes) else 1
-                for a in self.dims
-            )
-            start = self._value(state.start)
-            self.values[state.name] = self.ops.library.broadcast_to(start, shape)
+            value = self._value(state.start)
+            for a in state.axes:
+                start, stop = self.range[a]
+                value = self._stretch(value, self.dims[a], stop - start)
+            self.values[state.name] = value
         axis = loop.axis
         extent = self.extents[axis.extent]
         outer = self.inside, self.masked, self.around
@@ -280,9 +279,6 @@ class Interpreter:
             shape[dim] = x.shape[dim]
             both.append(broadcast(x, tuple(shape)))
         return both[0], both[1]
-
-    def _varies(self, axis: str, axes: frozenset[str]) -> bool:
-        return axis in axes or self.program.axes[axis].role == "grid"
 
     def _range_of(self, segment: T.Segment, extent: int) -> tuple[int, int, int, int]:
         """(start, start of the part that is inside for all rows, its stop, stop)."""

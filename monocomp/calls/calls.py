@@ -278,7 +278,7 @@ class Calls:
         found = runner.tune(
             inputs,
             binding.params,
-            packed_extents(runner.program, binding.extents),
+            packed_extents(runner.program, binding.extents, binding.params),
             seconds=seconds,
             candidates=candidates,
             progress=progress,
@@ -361,7 +361,7 @@ class Calls:
         runner = self.runner(inputs, binding)
         check_floats(binding.params, runner.dialect.name)
         plans = self._with_plans()
-        extents = packed_extents(runner.program, binding.extents)
+        extents = packed_extents(runner.program, binding.extents, binding.params)
         results, plan = runner(inputs, binding.params, extents, plans.varying(params))
         if plan is not None:
             plans.keep(self._in_order((), {**inputs, **params}), Replay(plan))

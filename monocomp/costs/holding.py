@@ -23,7 +23,7 @@ from monocomp.costs.roles import (
     kernel_groups,
     outer_folds,
 )
-from monocomp.extents.nominal import nominal_sizes, packed_extents
+from monocomp.extents.nominal import planned_sizes
 from monocomp.rewriting.driver import Saving
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
@@ -68,7 +68,7 @@ def total_time(kernels: Iterable[Estimate]) -> float:
 
 def saving_of(before: Equations, after: Equations, sizes: Mapping[str, int]) -> Saving:
     """What a step saves that may give a program new indices."""
-    known = nominal_sizes(after.declared, packed_extents(after, sizes))
+    known = planned_sizes(after, sizes)
     return Saving(*(total_time(estimate(p, known)) for p in (before, after)))
 
 
@@ -77,7 +77,7 @@ def saving_of_splits(
 ) -> Saving:
     """What cutting a stream saves where its kernel keeps only a share of the device busy, and so
     takes as much longer than the whole device would. The splits together do the work of one."""
-    known = nominal_sizes(after.declared, packed_extents(after, sizes))
+    known = planned_sizes(after, sizes)
     known |= dict.fromkeys(after.splits.keys() - before.splits.keys(), 1)
     old, new = estimate(before, known), estimate(after, known)
     cut = (k for k in old if any(e not in after.equations for e in k.equations))

@@ -44,9 +44,10 @@ def nominal_sizes(
     known = {e: int(b.attr) for e, b in program.bounds.items() if b.op == "const"}
     known.update(given or {})
     sizes.update(known)
+    defaults = {n: p.default for n, p in program.params.items() if p.default is not None}
     for extent, bound in program.bounds.items():
         if extent not in known:
-            size = evaluated(bound, sizes)  # which is known to be 0 only if it is given
+            size = evaluated(bound, sizes, defaults)  # which is 0 for sure only if it is given
             sizes[extent] = LONG if size is None else max(1, min(size, LONG))
     return sizes
 
@@ -62,15 +63,27 @@ def without_elements(program: Equations) -> frozenset[str]:
     return frozenset(extent for extent, size in sizes.items() if not size)
 
 
-def packed_extents(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Extents that are known, with those of the indices that packing has made of them."""
+def packed_extents(
+    program: Equations,
+    sizes: Mapping[str, int],
+    params: Mapping[str, int | float] | None = None,
+) -> dict[str, int]:
+    """Return the known extents with those of the indices that planning has made of them."""
     found = dict(sizes)
     for extent, bound in program.declared.bounds.items():
         if extent not in found:
-            size = evaluated(bound, found)
+            size = evaluated(bound, found, params)
             if size is not None:
                 found[extent] = size
     return found
+
+
+def planned_sizes(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return a number for every extent, those of the indices that planning has made as well.
+
+    An extent that depends on a parameter has its nominal size, as one plan serves all values.
+    """
+    return nominal_sizes(program.declared, packed_extents(program, sizes))
 
 
 def has_same_elements(program: Equations, sizes: Mapping[str, int]) -> bool:

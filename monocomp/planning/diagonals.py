@@ -26,7 +26,7 @@ from monocomp.costs.holding import saving_of
 from monocomp.costs.roles import outer_folds
 from monocomp.extents.domain import split
 from monocomp.extents.intervals import extremes
-from monocomp.extents.nominal import packed_extents
+from monocomp.extents.nominal import planned_sizes
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
 from monocomp.planning.storing import WORTHWHILE
@@ -58,7 +58,7 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
             return []
         for keys in KEYS:
             step, stored = sum_along_diagonals(program, program.by_name[name], found, keys)
-            if elements(stored.indices, packed_extents(step.program, sizes)) <= limit:
+            if elements(stored.indices, planned_sizes(step.program, sizes)) <= limit:
                 return [replace(step, cost=saving_of(program, step.program, sizes))]
         return []
 

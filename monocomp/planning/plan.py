@@ -34,6 +34,7 @@ from monocomp.extents.nominal import (
     has_same_elements,
     nominal_sizes,
     packed_extents,
+    planned_sizes,
     power_of_two,
     without_elements,
 )
@@ -262,7 +263,7 @@ class Planner:
         if processors > 1:
             choices.append(partial(split, processors=processors, divides=divides))
         for choose in choices:
-            sizes = packed_extents(program, sizes)
+            sizes = planned_sizes(program, sizes)
             program, more = choose(program, sizes)
             steps += more
         for rule in {s.rule for s in steps} & STATED.keys():

@@ -27,7 +27,7 @@ from monocomp.costs.cost import BYTE_TIME, LAUNCH_TIME, STORED_BYTES
 from monocomp.costs.counting import elements, tensor_sizes
 from monocomp.costs.holding import estimate, total_time
 from monocomp.costs.roles import outer_folds
-from monocomp.extents.nominal import packed_extents
+from monocomp.extents.nominal import planned_sizes
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
 from monocomp.planning.trials import keep_cheaper
@@ -67,7 +67,7 @@ def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations
         if found is None:
             return []
         step, own = sum_in_segments(program, program.by_name[name], found)
-        known = packed_extents(step.program, sizes)
+        known = planned_sizes(step.program, sizes)
         stored = [a for a in step.program.computed if a.name not in program.by_name]
         if any(elements(a.indices, known) > largest for a in stored):
             return []

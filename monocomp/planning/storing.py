@@ -35,7 +35,7 @@ from monocomp.costs.operands import (
     stored_operands,
 )
 from monocomp.costs.roles import is_plain, outer_folds, rows_of
-from monocomp.extents.nominal import packed_extents
+from monocomp.extents.nominal import planned_sizes
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import order_sums, store_partial_sum
@@ -72,7 +72,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     steps += join_sums(result_of(program, steps))
     program, more = in_segments(result_of(program, steps), sizes)
     steps += more
-    sizes = packed_extents(program, sizes)
+    sizes = planned_sizes(program, sizes)
     known: Known = {}  # most kernels are the same in all trials
     kernels = estimate(program, sizes, known)
     close = Closing()
@@ -92,7 +92,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
         if best is None:
             steps += _in_slices(program, kernels, sizes, close)
             program = result_of(program, steps)
-            steps += order_sums(program, packed_extents(program, sizes))
+            steps += order_sums(program, planned_sizes(program, sizes))
             return result_of(program, steps), steps
         # Values that are stored together were weighed together: the last to be has the cost.
         last = max(n for n, step in enumerate(best[0]) if step.rule in STATED)
