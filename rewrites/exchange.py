@@ -21,8 +21,8 @@ from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.products import is_product
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
+from monocomp.terms.asking import remembered
 from monocomp.terms.equations import Equations
-from monocomp.terms.facts import remembered
 from monocomp.terms.monomials import addends, exponent_of, factors
 
 LARGEST_POWER = 4

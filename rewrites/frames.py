@@ -11,7 +11,7 @@ from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import frame, is_mantissa
-from monocomp.terms.facts import remembered
+from monocomp.terms.asking import remembered
 from monocomp.terms.monomials import addends, common_number, exponent_of, factors
 
 

@@ -25,8 +25,8 @@ from monocomp.proving.rule_laws import EVERYWHERE, FOLDED, RULE_LAWS
 from monocomp.rewrites.moving_centres import centred, move_centre
 from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.rules import STATED, Rule
+from monocomp.terms.asking import FACTS
 from monocomp.terms.equations import Equations
-from monocomp.terms.facts import FACTS
 from monocomp.terms.printer import show
 
 

@@ -33,8 +33,9 @@ from monocomp.proving.prover import (
     survives,
 )
 from monocomp.proving.rule_laws import EVERYWHERE, FOLDED, RULE_LAWS
-from monocomp.terms import Term, UserMonoid
+from monocomp.terms import UserMonoid
 from monocomp.terms.algebra import SE, SE_PAIR, FramedMonoid, settled
+from monocomp.terms.bounds import Known, bounds
 from monocomp.terms.equations import Equations
 
 PROVER_VERSION = 4  # part of what results are remembered under; raise it with every change
@@ -260,8 +261,8 @@ _FAULT = {
 
 def require(
     monoid: UserMonoid,
+    nonnegative: Iterable[str] = (),
     *,
-    elements: Iterable[Sequence[Term]] = (),
     text: str | None = None,
     span: Span | None = None,
 ) -> tuple[Law, ...]:
@@ -269,12 +270,12 @@ def require(
 
     Args:
         monoid: what the user declared.
-        elements: the operands of all its folds; what is visibly >= 0 in all of them, such as
-            a count, may be used in the proofs.
+        nonnegative: its fields that are >= 0 in every element, such as a count; used if the laws
+            need it.
         text: the program.
         span: where the monoid is declared.
     """
-    laws = certify(monoid, _nonnegative(monoid, elements))
+    laws = certify(monoid, nonnegative)
     failed = missing(laws)
     if failed is None:
         return laws
@@ -327,17 +328,20 @@ def _neutral_unit(m: UserMonoid) -> Values | None:
     return None
 
 
-def _nonnegative(m: UserMonoid, elements: Iterable[Sequence[Term]]) -> tuple[str, ...]:
-    """The fields that are visibly >= 0 in every element."""
-    columns = list(zip(*elements, strict=True))
-    fields = zip(m.fields, columns, strict=False)
-    return tuple(f for f, column in fields if all(map(T.is_nonnegative, column)))
+def _bounds_by_name(program: Equations) -> Known:
+    """Return the bounds of what equations define, each of which reads earlier ones only."""
+    known: Known = frozenset()
+    for e in program.equations:
+        known |= {(e.name, bounds(e.body, known))}
+    return known
 
 
-def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, list[tuple[Term, ...]]]]:
-    """The reductions of a program, and the elements that its users' monoids fold."""
+def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, tuple[str, ...]]]:
+    """Return the reductions of a program, and its users' monoids with those of their fields that
+    are visibly >= 0 in every element that is folded."""
+    known = _bounds_by_name(equations)
     names: dict[str, None] = {}
-    elements: dict[UserMonoid, list[tuple[Term, ...]]] = {}
+    nonnegative: dict[UserMonoid, tuple[str, ...]] = {}
     for t in T.subterms(*(e.body for e in equations.equations)):
         if t.op not in ("fold", "fold_at"):
             continue
@@ -347,24 +351,25 @@ def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, list[tupl
         elif monoid == SE_PAIR:
             names[SE.name] = None
         else:
-            elements.setdefault(monoid, []).append(T.open_fold(t)[1][1:])
-    return sorted(names), elements
+            elements = dict(zip(monoid.fields, T.open_fold(t)[1][1:], strict=True))
+            fields = nonnegative.get(monoid, monoid.fields)
+            nonnegative[monoid] = tuple(f for f in fields if bounds(elements[f], known)[0] >= 0)
+    return sorted(names), nonnegative
 
 
 def certificate(equations: Equations, fresh: bool = False) -> tuple[Law, ...]:
     """The laws that a program's folds rest on, each once, with what is known of them."""
-    names, elements = _folded(equations)
+    names, monoids = _folded(equations)
     parts = dict.fromkeys(part for name in names for part in L.RESTS_ON.get(name, (name,)))
     laws = [law for part in parts for law in certify(part, fresh=fresh)]
-    for monoid, folded in elements.items():
-        laws += certify(monoid, _nonnegative(monoid, folded), fresh)
+    for monoid, nonnegative in monoids.items():
+        laws += certify(monoid, nonnegative, fresh)
     return tuple(laws)
 
 
 def commutes(equations: Equations, monoid: UserMonoid) -> bool:
     """Is it proved that the order of elements does not matter, in a program's folds?"""
-    elements = _folded(equations)[1].get(monoid, ())
-    return is_commutative(certify(monoid, _nonnegative(monoid, elements)))
+    return is_commutative(certify(monoid, _folded(equations)[1].get(monoid, ())))
 
 
 def require_proved(name: str, failed: Law | None) -> None:
@@ -381,14 +386,14 @@ def require_proved(name: str, failed: Law | None) -> None:
 
 def require_program(equations: Equations) -> tuple[Law, ...]:
     """The certificate of a program; an error at the first law that is not proved."""
-    names, elements = _folded(equations)
+    names, monoids = _folded(equations)
     needed = {EVERYWHERE: certify_rule_law(EVERYWHERE)} | {n: certify(n) for n in names}
     for name, laws in needed.items():
         require_proved(name, missing(laws))
-    for monoid, folded in elements.items():
+    for monoid, nonnegative in monoids.items():
         require(
             monoid,
-            elements=folded,
+            nonnegative,
             text=equations.origin.text,
             span=next(iter(equations.origin.span(monoid.name)), None),
         )

@@ -8,99 +8,28 @@ their units before anything else is done (`rewrites/emptiness.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache, wraps
-from typing import TypeAlias, TypeVar, TypeVarTuple
+from collections.abc import Callable, Iterable
 
-from monocomp.terms.binders import open_fold, rename
+from monocomp.terms.asking import fact
+from monocomp.terms.bounds import bounds, has_element
 from monocomp.terms.constructors import construct
-from monocomp.terms.leaves import NEG_INF, TRUE, const, extent_of, index
+from monocomp.terms.leaves import NEG_INF, const
 from monocomp.terms.nodes import Term
 
-Decision: TypeAlias = Callable[[Term], bool]
-_T = TypeVar("_T")
-_Ts = TypeVarTuple("_Ts")
-_ASKED: list[dict[tuple[str, Term], None]] = []
 
-
-@contextmanager
-def facts_asked() -> Iterator[dict[tuple[str, Term], None]]:
-    """The facts that hold of those that are asked for meanwhile: what a rule relied on."""
-    _ASKED.append({})
-    try:
-        yield _ASKED[-1]
-    finally:
-        _ASKED.pop()
-
-
-def is_asking() -> bool:
-    """Does somebody want to know which facts are asked for?"""
-    return bool(_ASKED)
-
-
-@dataclass(frozen=True)
-class Fact:
-    """What is known of a term.
-
-    Attributes:
-        words: what they say of it.
-        follows_from: the names of stronger facts.
-    """
-
-    words: str
-    follows_from: tuple[str, ...]
-
-
-FACTS: dict[str, Fact] = {}
-
-
-def _fact(words: str, *follows_from: str) -> Callable[[Decision], Decision]:
-    """A fact about a term, remembered, and noted where somebody wants to know."""
-
-    def named(decide: Decision) -> Decision:
-        name = decide.__name__
-        FACTS[name] = Fact(words, follows_from)
-        decided = lru_cache(maxsize=65536)(decide)
-
-        @wraps(decide)
-        def ask(t: Term) -> bool:
-            holds = decided(t)
-            if holds and _ASKED:
-                _ASKED[-1][name, t] = None
-            return holds
-
-        return ask
-
-    return named
-
-
-def remembered(find: Callable[[*_Ts], _T]) -> Callable[[*_Ts], _T]:
-    """What follows from facts, remembered; found anew where somebody wants to know these."""
-    found = lru_cache(maxsize=65536)(find)
-
-    @wraps(find)
-    def ask(*args: *_Ts) -> _T:
-        return find(*args) if _ASKED else found(*args)
-
-    return ask
-
-
-@_fact("is finite")
+@fact("is finite")
 def is_finite(t: Term) -> bool:
     """Neither infinite nor NaN, whatever is read."""
     return _is_finite(t, is_finite)
 
 
-@_fact("is finite if all that it reads is", "is_finite")
+@fact("is finite if all that it reads is", "is_finite")
 def is_finite_if_read(t: Term) -> bool:
     """Neither infinite nor NaN, if all that is read is."""
     return t.op in ("read", "param") or _is_finite(t, is_finite_if_read)
 
 
-@_fact("is finite if what its contractions read is", "is_finite")
+@fact("is finite if what its contractions read is", "is_finite")
 def is_unmasked(t: Term) -> bool:
     """Neither infinite nor NaN, if no element is that is no mask: the -inf of a mask is added to
     logits, but is no factor in a contraction of queries and keys."""
@@ -127,7 +56,7 @@ def _may_be_mask(t: Term) -> bool:
     return t.op in ("read", "stored", "param")
 
 
-@_fact(
+@fact(
     "is finite if all that it reads is and its aggregates have elements",
     "is_finite_if_read",
     "is_finite",
@@ -146,7 +75,7 @@ def is_finite_if_there(t: Term) -> bool:
     return _is_finite(t, is_finite_if_there)
 
 
-@_fact("is a number or -inf if all that it reads is", "is_finite_if_read", "is_finite")
+@fact("is a number or -inf if all that it reads is", "is_finite_if_read", "is_finite")
 def is_number_if_read(t: Term) -> bool:
     """Not NaN, if what is read is a number or the -inf of a mask: an exponent with masks."""
     if t.op == "add":
@@ -154,7 +83,7 @@ def is_number_if_read(t: Term) -> bool:
     return is_finite_if_there(_unmasked(t))
 
 
-@_fact("is not infinite", "is_finite")
+@fact("is not infinite", "is_finite")
 def is_not_infinite(t: Term) -> bool:
     """Finite wherever it is a number, such as what stands in for x where x is infinite."""
     if _stands_in(t) and is_not_infinite(t.args[1]):
@@ -218,7 +147,7 @@ def _is_finite(t: Term, is_finite: Callable[[Term], bool]) -> bool:
     return all(map(is_finite, t.args))
 
 
-@_fact("< inf if all that it reads is")
+@fact("< inf if all that it reads is")
 def is_below_infinity(t: Term) -> bool:
     """Less than inf wherever it is a number, if all that is read is, though that may be -inf."""
     match t.op:
@@ -246,7 +175,7 @@ def is_below_infinity(t: Term) -> bool:
     return is_finite(t)
 
 
-@_fact("> -inf")
+@fact("> -inf")
 def exceeds_minus_infinity(t: Term) -> bool:
     """More than -inf wherever it is a number."""
     match t.op:
@@ -257,15 +186,11 @@ def exceeds_minus_infinity(t: Term) -> bool:
     return is_not_infinite(t) or is_nonnegative(t)
 
 
-@_fact("> 0")
+@fact("> 0")
 def is_positive(t: Term) -> bool:
     """More than 0 wherever it is a number. Of a divisor that is infinite, and the quotient 0,
     nothing is promised (`monocomp/reference/semantics.md`)."""
     match t.op:
-        case "const":
-            return t.kind != "bool" and bool(t.attr > 0)
-        case "extent":
-            return True
         case "exp" | "sigmoid" | "softplus":
             return exceeds_minus_infinity(t.args[0])
         case "log":
@@ -293,10 +218,10 @@ def is_positive(t: Term) -> bool:
                 return False
             _, value, exponent = fold.args
             return is_positive(value) and is_unmasked(exponent) and has_element(fold)
-    return False
+    return bounds(t)[0] > 0
 
 
-@_fact(">= 0, and 0 only where nothing is there", "is_positive")
+@fact(">= 0, and 0 only where nothing is there", "is_positive")
 def is_weight(t: Term) -> bool:
     """At least 0, and 0 only where nothing is there: a sum has no element, an exponent is -inf, a
     condition fails."""
@@ -324,49 +249,10 @@ def is_weight(t: Term) -> bool:
     return is_positive(t)
 
 
-@_fact(">= 0", "is_weight", "is_positive")
+@fact(">= 0", "is_weight", "is_positive")
 def is_nonnegative(t: Term) -> bool:
-    """At least 0 wherever it is a number."""
-    match t.op:
-        case "abs" | "relu" | "sigmoid" | "softplus" | "uniform" | "index" | "exp":
-            return True
-        case "stored":
-            return is_nonnegative(t.attr.body)
-        case "cast":
-            return t.args[0].kind == "bool" or is_nonnegative(t.args[0])
-        case "pow":
-            even = t.attr.denominator == 1 and t.attr.numerator % 2 == 0
-            return even or t.attr == Fraction(1, 2) or is_nonnegative(t.args[0])
-        case "mul" | "add" | "mod" | "floordiv" | "minimum":
-            return all(map(is_nonnegative, t.args))
-        case "maximum":
-            return any(map(is_nonnegative, t.args))
-        case "where":
-            return all(map(is_nonnegative, t.args[1:]))
-        case "const":
-            return t.kind != "bool" and bool(t.attr >= 0)
-        case "fold":
-            if t.attr.monoid in ("sum", "prod", "mean"):
-                return is_nonnegative(t.args[1])
-            if t.attr.monoid in ("max", "min"):
-                return is_nonnegative(t.args[1]) and (t.attr.monoid == "min" or has_element(t))
-            return bool(t.attr.monoid == "var")
-    return is_weight(t)
-
-
-@_fact("has an element")
-def has_element(fold: Term) -> bool:
-    """Does the filter of a fold admit an element, whatever its free indices are? Tried are the
-    first position, the last one, and that of each free index of the same extent."""
-    if fold.args[0] is TRUE:
-        return True
-    if len(fold.attr.indices) != 1:
-        return False
-    (bound,), (condition, *_) = open_fold(fold)
-    name, extent = bound.attr
-    last = construct("add", extent_of(extent), const(-1), kind="int")
-    positions = [const(0), last, *(index(n, extent) for n in sorted(condition.free) if n != name)]
-    return any(rename(condition, {name: position}, {}) is TRUE for position in positions)
+    """True if t is at least 0 wherever it is a number."""
+    return bounds(t)[0] >= 0
 
 
 def is_positive_where(t: Term, conditions: Iterable[Term]) -> bool:

@@ -16,8 +16,9 @@ from functools import lru_cache
 from typing import Any
 
 from monocomp.declarations.vocabulary import Kind
+from monocomp.terms.asking import is_asking
 from monocomp.terms.constructors import CONSTRUCTORS
-from monocomp.terms.facts import is_asking, is_finite
+from monocomp.terms.facts import is_finite
 from monocomp.terms.nodes import Term, inert, intern
 
 _NOTED: list[list[Term]] = []

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from monocomp import terms as T
 from monocomp.errors import UsageError, in_text
 from monocomp.language import syntax
 from monocomp.language.implied_sums import FreeIndices
@@ -82,7 +81,6 @@ def monoid(declaration: str) -> Monoid:
         resolved = MonoidResolver(Scope(text, statements), statement).resolved()
         translated = translate_monoid(with_sums(resolved, FreeIndices({}), {}, text))
     # Fields may have to be >= 0; whether they are is known where a program folds.
-    elements = [(T.ONE,) * len(translated.fields)]
-    laws = require(translated, elements=elements, text=text, span=statement.span)
+    laws = require(translated, translated.fields, text=text, span=statement.span)
     given = replace(statement, extents=resolved.extents)
     return Monoid(str(statement.name), tuple(map(str, statement.fields)), text, laws, given)

@@ -1,0 +1,78 @@
+"""Facts that rules ask for: each is remembered, and noted while a certificate is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import TypeAlias, TypeVar, TypeVarTuple
+
+from monocomp.terms.nodes import Term
+
+Decision: TypeAlias = Callable[[Term], bool]
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+_ASKED: list[dict[tuple[str, Term], None]] = []
+
+
+@contextmanager
+def facts_asked() -> Iterator[dict[tuple[str, Term], None]]:
+    """The facts that hold of those that are asked for meanwhile: what a rule relied on."""
+    _ASKED.append({})
+    try:
+        yield _ASKED[-1]
+    finally:
+        _ASKED.pop()
+
+
+def is_asking() -> bool:
+    """Does somebody want to know which facts are asked for?"""
+    return bool(_ASKED)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is known of a term.
+
+    Attributes:
+        words: what they say of it.
+        follows_from: the names of stronger facts.
+    """
+
+    words: str
+    follows_from: tuple[str, ...]
+
+
+FACTS: dict[str, Fact] = {}
+
+
+def fact(words: str, *follows_from: str) -> Callable[[Decision], Decision]:
+    """A fact about a term, remembered, and noted where somebody wants to know."""
+
+    def named(decide: Decision) -> Decision:
+        name = decide.__name__
+        FACTS[name] = Fact(words, follows_from)
+        decided = lru_cache(maxsize=65536)(decide)
+
+        @wraps(decide)
+        def ask(t: Term) -> bool:
+            holds = decided(t)
+            if holds and _ASKED:
+                _ASKED[-1][name, t] = None
+            return holds
+
+        return ask
+
+    return named
+
+
+def remembered(find: Callable[[*_Ts], _T]) -> Callable[[*_Ts], _T]:
+    """What follows from facts, remembered; found anew where somebody wants to know these."""
+    found = lru_cache(maxsize=65536)(find)
+
+    @wraps(find)
+    def ask(*args: *_Ts) -> _T:
+        return find(*args) if _ASKED else found(*args)
+
+    return ask
