@@ -55,7 +55,8 @@ EXAMPLES: dict[str, Example] = {
         "O[q] = sum[k if (k < 2 or q - k < 3) and k <= q](X[q,k])", (sizes(q=37, k=33),)
     ),
     "sums and their counts, without the columns": Example(
-        "O[q,e] = sum[k if k <= q](V[k,e])\nL[q] = sum[k if k <= q](W[q])", (sizes(q=19, k=19, e=5),)
+        "O[q,e] = sum[k if k <= q](V[k,e])\nL[q] = sum[k if k <= q](W[q])",
+        (sizes(q=19, k=19, e=5),),
     ),
     "transposed": Example("O[j,i] = A[i,j] * 2", (sizes(i=17, j=33),)),
     "trace": Example("t = sum[i](A[i,i])", (sizes(i=37),)),
