@@ -105,26 +105,30 @@ class Browser:
 
     def open(
         self,
-        path: Path,
+        path: Path | str,
         width: int = 1000,
         height: int = 900,
         dark: bool = False,
         scripts: bool = True,
+        fragment: str = "",
     ) -> None:
-        """Open a file and wait until it's loaded."""
-        self.events.clear()
+        """Open a file, or an address, and wait until it's loaded."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.send("Emulation.setEmulatedMedia", features=scheme)
         self.send("Emulation.setScriptExecutionDisabled", value=not scripts)
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.send("Emulation.setDeviceMetricsOverride", **metrics)
-        self.send("Page.navigate", url=path.resolve().as_uri())
-        while not any(e.get("method") == "Page.loadEventFired" for e in self.events):
-            self.events.append(self._read())
+        url = path if isinstance(path, str) else path.resolve().as_uri()
+        for address in ("about:blank", f"{url}#{fragment}" if fragment else url):
+            self.events.clear()  # and the page, or a change of the fragment would load nothing
+            self.send("Page.navigate", url=address)
+            while not any(e.get("method") == "Page.loadEventFired" for e in self.events):
+                self.events.append(self._read())
 
     def value(self, expression: str) -> Any:
-        """What an expression of JavaScript is, as plain data."""
-        found = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        """What an expression of JavaScript is, or promises, as plain data."""
+        how = {"returnByValue": True, "awaitPromise": True}
+        found = self.send("Runtime.evaluate", expression=expression, **how)
         if "exceptionDetails" in found:
             raise RuntimeError(str(found["exceptionDetails"]))
         return found["result"].get("value")

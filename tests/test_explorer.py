@@ -16,6 +16,7 @@ from monocomp.command_line.main import main
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.rule_sets import RULES
 from monocomp.explorer.chain import chain
+from monocomp.explorer.colours import coloured, tokens
 from monocomp.explorer.fitting import Names, fit
 from monocomp.explorer.formulas import Formula, NotAFormulaError, marked, parse, sentence
 from monocomp.explorer.html import text_of
@@ -144,6 +145,48 @@ def test_steps_mark_what_they_change(causal: mc.Kernel) -> None:
     assert text_of(pair.before) == lift.start.lines(lift.start.reader_names())[0]
 
 
+# Code
+
+
+@pytest.mark.parametrize("name", ["causal", "talking_heads", "sparsemax"])
+def test_colours_change_no_text(name: str) -> None:
+    stages = mc.compile(LIBRARY / f"{name}.mc").stages
+    for stage in ("tile", "blocks", "source"):
+        lines = stages[stage].split("\n")
+        rows = coloured(lines)
+        assert [unescape(re.sub("<[^>]*>", "", row)) for row in rows] == lines
+        assert sum("<" in row for row in rows) > len(rows) / 3
+        Page("\n".join(rows))  # tags are balanced
+
+
+def test_words_of_each_kind() -> None:
+    text = "\n".join(
+        [
+            "@jit",
+            "def f(x: int = 0x1F):",
+            "    '''two",
+            "    lines''' + \"a # b\" + r'\\d'  # if 1 < 2",
+            "    return g1(x', 1.5e-3)[2:]",
+        ]
+    )
+    assert [(kind, piece) for kind, piece in tokens(text) if kind] == [
+        ("decorator", "@jit"),
+        ("keyword", "def"),
+        ("called", "f"),
+        ("number", "0x1F"),
+        ("string", "'''two\n    lines'''"),
+        ("string", '"a # b"'),
+        ("string", "r'\\d'"),
+        ("comment", "# if 1 < 2"),
+        ("keyword", "return"),
+        ("called", "g1"),
+        ("number", "1.5e-3"),
+        ("number", "2"),
+    ]
+    assert "".join(piece for _, piece in tokens(text)) == text
+    assert [row.count("<") for row in coloured(text.split("\n"))] == [2, 6, 2, 8, 8]
+
+
 # Derivations
 
 
@@ -161,6 +204,22 @@ def test_phases_and_what_decides(causal: mc.Kernel) -> None:
     assert seals == ["definition"] * 2 + ["proved"] * 8
     passes = [link.bars[0].value for link in found.links]
     assert passes[0] == 3 and passes[-1] == 1
+
+
+def test_a_gradient_has_a_page() -> None:
+    """Its phases, the steps that decide, and the stages of its kernels."""
+    gradient = mc.grad(LIBRARY / "causal.mc")
+    phases = chain(gradient.derivation).phases
+    names = ["elaboration", "normal_form", "adjoints", "saved values", "sums"]
+    assert [p.name for p in phases] == names
+    *_, saved, sums = [[x.decisive for x in p.links if x.decisive] for p in phases]
+    assert saved[0] == "as it is returned" and saved[1].startswith("by cost: ")
+    assert sums == ["read by G, dV", "read by dQ, dK"]
+    page = Page(explorer.page(mc.compile(gradient), derivation=gradient.derivation))
+    assert "Derivation of dQ, dK, dV" in page.texts and "The gradient" in page.texts
+    assert "Rules that apply now" not in page.texts and "From terms to source" in page.texts
+    for line in gradient.derivation.compile().stages["tile"].split("\n"):
+        assert plain(line) in page.text
 
 
 def test_runs_of_a_rule_are_counted(longest: mc.Kernel) -> None:
@@ -194,7 +253,7 @@ def test_pages_ask_for_nothing(longest: mc.Kernel) -> None:
     assert "http:" not in html and "https:" not in html and "@import" not in html
     page = Page(html)
     sources = [value for _, name, value in page.attributes if name in ("src", "href")]
-    assert sources and all((s or "").startswith("data:image/svg+xml;base64,") for s in sources)
+    assert not sources and page.seen.count("svg") == 3  # it has no filter, so no tiles
     assert not {name for _, name, _ in page.attributes if name == "id" or name.startswith("on")}
     widths = [v for _, name, v in page.attributes if name == "style" and "width" in (v or "")]
     assert widths and all(re.fullmatch(r"width: [\d.]+%", v or "") for v in widths)

@@ -44,6 +44,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         found[name] = folder / f"{name}.html"
         kernel = mc.compile(LIBRARY / f"{name}.mc")
         found[name].write_text(explorer.page(kernel), encoding="utf-8")
+    found["gradient"] = folder / "gradient.html"
+    gradient = mc.grad(LIBRARY / "causal.mc")
+    found["gradient"].write_text(
+        explorer.page(mc.compile(gradient), derivation=gradient.derivation), encoding="utf-8"
+    )
     two = "".join(
         mc.compile(LIBRARY / f"{n}.mc").derivation._repr_html_() for n in ("softmax", "gqa")
     )
@@ -54,7 +59,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("name", ["causal", "hedgehog_attention", "two"])
+@pytest.mark.parametrize("name", ["causal", "hedgehog_attention", "gradient", "two"])
 def test_a_page_opens(browser: Browser, pages: dict[str, Path], name: str, dark: bool) -> None:
     browser.open(pages[name], dark=dark)
     assert browser.value(WIDTH) <= 1000
@@ -79,13 +84,14 @@ def test_every_step_fits(browser: Browser, pages: dict[str, Path]) -> None:
 
 
 def test_keys(browser: Browser, pages: dict[str, Path]) -> None:
+    """They work at once; the page begins with the first step that decides."""
     browser.open(pages["causal"])
     steps = browser.value("document.querySelectorAll('.mc-step').length")
-    browser.value("document.querySelector('.mc').focus()")
+    assert browser.value(AT) == 2
     browser.press("ArrowRight")
-    assert browser.value(AT) == 2
+    assert browser.value(AT) == 3
     browser.press("ArrowRight", modifiers=CTRL)
-    assert browser.value(AT) == 2
+    assert browser.value(AT) == 3
     browser.press("End")
     assert browser.value(AT) == steps == int(browser.value("document.querySelector('input').value"))
     browser.press("Home")
@@ -103,6 +109,33 @@ def test_keys(browser: Browser, pages: dict[str, Path]) -> None:
     browser.value("document.querySelector('.mc input').focus()")
     browser.press("ArrowLeft")
     assert browser.value(AT) == 4  # once, not by the slider and the page
+
+
+def test_steps_have_addresses(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["causal"], fragment="step-4")
+    assert browser.value(AT) == 4
+    browser.press("ArrowRight")
+    assert browser.value("location.hash") == "#step-5"
+    link = "document.querySelector('.mc-link')"
+    assert browser.value(f"{link}.hash") == "#step-5"
+    browser.value("location.hash = 'step-3'")
+    assert browser.value(f"new Promise(done => setTimeout(() => done({AT}), 50))") == 3
+    for strange in ("step-", "step-99", "step-0", "<b>"):
+        browser.open(pages["causal"], fragment=strange)
+        assert 1 <= browser.value(AT) <= 10
+    browser.open(pages["two"], fragment="step-2")
+    assert browser.value(f"{link} === null")
+    assert browser.complaints == []
+
+
+@pytest.mark.parametrize("name", ["causal", "hedgehog_attention", "gradient"])
+def test_a_phone(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    """Nothing is wider than the page; formulas are set smaller where that makes them fit."""
+    browser.open(pages[name], width=390, height=844)
+    assert browser.value(WIDTH) == 390
+    if name != "hedgehog_attention":  # the longest: its box scrolls, as letters stay legible
+        outside = OUTSIDE.replace("'.mc math'", "'.mc-head math, .mc-step.mc-key math'")
+        assert browser.value(outside) == []
 
 
 def test_tab_reaches_terms_and_enter_lights_their_lines(
@@ -156,10 +189,12 @@ def test_a_real_click(browser: Browser, pages: dict[str, Path]) -> None:
 def test_two_explorers_do_not_interfere(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["two"])
     at = "[...document.querySelectorAll('.mc')].map(e => Number(e.dataset.at))"
-    assert browser.value(at) == [1, 1]
+    assert browser.value(at) == [1, 3]  # softmax has no step that decides
+    browser.press("ArrowRight")
+    assert browser.value(at) == [1, 3]
     browser.value("document.querySelectorAll('.mc')[1].focus()")
     browser.press("ArrowRight")
-    assert browser.value(at) == [1, 2]
+    assert browser.value(at) == [1, 4]
 
 
 def test_all_is_there_where_scripts_are_off(browser: Browser, pages: dict[str, Path]) -> None:

@@ -25,6 +25,8 @@ from monocomp.errors import UsageError
 from monocomp.rewriting.driver import Rewriter, Step, result_of
 from monocomp.terms.equations import Equations
 
+PLANNING = "kernels", "what is stored, how indices are walked, and what one loop carries"
+
 if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of them
     from monocomp.checking.steps import Checks
     from monocomp.costs.cost import Cost
@@ -187,6 +189,11 @@ class Derivation(Rendered):
     def __getitem__(self, number: slice) -> tuple[Step, ...]: ...
     def __getitem__(self, number: int | slice) -> Step | tuple[Step, ...]:
         return self.steps[number]
+
+    @property
+    def last_phases(self) -> tuple[tuple[str, str], ...]:
+        """The name and the purpose of the phase of each last step that no rule set makes."""
+        return (PLANNING,) * self.planned
 
     @property
     def title(self) -> str:

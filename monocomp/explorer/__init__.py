@@ -18,6 +18,7 @@ from monocomp.explorer.comparing import comparison_body
 from monocomp.explorer.overview import kernel_body, tile_body, title
 from monocomp.explorer.page import derivation_body, plan_body, proofs, stages_section, step_body
 from monocomp.explorer.pictures import PICTURES, picture
+from monocomp.gradients.derivation import GradientDerivation
 from monocomp.kernel import Kernel
 from monocomp.planning.plan import Plan
 from monocomp.rewriting.driver import Step
@@ -76,25 +77,37 @@ def page(kernel: Kernel, stages: Stages | None = None, derivation: Derivation | 
     Args:
         kernel: the kernel.
         stages: for which sizes and target; any, unless given.
-        derivation: the steps to show; those to the kernel, unless given.
+        derivation: the steps to show, such as a gradient's; those to the kernel, unless given.
     """
     stages = stages or kernel.stages
     derivation = derivation or stages.plan.derivation
-    body = derivation_body(derivation, stages_section(stages) + _pictures(stages))
-    return markup.document(
-        f"{kernel.name}: {derivation.title}", markup.fragment(derivation.title, body, walks=True)
-    )
+    shown = markup.fragment(derivation.title, body(derivation, stages), walks=True)
+    return markup.document(f"{kernel.name}: {derivation.title}", shown, "mc-page")
 
 
-def _after(derivation: Derivation) -> str:
-    """The stages that follow a derivation; of one that has not ended, the rules that match now."""
-    if not derivation.finished:
+def body(derivation: Derivation, stages: Stages | None = None) -> str:
+    """The parts of a page: a derivation, and what follows it.
+
+    Args:
+        derivation: of a program, or of its gradient.
+        stages: of its kernels, for sizes and a target, to be drawn as well.
+    """
+    return derivation_body(derivation, _after(derivation, stages))
+
+
+def _after(derivation: Derivation, stages: Stages | None = None) -> str:
+    """What follows a derivation: the stages of its kernel, or the rules that match now."""
+    is_gradient = isinstance(derivation, GradientDerivation)
+    if not derivation.finished and not is_gradient:
         rules = ", ".join(derivation.applicable()) or "none"
         return markup.section("Rules that apply now", markup.code(rules))
+    lines = derivation.result.readable_lines()
+    result = markup.section("The gradient", "".join(markup.lines_of(lines))) if is_gradient else ""
     try:
-        return stages_section(Stages(derivation.compile()))
+        shown = stages_section(stages or derivation.compile().stages)
     except MonocompError as error:  # no kernel computes it: a derivation it is all the same
-        return markup.section("No kernel", markup.code(str(error)))
+        return result + markup.section("No kernel", markup.code(str(error)))
+    return result + shown + ("" if stages is None else _pictures(stages))
 
 
 def _pictures(stages: Stages) -> str:
@@ -102,8 +115,7 @@ def _pictures(stages: Stages) -> str:
     parts = []
     for name, (about, _) in PICTURES.items():
         try:
-            drawn = picture(stages, name)
-            shown = markup.picture(drawn, drawn.said)
+            shown = markup.inline(picture(stages, name))
         except UsageError as error:
             shown = f'<p class="mc-soft">{escape(error.message)}</p>'
         parts.append(f'<div class="mc-label mc-also">{escape(about)}</div>{shown}')

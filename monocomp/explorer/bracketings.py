@@ -57,7 +57,7 @@ def _streamed(plan: Plan) -> tuple[Term, str]:
 def _blocks(d: Drawing, x: float, y: float, index: str, fills: list[str]) -> list[float]:
     centres = []
     for n, fill in enumerate(fills):
-        d.box(x + n * _STEP, y, _STEP - 10, 24, fill, rx=5, fill_opacity=0.85)
+        d.box(x + n * _STEP, y, _STEP - 10, 24, fill, rx=5)
         d.text(x + n * _STEP + (_STEP - 10) / 2, y + 17, f"{index}{_small(n)}", "i", "middle")
         centres.append(x + n * _STEP + (_STEP - 10) / 2)
     return centres
@@ -135,7 +135,7 @@ def _ring(d: Drawing, x: float, y: float, index: str, commutes: bool, name: str)
         for step in range(4):
             block = (device + step) % 4
             left = x + 84 + step * 82
-            d.box(left, top, 52, 24, fills[block], rx=5, fill_opacity=0.85)
+            d.box(left, top, 52, 24, fills[block], rx=5)
             pair = f"{index}{_small(2 * block)}{index}{_small(2 * block + 1)}"
             d.text(left + 26, top + 17, pair, "i", "middle")
             if at is not None:

@@ -2,9 +2,10 @@
 
 All that the page shows of a derivation is decided here, as data.
 
-    phase      neighbouring steps of one rule set, and those that make loops; names that a step
-               gives belong to what follows
-    decisive   a pass less, far fewer operations, or a monoid that wasn't there
+    phase      neighbouring steps of one rule set, those of a plan, those of a gradient; names that
+               a step gives belong to what follows
+    decisive   a pass less, far fewer operations, a new monoid; in a gradient a value that is read
+               where it would be computed
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from monocomp.rewriting.driver import NAMING_LAW, Step
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms.equations import Equations
 
-KERNELS = "kernels", "what is stored, how indices are walked, and what one loop carries"
 _MUCH = 4  # times fewer operations
 NAMES = "names", "names stand for what they are defined to be"
 
@@ -115,13 +115,14 @@ def chain(derivation: Derivation) -> Chain:
             step,
             pairs(step),
             bars[n],
-            _decisive(step, costs[: n + 1], [at[2].value for at in bars[: n + 1]]),
+            _decisive(step, costs[: n + 1], [at[2].value for at in bars[: n + 1]])
+            or (_chosen(step) if n <= len(derivation) - derivation.planned else ""),
             tuple(c for c in certificate.conditions if c.step == n),
             _seal(n, step, certificate),
         )
         for n, step in enumerate(derivation, 1)
     ]
-    return Chain(derivation, certificate, _phases(links, derivation.planned), tuple(costs))
+    return Chain(derivation, certificate, _phases(links, derivation), tuple(costs))
 
 
 def _seal(number: int, step: Step, certificate: Certificate) -> str:
@@ -171,19 +172,25 @@ def _decisive(step: Step, costs: Sequence[Cost], operations: Sequence[float]) ->
     return f"folds in {', '.join(new)}" if new else ""
 
 
-def _phases(links: Sequence[Link], planned: int) -> tuple[Phase, ...]:
-    """Rule sets come in their order; what a later one brings is simplified by rules that it shares
-    with earlier ones. The last steps plan kernels."""
+def _chosen(step: Step) -> str:
+    """Why something else stands after the step, where there was a choice."""
+    return step.reason if step.left != step.right else ""
+
+
+def _phases(links: Sequence[Link], derivation: Derivation) -> tuple[Phase, ...]:
+    """Group steps by rule set. These come in their order; what a later one brings is simplified by
+    rules that it shares with earlier ones. The last steps are no rewrites."""
     at = 0
     names: list[tuple[str, str] | None] = []
-    for link in links[: len(links) - planned]:
+    last = derivation.last_phases
+    for link in links[: len(links) - len(last)]:
         found = _set_of(link.step, at)
         if found is None:
             names.append(None)  # what gives a name belongs to what follows
         else:
             at, rules = found
             names.append((rules.name, rules.purpose))
-    names += [KERNELS] * planned
+    names += last
     following = NAMES
     for n, name in reversed(list(enumerate(names))):
         following = names[n] = name or following

@@ -1,7 +1,8 @@
 """Drawings as SVG: shapes, words, and a title that says what is to be seen.
 
-Strokes and fills lie in the middle between black and white, so that a drawing reads on light and
-on dark paper; words follow the reader's preference.
+Every colour lies in the middle between black and white, so that a drawing reads on light and on
+dark paper: an image can't know on which it stands. Where a drawing is part of a page, the page's
+own style decides about its words.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from dataclasses import dataclass, field
 from html import escape
 
 KEY, GOOD, WARM, GREY = "#6f7bf0", "#2f9e6c", "#d98a2b", "#8a8f9b"
-_STYLE = (
-    "text{font:13px system-ui,-apple-system,'Segoe UI',Arial,sans-serif;fill:#30343d}"
-    ".s{fill:#767b87}.m{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}"
-    ".b{font-weight:600}.i{fill:#fff}"
-    "@media(prefers-color-scheme:dark){text{fill:#dfe2e8}.s{fill:#9aa0ac}.i{fill:#fff}}"
-)
+XMLNS = ' xmlns="http://www.w3.org/2000/svg"'  # which a file needs, and a page knows
+_INK = "#7a7a7a"  # contrast 4.3 to white and to #111
+_SANS = "system-ui,-apple-system,'Segoe UI',Arial,sans-serif"
+_MONO = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
+_WORDS = {  # by class: soft, monospaced, bold, inside a box
+    "s": "",
+    "m": f' font-family="{_MONO}"',
+    "b": ' font-weight="600"',
+    "i": ' fill="#101319"',
+}
 
 
 @dataclass
@@ -49,6 +54,7 @@ class Drawing:
     ) -> None:
         """Words, beginning, ending or centred at a point."""
         style = f' class="{classes}"' if classes else ""
+        style += "".join(_WORDS[name] for name in classes.split())
         where = f' text-anchor="{anchor}"' if anchor != "start" else ""
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}"{style}{where}>{escape(words)}</text>')
 
@@ -56,9 +62,10 @@ class Drawing:
         """The drawing; `title` is what those hear who don't see it."""
         size = f'width="{self.width:.0f}" height="{self.height:.0f}"'
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
-            f'viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="img">'
-            f"<title>{escape(title)}</title><style>{_STYLE}</style>{''.join(self.parts)}</svg>\n"
+            f"<svg{XMLNS} {size} "
+            f'viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="img" '
+            f'fill="{_INK}" font-family="{_SANS}" font-size="13">'
+            f"<title>{escape(title)}</title>{''.join(self.parts)}</svg>\n"
         )
 
 

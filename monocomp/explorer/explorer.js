@@ -1,11 +1,13 @@
 (() => {
   // The page is complete without this: it adds a walk along the steps, and lights what belongs
-  // together. No names of its own outside, no requests, nothing stored.
+  // together. No names of its own outside, no requests, nothing stored. On a page of its own it
+  // hears keys wherever they are pressed, and steps have addresses.
   const self = document.currentScript;
   const root = (self && self.closest(".mc")) || document.querySelector(".mc:not(.mc-ready)");
   if (!root || root.classList.contains("mc-ready")) return;
   root.classList.add("mc-ready");
   const all = (selector) => [...root.querySelectorAll(selector)];
+  const isPage = document.body.classList.contains("mc-page");
 
   // What a term and the lines that compute it share
   const linked = all("[data-o]");
@@ -26,9 +28,16 @@
     });
   }
 
+  // Long lists of arguments stand before what is computed.
+  for (const box of all(".mc-sides .mc-listing")) {
+    const first = box.querySelector("[data-o]");
+    if (first && first.offsetTop > box.clientHeight / 2) box.scrollTop = first.offsetTop - box.offsetTop - 60;
+  }
+
   // The walk
   const steps = all(".mc-step");
   if (!steps.length) return listen(() => false);
+  const isKey = (step) => step.classList.contains("mc-key");
   const bar = document.createElement("div");
   bar.className = "mc-bar-top";
   const button = (text, said) => {
@@ -48,6 +57,16 @@
   const where = document.createElement("output");
   where.setAttribute("aria-live", "polite");
   bar.append(where);
+  const link = document.createElement("a");
+  link.className = "mc-link";
+  link.title = "copy a link to this step";
+  if (isPage) bar.append(link);
+  link.onclick = (event) => {
+    event.preventDefault();
+    history.replaceState(null, "", link.hash);
+    const copied = navigator.clipboard && navigator.clipboard.writeText(location.href);
+    if (copied) copied.then(() => { link.textContent = "copied"; }, () => {});
+  };
   const whole = button("all steps", "show all steps or one");
   const keys = document.createElement("p");
   keys.className = "mc-keys";
@@ -55,7 +74,7 @@
     "<kbd>←</kbd> <kbd>→</kbd> step · <kbd>d</kbd> next decisive · <kbd>Home</kbd> <kbd>End</kbd> · " +
     "<kbd>a</kbd> all or one · <kbd>Enter</kbd> on a term lights its lines · <kbd>Esc</kbd> none";
   root.querySelector(".mc-steps").before(bar, keys);
-  root.tabIndex = 0;
+  if (!isPage) root.tabIndex = 0;
 
   const were = all(".mc-steps details").map((e) => [e, e.open]);
   let at = 1;
@@ -72,6 +91,11 @@
     slider.value = at;
     root.dataset.at = at;
     where.value = `step ${at} of ${steps.length}`;
+    link.href = link.textContent = `#step-${at}`;
+  };
+  const moveTo = (n) => {
+    go(n);
+    if (isPage) history.replaceState(null, "", link.hash);
   };
   const walk = (one) => {
     root.classList.toggle("mc-walk", one);
@@ -80,21 +104,24 @@
     go(at);
   };
   const decisive = () => {
-    const next = steps.findIndex((e, n) => n >= at && e.classList.contains("mc-key"));
-    go(next < 0 ? steps.findIndex((e) => e.classList.contains("mc-key")) + 1 || at : next + 1);
+    const next = steps.findIndex((e, n) => n >= at && isKey(e));
+    moveTo(next < 0 ? steps.findIndex(isKey) + 1 || at : next + 1);
   };
-  back.onclick = () => go(at - 1);
-  on.onclick = () => go(at + 1);
+  const addressed = () => isPage && Number((/^#step-(\d+)$/.exec(location.hash) || [])[1]);
+  back.onclick = () => moveTo(at - 1);
+  on.onclick = () => moveTo(at + 1);
   whole.onclick = () => walk(!root.classList.contains("mc-walk"));
-  slider.oninput = () => go(+slider.value);
-  for (const dot of all(".mc-dot")) dot.onclick = () => go(+dot.dataset.n);
+  slider.oninput = () => moveTo(+slider.value);
+  for (const dot of all(".mc-dot")) dot.onclick = () => moveTo(+dot.dataset.n);
+  at = addressed() || steps.findIndex(isKey) + 1 || 1;
   walk(true);
+  if (isPage) addEventListener("hashchange", () => root.isConnected && go(addressed() || at));
 
   const moves = {
-    ArrowLeft: () => go(at - 1),
-    ArrowRight: () => go(at + 1),
-    Home: () => go(1),
-    End: () => go(steps.length),
+    ArrowLeft: () => moveTo(at - 1),
+    ArrowRight: () => moveTo(at + 1),
+    Home: () => moveTo(1),
+    End: () => moveTo(steps.length),
     d: decisive,
     a: () => walk(!root.classList.contains("mc-walk")),
   };
@@ -104,9 +131,15 @@
     return Boolean(move);
   });
 
+  // A key that is pressed outside is ours where nothing else on the page could mean it.
+  function isOurs(target) {
+    if (!root.isConnected || root.contains(target)) return root.isConnected;
+    return !target.isContentEditable && !target.matches("input, textarea, select");
+  }
+
   function listen(moved) {
-    root.addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
+    (isPage ? document : root).addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || !isOurs(event.target)) return;
       let used = true;
       if (event.key === "Escape") light(null, null);
       else if (event.key === "Enter" && event.target.dataset.o) event.target.dispatchEvent(

@@ -54,13 +54,13 @@ def marked(kind: str, text: str) -> str:
 
 _TOKEN = re.compile(
     rf"\s*({OPEN}[^{OPENED}]*{OPENED}|{CLOSE}"
-    r"|\d+(?:\.\d+)?(?:e-?\d+)?|[A-Za-z]\w*'*|\*\*|//|<=|>=|==|!=|->|<-|\.\.|[^\s])"
+    r"|\d+(?:\.\d+)?(?:e-?\d+)?|[A-Za-z]\w*'*|\*\*|//|<=|>=|==|!=|\+=|->|<-|\.\.|[^\s])"
 )
 _LOOSEST, _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW = range(9)
 _INFIX = {
     "or": _OR,
     "and": _AND,
-    **dict.fromkeys(("=", "==", "!=", "<", "<=", ">", ">="), _COMPARE),
+    **dict.fromkeys(("=", "+=", "==", "!=", "<", "<=", ">", ">="), _COMPARE),
     **dict.fromkeys("+-", _ADD),
     **dict.fromkeys(("*", "/", "//", "%", "."), _MUL),
     "**": _POW,

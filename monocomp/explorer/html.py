@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
+from monocomp.explorer.colours import coloured
+from monocomp.explorer.drawing import XMLNS
 from monocomp.explorer.fitting import Names, fit
 from monocomp.explorer.formulas import (
     CLOSE,
@@ -109,12 +111,18 @@ def listing(lines: Iterable[tuple[str, int | None]], first: int | None = None) -
         lines: text and number.
         first: the number of the first line, where they are to be numbered.
     """
+    texts, terms = zip(*lines, strict=True)
     rows = []
-    for n, (text, term) in enumerate(lines, first or 1):
+    for n, (text, term) in enumerate(zip(coloured(texts), terms, strict=True), first or 1):
         data = "" if term is None else f' class="mc-o{term % HUES}" data-o="{term}"'
         number = f'<i class="mc-no">{n:4}  </i>' if first is not None else ""
-        rows.append(f"<span{data}>{number}{escape(text)}\n</span>")
+        rows.append(f"<span{data}>{number}{text}\n</span>")
     return f'<pre class="mc-listing">{joined(rows)}</pre>'
+
+
+def verbatim(text: str) -> str:
+    """Text in lines, as a terminal shows it."""
+    return f'<pre class="mc-listing mc-verbatim">{escape(text)}</pre>'
 
 
 def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), classes: str = "") -> str:
@@ -131,7 +139,12 @@ def picture(svg: str, said: str) -> str:
     return f'<img class="mc-picture" alt="{escape(said)}" src="data:image/svg+xml;base64,{data}">'
 
 
-def _asset(name: str) -> str:
+def inline(svg: str) -> str:
+    """A drawing as a part of a page, in the page's colours."""
+    return f'<div class="mc-drawing">{svg.replace(XMLNS, "", 1)}</div>'
+
+
+def asset(name: str) -> str:
     return files("monocomp.explorer").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -143,22 +156,22 @@ def fragment(title: str, body: str, walks: bool = False) -> str:
         body: markup.
         walks: does the script belong to it?
     """
-    script = f"<script>{_asset('explorer.js')}</script>" if walks else ""
+    script = f"<script>{asset('explorer.js')}</script>" if walks else ""
     return (
         f'<div class="mc" role="group" aria-label="{escape(title)}" '
-        f'data-lm-suppress-shortcuts="true"><style>{_asset("explorer.css")}</style>'
+        f'data-lm-suppress-shortcuts="true"><style>{asset("explorer.css")}</style>'
         f"{body}{script}</div>"
     )
 
 
-def document(title: str, body: str) -> str:
-    """A file of its own around a fragment."""
+def document(title: str, body: str, kind: str = "") -> str:
+    """A file of its own around a fragment; one of kind "mc-page" is about that alone."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="color-scheme" content="light dark">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title>"
-        f"<style>{_asset('page.css')}</style></head><body>{body}</body></html>\n"
+        f'<style>{asset("page.css")}</style></head><body class="{kind}">{body}</body></html>\n'
     )
 
 

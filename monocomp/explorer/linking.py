@@ -36,7 +36,8 @@ class Linked:
         equations: texts with marks `o:number` around terms.
         others: terms that stand in no equation as they are, such as the frame of numbers in SE,
             marked.
-        tile, blocks, source: the lines; of the source those that compute, and what is between.
+        tile, blocks, source: the lines; of the source those of the kernels, from the first to
+            the last that computes.
         first: the number of the first of these lines of the source in the file.
     """
 
@@ -64,6 +65,8 @@ def linked(stages: Stages) -> Linked:
     source = stages.lines
     ours = [n for n, at in enumerate(source) if at.origin is not None]
     first = ours[0]
+    while first and not source[first].text.startswith("@"):  # what makes a function a kernel
+        first -= 1
     shown = source[first : ours[-1] + 1]
     lined = tuple((at.text, numbers.of(at.block)) for at in shown)
     equations = tuple(lines(plan.program, numbers.mark(plan.program)))

@@ -26,6 +26,7 @@ _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW, _ATOM = range(1, 10)
 _LEVELS = {"or": _OR, "and": _AND, "+": _ADD, "-": _ADD, "**": _POW}
 HUES = 8  # of the numbers of terms
 _SCRIPT = 0.72  # the size of a script
+_NARROW = 8.0  # ems of a formula that fits any line: a wider one is set smaller on a phone
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,9 @@ class Set:
 def math(f: Formula, label: str = "") -> str:
     """A formula as an element; `label` is what readers of screens say."""
     said = f' aria-label="{escape(label)}"' if label else ""
-    return f'<math displaystyle="true"{said}>{typeset(f).markup}</math>'
+    shown = typeset(f)
+    size = f' style="--ems: {shown.width:.0f}"' if shown.width > _NARROW else ""
+    return f'<math displaystyle="true"{said}{size}>{shown.markup}</math>'
 
 
 def letters(markup: str) -> str:

@@ -32,6 +32,7 @@ from monocomp.explorer.html import (
     span,
     table,
     tag,
+    verbatim,
     where,
 )
 from monocomp.explorer.linking import linked
@@ -67,7 +68,7 @@ def derivation_body(derivation: Derivation, stages: str = "", headed: bool = Tru
 def head(found: Chain, what: str = "Derivation of ", facts: bool = True) -> str:
     """What is derived, in how many steps, and what is won."""
     derivation = found.derivation
-    outputs = ", ".join(o.name for o in derivation.start.declared.outputs)
+    outputs = ", ".join(o.name for o in derivation.result.declared.outputs)
     count = len(derivation)
     proved = "all laws proved" if found.certificate.holds else "not all laws are proved"
     said = [f"{count} step{'' if count == 1 else 's'}", _passes(found), proved]
@@ -77,7 +78,9 @@ def head(found: Chain, what: str = "Derivation of ", facts: bool = True) -> str:
 
 def _passes(found: Chain) -> str:
     before, after = (c.shown_passes for c in found.costs)
-    return f"{before} as written, {after} derived" if before != after else after
+    start, result = found.derivation.start, found.derivation.result
+    is_same = before == after or start.declared.outputs != result.declared.outputs
+    return after if is_same else f"{before} as written, {after} derived"
 
 
 def _rail(found: Chain) -> str:
@@ -124,11 +127,11 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
     summary = f"{span('number', str(link.number))} {rule}{place}{badge} {count}"
     parts = []
     if made.law:
-        seal = f" {span('seal', f'· {link.seal}')}" if link.seal else ""
+        seal = f" {span('seal', link.seal)}" if link.seal else ""
         said = tag("span", "said", phrase(made.law, width))
         parts.append(tag("div", "law", tag("b", "label", "law"), " ", said, seal))
     parts.append(_change(link, width))
-    if made.reason:
+    if made.reason and made.reason != link.decisive:
         parts.append(_row("why", escape(made.reason)))
     if made.cost is not None:
         parts.append(_row("weighed", escape(str(made.cost))))
@@ -138,7 +141,8 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
     )
     if facts:
         parts.append(_row("since", facts))
-    parts.append(bars(link.bars))
+    if made.changes:
+        parts.append(bars(link.bars))
     return (
         f'<details class="mc-step{" mc-key" if link.decisive else ""}" data-n="{link.number}"'
         f"{' open' if is_open else ''}><summary>{summary}</summary>"
@@ -160,16 +164,15 @@ def _row(label: str, body: str) -> str:
 
 
 def _change(link: Link, width: float) -> str:
-    """The equations before and after; of what changes no equation the texts of the step."""
+    """Show the equations before and after; where a step changes none, the texts of the step."""
     step, names = link.step, Names()
-    pairs = [(p.before, p.after) for p in link.pairs]
-    if not pairs:
-        pairs = [(step.before, step.after)]
-    before = joined(block(part, names, width) for old, _ in pairs for part in _parts(old))
-    after = joined(block(part, names, width) for _, new in pairs for part in _parts(new))
-    changed = [
-        tag("div", at, _row(at, text)) for at, text in (("before", before), ("after", after))
-    ]
+    before = [p.before for p in link.pairs] or [step.before]
+    after = [p.after for p in link.pairs] or [step.after.removesuffix(f", {step.reason}")]
+    sides = {"before": before, "after": after} if before != after else {"value": before}
+    changed = []
+    for label, texts in sides.items():
+        shown = joined(block(part, names, width) for text in texts for part in _parts(text))
+        changed.append(tag("div", label, _row(label, shown)))
     return joined(changed) + (_row("where", where(names, width)) if names.parts else "")
 
 
@@ -246,8 +249,7 @@ def stages_section(stages: Stages) -> str:
 
 def _notes(notes: Notes) -> str:
     """What may surprise, with lines and carets as a terminal shows them."""
-    lines = ((line, None) for line in str(notes).split("\n"))
-    return section("What may surprise", listing(lines)) if notes else ""
+    return section("What may surprise", verbatim(str(notes))) if notes else ""
 
 
 def plan_body(plan: Plan) -> str:

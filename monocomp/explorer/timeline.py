@@ -177,7 +177,7 @@ def _drawn(program: B.BlockProgram, loop: B.For, run: _Run) -> str:
             32,
             fills[e.lane],
             rx=3,
-            fill_opacity=1 - 0.16 * e.block,
+            fill_opacity=1 - 0.08 * e.block,
         )
         if wide > 8.2 * len(e.label) + 6:
             d.text(x + wide / 2, y + 25, e.label, "i", "middle")

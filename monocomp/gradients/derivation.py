@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from monocomp import terms as T
 from monocomp.derivation.certificate import Certificate, Theory, Use, certify
@@ -24,7 +25,13 @@ from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import definition_line, show
 
+if TYPE_CHECKING:
+    from monocomp.kernel import Kernel
+
 _ADJOINT = T.param("adjoint", "float")  # of what stands before
+_ADJOINTS = "adjoints", "each operation hands its adjoint on to its operands"
+_SAVING = "saved values", "what the forward saves is read, all else is computed anew"
+_SUMS = "sums", "what the reads of an input hand on is added up at its elements"
 _WORDS = {"add": "sum", "mul": "product", "pow": "power", "where": "choice", "field": "monoid"}
 
 
@@ -35,19 +42,38 @@ class GradientDerivation(Derivation):
     Attributes:
         visited: the terms that were differentiated.
         kept: how many steps there are to the normal form.
+        last_phases: the phase of each step after these.
     """
 
     visited: tuple[Term, ...] = ()
     kept: int = 0
+    last_phases: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def made(cls, start: Equations, gradient: Equations, trace: Trace) -> GradientDerivation:
         """From what was done, for the program as it is written."""
-        steps = [*trace.steps, *_steps(result_of(start, trace.steps), trace)]
+        program = result_of(start, trace.steps)
+        made = [
+            (phase, step)
+            for phase, make in ((_ADJOINTS, _adjoints), (_SAVING, _choices), (_SUMS, _sums))
+            for step in make(program, trace)
+        ]
+        steps = [*trace.steps, *(step for _, step in made)]
         if steps:
             steps[-1] = replace(steps[-1], program=gradient)
-        terms = tuple(visit.node.term for _, visit in trace.visited)
-        return cls(start, tuple(steps), visited=terms, kept=len(trace.steps))
+        return cls(
+            start,
+            tuple(steps),
+            visited=tuple(visit.node.term for _, visit in trace.visited),
+            kept=len(trace.steps),
+            last_phases=tuple(phase for phase, _ in made),
+        )
+
+    def compile(self, **options: Any) -> Kernel:
+        """A kernel of the gradient, which has a derivation of its own."""
+        from monocomp.kernel import Kernel  # which has a derivation
+
+        return Kernel(self.result, **options)
 
     @property
     def rewrites(self) -> tuple[Step, ...]:
@@ -89,21 +115,21 @@ def _uses(numbers: Mapping[str, Sequence[int]]) -> tuple[Use, ...]:
     return tuple(Use(rule, tuple(n)) for rule, n in numbers.items())
 
 
-def _steps(program: Equations, trace: Trace) -> Iterator[Step]:
+def _adjoints(program: Equations, trace: Trace) -> Iterator[Step]:
+    """Each operation, with what it hands on."""
     names = program.reader_names()
-
-    def step(rule: str, law: str, position: str, left: str, right: str, reason: str = "") -> Step:
-        return Step(rule, law, (position,), left, right, program, program, reason=reason)
-
     for position, (node, every) in trace.visited:
         edges = [e for e in every if _varies(e.operand.term)]
         if edges:
             pairs = ((show(e.operand.term, names), handed_on(e, _ADJOINT)) for e in edges)
-            after = ", ".join(f"d({operand}) += {show(x, names)}" for operand, x in pairs)
-            shown = program.shown(node.term)
-            yield step(
-                f"differentiate_{_word(node.term)}", law_of(node.term), position, shown, after
-            )
+            after = "; ".join(f"d({operand}) += {show(x, names)}" for operand, x in pairs)
+            rule, law = f"differentiate_{_word(node.term)}", law_of(node.term)
+            before = program.shown(node.term)
+            yield Step(rule, law, (position,), before, after, program, program)
+
+
+def _choices(program: Equations, trace: Trace) -> Iterator[Step]:
+    """The values that may be saved."""
     saved = {e.name: e for e in trace.saved}
     for choice in trace.choices:
         if choice.name in saved:
@@ -111,9 +137,19 @@ def _steps(program: Equations, trace: Trace) -> Iterator[Step]:
             yield read_saved_value(program, choice, e)
         elif not choice.is_saved:
             yield compute_value_anew(program, choice)
+
+
+def _sums(program: Equations, trace: Trace) -> Iterator[Step]:
+    """The gradients, after what several of them read."""
+    results = [e for _, e in trace.results]
     for e in trace.named:
-        body = program.shown(e.body)
-        yield step("name_shared_factor", NAMING_LAW, e.name, body, _left(e))
+        readers = [r.name for r in (*trace.named, *results) if e.name in _read(r)]
+        reason = f"read by {', '.join(readers)}" if len(readers) > 1 else ""
+        texts = program.shown(e.body), _left(e)
+        position = (e.name,)
+        rule = "name_shared_factor"
+        yield Step(rule, NAMING_LAW, position, *texts, program, program, reason=reason)
+    names = program.reader_names()
     for name, e in trace.results:
         line = definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
         yield add_up_reads(program, e.name, name, line)
@@ -158,6 +194,11 @@ def add_up_reads(program: Equations, position: str, name: str, line: str) -> Ste
 def _varies(t: Term) -> bool:
     """Is it made of anything that has a gradient?"""
     return any(s.op in LEAVES and s.kind == "float" for s in T.subterms(t))
+
+
+def _read(e: Equation) -> set[str]:
+    """The names of the definitions that an equation reads."""
+    return {str(t.attr) for t in T.subterms(e.body) if t.op == "ref"}
 
 
 def _left(e: Equation) -> str:
