@@ -215,10 +215,11 @@ def test_a_gradient_has_a_page() -> None:
     *_, saved, sums = [[x.decisive for x in p.links if x.decisive] for p in phases]
     assert saved[0] == "as it is returned" and saved[1].startswith("by cost: ")
     assert sums == ["read by G, dV", "read by dQ, dK"]
-    page = Page(explorer.page(mc.compile(gradient), derivation=gradient.derivation))
+    kernel = mc.compile(gradient)
+    page = Page(explorer.page(kernel, derivation=gradient.derivation))
     assert "Derivation of dQ, dK, dV" in page.texts and "The gradient" in page.texts
     assert "Rules that apply now" not in page.texts and "From terms to source" in page.texts
-    for line in gradient.derivation.compile().stages["tile"].split("\n"):
+    for line in kernel.stages["tile"].split("\n"):
         assert plain(line) in page.text
 
 
