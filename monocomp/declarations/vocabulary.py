@@ -21,6 +21,7 @@ REDUCTIONS = (*_PLAIN_REDUCTIONS, "logsumexp", "argmax", "argmin")
 KEEPING_REDUCTIONS = ("softmax", "log_softmax")  # they keep their index
 LOGARITHM_OF = {"log_softmax": "softmax"}
 SELECTIONS = ("top", "argtop")  # top[k -> r](x)
+ALL_REDUCTIONS = (*REDUCTIONS, *KEEPING_REDUCTIONS, *SELECTIONS)
 _DECLARING = ("input", "param", "index", "def", "monoid", "unit", "combine", "return")
 KEYWORDS = frozenset((*_DECLARING, "if", "and", "or", "not", "inf"))
 # Of results; "accumulated" is that of sums: float64 where an input is float64, else float32.

@@ -19,6 +19,7 @@ from monocomp.display.notes import Note
 from monocomp.errors import (
     EmptyProgramError,
     FilterError,
+    MonocompError,
     OutputError,
     RecursiveDefinitionError,
     ShapeError,
@@ -37,13 +38,14 @@ from monocomp.language.kinds import Kinds
 from monocomp.language.monoids import MonoidResolver, with_sums
 from monocomp.language.notes import notes_on, unused_params, used_names
 from monocomp.language.parser import parse
+from monocomp.language.proposals import help_with
 from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope
 
+_Monoids = Mapping[str, S.Monoid] | None
 
-def check(
-    text: str, name: str | None = None, monoids: Mapping[str, S.Monoid] | None = None
-) -> S.Program:
+
+def check(text: str, name: str | None = None, monoids: _Monoids = None) -> S.Program:
     """Parse and check a program.
 
     Args:
@@ -51,6 +53,14 @@ def check(
         name: where it came from, kept in the result.
         monoids: what the program may use without declaring it, beside the standard monoids.
     """
+    try:
+        return _checked(text, name, monoids)
+    except MonocompError as error:
+        help_with(text, error, lambda other: _checked(other, None, monoids))
+        raise
+
+
+def _checked(text: str, name: str | None, monoids: _Monoids) -> S.Program:
     with in_text(text):
         statements = parse(text)
         if not statements:

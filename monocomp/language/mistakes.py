@@ -15,18 +15,12 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from monocomp.declarations.vocabulary import (
-    FUNCTIONS,
-    KEEPING_REDUCTIONS,
-    KEYWORDS,
-    REDUCTIONS,
-    SELECTIONS,
-)
+from monocomp.declarations.vocabulary import ALL_REDUCTIONS, FUNCTIONS, KEYWORDS
 from monocomp.errors import LimitError, MonocompError, ParseError, Span, nearest
+from monocomp.language.foreign import SPELLINGS
 
 MAX_BYTES = 64 * 1024
 MAX_BRACKETS = 64
-ALL_REDUCTIONS = (*REDUCTIONS, *KEEPING_REDUCTIONS, *SELECTIONS)
 _CLOSES = {")": "(", "]": "["}
 
 _FORMS = {
@@ -39,24 +33,12 @@ _FORMS = {
 }
 
 _INSTEAD = {
-    **dict.fromkeys("×·⋅∗", "*"),
-    **dict.fromkeys("−–", "-"),
+    **SPELLINGS,
     **dict.fromkeys("∑Σ", "sum[k](x)"),
     **dict.fromkeys("′’", "'"),
-    "÷": "/",
-    "≤": "<=",
-    "≥": ">=",
-    "≠": "!=",
-    "→": "->",
-    "∞": "inf",
     "√": "sqrt(x)",
     "²": "** 2",
     "³": "** 3",
-    "∧": "and",
-    "∨": "or",
-    "¬": "not",
-    "&": "and",
-    "^": "**",
 }
 _ADVICE = {
     "!": "a condition is negated by not; 'is not equal to' is !=",
@@ -64,7 +46,6 @@ _ADVICE = {
     "?": "a choice is where(condition, a, b)",
     "{": "brackets are ( ) and [ ]",
     "}": "brackets are ( ) and [ ]",
-    '"': "there are no strings; names stand without quotes",
     "'": "a primed name, such as a', is one word",
     "\\": "a line that ends in an operator or inside brackets continues by itself",
     "\u00a0": "replace the no-break space by a plain one",
@@ -267,6 +248,11 @@ def unknown_character(text: str, offset: int) -> MonocompError:
             notes=(f"found {character!a} ({unicodedata.name(character, 'unnamed')})",),
             help=f"write {near}" if near else None,
         )
+    if character in "'\"" and (
+        string := re.match(rf"{character}[^\n]*?{character}", text[offset:])
+    ):
+        place = Span(offset, offset + string.end())
+        return ParseError("there are no strings", spans=place, help="names stand without quotes")
     shown = f"'{character}'" if character.isprintable() else ascii(character)
     help = _ADVICE.get(character)
     if character in _INSTEAD:
@@ -302,8 +288,8 @@ def explain(text: str, offset: int, expected: Mapping[str, str]) -> MonocompErro
     if advice := _unknown_statement(place):
         return ParseError(advice[0], spans=place.statement[0].span, help=advice[1])
     message, help = (
-        _missing_between(place, expected)
-        or _misplaced(place, expected)
+        _misplaced(place, expected)
+        or _missing_between(place, expected)
         or _missing_value(place, expected)
         or _general(place, expected)
     )
@@ -365,6 +351,18 @@ def _misplaced(place: _Place, expected: Mapping[str, str]) -> _Advice | None:
     """A word that means something elsewhere, or in another language."""
     word, is_value = place.word.text, "NUMBER" in expected
     inside = place.opened[-1][0] if place.opened else ""
+    before = place.before.text if place.before else ""
+    if (mark := word + place.following) in ("=<", "=>") or (mark := before + word) in ("+=", "<>"):
+        return f"'{mark}' is no operator", None
+    called = place.opened[-1][1] if place.opened else None
+    if word == "=" and inside == "(" and called is not None and called.text != "where":
+        return f"'{before}=' names an argument, and arguments have no names", None
+    if word == "(" and len(place.statement) > 1 and place.statement[-2].text == ".":
+        return f"'.{before}(...)' has no meaning: there are no methods", None
+    if word == "where":
+        return "'where' is a function of three values, and no filter", (
+            "a filter stands in brackets, sum[k if k < 3](x); a choice is where(condition, a, b)"
+        )
     if word == "=" and (place.opened or place.keyword not in _FORMS):
         return "'=' stands inside an expression", "equality is ==; one definition per statement"
     if word == "if" and inside != "[":
@@ -377,7 +375,7 @@ def _misplaced(place: _Place, expected: Mapping[str, str]) -> _Advice | None:
         )
     if word in ("->", "..") and not is_value:
         return f"{place.word.shown} cannot stand here", (
-            "a new index stands last in the brackets, top[k -> r](x)"
+            "a new index stands before the filter, top[k -> r if k < 3](x)"
             if word == "->"
             else "a prefix is marked before its index, sum[..k](x)"
         )

@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
-from monocomp.declarations.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS, SELECTIONS
+from monocomp.declarations.vocabulary import (
+    ALL_REDUCTIONS,
+    FUNCTIONS,
+    KEEPING_REDUCTIONS,
+    SELECTIONS,
+)
 from monocomp.errors import (
     ArityError,
     DuplicateNameError,
@@ -23,7 +28,6 @@ from monocomp.errors import (
     nearest,
 )
 from monocomp.language import syntax as S
-from monocomp.language.mistakes import ALL_REDUCTIONS
 from monocomp.language.scoping import NOT_LOCAL, Scope, head, primed_elsewhere
 
 _FORMS = {
@@ -188,7 +192,7 @@ class Resolver:
             message = f"there is no function '{name}'"
             functions = (*FUNCTIONS, *scope.functions)
             near = nearest(name, (*functions, *ALL_REDUCTIONS, *scope.monoids))
-            brackets = "" if near in functions else "[k]"
+            brackets = "" if near in functions else "[k -> r]" if near in SELECTIONS else "[k]"
             help = f"did you mean {near}{brackets}(x)?" if near else f"add def {name}(x) = ..."
         raise UnknownFunctionError(message, spans=head(node, name), help=help)
 

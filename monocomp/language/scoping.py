@@ -15,7 +15,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NoReturn
 
-from monocomp.declarations.vocabulary import FUNCTIONS
+from monocomp.declarations.vocabulary import ALL_REDUCTIONS, FUNCTIONS
 from monocomp.errors import (
     DuplicateNameError,
     LimitError,
@@ -30,7 +30,6 @@ from monocomp.errors import (
     line_and_column,
 )
 from monocomp.language import syntax as S
-from monocomp.language.mistakes import ALL_REDUCTIONS
 from monocomp.language.prelude import standard_monoids
 
 MAX_DIMENSIONS = 16

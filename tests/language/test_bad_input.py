@@ -29,7 +29,7 @@ CASES = {
         ParseError: '(' is never closed (line 1, column 14)
             O[i] = sum[k](A[i,k]
                          ^
-          help: add ')' where its contents end
+          help: write O[i] = sum[k](A[i,k])
         """,
     ),
     "a bracket closed by another": (
@@ -38,7 +38,7 @@ CASES = {
         ParseError: ']' closes nothing (line 1, column 22)
             O[i] = sum[k](A[i,k])]
                                  ^
-          help: remove it, or add '[' before it
+          help: write O[i] = sum[k](A[i,k])
         """,
     ),
     "brackets that cross": (
@@ -47,7 +47,7 @@ CASES = {
         ParseError: ')' does not close '[' (line 1, column 15)
             O[i] = exp(A[i)]
                         ^ ^
-          help: '[' is closed by ']'
+          help: write O[i] = exp(A[i])
         """,
     ),
     "a missing operator": (
@@ -56,7 +56,7 @@ CASES = {
         ParseError: expected '*' or another operator before 'K' (line 1, column 24)
             S[i,j] = sum[d](Q[i,d] K[j,d])
                                    ^
-          help: products are written out: Q[i,d] * K[j,d]
+          help: write S[i,j] = sum[d](Q[i,d] * K[j,d])
         """,
     ),
     "a missing operator after a number": (
@@ -65,7 +65,7 @@ CASES = {
         ParseError: expected '*' or another operator before 'Q' (line 1, column 12)
             S[i,j] = 2 Q[i,j]
                        ^
-          help: products are written out: 2 * Q[i,j]
+          help: write S[i,j] = 2 * Q[i,j]
         """,
     ),
     "a missing operator between parentheses": (
@@ -101,7 +101,7 @@ CASES = {
         ParseError: 'sum[k]' lacks its operand before 'A' (line 1, column 15)
             O[i] = sum[k] A[i,k]
                           ^
-          help: the operand stands in parentheses: sum[k](A[i,k])
+          help: write O[i] = sum[k](A[i,k])
         """,
     ),
     "a value missing at the end": (
@@ -135,7 +135,7 @@ CASES = {
         ParseError: the brackets are empty (line 1, column 3)
             O[] = A[i]
               ^
-          help: a scalar has no brackets; a reduction names its index: sum[k](x)
+          help: write O = A[i]
         """,
     ),
     "an unknown statement": (
@@ -162,7 +162,7 @@ CASES = {
         ParseError: an expression stands alone; a program is a list of definitions (line 1, column 1)
             O[i] == A[i]
             ^^^^^^^^^^^^
-          help: a definition has one =, a comparison ==
+          help: write O[i] = A[i]
         """,
     ),
     "no definition": (
@@ -189,7 +189,7 @@ CASES = {
         ParseError: 'if' belongs in the brackets of a reduction (line 1, column 13)
             O[i] = A[i] if i < 3 else 2
                         ^^
-          help: a choice is where(condition, a, b)
+          help: write O[i] = where(i < 3, A[i], 2)
         """,
     ),
     "a slice": (
@@ -289,7 +289,7 @@ CASES = {
         ParseError: '×' has no meaning here (line 1, column 13)
             O[i] = A[i] × 2
                         ^
-          help: write *
+          help: write O[i] = A[i] * 2
         """,
     ),
     "a word of the language as a name": (

@@ -97,34 +97,38 @@ MEANINGS = {
 SYNTAX = {
     "no sign for a product": (
         "O[i] = A[i,k] B[k]",
-        "products are written out: A[i,k] * B[k]",
+        "write O[i] = A[i,k] * B[k]",
         "O[i] = A[i,k] * B[k]",
     ),
     "one sign for equality": (
         "O[i] = where(i = 0, A[i], 0)",
-        "equality is ==",
+        "write O[i] = where(i == 0, A[i], 0)",
         "O[i] = where(i == 0, A[i], 0)",
     ),
-    "a walrus": ("O[i] := 2 * A[i]", "a definition is NAME[...] = ...", "O[i] = 2 * A[i]"),
+    "a walrus": ("O[i] := 2 * A[i]", "write O[i] = 2 * A[i]", "O[i] = 2 * A[i]"),
     "no comma": ("O[i] = A[i k] * B[k]", "write i, k", "O[i] = A[i,k] * B[k]"),
     "a slice": ("O[i] = sum(A[i,:])", "no slices", "O[i] = sum[k](A[i,k])"),
     "an ellipsis": ("O[...] = 2 * A[...]", "name them, O[b,h,q] = A[b,h,q]", "O[b] = 2 * A[b]"),
-    "a reduction without its index": ("O[i] = sum(A[i,k])", "sum[k](x)", "O[i] = sum[k](A[i,k])"),
+    "a reduction without its index": (
+        "O[i] = sum(A[i,k])",
+        "write O[i] = sum[k](A[i,k])",
+        "O[i] = sum[k](A[i,k])",
+    ),
     "a matrix product of Python": (
         "O[i,j] = A @ B",
-        "products are written with their indices: A[i,k] * B[k,j]",
+        "write O[i,j] = A[i,k] * B[k,j]",
         "O[i,j] = A[i,k] * B[k,j]",
     ),
     "a choice of Python": (
         "O[i] = A[i] if i > 0 else B[i]",
-        "where(condition, a, b)",
+        "write O[i] = where(i > 0, A[i], B[i])",
         "O[i] = where(i > 0, A[i], B[i])",
     ),
     "a power of other languages": ("O[i] = A[i] ^ 2", "**", "O[i] = A[i] ** 2"),
     "a misspelt function": ("O[i] = sofplus(A[i])", "softplus(x)", "O[i] = softplus(A[i])"),
     "a reduction in an argument's place": (
         "O[i,k] = softmax(A[i,k], k)",
-        "softmax[k](x)",
+        "write O[i,k] = softmax[k](A[i,k])",
         "O[i,k] = softmax[k](A[i,k])",
     ),
 }

@@ -1,0 +1,325 @@
+# ruff: noqa: RUF001 (characters that look like operators are what this is about)
+"""Read a statement as torch, einops, NumPy, C or LaTeX users write it.
+
+The reader takes more than any of these languages: whatever brackets, commas, keyword arguments,
+attributes, slices, strings, conditions and operators it meets become one tree. It says nothing
+about names, and `rewording` makes a statement of this language of the tree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from monocomp.declarations.vocabulary import ALL_REDUCTIONS, FUNCTIONS
+from monocomp.language.notation import (
+    LEVELS,
+    NOT,
+    PRODUCT,
+    SIGN,
+    Attribute,
+    Binary,
+    Bracketed,
+    Choice,
+    Extent,
+    Filtered,
+    Reduced,
+    Slice,
+    Text,
+    Tree,
+    Unary,
+    Word,
+)
+
+
+class NotReadable(Exception):
+    """The text is no statement that the reader knows."""
+
+
+_TOKENS = re.compile(
+    r"\s+|#.*|(?P<text>'[^'\n]*'|\"[^\"\n]*\")"
+    r"|(?P<number>(?:\d+(?:\.(?!\.)\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"|(?P<name>\\?[^\W\d]\w*)"
+    r"|(?P<mark>\*\*|//|<=|>=|==|!=|->|\.\.|:=|=<|=>|<>|<-|\+=|&&|\|\||[^\s])"
+)
+SPELLINGS = {"=<": "<=", "=>": ">=", "<>": "!=", "&": "and", "&&": "and", "|": "or", "||": "or"}
+SPELLINGS |= {"!": "not", "~": "not", "^": "**", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->"}
+SPELLINGS |= {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "∧": "and", "∨": "or"}
+SPELLINGS |= {"÷": "/", "¬": "not", "∞": "inf", "∑": "sum", "Σ": "sum"}
+_OPEN, _CLOSE = "([{", ")]}"
+_WORDS = {"if", "else", "for", "in", "where", "and", "or", "not"}
+MAX_WORDS = 400
+ASSIGNING = ("=", ":=", "<-", "==")
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    for match in _TOKENS.finditer(text):
+        if match.lastgroup is not None:
+            word = match[match.lastgroup]
+            if word[:1] == "\\" and not is_head(word[1:].rstrip("_")):
+                raise NotReadable
+            yield _Token(match.lastgroup, word.removeprefix("\\"))
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A left side, and what it is defined as."""
+
+    left: Tree
+    body: Tree
+
+
+def read(text: str) -> Definition:
+    """Return the definition that a text holds.
+
+    Raises:
+        NotReadable: there is none.
+    """
+    tokens = list(_tokens(text))
+    if len(tokens) > MAX_WORDS:
+        raise NotReadable
+    reader = _Reader(tokens)
+    left = reader.postfix()
+    if reader.word == ":" and reader.peek(2) == "=":  # an annotation
+        reader.number += 2
+    if reader.word not in ASSIGNING:
+        raise NotReadable
+    reader.number += 1
+    body = reader.expression()
+    while reader.word in (*_CLOSE, ";", ",") and reader.word:
+        reader.number += 1
+    if reader.word:
+        raise NotReadable
+    return Definition(left, body)
+
+
+class _Reader:
+    """Reads expressions by precedence."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self.tokens = tokens
+        self.number = 0
+        self.depth = 0
+
+    @property
+    def word(self) -> str:
+        return self.peek(0)
+
+    @property
+    def kind(self) -> str:
+        return self.tokens[self.number].kind if self.number < len(self.tokens) else ""
+
+    def peek(self, ahead: int) -> str:
+        at = self.number + ahead
+        return self.tokens[at].text if at < len(self.tokens) else ""
+
+    def next(self) -> str:
+        word = self.word
+        self.number += 1
+        return word
+
+    def accept(self, *words: str) -> bool:
+        if self.word in words and self.kind != "text" and self.word:
+            self.number += 1
+            return True
+        return False
+
+    def expression(self) -> Tree:
+        """Read a choice, a filtered value, or less."""
+        tree = self.binary(1)
+        while True:
+            if self.accept("?"):
+                left = self.expression()
+                if not self.accept(":"):
+                    raise NotReadable
+                tree = Choice(tree, left, self.expression())
+            elif self.accept("if", "where"):
+                condition = self.binary(1)
+                if self.accept("else"):
+                    tree = Choice(condition, tree, self.expression())
+                else:
+                    tree = Filtered(tree, condition)
+            elif self.accept("for"):
+                index, condition = self.range()
+                tree = Filtered(tree, condition, index)
+            else:
+                return tree
+
+    def range(self) -> tuple[str, Tree]:
+        """Read `k in range(n)`, `k in a..b`, `k = a..b`: the index and its bounds."""
+        index = self.next()
+        if not self.accept("in", "="):
+            raise NotReadable
+        bounds = self.binary(1)
+        if self.accept("..", ":"):
+            return index, _between(bounds, Binary("<=", Word(index), self.binary(1)))
+        is_range = isinstance(bounds, Bracketed) and bounds.head == Word("range")
+        if is_range and isinstance(bounds, Bracketed) and len(bounds.items) in (1, 2):
+            upper = Binary("<", Word(index), bounds.items[-1])
+            return index, _between(bounds.items[0], upper) if len(bounds.items) > 1 else upper
+        raise NotReadable
+
+    def binary(self, level: int) -> Tree:
+        if level == NOT + 1 and SPELLINGS.get(self.word, self.word) == "not":
+            self.number += 1
+            return Unary("not", self.binary(level))
+        tree = self.unary()
+        while True:
+            op = SPELLINGS.get(self.word, self.word) if self.kind != "text" else ""
+            own = LEVELS.get(op)
+            if own is not None and own >= level:
+                self.number += 1
+                right = self.unary() if op == "**" else self.binary(own + 1)
+                tree = Binary(op, tree, right)
+            elif self.starts_operand() and level <= PRODUCT:
+                tree = self.beside(tree)
+            else:
+                return tree
+
+    def starts_operand(self) -> bool:
+        """True if a value starts here, right after another one."""
+        is_word = self.kind in ("name", "number") and self.word not in _WORDS
+        return is_word or self.word in ("(", "∑", "Σ")
+
+    def beside(self, tree: Tree) -> Tree:
+        """Read an operand that follows another without an operator: `A B`, `sum[j] x`, `exp x`."""
+        right = self.binary(PRODUCT if isinstance(tree, Word | Bracketed) else SIGN)
+        if isinstance(tree, Word) and isinstance(right, Word) and not tree.text[:1].isdigit():
+            raise NotReadable  # prose
+        return Bracketed(tree, True, (right,)) if _takes_operand(tree) else Binary("*", tree, right)
+
+    def unary(self) -> Tree:
+        op = SPELLINGS.get(self.word, self.word)
+        if op in ("-", "not", "+") and self.kind != "text":
+            self.number += 1
+            operand = self.binary(SIGN if op != "not" else NOT + 1)
+            return operand if op == "+" else Unary(op, operand)
+        tree = self.postfix()
+        if SPELLINGS.get(self.word, self.word) == "**":
+            self.number += 1
+            return Binary("**", tree, self.unary())
+        return tree
+
+    def postfix(self) -> Tree:
+        tree = self.atom()
+        while True:
+            if self.word in _OPEN and self.word:
+                tree = self.bracketed(tree)
+            elif self.word == "." and re.match(r"[^\W\d]", self.peek(1)):
+                self.number += 1
+                tree = Attribute(tree, self.next())
+            elif self.word == "_" or (self.word == "'" and self.kind == "mark"):
+                raise NotReadable
+            else:
+                return tree
+
+    def atom(self) -> Tree:
+        kind, word = self.kind, self.word
+        if word == "|" and self.peek(2) == "|":
+            self.number += 3
+            return Extent(self.tokens[self.number - 2].text)
+        if kind == "text":
+            self.number += 1
+            return Text(word[1:-1])
+        if word in _OPEN and word:
+            self.number += 1
+            tree = self.expression()
+            self.close()
+            return tree
+        if kind == "number" or (kind == "name" and word not in _WORDS - {"where"}):
+            self.number += 1
+            return Word(word)
+        if word in ("∞", "∑", "Σ"):
+            self.number += 1
+            return Word(SPELLINGS[word])
+        raise NotReadable
+
+    def close(self) -> None:
+        if not self.accept(*_CLOSE) and self.word:
+            raise NotReadable
+
+    def bracketed(self, head: Tree) -> Tree:
+        """Read the brackets after a head; any bracket closes any other, and the end does."""
+        if isinstance(head, Word):
+            head = Word(head.text.rstrip("_") or head.text)  # \sum_{j}
+        found = Bracketed(head, self.next() == "(", ())
+        while self.word and not self.accept(*_CLOSE):
+            found = self.item(found)
+            self.accept(",", ";")
+            if not self.word:
+                break
+        return found
+
+    def item(self, found: Bracketed) -> Bracketed:
+        """Read one thing between commas."""
+        if self.accept("->"):
+            return replace(found, target=self.next())
+        if self.accept(".."):
+            return replace(self.item(found), is_prefix=True)
+        if self.accept(":"):
+            return replace(found, items=(*found.items, Slice()))
+        if self.word in ("if", "where", "|", "for") and found.items and not found.is_call:
+            word = self.next()
+            condition = self.range()[1] if word == "for" else self.binary(1)
+            return replace(found, condition=conjunction(found.condition, condition))
+        if self.kind == "name" and (self.peek(1) == "in" or self.peek(1) == "="):
+            if self.peek(1) == "=" and (found.is_call or self.peek(0) in ("dim", "axis")):
+                name, _ = self.next(), self.next()
+                return replace(found, named=(*found.named, (name, self.binary(1))))
+            index, condition = self.range()
+            found = replace(found, condition=conjunction(found.condition, condition))
+            return replace(found, items=(*found.items, Word(index)))
+        tree = self.expression() if found.is_call else self.binary(1)
+        if self.word == ":":  # a slice with bounds
+            raise NotReadable
+        split = isinstance(tree, Binary) and tree.op == "or" and isinstance(tree.left, Word)
+        if split and isinstance(tree, Binary) and not found.is_call:  # [k | k <= q]
+            found = replace(found, condition=conjunction(found.condition, tree.right))
+            tree = tree.left
+        return replace(found, items=(*found.items, tree))
+
+
+def _between(low: Tree, upper: Binary) -> Tree:
+    """Return an upper bound with a lower one beside it, unless that is 0."""
+    return upper if low == Word("0") else Binary("and", Binary("<=", low, upper.left), upper)
+
+
+def conjunction(left: Tree | None, right: Tree | None) -> Tree | None:
+    """Return both conditions, where there are two."""
+    if left is None or right is None:
+        return left or right
+    return Binary("and", left, right)
+
+
+_RUNNING = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
+_RUNNING |= {"logcumsumexp": "logsumexp"}
+
+
+def reduction_of(name: str) -> Reduced | None:
+    """Return the reduction that a name stands for: `softmax`, `cumsum`, `sum_j`."""
+    if name in _RUNNING:
+        return Reduced(_RUNNING[name], (), (), is_prefix=True)
+    head, _, index = name.partition("_")
+    if name in ALL_REDUCTIONS or not index or head not in ALL_REDUCTIONS:
+        return Reduced(name, (), ()) if name in ALL_REDUCTIONS else None
+    return Reduced(head, (index,), ())
+
+
+def is_head(name: str) -> bool:
+    """True if a name is that of a function or reduction."""
+    return name in FUNCTIONS or reduction_of(name) is not None
+
+
+def _takes_operand(tree: Tree) -> bool:
+    """True if a head without its operand is a reduction or a function."""
+    if isinstance(tree, Bracketed):
+        tree = tree.head
+        return isinstance(tree, Word) and reduction_of(tree.text) is not None
+    return isinstance(tree, Word) and is_head(tree.text)

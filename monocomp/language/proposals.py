@@ -1,0 +1,59 @@
+"""Propose the line that was meant where a program has an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from monocomp.errors import LimitError, MonocompError
+from monocomp.language.mistakes import CONTINUING
+from monocomp.language.rewording import reword
+
+
+def help_with(text: str, error: MonocompError, check: Callable[[str], object]) -> None:
+    """Let an error show the statement as this language writes it, where that can be told.
+
+    Args:
+        text: the program.
+        error: what is wrong with it.
+        check: raises the error of another program.
+    """
+    line = _propose(text, error, check)
+    if line is not None:
+        error.help = f"write {line}"
+        error.args = (str(error),)
+
+
+def _propose(text: str, error: MonocompError, check: Callable[[str], object]) -> str | None:
+    if not error.spans or isinstance(error, LimitError):
+        return None
+    for start, stop in _statements_around(text, error.spans[0].start):
+        statement = text[start:stop]
+        line = reword(statement)
+        if line is None or "".join(line.split()) == "".join(statement.split()):
+            continue
+        try:
+            check(text[:start] + line + text[stop:])
+        except MonocompError as other:  # which the rest of the program may have
+            place = other.spans[0].start if other.spans else start
+            if start <= place <= start + len(line):
+                continue
+        return line
+    return None
+
+
+def _statements_around(text: str, offset: int) -> Iterator[tuple[int, int]]:
+    """Return where the statement around a place begins and ends: as its brackets say, then as its
+    line does."""
+    line = (text.rfind("\n", 0, offset) + 1, (text + "\n").find("\n", offset))
+    begin, end, depth = 0, -1, 0
+    for code in text.split("\n"):
+        begin = begin if depth > 0 else end + 1
+        end += 1 + len(code)
+        code = code.partition("#")[0].rstrip()
+        depth += len(re.findall(r"[(\[{]", code)) - len(re.findall(r"[)\]}]", code))
+        last = re.search(r"\w+$|[^\w\s]+$", code)
+        if depth <= 0 and not (last and last[0] in CONTINUING) and offset <= end:
+            break
+    for start, stop in dict.fromkeys([(begin, end), line]):
+        yield start + len(text[start:stop]) - len(text[start:stop].lstrip()), stop

@@ -1,0 +1,221 @@
+"""Lines in the notation of torch, einops, NumPy, C and LaTeX: the help shows them as they are
+written here, and each of these lines is a program."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import re
+
+import pytest
+
+from monocomp.errors import MonocompError
+from monocomp.language.checker import check
+from monocomp.language.rewording import reword
+
+
+def error_of(text: str) -> MonocompError:
+    with pytest.raises(MonocompError) as caught:
+        check(text)
+    return caught.value
+
+
+MESSAGES = {
+    "O[q,k] = softmax(S[q,k], dim=-1)": """
+        ParseError: 'dim=' names an argument, and arguments have no names (line 1, column 29)
+            O[q,k] = softmax(S[q,k], dim=-1)
+                                        ^
+          help: write O[q,k] = softmax[k](S[q,k])
+    """,
+    "O[q] = sum(A[q,k], dim=1)": """
+        ParseError: 'dim=' names an argument, and arguments have no names (line 1, column 23)
+            O[q] = sum(A[q,k], dim=1)
+                                  ^
+          help: write O[q] = sum[k](A[q,k])
+    """,
+    "O[q,e] = A[q,k] B[k,e]": """
+        ParseError: expected '*' or another operator before 'B' (line 1, column 17)
+            O[q,e] = A[q,k] B[k,e]
+                            ^
+          help: write O[q,e] = A[q,k] * B[k,e]
+    """,
+    "O[i] = sum[j](A[i,j]) where j < i": """
+        ParseError: 'where' is a function of three values, and no filter (line 1, column 23)
+            O[i] = sum[j](A[i,j]) where j < i
+                                  ^^^^^
+          help: write O[i] = sum[j if j < i](A[i,j])
+    """,
+    "O[i] = sum_j A[i,j]": """
+        ParseError: expected '*' or another operator before 'A' (line 1, column 14)
+            O[i] = sum_j A[i,j]
+                         ^
+          help: write O[i] = sum[j](A[i,j])
+    """,
+    "O[i] = einsum('ij,j->i', A, x)": """
+        ParseError: there are no strings (line 1, column 15)
+            O[i] = einsum('ij,j->i', A, x)
+                          ^^^^^^^^^
+          help: write O[i] = A[i,j] * x[j]
+    """,
+    "O[q] = sum[k if k =< q](A[q,k])": """
+        ParseError: '=<' is no operator (line 1, column 19)
+            O[q] = sum[k if k =< q](A[q,k])
+                              ^
+          help: write O[q] = sum[k if k <= q](A[q,k])
+    """,
+    "O[q] = sum[k}(A[q,k])": """
+        ParseError: '[' is never closed (line 1, column 11)
+            O[q] = sum[k}(A[q,k])
+                      ^
+          help: write O[q] = sum[k](A[q,k])
+    """,
+    "O[q] = softmax[k, if k <= q](S[q,k]) * V[k]": """
+        ParseError: expected ',', '->', ']', 'if' or an operator before 'k' (line 1, column 22)
+            O[q] = softmax[k, if k <= q](S[q,k]) * V[k]
+                                 ^
+          help: write O[q] = softmax[k if k <= q](S[q,k]) * V[k]
+    """,
+    "O[b,q,] = A[b,q]": """
+        ParseError: expected a value after ',', before ']' (line 1, column 7)
+            O[b,q,] = A[b,q]
+                  ^
+          help: write O[b,q] = A[b,q]
+    """,
+    "index r < 2\nI[q,r] = argtop[k if k < q -> r](S[q,k])": """
+        ParseError: '->' cannot stand here (line 2, column 28)
+            I[q,r] = argtop[k if k < q -> r](S[q,k])
+                                       ^^
+          help: write I[q,r] = argtop[k -> r if k < q](S[q,k])
+    """,
+    "O[i] = torch.exp(x[i])": """
+        ParseError: '.exp(...)' has no meaning: there are no methods (line 1, column 17)
+            O[i] = torch.exp(x[i])
+                            ^
+          help: write O[i] = exp(x[i])
+    """,
+    "O[i] = sum[j](A[i,j]) if j < i": """
+        ParseError: 'if' belongs in the brackets of a reduction (line 1, column 23)
+            O[i] = sum[j](A[i,j]) if j < i
+                                  ^^
+          help: write O[i] = sum[j if j < i](A[i,j])
+    """,
+}
+
+
+@pytest.mark.parametrize("text", MESSAGES)
+def test_message(text: str) -> None:
+    error = error_of(text)
+    assert str(error) == inspect.cleandoc(MESSAGES[text])
+    head, _, _ = text.rpartition("\n")
+    check(f"{head}\n{error.help.removeprefix('write ')}")
+
+
+LINES = {
+    "O[q] = sum(A[q,k])": "O[q] = sum[k](A[q,k])",
+    "O[q,k] = softmax(S[q,k])": "O[q,k] = softmax[k](S[q,k])",
+    "O[q,k] = softmax(S[q,k], k)": "O[q,k] = softmax[k](S[q,k])",
+    "O[q,k] = softmax(S[q,k], -1)": "O[q,k] = softmax[k](S[q,k])",
+    "O[q,k] = softmax[dim=-1](S[q,k])": "O[q,k] = softmax[k](S[q,k])",
+    "O[q,k] = F.softmax(Q @ K.T, dim=-1)": "O[q,k] = softmax[k](Q[q,j] * K[k,j])",
+    "O[q] = A[q,k].mean(dim=-1)": "O[q] = mean[k](A[q,k])",
+    "O[i] = x.sum(dim=1)": "O[i] = sum[k](x[i,k])",
+    "O[q,k] = cumsum(A[q,k], dim=1)": "O[q,k] = sum[..k](A[q,k])",
+    "O[i] = max(x[i], 0)": "O[i] = maximum(x[i], 0)",
+    "O[i] = max(A[i,j], axis=1)": "O[i] = max[j](A[i,j])",
+    "O[i] = A[i,j] where j < i": "O[i] = sum[j if j < i](A[i,j])",
+    "O[i] = sum(A[i,j] for j in range(n))": "O[i] = sum[j](A[i,j])",
+    "O[i] = sum[j in 0..i](A[i,j])": "O[i] = sum[j if j <= i](A[i,j])",
+    "O[i] = sum[j=0..i](A[i,j])": "O[i] = sum[j if j <= i](A[i,j])",
+    "O[i] = sum[j <= i](A[i,j])": "O[i] = sum[j if j <= i](A[i,j])",
+    "O[i] = sum[j | j <= i](A[i,j])": "O[i] = sum[j if j <= i](A[i,j])",
+    "O[i] = sum[j where j <= i](A[i,j])": "O[i] = sum[j if j <= i](A[i,j])",
+    "O[i] = sum[j if j <= i, j > 3](A[i,j])": "O[i] = sum[j if j <= i and j > 3](A[i,j])",
+    "O[i] = sum[j; j <= i](A[i,j])": "O[i] = sum[j if j <= i](A[i,j])",
+    "O[i] = sum[j] A[i,j]": "O[i] = sum[j](A[i,j])",
+    "O[i] = sum(j)(A[i,j])": "O[i] = sum[j](A[i,j])",
+    "O[i] = sum{j}(A[i,j])": "O[i] = sum[j](A[i,j])",
+    "O[i] = \\sum_j A[i,j]": "O[i] = sum[j](A[i,j])",
+    "O[i] = \\sum_{j} A[i,j]": "O[i] = sum[j](A[i,j])",
+    "O[i] = sum(A[i,:])": "O[i] = sum[k](A[i,k])",
+    "O[i,j] = A @ B": "O[i,j] = A[i,k] * B[k,j]",
+    "O = A @ B": "O[i,j] = A[i,k] * B[k,j]",
+    "O[b,i,j] = torch.bmm(A, B)": "O[b,i,j] = A[b,i,k] * B[b,k,j]",
+    "O[i,j] = A[i,k] @ B[k,j]": "O[i,j] = A[i,k] * B[k,j]",
+    "O[i,j] = A.T[i,j]": "O[i,j] = A[j,i]",
+    "O[i,j] = A[i][j]": "O[i,j] = A[i,j]",
+    "O[i] = A[i,:]": "O[i,k] = A[i,k]",
+    "O[i] = A[i,0:3]": None,
+    "O[b,i] = torch.einsum('bij,bj->bi', A, x)": "O[b,i] = A[b,i,j] * x[b,j]",
+    "O[p,r] = einsum('ik,kj->ij', A, B)": "O[p,r] = A[p,k] * B[k,r]",
+    "O[i,j] = rearrange(A, 'i j -> j i')": "O[i,j] = A[j,i]",
+    "O[i] = reduce(A, 'i j -> i', 'max')": "O[i] = max[j](A[i,j])",
+    "O[i] = np.exp(x[i])": "O[i] = exp(x[i])",
+    "O[i] = torch.nn.functional.relu(x[i], inplace=True)": "O[i] = relu(x[i])",
+    "O[i] = x[i].masked_fill(m[i], 0)": "O[i] = where(m[i], 0, x[i])",
+    "O[i] = x[i] / sqrt(x.shape[-1])": "O[i] = x[i] / sqrt(|i|)",
+    "O[i] = x[i] if x[i] > 0 else 0": "O[i] = where(x[i] > 0, x[i], 0)",
+    "O[i] = m[i] > 0 ? x[i] : y[i]": "O[i] = where(m[i] > 0, x[i], y[i])",
+    "O[q] = sum[k if k <= q & k > 3](A[q,k])": "O[q] = sum[k if k <= q and k > 3](A[q,k])",
+    "O[q] = sum[k if k <= q && k > 3](A[q,k])": "O[q] = sum[k if k <= q and k > 3](A[q,k])",
+    "O[q] = sum[k if k <= q | k > 3](A[q,k])": "O[q] = sum[k if k <= q or k > 3](A[q,k])",
+    "O[q] = sum[k if k <= q || k > 3](A[q,k])": "O[q] = sum[k if k <= q or k > 3](A[q,k])",
+    "O[q] = sum[k if !(k <= q)](A[q,k])": "O[q] = sum[k if not k <= q](A[q,k])",
+    "O[q] = sum[k if ~m[q,k]](A[q,k])": "O[q] = sum[k if not m[q,k]](A[q,k])",
+    "O[q] = sum[k if k => q](A[q,k])": "O[q] = sum[k if k >= q](A[q,k])",
+    "O[q] = sum[k if k <> q](A[q,k])": "O[q] = sum[k if k != q](A[q,k])",
+    "O[i] = x[i]^2": "O[i] = x[i] ** 2",
+    "O[i] = (x[i] + 1)^-y[i]": "O[i] = (x[i] + 1) ** -y[i]",
+    "O[i] = where(m[i], x[i], float('-inf'))": "O[i] = where(m[i], x[i], -inf)",
+    "O[i] = where(m[i], x[i], -math.inf)": "O[i] = where(m[i], x[i], -inf)",
+    "O[i] := x[i]": "O[i] = x[i]",
+    "O[i] <- x[i]": "O[i] = x[i]",
+    "O(i) = x(i)": "O[i] = x[i]",
+    "let O[i] = x[i]": "O[i] = x[i]",
+    "O[i]: float = x[i]": "O[i] = x[i]",
+    "O[i] = exp(x[i]": "O[i] = exp(x[i])",
+    "O[i] = x[i": "O[i] = x[i]",
+    "O[i] = exp x[i]": "O[i] = exp(x[i])",
+    "O[i] = 2x[i]": "O[i] = 2 * x[i]",
+    "O[i] = x[i] · y[i]": "O[i] = x[i] * y[i]",
+    "O[i] = log1p(x[i])": "O[i] = log(1 + x[i])",
+    "O[i] = exp(x[i] +\n    2 y[i])": "O[i] = exp(x[i] + 2 * y[i])",
+    "P[i] = x[i] > 0\nO[i] = x[i] && y[i]  # both": "O[i] = x[i] and y[i]",
+    # What is meant cannot be told, or is wrong otherwise too.
+    "O[i,j] = A[i,k] @ K.T": None,
+    "O[i] = sum(A[i,j] for j in range(1, i))": "O[i] = sum[j if 1 <= j and j < i](A[i,j])",
+    "O[i] = A[i,k] * B[k,i] // a sum over k": None,
+    "O[i] += x[i]": None,
+    "O[i j] = A[i,j]": None,
+    "O[i] = x[i].foo(3)": None,
+    "O[i] = sotfplus(x[i])": None,
+}
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_the_help_shows_the_line(text: str) -> None:
+    line, error = LINES[text], error_of(text)
+    if line is None:
+        assert error.help is None or not re.match(r"write \w+(\[[\w,]*\])? = ", error.help)
+        return
+    assert error.help == f"write {line}"
+    check(line)
+
+
+def test_the_place_is_that_of_the_mistake() -> None:
+    """Of a program with two mistakes the first is shown, with its own line."""
+    error = error_of("P[i] = 2x[i]\nO[i] = y[i]^2")
+    assert (error.line, error.help) == (1, "write P[i] = 2 * x[i]")
+
+
+def test_any_text_is_answered() -> None:
+    """Lines that are broken in any way are read or not; and what is proposed is a program."""
+    words = [re.findall(r"\w+|\*\*|->|\S|\s", line) for line in (*LINES, *MESSAGES)]
+    pool = [word for line in words for word in line]
+    draw = random.Random(0)
+    for _ in range(1500):
+        line = list(draw.choice(words))
+        for _ in range(draw.randint(1, 4)):
+            line[draw.randrange(len(line))] = draw.choice(pool)
+        reword("".join(line))
+    for text in ("(" * 500, "O = " + "-" * 390 + "x", "O = " + "(" * 60 + "x[i]" + ")" * 60):
+        reword(text)
