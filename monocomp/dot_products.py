@@ -102,6 +102,11 @@ def _key(backend: str, *form: Any) -> str:
 torch.compiler.assume_constant_result(_key)  # type: ignore[no-untyped-call]
 
 
+def draw_seed() -> int:
+    """Draw the seed of a call with dropout from torch's generator."""
+    return int(torch.randint(2**31 - 1, ()))
+
+
 def sdpa(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -157,7 +162,7 @@ def sdpa(
         mask = torch.broadcast_to(attn_mask, shape)
         given["mask"] = mask.flatten(0, -4) if batch else mask[None]
     if dropout_p > 0:
-        given |= {"dropout": dropout_p, "seed": int(torch.randint(2**31 - 1, ()))}
+        given |= {"dropout": dropout_p, "seed": draw_seed()}
     given["scale"] = query.shape[-1] ** -0.5 if scale is None else scale
     found = form.call(given)
     return found.reshape(*batch, *found.shape[1:])

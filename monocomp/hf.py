@@ -6,11 +6,11 @@
     model.set_attn_implementation("monocomp")
 
 The first three inputs that a program declares are queries, keys and values,
-`input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]`. What else it takes it names: inputs
-`mask[b,h,q,k]: bool`, `sinks[h]`, `bias[b,h,q,k]`, parameters `scale` and `softcap`. Whatever a
-model asks for that the program does not take is refused. transformers hands over fewer queries
-than keys while it generates: the last query is that of the last key, `k <= q + |k| - |q|`, and a
-program is tried for that.
+`input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]`. It names what else it takes: inputs
+`mask[b,h,q,k]: bool` (true where a key is seen) or `mask[b,h,q,k]` (added to logits), `sinks[h]`,
+`bias[b,h,q,k]`, parameters `scale`, `softcap`, `dropout` and `seed`. A model that asks for anything the program does not take is refused.
+transformers hands over fewer queries than keys while it generates: the last query is that of the
+last key, `k <= q + |k| - |q|`. `attention` tests a program for that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from monocomp.dot_products import Form
+from monocomp.dot_products import Form, draw_seed
 from monocomp.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from monocomp.kernel import Kernel
 
-OPTIONAL = ("mask", "sinks", "bias", "scale", "softcap")
+OPTIONAL = ("mask", "sinks", "bias", "scale", "softcap", "dropout", "seed")
 
 
 def register(
@@ -85,13 +85,16 @@ class Attention:
     """The function that models call.
 
     Attributes:
-        kernel: that of a program; None for what a model asks for.
-        takes_mask: does it have a mask as an input?
+        kernel: the kernel of a program; None to compile what each call asks for.
+        takes: the inputs and parameters by which a program takes what a model asks for.
+        takes_mask: True if a mask reaches the kernel.
     """
 
     def __init__(self, kernel: Kernel | None, backend: str) -> None:
         self.kernel, self.backend = kernel, backend
-        self.takes_mask = kernel is None or "mask" in kernel.declared.inputs
+        declared = None if kernel is None else kernel.declared
+        self.takes = OPTIONAL if declared is None else (*declared.inputs, *declared.params)
+        self.takes_mask = "mask" in self.takes
 
     def __call__(
         self,
@@ -105,12 +108,26 @@ class Attention:
         is_causal: bool | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
-        """Queries (b, h, q, d), keys and values (b, g, k, d); the result is (b, q, h, e)."""
-        if dropout:
-            raise UnsupportedError(
-                f"the model drops weights, dropout={dropout}, and the kernel drops none",
-                help="set attention_dropout=0.0 in the model's configuration",
-            )
+        """Attend as a model asks.
+
+        Args:
+            module: the model's layer.
+            query: (b, h, q, d).
+            key: (b, g, k, d).
+            value: (b, g, k, e).
+            attention_mask: bool, true where a key is seen, or floats that are added to logits;
+                (b or 1, h or 1, q, k), where k may be larger than there are keys.
+            dropout: the share of weights to drop, from 0 to below 1.
+            scaling: of logits; 1 / sqrt(d) by default.
+            is_causal: without a mask, each query sees the keys up to its own position.
+
+        Returns:
+            The result, (b, q, h, e), and None in place of weights.
+
+        Raises:
+            UsageError: the program does not take what the model asks for.
+            UnsupportedError: the model asks for weights, which no kernel stores.
+        """
         if kwargs.get("output_attentions"):
             raise UnsupportedError(
                 "the model is to return its weights, and the kernel never has all of them",
@@ -127,76 +144,99 @@ class Attention:
             "bias": kwargs.get("position_bias"),
             "scale": query.shape[-1] ** -0.5 if scaling is None else scaling,
         }
+        if dropout or (self.kernel is not None and "dropout" in self.takes):
+            asked |= {"dropout": dropout, "seed": draw_seed()}
         if self.takes_mask:
             causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
             asked["mask"] = _mask(query, attention_mask, keys, bool(causal) and length > 1)
         elif attention_mask is not None:
             raise UsageError(
                 "the model has a mask, and the program takes none",
-                help="declare it: input mask[b,h,q,k]: bool, and filter by it",
+                help=f"declare it: {_DECLARED['mask']}, and filter by it",
             )
-        given = {n: x for n, x in asked.items() if x is not None}
-        run = self._called if self.kernel is None else self._called_program
-        return run(query, key, value, given).transpose(1, 2).contiguous(), None
+        asked = {name: value for name, value in asked.items() if value is not None}
+        run = self._call_form if self.kernel is None else self._call_program
+        return run(query, key, value, asked).transpose(1, 2).contiguous(), None
 
-    def _called_program(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, given: dict[str, Any]
+    def _call_program(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asked: dict[str, Any]
     ) -> torch.Tensor:
-        """The program's result, if it takes what is asked for."""
+        """Run the program, if it takes what is asked for."""
         assert self.kernel is not None
-        names = list(self.kernel.declared.inputs)
-        known = (*names, *self.kernel.declared.params)
-        for n in _DECLARED:
-            if n in given and n not in known:
+        inputs = self.kernel.declared.inputs
+        for name, line in _DECLARED.items():
+            if name in asked and name not in self.takes:
                 raise UsageError(
-                    f"the model asks for '{n}', and the program does not take it",
-                    help=f"declare it: {_DECLARED[n]}",
+                    f"the model asks for '{name}', and the program does not take it",
+                    help=f"declare it: {line}",
                 )
-        others = {n: x for n, x in given.items() if n in known}
-        first = dict(zip(names, (query, key, value), strict=False))
-        found: torch.Tensor = self.kernel(**first, **others)
-        return found
+        if "mask" in asked:
+            asked["mask"] = _convert_mask(asked["mask"], inputs["mask"].kind, query.dtype)
+        first = dict(zip(inputs, (query, key, value), strict=False))
+        more = {name: value for name, value in asked.items() if name in self.takes}
+        result: torch.Tensor = self.kernel(**first, **more)
+        return result
 
-    def _called(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, given: dict[str, Any]
+    def _call_form(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asked: dict[str, Any]
     ) -> torch.Tensor:
-        """Softmax attention with what is asked for."""
-        mask = given["mask"]
-        bias = given.pop("bias", None)
-        if bias is not None:  # it is added to logits, as a mask of floats is
-            mask = bias[..., : key.shape[2]].masked_fill(~mask, float("-inf")).expand(mask.shape)
+        """Run softmax attention with what is asked for. A bias is added to logits, as a mask of
+        floats is, so both are one input."""
+        mask, bias = asked["mask"], asked.pop("bias", None)
+        if bias is not None:
+            mask = _convert_mask(mask, "float", bias.dtype) + bias[..., : key.shape[2]]
         form = Form(
-            mask="bool" if bias is None else "float",
+            mask="float" if mask.is_floating_point() else "bool",
             shares=query.shape[1] != key.shape[1],
-            softcap="softcap" in given,
-            sinks="sinks" in given,
+            softcap="softcap" in asked,
+            sinks="sinks" in asked,
+            dropout="dropout" in asked,
         )
-        return form.call({**given, "Q": query, "K": key, "V": value, "mask": mask}, self.backend)
+        return form.call({**asked, "Q": query, "K": key, "V": value, "mask": mask}, self.backend)
 
 
 _DECLARED = {
+    "mask": "input mask[b,h,q,k]: bool",
     "sinks": "input sinks[h]",
     "softcap": "param softcap: float",
+    "dropout": "param dropout: float, seed: int",
     "bias": "input bias[b,h,q,k]",
 }
 
 
 def _mask(
-    query: torch.Tensor, given: torch.Tensor | None, keys: int, is_causal: bool
+    query: torch.Tensor, mask: torch.Tensor | None, keys: int, is_causal: bool
 ) -> torch.Tensor:
-    """The mask for all heads, true where a key is seen; no memory is taken for what is repeated."""
+    """Return the mask for all heads, (b, h, q, k). What repeats takes no memory."""
     import torch
 
     batch, heads, length = query.shape[:3]
-    if given is None:
-        given = torch.ones(length, keys, dtype=torch.bool, device=query.device)
-        given = given.tril() if is_causal else given
-    if given.dtype != torch.bool:
+    if mask is None:
+        mask = torch.ones(length, keys, dtype=torch.bool, device=query.device)
+        mask = mask.tril() if is_causal else mask
+    if mask.dtype != torch.bool and not mask.is_floating_point():
         raise UsageError(
-            f"the model's mask has dtype {str(given.dtype).removeprefix('torch.')}",
-            help="pass a mask of truth values, true where a key is seen, or let the model make it",
+            f"the model's mask has dtype {str(mask.dtype).removeprefix('torch.')}",
+            help="pass truth values, true where a key is seen, or floats to add to logits: "
+            "mask.bool()",
         )
-    return given[..., :keys].expand(batch, heads, length, keys)
+    return mask[..., :keys].expand(batch, heads, length, keys)
+
+
+def _convert_mask(mask: torch.Tensor, kind: str, dtype: torch.dtype) -> torch.Tensor:
+    """Return the mask as a program declares it: truth values as 0 and -inf for floats.
+
+    Raises:
+        UsageError: floats for a program that takes truth values.
+    """
+    if kind == "float" and not mask.is_floating_point():
+        return mask.new_zeros((), dtype=dtype).where(mask, float("-inf"))
+    if kind == "bool" and mask.is_floating_point():
+        raise UsageError(
+            "the model's mask is added to logits, and the program takes truth values",
+            help="declare it: input mask[b,h,q,k], and add it to the logits",
+        )
+    return mask
 
 
 def dense_mask(sdpa_mask: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -270,6 +310,7 @@ def _require_alignment(kernel: Kernel) -> None:
     names = list(declared.inputs)
     query, key, value = (draw(1, n, length, 64) for n in (heads, groups, groups))
     params = {"scale": 0.125, "softcap": 30.0}
+    params |= {"dropout": 0.0, "seed": 0}
     more: dict[str, Any] = {n: v for n, v in params.items() if n in declared.params}
     if "sinks" in names:
         more["sinks"] = draw(heads)
@@ -278,6 +319,8 @@ def _require_alignment(kernel: Kernel) -> None:
         square = {"mask": torch.ones(1, heads, count, length, dtype=torch.bool)}
         square["bias"] = torch.zeros(1, heads, count, length)
         here = {n: t for n, t in square.items() if n in names}
+        if "mask" in here:
+            here["mask"] = _convert_mask(here["mask"], declared.inputs["mask"].kind, query.dtype)
         first = dict(zip(names, (query[:, :, length - count :], key, value), strict=False))
         found: torch.Tensor = kernel(**first, **here, **more)
         return found[:, :, -1]

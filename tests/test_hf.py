@@ -64,6 +64,57 @@ def test_a_mask() -> None:
     assert not found[0, :3].any()
 
 
+ADDED = """
+    input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e], mask[b,h,q,k]
+    param scale: float, dropout: float, seed: int
+    S[b,h,q,k] = scale * (Q[b,h,q,d] * K[b,h // (|h| // |g|),k,d]) + mask[b,h,q,k]
+    D[b,h,q,k] = where(uniform(seed, b, h, q, k) < dropout, 0, 1 / (1 - dropout))
+    O[b,h,q,e] = D[b,h,q,k] * softmax[k](S[b,h,q,k]) * V[b,h // (|h| // |g|),k,e]
+"""
+
+
+@pytest.mark.parametrize("program", [None, ADDED])
+@pytest.mark.parametrize("heads", [1, 4])
+def test_a_mask_of_floats(program: str | None, heads: int) -> None:
+    """Added to logits; the least number over a whole row leaves equal weights, as in torch."""
+    mask = torch.randn(2, heads, 7, 9)
+    mask[0, :, :, :3] = torch.finfo(torch.float32).min
+    mask[1, :, 2] = torch.finfo(torch.float32).min
+    tensors = states(7, 7)
+    found = called(hf.attention(program), tensors, mask)
+    expected = F.scaled_dot_product_attention(
+        *tensors, attn_mask=mask[..., :7], scale=0.25, enable_gqa=True
+    )
+    torch.testing.assert_close(found, expected.transpose(1, 2))
+
+
+def test_truth_values_for_a_program_that_adds_its_mask() -> None:
+    mask = torch.ones(2, 1, 7, 7, dtype=torch.bool).tril()
+    tensors = states(7, 7)
+    found, expected = (called(hf.attention(program), tensors, mask) for program in (ADDED, None))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("program", [None, ADDED])
+def test_dropout(program: str | None) -> None:
+    """The weights that stay are scaled; torch's generator decides which; gradients agree."""
+    function, module = hf.attention(program), SimpleNamespace(is_causal=False, training=True)
+    query, key = torch.zeros(2, 2, 4, 64, 16)
+    value = torch.eye(64).expand(2, 4, 64, 64).clone().requires_grad_()
+
+    def attend(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return function(module, query, key, value, None, dropout=0.25)[0]
+
+    weights = attend(0)
+    assert abs((weights == 0).float().mean() - 0.25) < 0.02
+    assert weights.unique().tolist() == pytest.approx([0.0, 1 / 64 / 0.75])
+    assert torch.equal(weights, attend(0)) and not torch.equal(weights, attend(1))
+    (gradient,) = torch.autograd.grad(weights.sum(), value)
+    expected = weights.detach().sum(1)[..., None].expand_as(value)
+    torch.testing.assert_close(gradient, expected)
+
+
 def test_what_a_model_asks_for() -> None:
     function = hf.attention()
     query, key, value = tensors = states(7, 7)
@@ -96,10 +147,14 @@ def test_refused() -> None:
             called(function, tensors, **kwargs)
     with pytest.raises(UsageError, match="the program takes none"):
         called(function, tensors, torch.ones(2, 1, 7, 7, dtype=torch.bool))
-    with pytest.raises(UnsupportedError, match="attention_dropout="):
+    with pytest.raises(UsageError, match="declare it: param dropout: float, seed: int"):
         function(SimpleNamespace(), *tensors, None, dropout=0.1)
-    with pytest.raises(UsageError, match="mask has dtype float32"):
-        called(hf.attention(), tensors, torch.zeros(2, 1, 7, 7))
+    with pytest.raises(UsageError, match=r"mask has dtype int64\n.*mask.bool\(\)"):
+        called(hf.attention(), tensors, torch.ones(2, 1, 7, 7, dtype=torch.int64))
+    truth = CAUSAL.replace("V[b,g,k,e]\n", "V[b,g,k,e], mask[b,h,q,k]: bool\n", 1)
+    truth = truth.replace("k <= q + |k| - |q|", "mask[b,h,q,k]")
+    with pytest.raises(UsageError, match=r"declare it: input mask\[b,h,q,k\], and add it"):
+        called(hf.attention(truth), tensors, torch.zeros(2, 1, 7, 7))
     assert mask(2, 7, 7) is None and mask(2, 1, 7, q_offset=6) is None
     with pytest.raises(UsageError, match="padded"):
         mask(2, 2, 2, attention_mask=torch.tensor([[0, 1], [1, 1]]))
@@ -177,6 +232,40 @@ def test_logits_and_gradients(name: str, registered: str) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     for n, g in gradients.items():
         torch.testing.assert_close(others[n], g, rtol=1e-3, atol=1e-4, msg=n)
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.float32])
+def test_a_caller_s_own_mask(kind: torch.dtype, registered: str) -> None:
+    """Two documents packed into one row, as truth values or as what is added to logits."""
+    tokens = padded()["input_ids"][1:]
+    document = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 1])
+    mask = (document[:, None] == document) & torch.ones(9, 9, dtype=torch.bool).tril()
+    added = torch.zeros(9, 9).masked_fill(~mask, torch.finfo(torch.float32).min)[None, None]
+    own = mask[None, None] if kind is torch.bool else added
+    found = model_of("Llama", registered)(tokens, attention_mask=own).logits
+    expected = model_of("Llama", "eager")(tokens, attention_mask=added).logits
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_training_with_dropout(registered: str) -> None:
+    """A seed of torch repeats a training step, its gradients included."""
+    transformers = pytest.importorskip("transformers", "5.4")
+    config = transformers.LlamaConfig(**TINY, attention_dropout=0.2)
+    config._attn_implementation = registered
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(config).train()
+    batch = padded()
+
+    def step(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        torch.manual_seed(seed)
+        model.zero_grad()
+        loss = model(**batch, labels=batch["input_ids"]).loss
+        loss.backward()
+        return loss.detach(), model.model.layers[0].self_attn.q_proj.weight.grad.clone()
+
+    first, again, other = step(1), step(1), step(2)
+    assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
+    assert not torch.equal(first[1], other[1]) and first[1].isfinite().all()
 
 
 @pytest.mark.parametrize("name", MODELS)
