@@ -8,9 +8,10 @@
 The first three inputs that a program declares are queries, keys and values,
 `input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]`. It names what else it takes: inputs
 `mask[b,h,q,k]: bool` (true where a key is seen) or `mask[b,h,q,k]` (added to logits), `sinks[h]`,
-`bias[b,h,q,k]`, parameters `scale`, `softcap`, `dropout` and `seed`. A model that asks for anything the program does not take is refused.
-transformers hands over fewer queries than keys while it generates: the last query is that of the
-last key, `k <= q + |k| - |q|`. `attention` tests a program for that.
+`bias[b,h,q,k]`, parameters `scale`, `softcap`, `dropout` and `seed`. A model that asks for anything
+the program does not take is refused. transformers hands over fewer queries than keys while it
+generates: the last query is that of the last key, `k <= q + |k| - |q|`. `attention` tests a program
+for that.
 """
 
 from __future__ import annotations
