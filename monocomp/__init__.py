@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from monocomp import errors, explorer, hf, library
     from monocomp.backends.schedules import remembered as schedules
     from monocomp.dot_products import sdpa
-    from monocomp.errors import MonocompError
+    from monocomp.errors import MonocompError, MonocompWarning
     from monocomp.gradients.derived import grad
     from monocomp.kernel import Kernel, compile
     from monocomp.reference.oracle import evaluate
@@ -28,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Kernel",
     "MonocompError",
+    "MonocompWarning",
     "Monoid",
     "compile",
     "errors",
@@ -44,6 +45,7 @@ __all__ = [
 _HOMES = {
     "Kernel": "monocomp.kernel",
     "MonocompError": "monocomp.errors",
+    "MonocompWarning": "monocomp.errors",
     "Monoid": "monocomp.translation.declared_monoids",
     "compile": "monocomp.kernel",
     "evaluate": "monocomp.reference.oracle",

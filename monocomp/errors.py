@@ -107,6 +107,10 @@ class MonocompError(Exception):
         )
 
 
+class MonocompWarning(UserWarning):
+    """A program or call is right, and may not mean or cost what its author thinks."""
+
+
 def message(
     head: str,
     text: str | None,

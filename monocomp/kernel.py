@@ -76,8 +76,11 @@ def compile(
 
     Raises:
         MonocompError: what is wrong with the program, with its position.
+
+    Warns:
+        MonocompWarning: of what `Kernel.notes` says of the text.
     """
-    return Kernel(
+    kernel = Kernel(
         read_equations(text_or_path, name, monoids),
         backend=backend,
         checked=checked,
@@ -87,10 +90,13 @@ def compile(
         processors=processors,
         save=save,
     )
+    if isinstance(text_or_path, str | os.PathLike):  # what is derived is nobody's own text
+        kernel.calls.announcer.tell(kernel.program.notes, kernel.program.text)
+    return kernel
 
 
-def _compiled(text: str, options: Mapping[str, Any]) -> Kernel:
-    return compile(text, **options)
+def _compiled(text: str, name: str | None, options: Mapping[str, Any]) -> Kernel:
+    return Kernel(read_equations(text, name), **options)
 
 
 def _signature(declared: Declarations[Any]) -> Signature:
@@ -314,13 +320,12 @@ class Kernel(Rendered):
             "backend": self.backend,
             "checked": self.checked,
             "tf32": self.tf32,
-            "name": self.program.name,
             "steps": self.planner.steps,
             "rules": self.planner.rules,
             "processors": self.processors,
             "save": self.save,
         }
-        return _compiled, (self.equations.written(), options)
+        return _compiled, (self.equations.written(), self.program.name, options)
 
     @property
     def operator(self) -> torch._ops.OpOverload:

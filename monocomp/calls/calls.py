@@ -31,12 +31,14 @@ from monocomp.declarations.given import (
     in_autocast,
     shape_of,
 )
+from monocomp.display.notes import Announcer
 from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.extents.intervals import evaluated
 from monocomp.extents.nominal import packed_extents, power_of_two
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.machine.locking import BUILDING
-from monocomp.planning.plan import Planner
+from monocomp.planning.notes import notes_on
+from monocomp.planning.plan import Plan, Planner
 from monocomp.source import check_target
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class Calls:
         last: the backend that ran last, and on which device.
         names: of inputs, then parameters.
         plans: of calls, where the backend keeps any.
+        announcer: tells users what may surprise, also what only a call can know.
     """
 
     def __init__(
@@ -110,6 +113,8 @@ class Calls:
         self._forwards: dict[object, Forward] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self.plans: Plans | None = None
+        self.announcer: Announcer = self.root.announcer if root is not None else Announcer()
+        self._has_told = False
         ALL.add(self)
 
     def of(self, equations: Equations, *steps: str) -> Calls:
@@ -342,10 +347,18 @@ class Calls:
     ) -> tuple[Any, ...]:
         """The results of tile programs as they are, and of the host program around them."""
         in_memory = self.backend != "numpy"
-        plan = self.planner.plan(binding.extents, in_memory=in_memory).of_dtypes(narrow)
+        plan = self.planner.plan(binding.extents, in_memory=in_memory)
+        self._tell_of(plan)
+        plan = plan.of_dtypes(narrow)
         host = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
         programs = self.planner.processors or 1
         return run_all(host, plan.kernels, inputs, binding.params, programs, checked=self.checked)
+
+    def _tell_of(self, plan: Plan) -> None:
+        """Warn of what the first plan of the program as it is written stores and repeats."""
+        if self.root is self and not self._has_told:
+            self._has_told = True
+            self.announcer.tell(notes_on(plan), plan.program.origin.text)
 
     def _backend_for(self, device: torch.device) -> str:
         if self.backend != "auto":
@@ -421,6 +434,7 @@ class Calls:
         key = (str(len(plan.kernels)), *ids, *map(str, narrow.items()))
         runner = self._runners.get(key)
         if runner is None:
+            self._tell_of(plan)
             check_conversion(device, narrow)
             outline = plan.derivation.outline()
             plan = plan.of_dtypes(narrow)

@@ -1,6 +1,7 @@
 """Notes on what a text means: found in the checked program, in which implied sums are written out.
 
 V[b,h,j,e] beside P[b,h,q,k]     an index that stands in one factor of a product only
+A[i,j] * B[j] + C[j]             a term with a sum of its own
 sum[k](softmax[k](x))            weights that are summed alone: 1
 sum[j if j <= i](x[j])           a prefix that is summed anew for each i
 x // 2 for a float x             rounded down
@@ -68,8 +69,10 @@ class _Finder:
     def __init__(self, text: str, definitions: Mapping[str, S.Definition], kind_of: KindOf) -> None:
         self.text, self.definitions, self.kind_of = text, definitions, kind_of
 
-    def in_expression(self, node: S.Expr, is_factor: bool = False) -> Iterator[Note]:
-        """The notes on an expression and its parts."""
+    def in_expression(
+        self, node: S.Expr, is_factor: bool = False, is_term: bool = False
+    ) -> Iterator[Note]:
+        """Return the notes on an expression and its parts."""
         match node:
             case S.Reduce() if not is_factor:
                 yield from self._sum_of_weights(node)
@@ -87,12 +90,13 @@ class _Finder:
                 )
             case S.Binary(op="*" | "/") if not is_factor:
                 yield from self._alone(node)
+            case S.Binary(op="+" | "-") if not is_term:
+                yield from self._own_sums(node)
         if isinstance(node, S.Binary) and node.op == "*":
             yield from self._nothing_times_infinity(node)
         for part in S.children(node):
-            yield from self.in_expression(
-                part, isinstance(node, S.Binary) and node.op in ("*", "/")
-            )
+            op = node.op if isinstance(node, S.Binary) else ""
+            yield from self.in_expression(part, op in ("*", "/"), op in ("+", "-"))
 
     def _nothing_times_infinity(self, product: S.Binary) -> Iterator[Note]:
         for factor, other in ((product.left, product.right), (product.right, product.left)):
@@ -135,7 +139,7 @@ class _Finder:
                 yield from self._sum_of_weights(f)
             return
         index, body = alone[-1].indices[-1], alone[-1].args[0]
-        quoted = " ".join(self.text[body.span.start : body.span.stop].split())
+        quoted = self._quote(body)
         others = [i for f in summed for i in f.indices if i != index]
         help = f"if that is meant, say so: sum[{index}]({quoted})"
         if others:
@@ -147,6 +151,25 @@ class _Finder:
             (body.span,),
             help,
         )
+
+    def _own_sums(self, total: S.Expr) -> Iterator[Note]:
+        """Terms of a sum that are no product, and are summed by themselves."""
+        terms = list(_terms(total))
+        for term in terms:
+            if not isinstance(term, S.Reduce) or not term.implied or _is_product(term.args[0]):
+                continue
+            if self._weights(term.args[0]) is not None:  # which has a note of its own
+                continue
+            index, body = term.indices[-1], term.args[0]
+            quoted = self._quote(body)
+            help = f"if that is meant, say so: sum[{index}]({quoted})"
+            if any(isinstance(t, S.Reduce) and t is not term and index in t.indices for t in terms):
+                help += f"; to add it within one sum: sum[{index}]({self._quote(total)})"
+            message = f"'{index}' is summed in this term by itself, not over the whole sum"
+            yield Note(message, (body.span,), help)
+
+    def _quote(self, node: S.Expr) -> str:
+        return " ".join(self.text[node.span.start : node.span.stop].split())
 
     def _weights(self, node: S.Expr) -> tuple[str, ...] | None:
         """The indices over which an expression is a softmax, by the names that it has here."""
@@ -164,6 +187,15 @@ class _Finder:
 
 def _is_product(node: S.Expr) -> bool:
     return isinstance(node, S.Binary) and node.op == "*"
+
+
+def _terms(node: S.Expr) -> Iterator[S.Expr]:
+    """The terms of a sum."""
+    if isinstance(node, S.Binary) and node.op in ("+", "-"):
+        yield from _terms(node.left)
+        yield from _terms(node.right)
+    else:
+        yield node
 
 
 def _factors(node: S.Expr) -> Iterator[S.Expr]:

@@ -5,11 +5,18 @@ A case is a program, what its message says, and the program that the message lea
 
 from __future__ import annotations
 
+import pickle
+import sys
+import warnings
+
 import pytest
+import torch
 
 import monocomp as mc
 from monocomp import library
 from monocomp.command_line.main import main
+from monocomp.display.notes import Note
+from monocomp.errors import Span
 from tests.variants.papers import VARIANTS
 
 _WEIGHTS = "softmax[k](Q[b,h,q,d] * K[b,h,k,d])"
@@ -207,3 +214,62 @@ def test_the_command_line_says_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith(
         "1 pass over j, 1 over i; operations grow as |i| + |j|; "
     )
+
+
+# --- as warnings
+
+
+def line_here() -> int:
+    return sys._getframe(1).f_lineno
+
+
+def test_python_users_are_warned_at_their_line() -> None:
+    with pytest.warns(mc.MonocompWarning) as caught:
+        mc.compile("O[i] = A[i,j] * B[j] + C[j]")
+        line = line_here() - 1
+    (warning,) = caught
+    assert (warning.filename, warning.lineno) == (__file__, line)
+    assert str(warning.message) == (
+        "'j' is summed in this term by itself, not over the whole sum (line 1, column 24)\n"
+        "    O[i] = A[i,j] * B[j] + C[j]\n"
+        "                           ^^^^\n"
+        "  help: if that is meant, say so: sum[j](C[j]); to add it within one sum: "
+        "sum[j](A[i,j] * B[j] + C[j])"
+    )
+
+
+def test_each_note_is_told_once_a_kernel() -> None:
+    text = "O[i] = A[i] * B[j]"
+    with pytest.warns(mc.MonocompWarning, match="'j' stands in one factor") as caught:
+        kernel = mc.compile(text)
+        kernel(A=torch.ones(3), B=torch.ones(2))
+        pickle.loads(pickle.dumps(kernel))
+        mc.compile(mc.grad(text))
+    assert len(caught) == 1
+    silent = ["O[i] = A[i,j] * B[j] + sum[j](C[j])", "O[i] = sum[j](A[i,j]) + C[i]"]
+    for program in (*silent, library.load("causal")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            mc.compile(program)
+
+
+def test_what_a_plan_repeats_is_told_at_the_first_call() -> None:
+    kernel = mc.compile(_GATED)
+    assert not kernel.program.notes
+    inputs = {name: torch.ones(1, 4, 2) for name in "QKVA"}
+    with pytest.warns(mc.MonocompWarning, match="is computed anew for each 't'") as caught:
+        for _ in range(2):
+            kernel(**inputs)
+            line = line_here() - 1
+    assert [(w.filename, w.lineno) for w in caught] == [(__file__, line)]
+
+
+def test_a_call_may_have_notes_of_its_own() -> None:
+    """What only a call knows, such as dtypes, is told once a kernel, at the caller's line."""
+    kernel = mc.compile("O[i] = 2 * A[i]")
+    note = Note("A is float32", (Span(11, 15),))
+    with pytest.warns(mc.MonocompWarning, match="A is float32") as caught:
+        for _ in range(2):
+            kernel.calls.announcer.tell([note], kernel.program.text)
+            line = line_here() - 1
+    assert [(w.filename, w.lineno) for w in caught] == [(__file__, line)]
