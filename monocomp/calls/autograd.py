@@ -51,6 +51,7 @@ class Forward:
         others: those of the other inputs, of which it may ask for the size.
         backwards: what computes gradients, by which and of what.
         sites: what `recording` knows of calls with tensors of some names.
+        frames: the names of the maxima that are kept beside logarithms, by those of these.
         depends_on_sizes: may other values be saved at other sizes?
         named: what is differentiated by name.
         save: the names of what is kept, if a caller has said which.
@@ -65,8 +66,10 @@ class Forward:
         self.params = tuple(program.declared.params)
         self.results = tuple(o.name for o in program.declared.outputs)
         self.outputs = tuple(o.name for o in self.program.declared.outputs)
-        kinds = [e.body.kind for e in self.program.outputs]
-        self.constant = tuple(n for n, kind in enumerate(kinds) if kind != "float")
+        self.frames = {n: m for n, m in found.frames.items() if m not in self.results}
+        floats = {e.name for e in self.program.outputs if e.body.kind == "float"}
+        floats -= {*self.frames.values()}
+        self.constant = tuple(n for n, o in enumerate(self.outputs) if o not in floats)
         more = [e for e in found.saved.values() if e.name not in self.results]
         # Second derivatives go through what is saved.
         self.kept = _leaves([*found.equations.given, *found.equations.equations, *more])
@@ -123,10 +126,12 @@ class Forward:
         found = self._pushed.get(wrt)
         if found is None:
             outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
-            pulled = gradient(self.program, wrt, outputs, plans=False)
+            pulled = gradient(self.program, wrt, outputs, plans=False, frames=self.frames)
             if not pulled.saved.keys() <= {*self.outputs}:
                 there = [n for n in pulled.saved if n in self.outputs]
-                pulled = gradient(self.program, wrt, outputs, there, plans=False)
+                pulled = gradient(
+                    self.program, wrt, outputs, there, plans=False, frames=self.frames
+                )
             names = tuple(pulled.cotangents[o] for o in outputs)
             results = tuple(pulled.gradients[n] for n in wrt)
             # Nobody has computed what the gradients are.
@@ -174,7 +179,7 @@ class Backward:
     @classmethod
     def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
         """That of a program, for results that have gradients, in the dtypes of inputs."""
-        how = forward.save, None, False, forward.named
+        how = forward.save, None, False, forward.named, forward.frames
         found = gradient(forward.program, tuple(wrt), outputs, *how)
         results = tuple(Output(found.gradients[n], dtype or None) for n, dtype in wrt.items())
         declared = replace(found.equations.declared, outputs=results)

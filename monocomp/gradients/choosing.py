@@ -171,7 +171,8 @@ def weighed(
 
 
 def large_values(found: Gradient, sizes: Mapping[str, int]) -> list[str]:
-    """The values that are saved and are not small, but for logarithms and outputs."""
+    """The values that are saved and are not small, but for logarithms, with their maxima, and
+    outputs."""
     known = _sizes(found.program, sizes)
     tensors = tensor_sizes(found.program, known)
     return [
@@ -179,6 +180,7 @@ def large_values(found: Gradient, sizes: Mapping[str, int]) -> list[str]:
         for name, e in found.saved.items()
         if name not in found.program.by_name
         and not is_logarithm(e.body)
+        and name not in found.frames.values()
         and not _is_small(elements(e.indices, known), tensors)
     ]
 

@@ -26,7 +26,7 @@ from monocomp.gradients.choosing import (
 from monocomp.gradients.definitions import with_definitions, with_names, with_parts
 from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
 from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
-from monocomp.gradients.saving import Reading, candidates
+from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.gradients.stored_values import (
     StoredValues,
     definitions_of,
@@ -44,6 +44,7 @@ from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.sharing import is_small, kept
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
+from monocomp.terms.monomials import addends
 from monocomp.translation.programs import read_equations
 
 if TYPE_CHECKING:
@@ -88,6 +89,11 @@ class Gradient:
         trace = replace(self.trace, choices=self.choices)
         # Definitions that are saved, and what is differentiated by name, are results of what is.
         return GradientDerivation.made(self.trace.start, self.equations, trace)
+
+    @property
+    def frames(self) -> Mapping[str, str]:
+        """The maxima that are saved beside logarithms, by the names of these."""
+        return {n: m for n, e in self.saved.items() for m in e.body.names & self.saved.keys()}
 
     @property
     def kept(self) -> frozenset[str] | None:
@@ -168,6 +174,7 @@ def gradient(
     extents: Mapping[str, int] | None = None,
     plans: bool = True,
     named: Named | None = None,
+    frames: Mapping[str, str] | None = None,
 ) -> Gradient:
     """The gradient of `sum(cotangent * output)` with respect to inputs.
 
@@ -178,6 +185,8 @@ def gradient(
         save, extents: as for `grad`.
         plans: may values be saved that are worth it only as both programs are planned?
         named: what is differentiated by name; what costs least, unless given.
+        frames: the maxima that a gradient saved beside logarithms, by the names of these. Any
+            numbers would do for them: they have no derivative, and a logarithm has that of its sum.
 
     Raises:
         UsageError: there is no such input, output or value, or it is no float.
@@ -188,12 +197,12 @@ def gradient(
         floats = [e.name for e in program.outputs if e.body.kind == "float"]
         more = floats if outputs is None else outputs
         returned = returning(program, defined)
-        found = gradient(returned, wrt, more, save, extents, plans, named)
+        found = gradient(returned, wrt, more, save, extents, plans, named, frames)
         # Where a row has no element, logarithms tell that weights are 0: they are kept as well.
         logarithms = [c.name for c in found.choices if c.is_logarithm and not c.is_saved]
         if logarithms:
             save = [*(save or ()), *logarithms]
-            found = gradient(returned, wrt, more, save, extents, plans, named)
+            found = gradient(returned, wrt, more, save, extents, plans, named, frames)
         return as_far_as_read(program, defined, found)
     with BUILDING:
         sizes = by_representative(program.declared, extents or {})
@@ -207,7 +216,7 @@ def gradient(
             return normal
 
         def derive(save: Sequence[str] | None) -> Gradient:
-            how = outputs, save, sizes, by_name
+            how = outputs, save, sizes, by_name, frames or {}
             return _Derivation(program, normal, *how).gradient(wanted)
 
         def chosen() -> Gradient:
@@ -240,7 +249,9 @@ def gradient(
         by_name = Named(tuple(large), found.named.definitions)
         save = [c.name for c in found.choices if c.is_saved and c.name in found.forward.by_name]
         forward = with_narrow(found.forward, large)
-        again = gradient(forward, wanted, [*found.cotangents], save, extents, False, by_name)
+        again = gradient(
+            forward, wanted, [*found.cotangents], save, extents, False, by_name, frames
+        )
         return replace(again, program=program, choices=found.choices)
 
 
@@ -268,6 +279,7 @@ class _Derivation:
         save: Sequence[str] | None,
         sizes: Mapping[str, int],
         by_name: Named,
+        frames: Mapping[str, str],
     ) -> None:
         self.written = program
         self.saved: dict[str, Equation] = {}
@@ -282,9 +294,11 @@ class _Derivation:
             if index.isidentifier():
                 names.setdefault(extent, []).append(index)
         self.adjoints = Adjoints(names)
+        self.frames = frames
         self.cotangents: dict[str, str] = {}
         for e in self.program.outputs:
-            if e.body.kind == "float" and (outputs is None or e.name in outputs):
+            is_wanted = outputs is None or e.name in outputs
+            if e.body.kind == "float" and is_wanted and e.name not in frames.values():
                 self.cotangents[e.name] = self.new(f"d{e.name}")
         floats = [e.name for e in self.program.outputs if e.body.kind == "float"]
         for name in outputs or ():
@@ -371,7 +385,8 @@ class _Derivation:
         for s in candidates(self.program, self.adjoints.fresh):
             indices = tuple(sorted(s.equation.indices, key=self._position_in_inputs))
             equation = Equation(self.new(s.equation.name), indices, s.equation.body)
-            values.append(replace(s, equation=equation))
+            frame = s.frame and Equation(self.new(s.frame.name), indices, s.frame.body)
+            values.append(replace(s, equation=equation, frame=frame))
         self.stored = StoredValues(self._with_values(), values)
         others = definitions_of(self.written).values()
         outputs = self.stored.outputs
@@ -396,7 +411,9 @@ class _Derivation:
         if total is T.ZERO:
             return []
         if not any(n.term.op == "ref" and n.term.attr == e.name for n in self.adjoints.leaves):
-            self.adjoints.add(e.body, e.indices, total)
+            is_shifted = e.name in self.frames
+            logarithms = [a for a in addends(e.body) if is_logarithm(a)] if is_shifted else ()
+            self.adjoints.add(T.add(*logarithms) if is_shifted else e.body, e.indices, total)
             return []
         name = self.new(f"d{e.name}")
         self.adjoints.add(e.body, e.indices, T.ref(name, e.indices, "float"))

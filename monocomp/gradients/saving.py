@@ -3,7 +3,10 @@
     sum_k exp(S[q,k])              is exp(L[q]), with L saved: a weight over it is exp(S - L)
     sum_k exp(S[q,k]) * V[k,e]     is O[q,e] * exp(L[q]), where O = that over the sum above
 
-A sum of exponentials is saved as its logarithm, as it may be too large for a float. So may a sum of
+A sum of exponentials is saved as its logarithm, as it may be too large for a float. Beside a large
+maximum m a float has no digits left for the logarithm of how many elements have it: unless the
+exponents are rounded as much, both are saved, m and L = log(sum_k exp(S[q,k] - m[q])), and a weight
+is exp((S - m) - L). A sum of exponentials may be too large, and so may a sum of
 what they weigh: it is saved over the sum of weights by which it is divided. Of a product that the
 program returns, a factor is what it returns over the others. An aggregate without exponentials is
 saved as it is.
@@ -44,10 +47,12 @@ class Saved:
         equation: what it is, by the name under which it is stored.
         of: the term that it stands for: itself, what it is the logarithm of, or what it is over a
             sum of weights.
+        frame: the largest exponent, where that is saved apart from the logarithm.
     """
 
     equation: Equation
     of: Term
+    frame: Equation | None = None
 
 
 def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
@@ -74,8 +79,60 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
         opened = _names_for(whole, fresh)
         t, whole = T.substitute(t, opened), T.substitute(whole, opened)
         value = as_logsumexp(T.log(t)) if is_log else whole
-        found[closed] = Saved(Equation("L" if is_log else "M", T.free_indices(whole), value), t)
+        indices = T.free_indices(whole)
+        frame = Equation("m", indices, largest_exponent(t)) if is_log and loses_digits(t) else None
+        found[closed] = Saved(Equation("L" if is_log else "M", indices, value), t, frame)
     return list(found.values())
+
+
+def loses_digits(total: Term) -> bool:
+    """May the logarithm of a sum have fewer digits than its exponents? Not where these are made of
+    products that were added up, which are rounded as much."""
+    sums = (a for a in addends(total) if a.op == "fold")
+    return any(not _is_added_up(s.args[0]) for s in T.subterms(*sums) if s.op == "exp")
+
+
+def _is_added_up(t: Term) -> bool:
+    """Is all that is added, or chosen from, made of sums of products?"""
+    if t.op in ("add", "where", "maximum", "minimum"):
+        parts = t.args[t.op == "where" :]
+        return all(_is_added_up(a) for a in parts if a is not T.NEG_INF)
+    sums = (s for s in T.subterms(t) if s.op == "fold" and s.attr.monoid == "sum")
+    return any(map(_sums_computed, sums))
+
+
+def _sums_computed(t: Term) -> bool:
+    """Does a sum add up what is computed, and not elements as they are read?"""
+    numbers = [f for f in factors(t.args[1]) if not T.is_bracket(f)]
+    return len(numbers) > 1 or not all(map(T.is_read, numbers))
+
+
+def largest_exponent(t: Term) -> Term:
+    """That of the weights that are added up."""
+    match t.op:
+        case "exp":
+            return t.args[0]
+        case "fold" if t.attr.monoid == "sum":
+            opened, (condition, body) = T.open_fold(t)
+            return T.fold("max", opened, condition, largest_exponent(body))
+        case "mul":
+            return T.add(T.ZERO, *map(largest_exponent, t.args))
+        case "add":
+            largest, *others = map(largest_exponent, t.args)
+            for e in others:
+                largest = T.function("maximum", largest, e)
+            return largest
+    return T.ZERO
+
+
+def less_exponent(t: Term, shift: Term) -> Term:
+    """A sum of weights, with so much less in each exponent."""
+    if t.op == "add":
+        return T.add(*(less_exponent(a, shift) for a in t.args))
+    if t.op == "fold" and t.attr.monoid == "sum":
+        opened, (condition, body) = T.open_fold(t)
+        return T.fold("sum", opened, condition, less_exponent(body, shift))
+    return T.mul(t, T.exp(T.neg(shift)))
 
 
 def aggregates_in_exponents(program: Equations) -> tuple[list[Term], list[Term]]:
@@ -186,7 +243,10 @@ class Reading:
         self.memo: dict[tuple[Term, frozenset[Term]], Term] = {}
         self.unknown = [e for e in outputs if not self._know_output(e)]
         for s in saved:
-            if is_logarithm(s.equation.body):
+            if s.frame is not None:
+                less = T.neg(self.read(s.frame, s.frame.indices))
+                self._know(self.logarithms, s.of, s.equation, less=less)
+            elif is_logarithm(s.equation.body):
                 self._know(self.logarithms, s.of, s.equation)
             else:
                 self._know_output(s.equation)
@@ -370,7 +430,7 @@ def _share(t: Term, total: Term, logarithm: Term, known: frozenset[Term]) -> Ter
     if t is total:
         return T.bracket(T.is_there(total))
     if t.op == "exp":
-        is_share = T.neg(logarithm) in addends(t.args[0])
+        is_share = all(T.neg(a) in addends(t.args[0]) for a in addends(logarithm))
         if is_share or not _is_element(t, total, known):
             return None
         return T.exp(T.sub(t.args[0], logarithm))

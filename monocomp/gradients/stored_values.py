@@ -15,8 +15,11 @@ from monocomp.gradients.saving import (
     aggregates_in_exponents,
     as_logsumexp,
     has_exponential,
+    is_exponential_sum,
     is_given,
     is_logarithm,
+    less_exponent,
+    loses_digits,
 )
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
@@ -43,6 +46,7 @@ class StoredValues:
         self.saved: dict[str, Equation] = {}
         self._given: dict[str, Equation] = {}
         self._defined: set[str] = set()  # what is given with its definition as it is written
+        self._pairs = {v.equation.name: v for v in values if v.frame is not None}
         self._inside, added = aggregates_in_exponents(program)
         # A weight is the exponential of what is added up: of that no bit may be lost.
         self._wide = {o.name for o in program.declared.outputs if o.dtype in _WIDE}
@@ -52,14 +56,25 @@ class StoredValues:
             if e.body.kind == "float"
             and (e.name in self._wide or not (is_logarithm(e.body) or _is_told_in(added, e)))
         ]
+        returned = _pairs([e for e in self.outputs if e.name in self._wide])
+        self._pairs = returned | self._pairs  # what is returned is read first
+        self._frames = {v.frame.name: v.frame for v in self._pairs.values() if v.frame}
+        self._lossy = {
+            e.name: e for e in self.outputs if e.name not in self._pairs and _is_lossy(e)
+        }
 
     def reading(self, kept: Collection[str], named: Iterable[str]) -> Reading:
-        """What reads the values that are kept; some outputs are read by name already."""
-        outputs = [e for e in self.outputs if e.name in kept]
+        """What reads the values that are kept; some outputs are read by name already. For a
+        logarithm that has lost digits its two parts are read."""
+        lost = {self._lossy[n].body.args[0] for n in kept if n in self._lossy}
+        parts = (v.equation.name for v in self.values if v.frame is not None and v.of in lost)
+        kept = {*kept, *parts} - self._lossy.keys()
+        outputs = [e for e in self.outputs if e.name in kept and e.name not in self._pairs]
         plain = [e for e in outputs if not has_exponential(e.body)]
         logits = [e for e in plain if _is_told_in(self._inside, e)]
         self._know(logits)
-        values = [v for v in self.values if v.equation.name in kept]
+        values = [v for v in self.values if v.equation.name in kept - self._pairs.keys()]
+        values += [pair for name, pair in self._pairs.items() if name in kept]
         others = [e for e in outputs if e not in logits]
         reading = Reading(self.program, others, values, self.read, named, self.late)
         wide = [e for e in others if e.name in self._wide]
@@ -80,10 +95,18 @@ class StoredValues:
 
     def read(self, e: Equation, subscripts: Sequence[Term]) -> Term:
         """An element, given with its definition where more than its number counts."""
-        e = self.saved.setdefault(e.name, replace(e, body=as_logsumexp(e.body)))
+        e = self.saved.setdefault(e.name, replace(e, body=as_logsumexp(self._body(e))))
         if not self._is_given(e):
             return T.read(T.Tensor(e.name, e.extents), subscripts, "float")
         return T.stored(self._with_definition(e), subscripts)
+
+    def _body(self, e: Equation) -> Term:
+        """What a value is: of a sum in two parts, the logarithm less the largest exponent."""
+        pair = self._pairs.get(e.name)
+        if pair is None or pair.frame is None:
+            return e.body
+        shift = T.ref(pair.frame.name, pair.frame.indices, "float")
+        return T.log(less_exponent(pair.of, shift))
 
     @property
     def given(self) -> dict[str, Equation]:
@@ -92,15 +115,37 @@ class StoredValues:
         return {e.name: self._with_definition(e) for e in given}
 
     def _is_given(self, e: Equation) -> bool:
-        return is_given(e.body) or e.name in self._defined
+        return is_given(e.body) or e.name in self._defined or e.name in self._frames
 
     def _with_definition(self, e: Equation) -> Equation:
         """A value as it is given, by logits that are read, unless it is of these itself."""
         found = self._given.get(e.name)
         if found is None:
             body = e.body if e.name in self._defined else self.late(e.body)
+            frames = frozenset(self._frames)
+            body = T.map_refs(body, frames, lambda t: self.read(self._frames[t.attr], t.args), {})
             found = self._given[e.name] = replace(e, body=body, given=True)
         return found
+
+
+def _pairs(outputs: Sequence[Equation]) -> dict[str, Saved]:
+    """By name the outputs that are the logarithm of a sum less its largest exponent, which is
+    another output."""
+    found = {}
+    for e in outputs:
+        logarithms = [a for a in T.addends(e.body) if is_logarithm(a)]
+        less = (T.neg(a) for a in T.addends(e.body) if a not in logarithms)
+        largest = T.add(T.ZERO, *less)
+        for frame in outputs if len(logarithms) == 1 else ():
+            if frame.body is largest and frame.indices == e.indices:
+                found[e.name] = Saved(e, logarithms[0].args[0], frame)
+    return found
+
+
+def _is_lossy(e: Equation) -> bool:
+    return (
+        e.body.op == "log" and is_exponential_sum(e.body.args[0]) and loses_digits(e.body.args[0])
+    )
 
 
 def _is_told_in(aggregates: Iterable[Term], e: Equation) -> bool:

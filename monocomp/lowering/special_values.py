@@ -7,7 +7,6 @@ says of which terms that has to be asked while a kernel runs; `facts` tell of al
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -58,6 +57,8 @@ def clamped(addend: Term) -> Term:
 
 def _may_sink(f: Term) -> bool:
     """May f be -inf of nothing: a maximum, a logarithm, or the least of these?"""
+    if f.op == "stored":
+        return any(map(_may_sink, T.addends(f.attr.body)))
     if f.op == "fold" and f.attr.monoid == "min":
         parts = map(T.split_coefficient, T.addends(f.args[1]))
         return any(n > 0 and rest is not None and _may_sink(rest) for n, rest in parts)
@@ -70,24 +71,6 @@ def _may_rise(f: Term) -> bool:
     if f.op == "fold" and f.attr.monoid == "max":
         return any(clamped(a) is not a for a in T.addends(f.args[1]))
     return _is_least(f) and not T.is_below_infinity(f)
-
-
-def beside_largest(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
-    """(x, -c * m, rest), if c * x and -c * m are among the addends of a sum, m being max(x) or
-    min(x); not if they are all of it, and one is taken from the other anyway."""
-    for a in addends:
-        number_, m = T.split_coefficient(a)
-        if m is not None and m.op == "where" and m in _clamps(m.args[2]):
-            m = m.args[2]
-        if m is None or m.op != "fold" or m.attr.monoid not in EXTREMA:
-            continue
-        names = sorted(frozenset().union(*(b.free for b in addends)))
-        for at in itertools.permutations(names, len(m.attr.indices)):
-            _, (_, x) = T.open_as(m, at)
-            parts = T.addends(T.mul(T.const(-number_, "float"), x))
-            if all(p in addends for p in parts) and len(addends) > 2:
-                return x, a, [b for b in addends if b is not a and b not in parts]
-    return None
 
 
 def subtracted(addend: Term) -> Term:
@@ -490,7 +473,7 @@ def _unit_of_field(t: Term) -> Term | None:
 _LARGE = T.const(Fraction(2**100), "float")
 
 
-def _clamps(frame: Term) -> Iterable[Term]:
+def clamps(frame: Term) -> Iterable[Term]:
     return (clamp(frame, unit) for unit in (T.NEG_INF, T.INF))
 
 

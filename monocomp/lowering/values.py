@@ -11,6 +11,7 @@ from typing import NoReturn
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
+from monocomp.lowering.differences import differences
 from monocomp.lowering.expressions import (
     chain,
     choose,
@@ -27,7 +28,6 @@ from monocomp.lowering.scopes import Scopes
 from monocomp.lowering.special_values import (
     EXTREMA,
     Factors,
-    beside_largest,
     clamped,
     has_logit,
     in_no_frame,
@@ -262,26 +262,23 @@ class Values(Scopes):
         """The sum of factor * a, what is known outside summed there first. But max(x) is taken from
         x before anything is added: so what all elements have in common, a mask of -1e9, takes no
         digits along."""
-        rest, difference = list(addends), None
-        found = beside_largest(rest)
-        if found is not None:
-            x, largest, rest = found
+        pairs, rest = differences(list(addends))
+        total: Expr | None = None
+        groups = self.by_depth(rest)
+        for n, group in enumerate(groups, 1):
+            for a in sorted(group, key=lambda a: (is_negative(a), _may_be_large(a))):
+                a_, negative = unsigned(a), is_negative(a)
+                value = self.value(a_) if factor == 1 else self._masked_product(factor, a_)
+                total = plus(total, value, negative)
+            assert total is not None
+            if (pairs or n < len(groups)) and total.op != "neg":
+                total = self._hoisted(group, total)
+        for x, largest in pairs:
             number_, m = T.split_coefficient(largest)
             assert m is not None
             difference = apply("sub", self.value(x), self.value(m))
             if number_ * factor != -1:
                 difference = apply("mul", number(-float(number_) * factor), difference)
-        total: Expr | None = None
-        groups = self.by_depth(rest)
-        for n, group in enumerate(groups, 1):
-            for a in sorted(group, key=is_negative):
-                a_, negative = unsigned(a), is_negative(a)
-                value = self.value(a_) if factor == 1 else self._masked_product(factor, a_)
-                total = plus(total, value, negative)
-            assert total is not None
-            if (difference is not None or n < len(groups)) and total.op != "neg":
-                total = self._hoisted(group, total)
-        if difference is not None:
             total = plus(total, difference, False)
         assert total is not None
         return total
@@ -448,6 +445,12 @@ class Values(Scopes):
             divisor = self.value(T.power_of(f.args[0], -f.attr))
             total = self._quotient(total, divisor)
         return apply("exp2", total)
+
+
+def _may_be_large(t: Term) -> bool:
+    """Is it read as it is, or chosen, as masks are? Beside them others lose digits."""
+    t = unsigned(t)
+    return t.op == "where" or T.is_read(t)
 
 
 def _is_between_infinities(t: Term) -> bool:

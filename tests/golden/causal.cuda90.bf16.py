@@ -160,7 +160,7 @@ def causal_kernel(
             keep = keep | (phase == 1)
             s_in = tl.where(keep, s, -float("inf"))
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
-            shift = tl.where(tl.abs(m_i_new) > 1e38, 0.0, m_i_new)
+            shift = tl.where(float("inf") == tl.abs(m_i_new), 0.0, m_i_new)
             alpha = tl.exp2(scale * (m_i - shift))
             p = tl.exp2(scale * s_in - scale * shift[:, None])
             if V_desc is not None and phase == 1:

@@ -36,7 +36,6 @@ Layout = tuple[str, ...]
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|"}
 _BROADCASTING = (*_INFIX, "compare", "where", "neg", "not", "cast", "masked")
-_LARGEST = 1e38  # what scale * x - scale * y takes in float32: more counts as infinite
 _RANGE = 2.0**32  # of random bits
 _SMALL_FACTOR = 1 << 6  # it takes no index past 32 bits
 _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
@@ -124,8 +123,6 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
             return negated(value(c, e.args[0], want))
         case "not":
             return infix("==", value(c, e.args[0], want), number(0))
-        case "compare" if _is_infinite(e) and _multiplies(c):
-            return infix(">", value(c, e.args[1], want), number(_LARGEST, "float"))
         case "compare":
             a, b = (value(c, x, want) for x in e.args)
             return infix(e.attr, a, b)
@@ -182,12 +179,25 @@ def _larger_or_smaller(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 
 def _is_fused(c: Context, e: P.Expr) -> bool:
-    """Is this scale * (x - y) for a tile x and a row y, in a kernel that multiplies
-    matrices? There scale * x - scale * y pays: one fused operation an element."""
+    """Is this scale * (x - y) for products x of matrices and a row y? There scale * x - scale * y
+    pays, one fused operation an element, and x was rounded as much as scale * y is. Anything else
+    may be exact and large, as a mask of -1e9 is."""
     if e.op != "mul" or e.args[1].op != "sub" or c.order(e.args[0].axes):
         return False
-    x, y = (c.order(a.axes) for a in e.args[1].args)
-    return len(y) < len(x) and _multiplies(c)
+    x, y = e.args[1].args
+    return len(c.order(y.axes)) < len(c.order(x.axes)) and _is_multiplied(c, x)
+
+
+def _is_multiplied(c: Context, e: P.Expr) -> bool:
+    """Is all that is added up, or chosen from, made of products of matrices?"""
+    e = c.meaning(e)
+    if e in c.choices.products:
+        return True
+    if e.op in ("add", "sub", "where", "maximum", "minimum"):
+        choices = e.args[e.op == "where" :]
+        parts = [a for a in choices if not (a.op == "number" and a.attr == -math.inf)]
+        return all(_is_multiplied(c, a) for a in parts)
+    return any(_is_multiplied(c, a) for a in e.args)
 
 
 def _fused_exponential(c: Context, scale: P.Expr, difference: P.Expr, want: Layout) -> Expr:
@@ -215,11 +225,6 @@ def _is_of_a_size(c: Context, e: P.Expr) -> bool:
     e = c.meaning(e)
     is_function = e.op in ("cast", "sqrt", "rsqrt")
     return e.op == "extent" or (is_function and _is_of_a_size(c, e.args[0]))
-
-
-def _multiplies(c: Context) -> bool:
-    """Does the kernel use the matrix units?"""
-    return bool(c.choices.products)
 
 
 def _infix(c: Context, e: P.Expr, want: Layout) -> Expr:
@@ -293,12 +298,6 @@ def _contraction(c: Context, e: P.Expr) -> Expr:
     a, b = (operand(c, x, layout) for x in e.args[:2])
     total = reduced(chained("*", a, b), "sum", layout.index(e.attr))
     return infix("+", tile(c, e.args[2]), total) if len(e.args) > 2 else total
-
-
-def _is_infinite(e: P.Expr) -> bool:
-    """inf == abs(x)?"""
-    a, b = e.args
-    return e.attr == "==" and a.op == "number" and math.isinf(a.attr) and b.op == "abs"
 
 
 def _compares_numbers(e: P.Expr) -> bool:

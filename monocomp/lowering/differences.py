@@ -1,0 +1,85 @@
+"""Differences from maxima: max(x) is taken from x before anything is added or multiplied.
+
+So what all elements have in common, a mask of -1e9, takes no digits along, and the least finite
+number does not overflow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from monocomp import terms as T
+from monocomp.lowering.special_values import EXTREMA, clamps
+from monocomp.terms import Term
+
+
+def differences(addends: list[Term]) -> tuple[list[tuple[Term, Term]], list[Term]]:
+    """([(x, -c * m)], rest), for the c * x and -c * m among the addends of a sum, m being max(x) or
+    min(x); none if one such pair is all of it, and one is taken from the other anyway."""
+    pairs: list[tuple[Term, Term]] = []
+    while len(addends) > 2 or (pairs and len(addends) == 2):
+        pair = _difference(addends)
+        if pair is None:
+            break
+        x, largest, addends = pair
+        pairs.append((x, largest))
+    return pairs, addends
+
+
+def _difference(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
+    names = sorted(frozenset().union(*(a.free for a in addends)))
+    extrema = {a: m for a in addends if (m := _extremum_in(_definition(a))) is not None}
+    for a, m in extrema.items():
+        number_, _ = T.split_coefficient(a)
+        for x in _elements(m, names):
+            x = T.replace(_definition(a), m, x)
+            parts = T.addends(T.mul(T.const(-number_, "float"), x))
+            if all(p in addends for p in parts):
+                return x, a, [b for b in addends if b is not a and b not in parts]
+    # An element may have another name than the given maximum knows: all that is computed is one.
+    given = [a for a in addends if _is_given(a)]
+    computed = [a for a in addends if a not in given]
+    for a in given if computed else ():
+        number_, _ = T.split_coefficient(a)
+        if a in extrema:
+            x = T.mul(T.const(-1 / number_, "float"), T.add(*computed))
+            return x, a, [b for b in given if b is not a]
+    return None
+
+
+def _is_given(addend: Term) -> bool:
+    return _unclamped(addend).op == "stored"
+
+
+def _unclamped(addend: Term) -> Term:
+    """What an addend is a multiple of, infinite where it is."""
+    t = T.split_coefficient(addend)[1] or addend
+    return t.args[2] if t.op == "where" and t in clamps(t.args[2]) else t
+
+
+def _definition(addend: Term) -> Term:
+    """What an addend is a multiple of, by its definition if it is given with one."""
+    t = _unclamped(addend)
+    return T.element(t.attr, t.args) if t.op == "stored" else t
+
+
+def _extremum_in(t: Term) -> Term | None:
+    """The maximum or minimum that a term is, scaled and shifted."""
+    if t.op in ("maximum", "minimum") or (t.op == "fold" and t.attr.monoid in EXTREMA):
+        return t
+    found = [_extremum_in(a) for a in t.args] if t.op in ("add", "mul") else []
+    extrema = [m for m in found if m is not None]
+    return extrema[0] if len(extrema) == 1 else None
+
+
+def _elements(m: Term, names: Sequence[str]) -> Iterable[Term]:
+    """The terms, with indices of these names, of which m is the maximum or minimum."""
+    if m.op == "fold" and m.attr.monoid in EXTREMA:
+        for at in itertools.permutations(names, len(m.attr.indices)):
+            yield from _elements(T.open_as(m, at)[1][1], names)
+    elif m.op in ("maximum", "minimum"):
+        for x in m.args:
+            yield from _elements(x, names)
+    else:
+        yield m

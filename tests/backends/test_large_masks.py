@@ -1,0 +1,40 @@
+"""Masks of large finite numbers, over keys and whole rows, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from tests.backends import interpreted
+from tests.large_masks import CASES, CONSTANTS, check, check_masks, inputs
+from tests.marks import slow_unless
+
+INTERPRETED = ("window", "grouped heads", "learned sinks")
+ALWAYS = ("plain", "grouped heads", "learned sinks", "slopes", "saved logits")
+
+
+@pytest.mark.parametrize("name", slow_unless(ALWAYS.__contains__, CASES))
+def test_torch(name: str) -> None:
+    case = CASES[name]
+    kernel = case.kernel("torch")
+    check_masks(case, kernel, 13, 8, (torch.float32,))
+    check_masks(case, kernel, 13, 8, (torch.bfloat16, torch.float16), values=("1e9", "float16"))
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constants(name: str) -> None:
+    case = CONSTANTS[name]
+    check(case, case.kernel("torch"), inputs(case, 13, 8, torch.float32, "cpu"), torch.float32)
+
+
+@pytest.mark.parametrize("name", INTERPRETED)
+def test_triton(name: str) -> None:
+    interpreted.call(check_triton, name, (torch.float16,), ("1e9", "float16"))
+
+
+def check_triton(name: str, dtypes: Sequence[torch.dtype], values: Sequence[str]) -> None:
+    """Check a case in the process that interprets."""
+    case = CASES[name]
+    check_masks(case, case.kernel("triton"), 13, 8, dtypes, values=values)

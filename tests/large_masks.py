@@ -1,0 +1,274 @@
+"""Programs that add large finite numbers to logits, as masks, beside the same in eager torch.
+
+Such a mask over all of a row leaves the weights that the rounded logits have, and gradients of
+these. So results and gradients are as near to those in float64 as eager torch's are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+from torch import Tensor
+
+import monocomp as mc
+from monocomp.kernel import Kernel
+from tests.backends.running import largest_error, scale_of
+
+HEADS, GROUPS = 4, 2
+WINDOW = 5
+# Of float32, bfloat16 and float16 the least finite numbers, and two that users write.
+MASKS = {
+    "1e4": -1e4,
+    "1e9": -1e9,
+    "float32": torch.finfo(torch.float32).min,
+    "bfloat16": torch.finfo(torch.bfloat16).min,
+    "float16": torch.finfo(torch.float16).min,
+}
+# An error may be larger than eager torch's by the order of sums, and the rounding of results, in
+# units of the largest.
+RATIO = 1.05
+FLOOR = {torch.float32: 1e-5, torch.bfloat16: 2**-8, torch.float16: 2**-10}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, and what it computes.
+
+    Attributes:
+        text: the program.
+        eager: the same, of inputs by name.
+        save: what its gradients are asked to read.
+    """
+
+    text: str
+    eager: Callable[[Mapping[str, Tensor]], Tensor]
+    save: tuple[str, ...] | None = None
+
+    @property
+    def inputs(self) -> list[str]:
+        """Their names."""
+        return [part.split("[")[0].strip(" ,") for part in self.text.split("\n")[0][5:].split("]")][
+            :-1
+        ]
+
+    @property
+    def wrt(self) -> list[str]:
+        """The inputs that get gradients."""
+        return [n for n in self.inputs if n not in ("M", "N")]
+
+    def kernel(self, backend: str) -> Kernel:
+        """The program, compiled."""
+        save = None if self.save is None else list(self.save)
+        return mc.compile(self.text, backend=backend, save=save)
+
+
+def _logits(x: Mapping[str, Tensor]) -> Tensor:
+    keys = x["K"].repeat_interleave(len(x["Q"]) // len(x["K"]), 0)
+    return x["Q"] @ keys.mT * x["Q"].shape[-1] ** -0.5
+
+
+def _weighed(x: Mapping[str, Tensor], logits: Tensor) -> Tensor:
+    values = x["V"].repeat_interleave(len(logits) // len(x["V"]), 0)
+    return logits.softmax(-1).to(values.dtype) @ values
+
+
+def _distance(x: Mapping[str, Tensor]) -> Tensor:
+    """k - q."""
+    i = torch.arange(x["V"].shape[-2], device=x["V"].device)
+    return i[None] - i[:, None]
+
+
+def _masked(x: Mapping[str, Tensor]) -> Tensor:
+    return _weighed(x, _logits(x) + x["M"])
+
+
+def _within(x: Mapping[str, Tensor], condition: Tensor) -> Tensor:
+    return _weighed(x, (_logits(x) + x["M"]).masked_fill(~condition, -math.inf))
+
+
+def _scaled(x: Mapping[str, Tensor]) -> Tensor:
+    logits = x["Q"] @ x["K"].mT + x["M"]
+    return _weighed(x, logits * x["Q"].shape[-1] ** -0.5)
+
+
+def _with_sinks(x: Mapping[str, Tensor]) -> Tensor:
+    logits = _logits(x) + x["M"]
+    sinks = x["A"][:, None, None].expand(*logits.shape[:2], 1).to(logits.dtype)
+    weights = torch.cat([logits, sinks], -1).softmax(-1)[..., :-1]
+    return weights.to(x["V"].dtype) @ x["V"]
+
+
+def _with_table(x: Mapping[str, Tensor]) -> Tensor:
+    size = x["V"].shape[-2]
+    return _weighed(x, _logits(x) + x["B"][:, size - 1 - _distance(x)] + x["M"])
+
+
+def _with_slopes(x: Mapping[str, Tensor]) -> Tensor:
+    return _weighed(x, _logits(x) + x["A"][:, None, None] * _distance(x) + x["M"])
+
+
+def _chosen(value: float) -> Callable[[Mapping[str, Tensor]], Tensor]:
+    def eager(x: Mapping[str, Tensor]) -> Tensor:
+        distance = _distance(x)
+        rows = torch.arange(len(distance), device=distance.device)[:, None]
+        is_kept = (distance <= 0) & (rows > 2)
+        return _weighed(x, _logits(x).masked_fill(~is_kept, value))
+
+    return eager
+
+
+_INPUTS = "input Q[h,q,d], K[h,k,d], V[h,k,e], M[q,k]"
+_S = "\nS[h,q,k] = Q[h,q,d] * K[h,k,d] / sqrt(|d|)\n"
+_OF = " * V[h,k,e]\nreturn O"
+_PLAIN = _INPUTS + _S + "O[h,q,e] = softmax[k](S[h,q,k] + M[q,k])" + _OF
+CASES = {
+    "plain": Case(_PLAIN, _masked),
+    "logits that are read": Case(
+        "input X[h,q,k], V[h,k,e], M[q,k]\nO[h,q,e] = softmax[k](X[h,q,k] + M[q,k])" + _OF,
+        lambda x: _weighed(x, x["X"] + x["M"]),
+    ),
+    "scaled with the mask": Case(
+        _INPUTS + "\nO[h,q,e] = softmax[k]((Q[h,q,d] * K[h,k,d] + M[q,k]) / sqrt(|d|))" + _OF,
+        _scaled,
+    ),
+    "causal": Case(
+        _INPUTS + _S + "O[h,q,e] = softmax[k if k <= q](S[h,q,k] + M[q,k])" + _OF,
+        lambda x: _within(x, _distance(x) <= 0),
+    ),
+    "window": Case(
+        _INPUTS
+        + _S
+        + f"O[h,q,e] = softmax[k if k <= q and k > q - {WINDOW}](S[h,q,k] + M[q,k])"
+        + _OF,
+        lambda x: _within(x, (_distance(x) <= 0) & (_distance(x) > -WINDOW)),
+    ),
+    "softcap": Case(
+        _INPUTS + _S + "O[h,q,e] = softmax[k](5 * tanh(S[h,q,k] / 5) + M[q,k])" + _OF,
+        lambda x: _weighed(x, 5 * torch.tanh(_logits(x) / 5) + x["M"]),
+    ),
+    "grouped heads": Case(
+        "input Q[h,q,d], K[g,k,d], V[g,k,e], M[q,k]\n"
+        "S[h,q,k] = Q[h,q,d] * K[h // (|h| // |g|), k, d] / sqrt(|d|)\n"
+        "O[h,q,e] = softmax[k](S[h,q,k] + M[q,k]) * V[h // (|h| // |g|), k, e]\nreturn O",
+        _masked,
+    ),
+    "learned sinks": Case(
+        "input Q[h,q,d], K[h,k,d], V[h,k,e], M[q,k], A[h]"
+        + _S
+        + "T[h,q,k] = S[h,q,k] + M[q,k]\nZ[h,q] = exp(A[h]) + sum[k](exp(T[h,q,k]))\n"
+        "O[h,q,e] = exp(T[h,q,k]) * V[h,k,e] / Z[h,q]\nreturn O",
+        _with_sinks,
+    ),
+    "table of biases": Case(
+        "input Q[h,q,d], K[h,k,d], V[h,k,e], M[q,k], B[h,r]"
+        + _S
+        + "O[h,q,e] = softmax[k](S[h,q,k] + B[h, q - k + |q| - 1] + M[q,k])"
+        + _OF,
+        _with_table,
+    ),
+    "slopes": Case(
+        "input Q[h,q,d], K[h,k,d], V[h,k,e], M[q,k], A[h]"
+        + _S
+        + "O[h,q,e] = softmax[k](S[h,q,k] + A[h] * (k - q) + M[q,k])"
+        + _OF,
+        _with_slopes,
+    ),
+    "two masks": Case(
+        "input Q[h,q,d], K[h,k,d], V[h,k,e], M[q,k], N[k]"
+        + _S
+        + "O[h,q,e] = softmax[k](S[h,q,k] + M[q,k] + N[k])"
+        + _OF,
+        lambda x: _weighed(x, _logits(x) + x["M"] + x["N"]),
+    ),
+    "saved logits": Case(_PLAIN, _masked, ("O", "S", "L")),
+    "nothing saved": Case(_PLAIN, _masked, ()),
+    "logarithms by a name": Case(
+        _INPUTS + _S + "T[h,q,k] = S[h,q,k] + M[q,k]\nL[h,q] = logsumexp[k](T[h,q,k])\n"
+        "O[h,q,e] = exp(T[h,q,k] - L[h,q])" + _OF,
+        _masked,
+        ("O", "L"),
+    ),
+}
+CONSTANTS = {
+    str(value): Case(
+        "input Q[h,q,d], K[h,k,d], V[h,k,e]"
+        + _S
+        + f"O[h,q,e] = softmax[k](where(k <= q and q > 2, S[h,q,k], {value}))"
+        + _OF,
+        _chosen(value),
+    )
+    for value in (-1e4, -1e9, MASKS["bfloat16"])
+}
+
+
+def inputs(case: Case, size: int, d: int, dtype: torch.dtype, device: str) -> dict[str, Tensor]:
+    """Random inputs by name, but for masks."""
+    generator = torch.Generator().manual_seed(size + d)
+    groups = GROUPS if "K[g" in case.text else HEADS
+    shapes = {
+        "Q": (HEADS, size, d),
+        "K": (groups, size, d),
+        "V": (groups, size, d),
+        "X": (HEADS, size, size),
+        "A": (HEADS,),
+        "B": (HEADS, 2 * size - 1),
+    }
+    drawn = {n: torch.randn(s, generator=generator).to(device, dtype) for n, s in shapes.items()}
+    return {n: x for n, x in drawn.items() if n in case.inputs}
+
+
+def masks(size: int, value: float, dtype: torch.dtype, device: str) -> dict[str, Tensor]:
+    """Over whole rows, parts of some, and a key of all; and over keys."""
+    rows, keys = torch.zeros(size, size), torch.zeros(size)
+    rows[::3] = value
+    rows[1, :2] = value
+    rows[4, 3:] = value
+    rows[:, 5] = value
+    keys[2:4] = value
+    return {"M": rows.to(device, dtype), "N": keys.to(device, dtype)}
+
+
+def _with_gradients(
+    f: Callable[[Mapping[str, Tensor]], Tensor], given: Mapping[str, Tensor], wrt: Sequence[str]
+) -> list[Tensor]:
+    x = {n: t.detach().clone().requires_grad_(n in wrt) for n, t in given.items()}
+    result = f(x)
+    cotangent = torch.cos(torch.arange(result.numel(), device=result.device))
+    cotangent = cotangent.reshape(result.shape).to(result.dtype)
+    return [result.detach(), *torch.autograd.grad(result, [x[n] for n in wrt], cotangent)]
+
+
+def check(case: Case, kernel: Kernel, given: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+    """A kernel's results and gradients are as near to those in float64 as eager torch's, of the
+    inputs as they are or in float32, by which logits are rounded otherwise."""
+    given = {n: x for n, x in given.items() if n in case.inputs}
+    exact = _with_gradients(case.eager, {n: x.double() for n, x in given.items()}, case.wrt)
+    narrow = _with_gradients(case.eager, given, case.wrt)
+    wide = _with_gradients(case.eager, {n: x.float() for n, x in given.items()}, case.wrt)
+    found = _with_gradients(lambda x: kernel(**x), given, case.wrt)
+    for name, x, f, *eager in zip(("O", *case.wrt), exact, found, narrow, wide, strict=True):
+        usual = max(largest_error(e, x) for e in eager)
+        allowed = RATIO * usual + FLOOR[dtype] * scale_of(x)
+        error = largest_error(f, x)
+        assert error <= allowed, f"{name}: error {error:.2e}, eager torch {usual:.2e}"
+
+
+def check_masks(
+    case: Case,
+    kernel: Kernel,
+    size: int,
+    d: int,
+    dtypes: Sequence[torch.dtype],
+    device: str = "cpu",
+    values: Sequence[str] = tuple(MASKS),
+) -> None:
+    """For all masks, in the dtype of the other inputs and in float32, as far as it holds them."""
+    for dtype, name in product(dtypes, values):
+        given = inputs(case, size, d, dtype, device)
+        for of_mask in dict.fromkeys((dtype, torch.float32)):
+            if abs(MASKS[name]) <= torch.finfo(of_mask).max:
+                check(case, kernel, given | masks(size, MASKS[name], of_mask, device), dtype)
