@@ -93,7 +93,7 @@ def _is_state(value: ast.expr) -> bool:
 def _is_special(condition: ast.expr) -> bool:
     """Does it compare with 0 or infinity?"""
     constants = [n.value for n in ast.walk(condition) if isinstance(n, ast.Constant)]
-    special = (c == "inf" or (isinstance(c, float) and c in (0.0, 1e38)) for c in constants)
+    special = (c == "inf" or (isinstance(c, float) and c == 0.0) for c in constants)
     return isinstance(condition, ast.Compare) and any(special)
 
 

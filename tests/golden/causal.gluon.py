@@ -158,7 +158,7 @@ def causal_kernel_consumer(
             K_ring_turn += 1
             s_in = gl.where(keep, s, -float("inf"))
             m_i_new = gl.maximum(m_i, gl.max(s_in, 1))
-            shift = gl.where(gl.abs(m_i_new) > 1e38, 0.0, m_i_new)
+            shift = gl.where(float("inf") == gl.abs(m_i_new), 0.0, m_i_new)
             alpha = gl.exp2(scale * (m_i - shift))
             p = gl.exp2(scale * s_in - scale * shift[:, None])
             mbarrier.wait(V_ring_full.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2))
