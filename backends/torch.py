@@ -18,7 +18,7 @@ from monocomp.backends.sorting import sort_positions
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
 from monocomp.host.interpreting import launched, run_plan
-from monocomp.host.program import Buffer, HostProgram
+from monocomp.host.program import Buffer, HostProgram, Promote
 from monocomp.tile import TileProgram
 
 TILE_ELEMENTS = 1 << 19  # of the largest tile: 2 MiB in float32, of which a few live at once
@@ -119,7 +119,7 @@ class TorchTarget:
         device: that of the inputs.
         accumulated: the dtype of sums.
         results: that of float results for which the program names none; that to which those of
-            inputs are promoted, unless given.
+            the inputs that decide it are promoted, unless given.
     """
 
     def __init__(
@@ -156,19 +156,26 @@ class _Target(TorchTarget):
 
     def __init__(
         self,
+        host: HostProgram,
         kernels: Sequence[TileProgram],
         inputs: Mapping[str, torch.Tensor],
         results: torch.dtype | None,
         checked: bool,
     ) -> None:
         device = next((t.device for t in inputs.values()), torch.device("cpu"))
-        is_wide = any(t.dtype == torch.float64 for t in inputs.values())
-        super().__init__(device, torch.float64 if is_wide else torch.float32, results)
+        super().__init__(device, accumulated(host, inputs), results)
         self.kernels, self.checked = kernels, checked
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         run_one = partial(run, dtype=self.accumulated, checked=self.checked)
         return launched(self.kernels[number], run_one)
+
+
+def accumulated(host: HostProgram, inputs: Mapping[str, torch.Tensor]) -> torch.dtype:
+    """Return the dtype of sums: float64 where an input has it that decides that of products."""
+    deciding = (n for s in host.body if isinstance(s, Promote) for n in s.tensors)
+    is_wide = any(inputs[n].dtype == torch.float64 for n in deciding)
+    return torch.float64 if is_wide else torch.float32
 
 
 def run_all(
@@ -187,7 +194,7 @@ def run_all(
         results: the dtype of float results, as `TorchTarget` says.
         checked: test computed subscripts.
     """
-    target = _Target(kernels, inputs, results, checked)
+    target = _Target(host, kernels, inputs, results, checked)
     return run_plan(host, target, inputs, params, programs)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from monocomp.declarations.dtypes import NARROW, dtypes_of, itemsize
+from monocomp.declarations.dtypes import NARROW, dtypes_of, itemsize, promoted, result_dtype, widths
 from monocomp.declarations.records import by_representative
 from monocomp.errors import UnsupportedDtypeError, UnsupportedError, UsageError
 from monocomp.machine.locking import BUILDING
@@ -110,10 +110,10 @@ def gradient_source(
                 f"torch has no gradients of tensors of {dtypes[name]}, and '{name}' is one",
                 help="say with wrt which inputs are to have gradients",
             )
-    wide = {d for d in dtypes.values() if d not in NARROW} or {"bfloat16"}
-    of_results = wide.pop() if len(wide) == 1 else "float32"
-    every = dict.fromkeys((*found.cotangents, *found.cotangents.values()), of_results)
-    every |= {**dict.fromkeys(found.saved, "float32"), **every, **dtypes}
+    every = dict(dtypes)
+    for o, e in zip(found.forward.declared.outputs, found.forward.outputs, strict=True):
+        every[o.name] = result_dtype(found.forward.declared, o, e.body.kind, dtypes)
+    every |= {gradient: every[name] for name, gradient in found.cotangents.items()}
     sizes = by_representative(declared, extents)
     precision = "tf32" if tf32 else "ieee"
     name = found.program.origin.name or "kernel"
@@ -121,8 +121,7 @@ def gradient_source(
     for program, kind in ((found.forward, "forward"), (found.equations, "backward")):
         program = replace(program, origin=replace(program.origin, name=f"{name}_{kind}"))
         inputs = {n: every[n] for n, i in program.declared.inputs.items() if i.kind == "float"}
-        planner, wanted = Planner(program), (of_results,)
-        parts.append(_part(planner, sizes, inputs, target, TRITON, precision, minimal, wanted))
+        parts.append(_part(Planner(program), sizes, inputs, target, TRITON, precision, minimal))
     with BUILDING:
         return emit_gradient(found, *parts, precision=precision, target=target)
 
@@ -135,10 +134,8 @@ def _part(
     dialect: Dialect,
     precision: str,
     minimal: bool,
-    results: Collection[str] = (),
 ) -> Part:
-    """What a program's part of a file is written from; `results` are the dtypes of results, those
-    of inputs unless given."""
+    """What a program's part of a file is written from."""
     from monocomp.backends.triton.emit import Part
     from monocomp.backends.triton.known_arguments import Promises
 
@@ -148,7 +145,8 @@ def _part(
     promises = None
     if minimal:
         is_cuda = target is not None and target.startswith("cuda")
-        fast = is_cuda and "float32" not in (results or dtypes.values())
+        products = promoted(dtypes[n] for n in planner.equations.declared.deciding)
+        fast = is_cuda and itemsize(products) == 2
         promises = Promises(precision, fast, {n: itemsize(d) for n, d in dtypes.items()})
     return Part(
         planner.equations.of_dtypes(known),
@@ -176,13 +174,13 @@ def scheduled(
     _check_target(target)
     check_target(dialect, target or dialect.target)
     dtypes = dtypes_of(planner.equations.declared, dtype)
-    widths = {n: 4 if d == "float32" else 2 for n, d in dtypes.items()}
+    of_inputs = widths(planner.equations.declared, dtypes)
     processors = (planner.processors or processors_of(target)) if dialect.merges else 1
     plan = planner.plan(extents, processors)
     sizes = plan.extents(extents)
     schedules = []
     for k in plan.kernels:
-        width = element_bytes(k, widths)
+        width = element_bytes(k, of_inputs)
         schedules.append(dialect.table.first(dialect.legal(k, sizes, width, target, processors)))
     return plan, dtypes, schedules
 

@@ -71,11 +71,13 @@ class Shape(NamedTuple):
 
 
 def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
-    """The size of a matrix' elements in products, from the sizes of elements of float inputs.
-    The widest counts that is read as a matrix: scales and biases of rows are in no product."""
+    """Return the size of a matrix' elements, from the sizes of elements of float inputs: the widest
+    that is read as a matrix, and not along a part of another one's axes."""
     read = [e for e in program.expressions if e.op == "load" and e.attr in inputs]
     blocked = {a.name for a in program.axes.values() if a.role not in ("grid", "serial")}
-    matrices = {e.attr for e in read if len(e.axes & blocked) > 1}
+    axes = {e.axes & blocked for e in read}
+    most = {a for a in axes if len(a) > 1 and not any(a < other for other in axes)}
+    matrices = {e.attr for e in read if e.axes & blocked in most}
     return max((n for name, n in inputs.items() if name in (matrices or inputs)), default=4)
 
 

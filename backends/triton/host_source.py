@@ -17,7 +17,7 @@ from monocomp.terms.equations import Equations
 # Names that the function uses itself.
 HOST_NAMES = frozenset(
     ("config", "configs", "fast", "name", "precision", "programs", "shape", "t", "tensor", "wide")
-) | {"TensorDescriptor", "empty", "grid"}
+) | {"TensorDescriptor", "empty", "grid", "operands"}
 
 
 class HostSource:
@@ -138,9 +138,10 @@ class HostSource:
                     self.put(f"for tensor in {tuple_text(floats[1:])}:")
                     self.put("dtype = torch.promote_types(dtype, tensor.dtype)", 2)
             case H.Convert():
-                x, y = self.tensor(s.left), self.tensor(s.right)
-                self.put(f"if {x}.dtype != {y}.dtype:  # one product takes both")
-                self.put(f"{x}, {y} = {x}.to(dtype), {y}.to(dtype)", 2)
+                names = list(map(self.tensor, s.tensors))
+                self.put(f"operands = {tuple_text(names)}")
+                self.put("if len({t.dtype for t in operands}) > 1:  # one product takes both")
+                self.put(f"{', '.join(names)} = (t.to(dtype) for t in operands)", 2)
             case H.Buffer():
                 first = self.tensor(next(iter(self.start.declared.inputs)))
                 shape = tuple_text([self.size(e) for e in s.shape])

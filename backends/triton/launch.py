@@ -33,6 +33,7 @@ from monocomp.backends.schedules.search import CANDIDATES, SECONDS, Choice, Prog
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.replay import PlanTarget, started
+from monocomp.declarations.dtypes import widths
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.nominal import power_of_two
 from monocomp.host.building import host_program, of_tile_program
@@ -268,14 +269,14 @@ class TritonRunner:
 
     def legal(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Legal]:
         """The schedules that each kernel may have."""
-        widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
-        widths = self.program.with_slices(widths)
+        floats = {n: str(t.dtype)[6:] for n, t in inputs.items() if t.is_floating_point()}
+        sizes = self.program.with_slices(widths(self.program.declared, floats))
         device = next(iter(inputs.values())).device
         target = target_of(device)
         of_device = 1 if target is None else multiprocessors(device)
         processors = self.processors or of_device
         return [
-            self.dialect.legal(k, extents, element_bytes(k, widths), target, processors)
+            self.dialect.legal(k, extents, element_bytes(k, sizes), target, processors)
             for k in self.kernels
         ]
 

@@ -17,7 +17,6 @@ from torch.autograd import forward_ad
 from monocomp import terms as T
 from monocomp.calls import paths
 from monocomp.calls.batching import batched
-from monocomp.declarations.records import Output
 from monocomp.gradients.derived import gradient
 from monocomp.gradients.reverse import LEAVES
 
@@ -181,8 +180,10 @@ class Backward:
         """That of a program, for results that have gradients, in the dtypes of inputs."""
         how = forward.save, None, False, forward.named, forward.frames
         found = gradient(forward.program, tuple(wrt), outputs, *how)
-        results = tuple(Output(found.gradients[n], dtype or None) for n, dtype in wrt.items())
-        declared = replace(found.equations.declared, outputs=results)
+        declared = found.equations.declared
+        names = {found.gradients[n]: dtype for n, dtype in wrt.items()}
+        results = (replace(o, dtype=names[o.name] or None) for o in declared.outputs)
+        declared = replace(declared, outputs=tuple(results))
         step = paths.backward_step(forward.calls.names, wrt, forward.outputs, outputs)
         calls = forward.calls.of(replace(found.equations, declared=declared), step)
         again = replace(

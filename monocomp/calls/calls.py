@@ -99,7 +99,8 @@ class Calls:
         self.path = path
         self.filters = filters or Filters(planner.equations)
         self.last: tuple[str, torch.device | None] | None = None
-        options = backend, checked, tf32, planner.processors, planner.steps, planner.rules
+        like = tuple(o.like for o in self.declared.outputs)
+        options = backend, checked, tf32, planner.processors, planner.steps, planner.rules, like
         how = options if save is None else (*options, save)
         # The same for the same program and options; an attribute, as Dynamo looks at it.
         text = f"{__version__}\n{how!r}\n{planner.equations.written()}".encode(

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from monocomp.backends.torch import TorchTarget
 from monocomp.calls.autograd import wanted
 from monocomp.calls.paths import find, operator_name
 from monocomp.calls.recording import recorded
 from monocomp.declarations.binding import extents_of
-from monocomp.declarations.dtypes import is_narrow
+from monocomp.declarations.dtypes import result_dtype
 from monocomp.extents.intervals import evaluated
 
 if TYPE_CHECKING:
@@ -117,20 +116,11 @@ class Operator:
         params |= {n: values[n] for n in declared.params if n in values}
         shapes = {n: tuple(t.shape) for n, t in inputs.items()}
         extents = extents_of(declared, origin, shapes, params, evaluated)
-        computed = {e.name for e in self.calls.planner.equations.given}
-        floats = [t for n, t in inputs.items() if t.is_floating_point() and n not in computed]
-        wide = [t for t in floats if not is_narrow(t)]
         first = next(iter(inputs.values()))
-        promoted = TorchTarget(first.device).promoted
-        dtypes = {
-            "float": promoted(wide, "float32" if len(wide) == len(floats) else "bfloat16"),
-            "int": torch.int64,
-            "bool": torch.bool,
-            "accumulated": promoted([t for t in floats if t.dtype == torch.float64], "float32"),
-        }
+        dtypes = {n: str(t.dtype).removeprefix("torch.") for n, t in inputs.items()}
         results = []
         for o, e in zip(declared.outputs, self.calls.planner.equations.outputs, strict=True):
-            dtype = dtypes.get(o.dtype or e.body.kind) or getattr(torch, str(o.dtype))
+            dtype = getattr(torch, result_dtype(declared, o, e.body.kind, dtypes))
             results.append(first.new_empty([extents[i.attr[1]] for i in e.indices], dtype=dtype))
         return _unpacked(tuple(results))
 

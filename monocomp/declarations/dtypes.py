@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from monocomp.declarations.records import Declarations
+from monocomp.declarations.records import Declarations, Output
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import UnsupportedDtypeError, did_you_mean, require_known
 
@@ -52,6 +52,35 @@ def _dtype_name(name: str, known: Mapping[str, str]) -> str:
             help=did_you_mean(name, known),
         )
     return known[name]
+
+
+def promoted(dtypes: Iterable[str]) -> str:
+    """Return the dtype of what is computed from floats of these: floats of 8 bits have no say, and
+    alone they give bfloat16."""
+    given = set(dtypes)
+    wide = given.difference(NARROW)
+    if not wide:
+        return "bfloat16" if given else "float32"
+    return wide.pop() if len(wide) == 1 else "float64" if "float64" in wide else "float32"
+
+
+def result_dtype(
+    declared: Declarations[Any], output: Output, kind: Kind, dtypes: Mapping[str, str]
+) -> str:
+    """Return the dtype of a result of this kind, for inputs of these dtypes."""
+    if output.dtype == "accumulated":
+        products = promoted(dtypes[n] for n in declared.deciding)
+        return "float64" if products == "float64" else "float32"
+    if output.dtype is not None or kind != "float":
+        return output.dtype or {"int": "int64", "bool": "bool"}[kind]
+    return promoted(dtypes[n] for n in output.like or declared.deciding)
+
+
+def widths(declared: Declarations[Any], dtypes: Mapping[str, str]) -> dict[str, int]:
+    """Return the bytes of elements, by which schedules are chosen, for floats of these dtypes: side
+    inputs, which decide nothing, count as if they had the dtype of products."""
+    of_side = dict.fromkeys(declared.side, promoted(dtypes[n] for n in declared.deciding))
+    return {n: itemsize(of_side.get(n, d)) for n, d in dtypes.items()}
 
 
 def itemsize(dtype: str) -> int:

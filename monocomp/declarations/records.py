@@ -60,10 +60,12 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An equation whose value is returned, and the dtype asked for, if any."""
+    """An equation whose value is returned, and the dtype asked for, if any. Otherwise it has the
+    dtype to which those of the inputs `like` are promoted."""
 
     name: str
     dtype: str | None = None
+    like: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class Declarations(Generic[Size]):
     have it; `bounds` are the extents that are declared, over other extents and parameters, each
     after those that it mentions. The others are read off the shapes of inputs. `undeclared`
     are inputs that no `input` line names: where there are several inputs, calls name them.
+    `deciding` are the inputs whose dtypes decide those of products (`terms.contractions`), `side`
+    the floats that decide none.
     """
 
     inputs: Mapping[str, Input] = field(default_factory=dict)
@@ -82,6 +86,8 @@ class Declarations(Generic[Size]):
     extent_of: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[str, Size] = field(default_factory=dict)
     undeclared: frozenset[str] = field(default=frozenset(), compare=False)
+    deciding: tuple[str, ...] = field(default=(), compare=False)
+    side: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def has_order(self) -> bool:

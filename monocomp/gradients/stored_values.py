@@ -179,5 +179,6 @@ def without_outputs(program: Equations, names: Collection[str]) -> Equations:
 def with_narrow(forward: Equations, names: Collection[str]) -> Equations:
     """A program that saves some values in the dtype of its results, which products take."""
     declared = forward.declared
-    outputs = tuple(Output(o.name) if o.name in names else o for o in declared.outputs)
+    narrow = {n: Output(n, like=declared.deciding) for n in names}
+    outputs = tuple(narrow.get(o.name, o) for o in declared.outputs)
     return replace(forward, declared=replace(declared, outputs=outputs))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp import terms as T
-from monocomp.declarations.dtypes import NARROW
+from monocomp.declarations.dtypes import NARROW, promoted
 from monocomp.extents.nominal import without_elements
 from monocomp.host import arguments as A
 from monocomp.host import program as H
@@ -144,18 +144,28 @@ def _sizes(
 
 
 def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
-    """Floats of 8 bits have no say in the dtype of results, nor what is computed of others."""
+    """Decide the dtype of products, and convert what they multiply with one another to it."""
     declared = lowered.declared
-    computed = {e.name for e in lowered.given}
-    given = (declared.inputs[n] for n in given_inputs(lowered) if n not in computed)
-    floats = [i for i in given if i.kind == "float"]
-    promoted = tuple(i.name for i in floats if i.dtype not in NARROW)
-    yield H.Promote(promoted, "float32" if len(promoted) == len(floats) else "bfloat16")
+    yield H.Promote(_wide(lowered, declared.deciding), promoted(_known(lowered, declared.deciding)))
     if any(a.value == A.Flag("fast") for k in kernels for a in k.arguments):
         yield H.Fast(next(iter(declared.inputs)))
     whole = {} if lowered.slices is None else {s: t for s, (t, _) in lowered.slices.read.items()}
-    pairs = ((whole.get(x, x), whole.get(y, y)) for k in kernels for x, y in k.shared)
-    yield from (H.Convert(x, y) for x, y in dict.fromkeys(pairs) if x != y)
+    groups: list[dict[str, None]] = []
+    for names in ({whole.get(x, x): None for x in pair} for k in kernels for pair in k.shared):
+        met = [g for g in groups if g.keys() & names.keys()]
+        groups = [g for g in groups if g not in met]
+        groups.append({n: None for g in (*met, names) for n in g})
+    yield from (H.Convert(tuple(g)) for g in groups if len(g) > 1)
+
+
+def _wide(lowered: Equations, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the inputs that are no floats of 8 bits: these have no say in dtypes."""
+    return tuple(n for n in names if lowered.declared.inputs[n].dtype not in NARROW)
+
+
+def _known(lowered: Equations, names: Iterable[str]) -> list[str]:
+    """Return the dtypes of inputs that are known."""
+    return [d for n in names if (d := lowered.declared.inputs[n].dtype) is not None]
 
 
 def _late(lowered: Equations, kernels: Sequence[Interface]) -> int:
@@ -191,10 +201,7 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Sta
             if slices is not None and name in slices.written:
                 name, dim = slices.written[name]
                 dims[dim] = slices.whole
-            is_operand = o.dtype == OPERAND
-            beside = _multiplied_with(lowered, kernels, o.name) if is_operand else ()
-            dtype = _dtype(o) if beside or not is_operand else "promoted"
-            yield H.Buffer(name, tuple(dims), o.kind, dtype, beside)
+            yield H.Buffer(name, tuple(dims), o.kind, *_dtype(lowered, kernels, o))
             if k.kernel.is_added_to(o.name):
                 yield H.Clear(o.name)
     for k in kernels:
@@ -257,10 +264,24 @@ def _loaded(e: Expr, lets: Mapping[str, Expr]) -> str | None:
     return e.attr if e.op == "load" else None
 
 
-def _dtype(output: Tensor) -> str:
+def _dtype(
+    lowered: Equations, kernels: Sequence[Interface], output: Tensor
+) -> tuple[str, tuple[str, ...]]:
+    """Return the dtype of a buffer, and the tensors beside it."""
     if output.is_wide:
-        return "accumulated"
-    return output.dtype or {"float": "promoted", "int": "int64", "bool": "bool"}[output.kind]
+        return "accumulated", ()
+    if output.dtype == OPERAND:
+        beside = _multiplied_with(lowered, kernels, output.name)
+        return OPERAND if beside else "promoted", beside
+    if output.dtype is not None or output.kind != "float":
+        return output.dtype or {"int": "int64", "bool": "bool"}[output.kind], ()
+    declared, views = lowered.declared, lowered.views
+    like = {n: o.like for o in declared.outputs for n in (o.name, views.get(o.name, o.name))}
+    names = like.get(output.name, ())
+    wide = _wide(lowered, names)
+    if names and not wide:
+        return promoted(_known(lowered, names)), ()
+    return "promoted", () if {*wide} == {*_wide(lowered, declared.deciding)} else wide
 
 
 def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator[H.Statement]:

@@ -249,9 +249,9 @@ class Evaluation:
         self.tensors[name] = self.target.stand_in(shape, dtype)
 
     def _convert(self, s: H.Convert) -> None:
-        if self.tensors[s.left].dtype == self.tensors[s.right].dtype:
+        if len({self.tensors[n].dtype for n in s.tensors}) == 1:
             return
-        for name in (s.left, s.right):
+        for name in s.tensors:
             if self.tensors[name].dtype != self.dtype:
                 self._make(name, methodcaller("to", self.dtype), name)
                 self.tensors[name] = self.tensors[name].to("meta", self.dtype)

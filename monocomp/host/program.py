@@ -125,7 +125,7 @@ class CheckSome(Node):
 
 @dataclass(frozen=True)
 class Promote(Node):
-    """The dtype of results: that to which those of some inputs are promoted, or a default."""
+    """The dtype of products: that to which those of some inputs are promoted, or a default."""
 
     tensors: tuple[TensorName, ...]
     default: str
@@ -135,20 +135,20 @@ class Promote(Node):
 
 @dataclass(frozen=True)
 class Convert(Node):
-    """Two tensors that one product takes get the dtype of results, if theirs differ."""
+    """Tensors that products multiply with one another get one dtype, `Promote`'s, if theirs
+    differ."""
 
-    left: TensorName
-    right: TensorName
+    tensors: tuple[TensorName, ...]
 
-    text = "convert {left}, {right}"
+    text = "convert {tensors}"
 
 
 @dataclass(frozen=True)
 class Buffer(Node):
     """A tensor that kernels write is allocated.
 
-    `dtype` is a name, or "promoted" (that of results), "accumulated" (that of sums), or "operand":
-    that to which those of the tensors `beside` it are promoted.
+    `dtype` is a name, "accumulated" (that of sums), or "promoted" or "operand": that to which those
+    of the tensors `beside` it are promoted, or that of products where there are none.
     """
 
     name: TensorName

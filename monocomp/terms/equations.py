@@ -128,7 +128,7 @@ class Equations:
         empty, while what simplifies terms supposes that extents are at least 1."""
         if self.as_written is None:
             return replace(self, sizes=sizes)
-        return replace(self.as_written(sizes), kept=self.kept)
+        return replace(self.as_written(sizes), declared=self.declared, kept=self.kept)
 
     @cached_property
     def monoids(self) -> tuple[T.UserMonoid, ...]:

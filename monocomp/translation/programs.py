@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from monocomp.errors import UsageError
 from monocomp.language.checker import check
 from monocomp.language.parser import text_of
+from monocomp.terms.contractions import with_dtypes_of
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
 
@@ -27,8 +28,10 @@ def read_equations(
     """The equations of a program; see `kernel.compile` for what is given."""
     text, stem = _text(text_or_path)
     found = translate(check(text, name or stem, {m.name: m.statement for m in monoids}))
-    # A derived program says which of its definitions are stored.
-    return replace(found, kept=getattr(text_or_path, "kept", None))
+    # A derived program says which of its definitions are stored, and the dtypes of its results.
+    found = replace(found, kept=getattr(text_or_path, "kept", None))
+    derived: Equations | None = getattr(text_or_path, "equations", None)
+    return found if derived is None else with_dtypes_of(found, derived.declared)
 
 
 def _text(text_or_path: str | os.PathLike[str] | HasText) -> tuple[str, str | None]:

@@ -17,6 +17,7 @@ from monocomp.errors import InternalError
 from monocomp.language import syntax
 from monocomp.machine.locking import BUILDING
 from monocomp.terms import Term
+from monocomp.terms.contractions import with_dtypes
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.nodes import SCALED
 from monocomp.terms.operators import binary, compare, function
@@ -32,13 +33,15 @@ def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -
     """
     with BUILDING:
         translator = _Translator(program, sizes or {})
-        return Equations(
-            translator.declarations(),
-            tuple(translator.equation(d) for d in program.definitions.values() if not d.given),
-            program.origin,
-            given=tuple(translator.given(d) for d in program.definitions.values() if d.given),
-            sizes=translator.sizes,
-            as_written=partial(translate, program),
+        return with_dtypes(
+            Equations(
+                translator.declarations(),
+                tuple(translator.equation(d) for d in program.definitions.values() if not d.given),
+                program.origin,
+                given=tuple(translator.given(d) for d in program.definitions.values() if d.given),
+                sizes=translator.sizes,
+                as_written=partial(translate, program),
+            )
         )
 
 

@@ -339,8 +339,9 @@ def attention(
     dtype = Q.dtype
     for tensor in (K, V):
         dtype = torch.promote_types(dtype, tensor.dtype)
-    if Q.dtype != K.dtype:  # one product takes both
-        Q, K = Q.to(dtype), K.to(dtype)
+    operands = (Q, K)
+    if len({t.dtype for t in operands}) > 1:  # one product takes both
+        Q, K = (t.to(dtype) for t in operands)
     O = empty((size_b, size_h, size_q, size_e), dtype=dtype, device=Q.device)
     config = configs[0].copy()
     if triton.cdiv(size_q, config["BLOCK_Q"]) >= 8:

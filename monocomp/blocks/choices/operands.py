@@ -11,6 +11,7 @@ is lost.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 from monocomp.tile import program as P
 
@@ -19,6 +20,7 @@ class Operands:
     """Answers for one kernel."""
 
     def __init__(self, program: P.TileProgram) -> None:
+        self.program = program
         self.inputs = program.inputs
         self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
         self.lets = {s.name: s.value for s in program.statements if isinstance(s, P.Let)}
@@ -31,6 +33,14 @@ class Operands:
     def is_product(self, e: P.Expr) -> bool:
         """Is a contraction one of two matrices of floats, which the matrix units take?"""
         return has_float(e) and all(len(a.axes & self.blocked) == 2 for a in e.args[:2])
+
+    @cached_property
+    def multiplied(self) -> frozenset[str]:
+        """Return the inputs whose tiles are operands of products as they are."""
+        products = (e for e in self.program.expressions if e.op == "contract")
+        sides = [a for e in products if self.is_product(e) for a in e.args[:2]]
+        tiles = (self.lets.get(a.attr) for a in sides if a.op == "local")
+        return frozenset(e.attr for e in tiles if e is not None and e.op == "load")
 
     def is_in_limbs(self, e: P.Expr) -> bool:
         """Is an operand multiplied in two limbs?"""

@@ -75,9 +75,10 @@ class _Chooser:
             return None
         if self._is_input(other) and not self._is_narrow(other):
             return Target(tile=other.attr)
-        tensor = next((self.lets[n].attr for n in self.lets if self._loads_float(n)), None)
-        if tensor is not None:
-            return Target(tensor=tensor)
+        tensors = [self.lets[n].attr for n in self.lets if self._loads_float(n)]
+        if tensors:  # a bias, say, is no operand
+            is_operand = self.layouts.operands.multiplied.__contains__
+            return Target(tensor=next(filter(is_operand, tensors), tensors[0]))
         return Target() if self.narrow else None
 
     def _loads_float(self, name: str) -> bool:
