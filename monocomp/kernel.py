@@ -244,7 +244,7 @@ class Kernel(Rendered):
             backend: "triton" or "gluon" for a self-contained Python file; "numpy" and "torch"
                 interpret the tile program, whose text they give. Unless given, the language in
                 which the kernel runs on a GPU.
-            target: "cuda:80", "cuda:90", "cuda:100", "hip:gfx942", ...: what to choose the
+            target: "cuda:80", "cuda:90", "hip:gfx942", "h100", "sm_90", ...: what to choose the
                 schedule for.
             dtype: "bf16", "fp16" or "fp32"; or a dtype for each of some inputs by name, which
                 may be "e4m3" or "e5m2" as well. Others are "bf16".

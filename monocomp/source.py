@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from monocomp.backends.targets import canonical
 from monocomp.declarations.dtypes import NARROW, dtypes_of, itemsize, promoted, result_dtype, widths
 from monocomp.declarations.records import by_representative
-from monocomp.errors import UnsupportedDtypeError, UnsupportedError, UsageError
+from monocomp.errors import UnsupportedDtypeError, UnsupportedError
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.plan import Plan, Planner
 
@@ -44,6 +45,7 @@ def module(
     from monocomp.backends.dialects import DIALECTS
     from monocomp.backends.triton.emit import emit_part
 
+    target = canonical(target)
     precision = "tf32" if tf32 else "ieee"
     dtypes = dtypes_of(planner.equations.declared, dtype)
     part = _part(planner, extents, dtypes, target, DIALECTS[backend](), precision, minimal)
@@ -73,6 +75,7 @@ def machine_code(
     compiled for; arguments as for `module`, `form` one of `machine_code.FORMS`."""
     from monocomp.backends.triton.machine_code import machine_code
 
+    target = canonical(target) or target
     made = module(backend, planner, extents, dtype, target, tf32=tf32)
     declared = planner.equations.declared
     kernels = planner.plan(extents).kernels
@@ -94,6 +97,7 @@ def gradient_source(
     from monocomp.backends.triton.dialect import TRITON
     from monocomp.backends.triton.gradient import emit_gradient
 
+    target = canonical(target)
     declared = found.program.declared
     for name in found.gradients:
         if name in declared.params:
@@ -171,7 +175,7 @@ def scheduled(
     from monocomp.backends.schedules.legal import element_bytes
     from monocomp.backends.schedules.schedule import processors_of
 
-    _check_target(target)
+    target = canonical(target)
     check_target(dialect, target or dialect.target)
     dtypes = dtypes_of(planner.equations.declared, dtype)
     of_inputs = widths(planner.equations.declared, dtypes)
@@ -191,20 +195,4 @@ def check_target(dialect: Dialect, target: str | None) -> None:
         raise UnsupportedError(
             f"backend '{dialect.name}' is for {dialect.target} alone, and this is {target}",
             help="compile with backend='triton'",
-        )
-
-
-def _check_target(target: str | None) -> None:
-    """None, or a GPU that schedules can be chosen for."""
-    if target is None:
-        return
-    kind, _, arch = target.partition(":")
-    fine = (kind == "cuda" and arch.isdigit() and len(arch) <= 3) or (
-        kind == "hip" and arch.startswith("gfx") and arch.isalnum() and len(arch) <= 8
-    )
-    if not fine:
-        raise UsageError(
-            f"unknown target {target!r}",
-            notes=["targets: cuda:80, cuda:90, cuda:100, hip:gfx942, ..."],
-            help="write cuda: and the compute capability without its point",
         )

@@ -8,6 +8,7 @@ import torch
 
 import monocomp as mc
 from monocomp import library
+from monocomp.errors import UsageError
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
 from tests.backends.library_cases import CASES
@@ -73,3 +74,12 @@ def test_unknown_name() -> None:
 def test_names_are_not_paths(name: str) -> None:
     with pytest.raises(mc.errors.UsageError):
         library.load(name)
+
+
+def test_a_name_is_no_program() -> None:
+    with pytest.raises(UsageError) as caught:
+        mc.compile("attention")
+    assert str(caught.value) == (
+        "UsageError: 'attention' is the name of a program of the library, and no program\n"
+        '  help: give its text: mc.compile(mc.library.load("attention"))'
+    )

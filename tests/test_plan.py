@@ -167,3 +167,11 @@ def test_what_loops_within_loops_go_along_is_in_blocks() -> None:
     kernel = mc.compile(str(mc.grad(library.load("paged_attention"))))
     outputs = [[o.name for o in p.outputs] for p in kernel.tile_programs({})]
     assert outputs == [["dQ"], ["dK", "dV"]]
+
+
+def test_sizes_that_nobody_gave_are_names() -> None:
+    kernel = mc.compile(library.load("causal"))
+    assert "\n  for any b, h, q, d, k, e\n" in str(kernel.plan())
+    assert "\n  for q = 64, any b, h, d, k, e\n" in str(kernel.plan({"q": 64}))
+    shown = (*kernel.stages.values(), str(kernel.derivation), mc.explorer.page(kernel))
+    assert not [text for text in shown if "16384" in text]

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from monocomp.backends.targets import canonical
 from monocomp.command_line import compiling, files, streams, words
 from monocomp.errors import DeviceError, UnsupportedError, UsageError
 from monocomp.machine.plain_files import write
@@ -80,7 +81,7 @@ def _machine_code(kernel: Kernel, options: Namespace, dtype: str | Mapping[str, 
     from monocomp.declarations.records import by_representative
     from monocomp.source import machine_code
 
-    target = options.target or "cuda:90"
+    target = canonical(options.target) or "cuda:90"
     known = by_representative(kernel.declared, words.extents(options))
     made, sizes = machine_code(
         options.backend, kernel.planner, known, dtype, target, options.form, tf32=options.tf32

@@ -255,9 +255,8 @@ def _notes(notes: Notes) -> str:
 def plan_body(plan: Plan) -> str:
     """The kernels, with the roles of their indices and why."""
     parts = [f"<p>{escape(summary(plan))}</p>"]
-    taken = ", ".join(f"{e.lstrip('.')} = {n}" for e, n in plan.sizes.items())
-    if taken:
-        parts.append(tag("p", "soft", escape(f"for {taken}")))
+    if plan.sizes:
+        parts.append(tag("p", "soft", escape(f"for {plan.shown_sizes}")))
     for step in plan.decisions:
         place = f" {span('soft', _inside(step))}"
         cost = f" {span('soft', str(step.cost))}" if step.cost else ""

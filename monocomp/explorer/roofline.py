@@ -13,6 +13,7 @@ from monocomp.costs.cost import BYTE_TIME, MATRIX_RATE, SPECIAL_TIME, Cost, form
 from monocomp.derivation.derivation import Derivation
 from monocomp.explorer.drawing import GOOD, GREY, KEY, WARM, Drawing
 from monocomp.extents.nominal import LONG, nominal_sizes
+from monocomp.planning.plan import show_sizes
 
 _LEFT, _TOP, _WIDTH, _HEIGHT = 80.0, 76.0, 720.0, 330.0
 _X, _Y = (-2.0, 16.0), (-8.0, 6.0)  # powers of two: operations a byte, operations a unit of time
@@ -24,7 +25,8 @@ def roofline(derivation: Derivation, extents: Mapping[str, int]) -> str:
     sizes = {**nominal_sizes(program.declared, program.sizes), **extents}
     d = Drawing(900, 480)
     d.text(_LEFT, 30, "Roofline, by the rates of the cost model", "b")
-    taken = ", ".join(f"{e.lstrip('.')} = {n}" for e, n in sizes.items() if not e.startswith("."))
+    named = {e: n for e, n in sizes.items() if not e.startswith(".")}
+    taken = show_sizes(named, extents, "usual")
     d.text(_LEFT, 52, f"for {taken}" if len(taken) < 110 else "for the sizes of the plan", "s")
     _axes(d)
     _roof(d, MATRIX_RATE, "matrix unit", KEY)

@@ -9,7 +9,7 @@ search alike. Sizes that decide alike share a plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -82,7 +82,8 @@ class Plan(Rendered):
         decisions: the steps to equations in kernels: what is stored, packed and split.
         program: the equations in kernels.
         planned: the kernels, in the order in which they run.
-        sizes: what each extent was taken for, where it was not known.
+        sizes: the extents, and what each was taken for where nobody gave it.
+        given: the extents that were given.
         processors: how many program instances were to run side by side.
     """
 
@@ -91,6 +92,7 @@ class Plan(Rendered):
     program: Equations
     planned: tuple[PlannedKernel, ...]
     sizes: Mapping[str, int]
+    given: frozenset[str]
     processors: int
 
     @cached_property
@@ -152,10 +154,14 @@ class Plan(Rendered):
         if results - known:
             raise InternalError(f"no kernel computes {', '.join(sorted(results - known))}")
 
+    @property
+    def shown_sizes(self) -> str:
+        """The sizes that were given, and the names of the others: "q = 64, any b, h"."""
+        return show_sizes(self.sizes, self.given)
+
     def __str__(self) -> str:
-        taken = [f"{e.lstrip('.')} = {n}" for e, n in self.sizes.items()]
         lines = [f"plan of {', '.join(o.name for o in self.program.declared.outputs)}"]
-        lines += [f"  for {', '.join(taken)}"] if taken else []
+        lines += [f"  for {self.shown_sizes}"] if self.sizes else []
         lines += [f"  processors {self.processors}"] if self.processors > 1 else []
         lines += [f"  {line}" for line in self.program.readable_lines()]
         for s in self.decisions:
@@ -169,6 +175,14 @@ class Plan(Rendered):
             loops = report([kernel.tiles], {})["passes"]
             lines += [f"  {n} over {index}" for index, n in loops.items()]
         return "\n".join(lines)
+
+
+def show_sizes(sizes: Mapping[str, int], given: Collection[str], word: str = "any") -> str:
+    """Return sizes that were given as numbers, and the other extents by names after a word."""
+    names = {e: e.lstrip(".") for e in sizes}
+    numbers = [f"{names[e]} = {n}" for e, n in sizes.items() if e in given]
+    others = [names[e] for e in sizes if e not in given]
+    return ", ".join([*numbers, *([f"{word} {', '.join(others)}"] if others else [])])
 
 
 class Planner:
@@ -270,7 +284,9 @@ class Planner:
             require_proved(rule, STATED[rule].unproved)
         program = replace(program, operands=stored_operands(program))
         planned = self._kernels(program, sides, sizes, in_memory)
-        return Plan(Derivation.of(rewriter), tuple(steps), program, planned, sizes, processors)
+        given = frozenset(known)
+        derivation, decisions = Derivation.of(rewriter), tuple(steps)
+        return Plan(derivation, decisions, program, planned, sizes, given, processors)
 
     def _rewriter_for(self, sizes: Mapping[str, int]) -> Rewriter:
         """The derivation for sizes, if they could lead it elsewhere."""

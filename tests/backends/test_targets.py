@@ -1,0 +1,39 @@
+"""GPUs by the names that people call them: one kind, one source."""
+
+from __future__ import annotations
+
+import pytest
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.targets import canonical
+from monocomp.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("target", "spellings"),
+    [
+        ("cuda:80", "a100 A100 sm_80 cuda:8.0"),
+        ("cuda:90", "h100 H200 sm_90 sm90 sm_90a 9.0 cuda:90"),
+        ("cuda:100", "b200 sm_100 10.0"),
+        ("hip:gfx942", "mi300 MI300X gfx942 rocm:gfx942 hip:gfx942"),
+    ],
+)
+def test_spellings(target: str, spellings: str) -> None:
+    assert {canonical(word) for word in spellings.split()} == {target}
+
+
+def test_the_source_is_that_of_the_kind() -> None:
+    kernel = mc.compile(library.load("softmax"))
+    assert kernel.source("triton", target="h100") == kernel.source("triton", target="cuda:90")
+
+
+@pytest.mark.parametrize("target", ["", "nowhere", "cuda90", "cuda:", "hip:90", "sm_", "h1000"])
+def test_what_is_no_target(target: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        mc.compile("O[i] = 2 * A[i]").source("triton", target=target)
+    assert str(caught.value) == (
+        f"UsageError: unknown target {target!r}\n"
+        "  targets: cuda:80, cuda:90, cuda:100, hip:gfx942, ..., and h100, mi300x, ...\n"
+        "  help: write cuda: and the compute capability without its point"
+    )
