@@ -25,6 +25,7 @@ NAMES = (
     "gpu_floor",
     "gpu_launch",
     "gpu_fp8",
+    "gpu_side_inputs",
 )
 
 

@@ -30,6 +30,7 @@ from monocomp.backends.schedules.legal import Legal, element_bytes
 from monocomp.backends.schedules.measure import Empty, GpuBench
 from monocomp.backends.schedules.schedule import Schedule, longest_alike
 from monocomp.backends.schedules.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
+from monocomp.backends.triton import interpreter as interpreter_of_triton
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.replay import PlanTarget, started
@@ -67,6 +68,8 @@ def load(source: str) -> ModuleType:
         found = _LOADED.get(name)
         if found is None:
             path = str(_SOURCES.place(f"{digest}.py", source) or f"{name}.py")
+            if interpreted():
+                interpreter_of_triton.mend()
             # Triton asks for the source of a kernel: it is given this one, whatever is in the file.
             linecache.cache[path] = len(source), None, source.splitlines(keepends=True), path
             spec = importlib.util.spec_from_loader(name, _Loader(name, path, source))
