@@ -32,8 +32,9 @@ from monocomp.errors import (
     nearest,
 )
 from monocomp.language import syntax as S
+from monocomp.language.free_indices import FreeIndices
 from monocomp.language.functions import written_out
-from monocomp.language.implied_sums import FreeIndices, add_implied_sums
+from monocomp.language.implied_sums import add_implied_sums
 from monocomp.language.kinds import Kinds
 from monocomp.language.monoids import MonoidResolver, with_sums
 from monocomp.language.notes import notes_on, unused_params, used_names

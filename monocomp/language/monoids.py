@@ -15,8 +15,9 @@ from math import prod
 
 from monocomp.errors import ArityError, LimitError, ReservedNameError, ShapeError, UnknownNameError
 from monocomp.language import syntax as S
+from monocomp.language.free_indices import FreeIndices
 from monocomp.language.functions import written_out
-from monocomp.language.implied_sums import FreeIndices, add_implied_sums
+from monocomp.language.implied_sums import add_implied_sums
 from monocomp.language.resolving import Resolver, count_of, form_of
 from monocomp.language.scoping import MAX_EXPANDED, NOT_LOCAL, Scope
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from monocomp.errors import UsageError, in_text
 from monocomp.language import syntax
-from monocomp.language.implied_sums import FreeIndices
+from monocomp.language.free_indices import FreeIndices
 from monocomp.language.monoids import MonoidResolver, with_sums
 from monocomp.language.parser import parse
 from monocomp.language.scoping import Scope

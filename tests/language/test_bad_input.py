@@ -560,6 +560,16 @@ CASES = {
           help: write sum[k](exp(A[q,k])) or exp(sum[k](A[q,k]))
         """,
     ),
+    "a sum that a condition and what it guards could share": (
+        "O[q] = where(A[q,d]*B[d] > 0, C[q,d]*D[d], 0)",
+        """
+        AmbiguousSumError: the implied sum over 'd' could be meant two ways (line 1, column 8)
+            O[q] = where(A[q,d]*B[d] > 0, C[q,d]*D[d], 0)
+                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          'd' is not on the left and stands in several arguments
+          help: write sum[d](where(A[q,d] * B[d] > 0, C[q,d] * D[d], 0)) or where(sum[d](A[q,d] * B[d]) > 0, sum[d](C[q,d] * D[d]), 0)
+        """,
+    ),
     "a float as an index": (
         "O[i] = A[B[i] / 2]",
         """

@@ -128,31 +128,117 @@ def test_a_lone_read_under_a_nonlinear_function_is_refused(right: str) -> None:
         check(f"O[q] = {right} + 0 * B[q]")
 
 
-@pytest.mark.parametrize(
-    ("right", "outside", "inside"),
-    [
-        ("exp(A[q,d])", "sum[d](exp(A[q,d]))", "exp(sum[d](A[q,d]))"),
-        ("(A[q,d] - B[q,d]) ** 2", "sum[d]((A[q,d] - B[q,d]) ** 2)",
-         "sum[d](A[q,d] - B[q,d]) ** 2"),
-        ("A[q,d] / B[q,d]", "sum[d](A[q,d] / B[q,d])", "sum[d](A[q,d]) / sum[d](B[q,d])"),
-        ("max[k](A[k,d] * B[d]) / max[k](A[k,d] * C[d])",
-         "sum[d](max[k](A[k,d] * B[d]) / max[k](A[k,d] * C[d]))",
-         "sum[d](max[k](A[k,d] * B[d])) / sum[d](max[k](A[k,d] * C[d]))"),
-        ("maximum(A[q,d] * B[d], C[q,d])", "sum[d](maximum(A[q,d] * B[d], C[q,d]))",
-         "maximum(sum[d](A[q,d] * B[d]), sum[d](C[q,d]))"),
-        ("exp(A[q,d] * B[d]) * C[d]", "sum[d](exp(A[q,d] * B[d]) * C[d])",
-         "exp(A[q,d] * B[d]) * sum[d](C[d])"),
-        ("softmax[k](A[k,d] * B[d]) * C[k] * D[d]",
-         "sum[d](softmax[k](A[k,d] * B[d]) * C[k] * D[d])",
-         "softmax[k](A[k,d] * B[d]) * C[k] * sum[d](D[d])"),
-        ("exp(where(q < d, A[q,d], 0))", "sum[d](exp(where(q < d, A[q,d], 0)))",
-         "exp(sum[d](where(q < d, A[q,d], 0)))"),
-    ],
-)  # fmt: skip
-def test_what_could_be_meant_two_ways_is_refused(right: str, outside: str, inside: str) -> None:
+# What could be meant two ways: a part of a line, and it with the sum over d in its terms. The other
+# reading has a sum around all of it.
+TWO_WAYS = {
+    # one place under a nonlinear function
+    "exp(A[q,d])": "exp(sum[d](A[q,d]))",
+    "(A[q,d] - B[q,d]) ** 2": "sum[d](A[q,d] - B[q,d]) ** 2",
+    "exp(-A[q,d])": "exp(sum[d](-A[q,d]))",
+    "exp(2 * A[q,d] + C[q])": "exp(sum[d](2 * A[q,d]) + C[q])",
+    "exp(c * (A[q,d] + C[q]))": "exp(c * (sum[d](A[q,d]) + C[q]))",
+    "exp(A[q,d] * W[d] + B[q,d])": "exp(sum[d](A[q,d] * W[d] + B[q,d]))",
+    "exp(where(q < d, A[q,d], 0))": "exp(sum[d](where(q < d, A[q,d], 0)))",
+    "exp(where(q < 3, A[q,d], C[q]))": "exp(where(q < 3, sum[d](A[q,d]), C[q]))",
+    "exp(sum[k](S[k,d] + U[k]))": "exp(sum[k](sum[d](S[k,d]) + U[k]))",
+    "exp(tanh(A[q,d]))": "exp(sum[d](tanh(A[q,d])))",
+    "max[k](S[k,d] - U[k])": "max[k](sum[d](S[k,d]) - U[k])",
+    "SE[k](U[k], S[k,d]).v": "SE[k](U[k], sum[d](S[k,d])).v",
+    # comparisons and what joins them
+    "A[q,d] > 0": "sum[d](A[q,d]) > 0",
+    "A[q,d] < B[q,d] <= C[q]": "sum[d](A[q,d]) < sum[d](B[q,d]) <= C[q]",
+    "A[q,d] > 0 and not B[q,d] > 0": "sum[d](A[q,d]) > 0 and not sum[d](B[q,d]) > 0",
+    "where(A[q,d] > C[q] or q > 3, 1, 2)": "where(sum[d](A[q,d]) > C[q] or q > 3, 1, 2)",
+    "where(M[q,d], 1, 2)": "where(any[d](M[q,d]), 1, 2)",
+    "sum[k if S[k,d] > 0](U[k])": "sum[k if sum[d](S[k,d]) > 0](U[k])",
+    # both sides of a quotient, of another operator
+    "A[q,d] / B[q,d]": "sum[d](A[q,d]) / sum[d](B[q,d])",
+    "(A[q,d] + C[q]) / (1 + W[d])": "(sum[d](A[q,d]) + C[q]) / (1 + sum[d](W[d]))",
+    "max[k](S[k,d] * W[d]) / max[k](S[k,d] * X[d])":
+        "sum[d](max[k](S[k,d] * W[d])) / sum[d](max[k](S[k,d] * X[d]))",
+    "A[q,d] // B[q,d]": "sum[d](A[q,d]) // sum[d](B[q,d])",
+    "A[q,d] % W[d]": "sum[d](A[q,d]) % sum[d](W[d])",
+    "A[q,d] ** W[d]": "sum[d](A[q,d]) ** sum[d](W[d])",
+    # several arguments of one function
+    "maximum(A[q,d] * W[d], B[q,d] + C[q])":
+        "maximum(sum[d](A[q,d] * W[d]), sum[d](B[q,d]) + C[q])",
+    "where(A[q,d] * W[d] > 0, B[q,d] * X[d], 0)":
+        "where(sum[d](A[q,d] * W[d]) > 0, sum[d](B[q,d] * X[d]), 0)",
+    "where(A[q,d] > W[d], B[q,d], C[q])":
+        "where(sum[d](A[q,d]) > sum[d](W[d]), sum[d](B[q,d]), C[q])",
+    "where(positive(A[q,d]), B[q,d], 0)": "where(sum[d](A[q,d]) > 0, sum[d](B[q,d]), 0)",
+    "where(any[k](S[k,d] > 0), B[q,d], 0)":
+        "where(any[k](sum[d](S[k,d]) > 0), sum[d](B[q,d]), 0)",
+    "sum[k if S[k,d] > 0](T[k,q,d])": "sum[k if sum[d](S[k,d]) > 0](sum[d](T[k,q,d]))",
+    "max[k if S[k,d] > 0](T[k,q,d])": "max[k if sum[d](S[k,d]) > 0](sum[d](T[k,q,d]))",
+    "SE[k](S[k,d], T[k,q,d]).v": "SE[k](sum[d](S[k,d]), sum[d](T[k,q,d])).v",
+    "gap(A[q,d], B[q,d])": "gap(sum[d](A[q,d]), sum[d](B[q,d]))",
+    # a product over the index under a function, times more
+    "exp(A[q,d] * W[d]) * X[d]": "exp(A[q,d] * W[d]) * sum[d](X[d])",
+    "softmax[k](S[k,d] * W[d]) * U[k] * X[d]":
+        "softmax[k](S[k,d] * W[d]) * U[k] * sum[d](X[d])",
+    "exp(A[q,d] * W[d]) * exp(B[q,d] * X[d])":
+        "exp(sum[d](A[q,d] * W[d])) * exp(sum[d](B[q,d] * X[d]))",
+    "where(A[q,d] * W[d] > 0, 1, 2) * X[d]":
+        "where(A[q,d] * W[d] > 0, 1, 2) * sum[d](X[d])",
+    "T2[I[q,d] * J[d]]": "T2[sum[d](I[q,d] * J[d])]",
+}  # fmt: skip
+DECLARED = """
+index q < 8
+input I[q,d]: int, J[d]: int, M[q,d]: bool
+param c: float
+def gap(x, y) = (x - y) ** 2
+def positive(x) = x > 0
+Y[q,d] = A[q,d] + B[q,d] + W[d]
+"""
+
+
+@pytest.mark.parametrize("part", TWO_WAYS)
+def test_what_could_be_meant_two_ways_is_refused(part: str) -> None:
+    """With both readings, and each is a program."""
+    readings = f"sum[d]({part})", TWO_WAYS[part]
+    _check_readings(part, *readings)
+
+
+def test_several_sums_that_could_be_meant_two_ways() -> None:
+    """The readings of a part have a sum over each of its indices."""
+    part = "exp(A[q,d] * Z[q,e])"
+    _check_readings(part, f"sum[d, e]({part})", "exp(sum[d, e](A[q,d] * Z[q,e]))")
+    part = "maximum(D[q,d,e], Z[q,e])"
+    around = f"sum[e, d]({part})"
+    _check_readings(part, around, "maximum(sum[e, d](D[q,d,e]), sum[e](Z[q,e]))")
+
+
+def test_a_function_is_written_out_where_its_text_could_be_meant_two_ways() -> None:
     with pytest.raises(AmbiguousSumError) as caught:
-        check(f"O[q] = {right} + 0 * E[q]")
-    assert str(caught.value).endswith(f"help: write {outside} or {inside}")
+        check("def f(x) = x / W[d]\nO[q] = f(A[q,d])")
+    assert str(caught.value).splitlines()[-3:] == [
+        "  'd' is not on the left and stands in both sides of a quotient",
+        "  f(A[q,d]) stands for A[q,d] / W[d]",
+        "  help: write sum[d](A[q,d] / W[d]) or sum[d](A[q,d]) / sum[d](W[d])",
+    ]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["d < q", "d % 2 == 0 or d > q", "M[q,d]", "M[q,d] and d < q", "A[q,d] > 0 and d < q",
+     "uniform(1, q, d) < 0.5", "d == J[q]"],
+)  # fmt: skip
+def test_a_condition_on_positions_has_no_sum_of_its_own(condition: str) -> None:
+    """Nor has one on truth values: the sum is around all that it guards."""
+    part = f"where({condition}, B[q,d] * W[d], 0)"
+    assert implied(f"input M[q,d]: bool, J[q]: int\nO[q] = {part}") == [("d", part)]
+    part = f"sum[k if {condition} and k < 9](T[k,d])"
+    assert implied(f"input M[q,d]: bool, J[q]: int\nO[q] = {part}") == [("d", part)]
+
+
+def _check_readings(part: str, around: str, inside: str) -> None:
+    text = f"{DECLARED}O[q] = {part}\nE[q] = C[q]"
+    with pytest.raises(AmbiguousSumError) as caught:
+        check(text)
+    assert " ".join(str(caught.value.help).split()) == f"write {around} or {inside}"
+    for reading in (around, inside):
+        check(text.replace(part, reading))
 
 
 def test_the_example_of_the_language() -> None:
@@ -357,10 +443,11 @@ def test_an_index_that_only_computed_subscripts_use_needs_a_declaration() -> Non
 # Inputs and outputs
 
 
-def test_inputs_are_in_order_of_first_appearance() -> None:
+def test_inputs_are_in_the_order_of_their_declarations() -> None:
+    """One that is not declared is where it is first read; params are in order of appearance."""
     assert list(check("O[i] = B[i] * A[i] + C[i]").inputs) == ["B", "A", "C"]
     late = check("O[i] = B[i] * A[i] * x\ninput C[i], A[i]\nparam y: int, x: float")
-    assert list(late.inputs) == ["B", "A", "C"]
+    assert list(late.inputs) == ["B", "C", "A"]
     assert list(late.params) == ["x", "y"]
     masked = check("O[i] = sum[k if M[i,k]](A[i,k])")
     assert list(masked.inputs) == ["M", "A"]
