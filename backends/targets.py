@@ -6,6 +6,8 @@ import re
 
 from monocomp.errors import UsageError
 
+MEASURED = ("NVIDIA H200", "NVIDIA H100")  # where kernels have run, and are measured
+
 # A product's name, and what Triton calls its kind.
 _PRODUCTS = {
     **dict.fromkeys(("a100", "a800"), "cuda:80"),
@@ -23,6 +25,11 @@ _FORMS = (  # and the kinds in other spellings
     (r"(?:cuda:|sm_?)(\d{1,3})a?", r"cuda:\1"),
     (r"(?:hip:|rocm:)?(gfx[0-9a-f]{1,5})", r"hip:\1"),
 )
+
+
+def has_run_on(device: str) -> bool:
+    """True if kernels have run on a GPU of this name, as torch gives it."""
+    return any(name in device for name in MEASURED)
 
 
 def canonical(target: str | None) -> str | None:

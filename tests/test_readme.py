@@ -14,6 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from monocomp.backends.targets import MEASURED
 
 pytest.importorskip("torch")
 from tests.marks import slow_unless
@@ -230,9 +233,28 @@ def test_make_targets_exist() -> None:
 def test_links_lead_somewhere(page: str) -> None:
     prose = re.sub(r"^```.*?^```$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
     prose = re.sub(r"^    .*$|`[^`]*`", "", prose, flags=re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    own = project["urls"]["Repository"]
+    raw = own.replace("https://github.com", "https://raw.githubusercontent.com") + "/main/"
     for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
-        assert link.startswith("https://") or (ROOT / page).parent.joinpath(link).exists(), link
+        path = link.removeprefix(raw)
+        path = re.sub(rf"^{re.escape(own)}/(blob|tree)/main/", "", path)
+        if page == "README.md":  # which the page of the package shows
+            assert link.startswith("https://"), link
+        if path != link:
+            assert (ROOT / path).exists(), link
+        else:
+            assert link.startswith("https://") or (ROOT / page).parent.joinpath(link).exists(), link
     assert page == "README.md" or page in README
+
+
+def test_gpus_are_those_that_were_measured() -> None:
+    """Every page names the same ones, as `monocomp doctor` does, and results are of them alone."""
+    results = (ROOT / "benchmarks/RESULTS.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"NVIDIA [A-Z][A-Z0-9]+", results)) == set(MEASURED)
+    shown = "NVIDIA " + " and ".join(name.removeprefix("NVIDIA ") for name in MEASURED)
+    for page in ("README.md", "monocomp/reference/limits.md"):
+        assert shown in PAGES[page], page
 
 
 def test_versions_are_the_tested_ones() -> None:

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import monocomp
+from monocomp.backends.targets import MEASURED, has_run_on
 from monocomp.command_line.findings import Finding
 
 NEEDED = ("torch", "triton", "numpy", "sympy", "lark")
@@ -68,8 +69,11 @@ def _machine() -> Iterator[Finding]:
         if torch.cuda.is_available():
             free, total = (n / 2**30 for n in torch.cuda.mem_get_info())
             major, minor = torch.cuda.get_device_capability()
-            what = f"{torch.cuda.get_device_name()}, cuda:{major}{minor}"
-            yield Finding(section, True, what, f"{free:.0f} of {total:.0f} GiB free")
+            name = torch.cuda.get_device_name()
+            detail = f"{free:.0f} of {total:.0f} GiB free"
+            if not has_run_on(name):
+                detail += f"; kernels are tested on {' and '.join(MEASURED)}, not on this GPU"
+            yield Finding(section, True, f"{name}, cuda:{major}{minor}", detail)
         else:
             why = (
                 "torch was built without CUDA" if torch.version.cuda is None else "torch sees none"
