@@ -127,27 +127,33 @@ def test_products_of_what_is_read_stay_inside_of_weighted_sums() -> None:
     assert source.count("@triton.jit") >= 4
 
 
-@pytest.mark.parametrize("length", [16, 256])
-def test_a_sum_over_a_held_axis_reads_what_an_earlier_loop_leaves(length: int) -> None:
-    """Heads are held, as one output has them; the sum of weights is known before the loop whose
-    products divide by it."""
-    forward = mc.grad(library.load("talking_heads")).forward
-    sizes = {"b": 2, "g": 4, "h": 4, "i": 4, "q": length, "k": length, "d": 8, "e": 8}
-    (kernel,) = mc.compile(forward.text()).plan(sizes).planned
-    assert kernel.names == ("O", "L") and str(kernel.tiles).count("for k in") == 2
-
-
-@pytest.mark.parametrize("heads", [4, 16])
-def test_products_with_all_heads_share_no_loop(heads: int) -> None:
+@pytest.mark.parametrize(("heads", "length", "d"), [(4, 256, 8), (4, 2048, 64), (16, 2048, 64)])
+def test_products_with_all_heads_share_no_loop(heads: int, length: int, d: int) -> None:
     """The result lacks what the logarithms have, a head of the softmax: a kernel for both holds all
-    heads, of which each product has its own. It would write out more than a tile holds."""
+    heads, of which each product has its own, however few they are."""
     text = library.load("talking_heads")
     weights = "L[b,h,q] = logsumexp[k](S[b,g,q,k] * WL[g,h])\nreturn O, L"
     kernel = mc.compile(f"{text}\n{weights}")
-    sizes = {"b": 2, "g": heads, "h": heads, "i": heads, "q": 2048, "k": 2048, "d": 64, "e": 64}
+    sizes = {"b": 2, "g": heads, "h": heads, "i": heads, "q": length, "k": length, "d": d, "e": d}
     plan = kernel.plan(by_representative(kernel.declared, sizes))
     products = [e for k in plan.kernels for e in k.expressions if e.op == "contract"]
     assert products and all(len(e.axes) == 2 for e in products)
+
+
+def test_gradients_of_two_biases_multiply_tiles() -> None:
+    """A slope's gradient lacks the batch and the rows of the queries', however few those are: one
+    loop for both would hold them all, and no product in it were one of two matrices."""
+    gradient = mc.grad("""
+        input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], i[b,q]: int, j[b,k]: int, pair[x,y], slope[h]
+        S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] + pair[i[b,q], j[b,k]] + slope[h] * (k - q)
+        O[b,h,q,e] = softmax[k](S[b,h,q,k]) * V[b,h,k,e]
+        return O
+    """)
+    sizes = {"b": 2, "h": 2, "q": 11, "k": 11, "d": 16, "e": 16, "x": 5, "y": 5}
+    kernel = mc.compile(gradient)
+    products = [e for k in kernel.plan(sizes).kernels for e in k.expressions if e.op == "contract"]
+    assert products and all(len(e.axes) <= 2 for e in products)
+    assert kernel.source(target="cuda:90", extents=sizes)
 
 
 def test_products_of_few_columns_share_a_loop() -> None:

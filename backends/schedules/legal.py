@@ -320,16 +320,22 @@ class Legal:
         tile, shared = self.resources.tile(smallest), self.resources.shared(smallest)
         extents = (a.extent for a in self.program.axes.values() if a.extent in self.sizes)
         sizes = ", ".join(f"{e.lstrip('.')} = {self.sizes[e]}" for e in dict.fromkeys(extents))
+        held = ", ".join(self.program.axis_names("whole"))
+        shapes = (",".join(d.lstrip(".") for d in o.dims) for o in self.program.outputs)
+        pairs = zip(self.program.outputs, shapes, strict=True)
+        computed = ", ".join(f"{o.name}[{dims}]" if dims else o.name for o, dims in pairs)
         return UnsupportedError(
             f"the GPU can't hold a tile of kernel '{self.program.name}'",
             notes=[
+                f"it computes {computed}" + (f", and holds all of {held} at once" if held else ""),
                 f"extents: {sizes or 'not known'}",
                 f"its smallest tiles have up to {tile} elements and take "
                 f"{shared / 1024:.0f} KiB of shared memory; a program instance "
                 f"has {self.gpu.shared >> 10} KiB",
                 *notes,
             ],
-            help="compile with backend='torch', or make the axes that are held entirely shorter",
+            help="compile with backend='torch'"
+            + (f", or make {held.replace(', ', ' or ')} shorter" if held else ""),
         )
 
 

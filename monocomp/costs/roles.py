@@ -152,36 +152,27 @@ def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[s
         and not loops[0].isdisjoint(loops[1])
         and all(fits_whole(i.attr[1], sizes) for i in rows[0] ^ rows[1])
         and (rows[0] == rows[1] or all(fits_together(i, sizes) for i in held))
-        and (rows[0] == rows[1] or _multiply_little((*a, *b), rows[0] & rows[1], sizes))
+        and (rows[0] == rows[1] or _multiply_tiles((*a, *b), rows[0] & rows[1]))
     )
 
 
-def _multiply_little(
-    group: Sequence[Equation], rows: Collection[Term], sizes: Mapping[str, int]
-) -> bool:
-    """Do the products of equations that share these rows and a loop fit in tiles?
+def _multiply_tiles(group: Sequence[Equation], rows: Collection[Term]) -> bool:
+    """True if the products of equations that share these rows and a loop are of two tiles.
 
-    An index that both sides of a product have, and of which all values are held, makes it one of
-    tiles with more than two axes, which no matrix unit takes: the tile has an element for each pair
-    of elements that meet. Rows and what loops go along have their shortest blocks there.
+    An index that both sides of a product have, and of which all values are held, gives its tiles
+    more than two axes. No matrix unit takes those, and such a product is written out with an
+    element for each pair of elements that meet.
     """
-    known = {i.attr[0]: i.attr[1] for e in group for i in e.indices}
-    blocks = frozenset(i.attr[0] for i in rows)
-    waiting = [(f, known, blocks, True) for f in outer_folds(group)]
+    waiting = [(f, frozenset(i.attr[0] for i in rows), True) for f in outer_folds(group)]
     while waiting:
-        f, extents, cut, is_loop = waiting.pop()
+        f, cut, is_loop = waiting.pop()
         opened, parts = T.open_fold(f)
-        extents = extents | {i.attr[0]: i.attr[1] for i in opened}
         products = _sides_of_products(f)
         if is_loop or not products:
             cut = cut | {i.attr[0] for i in opened}
-        for a, b in products:
-            tile = (a | b | {opened[0].attr[0]}) - (a & b & cut)
-            lengths = (1 if n in cut else power_of_two(sizes[extents[n]]) for n in tile)
-            elements = math.prod(max(MIN_DOT, n) for n in lengths)
-            if not a & b <= cut and elements > LARGEST_TILE:
-                return False
-        waiting += [(t, extents, cut, False) for t in _outer_folds(parts)]
+        if not all(a & b <= cut for a, b in products):
+            return False
+        waiting += [(t, cut, False) for t in _outer_folds(parts)]
     return True
 
 
