@@ -222,6 +222,11 @@ class Kernel(Rendered):
         return Stages(self)
 
     @property
+    def is_interpreted(self) -> bool:
+        """True if its backend takes the tile program as it is."""
+        return self.backend in INTERPRETED
+
+    @property
     def language(self) -> str:
         """The backend whose source runs on a GPU."""
         return self.calls.language

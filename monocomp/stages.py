@@ -61,18 +61,24 @@ class Stages(Mapping[str, str]):
         kernel: the kernel.
         extents: sizes that are known, by index.
         target: what to choose schedules for, such as "cuda:90".
+        dtype: of the inputs.
     """
 
     def __init__(
-        self, kernel: Kernel, extents: Mapping[str, int] | None = None, target: str | None = None
+        self,
+        kernel: Kernel,
+        extents: Mapping[str, int] | None = None,
+        target: str | None = None,
+        dtype: str = "bf16",
     ) -> None:
         self.kernel = kernel
         self.extents = dict(extents or {})
         self.target = target
+        self.dtype = dtype
 
     def at(self, target: str | None = None, **extents: int) -> Stages:
         """The stages for sizes by index, and for a target."""
-        return Stages(self.kernel, {**self.extents, **extents}, target or self.target)
+        return Stages(self.kernel, {**self.extents, **extents}, target or self.target, self.dtype)
 
     @property
     def plan(self) -> Plan:
@@ -85,6 +91,11 @@ class Stages(Mapping[str, str]):
         from monocomp.backends.dialects import DIALECTS
 
         return DIALECTS[self.kernel.language]()
+
+    @property
+    def is_interpreted(self) -> bool:
+        """True if the kernel's backend takes the tile program as it is."""
+        return self.kernel.is_interpreted
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -104,7 +115,8 @@ class Stages(Mapping[str, str]):
             case "host":
                 return str(self._module().program).rstrip()
             case "source":
-                return self.kernel.source(extents=self.extents, target=self.target).rstrip()
+                how = {"extents": self.extents, "target": self.target, "dtype": self.dtype}
+                return self.kernel.source(self.kernel.language, **how).rstrip()
         raise _unknown("stage", stage, STAGES)
 
     @property
@@ -173,7 +185,7 @@ class Stages(Mapping[str, str]):
 
         kernel, sizes = self.kernel, by_representative(self.kernel.declared, self.extents)
         tf32 = kernel.tf32
-        return module(kernel.language, kernel.planner, sizes, "bf16", self.target, tf32=tf32)
+        return module(kernel.language, kernel.planner, sizes, self.dtype, self.target, tf32=tf32)
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -181,7 +193,7 @@ class Stages(Mapping[str, str]):
         from monocomp.source import scheduled
 
         sizes = by_representative(self.kernel.declared, self.extents)
-        found = scheduled(self.kernel.planner, sizes, "bf16", self.target, self.dialect)
+        found = scheduled(self.kernel.planner, sizes, self.dtype, self.target, self.dialect)
         return tuple(found[2])
 
     @property

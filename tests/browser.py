@@ -50,7 +50,7 @@ class Browser:
                 "--no-sandbox",
                 "--disable-gpu",
                 "--disable-dev-shm-usage",
-                "--host-resolver-rules=MAP * ~NOTFOUND",
+                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
                 "--hide-scrollbars",
                 f"--user-data-dir={self.folder}",
                 "--remote-debugging-pipe",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import webbrowser
 from argparse import Namespace
+from contextlib import nullcontext
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import monocomp as mc
+from monocomp import server
 from monocomp.calls.calls import Calls
 from monocomp.command_line import files, options
 from monocomp.command_line import main as cli
@@ -52,6 +55,8 @@ SAMPLES = {  # words that give each option a value other than its default
     "seconds": ["1"],
     "candidates": ["1"],
     "verbose": [],
+    "port": ["8080"],
+    "open": [],
 }
 FORMS = [(verb, form) for verb, about in cli.VERBS.items() for form in about.forms]
 
@@ -80,6 +85,15 @@ def test_every_pair_is_read_or_refused(verb: str) -> None:
         assert values[other.key] == given[other.key] != other.default
 
 
+class Serving(NamedTuple):
+    """A server that is interrupted at once."""
+
+    address: str
+
+    def serve_forever(self) -> None:
+        raise KeyboardInterrupt
+
+
 class Recording(Namespace):
     """Options that remember which of them were read."""
 
@@ -97,6 +111,9 @@ def test_every_form_reads_its_options(
 ) -> None:
     if verb in ("demo", "completion"):
         return  # no option that could be left unread
+    if verb == "serve":  # which ends when it is interrupted
+        monkeypatch.setattr(server, "Server", lambda port: nullcontext(Serving(f"port {port}")))
+        monkeypatch.setattr(webbrowser, "open", lambda address: None)
     monkeypatch.chdir(tmp_path)
     np.save("a.npy", np.ones((3, 3), np.float32))
     np.save("b.npy", np.ones(3, np.float32))

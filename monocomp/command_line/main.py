@@ -252,6 +252,13 @@ VERBS = {
             "explain causal --after peel --extent q=4096",
         ),
     ),
+    "serve": _Verb(
+        LOOK,
+        "a page that compiles what you type, on this machine",
+        (Form(verbs.serve, options.SERVE),),
+        ("serve", "serve --open", "serve --port 9000"),
+        takes_program=False,
+    ),
     "grad": _Verb(
         LOOK,
         "the gradient of a program, as a program",

@@ -137,6 +137,13 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _port(text: str) -> int:
+    number = _count(text)
+    if number >= 2**16:
+        raise argparse.ArgumentTypeError("a port is a number below 65536")
+    return number
+
+
 def _positive(text: str) -> int:
     number = _count(text)
     if not 0 < number <= 10**6:
@@ -240,6 +247,10 @@ BENCH = (
     _named("--seconds", "S", "how long it may take (60)", type=_seconds, default=60.0),
     _SEED,
     _AS_JSON,
+)
+SERVE = (
+    _named("--port", "N", "where to listen, or the next that is free (8642)", type=_port),
+    _flag("--open", "open it in a browser"),
 )
 COMPLETION = (_option("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh, fish"),)
 _RUN = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import webbrowser
 import zipfile
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -148,6 +149,25 @@ def demo(options: Namespace) -> int:
     from monocomp.command_line.demo import main
 
     return main()
+
+
+def serve(options: Namespace) -> int:
+    """`monocomp serve`: until Ctrl-C."""
+    from monocomp.server import PORT, Server
+
+    port = PORT if options.port is None else options.port
+    try:
+        server = Server(port)
+    except OSError as error:
+        raise UsageError(
+            f"no port from {port} on is free: {error.strerror or error}", help="--port 0 takes any"
+        ) from None
+    with server as listening, suppress(KeyboardInterrupt):
+        streams.say_text(f"{listening.address}\nCtrl-C ends it.")
+        if options.open:
+            webbrowser.open(listening.address)
+        listening.serve_forever()
+    return OK
 
 
 def completion(options: Namespace) -> int:

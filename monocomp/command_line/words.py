@@ -52,11 +52,16 @@ def pairs(
 
 def extents(options: Namespace) -> dict[str, int]:
     """`--extent`: sizes by the name of an index."""
-    sizes = pairs(options.extent, "INDEX=SIZE", int, "a whole number")
-    for name, size in sizes.items():
+    return sizes(options.extent)
+
+
+def sizes(words: Iterable[str]) -> dict[str, int]:
+    """`name=size` words as sizes by the name of an index."""
+    by_name = pairs(words, "INDEX=SIZE", int, "a whole number")
+    for name, size in by_name.items():
         if not 0 <= size < 2**63:
             raise UsageError(f"the extent of '{name}' must lie in 0 to 2**63 - 1")
-    return sizes
+    return by_name
 
 
 def _number(text: str) -> int | float:

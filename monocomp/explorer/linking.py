@@ -7,7 +7,7 @@ them; what has the same number belongs together, wherever it is shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,7 +16,7 @@ from monocomp.blocks import program as B
 from monocomp.blocks.text import program_lines as block_lines
 from monocomp.explorer.formulas import OPEN, OPENED, marked
 from monocomp.explorer.marking import Mark, lines
-from monocomp.stages import Stages
+from monocomp.stages import Line, Stages
 from monocomp.terms import Term
 from monocomp.terms.binders import rename
 from monocomp.terms.equations import Equations
@@ -37,7 +37,7 @@ class Linked:
         others: terms that stand in no equation as they are, such as the frame of numbers in SE,
             marked.
         tile, blocks, source: the lines; of the source those of the kernels, from the first to
-            the last that computes.
+            the last that computes; none of both where the tile program is what runs.
         first: the number of the first of these lines of the source in the file.
     """
 
@@ -59,16 +59,13 @@ def linked(stages: Stages) -> Linked:
         tile += [("", None)] if tile else []
         tile += [(text, numbers.of(s)) for text, s in tile_lines(kernel)]
     blocks: list[LinkedLine] = []
-    for program in stages.blocks:
-        blocks += [("", None)] if blocks else []
-        blocks += [(text, numbers.of(s)) for text, s in block_lines(program)]
-    source = stages.lines
-    ours = [n for n, at in enumerate(source) if at.origin is not None]
-    first = ours[0]
-    while first and not source[first].text.startswith("@"):  # what makes a function a kernel
-        first -= 1
-    shown = source[first : ours[-1] + 1]
-    lined = tuple((at.text, numbers.of(at.block)) for at in shown)
+    source: list[LinkedLine] = []
+    first = 1
+    if not stages.is_interpreted:
+        for program in stages.blocks:
+            blocks += [("", None)] if blocks else []
+            blocks += [(text, numbers.of(s)) for text, s in block_lines(program)]
+        first, source = _source(stages.lines, numbers)
     equations = tuple(lines(plan.program, numbers.mark(plan.program)))
     names = plan.program.reader_names()
     others = (
@@ -82,9 +79,18 @@ def linked(stages: Stages) -> Linked:
         tuple(others),
         tuple(tile),
         tuple(blocks),
-        lined,
-        first + 1,
+        tuple(source),
+        first,
     )
+
+
+def _source(lines: Sequence[Line], numbers: _Numbers) -> tuple[int, list[LinkedLine]]:
+    """The lines of the kernels, and the number of the first."""
+    ours = [n for n, at in enumerate(lines) if at.origin is not None]
+    first = ours[0]
+    while first and not lines[first].text.startswith("@"):  # what makes a function a kernel
+        first -= 1
+    return first + 1, [(at.text, numbers.of(at.block)) for at in lines[first : ours[-1] + 1]]
 
 
 class _Numbers:

@@ -49,7 +49,7 @@ _COSTS = {"passes": "passes", "bytes": "bytes", "flops": "operations", "state": 
 
 
 def derivation_body(derivation: Derivation, stages: str = "", headed: bool = True) -> str:
-    """What there is to say about a derivation.
+    """Show a derivation, and what is made of it.
 
     Args:
         derivation: the derivation.
@@ -57,9 +57,13 @@ def derivation_body(derivation: Derivation, stages: str = "", headed: bool = Tru
         headed: does it begin with what is derived?
     """
     found = chain(derivation)
-    parts = [head(found) if headed else "", _rail(found), _steps(found), stages]
-    parts += [_refused(derivation.refusals), proofs(found.certificate, derivation.result.monoids)]
-    return joined(parts)
+    proved = proofs(found.certificate, derivation.result.monoids)
+    return joined(
+        [
+            tag("div", "derived", head(found) if headed else "", _rail(found), _steps(found)),
+            tag("div", "made", stages, _refused(derivation.refusals), proved),
+        ]
+    )
 
 
 # The head
@@ -232,17 +236,17 @@ def stages_section(stages: Stages) -> str:
     if found.others:
         equations += tag("div", "soft mc-also", "and on the way")
         equations += joined(map(formula, found.others))
-    columns = {
-        "tile program": listing(found.tile),
-        f"source, from line {found.first}": listing(found.source, found.first),
-    }
+    columns = {"tile program": listing(found.tile)}
+    blocks = ""
+    if found.source:
+        columns[f"source, from line {found.first}"] = listing(found.source, found.first)
+        blocks = details("block program", listing(found.blocks), "mc-more")
     sides = (tag("div", "side", tag("div", "label", n), text) for n, text in columns.items())
-    blocks = details("block program", listing(found.blocks), "mc-more")
     body = tag(
         "div", "linked", tag("div", "equations", equations), tag("div", "sides", *sides), blocks
     )
     title = "From terms to source"
-    hint = tag("p", "soft", "A colour is what a term and the lines that compute it share.")
+    hint = tag("p", "soft mc-hint", "A colour is what a term and the lines that compute it share.")
     parts = [_notes(notes_on(stages.plan)), section(title, hint + body)]
     return joined([*parts, section("Plan", plan_body(stages.plan))])
 
