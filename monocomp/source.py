@@ -164,6 +164,13 @@ def _part(
     )
 
 
+def processors_for(planner: Planner, dialect: Dialect, target: str | None) -> int:
+    """Return how many program instances side by side kernels for a target are planned for."""
+    from monocomp.backends.schedules.schedule import processors_of
+
+    return (planner.processors or processors_of(canonical(target))) if dialect.merges else 1
+
+
 def scheduled(
     planner: Planner,
     extents: Mapping[str, int],
@@ -173,13 +180,12 @@ def scheduled(
 ) -> tuple[Plan, dict[str, str], list[Schedule]]:
     """The plan, the dtypes of inputs, and the first schedule of each kernel; see `module`."""
     from monocomp.backends.schedules.legal import element_bytes
-    from monocomp.backends.schedules.schedule import processors_of
 
     target = canonical(target)
     check_target(dialect, target or dialect.target)
     dtypes = dtypes_of(planner.equations.declared, dtype)
     of_inputs = widths(planner.equations.declared, dtypes)
-    processors = (planner.processors or processors_of(target)) if dialect.merges else 1
+    processors = processors_for(planner, dialect, target)
     plan = planner.plan(extents, processors)
     sizes = plan.extents(extents)
     schedules = []

@@ -82,8 +82,11 @@ class Stages(Mapping[str, str]):
 
     @property
     def plan(self) -> Plan:
-        """The plan for these sizes."""
-        return self.kernel.plan(self.extents)
+        """The plan for these sizes and this target."""
+        from monocomp.source import processors_for
+
+        count = processors_for(self.kernel.planner, self.dialect, self.target)
+        return self.kernel.plan(self.extents, count)
 
     @property
     def dialect(self) -> Dialect:
@@ -115,8 +118,7 @@ class Stages(Mapping[str, str]):
             case "host":
                 return str(self._module().program).rstrip()
             case "source":
-                how = {"extents": self.extents, "target": self.target, "dtype": self.dtype}
-                return self.kernel.source(self.kernel.language, **how).rstrip()
+                return self._module().source.rstrip()
         raise _unknown("stage", stage, STAGES)
 
     @property

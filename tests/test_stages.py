@@ -13,7 +13,7 @@ from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.passes.constants import with_constants
 from monocomp.errors import UsageError
 from monocomp.rewriting.changes import at
-from monocomp.stages import STAGES
+from monocomp.stages import STAGES, Stages
 from monocomp.tile import Axis, Let, Loop, Store, walk
 
 CAUSAL = mc.compile(library.load("causal"), name="causal")
@@ -141,3 +141,18 @@ def test_no_equation_is_said_by_its_own_name() -> None:
     kernel = mc.compile("T[i] = max[k](X[i,k])\nO[i] = sum[k](exp(X[i,k] - T[i]))\nreturn T, O")
     lines = kernel.stages["equations"].split("\n")
     assert "T[i] = max[k](X[i,k])" in lines and "T[i] = T[i]" not in lines
+
+
+def test_every_stage_is_of_the_same_kernels() -> None:
+    """A target's processors decide how many kernels there are."""
+    stages = mc.compile("O[i] = sum[k](X[i,k] * W[k])").stages.at("cuda:90", i=4, k=2**16)
+    names = [k.name for k in stages.plan.kernels]
+    assert len(names) == len(stages.blocks) == len(stages.schedules) > 1
+    assert all(f"kernel {name}(" in stages["tile"] for name in names)
+    assert all(f"def {b.name}(" in stages["source"] for b in stages.blocks)
+
+
+def test_stages_have_a_dtype() -> None:
+    wide = Stages(CAUSAL, {"d": 128, "e": 128}, "cuda:90", "fp32")
+    assert wide["source"] != CAUSAL.stages.at("cuda:90", d=128, e=128)["source"]
+    assert wide.at(q=64).dtype == "fp32"

@@ -77,8 +77,9 @@ def answer(request: Request) -> Answer:
     try:
         return _shown(request)
     except MonocompError as error:
-        places = [(s.start, s.stop) for s in error.spans] or [(None, None)]
-        return Answer(error=str(error), start=places[0][0], stop=places[0][1])
+        place = next(iter(error.spans), None)
+        start, stop = (None, None) if place is None else (place.start, place.stop)
+        return Answer(error=str(error), start=start, stop=stop)
     except Exception as error:  # a fault of ours ends no server
         return Answer(error=str(InternalError(f"{type(error).__name__}: {error}")))
 

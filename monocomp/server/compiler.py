@@ -17,7 +17,7 @@ from multiprocessing.process import BaseProcess
 
 from monocomp.server.answers import Answer, Request, answer
 
-SECONDS, PATIENCE = 20.0, 2.0
+SECONDS, PATIENCE = 60.0, 2.0
 _STEP = 0.02  # seconds between looks at what has changed
 _YOUNG = 100_000  # objects after which cycles are looked for: most compilations make fewer
 
