@@ -7,6 +7,7 @@ compiler itself is an `InternalError`, never one of the others.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,13 +103,21 @@ class MonocompError(Exception):
         return line_and_column(self.text, self.spans[0].start)
 
     def __str__(self) -> str:
-        return message(
-            f"{type(self).__name__}: {self.message}", self.text, self.spans, self.notes, self.help
-        )
+        return message(self.message, self.text, self.spans, self.notes, self.help)
+
+    def described(self) -> str:
+        """Return the message after the name of its class, as tracebacks show it."""
+        return f"{type(self).__name__}: {self}"
 
 
 class MonocompWarning(UserWarning):
     """A program or call is right, and may not mean or cost what its author thinks."""
+
+
+def keeps_traceback(error: MonocompError) -> bool:
+    """True if the frames between a call and its error are of use: those of a fault of the compiler,
+    and of any error under MONOCOMP_DEBUG."""
+    return isinstance(error, InternalError) or bool(os.environ.get("MONOCOMP_DEBUG"))
 
 
 def message(

@@ -18,7 +18,13 @@ from monocomp.declarations.records import Declarations, Input, Origin, by_repres
 from monocomp.derivation.derivation import Derivation
 from monocomp.display.notes import Notes
 from monocomp.display.rendering import Rendered
-from monocomp.errors import UnsupportedError, UsageError, require_known
+from monocomp.errors import (
+    MonocompError,
+    UnsupportedError,
+    UsageError,
+    keeps_traceback,
+    require_known,
+)
 from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan, Planner
 from monocomp.source import module
@@ -80,16 +86,21 @@ def compile(
     Warns:
         MonocompWarning: of what `Kernel.notes` says of the text.
     """
-    kernel = Kernel(
-        read_equations(text_or_path, name, monoids),
-        backend=backend,
-        checked=checked,
-        tf32=tf32,
-        steps=steps,
-        rules=rules,
-        processors=processors,
-        save=save,
-    )
+    try:
+        kernel = Kernel(
+            read_equations(text_or_path, name, monoids),
+            backend=backend,
+            checked=checked,
+            tf32=tf32,
+            steps=steps,
+            rules=rules,
+            processors=processors,
+            save=save,
+        )
+    except MonocompError as error:
+        if keeps_traceback(error):
+            raise
+        raise error.with_traceback(None) from None
     if isinstance(text_or_path, str | os.PathLike):  # what is derived is nobody's own text
         kernel.calls.announcer.tell(kernel.program.notes, kernel.program.text)
     return kernel
@@ -313,7 +324,12 @@ class Kernel(Rendered):
                 from monocomp.calls.dynamo import traced
 
                 return traced(self.calls.key, args, kwargs)
-        return self.calls.run(args, kwargs)
+        try:
+            return self.calls.run(args, kwargs)
+        except MonocompError as error:
+            if keeps_traceback(error):
+                raise
+            raise error.with_traceback(None) from None
 
     def __deepcopy__(self, memo: object) -> Kernel:
         """Itself: calls do not change what it computes."""

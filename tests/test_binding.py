@@ -50,7 +50,7 @@ def bind(program: Program, shapes: Any, params: Any) -> Binding:
 
 
 def text_of(error: pytest.ExceptionInfo[Exception]) -> str:
-    return str(error.value)
+    return error.value.described()
 
 
 def dedent(text: str) -> str:
@@ -323,7 +323,7 @@ def test_the_order_of_a_call_is_that_of_declarations(name: str) -> None:
     for given in ([1], range(len(declared.inputs)), range(9)):
         with pytest.raises(InputError) as caught:
             signature(declared, given, {})
-        assert str(caught.value) == message
+        assert caught.value.described() == message
     names = dict.fromkeys(declared.inputs, 0)
     assert signature(declared, [], names) == (names, {})
     declared = check(f"{message.partition('call: ')[2]}\n{text}")

@@ -464,7 +464,7 @@ def test_places_that_cannot_be_written(call, tmp_path, name: str, problem: str) 
         assert result == (2, "", wanted)
     with pytest.raises(UsageError) as caught:
         write(f"{tmp_path}/{name}", b"new")
-    assert f"{caught.value}\n" == wanted
+    assert f"{caught.value.described()}\n" == wanted
     assert {path: path.lstat() for path in tmp_path.iterdir()} == before
 
 

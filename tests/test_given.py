@@ -144,7 +144,7 @@ UnknownNameError: 'L' is used before it is defined (line 1, column 8)
 def test_errors(text: str) -> None:
     with pytest.raises(MonocompError) as found:
         check(text)
-    assert str(found.value) == ERRORS[text].strip()
+    assert found.value.described() == ERRORS[text].strip()
 
 
 # --- derivations ------------------------------------------------------------------------------

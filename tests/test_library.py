@@ -63,7 +63,7 @@ def test_program_says_what_it_is_and_where_from(name: str) -> None:
 def test_unknown_name() -> None:
     with pytest.raises(mc.errors.UsageError) as caught:
         library.load("casual")
-    assert str(caught.value) == (
+    assert caught.value.described() == (
         "UsageError: the library has no program 'casual'\n"
         f"  programs: {', '.join(NAMES)}\n"
         "  help: did you mean 'causal'?"
@@ -79,7 +79,7 @@ def test_names_are_not_paths(name: str) -> None:
 def test_a_name_is_no_program() -> None:
     with pytest.raises(UsageError) as caught:
         mc.compile("attention")
-    assert str(caught.value) == (
+    assert caught.value.described() == (
         "UsageError: 'attention' is the name of a program of the library, and no program\n"
         '  help: give its text: mc.compile(mc.library.load("attention"))'
     )

@@ -347,7 +347,7 @@ def test_refused(name: str) -> None:
     text, message = REFUSED[name]
     with pytest.raises(mc.MonocompError) as caught:
         mc.compile(text)
-    assert str(caught.value) == textwrap.dedent(message).strip()
+    assert caught.value.described() == textwrap.dedent(message).strip()
 
 
 def test_a_given_monoid_has_its_own_extents() -> None:

@@ -138,7 +138,7 @@ def test_refused(name: str) -> None:
     declaration, message = REFUSED[name]
     with pytest.raises(mc.MonocompError) as caught:
         mc.monoid(declaration)
-    assert str(caught.value) == textwrap.dedent(message).strip()
+    assert caught.value.described() == textwrap.dedent(message).strip()
 
 
 # --- standard monoids ---------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_counts_must_be_seen_to_be_counts() -> None:
     """Where a law needs elements of one sign, the position that folds others is named."""
     with pytest.raises(mc.MonocompError) as caught:
         mc.compile("M[i] = Welford[t](n[t], y[i,t], 0).mu")
-    text = str(caught.value)
+    text = caught.value.described()
     assert text.startswith("MonoidLawError: monoid 'Welford' is not associative (line 1, column 8)")
     assert text.endswith("help: the laws hold for n >= 0; make that visible where you fold: abs(n)")
     mc.compile("M[i] = Welford[t](abs(n[t]), y[i,t], 0).mu")

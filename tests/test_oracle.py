@@ -488,7 +488,7 @@ def test_range_error_of_an_output():
     text = "input R[q,k]\nO[q,k] = 2 * R[q - k, k]"
     with pytest.raises(IndexRangeError) as caught:
         run(text, R=np.zeros((3, 2)))
-    assert str(caught.value) == (
+    assert caught.value.described() == (
         "IndexRangeError: 'R' is read at -1 along its dimension 'q' (line 2, column 16)\n"
         "    O[q,k] = 2 * R[q - k, k]\n"
         "                   ^^^^^\n"
@@ -502,7 +502,7 @@ def test_range_error_of_a_gather_inside_a_sum():
     text = "input T[i]: int, X[n,d]\nO[i] = X[T[i], d] * W[d]"
     with pytest.raises(IndexRangeError) as caught:
         run(text, T=[0, 5], X=np.zeros((3, 2)), W=np.zeros(2))
-    assert str(caught.value) == (
+    assert caught.value.described() == (
         "IndexRangeError: 'X' is read at 5 along its dimension 'n' (line 2, column 10)\n"
         "    O[i] = X[T[i], d] * W[d]\n"
         "             ^^^^\n"

@@ -385,7 +385,7 @@ def test_the_message() -> None:
     text = "monoid Diff(x) = unit (0), combine (x - x')\nO = Diff[k](A[k])"
     with pytest.raises(MonoidLawError) as caught:
         proofs.require_program(translate(checker.check(text)))
-    assert str(caught.value) == (
+    assert caught.value.described() == (
         "MonoidLawError: monoid 'Diff' is not associative (line 1, column 1)\n"
         "    monoid Diff(x) = unit (0), combine (x - x')\n"
         "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"

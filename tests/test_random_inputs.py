@@ -81,7 +81,7 @@ def test_unknown_index() -> None:
     program = translate(check("O[row] = A[row,col] * B[col]"))
     with pytest.raises(UsageError) as caught:
         random_inputs(program, {"rows": 4})
-    assert str(caught.value) == (
+    assert caught.value.described() == (
         "UsageError: the program has no index 'rows'\n"
         "  indices: row, col\n"
         "  help: did you mean 'row'?"

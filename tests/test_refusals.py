@@ -263,7 +263,7 @@ def test_what_no_program_can_do_without(
     no_time()
     with pytest.raises(MonoidLawError) as raised:
         mc.compile(library.load("causal"))
-    assert str(raised.value).startswith(f"MonoidLawError: {law}")
+    assert raised.value.described().startswith(f"MonoidLawError: {law}")
     assert "neither proved nor refuted within 0 s" in raised.value.notes
 
 

@@ -76,11 +76,11 @@ def _guarded(run: Callable[[], int]) -> int:
     except InternalError as error:
         return _broken(error)
     except MonocompError as error:
-        streams.tell(str(error))
+        streams.tell(error.described())
         return WRONG
     except Exception as error:
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-            streams.tell(str(UsageError(f"not enough memory: {error}")))
+            streams.tell(UsageError(f"not enough memory: {error}").described())
             return WRONG
         return _broken(error)
 
@@ -90,7 +90,7 @@ def _broken(error: Exception) -> int:
     if os.environ.get("MONOCOMP_DEBUG"):
         streams.tell("".join(traceback.format_exception(error)).rstrip())
     elif isinstance(error, InternalError):
-        streams.tell(str(error))
+        streams.tell(error.described())
     else:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{os.path.basename(frame.filename)}, line {frame.lineno}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from monocomp import terms as T
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
-from monocomp.errors import require_known
+from monocomp.errors import MonocompError, keeps_traceback, require_known
 from monocomp.gradients.choosing import (
     Choice,
     as_far_as_read,
@@ -153,7 +153,12 @@ def grad(
         MonocompError: what is wrong with the program, with its position.
         UnsupportedError: it holds an aggregate for which no derivative is known.
     """
-    return gradient(read_equations(text_or_path, name, monoids), wrt, outputs, save, extents)
+    try:
+        return gradient(read_equations(text_or_path, name, monoids), wrt, outputs, save, extents)
+    except MonocompError as error:
+        if keeps_traceback(error):
+            raise
+        raise error.with_traceback(None) from None
 
 
 def normalising(program: Equations) -> Rewriter:

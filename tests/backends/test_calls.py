@@ -47,7 +47,7 @@ def message(kernel: mc.Kernel, kind: type[MonocompError], *args: Any, **kwargs: 
     with pytest.raises(MonocompError) as caught:
         kernel(*args, **kwargs)
     assert type(caught.value) is kind
-    text = str(caught.value)
+    text = caught.value.described()
     assert text.startswith(f"{kind.__name__}: ")
     return text
 

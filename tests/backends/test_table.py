@@ -191,7 +191,7 @@ def test_what_no_gpu_could_hold_is_refused() -> None:
         (space,) = spaces("causal", 4096, 2048, 128)
         with pytest.raises(UnsupportedError) as caught:
             table.first(space)
-    assert str(caught.value).splitlines()[:4] == [
+    assert caught.value.described().splitlines()[:4] == [
         "UnsupportedError: the GPU can't hold a tile of kernel 'kernel'",
         "  it computes O[b,h,q,e], and holds all of e, d at once",
         "  extents: b = 4, h = 16, q = 4096, e = 128, k = 2048, d = 128",

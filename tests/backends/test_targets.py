@@ -32,7 +32,7 @@ def test_the_source_is_that_of_the_kind() -> None:
 def test_what_is_no_target(target: str) -> None:
     with pytest.raises(UsageError) as caught:
         mc.compile("O[i] = 2 * A[i]").source("triton", target=target)
-    assert str(caught.value) == (
+    assert caught.value.described() == (
         f"UsageError: unknown target {target!r}\n"
         "  targets: cuda:80, cuda:90, cuda:100, hip:gfx942, ..., and h100, mi300x, ...\n"
         "  help: write cuda: and the compute capability without its point"

@@ -313,7 +313,7 @@ def test_saved_as_asked_for(save: list[str]) -> None:
 def test_saving_what_there_is_not() -> None:
     with pytest.raises(MonocompError) as error:
         mc.grad("O[q] = softmax[k](S[q,k]) * V[k]", save=["Z"])
-    assert str(error.value) == (
+    assert error.value.described() == (
         "UsageError: there is no value 'Z' to save\n"
         "  what can be saved:\n"
         "  O = sum[k](V[k] * exp(S[q,k])) / sum[k](exp(S[q,k]))\n"

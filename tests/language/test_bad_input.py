@@ -804,7 +804,7 @@ def test_message(name: str) -> None:
     program, message = CASES[name]
     with pytest.raises(MonocompError) as caught:
         check(program)
-    assert str(caught.value) == inspect.cleandoc(message)
+    assert caught.value.described() == inspect.cleandoc(message)
 
 
 VALID = {
@@ -867,7 +867,7 @@ def test_a_program_that_is_too_large_is_refused(name: str) -> None:
     with pytest.raises((LimitError, ParseError)) as caught:
         check(HUGE[name])
     assert time.perf_counter() - started < 20  # not after hours
-    assert max(map(len, str(caught.value).split("\n"))) < 130
+    assert max(map(len, caught.value.described().split("\n"))) < 130
 
 
 def test_large_programs_within_the_limits_are_fine() -> None:
@@ -898,7 +898,7 @@ def test_names_are_ascii(text: str) -> None:
 def test_invisible_characters_do_not_break_a_message(character: str) -> None:
     with pytest.raises(ParseError) as caught:
         check(f"O[i] = A[i] {character} + 2\nP[i] = O[i]")
-    message = str(caught.value)
+    message = caught.value.described()
     assert (caught.value.line, caught.value.column) == (1, 13)
     assert all(part.isprintable() for part in message.split("\n"))
     assert len(message.split("\n")) == 3
@@ -935,7 +935,7 @@ def only_our_errors(text: str) -> None:
     try:
         check(text)
     except MonocompError as error:
-        assert str(error).startswith(type(error).__name__ + ": ")
+        assert error.described() == f"{type(error).__name__}: {error}"
         tokens = ("__ANON", "RSQB", "LPAR", "_END", "$END")
         assert not any(name in str(error) and name not in text for name in tokens)
 

@@ -212,7 +212,7 @@ def test_several_sums_that_could_be_meant_two_ways() -> None:
 def test_a_function_is_written_out_where_its_text_could_be_meant_two_ways() -> None:
     with pytest.raises(AmbiguousSumError) as caught:
         check("def f(x) = x / W[d]\nO[q] = f(A[q,d])")
-    assert str(caught.value).splitlines()[-3:] == [
+    assert caught.value.described().splitlines()[-3:] == [
         "  'd' is not on the left and stands in both sides of a quotient",
         "  f(A[q,d]) stands for A[q,d] / W[d]",
         "  help: write sum[d](A[q,d] / W[d]) or sum[d](A[q,d]) / sum[d](W[d])",

@@ -146,7 +146,7 @@ def said(text: str) -> str:
     try:
         return str(mc.compile(text).notes())
     except mc.MonocompError as error:
-        return str(error)
+        return error.described()
 
 
 @pytest.mark.parametrize("name", [*MEANINGS, *SYNTAX])

@@ -105,7 +105,7 @@ MESSAGES = {
 @pytest.mark.parametrize("text", MESSAGES)
 def test_message(text: str) -> None:
     error = error_of(text)
-    assert str(error) == inspect.cleandoc(MESSAGES[text])
+    assert error.described() == inspect.cleandoc(MESSAGES[text])
     head, _, _ = text.rpartition("\n")
     check(f"{head}\n{error.help.removeprefix('write ')}")
 
