@@ -9,12 +9,13 @@ Only the text gets shorter by them: rewrites see through definitions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 from monocomp import terms as T
+from monocomp.gradients.reverse import LEAVES
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.equations import Equation
@@ -186,3 +187,26 @@ def _naming(t: Term, product: Term, name: Term) -> Term:
             a = T.mul(name, *(f for f in rest if f not in factors(product)))
         parts.append(a)
     return T.add(T.ZERO, *parts)
+
+
+def names_needed(
+    found: Iterable[Equation], given: Mapping[str, Equation], defined: Mapping[str, Equation]
+) -> tuple[set[str], set[str]]:
+    """The names of the inputs and of the definitions that equations need."""
+    read: set[str] = set()
+    names: set[str] = set()
+    waiting = list(found)
+    while waiting:
+        for t in T.subterms(waiting.pop().body):
+            if t.op in LEAVES and (name := T.name_of(t)) not in read | names:
+                known = given if t.op == "stored" else defined if t.op == "ref" else {}
+                (names if t.op == "ref" else read).add(name)
+                waiting += [known[name]] if name in known else []
+    return read, names
+
+
+def extents_of(equations: Iterable[Equation]) -> dict[str, str]:
+    """The extents of the indices that equations name."""
+    bodies = (s for e in equations for s in T.subterms(e.body) if s.op == "index")
+    own = (i for e in equations for i in e.indices)
+    return {i.attr[0]: i.attr[1] for i in (*own, *bodies) if i.attr[0].isidentifier()}

@@ -134,7 +134,7 @@ def _choices(program: Equations, trace: Trace) -> Iterator[Step]:
     for choice in trace.choices:
         if choice.name in saved:
             e = saved[choice.name]
-            yield read_saved_value(program, choice, e)
+            yield read_saved_value(program, choice, e, trace.frames.get(e.name))
         elif not choice.is_saved:
             yield compute_value_anew(program, choice)
 
@@ -156,15 +156,17 @@ def _sums(program: Equations, trace: Trace) -> Iterator[Step]:
 
 
 @stated
-def read_saved_value(program: Equations, choice: Choice, e: Equation) -> Step:
-    """What the forward saves is read; of a sum of exponentials this is the logarithm.
+def read_saved_value(program: Equations, choice: Choice, e: Equation, frame: str | None) -> Step:
+    """What the forward saves is read; of a sum of exponentials this is the logarithm, or that and
+    the exponent that it was taken relative to.
 
     Law:     a value may be stored and read again; exp(s) / sum(exp(s)) = exp(s - log(sum(exp(s))))
     Claims:  saved logarithms
     """
     before, after = choice.text, _left(e)
     if is_logarithm(e.body) and e.name not in program.by_name:
-        before, after = f"exp({before})", f"exp({after})"
+        beside = "" if frame is None else f"{show(T.ref(frame, e.indices, 'float'))} + "
+        before, after = f"exp({before})", f"exp({beside}{after})"
     texts = before, after
     return Step.of("read_saved_value", [e.name], *texts, program, program, reason=choice.reason)
 

@@ -23,9 +23,15 @@ from monocomp.gradients.choosing import (
     large_values,
     weighed,
 )
-from monocomp.gradients.definitions import with_definitions, with_names, with_parts
+from monocomp.gradients.definitions import (
+    extents_of,
+    names_needed,
+    with_definitions,
+    with_names,
+    with_parts,
+)
 from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
-from monocomp.gradients.reverse import LEAVES, Adjoints, Visit, transposed
+from monocomp.gradients.reverse import Adjoints, Visit, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.gradients.stored_values import (
     StoredValues,
@@ -70,6 +76,7 @@ class Gradient:
         choices: what becomes of each value that may be saved, and why.
         trace: what was done.
         named: what is differentiated by name.
+        frames: the maxima that are saved beside logarithms, by the names of these.
     """
 
     program: Equations
@@ -81,6 +88,7 @@ class Gradient:
     choices: tuple[Choice, ...]
     trace: Trace = field(repr=False, compare=False)
     named: Named = field(default_factory=Named)
+    frames: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def derivation(self) -> GradientDerivation:
@@ -90,11 +98,6 @@ class Gradient:
         trace = replace(self.trace, choices=self.choices)
         # Definitions that are saved, and what is differentiated by name, are results of what is.
         return GradientDerivation.made(self.trace.start, self.equations, trace)
-
-    @property
-    def frames(self) -> Mapping[str, str]:
-        """The maxima that are saved beside logarithms, by the names of these."""
-        return {n: m for n, e in self.saved.items() for m in e.body.names & self.saved.keys()}
 
     @property
     def kept(self) -> frozenset[str] | None:
@@ -338,8 +341,9 @@ class _Derivation:
         known = {e.name for e in found}
         found = with_row_sums(found, stay & known, self.new)
         stay |= {e.name for e in found} - known
-        read, _ = _needed(found, self.stored.given, {})
+        read, _ = names_needed(found, self.stored.given, {})
         self.saved = {n: e for n, e in self.stored.saved.items() if n in read}
+        frames = {n: m for n, m in self.stored.frames.items() if n in self.saved}
         backward = self._program(found, gradients)
         backward = replace(backward, kept=stay & backward.by_name.keys() or None)
         return Gradient(
@@ -358,8 +362,10 @@ class _Derivation:
                 tuple(self.saved.values()),
                 (*named, *definitions),
                 tuple((n, e) for n in wrt for e in found if e.name == gradients[n]),
+                frames,
             ),
             self.by_name,
+            frames,
         )
 
     def _forward(self) -> Equations:
@@ -465,7 +471,7 @@ class _Derivation:
         declared = self.program.declared
         own = (e for n, e in self.stored.given.items() if n in self.saved)
         given = {e.name: e for e in (*self.program.given, *own)}
-        read, defined = _needed(found, given, self.program.by_name)
+        read, defined = names_needed(found, given, self.program.by_name)
         defined -= {e.name for e in found}
         equations = (*(e for e in self.program.equations if e.name in defined), *found)
         given = {n: e for n, e in given.items() if n in read}
@@ -473,7 +479,7 @@ class _Derivation:
         for e in self.saved.values():
             inputs[e.name] = Input(e.name, tuple(i.attr[0] for i in e.indices), "float")
         needed = {n: i for n, i in inputs.items() if n in read or n in self.cotangents.values()}
-        extent_of = {**_extents((*equations, *given.values())), **declared.extent_of}
+        extent_of = {**extents_of((*equations, *given.values())), **declared.extent_of}
         for n, i in declared.inputs.items():  # extents are read off inputs, too
             known = {extent_of[d] for at in needed.values() for d in at.dims}
             if not known.issuperset(extent_of[d] for d in i.dims):
@@ -521,26 +527,3 @@ class _Derivation:
                 side=tuple(n for n in forward.side if n in declared.inputs),
             ),
         )
-
-
-def _needed(
-    found: Iterable[Equation], given: Mapping[str, Equation], defined: Mapping[str, Equation]
-) -> tuple[set[str], set[str]]:
-    """The names of the inputs and of the definitions that equations need."""
-    read: set[str] = set()
-    names: set[str] = set()
-    waiting = list(found)
-    while waiting:
-        for t in T.subterms(waiting.pop().body):
-            if t.op in LEAVES and (name := T.name_of(t)) not in read | names:
-                known = given if t.op == "stored" else defined if t.op == "ref" else {}
-                (names if t.op == "ref" else read).add(name)
-                waiting += [known[name]] if name in known else []
-    return read, names
-
-
-def _extents(equations: Iterable[Equation]) -> dict[str, str]:
-    """The extents of the indices that equations name."""
-    bodies = (s for e in equations for s in T.subterms(e.body) if s.op == "index")
-    own = (i for e in equations for i in e.indices)
-    return {i.attr[0]: i.attr[1] for i in (*own, *bodies) if i.attr[0].isidentifier()}

@@ -3,10 +3,8 @@
     sum_k exp(S[q,k])              is exp(L[q]), with L saved: a weight over it is exp(S - L)
     sum_k exp(S[q,k]) * V[k,e]     is O[q,e] * exp(L[q]), where O = that over the sum above
 
-A sum of exponentials is saved as its logarithm, as it may be too large for a float. Beside a large
-maximum m a float has no digits left for the logarithm of how many elements have it: unless the
-exponents are rounded as much, both are saved, m and L = log(sum_k exp(S[q,k] - m[q])), and a weight
-is exp((S - m) - L). A sum of exponentials may be too large, and so may a sum of
+A sum of exponentials is saved as its logarithm, as it may be too large for a float, and beside that
+its largest exponent where the logarithm alone loses digits (`digits`). So may a sum of
 what they weigh: it is saved over the sum of weights by which it is divided. Of a product that the
 program returns, a factor is what it returns over the others. An aggregate without exponentials is
 saved as it is.
@@ -21,6 +19,7 @@ from functools import partial
 
 from monocomp import terms as T
 from monocomp.costs.closing import Closing
+from monocomp.gradients.digits import largest_exponent, loses_digits
 from monocomp.gradients.late_reading import (
     Element,
     LateReading,
@@ -83,56 +82,6 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
         frame = Equation("m", indices, largest_exponent(t)) if is_log and loses_digits(t) else None
         found[closed] = Saved(Equation("L" if is_log else "M", indices, value), t, frame)
     return list(found.values())
-
-
-def loses_digits(total: Term) -> bool:
-    """May the logarithm of a sum have fewer digits than its exponents? Not where these are made of
-    products that were added up, which are rounded as much."""
-    sums = (a for a in addends(total) if a.op == "fold")
-    return any(not _is_added_up(s.args[0]) for s in T.subterms(*sums) if s.op == "exp")
-
-
-def _is_added_up(t: Term) -> bool:
-    """Is all that is added, or chosen from, made of sums of products?"""
-    if t.op in ("add", "where", "maximum", "minimum"):
-        parts = t.args[t.op == "where" :]
-        return all(_is_added_up(a) for a in parts if a is not T.NEG_INF)
-    sums = (s for s in T.subterms(t) if s.op == "fold" and s.attr.monoid == "sum")
-    return any(map(_sums_computed, sums))
-
-
-def _sums_computed(t: Term) -> bool:
-    """Does a sum add up what is computed, and not elements as they are read?"""
-    numbers = [f for f in factors(t.args[1]) if not T.is_bracket(f)]
-    return len(numbers) > 1 or not all(map(T.is_read, numbers))
-
-
-def largest_exponent(t: Term) -> Term:
-    """That of the weights that are added up."""
-    match t.op:
-        case "exp":
-            return t.args[0]
-        case "fold" if t.attr.monoid == "sum":
-            opened, (condition, body) = T.open_fold(t)
-            return T.fold("max", opened, condition, largest_exponent(body))
-        case "mul":
-            return T.add(T.ZERO, *map(largest_exponent, t.args))
-        case "add":
-            largest, *others = map(largest_exponent, t.args)
-            for e in others:
-                largest = T.function("maximum", largest, e)
-            return largest
-    return T.ZERO
-
-
-def less_exponent(t: Term, shift: Term) -> Term:
-    """A sum of weights, with so much less in each exponent."""
-    if t.op == "add":
-        return T.add(*(less_exponent(a, shift) for a in t.args))
-    if t.op == "fold" and t.attr.monoid == "sum":
-        opened, (condition, body) = T.open_fold(t)
-        return T.fold("sum", opened, condition, less_exponent(body, shift))
-    return T.mul(t, T.exp(T.neg(shift)))
 
 
 def aggregates_in_exponents(program: Equations) -> tuple[list[Term], list[Term]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from monocomp import terms as T
 from monocomp.costs.closing import Closing
 from monocomp.declarations.records import Output
+from monocomp.gradients.digits import less_exponent, loses_digits
 from monocomp.gradients.late_reading import LateReading, outer_aggregates, unmasked
 from monocomp.gradients.saving import (
     Reading,
@@ -18,8 +19,6 @@ from monocomp.gradients.saving import (
     is_exponential_sum,
     is_given,
     is_logarithm,
-    less_exponent,
-    loses_digits,
 )
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
@@ -38,6 +37,7 @@ class StoredValues:
     Attributes:
         outputs: those that may be read.
         saved: what is read, by name.
+        frames: the maxima beside logarithms that may be read, by the names of these.
     """
 
     def __init__(self, program: Equations, values: Sequence[Saved]) -> None:
@@ -59,6 +59,7 @@ class StoredValues:
         returned = _pairs([e for e in self.outputs if e.name in self._wide])
         self._pairs = returned | self._pairs  # what is returned is read first
         self._frames = {v.frame.name: v.frame for v in self._pairs.values() if v.frame}
+        self.frames = {n: v.frame.name for n, v in self._pairs.items() if v.frame}
         self._lossy = {
             e.name: e for e in self.outputs if e.name not in self._pairs and _is_lossy(e)
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from monocomp.gradients.choosing import Choice
@@ -22,6 +23,7 @@ class Trace:
         saved: those that are read, by name.
         named: definitions of what several gradients share.
         results: the equations of the gradients, by input.
+        frames: the maxima that are saved beside logarithms, by the names of these.
     """
 
     start: Equations
@@ -31,3 +33,4 @@ class Trace:
     saved: tuple[Equation, ...]
     named: tuple[Equation, ...]
     results: tuple[tuple[str, Equation], ...]
+    frames: Mapping[str, str]

@@ -259,9 +259,7 @@ class Values(Scopes):
         return choose(is_infinite, signed, total)
 
     def _signed_sum(self, addends: Iterable[Term], factor: float = 1.0) -> Expr:
-        """The sum of factor * a, what is known outside summed there first. But max(x) is taken from
-        x before anything is added: so what all elements have in common, a mask of -1e9, takes no
-        digits along."""
+        """The sum of factor * a, what is known outside summed there first, but for differences."""
         pairs, rest = differences(list(addends))
         total: Expr | None = None
         groups = self.by_depth(rest)
