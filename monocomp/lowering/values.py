@@ -427,7 +427,8 @@ class Values(Scopes):
         addends = [given.get(a, a) for a in addends]
         log2_e = math.log2(math.e)
         scale, rest = (None, addends) if given else _common_scale(addends)
-        rest = [clamped(a) if may_cancel(a, rest) else a for a in rest]
+        settled = frozenset(given.values())
+        rest = [clamped(a) if a not in settled and may_cancel(a, rest) else a for a in rest]
         if scale is None:
             total = self._signed_sum(rest, log2_e)
             return apply("exp2", total)
