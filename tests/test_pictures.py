@@ -117,7 +117,8 @@ def test_notebooks_show_pictures() -> None:
     """As an image, which is left where drawings are removed."""
     shown = picture(mc.compile(LIBRARY / "causal.mc"), "tiles")
     bundle = shown._repr_mimebundle_()
-    assert bundle["text/plain"] == "Tiles of k <= q: 120 full, 16 in part, 120 empty"
+    said = "<picture: Tiles of k <= q: 120 full, 16 in part, 120 empty>"
+    assert bundle["text/plain"] == repr(shown) == said  # what is left without markup
     assert bundle["text/html"].startswith('<img class="mc-picture" alt="Tiles of k &lt;= q')
     assert shown.startswith("<svg ")
 

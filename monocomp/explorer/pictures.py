@@ -58,8 +58,11 @@ class Picture(str):
         """What is to be seen on it, in words."""
         return unescape(self.partition("<title>")[2].partition("</title>")[0])
 
+    def __repr__(self) -> str:
+        return f"<picture: {self.said}>"
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/plain": self.said, "text/html": image(self, self.said)}
+        return {"text/plain": repr(self), "text/html": image(self, self.said)}
 
 
 def picture(of: Kernel | Stages, name: str) -> Picture:

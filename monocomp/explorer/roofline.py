@@ -34,14 +34,15 @@ def roofline(derivation: Derivation, extents: Mapping[str, int]) -> str:
     _roof(d, 1 / SPECIAL_TIME, "special functions", GREY)
     said = []
     ends = zip(("as written", "derived"), derivation.costs, (WARM, GOOD), strict=True)
-    for name, cost, fill in ends:
+    for row, (name, cost, fill) in enumerate(ends):
         x, y = _point(cost, sizes)
         said.append(f"{name} at {x:.3g} operations a byte")
         d.line((_x(x), _y(y)), (_x(x), _TOP + _HEIGHT), stroke=fill, stroke_dasharray="3 4")
         d.dot(_x(x), _y(y), 7, fill)
-        side = "end" if _x(x) > _LEFT + _WIDTH / 2 else "start"
+        at = _TOP + _HEIGHT - 36 + 20 * row
+        d.dot(_LEFT + 18, at - 4, 5, fill)
         words = f"{name}: {_number(x)} a byte, {_number(y)} in the time of one"
-        d.text(_x(x) + (-8 if side == "end" else 8), _y(y) - 13, words, "b", side)
+        d.text(_LEFT + 30, at, words, "b")
     return d.svg("Roofline: " + "; ".join(said))
 
 
