@@ -106,7 +106,7 @@ def _after(derivation: Derivation, stages: Stages | None = None) -> str:
     try:
         shown = stages_section(stages or derivation.compile().stages)
     except MonocompError as error:  # no kernel computes it: a derivation it is all the same
-        return result + markup.section("No kernel", markup.code(str(error)))
+        return result + markup.section("No kernel", markup.code(error.described()))
     return result + shown + ("" if stages is None else _pictures(stages))
 
 

@@ -79,9 +79,9 @@ def answer(request: Request) -> Answer:
     except MonocompError as error:
         place = next(iter(error.spans), None)
         start, stop = (None, None) if place is None else (place.start, place.stop)
-        return Answer(error=str(error), start=start, stop=stop)
+        return Answer(error=error.described(), start=start, stop=stop)
     except Exception as error:  # a fault of ours ends no server
-        return Answer(error=str(InternalError(f"{type(error).__name__}: {error}")))
+        return Answer(error=InternalError(f"{type(error).__name__}: {error}").described())
 
 
 def _shown(request: Request) -> Answer:

@@ -134,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):
             return self._refuse(HTTPStatus.BAD_REQUEST, "this is no JSON")
         except MonocompError as error:
-            return self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+            return self._refuse(HTTPStatus.BAD_REQUEST, error.described())
         assert self.server.compiler is not None  # it listens
         answer = self.server.compiler.answer(request)
         if answer is None:
