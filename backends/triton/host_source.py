@@ -17,7 +17,7 @@ from monocomp.terms.equations import Equations
 # Names that the function uses itself.
 HOST_NAMES = frozenset(
     ("config", "configs", "fast", "name", "precision", "programs", "shape", "t", "tensor", "wide")
-) | {"TensorDescriptor", "empty", "grid", "operands"}
+) | {"TensorDescriptor", "dtypes", "empty", "grid", "operands"}
 
 
 class HostSource:
@@ -137,6 +137,11 @@ class HostSource:
                 if len(floats) > 1:
                     self.put(f"for tensor in {tuple_text(floats[1:])}:")
                     self.put("dtype = torch.promote_types(dtype, tensor.dtype)", 2)
+                if floats or s.default == "bfloat16":
+                    self.fit("dtypes = ", tuple_text([f"{x}.dtype" for x in floats] or ["dtype"]))
+                    self.put("if triton.knobs.runtime.interpret and torch.bfloat16 in dtypes:")
+                    what = "Triton interprets the bits of bfloat16: give float32"
+                    self.put(f'raise ValueError("{what}")', 2)
             case H.Convert():
                 names = list(map(self.tensor, s.tensors))
                 self.put(f"operands = {tuple_text(names)}")

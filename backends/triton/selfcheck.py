@@ -77,6 +77,13 @@ DEVICES = """
         return 2
 """
 
+_NARROW_DEVICES = """
+    if os.environ.get("TRITON_INTERPRET") == "1" or not torch.cuda.is_available():
+        print("the self-check needs a GPU: products are of bfloat16", file=sys.stderr)
+        return 2
+    device, dtypes = "cuda", (torch.float32, torch.bfloat16)
+"""
+
 _RESULTS = """
         results = {results}
         exact = reference(*inputs, **params)
@@ -151,6 +158,9 @@ def main_lines(
     if gradients:
         positions = tuple_text([str(order.index(n)) for n in gradients])
         out += [*_DIFFERENTIATED.replace("PLACES", positions).strip().splitlines(), "", ""]
+    deciding = [equations.declared.inputs[n] for n in equations.declared.deciding]
+    if devices == DEVICES and deciding and all(i.dtype in NARROW for i in deciding):
+        devices = _NARROW_DEVICES  # Triton's interpreter does not compute with bfloat16
     out += _HEAD.strip().splitlines()
     out += [*devices.rstrip().splitlines(), "    torch.manual_seed(0)"]
     inputs = []

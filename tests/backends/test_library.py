@@ -2,8 +2,7 @@
 
 Lengths are 1, one less and one more than a block, a block, and primes; logits are standard
 normal, shifted by -20 and 20, and huge. Blocks are short, so that there are several; outputs
-hold NaN before a kernel runs. The emitted source runs in Triton's interpreter, in float32 and
-float16: there products of bfloat16 multiply the bits, and are left to tests on a GPU.
+hold NaN before a kernel runs. The emitted source runs in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -120,6 +119,7 @@ def test_lengths(name: str, size: str, backend: str) -> None:
         ("torch", torch.bfloat16),
         ("torch", torch.float16),
         ("triton", torch.float32),
+        ("triton", torch.bfloat16),
         ("triton", torch.float16),
     ],
     ids=lambda at: str(at).removeprefix("torch."),

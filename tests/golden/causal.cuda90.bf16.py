@@ -352,6 +352,9 @@ def causal(
     dtype = Q.dtype
     for tensor in (K, V):
         dtype = torch.promote_types(dtype, tensor.dtype)
+    dtypes = (Q.dtype, K.dtype, V.dtype)
+    if triton.knobs.runtime.interpret and torch.bfloat16 in dtypes:
+        raise ValueError("Triton interprets the bits of bfloat16: give float32")
     operands = (Q, K)
     if len({t.dtype for t in operands}) > 1:  # one product takes both
         Q, K = (t.to(dtype) for t in operands)

@@ -635,8 +635,12 @@ def causal(
     dtype = Q.dtype
     for tensor in (K, V):
         dtype = torch.promote_types(dtype, tensor.dtype)
-    if Q.dtype != K.dtype:  # one product takes both
-        Q, K = Q.to(dtype), K.to(dtype)
+    dtypes = (Q.dtype, K.dtype, V.dtype)
+    if triton.knobs.runtime.interpret and torch.bfloat16 in dtypes:
+        raise ValueError("Triton interprets the bits of bfloat16: give float32")
+    operands = (Q, K)
+    if len({t.dtype for t in operands}) > 1:  # one product takes both
+        Q, K = (t.to(dtype) for t in operands)
     O = empty((size_b, size_h, size_q, size_e), dtype=dtype, device=Q.device)
     config = configs[0]
     Q = aligned(Q, empty, launch)

@@ -1,0 +1,158 @@
+"""bfloat16 in Triton's interpreter: by Triton's own operations, and in whole programs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import monocomp as mc
+from tests.backends import interpreted
+from tests.backends.library_cases import CASES
+from tests.backends.running import largest_error
+
+EPS = torch.finfo(torch.bfloat16).eps
+
+
+BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "less")
+
+
+def _elements(kind: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """What Triton computes of two rows of bfloat16."""
+    import triton
+
+    from monocomp.backends.triton.interpreter import mend
+    from tests.backends import interpreter_kernels
+
+    mend()
+    result = torch.full_like(x, torch.nan)
+    interpreter_kernels.elements[(1,)](x, y, result, KIND=triton.language.constexpr(kind))
+    return result
+
+
+def _converted(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    from monocomp.backends.triton.interpreter import mend
+    from tests.backends import interpreter_kernels
+
+    mend()
+    result = torch.zeros(x.shape, dtype=dtype)
+    interpreter_kernels.convert[(1,)](x, result, COUNT=x.numel())
+    return result
+
+
+@pytest.mark.parametrize("kind", BINARY)
+def test_operations_on_bfloat16_are_rounded_results(kind: str) -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 64).bfloat16()
+    wanted = {"less": torch.lt}.get(kind) or getattr(torch, kind)
+    found = interpreted.call(_elements, kind, x, y)
+    assert torch.equal(found, wanted(x, y).to(torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.int32, torch.bfloat16], ids=str
+)
+def test_conversions_round_to_nearest(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.cat([torch.randn(60) * 100, torch.tensor([0.0, -0.0, 1.00390625, 3e38])])
+    if dtype is torch.int32:
+        x = x.clamp(-1e4, 1e4)
+    if dtype is torch.float16:
+        x = x.clamp(-6e4, 6e4)
+    from_narrow = interpreted.call(_converted, x.bfloat16(), dtype)
+    assert torch.equal(from_narrow, x.bfloat16().to(dtype))
+    to_narrow = interpreted.call(_converted, x.to(dtype), torch.bfloat16)
+    assert torch.equal(to_narrow, x.to(dtype).to(torch.bfloat16))
+    special = torch.tensor([torch.inf, -torch.inf, torch.nan, 3.4e38])
+    if dtype is torch.float32:
+        found = interpreted.call(_converted, special, torch.bfloat16)
+        assert torch.equal(found.isnan(), special.isnan())
+        assert torch.equal(found[:2], special[:2].bfloat16()) and found[3] == torch.inf
+
+
+def _with_gradients(
+    name: str, inputs: Mapping[str, torch.Tensor], backend: str
+) -> tuple[list[torch.Tensor], bool]:
+    """The results and the gradients of all floats, and whether descriptors load anything."""
+    kernel = mc.compile(mc.library.load(name), backend=backend)
+    leaves = {n: t.detach().requires_grad_(t.is_floating_point()) for n, t in inputs.items()}
+    result = kernel(**leaves)
+    result.float().sin().sum().backward()
+    gradients = [t.grad for t in leaves.values() if t.grad is not None]
+    runners: Any = kernel.calls._runners.values()
+    chosen = [s for r in runners for choice in r._chosen.values() for s in choice]
+    return [result.detach(), *gradients], any(s.descriptors for s in chosen)
+
+
+@pytest.mark.parametrize("name", ["causal", "alibi", "gqa", "learned_sink"])
+def test_programs_in_bfloat16_forward_and_backward(name: str) -> None:
+    case = CASES[name]
+    inputs = case.inputs(case.sizes(37, 37, 32, 32), torch.bfloat16)
+    found, _ = interpreted.call(_with_gradients, name, inputs, "triton")
+    eager, _ = _with_gradients(name, inputs, "torch")
+    exact, _ = _with_gradients(name, {n: t.double() for n, t in inputs.items()}, "torch")
+    for one, other, right in zip(found, eager, exact, strict=True):
+        assert one.dtype is torch.bfloat16
+        limit = 2 * largest_error(other, right) + 2 * EPS * float(right.abs().max())
+        assert largest_error(one, right) <= limit
+
+
+def test_descriptors_load_bfloat16() -> None:
+    case = CASES["causal"]
+    inputs = case.inputs(case.sizes(40, 40, 32, 32), torch.bfloat16)
+    found, is_described = interpreted.call(_forward, "causal", inputs)
+    exact = mc.compile(case.text, backend="torch")(**{n: t.double() for n, t in inputs.items()})
+    assert is_described
+    assert largest_error(found, exact) <= 4 * EPS
+
+
+def _forward(name: str, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, bool]:
+    kernel = mc.compile(mc.library.load(name), backend="triton")
+    result = kernel(**inputs)
+    runners: Any = kernel.calls._runners.values()
+    chosen = [s for r in runners for choice in r._chosen.values() for s in choice]
+    return result, any(s.descriptors for s in chosen)
+
+
+@pytest.mark.parametrize("minimal", [False, True])
+def test_files_refuse_bfloat16_in_the_interpreter(tmp_path: Path, minimal: bool) -> None:
+    interpreted.require_interpreter()
+    sizes = {"b": 1, "h": 1, "q": 16, "k": 16, "d": 16, "e": 16}
+    kernel = mc.compile(mc.library.load("causal"), name="attend")
+    source = kernel.source(dtype="bf16", extents=sizes if minimal else {}, minimal=minimal)
+    (tmp_path / "pasted.py").write_text(source)
+    text = (
+        "import torch, pasted\n"
+        "x = torch.randn(1, 1, 16, 16)\n"
+        "pasted.attend(x, x, x)\n"
+        "pasted.attend(x, x, x.bfloat16())\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", text],
+        cwd=tmp_path,
+        env=interpreted.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = ran.stderr.splitlines()[-1]
+    assert last == ("ValueError: Triton interprets the bits of bfloat16: give float32"), ran.stderr
+    assert "line 4" in ran.stderr
+
+
+def test_the_self_check_of_a_file_with_products_of_bfloat16_alone_says_so(tmp_path: Path) -> None:
+    interpreted.require_interpreter()
+    kernel = mc.compile(mc.library.load("fp8_attention"))
+    path = tmp_path / "pasted.py"
+    path.write_text(kernel.source(dtype=dict.fromkeys("QKV", "e4m3")))
+    command, env = [sys.executable, str(path)], interpreted.environment()
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (
+        2,
+        "the self-check needs a GPU: products are of bfloat16\n",
+    )
