@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from monocomp.backends.dialects import DIALECTS
 from monocomp.calls.calls import Calls
+from monocomp.declarations.dtypes import dtypes_of
 from monocomp.declarations.records import Declarations, Input, Origin, by_representative
 from monocomp.derivation.derivation import Derivation
 from monocomp.display.notes import Notes
@@ -25,6 +26,7 @@ from monocomp.errors import (
     keeps_traceback,
     require_known,
 )
+from monocomp.host.slow_products import slow_products
 from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan, Planner
 from monocomp.source import module
@@ -218,9 +220,23 @@ class Kernel(Rendered):
         """The kernels of the plan, in the order in which they run; extents by representative."""
         return self.planner.plan(extents, processors).kernels
 
-    def notes(self, extents: Mapping[str, int] | None = None) -> Notes:
-        """What may surprise: what the text means, and what the plan for these sizes stores."""
-        return notes_on(self.plan(extents))
+    def notes(
+        self,
+        extents: Mapping[str, int] | None = None,
+        dtype: str | Mapping[str, str] | None = None,
+    ) -> Notes:
+        """What may surprise: what the text means, and what the plan for these sizes stores.
+
+        Args:
+            extents: sizes that are known, by index.
+            dtype: of inputs, as for `source`: which products are slow by it, if it is given.
+        """
+        plan = self.plan(extents)
+        notes = notes_on(plan)
+        if dtype is None:
+            return notes
+        dtypes = dtypes_of(self.declared, dtype)
+        return Notes((*notes, *slow_products(self.equations, plan, dtypes, self.tf32)), notes.text)
 
     def summary(self, extents: Mapping[str, int] | None = None) -> str:
         """In one line: passes, how operations grow, what is stored."""

@@ -34,7 +34,7 @@ from monocomp.backends.triton import interpreter as interpreter_of_triton
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.replay import PlanTarget, started
-from monocomp.declarations.dtypes import widths
+from monocomp.declarations.dtypes import dtypes_by_name, widths
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.nominal import power_of_two
 from monocomp.host.building import host_program, of_tile_program
@@ -272,8 +272,9 @@ class TritonRunner:
 
     def legal(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Legal]:
         """The schedules that each kernel may have."""
-        floats = {n: str(t.dtype)[6:] for n, t in inputs.items() if t.is_floating_point()}
-        sizes = self.program.with_slices(widths(self.program.declared, floats))
+        floats = {n: t for n, t in inputs.items() if t.is_floating_point()}
+        sizes = widths(self.program.declared, dtypes_by_name(floats))
+        sizes = self.program.with_slices(sizes)
         device = next(iter(inputs.values())).device
         target = target_of(device)
         of_device = 1 if target is None else multiprocessors(device)

@@ -18,7 +18,7 @@ from monocomp.backends.dialects import DIALECTS
 from monocomp.calls.empty_filters import Filters
 from monocomp.calls.paths import ALL
 from monocomp.declarations.binding import Binding, bind, check_order, signature
-from monocomp.declarations.dtypes import LOADED_BY_TRITON, is_narrow
+from monocomp.declarations.dtypes import LOADED_BY_TRITON, dtypes_by_name, is_narrow
 from monocomp.declarations.given import (
     cast,
     check_conversion,
@@ -36,6 +36,7 @@ from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError
 from monocomp.extents.intervals import evaluated
 from monocomp.extents.nominal import packed_extents, power_of_two
 from monocomp.host.building import host_program, of_tile_program
+from monocomp.host.slow_products import slow_products
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.notes import notes_on
 from monocomp.planning.plan import Plan, Planner
@@ -434,6 +435,9 @@ class Calls:
         ids = (str(id(k)) for k in plan.kernels)
         key = (str(len(plan.kernels)), *ids, *map(str, narrow.items()))
         runner = self._runners.get(key)
+        written = self.root.planner.equations
+        slow = slow_products(written, plan, dtypes_by_name(inputs), self.tf32)
+        self.announcer.tell(slow, written.origin.text)
         if runner is None:
             self._tell_of(plan)
             check_conversion(device, narrow)

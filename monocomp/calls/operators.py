@@ -20,7 +20,7 @@ from monocomp.calls.autograd import wanted
 from monocomp.calls.paths import find, operator_name
 from monocomp.calls.recording import recorded
 from monocomp.declarations.binding import extents_of
-from monocomp.declarations.dtypes import result_dtype
+from monocomp.declarations.dtypes import dtypes_by_name, result_dtype
 from monocomp.extents.intervals import evaluated
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Operator:
         shapes = {n: tuple(t.shape) for n, t in inputs.items()}
         extents = extents_of(declared, origin, shapes, params, evaluated)
         first = next(iter(inputs.values()))
-        dtypes = {n: str(t.dtype).removeprefix("torch.") for n, t in inputs.items()}
+        dtypes = dtypes_by_name(inputs)
         results = []
         for o, e in zip(declared.outputs, self.calls.planner.equations.outputs, strict=True):
             dtype = getattr(torch, result_dtype(declared, o, e.body.kind, dtypes))

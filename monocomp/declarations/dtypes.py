@@ -88,6 +88,11 @@ def itemsize(dtype: str) -> int:
     return {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}.get(dtype, 1)
 
 
+def dtypes_by_name(tensors: Mapping[str, Any]) -> dict[str, str]:
+    """Return the dtypes of tensors."""
+    return {n: str(t.dtype).removeprefix("torch.") for n, t in tensors.items()}
+
+
 def is_narrow(tensor: Any) -> bool:
     """Is this a tensor of floats of 8 bits?"""
     return str(tensor.dtype).removeprefix("torch.") in NARROW

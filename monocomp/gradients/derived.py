@@ -49,7 +49,7 @@ from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.sharing import is_small, kept
 from monocomp.terms import Term
-from monocomp.terms.contractions import with_dtypes
+from monocomp.terms.contractions import with_gradients_dtypes
 from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.monomials import addends
 from monocomp.translation.programs import read_equations
@@ -484,7 +484,7 @@ class _Derivation:
             known = {extent_of[d] for at in needed.values() for d in at.dims}
             if not known.issuperset(extent_of[d] for d in i.dims):
                 needed[n] = i
-        return self._with_dtypes(
+        return with_gradients_dtypes(
             replace(
                 self.program,
                 declared=Declarations(
@@ -500,30 +500,6 @@ class _Derivation:
                 kept=None,
                 as_written=None,
             ),
-            {gradient: name for name, gradient in gradients.items()},
-        )
-
-    def _with_dtypes(self, backward: Equations, inputs: Mapping[str, str]) -> Equations:
-        """A gradient has the dtype of its input. Products have that of the forward's: what decides
-        nothing there decides nothing here, nor does a value that is saved as it is added up.
-
-        Args:
-            backward: the program of the gradients.
-            inputs: of which it is one, by a gradient's name.
-        """
-        forward = self.written.declared
-        outputs = self._forward().declared.outputs
-        silent = {*forward.side, *(o.name for o in outputs if o.dtype == "accumulated")}
-        declared = with_dtypes(backward).declared
-        return replace(
-            backward,
-            declared=replace(
-                declared,
-                outputs=tuple(
-                    replace(o, like=tuple(declared.inputs.keys() & {inputs[o.name]}))
-                    for o in declared.outputs
-                ),
-                deciding=tuple(n for n in declared.deciding if n not in silent),
-                side=tuple(n for n in forward.side if n in declared.inputs),
-            ),
+            self._forward(),
+            gradients,
         )

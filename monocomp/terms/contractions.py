@@ -80,6 +80,31 @@ def with_dtypes_of(program: Equations, declared: Declarations[Term]) -> Equation
     return _with(program, own, {o.name: o.like for o in declared.outputs})
 
 
+def with_gradients_dtypes(
+    backward: Equations, forward: Equations, gradients: Mapping[str, str]
+) -> Equations:
+    """Return a program of gradients, each of which has the dtype of its input.
+
+    Products have that of the forward's: what decides nothing there decides nothing here, nor does
+    a value that is saved as it is added up.
+
+    Args:
+        backward: the program of the gradients.
+        forward: the program whose gradients they are, with what it saves.
+        gradients: their names, by input or parameter.
+    """
+    declared = with_dtypes(backward).declared
+    silent = {o.name for o in forward.declared.outputs if o.dtype == "accumulated"}
+    silent.update(forward.declared.side)
+    own = replace(
+        declared,
+        deciding=tuple(n for n in declared.deciding if n not in silent),
+        side=tuple(n for n in forward.declared.side if n in declared.inputs),
+    )
+    like = {g: (n,) if n in declared.inputs else () for n, g in gradients.items()}
+    return _with(backward, own, like)
+
+
 def _with(
     program: Equations, declared: Declarations[Term], like: Mapping[str, tuple[str, ...]]
 ) -> Equations:
