@@ -41,7 +41,17 @@ class Ops(Protocol):
     def largest(
         self, values: Array, positions: Array, dim: int, count: int
     ) -> tuple[Array, Array]: ...
-    def scatter(self, output: Array, positions: Tiles, value: Array, add: bool) -> None: ...
+    def bounds(self, x: Array) -> tuple[int, int]:
+        """The least element and the largest, or bounds on them."""
+
+    def unit(self, x: Array) -> Array:
+        """What a loop starts with: the unit of what it carries."""
+
+    def store(self, output: Array, at: tuple[slice, ...], value: Array) -> None: ...
+    def scatter(
+        self, output: Array, positions: Tiles, value: Array, valid: Array, add: bool
+    ) -> None:
+        """Store, or add, the elements that are valid, all of one shape."""
 
 
 def elementwise(
@@ -132,7 +142,7 @@ class Interpreter:
                 case T.Mask():
                     if self.masked:
                         self.inside = _both(self.inside, self._value(s.value))
-                        if not _bounds(self.inside)[1]:
+                        if not self.ops.bounds(self.inside)[1]:
                             return
                 case T.Store():
                     self._store(s)
@@ -151,33 +161,33 @@ class Interpreter:
         order = [*axes, *(a for a in self.dims if a not in lengths)]
         value = self._permute(value, [self.dims[a] for a in order])
         positions = tuple(slice(*self.range[a]) for a in axes)
-        self.outputs[s.output][positions] = value.reshape([*lengths.values()])
+        self.ops.store(self.outputs[s.output], positions, value.reshape([*lengths.values()]))
 
     def _scatter(self, s: T.Store) -> None:
         """Store element by element, those that are members of the domain and not outside."""
         output, value = self.outputs[s.output], self._value(s.value)
         positions = [self._value(p) for p in s.positions]
-        if not positions:
-            output, positions = output.reshape(1), [self._zero("int")]
+        shape = tuple(output.shape) or (1,)
+        positions = positions or [self._zero("int")]
         if s.mode == "add":  # once for each value of the grid
             for a in self.program.axis_names("grid"):
                 start, stop = self.range[a]
                 value = self._stretch(value, self.dims[a], stop - start)
         guard = self._members(s.guard, [*positions, value])
         if self.checked:
-            self._check(f"{s.output} is stored", output, positions, guard)
-        valid = _within(positions, output.shape)
+            self._check(f"{s.output} is stored", shape, positions, guard)
+        valid = _within(positions, shape)
         valid = valid if guard is None else valid & guard
         sizes = zip(*(x.shape for x in (*positions, value, valid)), strict=True)
         shape = tuple(max(n) if min(n) else 0 for n in sizes)
         valid, value, *positions = (
             self.ops.library.broadcast_to(x, shape) for x in (valid, value, *positions)
         )
-        self.ops.scatter(output, tuple(p[valid] for p in positions), value[valid], s.mode == "add")
+        self.ops.scatter(output, tuple(positions), value, valid, s.mode == "add")
 
     def _loop(self, loop: T.Loop) -> None:
         for state in loop.state:
-            value = self._value(state.start)
+            value = self.ops.unit(self._value(state.start))
             for a in state.axes:
                 start, stop = self.range[a]
                 value = self._stretch(value, self.dims[a], stop - start)
@@ -284,11 +294,11 @@ class Interpreter:
         """(start, start of the part that is inside for all rows, its stop, stop)."""
         start, stop, full_start, full_stop = 0, extent, 0, extent
         if segment.lower:
-            pairs = [_bounds(self._value(e)) for e in segment.lower]
+            pairs = [self.ops.bounds(self._value(e)) for e in segment.lower]
             start = max(start, *(low for low, _ in pairs))
             full_start = max(full_start, *(high for _, high in pairs))
         if segment.upper:
-            pairs = [_bounds(self._value(e)) for e in segment.upper]
+            pairs = [self.ops.bounds(self._value(e)) for e in segment.upper]
             stop = min(stop, *(high for _, high in pairs))
             full_stop = min(full_stop, *(low for low, _ in pairs))
         return start, full_start, full_stop, max(start, stop)
@@ -365,7 +375,9 @@ class Interpreter:
     def _contract(self, e: T.Expr) -> Array:
         left, right = (self._along(a, e.attr) for a in e.args[:2])
         result = self.ops.contract(left, right, self.dims[e.attr])
-        return result if len(e.args) == 2 else self._value(e.args[2]) + result
+        if len(e.args) == 2:
+            return result
+        return self.ops.elementwise["add"](self._value(e.args[2]), result)
 
     def _load(self, e: T.Expr) -> Array:
         tensor = self.inputs[e.attr]
@@ -406,7 +418,7 @@ class Interpreter:
         unchecked mode, is read as 0 and never touched."""
         valid = _within(positions, tensor.shape)
         if self.checked:
-            self._check(f"{name} is read", tensor, positions, guard)
+            self._check(f"{name} is read", tensor.shape, positions, guard)
         safe = valid if guard is None else valid & guard
         if 0 in tensor.shape:  # there is no position at all
             return self._where(safe, self._zero(self.program.inputs[name].kind))
@@ -424,14 +436,16 @@ class Interpreter:
             kind = "int"
         return self.ops.library.where(condition, value, self._zero(kind))
 
-    def _check(self, what: str, tensor: Array, positions: list[Array], guard: Array | None) -> None:
-        for dim, (position, size) in enumerate(zip(positions, tensor.shape, strict=True)):
+    def _check(
+        self, what: str, sizes: Sequence[int], positions: list[Array], guard: Array | None
+    ) -> None:
+        for dim, (position, size) in enumerate(zip(positions, sizes, strict=True)):
             outside = (position < 0) | (position >= size)
             if guard is not None:
                 outside = outside & guard
-            if _bounds(outside)[1]:
+            if self.ops.bounds(outside)[1]:
                 where = self.ops.library.where
-                low, high = _bounds(where(outside, position, self._zero("int")))
+                low, high = self.ops.bounds(where(outside, position, self._zero("int")))
                 worst = low if low < 0 else high
                 raise IndexRangeError(
                     f"{what} at {worst} in dimension {dim}, which has {size} entries",
@@ -457,7 +471,8 @@ def _both(a: Array | None, b: Array) -> Array:
     return b if a is None else a & b
 
 
-def _bounds(x: Array) -> tuple[int, int]:
+def bounds(x: Array) -> tuple[int, int]:
+    """The least element and the largest; 0 where there are none."""
     return (int(x.min()), int(x.max())) if math.prod(x.shape) else (0, 0)
 
 
@@ -468,22 +483,24 @@ def _is_floating(x: Array) -> bool:
 def default_blocks(
     program: T.TileProgram, extents: Mapping[str, int], elements: int
 ) -> dict[str, int]:
-    """Block lengths such that the largest tile has about `elements` elements.
+    """Lengths of blocks such that a tile has at most so many elements, as far as cutting helps.
 
-    Rows and the stream are square-ish blocks; what is left over takes several grid values
-    at once.
+    Of the largest tile values of the grid are taken apart first, then its longest axis is halved.
     """
-    axes = program.axes.values()
-    side = max(1, math.isqrt(elements))
-    blocks: dict[str, int] = {}
-    left = elements
-    for role in ("stream", "row", "grid"):
-        for axis in [a for a in axes if a.role == role]:
-            size = max(1, extents[axis.extent])
-            length = min(size, side if role != "grid" else max(1, left))
-            if role == "stream" and not any(a.role == "row" for a in axes):
-                length = min(size, left)
-            blocks[axis.name] = max(1, length)
-            if role != "stream" or axis.name == program.axis_names("stream")[-1]:
-                left = max(1, left // max(1, length))
-    return blocks
+    axes = program.axes
+    lengths = {n: max(1, extents[a.extent]) for n, a in axes.items()}
+    grid = program.axis_names("grid")[::-1]
+    tiles = [e | set(grid) for e in program.tiles]
+    while tiles:
+        largest = max(tiles, key=lambda t: math.prod(lengths[n] for n in t))
+        if math.prod(lengths[n] for n in largest) <= elements:
+            break
+        cut = [n for n in grid if lengths[n] > 1][:1] or sorted(
+            (n for n in largest if axes[n].role in ("row", "stream") and lengths[n] > 1),
+            key=lambda n: (-lengths[n], n),
+        )
+        if cut:
+            lengths[cut[0]] = (lengths[cut[0]] + 1) // 2
+        else:
+            tiles.remove(largest)
+    return {n: length for n, length in lengths.items() if axes[n].role in ("grid", "row", "stream")}

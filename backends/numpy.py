@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
+from monocomp.backends.interpreter import Interpreter, bounds, default_blocks, elementwise
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
-from monocomp.host.interpreting import launched, run_plan
+from monocomp.host.interpreting import KernelRun, run_plan
 from monocomp.host.program import Buffer, HostProgram
 from monocomp.tile import TileProgram
 
@@ -64,7 +64,19 @@ class NumpyOps:
         positions = np.take_along_axis(positions, kept, dim)
         return values, np.where(values == -np.inf, -1, positions)
 
-    def scatter(self, output: Array, positions: tuple[Array, ...], value: Array, add: bool) -> None:
+    bounds = staticmethod(bounds)
+
+    def unit(self, x: Array) -> Array:
+        return x
+
+    def store(self, output: Array, at: tuple[slice, ...], value: Array) -> None:
+        output[at] = value
+
+    def scatter(
+        self, output: Array, positions: tuple[Array, ...], value: Array, valid: Array, add: bool
+    ) -> None:
+        positions, value = tuple(p[valid] for p in positions), value[valid]
+        output = output if output.ndim else output.reshape(1)
         if add:
             np.add.at(output, positions, value)
         else:
@@ -116,7 +128,7 @@ class _Target:
             last[at] = np.searchsorted(found, numbers, side="right")
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
-        return launched(self.kernels[number], partial(run, checked=self.checked))
+        return KernelRun(self.kernels[number], partial(run, checked=self.checked))
 
 
 def run_all(

@@ -7,17 +7,19 @@ outputs and a few tiles.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
 
 import torch
 
-from monocomp.backends.interpreter import Interpreter, default_blocks, elementwise
+from monocomp.backends.interpreter import Interpreter, bounds, default_blocks, elementwise
 from monocomp.backends.sorting import sort_positions
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
-from monocomp.host.interpreting import launched, run_plan
+from monocomp.host.arguments import PROGRAMS
+from monocomp.host.evaluation import Evaluation
+from monocomp.host.interpreting import KernelRun
 from monocomp.host.program import Buffer, HostProgram, Promote
 from monocomp.tile import TileProgram
 
@@ -48,15 +50,15 @@ class TorchOps:
         return torch.arange(start, stop, device=self.device)
 
     def full(self, shape: tuple[int, ...], value: float, kind: Kind) -> torch.Tensor:
-        dtype = self._dtype(kind)
+        dtype = self.dtype_of(kind)
         if kind == "float" and abs(value) > torch.finfo(dtype).max:  # torch would refuse it
             value = math.copysign(math.inf, value)
         return torch.full(shape, value, dtype=dtype, device=self.device)
 
     def cast(self, x: torch.Tensor, kind: Kind) -> torch.Tensor:
-        return x.to(self._dtype(kind))
+        return x.to(self.dtype_of(kind))
 
-    def _dtype(self, kind: Kind) -> torch.dtype:
+    def dtype_of(self, kind: Kind) -> torch.dtype:
         return {"float": self.dtype, "int": torch.int64, "bool": torch.bool}[kind]
 
     def contract(self, a: torch.Tensor, b: torch.Tensor, dim: int) -> torch.Tensor:
@@ -86,8 +88,20 @@ class TorchOps:
         values, positions = values.gather(dim, order), positions.gather(dim, order)
         return values, torch.where(values == -torch.inf, -1, positions)
 
-    def scatter(self, output: Any, positions: tuple[Any, ...], value: Any, add: bool) -> None:
-        output.index_put_(positions, value.to(output.dtype), accumulate=add)
+    bounds = staticmethod(bounds)
+
+    def unit(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def store(self, output: torch.Tensor, at: tuple[slice, ...], value: torch.Tensor) -> None:
+        output[at] = value
+
+    def scatter(
+        self, output: Any, positions: tuple[Any, ...], value: Any, valid: Any, add: bool
+    ) -> None:
+        positions = tuple(p[valid] for p in positions)
+        output = output if output.dim() else output.reshape(1)
+        output.index_put_(positions, value[valid].to(output.dtype), accumulate=add)
 
 
 def _sign(x: torch.Tensor) -> torch.Tensor:
@@ -168,7 +182,60 @@ class _Target(TorchTarget):
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         run_one = partial(run, dtype=self.accumulated, checked=self.checked)
-        return launched(self.kernels[number], run_one)
+        return KernelRun(self.kernels[number], run_one)
+
+
+class Repeated:
+    """Repeats a call: `host.plan.Plan`, or the tape that it comes to.
+
+    Attributes:
+        device: that of the inputs.
+        run: computes the results.
+    """
+
+    __slots__ = ("device", "run")
+
+    def __init__(self, device: torch.device, run: Callable[..., tuple[torch.Tensor, ...]]) -> None:
+        self.device, self.run = device, run
+
+    def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        """The results for inputs and parameters, in their order."""
+        with torch.no_grad():
+            if not torch._C._is_any_autocast_enabled():
+                return self.run(values)
+            with torch.autocast(self.device.type, enabled=False):
+                return self.run(values)
+
+
+def repeated(
+    host: HostProgram,
+    kernels: Sequence[TileProgram],
+    inputs: Mapping[str, torch.Tensor],
+    params: Mapping[str, Any],
+    programs: int,
+    *,
+    varying: Collection[str] = (),
+    results: torch.dtype | None = None,
+    checked: bool = False,
+) -> Repeated:
+    """What computes the results of a host program for calls that look alike.
+
+    Args:
+        programs: into how many splits streams are cut that are cut at all.
+        varying: the parameters whose values are left open.
+        results: the dtype of float results, as `TorchTarget` says.
+        checked: test computed subscripts.
+    """
+    target = _Target(host, kernels, inputs, results, checked)
+    configs = [{PROGRAMS: programs}] * len(kernels)
+    plan = Evaluation(host, target, inputs, params, configs, varying).plan()
+    tape = None
+    if not checked:
+        from monocomp.backends.tape.recording import recorded
+
+        tape = recorded(host, plan, kernels, target, inputs, params, configs, varying)
+    run = tape or plan
+    return Repeated(target.device, run)
 
 
 def accumulated(host: HostProgram, inputs: Mapping[str, torch.Tensor]) -> torch.dtype:
@@ -194,8 +261,8 @@ def run_all(
         results: the dtype of float results, as `TorchTarget` says.
         checked: test computed subscripts.
     """
-    target = _Target(host, kernels, inputs, results, checked)
-    return run_plan(host, target, inputs, params, programs)
+    found = repeated(host, kernels, inputs, params, programs, results=results, checked=checked)
+    return found((*inputs.values(), *params.values()))
 
 
 def run(

@@ -1,17 +1,13 @@
-"""The plans of calls: what a host program comes to for a call, which others like it repeat.
-
-`Plans` keeps one for each call signature: everything but the elements of tensors and the values of
-parameters that only kernels read. A call that looks like an earlier one allocates and launches.
-"""
+"""The plans of calls of emitted kernels: what a host program comes to for a call."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,21 +16,13 @@ from triton import knobs
 from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from monocomp import terms as T
 from monocomp.backends.schedules.measure import Empty
 from monocomp.backends.schedules.schedule import one_tile, split_lengths
 from monocomp.backends.torch import TorchTarget
 from monocomp.blocks.program import SMALL_INT
-from monocomp.declarations.given import is_in_float32
-from monocomp.declarations.records import Declarations
 from monocomp.host.plan import Launched, Plan, gather
 from monocomp.host.program import HostProgram
 
-Signature: TypeAlias = tuple[Any, ...]
-_PLANS = 256  # that a kernel keeps; the oldest go
-_TENSORS = (torch.Tensor, torch.nn.Parameter)
-_ALIGNMENT = 16  # bytes; Triton compiles for pointers and integers that this divides
-_KINDS = {"int": int, "float": float}
 _GUARDS: Any = torch._C._dynamo.guards
 # What the code calls that Inductor writes: half of the time that `torch.empty` takes goes to its
 # arguments, and to who may be watching. On a GPU it is the current one.
@@ -216,15 +204,6 @@ def _can_be_launched(compiled: object) -> bool:
     return isinstance(compiled, CompiledKernel) and torch.version.hip is None
 
 
-class Repeat(Protocol):
-    """What repeats a call."""
-
-    device: torch.device
-
-    def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-        """The results for inputs and parameters, in their order."""
-
-
 class Replay:
     """Runs a plan, on its device, whichever is the current one."""
 
@@ -242,89 +221,3 @@ class Replay:
             with torch.cuda.device(self.device):
                 return self.plan(values, stream=stream)
         return self.plan(values, stream=stream)
-
-
-class Plans:
-    """What repeats the calls of a kernel, by their signature.
-
-    Args:
-        declared: the program's inputs and parameters.
-        checked: the parameters whose values a call may be refused for.
-    """
-
-    def __init__(self, declared: Declarations[T.Term], checked: Iterable[str] = ()) -> None:
-        self.inputs = len(declared.inputs)
-        self.params = declared.params
-        of_extents = (t.attr for t in T.subterms(*declared.bounds.values()) if t.op == "param")
-        self.fixed = {*of_extents, *checked}
-        self._plans: dict[Signature | None, Repeat] = {}
-        self._lock = threading.Lock()
-
-    def find(self, values: Sequence[Any], recorded: bool = False) -> Repeat | None:
-        """What repeats a call, if that of one that looks the same has been kept.
-
-        Args:
-            values: inputs, then parameters, each in their order, as they were given; None for a
-                parameter that was not.
-            recorded: is the call recorded, if a tensor requires a gradient?
-        """
-        return self._plans.get(self._signature(values, recorded))
-
-    def keep(self, values: Sequence[Any], repeat: Repeat, recorded: bool = False) -> None:
-        """Remember what repeats a call."""
-        signature = self._signature(values, recorded)
-        if signature is None:
-            return
-        with self._lock:
-            while len(self._plans) >= _PLANS:
-                del self._plans[next(iter(self._plans))]
-            self._plans[signature] = repeat
-
-    def varying(self, params: Mapping[str, object]) -> list[str]:
-        """The parameters, of those that are given, whose values the plan for a call leaves open."""
-        return [n for n, v in params.items() if self._varies(n, v)]
-
-    def _signature(self, values: Sequence[Any], recorded: bool) -> Signature | None:
-        """All that a plan depends on; None for a call that must be looked at closely.
-
-        Of a tensor that is all that Triton compiles for; of an integer that only goes to
-        kernels, what Triton distinguishes; of any other parameter, its value.
-        """
-        if len(values) != self.inputs + len(self.params):
-            return None
-        signature: list[Any] = []
-        try:
-            for value in values[: self.inputs]:
-                # The elements of a negative view are others than memory has.
-                if type(value) not in _TENSORS or value.is_neg():
-                    return None
-                signature += (
-                    value.shape,
-                    value.stride(),
-                    value.dtype,
-                    value.device,
-                    value.data_ptr() % _ALIGNMENT,
-                    recorded and value.requires_grad,
-                )
-        except RuntimeError:  # a tensor without strides or storage
-            return None
-        if self.params:
-            for name, value in zip(self.params, values[self.inputs :], strict=True):
-                if value is None:
-                    signature.append(None)
-                elif type(value) in (int, float):
-                    signature.append(self._signature_of(name, value))
-                else:
-                    return None
-        return tuple(signature)
-
-    def _varies(self, name: str, value: object) -> bool:
-        return name not in self.fixed and type(value) is _KINDS[self.params[name].kind]
-
-    def _signature_of(self, name: str, value: Any) -> Signature:
-        if not self._varies(name, value):
-            return type(value), value
-        if type(value) is float:
-            return (is_in_float32(value),)
-        narrow, wide = -(1 << 31) <= value < 1 << 31, -(1 << 63) <= value < 1 << 63
-        return value == 1, value % _ALIGNMENT == 0, abs(value) < SMALL_INT, narrow, wide

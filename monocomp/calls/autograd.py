@@ -21,8 +21,8 @@ from monocomp.gradients.derived import gradient
 from monocomp.gradients.reverse import LEAVES
 
 if TYPE_CHECKING:
-    from monocomp.backends.triton.replay import Repeat
     from monocomp.calls.calls import Calls
+    from monocomp.calls.plans import Repeat
 
 Names: TypeAlias = tuple[str, ...]
 Values: TypeAlias = Mapping[str, Any]  # of inputs and parameters

@@ -36,6 +36,7 @@ from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError
 from monocomp.extents.intervals import evaluated
 from monocomp.extents.nominal import packed_extents, power_of_two
 from monocomp.host.building import host_program, of_tile_program
+from monocomp.host.program import HostProgram
 from monocomp.host.slow_products import slow_products
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.notes import notes_on
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
     from monocomp.backends.schedules.search import Tuning
     from monocomp.backends.triton.launch import TritonRunner
-    from monocomp.backends.triton.replay import Plans, Repeat
     from monocomp.calls.autograd import Forward
+    from monocomp.calls.plans import Plans, Repeat
     from monocomp.terms.equations import Equations
 
 
@@ -319,7 +320,11 @@ class Calls:
         from monocomp.backends import numpy as backend
 
         arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
-        results = self._interpret(backend.run_all, _narrow(inputs), arrays, binding)
+        plan, host = self._plan(_narrow(inputs), binding)
+        programs = self.planner.processors or 1
+        results = backend.run_all(
+            host, plan.kernels, arrays, binding.params, programs, checked=self.checked
+        )
         self.last = "numpy", None
         return results
 
@@ -336,25 +341,25 @@ class Calls:
 
         if not any(t.dtype == torch.float64 for t in inputs.values()):
             check_floats(binding.params, "torch")
-        results = self._interpret(backend.run_all, _narrow(inputs), inputs, binding)
+        plan, host = self._plan(_narrow(inputs), binding, in_memory=True)
+        plans, programs = self._with_plans(), self.planner.processors or 1
+        values, varying = binding.params, plans.varying(params)
+        repeat = backend.repeated(
+            host, plan.kernels, inputs, values, programs, varying=varying, checked=self.checked
+        )
+        results = repeat((*inputs.values(), *values.values()))
+        plans.keep(self._in_order((), {**inputs, **params}), repeat)
         self.last = "torch", device
         return results
 
-    def _interpret(
-        self,
-        run_all: Callable[..., tuple[Any, ...]],
-        narrow: Mapping[str, str],
-        inputs: Mapping[str, Any],
-        binding: Binding,
-    ) -> tuple[Any, ...]:
-        """The results of tile programs as they are, and of the host program around them."""
-        in_memory = self.backend != "numpy"
+    def _plan(
+        self, narrow: Mapping[str, str], binding: Binding, in_memory: bool = False
+    ) -> tuple[Plan, HostProgram]:
+        """The plan whose tile programs are interpreted, and the host program around them."""
         plan = self.planner.plan(binding.extents, in_memory=in_memory)
         self._tell_of(plan)
         plan = plan.of_dtypes(narrow)
-        host = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
-        programs = self.planner.processors or 1
-        return run_all(host, plan.kernels, inputs, binding.params, programs, checked=self.checked)
+        return plan, host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
 
     def _tell_of(self, plan: Plan) -> None:
         """Warn of what the first plan of the program as it is written stores and repeats."""
@@ -385,7 +390,7 @@ class Calls:
 
     def _with_plans(self) -> Plans:
         """Where what repeats its calls is kept, from now on."""
-        from monocomp.backends.triton.replay import Plans
+        from monocomp.calls.plans import Plans
 
         if self.plans is None:
             self.plans = Plans(self.declared, self.filters.params)

@@ -27,7 +27,7 @@ from monocomp.declarations.vocabulary import DTYPES
 from monocomp.host.plan import Gather, gather
 
 if TYPE_CHECKING:
-    from monocomp.backends.triton.replay import Repeat
+    from monocomp.calls.plans import Repeat
 
 Results: TypeAlias = tuple[torch.Tensor, ...]
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]

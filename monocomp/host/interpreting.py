@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from monocomp.host.arguments import PROGRAMS
@@ -34,13 +34,19 @@ def run_plan(
     )
 
 
-def launched(kernel: TileProgram, run: Callable[..., None]) -> Callable[..., None]:
+class KernelRun:
     """What runs a kernel for a launch's arguments: they are its inputs, outputs, extents and
     parameters, which `run` takes by name."""
-    names = (kernel.inputs, [o.name for o in kernel.outputs], kernel.extents(), kernel.params)
 
-    def call(*given: Any) -> None:
+    def __init__(self, kernel: TileProgram, run: Callable[..., None]) -> None:
+        self.kernel, self.run = kernel, run
+        outputs = [o.name for o in kernel.outputs]
+        self.names = (list(kernel.inputs), outputs, kernel.extents(), list(kernel.params))
+
+    def __call__(self, *given: Any) -> None:
         values = iter(given)
-        run(kernel, *({n: next(values) for n in each} for each in names))
+        self.run(self.kernel, *({n: next(values) for n in each} for each in self.names))
 
-    return call
+    def extents(self, args: Sequence[Any]) -> dict[str, int]:
+        """The sizes among what follows the tensors."""
+        return dict(zip(self.names[2], args, strict=False))

@@ -332,6 +332,12 @@ class TileProgram(Rendered):
         """Every expression, operands before what uses them."""
         return tuple(expressions(self.body))
 
+    @cached_property
+    def tiles(self) -> tuple[frozenset[str], ...]:
+        """The axes of tiles, of those alone that no other tile has all of."""
+        found = dict.fromkeys(e.axes for e in self.expressions)
+        return tuple(t for t in found if not any(t < other for other in found))
+
     def axis_names(self, *roles: Role) -> list[str]:
         """The axes that have one of the roles, in a fixed order."""
         return [a.name for a in self.axes.values() if a.role in roles]

@@ -459,9 +459,9 @@ def test_plans_hold_no_tensors(driver: Driver) -> None:
 
 def test_plans_are_limited(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest goes."""
-    from monocomp.backends.triton import replay
+    from monocomp.calls import plans
 
-    monkeypatch.setattr(replay, "_PLANS", 2)
+    monkeypatch.setattr(plans, "_PLANS", 2)
     kernel = mc.compile("O[i] = X[i] * 2", backend="triton")
     inputs = [torch.randn(n) for n in (17, 18, 19)]
     for x in inputs:
@@ -471,7 +471,8 @@ def test_plans_are_limited(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_plan_runs_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever is the current one; its look has it, too."""
-    from monocomp.backends.triton.replay import Plans, Replay
+    from monocomp.backends.triton.replay import Replay
+    from monocomp.calls.plans import Plans
     from monocomp.host.plan import Launched, Plan, Stage, gather
 
     entered: list[Any] = []

@@ -1,0 +1,7 @@
+"""Tapes: what a call comes to where each kernel is one block, as a flat list of torch operations.
+
+A tape is made by interpreting the kernels of a plan with tiles that hold no elements: each notes
+what is done with it. What depends on neither inputs nor parameters is computed then, once. What two
+kernels have in common is done once, and what no result needs not at all; an operation writes into
+the memory of an operand that nothing else reads.
+"""

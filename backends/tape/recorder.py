@@ -1,0 +1,111 @@
+"""Values and steps: which function makes each tensor of a tape of which others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+class Value:
+    """A tensor of a tape.
+
+    Attributes:
+        shape, dtype: its own.
+        known: its elements, if they do not depend on the call.
+        is_unit: is it what a loop starts with, the unit of what it carries?
+        root: what it is a view of, or itself.
+        is_owned: is its memory the tape's own?
+    """
+
+    __slots__ = ("dtype", "is_owned", "is_unit", "known", "root", "shape")
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        known: torch.Tensor | None = None,
+        root: Value | None = None,
+        is_owned: bool = False,
+    ) -> None:
+        self.shape, self.dtype, self.known = shape, dtype, known
+        self.root = self if root is None else root
+        self.is_owned = is_owned
+        self.is_unit = False
+
+    @property
+    def number(self) -> float | None:
+        """All its elements, if they are known to be equal, and one is stored for all."""
+        return None if self.known is None or self.known.numel() != 1 else self.known.item()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """A function of values; `takes_out` says that it can be told where to write."""
+
+    run: Callable[..., Any]
+    operands: tuple[Value, ...]
+    result: Value
+    takes_out: bool
+
+
+class Recorder:
+    """Notes steps.
+
+    Attributes:
+        inputs: the values of a call, in their order.
+        steps: what has been done.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.inputs = [Value((), torch.float32) for _ in range(count)]
+        self.steps: list[Step] = []
+        self._made: dict[object, Value] = {}
+
+    def input(self, position: int, tensor: torch.Tensor) -> Value:
+        """A tensor that a call gives."""
+        value = self.inputs[position]
+        value.shape, value.dtype = tuple(tensor.shape), tensor.dtype
+        return value
+
+    def constant(self, key: object, tensor: torch.Tensor) -> Value:
+        """A tensor of known elements, the same for the same key."""
+        return self._made.setdefault(key, Value(tuple(tensor.shape), tensor.dtype, tensor))
+
+    def step(
+        self,
+        key: object,
+        run: Callable[..., Any],
+        operands: Sequence[Value],
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        *,
+        is_view: bool = False,
+        takes_out: bool = False,
+    ) -> Value:
+        """The value of a function of others, of which the key tells it apart. Without one it is
+        computed anew, in each call."""
+        whole = None if key is None else (key, *map(id, operands))
+        made = None if whole is None else self._made.get(whole)
+        if made is not None:
+            return made
+        if whole is not None and operands and all(v.known is not None for v in operands):
+            made = Value(shape, dtype, run(*(v.known for v in operands)))
+        elif is_view:
+            made = Value(shape, dtype, root=operands[0].root)
+        else:
+            made = Value(shape, dtype, is_owned=True)
+        self.steps.append(Step(run, tuple(operands), made, takes_out))
+        if whole is not None:
+            self._made[whole] = made
+        return made
+
+    def copy(self, value: Value) -> Value:
+        """The same in memory of its own."""
+
+        def run(t: torch.Tensor) -> torch.Tensor:
+            return t.clone(memory_format=torch.contiguous_format)
+
+        return self.step(None, run, [value], value.shape, value.dtype)

@@ -1,0 +1,123 @@
+"""The tape of a host program's plan: its kernels, interpreted with tiles without elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from monocomp.backends import torch as backend
+from monocomp.backends.interpreter import Interpreter
+from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.backends.tape.tape import Tape
+from monocomp.backends.tape.tiles import Buffer, TapeOps, Tile
+from monocomp.host.evaluation import Evaluation
+from monocomp.host.interpreting import KernelRun
+from monocomp.host.plan import Plan
+from monocomp.host.program import HostProgram, Slices, Sort
+from monocomp.tile import TileProgram
+
+if TYPE_CHECKING:
+    from monocomp.backends.torch import TorchTarget
+
+LARGEST = 1 << 22  # elements of the largest tile: 16 MiB in float32, of which a few live at once
+_ALIGNMENT = 16  # bytes, as the signatures of calls have it
+
+
+def is_one_block(program: TileProgram, extents: Mapping[str, int]) -> bool:
+    """Is each axis of a kernel held by one block?"""
+    if any(a.role == "serial" for a in program.axes.values()):
+        return False
+    blocks = backend.default_blocks(program, extents, LARGEST)
+    return all(n >= extents[program.axes[name].extent] for name, n in blocks.items())
+
+
+class RecordingTarget(backend.TorchTarget):
+    """Notes what the kernels of a host program do.
+
+    Args:
+        kernels: the kernels.
+        like: runs them.
+        count: of the values of a call.
+    """
+
+    def __init__(self, kernels: Sequence[TileProgram], like: TorchTarget, count: int) -> None:
+        super().__init__(like.device, like.accumulated, like.results)
+        self.kernels = kernels
+        self.recorder = Recorder(count)
+        self.order: dict[str, int] = {}
+        self.ops = self._ops(())
+
+    def _ops(self, axes: Sequence[str]) -> TapeOps:
+        done_by = backend.TorchOps(self.device, self.accumulated)
+        return TapeOps(self.recorder, done_by, axes, self.order)
+
+    def input(self, position: int, tensor: torch.Tensor) -> Tile:
+        """A tensor that a call gives, in one layout and alignment, so that results do not vary."""
+        value = self.recorder.input(position, tensor)
+        if not tensor.is_contiguous() or tensor.data_ptr() % _ALIGNMENT:
+            value = self.recorder.copy(value)
+        return Tile(self.ops, value, range(tensor.dim()), tensor.shape)
+
+    def param(self, position: int) -> Tile:
+        """A parameter that a call gives."""
+        return Tile(self.ops, self.recorder.inputs[position], (), ())
+
+    def allocation(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[[], Any]:
+        return partial(Buffer, shape, dtype)
+
+    def clear(self, tensor: Any) -> object:
+        return self.ops.clear(tensor)
+
+    def kernel(self, number: int, programs: int) -> Callable[..., object]:
+        return KernelRun(self.kernels[number], self._record)
+
+    def _record(
+        self,
+        program: TileProgram,
+        inputs: Mapping[str, Tile | Buffer],
+        outputs: Mapping[str, Buffer],
+        extents: Mapping[str, int],
+        params: Mapping[str, Any],
+    ) -> None:
+        ops = self._ops(list(program.axes))
+        held = {n: t.tile if isinstance(t, Buffer) else t for n, t in inputs.items()}
+        tiles = {n: Tile(ops, t.value, t.dims, t.shape) for n, t in held.items() if t is not None}
+        blocks = backend.default_blocks(program, extents, LARGEST)
+        Interpreter(program, ops, extents, params, blocks).run(tiles, outputs)
+
+    def returned(self, made: Sequence[Any]) -> Iterator[Value]:
+        """What a call returns, each in memory of its own."""
+        seen: set[Value] = set()
+        for r in made:
+            value = r.held(self.ops)
+            if not value.is_owned or value.root is not value or value in seen:
+                value = self.recorder.copy(value)
+            seen.add(value)
+            yield value
+
+
+def recorded(
+    host: HostProgram,
+    plan: Plan,
+    kernels: Sequence[TileProgram],
+    like: TorchTarget,
+    inputs: Mapping[str, torch.Tensor],
+    params: Mapping[str, Any],
+    configs: Sequence[Mapping[str, int]],
+    varying: Collection[str],
+) -> Tape | None:
+    """The tape of a plan; None where one of its kernels is not one block."""
+    if any(isinstance(s, Slices | Sort) for s in host.body):
+        return None
+    runs = [(x.run, x.args) for stage in plan.stages for x in stage.launches]
+    kernel_runs = [(run, args) for run, args in runs if isinstance(run, KernelRun)]
+    if not all(is_one_block(run.kernel, run.extents(args)) for run, args in kernel_runs):
+        return None
+    target = RecordingTarget(kernels, like, len(inputs) + len(params))
+    again = Evaluation(host, target, inputs, params, configs, varying).plan()
+    given: list[Any] = [target.input(n, t) for n, t in enumerate(inputs.values())]
+    given += [target.param(len(inputs) + n) for n in range(len(params))]
+    return Tape(target.recorder, [*target.returned(again(given))])

@@ -1,0 +1,527 @@
+"""Tiles without elements: the interpreter's arrays while a tape is made.
+
+A tile has a dimension for each axis of the kernel, as the interpreter wants it; the value behind it
+has those alone along which it varies, in an order of its own. So to permute, to stretch and to add
+dimensions is no operation.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.declarations.vocabulary import Kind
+
+if TYPE_CHECKING:
+    from monocomp.backends.torch import TorchOps
+
+Shape: TypeAlias = tuple[int, ...]
+_NO_DIM = -1  # of a value's dimension with one element, which may meet any of a tile
+
+
+class Tile:
+    """A tile without elements.
+
+    Attributes:
+        ops: what is done with it.
+        value: what holds its elements.
+        dims: for each dimension of the value that of the tile, or `_NO_DIM`.
+        shape: its own; in what the value lacks all elements are the same.
+    """
+
+    __slots__ = ("dims", "ops", "shape", "value")
+
+    def __init__(self, ops: TapeOps, value: Value, dims: Sequence[int], shape: Sequence[int]):
+        self.ops, self.value, self.shape = ops, value, tuple(shape)
+        self.dims = tuple(
+            d if n > 1 or (d >= 0 and self.shape[d] == 0) else _NO_DIM
+            for d, n in zip(dims, value.shape, strict=True)
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of its elements."""
+        return self.value.dtype
+
+    def like(self, dims: Sequence[int], shape: Sequence[int]) -> Tile:
+        """The same elements with other dimensions."""
+        return Tile(self.ops, self.value, dims, shape)
+
+    def reshape(self, shape: Sequence[int]) -> Tile:
+        """The same with dimensions of one element more, or fewer."""
+        if tuple(shape) == self.shape:
+            return self
+        old, new = ([d for d, n in enumerate(s) if n != 1] for s in (self.shape, shape))
+        if [self.shape[d] for d in old] != [shape[d] for d in new]:
+            return self.ops.reshaped(self, tuple(shape))
+        to = dict(zip(old, new, strict=True))
+        return self.like([to.get(d, _NO_DIM) for d in self.dims], shape)
+
+    def __getitem__(self, at: tuple[Any, ...]) -> Tile:
+        if any(isinstance(x, Tile) for x in at):
+            return self.ops.gather(self, at)
+        found = self
+        for dim, part in enumerate(at):
+            found = found.ops.part(found, dim, part)
+        return found
+
+    def _compared(self, other: Tile | int, sign: Callable[[Any, Any], Any]) -> Tile:
+        if isinstance(other, int):
+            other = self.ops.full((1,) * len(self.shape), other, "int")
+        return self.ops.map(sign.__name__, sign, self, other, dtype=torch.bool)
+
+    def __lt__(self, other: Tile | int) -> Tile:
+        return self._compared(other, operator.lt)
+
+    def __le__(self, other: Tile | int) -> Tile:
+        return self._compared(other, operator.le)
+
+    def __ge__(self, other: Tile | int) -> Tile:
+        return self._compared(other, operator.ge)
+
+    def __eq__(self, other: Tile) -> Tile:  # type: ignore[override]
+        return self._compared(other, operator.eq)
+
+    def __ne__(self, other: Tile) -> Tile:  # type: ignore[override]
+        return self._compared(other, operator.ne)
+
+    def __and__(self, other: Tile) -> Tile:
+        for one, both in ((self, other), (other, self)):
+            if self.ops.is_all_true(one):
+                return self.ops.stretched(both, _common(self.shape, other.shape))
+        return self.ops.map("and", torch.logical_and, self, other, takes_out=True)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Buffer:
+    """What kernels write, while a tape is made.
+
+    Attributes:
+        tile: what it holds, if anything has been written.
+        is_own: does it alone hold that?
+    """
+
+    def __init__(self, shape: Shape, dtype: torch.dtype) -> None:
+        self.shape, self.dtype = shape, dtype
+        self.tile: Tile | None = None
+        self.is_own = False
+
+    def reshape(self, shape: Shape) -> BufferView:
+        """What it holds at last, in another shape."""
+        return BufferView(self, shape)
+
+    def held(self, ops: TapeOps, shape: Shape | None = None) -> Value:
+        """What it holds, as a value of its shape, or of another one."""
+        if self.tile is None:  # no kernel has elements to write
+            nothing = torch.empty(shape or self.shape, dtype=self.dtype, device=ops.ops.device)
+            return ops.recorder.constant(object(), nothing)
+        tile = self.tile if shape is None else ops.reshaped(self.tile, shape)
+        return ops.whole(tile, range(len(tile.shape)))
+
+
+class BufferView:
+    """A buffer in another shape."""
+
+    def __init__(self, buffer: Buffer, shape: Shape) -> None:
+        self.buffer, self.shape = buffer, shape
+
+    def held(self, ops: TapeOps) -> Value:
+        """What the buffer holds, in this shape."""
+        return self.buffer.held(ops, self.shape)
+
+
+class TapeOps:
+    """The operations of the interpreter for one kernel, on tiles without elements.
+
+    Args:
+        recorder: notes them.
+        ops: does them.
+        axes: of the kernel, in their order.
+        order: ranks of axes by name, the same for all kernels: it grows by those of this one.
+    """
+
+    def __init__(
+        self, recorder: Recorder, ops: TorchOps, axes: Sequence[str], order: dict[str, int]
+    ) -> None:
+        self.recorder, self.ops = recorder, ops
+        for name in axes:
+            order.setdefault(name, len(order))
+        self._ranks = [order[name] for name in axes]
+        self.elementwise: Mapping[str, Callable[..., Tile]] = {
+            name: partial(self._element, name, f) for name, f in ops.elementwise.items()
+        }
+        self.library: Any = SimpleNamespace(
+            where=partial(self._element, "where", torch.where),
+            broadcast_to=self.stretched,
+            moveaxis=_moved,
+            swapaxes=_swapped,
+            concatenate=self.concatenate,
+            **{
+                n: partial(self._reduced, n, getattr(torch, n))
+                for n in ("sum", "prod", "amax", "amin")
+            },
+        )
+
+    # --- what is known ----------------------------------------------------------------
+
+    def constant(self, key: object, tensor: torch.Tensor, dims: Sequence[int], rank: int) -> Tile:
+        value = self.recorder.constant((key, tensor.dtype, tensor.device), tensor)
+        shape = [1] * rank
+        for d, n in zip(dims, value.shape, strict=True):
+            shape[d] = n
+        return Tile(self, value, dims, shape)
+
+    def arange(self, start: int, stop: int) -> Tile:
+        return self.constant(("arange", start, stop), self.ops.arange(start, stop), (0,), 1)
+
+    def full(self, shape: Shape, value: float | Tile, kind: Kind) -> Tile:
+        if isinstance(value, Tile):  # a parameter
+            run = partial(self.ops.full, (), kind=kind)
+            dtype = self.ops.dtype_of(kind)
+            made = self.recorder.step(("full", kind), run, [value.value], (), dtype)
+            return Tile(self, made, (), shape)
+        number = self.ops.full((), value, kind)
+        key = "number", repr(number.item())
+        return self.stretched(self.constant(key, number, (), len(shape)), shape)
+
+    def unit(self, x: Tile) -> Tile:
+        if x.value.number is None:
+            return x
+        value = self.recorder.constant(("unit", x.value), x.value.known)
+        value.is_unit = True
+        return Tile(self, value, x.dims, x.shape)
+
+    def bounds(self, x: Tile) -> tuple[int, int]:
+        if not math.prod(x.shape):
+            return 0, 0
+        if x.value.known is None:
+            return -(1 << 62), 1 << 62
+        return int(x.value.known.min()), int(x.value.known.max())
+
+    def is_all_true(self, x: Tile) -> bool:
+        """Is it known that a condition holds for all elements?"""
+        known = x.value.known
+        return known is not None and x.dtype == torch.bool and bool(known.all())
+
+    # --- element by element -----------------------------------------------------------
+
+    def cast(self, x: Tile, kind: Kind) -> Tile:
+        return self._to(x, self.ops.dtype_of(kind))
+
+    def promote(self, x: Tile) -> Tile:
+        if x.dtype == torch.bool:
+            return x
+        return self._to(x, self.ops.dtype_of("float" if x.dtype.is_floating_point else "int"))
+
+    def _to(self, x: Tile, dtype: torch.dtype) -> Tile:
+        if x.dtype == dtype:
+            return x
+        return self.map(("to", dtype), lambda t: t.to(dtype), x, dtype=dtype)
+
+    def _element(self, name: str, function: Callable[..., Any], *operands: Tile) -> Tile:
+        shape = _common(*(x.shape for x in operands))
+        found = self._folded(name, operands)
+        if found is not None:
+            return self.stretched(found, shape)
+        dtype = operands[-1].dtype
+        if name == "uniform":
+            dtype = self.ops.dtype_of("float")
+        is_own = not hasattr(torch, getattr(function, "__name__", "?")) or name == "stop"
+        return self.map(name, function, *operands, dtype=dtype, takes_out=not is_own)
+
+    def _folded(self, name: str, operands: Sequence[Tile]) -> Tile | None:
+        """What an operation comes to by what is known of an operand. A unit scaled is the unit, as
+        a sum of nothing is; combined with something it is that."""
+        if name == "stop":
+            return operands[0]
+        if name == "where" and operands[0].value.known is not None:
+            if self.is_all_true(operands[0]):
+                return operands[1]
+            return None if operands[0].value.known.any() else operands[2]
+        if len(operands) != 2:
+            return None
+        for x, other in (operands, operands[::-1]):
+            number, is_unit = x.value.number, x.value.is_unit
+            if name == "mul" and number == 0 and is_unit:
+                return x
+            is_nothing = (
+                (name == "mul" and number == 1)
+                or (name == "add" and number == 0 and is_unit)
+                or (name == "maximum" and number == -math.inf)
+                or (name == "minimum" and number == math.inf)
+            )
+            if is_nothing:
+                return other
+        return None
+
+    def map(
+        self,
+        key: object,
+        function: Callable[..., Any],
+        *operands: Tile,
+        dtype: torch.dtype | None = None,
+        takes_out: bool = False,
+    ) -> Tile:
+        """A function of the elements of tiles that are at the same place."""
+        dims, values = self.aligned(operands)
+        made = self.recorder.step(
+            key,
+            function,
+            values,
+            tuple(torch.broadcast_shapes(*(v.shape for v in values))),
+            dtype or operands[-1].dtype,
+            takes_out=takes_out,
+        )
+        return Tile(self, made, dims, _common(*(x.shape for x in operands)))
+
+    def aligned(self, operands: Sequence[Tile]) -> tuple[tuple[int, ...], list[Value]]:
+        """The dimensions of what broadcasting makes of tiles, and values for them such that it
+        does: the order is that of the largest, unless it lacks a dimension."""
+        largest = max(operands, key=lambda x: math.prod(x.value.shape))
+        every = {d for x in operands for d in x.dims if d != _NO_DIM}
+        dims = largest.dims
+        if not every <= set(dims):
+            dims = tuple(sorted(every, key=self._ranks.__getitem__))
+        return dims, [self._arranged(x, dims) for x in operands]
+
+    def _arranged(self, x: Tile, dims: Sequence[int]) -> Value:
+        """The value with dimensions in this order, and one element in those that it lacks."""
+        count = len(x.dims)
+        meets = zip(x.dims, dims[len(dims) - count :], strict=False)
+        if count <= len(dims) and all(d in (e, _NO_DIM) for d, e in meets):
+            return x.value
+        own = [x.dims.index(d) for d in dims if d in x.dims and d != _NO_DIM]
+        order = (*(n for n, d in enumerate(x.dims) if d == _NO_DIM), *own)
+        lengths = {d: n for d, n in zip(x.dims, x.value.shape, strict=True) if d != _NO_DIM}
+        return self._viewed(x.value, order, tuple(lengths.get(d, 1) for d in dims))
+
+    def _viewed(self, value: Value, order: Sequence[int], shape: Shape) -> Value:
+        """The value permuted, and then with dimensions joined, or dropped."""
+        order = tuple(order)
+        is_in_order = order == tuple(range(len(order)))
+        if is_in_order and value.shape == shape:
+            return value
+
+        def run(t: torch.Tensor) -> torch.Tensor:
+            return (t if is_in_order else t.permute(order)).reshape(shape)
+
+        key, dtype = ("view", order, shape), value.dtype
+        return self.recorder.step(key, run, [value], shape, dtype, is_view=True)
+
+    # --- dimensions -------------------------------------------------------------------
+
+    def stretched(self, x: Tile, shape: Sequence[int]) -> Tile:
+        return x if x.shape == tuple(shape) else x.like(x.dims, shape)
+
+    def whole(self, x: Tile, order: Sequence[int]) -> Value:
+        """A value that has all elements along some dimensions of a tile, in this order."""
+        value = self._arranged(x, tuple(order))
+        missing = len(order) - len(value.shape)
+        shape = tuple(x.shape[d] for d in order)
+        if (1,) * missing + value.shape == shape:
+            return self._viewed(value, range(len(value.shape)), shape)
+        return self.recorder.step(
+            ("expand", shape), lambda t: t.expand(shape), [value], shape, x.dtype, is_view=True
+        )
+
+    def _varying(self, x: Tile, dim: int) -> Tile:
+        """The tile with a value that has all elements along a dimension."""
+        if dim in x.dims or x.shape[dim] == 1:
+            return x
+        dims = sorted({dim, *x.dims} - {_NO_DIM}, key=self._ranks.__getitem__)
+        return Tile(self, self.whole(x, dims), dims, x.shape)
+
+    def reshaped(self, x: Tile, shape: Shape) -> Tile:
+        """The elements in their order, in another shape."""
+        every = self.whole(x, range(len(x.shape)))
+        value = self._viewed(every, range(len(every.shape)), shape)
+        return Tile(self, value, range(len(shape)), shape)
+
+    def part(self, x: Tile, dim: int, part: slice | list[int]) -> Tile:
+        """The elements at some positions along a dimension."""
+        size = x.shape[dim]
+        positions = range(size)[part] if isinstance(part, slice) else part
+        if isinstance(part, slice) and len(positions) == size:
+            return x
+        shape = list(x.shape)
+        shape[dim] = len(positions)
+        if dim not in x.dims:
+            return x.like(x.dims, shape)
+        at = (slice(None),) * x.dims.index(dim) + (part,)
+        lengths = zip(x.dims, x.value.shape, strict=True)
+        inner = tuple(shape[d] if d == dim else n for d, n in lengths)
+        key, is_view = ("part", repr(at)), isinstance(part, slice)
+        value = self.recorder.step(key, lambda t: t[at], [x.value], inner, x.dtype, is_view=is_view)
+        return Tile(self, value, x.dims, shape)
+
+    def concatenate(self, tiles: Sequence[Tile], axis: int) -> Tile:
+        every = {d for x in tiles for d, n in enumerate(x.shape) if n != 1} | {axis}
+        dims = sorted(every, key=self._ranks.__getitem__)
+        values = [self.whole(x, dims) for x in tiles]
+        at = dims.index(axis)
+        shape = list(tiles[0].shape)
+        shape[axis] = sum(x.shape[axis] for x in tiles)
+        inner = tuple(shape[d] for d in dims)
+        made = self.recorder.step(
+            ("cat", at), lambda *t: torch.cat(t, at), values, inner, tiles[0].dtype
+        )
+        return Tile(self, made, dims, shape)
+
+    # --- sums -------------------------------------------------------------------------
+
+    def _reduced(
+        self, name: str, function: Callable[..., Any], x: Tile, axis: int, keepdims: bool
+    ) -> Tile:
+        shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+        if x.shape[axis] == 1 or (axis not in x.dims and name in ("amax", "amin")):
+            return x.like([_NO_DIM if d == axis else d for d in x.dims], shape)
+        x = self._varying(x, axis)
+        at = x.dims.index(axis)
+        inner = (*x.value.shape[:at], 1, *x.value.shape[at + 1 :])
+        made = self.recorder.step(
+            (name, at), lambda t: function(t, at, True), [x.value], inner, x.dtype
+        )
+        return Tile(self, made, [_NO_DIM if d == axis else d for d in x.dims], shape)
+
+    def contract(self, a: Tile, b: Tile, dim: int) -> Tile:
+        """sum over dim of a * b, as one batched matrix product whose result is in order."""
+        full = _common(a.shape, b.shape)
+        shape = (*full[:dim], 1, *full[dim + 1 :])
+        a, b = self._varying(a, dim), self._varying(b, dim)
+        rank = self._ranks.__getitem__
+        of_a, of_b = (sorted({*x.dims} - {dim, _NO_DIM}, key=rank) for x in (a, b))
+        batch = [d for d in of_a if d in of_b]
+        left, right = ([d for d in of if d not in batch] for of in (of_a, of_b))
+        if left and right and rank(right[0]) < rank(left[0]):
+            a, b, left, right = b, a, right, left
+        count, m, n = (tuple(full[d] for d in of) for of in (batch, left, right))
+        length = full[dim]
+        x = self._joined(a, (*batch, *left, dim), (math.prod(count), math.prod(m), length))
+        y = self._joined(b, (*batch, dim, *right), (math.prod(count), length, math.prod(n)))
+        inner = (*count, *m, *n)
+        made = self.recorder.step(("product", inner), _product(count, m, n), [x, y], inner, a.dtype)
+        return Tile(self, made, (*batch, *left, *right), shape)
+
+    def _joined(self, x: Tile, dims: Sequence[int], shape: Shape) -> Value:
+        """The value of a factor in three dimensions, or two if its first has one element."""
+        order = [x.dims.index(d) for d in dims if d in x.dims]
+        order = [*(n for n, d in enumerate(x.dims) if d == _NO_DIM), *order]
+        return self._viewed(x.value, order, shape if shape[0] != 1 else shape[1:])
+
+    def largest(self, values: Tile, positions: Tile, dim: int, count: int) -> tuple[Tile, Tile]:
+        """`TorchOps.largest`."""
+        rank = len(values.shape)
+        both = [self.whole(x, range(rank)) for x in (values, positions)]
+        shape = (*values.shape[:dim], count, *values.shape[dim + 1 :])
+        pair = self.recorder.step(
+            ("largest", dim, count),
+            lambda v, p: self.ops.largest(v, p, dim, count),
+            both,
+            shape,
+            values.dtype,
+        )
+        parts = (
+            self.recorder.step(("field", n), operator.itemgetter(n), [pair], shape, x.dtype)
+            for n, x in enumerate((values, positions))
+        )
+        first, second = (Tile(self, v, range(rank), shape) for v in parts)
+        return first, second
+
+    # --- tensors ----------------------------------------------------------------------
+
+    def gather(self, tensor: Tile, at: Sequence[Tile]) -> Tile:
+        """The elements of a tensor at computed positions."""
+        ops = at[0].ops
+        dims, values = ops.aligned(at)
+        every = ops.whole(tensor, range(len(tensor.shape)))
+        shape = torch.broadcast_shapes(*(v.shape for v in values))
+        made = ops.recorder.step(
+            "gather", lambda t, *p: t[p], [every, *values], tuple(shape), tensor.dtype
+        )
+        return Tile(ops, made, dims, _common(*(x.shape for x in at)))
+
+    def store(self, output: Buffer, at: tuple[slice, ...], value: Tile) -> None:
+        """Write a tile that has the dimensions of an output."""
+        if all(range(n)[s] == range(n) for s, n in zip(at, output.shape, strict=True)):
+            output.tile, output.is_own = self._to(value, output.dtype), False
+            return
+        made = self.whole(self._to(value, output.dtype), range(len(output.shape)))
+
+        def write(t: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            t[at] = v
+            return t
+
+        self._written(output, write, made)
+
+    def scatter(
+        self, output: Buffer, positions: Sequence[Tile], value: Tile, valid: Tile, add: bool
+    ) -> None:
+        """`TorchOps.scatter`."""
+        _, values = self.aligned([value, valid, *positions])
+
+        def write(t: torch.Tensor, v: Any, ok: Any, *p: Any) -> torch.Tensor:
+            self.ops.scatter(t, p, v, ok, add)
+            return t
+
+        self._written(output, write, *values)
+
+    def clear(self, output: Buffer) -> None:
+        """Write 0 to all elements."""
+        self._written(output, torch.Tensor.zero_)
+
+    def _written(self, output: Buffer, write: Callable[..., Any], *values: Value) -> None:
+        """Let a function write to an output."""
+        shape, dtype, device = output.shape, output.dtype, self.ops.device
+        dims = range(len(shape))
+        if output.tile is None:
+            held = self.recorder.step(
+                None, lambda: torch.empty(shape, dtype=dtype, device=device), [], shape, dtype
+            )
+        else:
+            held = self.whole(output.tile, dims)
+            held = held if output.is_own else self.recorder.copy(held)
+        made = self.recorder.step(None, write, [held, *values], shape, dtype, is_view=True)
+        made.is_owned = output.is_own = True
+        output.tile = Tile(self, made, dims, shape)
+
+
+def _product(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., torch.Tensor]:
+    """A product of matrices, or of batches of such, and the dimensions of each."""
+    multiply = torch.bmm if math.prod(batch) != 1 else torch.mm
+    if len(rows) == len(columns) == 1 and len(batch) == int(multiply is torch.bmm):
+        return multiply
+    shape, reshape = (*batch, *rows, *columns), torch.ops.aten._unsafe_view.default  # no view
+
+    def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return reshape(multiply(a, b), shape)
+
+    return run
+
+
+def _moved(x: Tile, source: Sequence[int], target: Sequence[int]) -> Tile:
+    to = dict(zip(source, target, strict=True))
+    shape = [0] * len(x.shape)
+    for d, n in enumerate(x.shape):
+        shape[to[d]] = n
+    return x.like([to.get(d, _NO_DIM) for d in x.dims], shape)
+
+
+def _swapped(x: Tile, a: int, b: int) -> Tile:
+    order = list(range(len(x.shape)))
+    order[a], order[b] = b, a
+    return _moved(x, order, range(len(order)))
+
+
+def _common(*shapes: Shape) -> Shape:
+    """The shape to which these are broadcast."""
+    if all(s == shapes[0] for s in shapes):
+        return shapes[0]
+    return tuple(torch.broadcast_shapes(*shapes))
