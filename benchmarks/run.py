@@ -14,6 +14,7 @@ from benchmarks.report import Report, options, write_json
 
 NAMES = (
     "compile_time",
+    "cpu",
     "cpu_memory",
     "gpu_forward",
     "gpu_heads",

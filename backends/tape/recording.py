@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,15 +24,16 @@ if TYPE_CHECKING:
     from monocomp.backends.torch import TorchTarget
 
 LARGEST = 1 << 22  # elements of the largest tile: 16 MiB in float32, of which a few live at once
+MOST_BLOCKS = 32  # of a kernel's grid
 _ALIGNMENT = 16  # bytes, as the signatures of calls have it
 
 
-def is_one_block(program: TileProgram, extents: Mapping[str, int]) -> bool:
-    """Is each axis of a kernel held by one block?"""
-    if any(a.role == "serial" for a in program.axes.values()):
-        return False
+def is_short(program: TileProgram, extents: Mapping[str, int]) -> bool:
+    """Return True if each axis of a kernel is held by one block, but for a few of its grid."""
     blocks = backend.default_blocks(program, extents, LARGEST)
-    return all(n >= extents[program.axes[name].extent] for name, n in blocks.items())
+    counts = {a: -(-extents[a.extent] // blocks.get(n, 1)) for n, a in program.axes.items()}
+    cut = {a: n for a, n in counts.items() if n > 1 and a.role != "whole"}
+    return all(a.role == "grid" for a in cut) and math.prod(cut.values()) <= MOST_BLOCKS
 
 
 class RecordingTarget(backend.TorchTarget):
@@ -109,12 +111,12 @@ def recorded(
     configs: Sequence[Mapping[str, int]],
     varying: Collection[str],
 ) -> Tape | None:
-    """The tape of a plan; None where one of its kernels is not one block."""
+    """The tape of a plan; None where one of its kernels would make it long."""
     if any(isinstance(s, Slices | Sort) for s in host.body):
         return None
     runs = [(x.run, x.args) for stage in plan.stages for x in stage.launches]
     kernel_runs = [(run, args) for run, args in runs if isinstance(run, KernelRun)]
-    if not all(is_one_block(run.kernel, run.extents(args)) for run, args in kernel_runs):
+    if not all(is_short(run.kernel, run.extents(args)) for run, args in kernel_runs):
         return None
     target = RecordingTarget(kernels, like, len(inputs) + len(params))
     again = Evaluation(host, target, inputs, params, configs, varying).plan()

@@ -1,0 +1,178 @@
+"""The torch backend on the CPU: every library program beside the same in eager torch, and a GPT.
+
+Forward, and forward with the gradients of all floats, at a small and a medium size, each pair timed
+in turn in one process; what is compared is the least time of each. Names choose programs:
+
+    python -m benchmarks.cpu causal alibi --threads 1
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.report import (
+    Report,
+    alternating,
+    listed,
+    load,
+    options,
+    processor,
+    table,
+    today,
+    versions,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from tests.backends.library_cases import Case
+
+SIZES = {"small": (64, 16), "medium": (256, 64)}  # length, head size
+HEADS = 4
+GPT = "a step of the GPT"
+Times = dict[str, tuple[float, float]]  # ours and eager's, by what is timed
+
+
+def unavailable() -> str | None:
+    """Why this cannot be measured here."""
+    return None
+
+
+def pair(case: Case, size: str, differentiated: bool) -> dict[str, Callable[[], Any]]:
+    """A program and the same in eager torch, on the same inputs."""
+    import torch
+
+    import monocomp as mc
+
+    length, head = SIZES[size]
+    extents = case.sizes(length, length, head, head)
+    if "h" in extents and "h" not in case.extents:
+        extents["h"] = HEADS
+    inputs = case.inputs(extents)
+    floats = [t for t in inputs.values() if t.dtype == torch.float32]
+    kernel = mc.compile(case.text, backend="torch")
+
+    def ours(tensors: Mapping[str, torch.Tensor]) -> Any:
+        return kernel(**tensors, **case.params)
+
+    def run(compute: Callable[[Mapping[str, torch.Tensor]], Any]) -> Any:
+        if not differentiated:
+            with torch.no_grad():
+                return compute(inputs)
+        made = compute(inputs)
+        results = [x for x in (made if isinstance(made, tuple) else (made,)) if x.requires_grad]
+        cotangents = [x.detach() for x in results]
+        return torch.autograd.grad(results, floats, cotangents, allow_unused=True)
+
+    for t in floats:
+        t.requires_grad_(differentiated)
+    return {"monocomp": lambda: run(ours), "eager torch": lambda: run(case.in_eager_torch)}
+
+
+def gpt() -> dict[str, Callable[[], Any]]:
+    """A step of training, with attention that is derived and in eager torch: two layers of the
+    model of `monocomp.examples.training`, with learned slopes."""
+    import torch
+
+    from monocomp.examples.training import VARIANTS, Model, derived
+
+    variant = VARIANTS["learned slopes"]
+    tokens = torch.randint(256, (4, 129), generator=torch.Generator().manual_seed(0))
+
+    def step(attend: Any) -> Callable[[], Any]:
+        torch.manual_seed(0)
+        model = Model(128, HEADS, 2, attend, variant.start)
+        optimiser = torch.optim.AdamW(model.parameters())
+
+        def run() -> None:
+            optimiser.zero_grad()
+            model(tokens).backward()
+            optimiser.step()
+
+        return run
+
+    return {"monocomp": step(derived(variant)), "eager torch": step(variant.eager)}
+
+
+def times(compute: Mapping[str, Callable[[], Any]], rounds: int) -> tuple[float, float]:
+    """The least milliseconds of ours and of eager torch."""
+    for call in compute.values():
+        call()
+    taken = alternating(compute, rounds)
+    return min(taken["monocomp"]) * 1e3, min(taken["eager torch"]) * 1e3
+
+
+def measured(names: Sequence[str], rounds: int) -> dict[str, Times]:
+    """The times of programs, by name and then by what is timed."""
+    from tests.backends.library_cases import CASES
+
+    found: dict[str, Times] = {}
+    for name in names:
+        row = found[name] = {}
+        for size in SIZES:
+            for is_backward, what in enumerate(("forward", "both passes")):
+                computed = pair(CASES[name], size, bool(is_backward))
+                row[f"{size}, {what}"] = times(computed, rounds)
+        print(f"{name} done", file=sys.stderr, flush=True)
+    return found
+
+
+def measure(quick: bool = False, names: Sequence[str] = ()) -> Report:
+    """The table."""
+    import torch
+
+    from tests.backends.library_cases import CASES
+
+    busy, rounds = load(), 3 if quick else 15
+    found = measured(names or tuple(CASES), rounds)
+    found[GPT] = {"medium, both passes": times(gpt(), rounds)}
+    columns = [f"{size}, {what}" for size in SIZES for what in ("forward", "both passes")]
+    rows = [
+        (name, *(_shown(*row[c]) if c in row else "" for c in columns))
+        for name, row in found.items()
+    ]
+    ratios = {c: [r[c][0] / r[c][1] for r in found.values() if c in r] for c in columns}
+    rows.append(
+        ("geometric mean", *(f"{statistics.geometric_mean(r):.2f}" for r in ratios.values()))
+    )
+    where = (
+        f"{processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads; "
+        f"{listed(versions('torch'))}; {busy}"
+    )
+    text = (
+        f"The library on the CPU, float32, {HEADS} heads, lengths and head sizes "
+        f"{', '.join(f'{n} and {d}' for n, d in SIZES.values())}, {today()},\n{where}.\n"
+        "Milliseconds of ours / of eager torch, and the ratio: below 1 ours is faster.\n\n"
+        + table(("", *columns), rows)
+    )
+    data = {"date": today(), "machine": where, "milliseconds": found}
+    return Report("cpu", text, data, True)
+
+
+def _shown(ours: float, eager: float) -> str:
+    return f"{ours:.2f} / {eager:.2f} = {ours / eager:.2f}"
+
+
+def main() -> int:
+    """Print the table."""
+    import torch
+
+    parser = options(__doc__)
+    parser.add_argument("names", nargs="*", help="of library programs; all, unless given")
+    parser.add_argument("--threads", type=int, help="that torch uses")
+    chosen = parser.parse_args()
+    if chosen.threads:
+        torch.set_num_threads(chosen.threads)
+    report = measure(chosen.quick, chosen.names)
+    print(report.text)
+    write_json(chosen.json, [report])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

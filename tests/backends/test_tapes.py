@@ -1,0 +1,165 @@
+"""Tapes: what kernels of one block come to, beside the same kernels in tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor
+
+import monocomp as mc
+from monocomp.backends.tape import recording, tape
+from tests.backends.library_cases import CASES
+from tests.backends.running import largest_error, scale_of
+
+CAUSAL = "O[q,e] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,e]"
+DIFFERENTIATED = ("causal", "gqa", "alibi", "t5", "varlen", "softmax_top8", "paged_attention")
+
+
+@contextmanager
+def tapes_made(largest: int | None = None) -> Iterator[list[Any]]:
+    """What `recorded` gives, None for what is no tape, for tiles of at most so many elements."""
+    made: list[Any] = []
+    original = recording.recorded
+
+    def recorded(*args: Any) -> Any:
+        made.append(original(*args))
+        return made[-1]
+
+    limit = recording.LARGEST if largest is None else largest
+    with (
+        patch.object(recording, "recorded", recorded),
+        patch.object(recording, "LARGEST", limit),
+    ):
+        yield made
+
+
+def computed(name: str, differentiated: bool, dtype: torch.dtype) -> list[Tensor]:
+    """Results of a library program on inputs of some length, and gradients."""
+    case = CASES[name]
+    inputs = case.inputs(case.sizes(19, 23, 8, 6, 2), dtype)
+    floats = [t for t in inputs.values() if t.dtype == dtype]
+    for t in floats:
+        t.requires_grad_(differentiated)
+    made = mc.compile(case.text, backend="torch")(**inputs, **case.params)
+    results = list(made) if isinstance(made, tuple) else [made]
+    if not differentiated:
+        return results
+    used = [r for r in results if r.requires_grad]
+    cotangents = [torch.linspace(-1, 1, r.numel()).reshape(r.shape).to(r.dtype) for r in used]
+    found = torch.autograd.grad(used, floats, cotangents, allow_unused=True)
+    return [*(r.detach() for r in results), *(g for g in found if g is not None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "differentiated"),
+    [*((n, False) for n in CASES), *((n, True) for n in DIFFERENTIATED)],
+)
+@pytest.mark.one_in(3)
+def test_tapes_compute_what_tiles_do(name: str, differentiated: bool) -> None:
+    """Every library program, and the gradients of some."""
+    with tapes_made() as made:
+        found = computed(name, differentiated, torch.float32)
+    assert made and all(t is not None for t in made)
+    with tapes_made(largest=16) as others:
+        wanted = computed(name, differentiated, torch.float32)
+    assert None in others
+    for x, y in zip(found, wanted, strict=True):
+        assert x.dtype == y.dtype
+        assert largest_error(x, y) <= 2e-5 * max(1.0, scale_of(y))
+
+
+def test_results_are_tensors_of_their_own() -> None:
+    """Not an input, not one another, and no views: all of them may be written to."""
+    kernel = mc.compile(
+        "input X[i,j]\nA[i,j] = X[i,j]\nB[i,j] = X[i,j]\nC[j,i] = X[i,j] * 1.0\nreturn A, B, C",
+        backend="torch",
+    )
+    X = torch.randn(3, 4)
+    for _ in range(2):
+        results = kernel(X)
+        held = {t.data_ptr() for t in (X, *results)}
+        assert len(held) == 4
+        assert all(r.is_contiguous() and not r._is_view() for r in results)
+
+
+def test_inputs_are_not_written_to() -> None:
+    """An operation writes into what the tape alone holds."""
+    kernel = mc.compile("input X[i], Y[i]\nZ[i] = exp(X[i] + Y[i]) * X[i] - Y[i]", backend="torch")
+    X, Y = torch.randn(2, 8).unbind()
+    before = X.clone(), Y.clone()
+    first = kernel(X, Y)
+    assert torch.equal(first, kernel(X, Y))
+    assert torch.equal(X, before[0]) and torch.equal(Y, before[1])
+
+
+def test_parameters_vary_without_another_tape() -> None:
+    """They are read in each call, but for those of filters, which a call may be refused for."""
+    text = (
+        "input Q[q,d], K[k,d], V[k,e]\nparam w: int = 3\nparam c: float = 1.0\n"
+        "O[q,e] = softmax[k if k <= q and q - k < w](c * Q[q,d] * K[k,d]) * V[k,e]"
+    )
+    kernel, (Q, K, V) = mc.compile(text, backend="torch"), torch.randn(3, 9, 4).unbind()
+    with tapes_made() as made:
+        for w, c in ((3, 0.5), (3, 0.25), (5, 0.25), (5, 2.5)):
+            found = kernel(Q, K, V, w=w, c=c)
+            distance = torch.arange(9)[:, None] - torch.arange(9)
+            S = (c * Q @ K.mT).masked_fill((distance < 0) | (distance >= w), -torch.inf)
+            torch.testing.assert_close(found, S.softmax(-1) @ V)
+    assert len(made) == 2
+
+
+def test_what_is_filtered_is_not_read() -> None:
+    """NaN in keys and values that no query sees."""
+    Q, K, V = torch.randn(5, 4), torch.randn(8, 4), torch.randn(8, 3)
+    wanted = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K[:5], V=V[:5])
+    K[5:], V[5:] = torch.nan, torch.nan
+    found = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K, V=V)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_layouts_give_the_same_bits() -> None:
+    """Inputs in another layout are copied."""
+    kernel, (Q, K, V) = mc.compile(CAUSAL, backend="torch"), torch.randn(3, 33, 8).unbind()
+    wanted = kernel(Q=Q, K=K, V=V)
+    strided = [x.mT.contiguous().mT for x in (Q, K, V)]
+    assert torch.equal(kernel(Q=strided[0], K=strided[1], V=strided[2]), wanted)
+
+
+@pytest.mark.parametrize("sizes", [(0, 3, 2, 2), (3, 0, 2, 2), (3, 4, 0, 2), (3, 4, 2, 0)])
+def test_extents_without_elements(sizes: tuple[int, int, int, int]) -> None:
+    """They have no sums, or sums of nothing."""
+    q, k, d, e = sizes
+    text = "O[q,e] = sum[k]((Q[q,d] * K[k,d]) * V[k,e])"
+    Q, K, V = torch.randn(q, d), torch.randn(k, d), torch.randn(k, e)
+    found = mc.compile(text, backend="torch")(Q=Q, K=K, V=V)
+    torch.testing.assert_close(found, Q @ K.mT @ V)
+
+
+def test_large_masks_are_not_kept() -> None:
+    """What is larger than `KEPT` is computed in each call."""
+    Q, K, V = torch.randn(3, 40, 4).unbind()
+    wanted = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K, V=V)
+    with patch.object(tape, "KEPT", 64), tapes_made() as made:
+        found = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K, V=V)
+    assert max(t.numel() for t in made[0].start if isinstance(t, Tensor)) <= 64
+    torch.testing.assert_close(found, wanted)
+
+
+def test_a_sum_to_few_outputs_is_one_reduction() -> None:
+    """The gradient of a slope: no step for each key, query or batch."""
+    case = CASES["alibi"]
+    steps = []
+    for length in (16, 32):
+        inputs = case.inputs(case.sizes(length, length, 8, 8, 2))
+        inputs["slope"].requires_grad_()
+        with tapes_made() as made:
+            out = mc.compile(case.text, backend="torch")(**inputs)
+            torch.autograd.grad(out.sum(), inputs["slope"])
+        steps.append([len(t.runs) for t in made])
+    assert max(steps[0]) < 80
+    assert [abs(a - b) <= 8 for a, b in zip(*steps, strict=True)]
