@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.interpreter import Interpreter, bounds, default_blocks, elementwise
+from monocomp.backends.interpreter import Interpreter, bounds, elementwise
+from monocomp.backends.interpreter import default_blocks as default_blocks
 from monocomp.backends.sorting import sort_positions
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind

@@ -70,8 +70,8 @@ class RecordingTarget(backend.TorchTarget):
     def allocation(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[[], Any]:
         return partial(Buffer, shape, dtype)
 
-    def clear(self, tensor: Any) -> object:
-        return self.ops.clear(tensor)
+    def clear(self, tensor: Any) -> None:
+        self.ops.clear(tensor)
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         return KernelRun(self.kernels[number], self._record)

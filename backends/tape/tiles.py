@@ -193,9 +193,10 @@ class TapeOps:
         return self.stretched(self.constant(key, number, (), len(shape)), shape)
 
     def unit(self, x: Tile) -> Tile:
-        if x.value.number is None:
+        known = x.value.known
+        if known is None or known.numel() != 1:
             return x
-        value = self.recorder.constant(("unit", x.value), x.value.known)
+        value = self.recorder.constant(("unit", x.value), known)
         value.is_unit = True
         return Tile(self, value, x.dims, x.shape)
 
@@ -276,7 +277,7 @@ class TapeOps:
             key,
             function,
             values,
-            tuple(torch.broadcast_shapes(*(v.shape for v in values))),
+            _common(*(v.shape for v in values)),
             dtype or operands[-1].dtype,
             takes_out=takes_out,
         )
@@ -442,9 +443,9 @@ class TapeOps:
         ops = at[0].ops
         dims, values = ops.aligned(at)
         every = ops.whole(tensor, range(len(tensor.shape)))
-        shape = torch.broadcast_shapes(*(v.shape for v in values))
+        shape = _common(*(v.shape for v in values))
         made = ops.recorder.step(
-            "gather", lambda t, *p: t[p], [every, *values], tuple(shape), tensor.dtype
+            "gather", lambda t, *p: t[p], [every, *values], shape, tensor.dtype
         )
         return Tile(ops, made, dims, _common(*(x.shape for x in at)))
 
@@ -498,7 +499,8 @@ def _product(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., torch.T
     multiply = torch.bmm if math.prod(batch) != 1 else torch.mm
     if len(rows) == len(columns) == 1 and len(batch) == int(multiply is torch.bmm):
         return multiply
-    shape, reshape = (*batch, *rows, *columns), torch.ops.aten._unsafe_view.default  # no view
+    shape = (*batch, *rows, *columns)
+    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default  # it is no view
 
     def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return reshape(multiply(a, b), shape)
@@ -524,4 +526,5 @@ def _common(*shapes: Shape) -> Shape:
     """The shape to which these are broadcast."""
     if all(s == shapes[0] for s in shapes):
         return shapes[0]
-    return tuple(torch.broadcast_shapes(*shapes))
+    broadcast: Shape = tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+    return broadcast
