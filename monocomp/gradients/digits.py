@@ -4,7 +4,8 @@
     m[q] = max[k](S[q,k])                     is saved for that, with what is left of
     L[q] = log(sum[k](exp(S[q,k] - m[q])))    and a weight is exp((S - m) - L)
 
-Logits that are sums of products were rounded as much: L is enough for them.
+Logits that are sums of products were rounded as much, and a distance differs from element to
+element: where they are large few elements count. L is enough for them.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from monocomp.terms.monomials import addends, factors
 
 
 def loses_digits(total: Term) -> bool:
-    """May the logarithm of a sum have fewer digits than its exponents? Not where these are made of
-    products that were added up, which are rounded as much."""
+    """May the logarithm of a sum have fewer digits than its exponents?"""
     sums = (a for a in addends(total) if a.op == "fold")
-    return any(not _is_added_up(s.args[0]) for s in T.subterms(*sums) if s.op == "exp")
+    return any(not _is_computed(s.args[0]) for s in T.subterms(*sums) if s.op == "exp")
 
 
-def _is_added_up(t: Term) -> bool:
-    """Is all that is added, or chosen from, made of sums of products?"""
+def _is_computed(t: Term) -> bool:
+    """Is all that is added, or chosen from, made of positions or of sums of products?"""
     if t.op in ("add", "where", "maximum", "minimum"):
         parts = t.args[t.op == "where" :]
-        return all(_is_added_up(a) for a in parts if a is not T.NEG_INF)
-    sums = (s for s in T.subterms(t) if s.op == "fold" and s.attr.monoid == "sum")
-    return any(map(_sums_computed, sums))
+        return all(_is_computed(a) for a in parts if a is not T.NEG_INF)
+    if t.op in T.READS or t.kind == "bool":
+        return False
+    if t.op == "fold":
+        return t.attr.monoid == "sum" and _sums_computed(t)
+    return t.op == "index" or any(map(_is_computed, t.args))
 
 
 def _sums_computed(t: Term) -> bool:

@@ -447,9 +447,8 @@ class Values(Scopes):
 
 
 def _may_be_large(t: Term) -> bool:
-    """Is it read as it is, or chosen, as masks are? Beside them others lose digits."""
-    t = unsigned(t)
-    return t.op == "where" or T.is_read(t)
+    """Is it an input's element, or chosen, as masks are? Beside them others lose digits."""
+    return unsigned(t).op in ("where", "read")
 
 
 def _is_between_infinities(t: Term) -> bool:

@@ -179,25 +179,28 @@ def _larger_or_smaller(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 
 def _is_fused(c: Context, e: P.Expr) -> bool:
-    """Is this scale * (x - y) for products x of matrices and a row y? There scale * x - scale * y
-    pays, one fused operation an element, and x was rounded as much as scale * y is. Anything else
-    may be exact and large, as a mask of -1e9 is."""
+    """Is this scale * (x - y) for a row y and an x that is made of products of matrices, and of
+    positions? There scale * x - scale * y pays, one fused operation an element, and x was rounded
+    as much as scale * y is. What is loaded may be exact and large, as a mask of -1e9 is."""
     if e.op != "mul" or e.args[1].op != "sub" or c.order(e.args[0].axes):
         return False
     x, y = e.args[1].args
-    return len(c.order(y.axes)) < len(c.order(x.axes)) and _is_multiplied(c, x)
+    is_row = len(c.order(y.axes)) < len(c.order(x.axes))
+    return is_row and bool(c.choices.products) and _is_computed(c, x)
 
 
-def _is_multiplied(c: Context, e: P.Expr) -> bool:
-    """Is all that is added up, or chosen from, made of products of matrices?"""
+def _is_computed(c: Context, e: P.Expr) -> bool:
+    """Is all that is added up, or chosen from, made of positions or products of matrices?"""
     e = c.meaning(e)
-    if e in c.choices.products:
+    if e in c.choices.products or e.op == "coordinate":
         return True
+    if e.op == "load" or e.kind == "bool":
+        return False
     if e.op in ("add", "sub", "where", "maximum", "minimum"):
         choices = e.args[e.op == "where" :]
         parts = [a for a in choices if not (a.op == "number" and a.attr == -math.inf)]
-        return all(_is_multiplied(c, a) for a in parts)
-    return any(_is_multiplied(c, a) for a in e.args)
+        return all(_is_computed(c, a) for a in parts)
+    return any(_is_computed(c, a) for a in e.args)
 
 
 def _fused_exponential(c: Context, scale: P.Expr, difference: P.Expr, want: Layout) -> Expr:
