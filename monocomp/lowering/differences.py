@@ -49,10 +49,10 @@ def _difference(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
 
 
 def _is_given(addend: Term) -> bool:
-    return _unclamped(addend).op == "stored"
+    return unclamped(addend).op == "stored"
 
 
-def _unclamped(addend: Term) -> Term:
+def unclamped(addend: Term) -> Term:
     """What an addend is a multiple of, infinite where it is."""
     t = T.split_coefficient(addend)[1] or addend
     return t.args[2] if t.op == "where" and t in clamps(t.args[2]) else t
@@ -60,7 +60,7 @@ def _unclamped(addend: Term) -> Term:
 
 def _definition(addend: Term) -> Term:
     """What an addend is a multiple of, by its definition if it is given with one."""
-    t = _unclamped(addend)
+    t = unclamped(addend)
     return T.element(t.attr, t.args) if t.op == "stored" else t
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
-from monocomp.lowering.differences import differences
+from monocomp.lowering.differences import differences, unclamped
 from monocomp.lowering.expressions import (
     chain,
     choose,
@@ -448,7 +448,7 @@ class Values(Scopes):
 
 def _may_be_large(t: Term) -> bool:
     """Is it an input's element, or chosen, as masks are? Beside them others lose digits."""
-    return unsigned(t).op in ("where", "read")
+    return unclamped(t).op in ("where", "read")
 
 
 def _is_between_infinities(t: Term) -> bool:

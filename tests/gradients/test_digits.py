@@ -1,0 +1,80 @@
+"""What is saved of sums of exponentials: one number where logits are rounded as much, or two."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+import monocomp as mc
+from monocomp import library
+
+MASKED = (
+    "input Q[q,d], K[k,d], V[k,e], M[q,k]\nO[q,e] = softmax[k](Q[q,d] * K[k,d] + M[q,k]) * V[k,e]"
+)
+
+
+@pytest.mark.parametrize("name", ["causal", "gqa", "softcap", "sliding_window", "alibi"])
+def test_one_number_for_products_and_positions(name: str) -> None:
+    assert not mc.grad(library.load(name)).frames
+
+
+@pytest.mark.parametrize("text", [MASKED, library.load("t5"), library.load("softmax")])
+def test_two_numbers_where_logits_are_read(text: str) -> None:
+    found = mc.grad(text)
+    assert found.frames == {"L": "m"}
+    lines = str(found).splitlines()
+    assert any(line.startswith("input m[") and "= max[k" in line for line in lines)
+    assert any(line.startswith("input L[") and "- m[" in line for line in lines)
+
+
+def test_a_logarithm_that_is_returned_is_not_all_that_is_read() -> None:
+    """What the user calls L is the whole logarithm, of which digits are lost."""
+    text = "input X[q,k], V[k]\nL[q] = logsumexp[k](X[q,k])\nO[q] = softmax[k](X[q,k]) * V[k]\n"
+    for outputs in ("return O, L", "return O, L: accumulated"):
+        found = mc.grad(text + outputs)
+        assert set(found.saved) == {"O", "m", "L_2"} and found.frames == {"L_2": "m"}
+    assert set(mc.grad(text + "return O", save=["O", "L"]).saved) == {"O", "m", "L_2"}
+
+
+@pytest.mark.parametrize("kind", ["", ": accumulated"])
+def test_a_pair_that_is_returned_has_gradients(kind: str) -> None:
+    """Only what a gradient saved itself is any number."""
+    text = f"""input X[q,k]
+m[q] = max[k](X[q,k])
+L[q] = logsumexp[k](X[q,k]) - m[q]
+P[q,k] = softmax[k](X[q,k])
+return m{kind}, L{kind}, P"""
+    kernel = mc.compile(text, backend="torch")
+    x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda x: kernel(X=x), x)
+    assert gradgradcheck(lambda x: kernel(X=x), x)
+
+
+def test_second_derivatives() -> None:
+    """And forward mode, as the maximum is any number."""
+    kernel = mc.compile(MASKED, backend="torch")
+    mask = torch.tensor([[0.0, -1e4, 0.0], [-1e4, -1e4, -1e4]], dtype=torch.float64)
+    x = [torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((2, 2), (3, 2), (3, 2))]
+
+    def f(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return kernel(Q=q, K=k, V=v, M=mask)
+
+    assert gradcheck(f, x, check_forward_ad=True)
+    assert gradgradcheck(f, x)
+
+
+def test_rows_of_nothing_in_groups() -> None:
+    """A logarithm of nothing is given, and none of the heads that read it is NaN."""
+    text = """input Q[h,q,d], K[g,k,d], V[g,k,e], M[q,k]
+S[h,q,k] = Q[h,q,d] * K[h // (|h| // |g|), k, d]
+O[h,q,e] = softmax[k](S[h,q,k] + M[q,k]) * V[h // (|h| // |g|), k, e]
+return O"""
+    kernel = mc.compile(text, backend="torch")
+    q, k, v = (torch.randn(*s, requires_grad=True) for s in ((4, 3, 2), (2, 3, 2), (2, 3, 2)))
+    mask = torch.zeros(3, 3)
+    mask[1] = -math.inf
+    found = torch.autograd.grad(kernel(Q=q, K=k, V=v, M=mask).sum(), (q, k, v))
+    assert all(bool(x.isfinite().all()) for x in found)
