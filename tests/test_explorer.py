@@ -159,6 +159,13 @@ def test_colours_change_no_text(name: str) -> None:
         Page("\n".join(rows))  # tags are balanced
 
 
+def test_words_of_tile_programs() -> None:
+    words = tokens("store O[q] = load(x) + tl.load(y) + grid")
+    kinds = [(kind, piece) for kind, piece in words if kind]
+    loads = [("called", "load")] * 2
+    assert kinds == [("keyword", "store"), *loads, ("keyword", "grid")]
+
+
 def test_words_of_each_kind() -> None:
     text = "\n".join(
         [

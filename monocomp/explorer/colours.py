@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from keyword import kwlist
 
-_OWN = "kernel grid row stream whole state store load where unrolled return"
-_KEYWORDS = frozenset([*kwlist, *_OWN.split()])
+# Words of tile programs and block programs; followed by a bracket, or after a point, they are none.
+_OWN = frozenset(["kernel", "grid", "row", "stream", "whole", "state", "store", "load", "unrolled"])
 _TOKEN = re.compile(
     r"""(?P<comment>\#[^\n]*)
       | (?P<string>(?<!\w)[rbfRBF]{0,2}(?:\"\"\"(?s:.*?)\"\"\"|'''(?s:.*?)'''
@@ -47,7 +47,10 @@ def tokens(text: str) -> Iterator[tuple[str, str]]:
         kind = str(match.lastgroup)
         if kind == "word":
             is_called = text[end : end + 1] == "("
-            kind = "keyword" if match[0] in _KEYWORDS else "called" if is_called else ""
+            is_attribute = text[max(match.start() - 1, 0)] == "."
+            is_own = match[0] in _OWN and not is_called and not is_attribute
+            is_keyword = is_own or match[0] in kwlist
+            kind = "keyword" if is_keyword else "called" if is_called else ""
         yield kind, match[0]
     if end < len(text):
         yield "", text[end:]
