@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from monocomp import terms as T
+from monocomp.costs.closing import Closing
 from monocomp.costs.cost import BYTE_TIME, STORED_BYTES
 from monocomp.costs.counting import elements, tensor_sizes
 from monocomp.costs.holding import estimate
@@ -23,7 +24,7 @@ from monocomp.declarations.records import Output
 from monocomp.derivation import rule_sets
 from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_mean
 from monocomp.extents.nominal import nominal_sizes
-from monocomp.gradients.saving import Saved, is_logarithm
+from monocomp.gradients.saving import Saved, as_logsumexp, is_logarithm
 from monocomp.gradients.stored_values import without_outputs
 from monocomp.planning.slicing import time_of
 from monocomp.planning.storing import WORTH_STORING, WORTHWHILE, cut
@@ -86,14 +87,20 @@ def choose(
         definitions: others that could be saved.
 
     Raises:
-        UsageError: a name is that of no output and no value.
+        UsageError: a name is that of no output and no value, or of an input.
     """
     equations = [*outputs, *(v.equation for v in values)]
     names = [e.name for e in equations]
     shown = [program.shown(e.body) for e in equations]
     if asked is not None:
-        wanted = list(asked)
+        own = _own_names(program, values)
+        wanted = [own.get(name, name) if name not in names else name for name in asked]
         for name in wanted:
+            if name in program.declared.inputs:
+                raise UsageError(
+                    f"'{name}' is an input, which gradients read as it is given",
+                    help=f"leave '{name}' out of what is saved",
+                )
             if name not in names:
                 texts = dict(zip(names, shown, strict=True))
                 texts |= {e.name: program.shown(e.body) for e in definitions}
@@ -121,6 +128,14 @@ def choose(
         Choice(name, text, *reason)
         for name, text, reason in zip(names, shown, reasons, strict=True)
     ]
+
+
+def _own_names(program: Equations, values: Sequence[Saved]) -> dict[str, str]:
+    """The names of values that the program returns by names of its own, in another dtype."""
+    close = Closing()
+    by_text = {close(v.equation.body)[0]: v.equation.name for v in values}
+    returned = {e.name: close(as_logsumexp(e.body))[0] for e in program.outputs}
+    return {name: by_text[text] for name, text in returned.items() if text in by_text}
 
 
 def as_far_as_read(program: Equations, names: Collection[str], found: Gradient) -> Gradient:

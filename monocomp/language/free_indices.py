@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
+from typing import TypeGuard
 
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.language import syntax as S
@@ -110,7 +111,7 @@ class FreeIndices:
             if index in self.free(part) - self.bound(node, number)
         ]
 
-    def is_defined(self, node: S.Expr) -> bool:
+    def is_defined(self, node: S.Expr) -> TypeGuard[S.Call]:
         """True if this is a call of a function made by `def`."""
         return isinstance(node, S.Call) and node.function in self._functions
 

@@ -193,6 +193,50 @@ def test_logits_are_read_in_the_dtype_of_sums() -> None:
         assert "S" in found.saved and "exp(S[q,k] - L[q])" in str(found)
 
 
+STATISTICS = """
+input Q[q,d], K[k,d], V[k,e]
+S[q,k] = Q[q,d] * K[k,d]
+lse[q] = logsumexp[k if k <= q](S[q,k])
+m[q]   = max[k if k <= q](S[q,k])
+P[q,k] = softmax[k if k <= q](S[q,k])
+O[q,e] = P[q,k] * V[k,e]
+"""
+
+
+@pytest.mark.parametrize("returned", ["O", "O, lse", "O, lse: accumulated", "lse, m, O"])
+@pytest.mark.parametrize("save", [["lse"], ["O", "S", "lse"]])
+def test_values_are_saved_by_the_names_of_the_program(returned: str, save: list[str]) -> None:
+    """A logarithm that is returned in another dtype is stored beside it, in that of sums."""
+    text = f"{STATISTICS}return {returned}"
+    found = mc.grad(text, outputs=["O"], save=save)
+    is_rounded = "lse" in returned and "accumulated" not in returned
+    assert set(found.saved) == {"L" if is_rounded and name == "lse" else name for name in save}
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.randn(6, 3, dtype=torch.float64, generator=generator) for _ in range(3)]
+    given = [x.requires_grad_() for x in given]
+    results = []
+    for kernel in (mc.compile(text, save=save), mc.compile(text)):
+        loss = sum(x.sin().sum() for x in tuple_of(kernel(*given)))
+        results.append(torch.autograd.grad(loss, given))
+    for x, y in zip(*results, strict=True):
+        torch.testing.assert_close(x, y)
+
+
+def test_what_cannot_be_saved_says_why() -> None:
+    with pytest.raises(UsageError) as caught:
+        mc.grad(f"{STATISTICS}return O", save=["O", "Q"])
+    assert str(caught.value) == (
+        "'Q' is an input, which gradients read as it is given\n"
+        "  help: leave 'Q' out of what is saved"
+    )
+    with pytest.raises(UsageError, match=r"there is no value 'Lse' to save\n(.*\n)*.*'lse'"):
+        mc.grad(f"{STATISTICS}return O", save=["Lse"])
+    unread = mc.grad(f"{STATISTICS}return O", save=["O", "m"])
+    (choice,) = (c for c in unread.choices if c.name == "m")
+    assert not choice.is_saved and choice.reason == "as the gradients do not read it"
+    assert "m" not in unread.saved
+
+
 def test_gradients_beside_rounded_logits() -> None:
     """Large logits in bf16 are off by so much that weights would be twice as large, or half."""
     torch.manual_seed(0)
