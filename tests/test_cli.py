@@ -103,7 +103,7 @@ def test_unknown_command(call) -> None:
         2,
         "",
         "UsageError: there is no command 'emitt'\n"
-        "  commands: demo, list, show, explain, grad, emit, run, bench, tune, check, doctor, "
+        "  commands: demo, list, show, explain, serve, grad, emit, run, bench, tune, check, doctor, "
         "completion\n"
         "  help: did you mean 'monocomp emit'?\n",
     )
