@@ -103,8 +103,8 @@ def test_unknown_command(call) -> None:
         2,
         "",
         "UsageError: there is no command 'emitt'\n"
-        "  commands: demo, list, show, explain, serve, grad, emit, run, bench, tune, check, doctor, "
-        "completion\n"
+        "  commands: demo, list, show, explain, serve, grad, emit, run, bench, tune, check, "
+        "doctor, completion\n"
         "  help: did you mean 'monocomp emit'?\n",
     )
 
