@@ -225,7 +225,7 @@ def test_values_are_saved_by_the_names_of_the_program(returned: str, save: list[
 def test_what_cannot_be_saved_says_why() -> None:
     with pytest.raises(UsageError) as caught:
         mc.grad(f"{STATISTICS}return O", save=["O", "Q"])
-    assert caught.value.described() == (
+    assert str(caught.value) == (
         "'Q' is an input, which gradients read as it is given\n"
         "  help: leave 'Q' out of what is saved"
     )
