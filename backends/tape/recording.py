@@ -94,11 +94,24 @@ class RecordingTarget(backend.TorchTarget):
         """What a call returns, each in memory of its own."""
         seen: set[Value] = set()
         for r in made:
-            value = r.held(self.ops)
-            if not value.is_owned or value.root is not value or value in seen:
+            value, shape = r.held(self.ops)
+            if not value.is_owned or value.root in seen:
                 value = self.recorder.copy(value)
-            seen.add(value)
-            yield value
+            seen.add(value.root)
+            yield self.recorder.step(
+                None, _in_shape(shape), [value], shape, value.dtype, is_view=True
+            )
+
+
+def _in_shape(shape: tuple[int, ...]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return what gives a tensor a shape, in one layout: no view, so that it may be written to."""
+    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default
+
+    def run(t: torch.Tensor) -> torch.Tensor:
+        t = t.contiguous()
+        return t if t.shape == shape else reshape(t, shape)
+
+    return run
 
 
 def recorded(

@@ -118,13 +118,16 @@ class Buffer:
         """What it holds at last, in another shape."""
         return BufferView(self, shape)
 
-    def held(self, ops: TapeOps, shape: Shape | None = None) -> Value:
-        """What it holds, as a value of its shape, or of another one."""
+    def held(self, ops: TapeOps, shape: Shape | None = None) -> tuple[Value, Shape]:
+        """Return a value that has its elements in their order, and its shape, or another one."""
+        shape = self.shape if shape is None else shape
         if self.tile is None:  # no kernel has elements to write
-            nothing = torch.empty(shape or self.shape, dtype=self.dtype, device=ops.ops.device)
-            return ops.recorder.constant(object(), nothing)
-        tile = self.tile if shape is None else ops.reshaped(self.tile, shape)
-        return ops.whole(tile, range(len(tile.shape)))
+            nothing = torch.empty(shape, dtype=self.dtype, device=ops.ops.device)
+            return ops.recorder.constant(object(), nothing), shape
+        value, dims = self.tile.value, [d for d in self.tile.dims if d != _NO_DIM]
+        if dims != sorted(dims) or math.prod(value.shape) != math.prod(self.shape):
+            value = ops.whole(self.tile, range(len(self.shape)))
+        return value, shape
 
 
 class BufferView:
@@ -133,8 +136,8 @@ class BufferView:
     def __init__(self, buffer: Buffer, shape: Shape) -> None:
         self.buffer, self.shape = buffer, shape
 
-    def held(self, ops: TapeOps) -> Value:
-        """What the buffer holds, in this shape."""
+    def held(self, ops: TapeOps) -> tuple[Value, Shape]:
+        """Return what the buffer holds, and this shape."""
         return self.buffer.held(ops, self.shape)
 
 
