@@ -28,6 +28,7 @@ from monocomp.declarations.given import (
     check_no_gradients,
     check_params,
     check_tensors,
+    host_array,
     in_autocast,
     shape_of,
 )
@@ -319,7 +320,7 @@ class Calls:
 
         from monocomp.backends import numpy as backend
 
-        arrays = {n: np.asarray(_host_array(t)) for n, t in inputs.items()}
+        arrays = {n: np.asarray(host_array(t)) for n, t in inputs.items()}
         plan, host = self._plan(_narrow(inputs), binding)
         programs = self.planner.processors or 1
         results = backend.run_all(
@@ -493,10 +494,3 @@ def _narrow(inputs: Mapping[str, Any]) -> dict[str, str]:
 
 def _unpacked(results: tuple[Any, ...]) -> Any:
     return results[0] if len(results) == 1 else results
-
-
-def _host_array(tensor: Any) -> Any:
-    if hasattr(tensor, "detach"):
-        tensor = tensor.detach().cpu()
-        return tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy()
-    return tensor

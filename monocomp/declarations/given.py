@@ -159,3 +159,11 @@ def cast(value: Any) -> Any:
     if not torch.is_autocast_enabled(device) or value.dtype == torch.float64 or is_narrow(value):
         return value
     return value.to(torch.get_autocast_dtype(device))
+
+
+def host_array(tensor: Any) -> Any:
+    """Return a tensor as NumPy takes it, floats as float64; anything else as it is."""
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach().cpu()
+        return tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy()
+    return tensor
