@@ -21,7 +21,7 @@ from monocomp.host.program import HostProgram, Slices, Sort
 from monocomp.tile import TileProgram
 
 Blocks: TypeAlias = Callable[[TileProgram, Mapping[str, int], int], dict[str, int]]
-LARGEST = 1 << 22  # elements of the largest tile: 16 MiB in float32, of which a few live at once
+LARGEST = 1 << 21  # elements of the largest tile: 8 MiB in float32, of which a few live at once
 MOST_BLOCKS = 32  # of a kernel's grid
 _ALIGNMENT = 16  # bytes, as the signatures of calls have it
 
