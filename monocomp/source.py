@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module, Part
     from monocomp.backends.triton.machine_code import MachineCode
-    from monocomp.gradients.derived import Gradient
+    from monocomp.gradients.gradient import Gradient
 
 
 def module(

@@ -285,8 +285,7 @@ MUTUAL = {
     ("monocomp.calls.operators", "monocomp.calls.calls"),
     ("monocomp.calls.paths", "monocomp.calls.calls"),
     ("monocomp.calls.paths", "monocomp.calls.autograd"),
-    ("monocomp.gradients.derived", "monocomp.source"),
-    ("monocomp.gradients.choosing", "monocomp.gradients.derived"),
+    ("monocomp.gradients.gradient", "monocomp.source"),
 }
 
 
@@ -357,7 +356,7 @@ ROOMS = (
         "checking",
     ),
     *("tile", "lowering", "costs", "derivation", "planning", "gradients", "blocks", "host"),
-    *("backends", "calls", "explorer", "command_line", "examples"),
+    *("backends", "calls", "explorer", "server", "command_line", "examples"),
 )
 # What every room may use, and what these use in turn. The oracle reads checked programs and shares
 # no code with what turns them into kernels.

@@ -5,55 +5,56 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import torch
 
-from monocomp.backends import torch as backend
 from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.tape import Tape
 from monocomp.backends.tape.tiles import Buffer, TapeOps, Tile
+from monocomp.backends.torch_operations import TorchOps, TorchTarget
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.interpreting import KernelRun
 from monocomp.host.plan import Plan
 from monocomp.host.program import HostProgram, Slices, Sort
 from monocomp.tile import TileProgram
 
-if TYPE_CHECKING:
-    from monocomp.backends.torch import TorchTarget
-
-LARGEST = 1 << 22  # elements of the largest tile: 16 MiB in float32, of which a few live at once
+Blocks: TypeAlias = Callable[[TileProgram, Mapping[str, int], int], dict[str, int]]
+LARGEST = 1 << 21  # elements of the largest tile: 8 MiB in float32, of which a few live at once
 MOST_BLOCKS = 32  # of a kernel's grid
 _ALIGNMENT = 16  # bytes, as the signatures of calls have it
 
 
-def is_short(program: TileProgram, extents: Mapping[str, int]) -> bool:
+def is_short(program: TileProgram, extents: Mapping[str, int], blocks: Blocks) -> bool:
     """Return True if each axis of a kernel is held by one block, but for a few of its grid."""
-    blocks = backend.default_blocks(program, extents, LARGEST)
-    counts = {a: -(-extents[a.extent] // blocks.get(n, 1)) for n, a in program.axes.items()}
+    lengths = blocks(program, extents, LARGEST)
+    counts = {a: -(-extents[a.extent] // lengths.get(n, 1)) for n, a in program.axes.items()}
     cut = {a: n for a, n in counts.items() if n > 1 and a.role != "whole"}
     return all(a.role == "grid" for a in cut) and math.prod(cut.values()) <= MOST_BLOCKS
 
 
-class RecordingTarget(backend.TorchTarget):
+class RecordingTarget(TorchTarget):
     """Notes what the kernels of a host program do.
 
     Args:
         kernels: the kernels.
         like: runs them.
         count: of the values of a call.
+        blocks: chooses their lengths.
     """
 
-    def __init__(self, kernels: Sequence[TileProgram], like: TorchTarget, count: int) -> None:
+    def __init__(
+        self, kernels: Sequence[TileProgram], like: TorchTarget, count: int, blocks: Blocks
+    ) -> None:
         super().__init__(like.device, like.accumulated, like.results)
-        self.kernels = kernels
+        self.kernels, self.blocks = kernels, blocks
         self.recorder = Recorder(count)
         self.order: dict[str, int] = {}
         self.ops = self._ops(())
 
     def _ops(self, axes: Sequence[str]) -> TapeOps:
-        done_by = backend.TorchOps(self.device, self.accumulated)
+        done_by = TorchOps(self.device, self.accumulated)
         return TapeOps(self.recorder, done_by, axes, self.order)
 
     def input(self, position: int, tensor: torch.Tensor) -> Tile:
@@ -87,8 +88,8 @@ class RecordingTarget(backend.TorchTarget):
         ops = self._ops(list(program.axes))
         held = {n: t.tile if isinstance(t, Buffer) else t for n, t in inputs.items()}
         tiles = {n: Tile(ops, t.value, t.dims, t.shape) for n, t in held.items() if t is not None}
-        blocks = backend.default_blocks(program, extents, LARGEST)
-        Interpreter(program, ops, extents, params, blocks).run(tiles, outputs)
+        lengths = self.blocks(program, extents, LARGEST)
+        Interpreter(program, ops, extents, params, lengths).run(tiles, outputs)
 
     def returned(self, made: Sequence[Any]) -> Iterator[Value]:
         """What a call returns, each in memory of its own."""
@@ -123,15 +124,16 @@ def recorded(
     params: Mapping[str, Any],
     configs: Sequence[Mapping[str, int]],
     varying: Collection[str],
+    blocks: Blocks,
 ) -> Tape | None:
     """The tape of a plan; None where one of its kernels would make it long."""
     if any(isinstance(s, Slices | Sort) for s in host.body):
         return None
     runs = [(x.run, x.args) for stage in plan.stages for x in stage.launches]
     kernel_runs = [(run, args) for run, args in runs if isinstance(run, KernelRun)]
-    if not all(is_short(run.kernel, run.extents(args)) for run, args in kernel_runs):
+    if not all(is_short(run.kernel, run.extents(args), blocks) for run, args in kernel_runs):
         return None
-    target = RecordingTarget(kernels, like, len(inputs) + len(params))
+    target = RecordingTarget(kernels, like, len(inputs) + len(params), blocks)
     again = Evaluation(host, target, inputs, params, configs, varying).plan()
     given: list[Any] = [target.input(n, t) for n, t in enumerate(inputs.values())]
     given += [target.param(len(inputs) + n) for n in range(len(params))]

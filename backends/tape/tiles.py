@@ -20,7 +20,7 @@ from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.declarations.vocabulary import Kind
 
 if TYPE_CHECKING:
-    from monocomp.backends.torch import TorchOps
+    from monocomp.backends.torch_operations import TorchOps
 
 Shape: TypeAlias = tuple[int, ...]
 _NO_DIM = -1  # of a value's dimension with one element, which may meet any of a tile

@@ -26,7 +26,7 @@ from monocomp.backends.triton.emit import (
 )
 from monocomp.backends.triton.host_source import HostSource
 from monocomp.backends.triton.selfcheck import main_lines
-from monocomp.gradients.derived import Gradient
+from monocomp.gradients.gradient import Gradient
 
 
 def emit_gradient(

@@ -18,7 +18,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp.backends.schedules.measure import Empty
 from monocomp.backends.schedules.schedule import one_tile, split_lengths
-from monocomp.backends.torch import TorchTarget
+from monocomp.backends.torch_operations import TorchTarget
 from monocomp.blocks.program import SMALL_INT
 from monocomp.host.plan import Launched, Plan, gather
 from monocomp.host.program import HostProgram

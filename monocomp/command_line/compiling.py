@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from monocomp.command_line import files, words
 
 if TYPE_CHECKING:
-    from monocomp.gradients.derived import Gradient
+    from monocomp.gradients.gradient import Gradient
     from monocomp.kernel import Kernel
     from monocomp.terms.equations import Equations
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from monocomp.backends.targets import canonical
 from monocomp.command_line import compiling, files, streams, words
+from monocomp.declarations.assignments import read_pairs
 from monocomp.errors import DeviceError, UnsupportedError, UsageError
 from monocomp.machine.plain_files import write
 
@@ -209,7 +210,7 @@ def bench(options: Namespace) -> int:
 
 def run(options: Namespace) -> int:
     """`monocomp run` on arrays from files."""
-    paths = words.pairs(options.input, "NAME=FILE", str, "a file")
+    paths = read_pairs(options.input, "NAME=FILE", str, "a file")
     streams.require_output(options.output, options.program, *paths.values())
     kernel, params = _to_run(options)
     arrays = {name: files.read_array(path) for name, path in paths.items()}

@@ -6,9 +6,10 @@ import keyword
 import math
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from monocomp.declarations.assignments import read_pairs, read_sizes
 from monocomp.errors import UnsupportedDtypeError, UsageError, did_you_mean, require_known, shorten
 
 if TYPE_CHECKING:
@@ -26,42 +27,10 @@ _DTYPES_OF_ONE = {
     **dict.fromkeys(("e5m2", "float8_e5m2"), "float8_e5m2"),
 }
 
-T = TypeVar("T")
-
-
-def pairs(
-    words: Iterable[str], form: str, convert: Callable[[str], T], wanted: str
-) -> dict[str, T]:
-    """`name=value` words as a dictionary."""
-    found: dict[str, T] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not re.fullmatch(r"\.?\w+", name, re.ASCII):
-            raise UsageError(
-                f"'{shorten(word)}' is not of the form {form}",
-                help="PROGRAM comes before the options that take several words",
-            )
-        if name in found:
-            raise UsageError(f"'{name}' is given twice")
-        try:
-            found[name] = convert(value)
-        except ValueError:
-            raise UsageError(f"'{name}' must be {wanted}, not '{shorten(value)}'") from None
-    return found
-
 
 def extents(options: Namespace) -> dict[str, int]:
     """`--extent`: sizes by the name of an index."""
-    return sizes(options.extent)
-
-
-def sizes(words: Iterable[str]) -> dict[str, int]:
-    """`name=size` words as sizes by the name of an index."""
-    by_name = pairs(words, "INDEX=SIZE", int, "a whole number")
-    for name, size in by_name.items():
-        if not 0 <= size < 2**63:
-            raise UsageError(f"the extent of '{name}' must lie in 0 to 2**63 - 1")
-    return by_name
+    return read_sizes(options.extent)
 
 
 def _number(text: str) -> int | float:
@@ -76,7 +45,7 @@ def _number(text: str) -> int | float:
 
 def params(options: Namespace) -> dict[str, int | float]:
     """`--param`: numbers by name."""
-    return pairs(options.param, "NAME=VALUE", _number, "a number")
+    return read_pairs(options.param, "NAME=VALUE", _number, "a number")
 
 
 def refuse_unknown_params(declared: Declarations[Any], params: Mapping[str, Any]) -> None:
@@ -92,7 +61,7 @@ def dtypes(options: Namespace) -> tuple[str | None, dict[str, str]]:
     of_all = [w for w in words if "=" not in w]
     if len(of_all) > 1:
         raise UsageError(f"'{shorten(of_all[0])}' and '{shorten(of_all[1])}' for all inputs")
-    of_one = pairs([w for w in words if "=" in w], "NAME=TYPE", str, "a dtype")
+    of_one = read_pairs([w for w in words if "=" in w], "NAME=TYPE", str, "a dtype")
     named = {name: _dtype(given, _DTYPES_OF_ONE) for name, given in of_one.items()}
     return _dtype(of_all[0], _DTYPES) if of_all else None, named
 

@@ -123,7 +123,12 @@ class Derivation(Rendered):
         """A kernel from the program after the last step; options as for `monocomp.compile`."""
         from monocomp.kernel import Kernel  # which has a derivation
 
-        return Kernel(self.start, derivation=self, **options)
+        return Kernel(**self.compiled, **options)
+
+    @property
+    def compiled(self) -> Mapping[str, Any]:
+        """The arguments of the kernel that `compile` makes."""
+        return {"equations": self.start, "derivation": self}
 
     @property
     def rewrites(self) -> tuple[Step, ...]:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from monocomp import terms as T
 from monocomp.costs.closing import Closing
@@ -24,48 +23,20 @@ from monocomp.declarations.records import Output
 from monocomp.derivation import rule_sets
 from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_mean
 from monocomp.extents.nominal import nominal_sizes
+from monocomp.gradients.gradient import Gradient
 from monocomp.gradients.saving import Saved, as_logsumexp, is_logarithm
 from monocomp.gradients.stored_values import without_outputs
+from monocomp.gradients.trace import Choice
 from monocomp.planning.slicing import time_of
 from monocomp.planning.storing import WORTH_STORING, WORTHWHILE, cut
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import Rewriter
 from monocomp.terms.equations import Equation, Equations
 
-if TYPE_CHECKING:
-    from monocomp.gradients.derived import Gradient
-
 _SMALL = 16  # times as much have a call's tensors together
 _FAR = 4  # times as long takes a large value to be computed as to be stored and read
 _WORTH_MEMORY = 0.85  # what is left of the time; more than that is not worth a large value
 _PLANNED = 300  # terms of programs that are planned to be weighed, which takes long for more
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What becomes of a value.
-
-    Attributes:
-        name: under which it is, or would be, saved.
-        text: the value.
-        is_saved: is it stored, or else computed anew?
-        reason: why.
-        is_open: is it to be weighed within the programs?
-        depends_on_sizes: may it be otherwise at other sizes?
-        is_logarithm: is it the logarithm of a sum of weights?
-    """
-
-    name: str
-    text: str
-    is_saved: bool
-    reason: str
-    is_open: bool = False
-    depends_on_sizes: bool = False
-    is_logarithm: bool = False
-
-    def __str__(self) -> str:
-        kept = "saved" if self.is_saved else "computed anew"
-        return f"{self.name} = {self.text}: {kept}, {self.reason}"
 
 
 def choose(

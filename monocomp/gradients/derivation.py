@@ -9,24 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from monocomp import terms as T
 from monocomp.derivation.certificate import Certificate, Theory, Use, certify
 from monocomp.derivation.derivation import Derivation
-from monocomp.gradients.choosing import Choice
 from monocomp.gradients.laws import FOLDS, certified, law_of
 from monocomp.gradients.reverse import LEAVES, handed_on
 from monocomp.gradients.saving import is_logarithm
-from monocomp.gradients.trace import Trace
+from monocomp.gradients.trace import Choice, Trace
 from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import definition_line, show
-
-if TYPE_CHECKING:
-    from monocomp.kernel import Kernel
 
 _ADJOINT = T.param("adjoint", "float")  # of what stands before
 _ADJOINTS = "adjoints", "each operation hands its adjoint on to its operands"
@@ -69,11 +65,10 @@ class GradientDerivation(Derivation):
             last_phases=tuple(phase for phase, _ in made),
         )
 
-    def compile(self, **options: Any) -> Kernel:
-        """A kernel of the gradient, which has a derivation of its own."""
-        from monocomp.kernel import Kernel  # which has a derivation
-
-        return Kernel(self.result, **options)
+    @property
+    def compiled(self) -> Mapping[str, Any]:
+        """The gradient, whose kernel has a derivation of its own."""
+        return {"equations": self.result}
 
     @property
     def rewrites(self) -> tuple[Step, ...]:

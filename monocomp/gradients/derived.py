@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from monocomp import terms as T
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
 from monocomp.errors import MonocompError, keeps_traceback, require_known
 from monocomp.gradients.choosing import (
-    Choice,
     as_far_as_read,
     choose,
     is_far_cheaper,
@@ -30,6 +28,7 @@ from monocomp.gradients.definitions import (
     with_names,
     with_parts,
 )
+from monocomp.gradients.gradient import Gradient
 from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
 from monocomp.gradients.reverse import Adjoints, Visit, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
@@ -39,7 +38,7 @@ from monocomp.gradients.stored_values import (
     returning,
     with_narrow,
 )
-from monocomp.gradients.trace import Trace
+from monocomp.gradients.trace import Choice, Trace
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.naming import NewNames
 from monocomp.rewrites.anchoring import anchoring
@@ -55,76 +54,8 @@ from monocomp.terms.monomials import addends
 from monocomp.translation.programs import read_equations
 
 if TYPE_CHECKING:
-    from monocomp.gradients.derivation import GradientDerivation
     from monocomp.language.parser import HasText
     from monocomp.translation.declared_monoids import Monoid
-
-
-@dataclass(frozen=True)
-class Gradient:
-    """What `gradient` derives.
-
-    Attributes:
-        program: what is differentiated, as it is written.
-        forward: the program, which also returns the values that it saves.
-        equations: the program that computes it.
-        saved: what it reads of the program's values, by the name of the input that it is, and what
-            it is in terms of the program's inputs.
-        cotangents: by output of the program, the input that is the derivative of the loss with
-            respect to it.
-        gradients: by input of the program, the output that is its gradient.
-        choices: what becomes of each value that may be saved, and why.
-        trace: what was done.
-        named: what is differentiated by name.
-        frames: the maxima that are saved beside logarithms, by the names of these.
-    """
-
-    program: Equations
-    forward: Equations
-    equations: Equations
-    saved: Mapping[str, Equation]
-    cotangents: Mapping[str, str]
-    gradients: Mapping[str, str]
-    choices: tuple[Choice, ...]
-    trace: Trace = field(repr=False, compare=False)
-    named: Named = field(default_factory=Named)
-    frames: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def derivation(self) -> GradientDerivation:
-        """How it follows from the program, step by step, with its certificate."""
-        from monocomp.gradients.derivation import GradientDerivation
-
-        trace = replace(self.trace, choices=self.choices)
-        # Definitions that are saved, and what is differentiated by name, are results of what is.
-        return GradientDerivation.made(self.trace.start, self.equations, trace)
-
-    @property
-    def kept(self) -> frozenset[str] | None:
-        """Its definitions that are stored where it is computed; None where none has to be."""
-        return self.equations.kept
-
-    def __str__(self) -> str:
-        return self.text().rstrip()
-
-    def text(self) -> str:
-        """The gradient as a program, which `compile`, `grad` and `evaluate` take."""
-        return self.equations.text()
-
-    def source(
-        self,
-        *,
-        target: str | None = None,
-        dtype: str | Mapping[str, str] = "bf16",
-        extents: Mapping[str, int] | None = None,
-        tf32: bool = False,
-        minimal: bool = False,
-    ) -> str:
-        """A file in Triton, to paste: the program as a function that autograd records, with the
-        kernels of both; arguments as for `Kernel.source`."""
-        from monocomp.source import gradient_source
-
-        return gradient_source(self, extents or {}, dtype, target, tf32=tf32, minimal=minimal)
 
 
 def grad(

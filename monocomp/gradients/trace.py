@@ -5,10 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from monocomp.gradients.choosing import Choice
 from monocomp.gradients.reverse import Visit
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equation, Equations
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What becomes of a value.
+
+    Attributes:
+        name: under which it is, or would be, saved.
+        text: the value.
+        is_saved: is it stored, or else computed anew?
+        reason: why.
+        is_open: is it to be weighed within the programs?
+        depends_on_sizes: may it be otherwise at other sizes?
+        is_logarithm: is it the logarithm of a sum of weights?
+    """
+
+    name: str
+    text: str
+    is_saved: bool
+    reason: str
+    is_open: bool = False
+    depends_on_sizes: bool = False
+    is_logarithm: bool = False
+
+    def __str__(self) -> str:
+        kept = "saved" if self.is_saved else "computed anew"
+        return f"{self.name} = {self.text}: {kept}, {self.reason}"
 
 
 @dataclass(frozen=True)

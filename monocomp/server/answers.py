@@ -86,7 +86,7 @@ def answer(request: Request) -> Answer:
 
 def _shown(request: Request) -> Answer:
     from monocomp import explorer
-    from monocomp.command_line import words
+    from monocomp.declarations.assignments import read_sizes
     from monocomp.derivation.derivation import Derivation
     from monocomp.gradients.derived import gradient
     from monocomp.kernel import Kernel
@@ -94,7 +94,7 @@ def _shown(request: Request) -> Answer:
     from monocomp.stages import Stages
     from monocomp.translation.translator import translate
 
-    sizes = words.sizes(request.sizes.replace(",", " ").split())
+    sizes = read_sizes(request.sizes.replace(",", " ").split())
     program = translate(check(request.program))
     derivation: Derivation | None = None
     if request.gradient:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import monocomp as mc
+from monocomp.backends import torch as backend
 from monocomp.backends.tape import recording, tape
 from tests.backends.library_cases import CASES
 from tests.backends.running import largest_error, scale_of
@@ -32,7 +33,7 @@ def tapes_made(largest: int | None = None) -> Iterator[list[Any]]:
 
     limit = recording.LARGEST if largest is None else largest
     with (
-        patch.object(recording, "recorded", recorded),
+        patch.object(backend, "recorded", recorded),
         patch.object(recording, "LARGEST", limit),
     ):
         yield made

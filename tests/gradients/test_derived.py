@@ -13,7 +13,8 @@ from monocomp import terms as T
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.derivation.rule_sets import derive
 from monocomp.errors import MonocompError, UsageError
-from monocomp.gradients.derived import Gradient, gradient
+from monocomp.gradients.derived import gradient
+from monocomp.gradients.gradient import Gradient
 from monocomp.language.checker import check
 from monocomp.terms.algebra import is_mantissa
 from monocomp.translation.translator import translate

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import monocomp as mc
-from monocomp.backends.torch import TorchTarget
+from monocomp.backends.torch_operations import TorchTarget
 from monocomp.backends.triton.launch import load
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation

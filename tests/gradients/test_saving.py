@@ -15,7 +15,8 @@ from monocomp import library
 from monocomp import terms as T
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.errors import UsageError
-from monocomp.gradients.derived import Gradient, gradient
+from monocomp.gradients.derived import gradient
+from monocomp.gradients.gradient import Gradient
 from monocomp.gradients.stored_values import definitions_of
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate

@@ -13,7 +13,7 @@ from monocomp.backends import block_interpreter
 from monocomp.backends.interpreter import Interpreter, Ops, default_blocks
 from monocomp.backends.numpy import NumpyOps
 from monocomp.backends.schedules.schedule import Schedule
-from monocomp.backends.torch import TorchOps
+from monocomp.backends.torch_operations import TorchOps
 from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.launch import load

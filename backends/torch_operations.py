@@ -1,0 +1,155 @@
+"""What the torch backend does tiles with, and host programs on torch tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from typing import Any
+
+import torch
+
+from monocomp.backends.interpreter import bounds, elementwise
+from monocomp.backends.sorting import sort_positions
+from monocomp.declarations import counter_rng
+from monocomp.declarations.vocabulary import Kind
+from monocomp.host.program import Buffer
+
+
+class TorchOps:
+    """Array operations on one device, in float32 or float64."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self.device = device
+        self.dtype = dtype
+        self.library: Any = torch
+        own = {**_OWN, "uniform": self.uniform}
+        self.elementwise: Mapping[str, Callable[..., Any]] = elementwise(torch, own)
+
+    def uniform(self, *counters: torch.Tensor) -> torch.Tensor:
+        """`counter_rng.uniform`, whatever torch's default dtype is."""
+        bits = self.cast(counter_rng.mantissa(*counters), "float")
+        return bits * 2.0**-counter_rng.MANTISSA_BITS
+
+    def promote(self, x: torch.Tensor) -> torch.Tensor:
+        if x.dtype.is_floating_point:  # one layout and alignment, so that results do not vary
+            return x.to(self.dtype, copy=True, memory_format=torch.contiguous_format)
+        return x if x.dtype == torch.bool else x.to(torch.int64)
+
+    def arange(self, start: int, stop: int) -> torch.Tensor:
+        return torch.arange(start, stop, device=self.device)
+
+    def full(self, shape: tuple[int, ...], value: float, kind: Kind) -> torch.Tensor:
+        dtype = self.dtype_of(kind)
+        if kind == "float" and abs(value) > torch.finfo(dtype).max:  # torch would refuse it
+            value = math.copysign(math.inf, value)
+        return torch.full(shape, value, dtype=dtype, device=self.device)
+
+    def cast(self, x: torch.Tensor, kind: Kind) -> torch.Tensor:
+        return x.to(self.dtype_of(kind))
+
+    def dtype_of(self, kind: Kind) -> torch.dtype:
+        return {"float": self.dtype, "int": torch.int64, "bool": torch.bool}[kind]
+
+    def contract(self, a: torch.Tensor, b: torch.Tensor, dim: int) -> torch.Tensor:
+        """sum over dim of a * b, as one batched matrix product."""
+        rank = a.dim()
+        shape = [max(m, n) if m and n else 0 for m, n in zip(a.shape, b.shape, strict=True)]
+        rest = [n for n in range(rank) if n != dim]
+        batch = [n for n in rest if a.shape[n] > 1 and b.shape[n] > 1]
+        left = [n for n in rest if a.shape[n] > 1 and b.shape[n] == 1]
+        right = [n for n in rest if n not in batch and n not in left]
+        count = [shape[n] for n in batch]
+        if not a.numel() or not b.numel():
+            return a.new_zeros([1 if n == dim else shape[n] for n in range(rank)])
+        x = a.permute(*batch, *left, dim, *right).reshape(*count, -1, a.shape[dim])
+        y = b.permute(*batch, dim, *right, *left).reshape(*count, b.shape[dim], -1)
+        product = torch.matmul(x, y).reshape([shape[n] for n in (*batch, *left, *right)] + [1])
+        order = [*batch, *left, *right, dim]
+        return product.permute([order.index(n) for n in range(rank)])
+
+    def largest(
+        self, values: torch.Tensor, positions: torch.Tensor, dim: int, count: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        positions, order = positions.sort(dim=dim, stable=True)
+        values = values.gather(dim, order)
+        ranks = values.nan_to_num(torch.inf, torch.inf, -torch.inf)
+        order = ranks.sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, count)
+        values, positions = values.gather(dim, order), positions.gather(dim, order)
+        return values, torch.where(values == -torch.inf, -1, positions)
+
+    bounds = staticmethod(bounds)
+
+    def unit(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def store(self, output: torch.Tensor, at: tuple[slice, ...], value: torch.Tensor) -> None:
+        output[at] = value
+
+    def scatter(
+        self, output: Any, positions: tuple[Any, ...], value: Any, valid: Any, add: bool
+    ) -> None:
+        positions = tuple(p[valid] for p in positions)
+        output = output if output.dim() else output.reshape(1)
+        output.index_put_(positions, value[valid].to(output.dtype), accumulate=add)
+
+
+def _sign(x: torch.Tensor) -> torch.Tensor:
+    """The sign; of NaN, NaN."""
+    return torch.where(x.isnan(), x, x.sign()) if x.is_floating_point() else x.sign()
+
+
+def _floordiv(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a // b rounded down; an integer divided by 0 is 0."""
+    if a.is_floating_point() or b.is_floating_point():
+        return torch.floor_divide(a, b)
+    return torch.where(b == 0, 0, torch.floor_divide(a, torch.where(b == 0, 1, b)))
+
+
+def _mod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """What `_floordiv` leaves."""
+    if a.is_floating_point() or b.is_floating_point():
+        return torch.remainder(a, b)
+    return torch.where(b == 0, 0, torch.remainder(a, torch.where(b == 0, 1, b)))
+
+
+_OWN: dict[str, Callable[..., Any]] = {"sign": _sign, "floordiv": _floordiv, "mod": _mod}
+
+
+class TorchTarget:
+    """What all host programs on torch tensors need.
+
+    Args:
+        device: that of the inputs.
+        accumulated: the dtype of sums.
+        results: that of float results for which the program names none; that to which those of
+            the inputs that decide it are promoted, unless given.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        accumulated: torch.dtype = torch.float32,
+        results: torch.dtype | None = None,
+    ) -> None:
+        self.device, self.accumulated, self.results = device, accumulated, results
+
+    def promoted(self, tensors: Sequence[torch.Tensor], default: str) -> torch.dtype:
+        found = [t.dtype for t in tensors] or [getattr(torch, default)]
+        return self.results or reduce(torch.promote_types, found)
+
+    def dtype(self, buffer: Buffer, promoted: torch.dtype) -> torch.dtype:
+        named = {"accumulated": self.accumulated, "promoted": promoted, "operand": promoted}
+        found = named.get(buffer.dtype)
+        return found or getattr(torch, buffer.dtype)
+
+    def allocation(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
+        return partial(torch.empty, shape, dtype=dtype, device=self.device)
+
+    def stand_in(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    def clear(self, tensor: torch.Tensor) -> object:
+        return tensor.zero_()
+
+    sort = staticmethod(sort_positions)
