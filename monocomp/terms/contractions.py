@@ -128,7 +128,8 @@ class _Finder:
         return tuple(operands or [n for n in self.floats if n in read])
 
     def _needed(self, output: Equation) -> list[Equation]:
-        """Return the definitions that an output is computed from, and itself."""
+        """Return the definitions that an output is computed from, those of given inputs among
+        them, and itself."""
         needed: dict[str, Equation] = {}
         waiting = [output]
         while waiting:
@@ -136,6 +137,7 @@ class _Finder:
             if e.name not in needed:
                 needed[e.name] = e
                 waiting += [self.program.by_name[n] for n in e.body.names]
+                waiting += [t.attr for t in subterms(e.body) if t.op == "stored"]
         return list(needed.values())
 
     def _operands(self, fold: Term) -> list[str]:
