@@ -43,8 +43,8 @@ LENGTHS = {"b": 2, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
 # Sizes that are not those, and the dtypes of what is no bfloat16.
 MORE: Mapping[str, Mapping[str, int]] = {
     "fp8_attention": {"i": 32, "j": 32},
-    "fp8_cache": {"p": 512, "s": 16, "n": 256, "g": 4, "q": 16},
-    "int8_cache": {"g": 4, "q": 16},
+    "fp8_cache": {"b": 32, "p": 8192, "s": 16, "n": 256, "g": 4, "q": 16},
+    "int8_cache": {"b": 32, "g": 4, "q": 16},
     "merge_states": {"s": 8},
 }
 STORED = {
