@@ -7,8 +7,9 @@ The instances that a processor holds at a time hide each other's delays. So its 
 where blocks have 64 x 64 elements, and fill is what an instance takes before and after its loop:
 for its rows, and for the first loads, which other instances hide. In long kernels the time per
 block decides, in short ones the rest. Times are in those that a block takes of a good schedule; so
-the numbers below hold for heads of any size, forward and backward. They are from 162 kernels on an
-H200 (benchmarks/RESULTS.md, short sequences), which they fit to 10 % of the fill.
+the numbers below are used for heads of any size, forward and backward. They are fitted to 162
+kernels on an H200 (benchmarks/RESULTS.md, short sequences): the fill of the shapes of one kernel to
+about a tenth, beside each other, and that of different kernels to about a quarter.
 """
 
 from __future__ import annotations
