@@ -104,9 +104,6 @@ def host_program(
         body += _freed(lowered, kernels[:late], kernels[late:])
         body += _buffers(lowered, kernels[late:])
         body += _launches(lowered, kernels[late:], late)
-    for name, packed in lowered.views.items() if lowered.slices is None else ():
-        shape = tuple(i.attr[1] for i in lowered.by_name[name].indices)
-        body.append(H.View(name, packed, shape))
     body.append(H.Return(tuple(o.name for o in declared.outputs)))
     inputs = tuple((n, len(declared.inputs[n].dims)) for n in given)
     start = None if lowered.slices is None else lowered.slices.start
@@ -215,7 +212,8 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Sta
 def _launches(
     lowered: Equations, kernels: Sequence[Interface], first: int = 0
 ) -> Iterator[H.Statement]:
-    """The kernels one after the other, by number; those for slices in a loop."""
+    """Yield the launches by number, each with the views of what it writes, as later kernels may
+    read them. Kernels for slices run in a loop, which has views of its own."""
     inputs, slices = lowered.declared.inputs, lowered.slices
     inside: list[H.Statement] = []
     for n, k in enumerate(kernels, first):
@@ -227,8 +225,18 @@ def _launches(
                 yield _in_slices(slices, inside)
                 inside = []
             yield from found
+            if slices is None:
+                yield from _views(lowered, k)
     if inside and slices is not None:
         yield _in_slices(slices, inside)
+
+
+def _views(lowered: Equations, k: Interface) -> Iterator[H.View]:
+    """Yield the tensors that lay out anew what a kernel writes."""
+    written = {o.name for o in k.kernel.outputs}
+    for name, packed in lowered.views.items():
+        if packed in written:
+            yield H.View(name, packed, tuple(i.attr[1] for i in lowered.by_name[name].indices))
 
 
 def _in_slices(slices: Slices, body: Sequence[H.Statement]) -> H.Slices:

@@ -173,6 +173,17 @@ def test_the_plan_of_a_call_is_what_the_printed_function_does(
         assert printed[0] and printed == planned
 
 
+def test_a_view_of_packed_rows_is_there_for_the_kernel_that_reads_it() -> None:
+    """The gradient of a cache packs rows of queries, and a later kernel reads them by their heads."""
+    sizes = {"b": 32, "h": 16, "g": 4, "q": 16, "k": 4096, "d": 128, "e": 128}
+    gradient = mc.grad(library.load("int8_cache"), ["Q", "SK", "SV"], extents=sizes)
+    plan = mc.compile(gradient).plan(sizes, processors=132)
+    program = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
+    read = {name for k in plan.kernels for name in k.inputs}
+    assert plan.program.views.keys() & read
+    verify(program)
+
+
 @pytest.mark.parametrize("head", [64, 17])
 @pytest.mark.parametrize("name", ["causal", "alibi", "attention_statistics"])
 def test_they_agree_in_gluon(name: str, head: int) -> None:
