@@ -343,7 +343,6 @@ NOT_YET = {
     ("learned sink", "a longer row"): "the case of one position is not split off a sum",
     ("update of a log-sum-exp", "sigmoid"): "-inf - [-inf] is -inf, and its opposite is no number",
     ("softpick", "maximum with 0"): "maximum(x, 0) and relu(x) stay two",
-    ("divergence", "ratio"): "where both weights are 0 their ratio is, and a difference is none",
 }
 
 

@@ -68,6 +68,6 @@ def test_results(text: str, backend: str) -> None:
     inputs["L"] = random.integers(0, most, size=shapes["L"])
     long = k.plan(sizes(k, LONG))
     assert long.decisions
-    k.planner.plan = lambda *_: long  # type: ignore[method-assign]
+    k.planner.plan = lambda *_, **__: long  # type: ignore[method-assign]
     given = inputs if backend == "numpy" else {n: torch.from_numpy(x) for n, x in inputs.items()}
     np.testing.assert_allclose(np.asarray(k(**given)), mc.evaluate(text, inputs), rtol=1e-6)

@@ -282,7 +282,7 @@ def test_what_no_kernel_can_do_without(no_time: Callable[[], None]) -> None:
 
 
 def test_what_is_no_fold_is_named_as_it_is_written() -> None:
-    loops = Loops(mc.compile("O[i] = X[i]").equations, {}, bool, bool, None)
+    loops = Loops(mc.compile("O[i] = X[i]").equations, {}, bool, bool, None, False)
     for t in (T.ref("P", [T.const(3, "int")], "float"), T.ref("Z", [], "float")):
         with pytest.raises(UnsupportedError) as raised:
             loops.value(t)

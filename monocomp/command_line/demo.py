@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from monocomp.kernel import Kernel
 
 PROGRAM = """\
+input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]
 param window: int = 1024
 
 S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)

@@ -141,7 +141,7 @@ def test_training(dtype: torch.dtype) -> None:
     numbers = torch.randint(0, SIZES["W0"] // 2, (4, 256), dtype=dtype)
     weights = torch.randn(SIZES["W0"], SIZES["d"], requires_grad=True)
     cotangent = torch.randn(4, 256, SIZES["d"])
-    kernel = mc.compile(SEVERAL)
+    kernel = mc.compile(SEVERAL.replace(": int", ": int, W[v,d]"))
 
     def gradient(call: Callable[..., Tensor], *args: Tensor) -> Tensor:
         return torch.autograd.grad(call(*args), weights, cotangent)[0]

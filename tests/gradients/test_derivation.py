@@ -115,14 +115,15 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", text, "--gradient", "--wrt", "S"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("Derivation of dS in ") and "differentiate_exp" in out
-    assert "after   exp(L[q]), by cost: " in out and "derivatives: reverse mode" in out
+    assert "after   exp(m[q] + L[q]), by cost: " in out and "derivatives: reverse mode" in out
     assert main(["explain", text, "--gradient", "--save", "--json"]) == 0
     whole = json.loads(capsys.readouterr().out)
     assert "compute_value_anew" in [s["rule"] for s in whole["steps"]]
     assert whole["result"].endswith("return dS, dV\n") and "input L" not in whole["result"]
-    for words in (["--stage", "plan"], ["--origins"]):
-        assert main(["explain", text, "--gradient", *words]) == 2
-    assert "a gradient has no stages" in capsys.readouterr().err
+    assert main(["explain", text, "--gradient", "--origins"]) == 2
+    assert "--origins goes with --stage source" in capsys.readouterr().err
+    assert main(["explain", text, "--gradient", "--stage", "plan"]) == 0
+    assert "dS[q,k] = " in capsys.readouterr().out
     assert main(["grad", text, "--save", "Z"]) == 2
     assert "there is no value 'Z' to save" in capsys.readouterr().err
     assert main(["grad", text, "--extent", "q=4", "k=1"]) == 0

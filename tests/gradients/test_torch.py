@@ -356,7 +356,9 @@ def test_transforms() -> None:
 def test_a_batch_is_one_call() -> None:
     """Of the program with one more index, not a call for each."""
     inputs = [torch.randn(50, *x.shape) for x in qkv()]
-    with patch.object(Calls, "_interpret", autospec=True, side_effect=Calls._interpret) as calls:
+    with patch.object(
+        Calls, "_run_torch_tensors", autospec=True, side_effect=Calls._run_torch_tensors
+    ) as calls:
         torch.vmap(CAUSAL)(*inputs)
     assert calls.call_count == 1
 
