@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.interpreter import Interpreter, default_blocks
+from monocomp.backends.block_lengths import default_blocks
+from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.tape.recording import recorded
 from monocomp.backends.torch_operations import TorchOps, TorchTarget
 from monocomp.host.arguments import PROGRAMS

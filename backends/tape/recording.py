@@ -12,7 +12,8 @@ import torch
 from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.tape import Tape
-from monocomp.backends.tape.tiles import Buffer, TapeOps, Tile
+from monocomp.backends.tape.tile import Tile
+from monocomp.backends.tape.tiles import Buffer, TapeOps
 from monocomp.backends.torch_operations import TorchOps, TorchTarget
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.interpreting import KernelRun

@@ -1,9 +1,4 @@
-"""Tiles without elements: the interpreter's arrays while a tape is made.
-
-A tile has a dimension for each axis of the kernel, as the interpreter wants it; the value behind it
-has those alone along which it varies, in an order of its own. So to permute, to stretch and to add
-dimensions is no operation.
-"""
+"""The operations of the interpreter on tiles without elements: a recorder notes them."""
 
 from __future__ import annotations
 
@@ -12,93 +7,16 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, common_shape, moved, swapped
 from monocomp.declarations.vocabulary import Kind
 
 if TYPE_CHECKING:
     from monocomp.backends.torch_operations import TorchOps
-
-Shape: TypeAlias = tuple[int, ...]
-_NO_DIM = -1  # of a value's dimension with one element, which may meet any of a tile
-
-
-class Tile:
-    """A tile without elements.
-
-    Attributes:
-        ops: what is done with it.
-        value: what holds its elements.
-        dims: for each dimension of the value that of the tile, or `_NO_DIM`.
-        shape: its own; in what the value lacks all elements are the same.
-    """
-
-    __slots__ = ("dims", "ops", "shape", "value")
-
-    def __init__(self, ops: TapeOps, value: Value, dims: Sequence[int], shape: Sequence[int]):
-        self.ops, self.value, self.shape = ops, value, tuple(shape)
-        self.dims = tuple(
-            d if n > 1 or (d >= 0 and self.shape[d] == 0) else _NO_DIM
-            for d, n in zip(dims, value.shape, strict=True)
-        )
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """That of its elements."""
-        return self.value.dtype
-
-    def like(self, dims: Sequence[int], shape: Sequence[int]) -> Tile:
-        """The same elements with other dimensions."""
-        return Tile(self.ops, self.value, dims, shape)
-
-    def reshape(self, shape: Sequence[int]) -> Tile:
-        """The same with dimensions of one element more, or fewer."""
-        if tuple(shape) == self.shape:
-            return self
-        old, new = ([d for d, n in enumerate(s) if n != 1] for s in (self.shape, shape))
-        if [self.shape[d] for d in old] != [shape[d] for d in new]:
-            return self.ops.reshaped(self, tuple(shape))
-        to = dict(zip(old, new, strict=True))
-        return self.like([to.get(d, _NO_DIM) for d in self.dims], shape)
-
-    def __getitem__(self, at: tuple[Any, ...]) -> Tile:
-        if any(isinstance(x, Tile) for x in at):
-            return self.ops.gather(self, at)
-        found = self
-        for dim, part in enumerate(at):
-            found = found.ops.part(found, dim, part)
-        return found
-
-    def _compared(self, other: Tile | int, sign: Callable[[Any, Any], Any]) -> Tile:
-        if isinstance(other, int):
-            other = self.ops.full((1,) * len(self.shape), other, "int")
-        return self.ops.map(sign.__name__, sign, self, other, dtype=torch.bool)
-
-    def __lt__(self, other: Tile | int) -> Tile:
-        return self._compared(other, operator.lt)
-
-    def __le__(self, other: Tile | int) -> Tile:
-        return self._compared(other, operator.le)
-
-    def __ge__(self, other: Tile | int) -> Tile:
-        return self._compared(other, operator.ge)
-
-    def __eq__(self, other: Tile) -> Tile:  # type: ignore[override]
-        return self._compared(other, operator.eq)
-
-    def __ne__(self, other: Tile) -> Tile:  # type: ignore[override]
-        return self._compared(other, operator.ne)
-
-    def __and__(self, other: Tile) -> Tile:
-        for one, both in ((self, other), (other, self)):
-            if self.ops.is_all_true(one):
-                return self.ops.stretched(both, _common(self.shape, other.shape))
-        return self.ops.map("and", torch.logical_and, self, other, takes_out=True)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Buffer:
@@ -124,7 +42,7 @@ class Buffer:
         if self.tile is None:  # no kernel has elements to write
             nothing = torch.empty(shape, dtype=self.dtype, device=ops.ops.device)
             return ops.recorder.constant(object(), nothing), shape
-        value, dims = self.tile.value, [d for d in self.tile.dims if d != _NO_DIM]
+        value, dims = self.tile.value, [d for d in self.tile.dims if d != NO_DIM]
         if dims != sorted(dims) or math.prod(value.shape) != math.prod(self.shape):
             value = ops.whole(self.tile, range(len(self.shape)))
         return value, shape
@@ -164,8 +82,8 @@ class TapeOps:
         self.library: Any = SimpleNamespace(
             where=partial(self._element, "where", torch.where),
             broadcast_to=self.stretched,
-            moveaxis=_moved,
-            swapaxes=_swapped,
+            moveaxis=moved,
+            swapaxes=swapped,
             concatenate=self.concatenate,
             **{
                 n: partial(self._reduced, n, getattr(torch, n))
@@ -231,7 +149,7 @@ class TapeOps:
         return self.map(("to", dtype), lambda t: t.to(dtype), x, dtype=dtype)
 
     def _element(self, name: str, function: Callable[..., Any], *operands: Tile) -> Tile:
-        shape = _common(*(x.shape for x in operands))
+        shape = common_shape(*(x.shape for x in operands))
         found = self._folded(name, operands)
         if found is not None:
             return self.stretched(found, shape)
@@ -280,17 +198,17 @@ class TapeOps:
             key,
             function,
             values,
-            _common(*(v.shape for v in values)),
+            common_shape(*(v.shape for v in values)),
             dtype or operands[-1].dtype,
             takes_out=takes_out,
         )
-        return Tile(self, made, dims, _common(*(x.shape for x in operands)))
+        return Tile(self, made, dims, common_shape(*(x.shape for x in operands)))
 
     def aligned(self, operands: Sequence[Tile]) -> tuple[tuple[int, ...], list[Value]]:
         """The dimensions of what broadcasting makes of tiles, and values for them such that it
         does: the order is that of the largest, unless it lacks a dimension."""
         largest = max(operands, key=lambda x: math.prod(x.value.shape))
-        every = {d for x in operands for d in x.dims if d != _NO_DIM}
+        every = {d for x in operands for d in x.dims if d != NO_DIM}
         dims = largest.dims
         if not every <= set(dims):
             dims = tuple(sorted(every, key=self._ranks.__getitem__))
@@ -300,11 +218,11 @@ class TapeOps:
         """The value with dimensions in this order, and one element in those that it lacks."""
         count = len(x.dims)
         meets = zip(x.dims, dims[len(dims) - count :], strict=False)
-        if count <= len(dims) and all(d in (e, _NO_DIM) for d, e in meets):
+        if count <= len(dims) and all(d in (e, NO_DIM) for d, e in meets):
             return x.value
-        own = [x.dims.index(d) for d in dims if d in x.dims and d != _NO_DIM]
-        order = (*(n for n, d in enumerate(x.dims) if d == _NO_DIM), *own)
-        lengths = {d: n for d, n in zip(x.dims, x.value.shape, strict=True) if d != _NO_DIM}
+        own = [x.dims.index(d) for d in dims if d in x.dims and d != NO_DIM]
+        order = (*(n for n, d in enumerate(x.dims) if d == NO_DIM), *own)
+        lengths = {d: n for d, n in zip(x.dims, x.value.shape, strict=True) if d != NO_DIM}
         return self._viewed(x.value, order, tuple(lengths.get(d, 1) for d in dims))
 
     def _viewed(self, value: Value, order: Sequence[int], shape: Shape) -> Value:
@@ -340,7 +258,7 @@ class TapeOps:
         """The tile with a value that has all elements along a dimension."""
         if dim in x.dims or x.shape[dim] == 1:
             return x
-        dims = sorted({dim, *x.dims} - {_NO_DIM}, key=self._ranks.__getitem__)
+        dims = sorted({dim, *x.dims} - {NO_DIM}, key=self._ranks.__getitem__)
         return Tile(self, self.whole(x, dims), dims, x.shape)
 
     def reshaped(self, x: Tile, shape: Shape) -> Tile:
@@ -386,22 +304,22 @@ class TapeOps:
     ) -> Tile:
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
         if x.shape[axis] == 1 or (axis not in x.dims and name in ("amax", "amin")):
-            return x.like([_NO_DIM if d == axis else d for d in x.dims], shape)
+            return x.like([NO_DIM if d == axis else d for d in x.dims], shape)
         x = self._varying(x, axis)
         at = x.dims.index(axis)
         inner = (*x.value.shape[:at], 1, *x.value.shape[at + 1 :])
         made = self.recorder.step(
             (name, at), lambda t: function(t, at, True), [x.value], inner, x.dtype
         )
-        return Tile(self, made, [_NO_DIM if d == axis else d for d in x.dims], shape)
+        return Tile(self, made, [NO_DIM if d == axis else d for d in x.dims], shape)
 
     def contract(self, a: Tile, b: Tile, dim: int) -> Tile:
         """sum over dim of a * b, as one batched matrix product whose result is in order."""
-        full = _common(a.shape, b.shape)
+        full = common_shape(a.shape, b.shape)
         shape = (*full[:dim], 1, *full[dim + 1 :])
         a, b = self._varying(a, dim), self._varying(b, dim)
         rank = self._ranks.__getitem__
-        of_a, of_b = (sorted({*x.dims} - {dim, _NO_DIM}, key=rank) for x in (a, b))
+        of_a, of_b = (sorted({*x.dims} - {dim, NO_DIM}, key=rank) for x in (a, b))
         batch = [d for d in of_a if d in of_b]
         left, right = ([d for d in of if d not in batch] for of in (of_a, of_b))
         if left and right and rank(right[0]) < rank(left[0]):
@@ -417,7 +335,7 @@ class TapeOps:
     def _joined(self, x: Tile, dims: Sequence[int], shape: Shape) -> Value:
         """The value of a factor in three dimensions, or two if its first has one element."""
         order = [x.dims.index(d) for d in dims if d in x.dims]
-        order = [*(n for n, d in enumerate(x.dims) if d == _NO_DIM), *order]
+        order = [*(n for n, d in enumerate(x.dims) if d == NO_DIM), *order]
         return self._viewed(x.value, order, shape if shape[0] != 1 else shape[1:])
 
     def largest(self, values: Tile, positions: Tile, dim: int, count: int) -> tuple[Tile, Tile]:
@@ -446,11 +364,11 @@ class TapeOps:
         ops = at[0].ops
         dims, values = ops.aligned(at)
         every = ops.whole(tensor, range(len(tensor.shape)))
-        shape = _common(*(v.shape for v in values))
+        shape = common_shape(*(v.shape for v in values))
         made = ops.recorder.step(
             "gather", lambda t, *p: t[p], [every, *values], shape, tensor.dtype
         )
-        return Tile(ops, made, dims, _common(*(x.shape for x in at)))
+        return Tile(ops, made, dims, common_shape(*(x.shape for x in at)))
 
     def store(self, output: Buffer, at: tuple[slice, ...], value: Tile) -> None:
         """Write a tile that has the dimensions of an output."""
@@ -509,25 +427,3 @@ def _product(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., torch.T
         return reshape(multiply(a, b), shape)
 
     return run
-
-
-def _moved(x: Tile, source: Sequence[int], target: Sequence[int]) -> Tile:
-    to = dict(zip(source, target, strict=True))
-    shape = [0] * len(x.shape)
-    for d, n in enumerate(x.shape):
-        shape[to[d]] = n
-    return x.like([to.get(d, _NO_DIM) for d in x.dims], shape)
-
-
-def _swapped(x: Tile, a: int, b: int) -> Tile:
-    order = list(range(len(x.shape)))
-    order[a], order[b] = b, a
-    return _moved(x, order, range(len(order)))
-
-
-def _common(*shapes: Shape) -> Shape:
-    """The shape to which these are broadcast."""
-    if all(s == shapes[0] for s in shapes):
-        return shapes[0]
-    broadcast: Shape = tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
-    return broadcast

@@ -66,16 +66,21 @@ def _hull(parts: Iterable[Bounds]) -> Bounds:
 
 def _add(*parts: Bounds) -> Bounds:
     least, largest = zip(*parts, strict=True)
-    low = min(least) if math.isinf(min(least)) else sum(least)
-    high = max(largest) if math.isinf(max(largest)) else sum(largest)
+    low = min(least) if _is_infinite(min(least)) else sum(least)
+    high = max(largest) if _is_infinite(max(largest)) else sum(largest)
     return low, high
+
+
+def _is_infinite(x: Number) -> bool:
+    """True for an end that is no number; an exact one may be too large for a float."""
+    return x in (math.inf, -math.inf)
 
 
 def _times(x: Number, y: Number) -> Number:
     """x * y, and 0 for 0 * inf."""
     if not x or not y:
         return 0
-    if math.isinf(x) or math.isinf(y):
+    if _is_infinite(x) or _is_infinite(y):
         return math.inf if (x > 0) == (y > 0) else -math.inf
     return x * y
 
@@ -143,7 +148,7 @@ _TRANSFER: dict[str, Callable[..., Bounds]] = {
     "silu": _gate,
     "gelu": _gate,
     "elu": _gate,
-    "floor": lambda x: (x[0] if math.isinf(x[0]) else math.floor(x[0]), x[1]),
+    "floor": lambda x: (x[0] if _is_infinite(x[0]) else math.floor(x[0]), x[1]),
     "power": lambda x, y: _FROM_0 if x[0] >= 0 else ANY,
 }
 

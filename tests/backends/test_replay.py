@@ -572,4 +572,5 @@ def test_a_repeated_call_is_short(driver: Driver, gradients: bool) -> None:
                 torch.autograd.grad(result, list(inputs), cotangent)
         finally:
             sys.setprofile(None)
-    assert len(called) <= (24 if gradients else 13), called
+    beside = [name for name in called if name != "make"]  # of descriptors, as a schedule has them
+    assert len(beside) <= (22 if gradients else 12), called

@@ -1,0 +1,53 @@
+"""Lengths of blocks for interpreters, which hold whole tiles in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from monocomp import tile as T
+
+
+def default_blocks(
+    program: T.TileProgram, extents: Mapping[str, int], elements: int
+) -> dict[str, int]:
+    """Lengths of blocks such that a tile has at most so many elements, as far as cutting helps.
+
+    Values of the grid are taken apart where each has loops of its own, over elements that the
+    others have not. Of the largest tile they are taken apart first, then its longest axis is
+    halved.
+    """
+    axes = program.axes
+    apart = _with_own_loops(program)
+    lengths = {n: 1 if n in apart else max(1, extents[a.extent]) for n, a in axes.items()}
+    grid = program.axis_names("grid")[::-1]
+    tiles = [e | set(grid) for e in program.tiles]
+    while tiles:
+        largest = max(tiles, key=lambda t: math.prod(lengths[n] for n in t))
+        if math.prod(lengths[n] for n in largest) <= elements:
+            break
+        cut = [n for n in grid if lengths[n] > 1][:1] or sorted(
+            (n for n in largest if axes[n].role in ("row", "stream") and lengths[n] > 1),
+            key=lambda n: (-lengths[n], n),
+        )
+        if cut:
+            lengths[cut[0]] = (lengths[cut[0]] + 1) // 2
+        else:
+            tiles.remove(largest)
+    return {n: length for n, length in lengths.items() if axes[n].role in ("grid", "row", "stream")}
+
+
+def _with_own_loops(program: T.TileProgram) -> set[str]:
+    """Return the axes of the grid with which bounds of loops vary that vary with no tile."""
+    values = {s.name: s.value for s in program.statements if isinstance(s, T.Let)}
+    loops = (s for s in program.statements if isinstance(s, T.Loop))
+    waiting = [e for s in loops if not any(e.axes for e in s.bounds) for e in s.bounds]
+    found, seen = set[str](), set[str]()
+    while waiting:
+        for e in T.subexpressions(waiting.pop()):
+            if e.op == "coordinate" and program.axes[e.attr].role == "grid":
+                found.add(e.attr)
+            elif e.op == "local" and e.attr in values and e.attr not in seen:
+                seen.add(e.attr)
+                waiting.append(values[e.attr])
+    return found

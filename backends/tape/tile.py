@@ -1,0 +1,150 @@
+"""Tiles without elements: the interpreter's arrays while a tape is made.
+
+A tile has a dimension for each axis of the kernel, as the interpreter wants it; the value behind it
+has those alone along which it varies, in an order of its own. So to permute, to stretch and to add
+dimensions is no operation.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import torch
+
+from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.declarations.vocabulary import Kind
+
+Shape: TypeAlias = tuple[int, ...]
+NO_DIM = -1  # of a value's dimension with one element, which may meet any of a tile
+
+
+class TileOps(Protocol):
+    """The operations that a tile passes on, of which `TapeOps` has all."""
+
+    recorder: Recorder
+
+    def reshaped(self, x: Tile, shape: Shape) -> Tile: ...
+
+    def gather(self, tensor: Tile, at: tuple[Any, ...]) -> Tile: ...
+
+    def part(self, x: Tile, dim: int, part: Any) -> Tile: ...
+
+    def full(self, shape: Shape, value: Any, kind: Kind) -> Tile: ...
+
+    def map(
+        self,
+        key: object,
+        function: Callable[..., Any],
+        *operands: Tile,
+        dtype: torch.dtype | None = None,
+        takes_out: bool = False,
+    ) -> Tile: ...
+
+    def is_all_true(self, x: Tile) -> bool: ...
+
+    def stretched(self, x: Tile, shape: Sequence[int]) -> Tile: ...
+
+    def aligned(self, operands: Sequence[Tile]) -> tuple[Shape, list[Value]]: ...
+
+    def whole(self, x: Tile, order: Sequence[int]) -> Value: ...
+
+
+class Tile:
+    """A tile without elements.
+
+    Attributes:
+        ops: what is done with it.
+        value: what holds its elements.
+        dims: for each dimension of the value that of the tile, or `NO_DIM`.
+        shape: its own; in what the value lacks all elements are the same.
+    """
+
+    __slots__ = ("dims", "ops", "shape", "value")
+
+    def __init__(self, ops: TileOps, value: Value, dims: Sequence[int], shape: Sequence[int]):
+        self.ops, self.value, self.shape = ops, value, tuple(shape)
+        self.dims = tuple(
+            d if n > 1 or (d >= 0 and self.shape[d] == 0) else NO_DIM
+            for d, n in zip(dims, value.shape, strict=True)
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of its elements."""
+        return self.value.dtype
+
+    def like(self, dims: Sequence[int], shape: Sequence[int]) -> Tile:
+        """The same elements with other dimensions."""
+        return Tile(self.ops, self.value, dims, shape)
+
+    def reshape(self, shape: Sequence[int]) -> Tile:
+        """The same with dimensions of one element more, or fewer."""
+        if tuple(shape) == self.shape:
+            return self
+        old, new = ([d for d, n in enumerate(s) if n != 1] for s in (self.shape, shape))
+        if [self.shape[d] for d in old] != [shape[d] for d in new]:
+            return self.ops.reshaped(self, tuple(shape))
+        to = dict(zip(old, new, strict=True))
+        return self.like([to.get(d, NO_DIM) for d in self.dims], shape)
+
+    def __getitem__(self, at: tuple[Any, ...]) -> Tile:
+        if any(isinstance(x, Tile) for x in at):
+            return self.ops.gather(self, at)
+        found = self
+        for dim, part in enumerate(at):
+            found = found.ops.part(found, dim, part)
+        return found
+
+    def _compared(self, other: Tile | int, sign: Callable[[Any, Any], Any]) -> Tile:
+        if isinstance(other, int):
+            other = self.ops.full((1,) * len(self.shape), other, "int")
+        return self.ops.map(sign.__name__, sign, self, other, dtype=torch.bool)
+
+    def __lt__(self, other: Tile | int) -> Tile:
+        return self._compared(other, operator.lt)
+
+    def __le__(self, other: Tile | int) -> Tile:
+        return self._compared(other, operator.le)
+
+    def __ge__(self, other: Tile | int) -> Tile:
+        return self._compared(other, operator.ge)
+
+    def __eq__(self, other: Tile) -> Tile:  # type: ignore[override]
+        return self._compared(other, operator.eq)
+
+    def __ne__(self, other: Tile) -> Tile:  # type: ignore[override]
+        return self._compared(other, operator.ne)
+
+    def __and__(self, other: Tile) -> Tile:
+        for one, both in ((self, other), (other, self)):
+            if self.ops.is_all_true(one):
+                return self.ops.stretched(both, common_shape(self.shape, other.shape))
+        return self.ops.map("and", torch.logical_and, self, other, takes_out=True)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def moved(x: Tile, source: Sequence[int], target: Sequence[int]) -> Tile:
+    """Return a tile with its dimensions at other places."""
+    to = dict(zip(source, target, strict=True))
+    shape = [0] * len(x.shape)
+    for d, n in enumerate(x.shape):
+        shape[to[d]] = n
+    return x.like([to.get(d, NO_DIM) for d in x.dims], shape)
+
+
+def swapped(x: Tile, a: int, b: int) -> Tile:
+    """Return a tile with two dimensions exchanged."""
+    order = list(range(len(x.shape)))
+    order[a], order[b] = b, a
+    return moved(x, order, range(len(order)))
+
+
+def common_shape(*shapes: Shape) -> Shape:
+    """Return the shape to which these are broadcast."""
+    if all(s == shapes[0] for s in shapes):
+        return shapes[0]
+    broadcast: Shape = tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+    return broadcast
