@@ -31,7 +31,11 @@ def read_equations(
     found = translate(check(text, name or stem, {m.name: m.statement for m in monoids}))
     # A derived program says which of its definitions are stored, and the dtypes of its results.
     found = replace(found, kept=getattr(text_or_path, "kept", None))
-    derived: Equations | None = getattr(text_or_path, "equations", None)
+    derived: Equations | None = (
+        text_or_path
+        if isinstance(text_or_path, Equations)
+        else getattr(text_or_path, "equations", None)
+    )
     return found if derived is None else with_dtypes_of(found, derived.declared)
 
 
