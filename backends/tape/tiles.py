@@ -365,9 +365,8 @@ class TapeOps:
         dims, values = ops.aligned(at)
         every = ops.whole(tensor, range(len(tensor.shape)))
         shape = common_shape(*(v.shape for v in values))
-        made = ops.recorder.step(
-            "gather", lambda t, *p: t[p], [every, *values], shape, tensor.dtype
-        )
+        run = _elements_at if shape else _element_at
+        made = ops.recorder.step("gather", run, [every, *values], shape, tensor.dtype)
         return Tile(ops, made, dims, common_shape(*(x.shape for x in at)))
 
     def store(self, output: Buffer, at: tuple[slice, ...], value: Tile) -> None:
@@ -413,6 +412,15 @@ class TapeOps:
         made = self.recorder.step(None, write, [held, *values], shape, dtype, is_view=True)
         made.is_owned = output.is_own = True
         output.tile = Tile(self, made, dims, shape)
+
+
+def _elements_at(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
+    return t[positions]
+
+
+def _element_at(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
+    """Return one element, copied: at positions without dimensions torch gives a view."""
+    return t[positions].clone()
 
 
 def _product(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., torch.Tensor]:

@@ -98,6 +98,19 @@ def test_inputs_are_not_written_to() -> None:
     assert torch.equal(X, before[0]) and torch.equal(Y, before[1])
 
 
+def test_elements_at_one_place_are_copied() -> None:
+    """Leave inputs as they are, though torch gives views of such elements."""
+    text = "input S[q,k], T[k]\nO[q] = var[k](maximum(S[q,k], exp(-T[k])))"
+    kernel = mc.compile(text, backend="torch")
+    S, T = torch.randn(3, 5), torch.rand(5) + 1
+    before = T.clone()
+    first = kernel(S, T)
+    assert torch.equal(T, before)
+    assert torch.equal(first, kernel(S, T))
+    wanted = torch.maximum(S, torch.exp(-T)).var(1, correction=0)
+    torch.testing.assert_close(first, wanted)
+
+
 def test_parameters_vary_without_another_tape() -> None:
     """They are read in each call, but for those of filters, which a call may be refused for."""
     text = (
