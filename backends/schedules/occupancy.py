@@ -63,7 +63,8 @@ class Occupancy:
             return Cost(1.0, 0.0)  # as many as there are places
         of, rows = self.features, prod(shape.rows)
         instances = 2 ** of["positions"] * max(1.0, 2 ** of["row"] / rows)
-        if not of["direct"] or not shape.streams:
+        is_product = (of["columns"] or len(shape.streams) > 1) and not of["kept"]
+        if not of["direct"] or is_product or not shape.streams:
             return Cost(max(1.0, self.processors / instances) ** _IDLE, 0.0)
         stream, resident = shape.streams[-1], self._resident(shape)
         blocks = rows * self._streamed(rows, stream) / _SIDE**2

@@ -11,7 +11,7 @@ from monocomp.backends.schedules.occupancy import Cost, Occupancy
 PROCESSORS = 132
 FEATURES = {
     **{"positions": 11.0, "row": 12.0, "length": 12.0, "held": 7.0, "kept": 8.0, "streamed": 9.0},
-    **{"bounded": 0.0, "masked": 0.0, "direct": 1.0},
+    **{"bounded": 0.0, "masked": 0.0, "direct": 1.0, "columns": 0.0},
 }
 
 
