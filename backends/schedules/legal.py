@@ -273,10 +273,11 @@ class Legal:
         if most != shape:
             yield most
         while (longest := max((*shape.rows, *shape.streams), default=0)) > least:
-            lengths = [*shape.rows, *shape.streams]
-            lengths[lengths.index(longest)] //= 2
-            rows, streams = lengths[: len(shape.rows)], lengths[len(shape.rows) :]
-            shape = shape._replace(rows=tuple(rows), streams=tuple(streams))
+            rows, streams = (
+                tuple(n // 2 if n == longest else n for n in lengths)
+                for lengths in (shape.rows, shape.streams)
+            )
+            shape = shape._replace(rows=rows, streams=streams)
             yield shape
             yield shape._replace(warps=max(_WARPS[self.multiplies]))
         yield shape._replace(stages=1, descriptors=False)
