@@ -108,7 +108,7 @@ def _with_table(x: Mapping[str, Tensor]) -> Tensor:
 
 
 def _with_slopes(x: Mapping[str, Tensor]) -> Tensor:
-    return _weighed(x, _logits(x) + x["R"][..., None] * _distance(x) + x["M"])
+    return _weighed(x, _logits(x) + x["A"][:, None, None] * _distance(x) + x["M"])
 
 
 def _chosen(value: float) -> Callable[[Mapping[str, Tensor]], Tensor]:
@@ -171,9 +171,9 @@ CASES = {
         _with_table,
     ),
     "slopes": Case(
-        "input Q[h,q,d], K[h,k,d], V[h,k,e], M[q,k], R[h,q]"
+        "input Q[h,q,d], K[h,k,d], V[h,k,e], M[q,k], A[h]"
         + _S
-        + "O[h,q,e] = softmax[k](S[h,q,k] + R[h,q] * (k - q) + M[q,k])"
+        + "O[h,q,e] = softmax[k](S[h,q,k] + A[h] * (k - q) + M[q,k])"
         + _OF,
         _with_slopes,
     ),
@@ -216,7 +216,6 @@ def inputs(case: Case, size: int, d: int, dtype: torch.dtype, device: str) -> di
         "X": (HEADS, size, size),
         "A": (HEADS,),
         "B": (HEADS, 2 * size - 1),
-        "R": (HEADS, size),  # slopes of rows: an error of a few numbers that add up much is chance
     }
     drawn = {n: torch.randn(s, generator=generator).to(device, dtype) for n, s in shapes.items()}
     return {n: x for n, x in drawn.items() if n in case.inputs}
