@@ -45,7 +45,7 @@ class Ops(Protocol):
         """The least element and the largest, or bounds on them."""
 
     def unit(self, x: Array) -> Array:
-        """What a loop starts with: the unit of what it carries."""
+        """Return the state that a loop starts with, the unit of its fold."""
 
     def store(self, output: Array, at: tuple[slice, ...], value: Array) -> None: ...
     def scatter(

@@ -93,7 +93,7 @@ class RecordingTarget(TorchTarget):
         Interpreter(program, ops, extents, params, lengths).run(tiles, outputs)
 
     def returned(self, made: Sequence[Any]) -> Iterator[Value]:
-        """What a call returns, each in memory of its own."""
+        """Return the results of a call, each in memory of its own."""
         seen: set[Value] = set()
         for r in made:
             value, shape = r.held(self.ops)

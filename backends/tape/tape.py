@@ -72,7 +72,7 @@ def _is_kept(v: Value) -> bool:
 
 
 def _takes(s: Step, v: Value) -> bool:
-    """May a step write its result into the memory of an operand?"""
+    """True if a step may write its result into the memory of an operand."""
     is_alike = v.shape == s.result.shape and v.dtype == s.result.dtype
     is_alone = all(o is v or o.root is not v for o in s.operands)
     return s.takes_out and v.is_owned and is_alike and is_alone

@@ -72,7 +72,7 @@ class Tile:
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of its elements."""
+        """The dtype of its elements."""
         return self.value.dtype
 
     def like(self, dims: Sequence[int], shape: Sequence[int]) -> Tile:

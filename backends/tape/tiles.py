@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Buffer:
-    """What kernels write, while a tape is made.
+    """Hold the output of kernels while a tape is made.
 
     Attributes:
         tile: what it holds, if anything has been written.
@@ -33,7 +33,7 @@ class Buffer:
         self.is_own = False
 
     def reshape(self, shape: Shape) -> BufferView:
-        """What it holds at last, in another shape."""
+        """Return a view, in another shape, of its final contents."""
         return BufferView(self, shape)
 
     def held(self, ops: TapeOps, shape: Shape | None = None) -> tuple[Value, Shape]:
@@ -129,7 +129,7 @@ class TapeOps:
         return int(x.value.known.min()), int(x.value.known.max())
 
     def is_all_true(self, x: Tile) -> bool:
-        """Is it known that a condition holds for all elements?"""
+        """True if a condition is known to hold for all elements."""
         known = x.value.known
         return known is not None and x.dtype == torch.bool and bool(known.all())
 
