@@ -49,7 +49,7 @@ from monocomp.costs.fitting import ROW_BLOCK, Columns
 from monocomp.costs.operands import Operand, computed_operands
 from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles, fits_whole, scan_of
-from monocomp.extents.domain import prefix_of
+from monocomp.extents.domain import elements_before, first_carried, prefix_of
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.rewrites.products import apart, largest_sides
 from monocomp.rewrites.pullback import passes
@@ -229,8 +229,10 @@ class _Counter:
         self.base = tuple(i for i in indices if i.attr[0] not in late)
         self.late = tuple(i for i in indices if i.attr[0] in late)
         self.grid = frozenset(n for n, axis in roles.items() if axis.role == "grid")
+        self.rows = frozenset(n for n, axis in roles.items() if axis.role == "row")
         self.seen: set[tuple[Term, tuple[Term, ...], str]] = set()
         self.depth = dict.fromkeys(indices, len(indices) - 1)  # how many are around an index
+        self.conditions: dict[Term, Term] = {}  # of the folds whose indices are open
         self.tiles: set[Term] = set()  # indices of products of tiles, held entirely
         self.weighed: set[tuple[Term, Term, tuple[Term, ...], str]] = set()
         self.operations = NO_OPERATION
@@ -314,15 +316,18 @@ class _Counter:
 
     def _elements(self, fold: Term, path: tuple[Term, ...], scope: str) -> None:
         """Count what a fold does with its elements, in a loop or inside of one."""
-        if self.scan is not None and prefix_of(fold) is self.scan:  # an element for each position
-            opened, (condition, *parts) = T.open_as(fold, (self.scan.attr[0],))
+        scan = self._carrier(fold)
+        if scan is not None:  # an element for each position
+            opened, (condition, *parts) = T.open_as(fold, (scan.attr[0],))
+            self._before(fold, scan, path, scope)
         else:
             # Folds over one extent at one position share a loop, so their indices share a name.
             depth = 1 + max((self.depth[i] for i in path), default=-1)
             names = [f"${depth}.{n or ''}{e}" for n, e in enumerate(fold.attr.extents)]
             opened, (condition, *parts) = T.open_as(fold, names)
             self.depth |= dict.fromkeys(opened, depth)
-        inner = (*path, *opened)
+            self.conditions |= dict.fromkeys(opened, condition)
+        inner = (*path, *(i for i in opened if i not in path))
         own = [i for i in inner if i in opened or i.attr[0] in fold.free]
         times = product(self.extent(i.attr[1]) for i in own)
         times = times * self._repeats(i for i in path if i not in own)
@@ -349,6 +354,24 @@ class _Counter:
                 self.operands.setdefault(operand, []).append(position)
         if fold.attr.monoid is SE_PAIR:
             self._weigh(condition, parts[-1], inner, scope)
+
+    def _carrier(self, fold: Term) -> Term | None:
+        """Return the index along which a loop around a prefix carries it, if one does."""
+        index = prefix_of(fold)
+        if index is None or index is self.scan:
+            return index
+        return None if self._first(fold, index) is None else index
+
+    def _first(self, fold: Term, index: Term) -> Term | None:
+        """Return where the loop around a prefix begins, if it carries the prefix."""
+        condition = self.conditions.get(index)
+        return None if condition is None else first_carried(fold, index, condition, self.rows)
+
+    def _before(self, fold: Term, index: Term, path: tuple[Term, ...], scope: str) -> None:
+        """Count what a prefix comes to where the loop that carries it begins."""
+        start = self._first(fold, index)
+        if start is not None and start is not T.const(0):
+            self._visit(elements_before(fold, start), path[: path.index(index)], scope)
 
     def _weigh(self, condition: Term, exponent: Term, path: tuple[Term, ...], scope: str) -> None:
         """Count the weights of elements in SE, once for all values that have them: they vary with

@@ -15,7 +15,7 @@ comparisons of floats, and what would take more than `LIMIT` intervals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -62,6 +62,16 @@ def split(bound: Term, condition: Term) -> Domain:
     if not any(i.masked for i in intervals):
         rest = []
     return Domain(tuple(intervals) or (Interval(upper=(T.const(0),)),), T.conjunction(*rest))
+
+
+def first_element(domain: Domain) -> Term | None:
+    """Return where a loop over a domain begins, if it passes all elements from there to its last.
+
+    Such a loop has no gaps and skips no block, so it can carry prefixes.
+    """
+    if domain.mask is not T.TRUE or len(domain.intervals) != 1:
+        return None
+    return domain.intervals[0].start
 
 
 class _Order:
@@ -373,3 +383,26 @@ def prefix_of(f: Term) -> Term | None:
             if all(name not in part.free for part in (*rest, *bodies)):
                 return t
     return None
+
+
+def first_carried(f: Term, bound: Term, condition: Term, rows: Collection[str]) -> Term | None:
+    """Return where the loop of `fold[bound if condition]` begins, if it carries the prefix `f`.
+
+    Each block of rows has that loop. A prefix that lacks one of the `rows` is the same for all of
+    their blocks, and is not carried: it is computed once and stored. A prefix whose elements are
+    more than numbers, such as positions, is carried from 0 alone.
+    """
+    if prefix_of(f) is not bound or not f.free.issuperset(rows):
+        return None
+    start = first_element(split(bound, condition))
+    is_number = isinstance(f.attr.monoid, str) and f.attr.monoid not in T.INT_REDUCTIONS
+    return start if is_number or start is T.const(0) else None
+
+
+def elements_before(f: Term, start: Term) -> Term:
+    """Return the fold of a prefix's elements that come before a position."""
+    (bound,), (condition, *bodies) = T.open_fold(f)
+    until = T.compare("<=", bound, prefix_of(f) or bound)
+    conditions = (c for c in T.conjuncts(condition) if c is not until)
+    earlier = T.conjunction(*conditions, T.compare("<", bound, start))
+    return T.refold(f, earlier, *bodies, opened=(bound,))

@@ -44,10 +44,11 @@ class Body:
         self.updates: list[Assign] = []
         self._symbols: dict[tuple[Term, float], Term] = {}
 
-    def state(self, base: str, axes: frozenset[str], kind: Kind, start: float) -> Expr:
-        """A new state."""
+    def state(self, base: str, axes: frozenset[str], kind: Kind, start: float | Expr) -> Expr:
+        """Add a state to the loop, which starts as a number or as a value known before it."""
         name = self.at.fresh(base)
-        self.loop.state.append(State(name, axes, number(start, kind)))
+        first = start if isinstance(start, Expr) else number(start, kind)
+        self.loop.state.append(State(name, axes, first))
         return local(name, axes, kind)
 
     def update(self, state: Expr, value: Expr) -> None:

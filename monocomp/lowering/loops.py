@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from monocomp import terms as T
 from monocomp.errors import InternalError, UnsupportedError
-from monocomp.extents.domain import Interval, prefix_of, split
+from monocomp.extents.domain import Interval, first_carried, prefix_of, split
 from monocomp.extents.intervals import is_inside
 from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.centres import add_centred
@@ -164,15 +164,17 @@ class Loops(Values):
         segments = tuple(self._segment(i) for i in domain.intervals)
         scope = Scope(name, len(self.scopes), condition=condition)
         self.scopes.append(scope)
+        shown = tuple(show(_visible(f), self.program.reader_names()) for f in folds)
+        loop = Loop(self.axes[name], segments, [], scope.body, shown, self.origin)
+        body = Body(self, loop)
         if domain.mask is not T.TRUE:  # before anything is read that a block may not need
             self.prepare([domain.mask])
             scope.body.append(Mask(self.value(domain.mask), self.origin))
         elements = [p for elements in parts.values() for p in elements]
+        self.add_prefixes(body, elements)
         self.prepare(elements)
         self._draw(scope, elements)
-        shown = tuple(show(_visible(f), self.program.reader_names()) for f in folds)
-        loop = Loop(self.axes[name], segments, [], scope.body, shown, self.origin)
-        results = self._carried(Body(self, loop), bound, parts)
+        results = self._carried(body, bound, parts)
         self.scopes.pop()
         parent.body.append(loop)
         for state in loop.state:
@@ -247,10 +249,22 @@ class Loops(Values):
     # --- prefixes
 
     def _is_scan(self, t: Term) -> bool:
-        """Is this a prefix that the loop along its index carries? One that varies within another
-        fold, too, is a fold of its own for each of that one's elements."""
-        is_prefix = self.scan is not None and prefix_of(t) is self.scan
-        return is_prefix and t.free <= self.output_indices
+        """True if the loop along its index carries this prefix.
+
+        A prefix that also varies with the index of a fold further inside is a fold of its own for
+        each element of that fold.
+        """
+        index = prefix_of(t)
+        known = set(self.output_indices)
+        if index is None or index is self.scan:
+            return index is not None and t.free <= known
+        for scope in self.scopes[1:]:
+            assert scope.axis is not None
+            known.add(scope.axis)
+            if scope.axis == index.attr[0]:
+                first = first_carried(t, index, scope.condition, self.axis_names("row"))
+                return first is not None and t.free <= known
+        return False
 
     def add_prefixes(self, body: Body, terms: Iterable[Term]) -> None:
         """Carry the prefixes that the terms need in a loop along their index."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 from monocomp import terms as T
+from monocomp.extents.domain import elements_before, first_element, split
 from monocomp.lowering.bodies import Body
 from monocomp.lowering.expressions import where_equal
 from monocomp.lowering.special_values import infinite_with, may_be_infinite_by_itself
@@ -94,10 +95,16 @@ def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
         condition = T.conjunction(condition, T.compare("<", T.NEG_INF, elements[1]))
     elements = [T.where(condition, *x) for x in zip(elements, monoid.unit, strict=True)]
     at.prepare(elements)
-    states = _states(body, f, monoid, axis.tile)
+    states = _states(body, f, monoid, axis.tile, _start(body, f, monoid))
     values = list(map(at.value, elements))
+    if not body.loop.is_whole:  # else nothing reads what comes after the end
+        values = [body.masked(v, u) for v, u in zip(values, _starts(monoid), strict=True)]
     combine = combine_of(monoid, commutes=False)  # the order is that of the index
-    found = _results(f, monoid, body.combine(combine, states, values, keep=True))
+    is_tile = axis.role != "serial"
+    prefixes = body.combine(combine, states, values, keep=is_tile)
+    if not is_tile:  # one element a step: the next state is the prefix
+        prefixes = [body.next_value(s.attr) for s in states]
+    found = _results(f, monoid, prefixes)
     if f.attr.monoid in _POSITIONS:
         found[f] = at.let(body.scope, "position", found[f])
     return found
@@ -127,14 +134,27 @@ def _elements(body: Body, f: Term, parts: Sequence[Term]) -> Sequence[Term]:
     return x, T.index(body.loop.axis.name, body.loop.axis.extent)
 
 
+def _start(body: Body, f: Term, monoid: UserMonoid) -> Sequence[float | Expr]:
+    """Return the states of a prefix where the loop that carries it begins."""
+    index = T.index(body.loop.axis.name, body.loop.axis.extent)
+    first = first_element(split(index, body.scope.condition))
+    if first is None or first is T.const(0):
+        return _starts(monoid)
+    return [body.at.value(elements_before(f, first))]
+
+
 def _states(
-    body: Body, f: Term, monoid: UserMonoid, without: frozenset[str] = frozenset()
+    body: Body,
+    f: Term,
+    monoid: UserMonoid,
+    without: frozenset[str] = frozenset(),
+    starts: Sequence[float | Expr] = (),
 ) -> list[Expr]:
-    """What a loop carries for a monoid of tuples."""
+    """Add the states that a loop carries for a monoid of tuples."""
     if any(T.split_coefficient(unit)[1] is not None for unit in monoid.unit):
         body.at.refuse(f)
     axes = body.at.tile_axes(f) - without
-    fields = zip(monoid.fields, monoid.unit, _starts(monoid), strict=True)
+    fields = zip(monoid.fields, monoid.unit, starts or _starts(monoid), strict=True)
     return [body.state(name, axes, unit.kind, start) for name, unit, start in fields]
 
 

@@ -1,0 +1,78 @@
+"""Prefixes along the index of a loop: the loop carries them, so that they cost one pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp.language.checker import check
+from monocomp.tile import Fold, Loop, walk
+from monocomp.translation.translator import translate
+from tests.backends import running
+
+SUM = "C[q,k] = sum[..k](softplus(S[q,k]))\n"
+PROGRAMS = {
+    "sum": SUM + "O[q,e] = sum[k](exp(S[q,k] - C[q,k]) * V[k,e])",
+    "causal": SUM + "O[q,e] = softmax[k if k <= q](S[q,k] - C[q,k]) * V[k,e]",
+    "window": SUM + "O[q,e] = softmax[k if k <= q and q - k < 21](S[q,k] - C[q,k]) * V[k,e]",
+    "maximum": "C[q,k] = max[..k](S[q,k])\nO[q,e] = sum[k](exp(S[q,k] - C[q,k]) * V[k,e])",
+    "of a product": "S[q,k] = A[q,d] * B[k,d]\n" + SUM + "O[q,e] = sum[k](exp(-C[q,k]) * V[k,e])",
+    "of a prefix": SUM + "D[q,k] = sum[..k](C[q,k])\nO[q,e] = sum[k](exp(-D[q,k]) * V[k,e])",
+    "filtered": "C[q,k] = sum[..k if S[q,k] > 0](S[q,k])\nO[q] = sum[k](exp(-C[q,k]))",
+    "after a position": SUM + "O[q,e] = sum[k if k >= q](exp(-C[q,k]) * V[k,e])",
+    "in short sums": "C[q,i,k] = sum[..k](S[q,k] * W[i])\nO[q] = sum[i](max[k](C[q,i,k]))",
+}
+CARRIED = [name for name in PROGRAMS if name != "in short sums"]
+
+
+def sizes(text: str, length: int = 37) -> dict[str, int]:
+    known = {"q": 35, "k": length, "e": 5, "d": 3, "i": 2}
+    return {e: known[e] for e in translate(check(text)).declared.extent_of.values()}
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_one_pass(name: str) -> None:
+    """Operations do not grow with the square of the length."""
+    k = mc.compile(PROGRAMS[name])
+    short, long = (k.report(sizes(PROGRAMS[name], n))["flops"] for n in (1024, 2048))
+    assert long / short < 2.1
+    assert len(k.plan(sizes(PROGRAMS[name])).kernels) == 1
+
+
+def test_a_split_begins_with_what_precedes_it() -> None:
+    """No loop stands in another, and what comes before a split is added up by a loop of its own."""
+    k = mc.compile(PROGRAMS["sum"])
+    first = k.plan({"q": 1, "k": 65536, "e": 64}, 132).kernels[0]
+    loops = [s for s in first.body if isinstance(s, Loop)]
+    assert len(loops) == 2
+    assert not any(isinstance(s, Loop) for loop in loops for s in walk(loop.body))
+    assert loops[1].state[0].start.op == "local"
+
+
+def test_rows_share_a_stored_prefix() -> None:
+    """A prefix that is the same for all rows is not carried by each block of them."""
+    k = mc.compile("C[k] = sum[..k](G[k])\nO[q,e] = softmax[k](S[q,k] - C[k]) * V[k,e]")
+    second = k.plan({"q": 4096, "k": 4096, "e": 64}).kernels[1]
+    assert not any(isinstance(s, Fold) for s in walk(second.body))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "triton"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results(name: str, backend: str) -> None:
+    text = PROGRAMS[name]
+    inputs = running.make_inputs(text, sizes(text, 70))
+    (wanted,) = running.exact(text, inputs)
+    for processors in (None, 64):
+        (found,) = running.run(backend, text, inputs, processors=processors)
+        torch.testing.assert_close(found.double(), wanted.double(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["causal", "window"])
+def test_gradients(name: str) -> None:
+    text = PROGRAMS[name]
+    kernel = mc.compile(text, backend="torch")
+    x = {"S": torch.randn(9, 30).double(), "V": torch.randn(30, 2).double()}
+    for value in x.values():
+        value.requires_grad_()
+    assert torch.autograd.gradcheck(lambda S, V: kernel(S=S, V=V), (x["S"], x["V"]))
