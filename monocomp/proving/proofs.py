@@ -35,7 +35,7 @@ from monocomp.proving.prover import (
 from monocomp.proving.rule_laws import EVERYWHERE, FOLDED, RULE_LAWS
 from monocomp.terms import UserMonoid
 from monocomp.terms.algebra import SE, SE_PAIR, FramedMonoid, settled
-from monocomp.terms.bounds import Known, bounds
+from monocomp.terms.domain import MASKS_ARE_ADDED, Assumptions, domain
 from monocomp.terms.equations import Equations
 
 PROVER_VERSION = 4  # part of what results are remembered under; raise it with every change
@@ -328,18 +328,19 @@ def _neutral_unit(m: UserMonoid) -> Values | None:
     return None
 
 
-def _bounds_by_name(program: Equations) -> Known:
-    """Return the bounds of what equations define, each of which reads earlier ones only."""
-    known: Known = frozenset()
+def _assume_definitions(program: Equations) -> Assumptions:
+    """Return the domains of what equations define, each of which reads earlier ones only."""
+    assumed = MASKS_ARE_ADDED
     for e in program.equations:
-        known |= {(e.name, bounds(e.body, known))}
-    return known
+        names = (*assumed.names, (e.name, domain(e.body, assumed)))
+        assumed = replace(assumed, names=names)
+    return assumed
 
 
 def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, tuple[str, ...]]]:
     """Return the reductions of a program, and its users' monoids with those of their fields that
     are visibly >= 0 in every element that is folded."""
-    known = _bounds_by_name(equations)
+    assumed = _assume_definitions(equations)
     names: dict[str, None] = {}
     nonnegative: dict[UserMonoid, tuple[str, ...]] = {}
     for t in T.subterms(*(e.body for e in equations.equations)):
@@ -353,7 +354,7 @@ def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, tuple[str
         else:
             elements = dict(zip(monoid.fields, T.open_fold(t)[1][1:], strict=True))
             fields = nonnegative.get(monoid, monoid.fields)
-            nonnegative[monoid] = tuple(f for f in fields if bounds(elements[f], known)[0] >= 0)
+            nonnegative[monoid] = tuple(f for f in fields if domain(elements[f], assumed).lo >= 0)
     return sorted(names), nonnegative
 
 

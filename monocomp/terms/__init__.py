@@ -11,16 +11,15 @@ built. Sums and products are kept in canonical form (flattened, collected, sorte
 arithmetic of a commutative ring, over which the rewrites work.
 
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
-leaves, parts, logic, binders, asking, bounds, facts, losses, emptiness, weights, ring, comparisons,
-functions, folds, presence, walking, printer. What uses the package as a whole stands beside them:
-monomials, algebra, operators, declarations, equations, abbreviation.
+leaves, parts, logic, binders, asking, transfer, domain, facts, losses, emptiness, weights, ring,
+comparisons, functions, folds, presence, walking, printer. What uses the package as a whole stands
+beside them: monomials, algebra, operators, declarations, equations, abbreviation.
 """
 
 from __future__ import annotations
 
 from monocomp.terms.asking import facts_asked
 from monocomp.terms.binders import domain_of, is_open, open_as, open_fold
-from monocomp.terms.bounds import has_element
 from monocomp.terms.comparisons import compare, in_range, negate, where
 from monocomp.terms.constructors import construct, rebuild
 from monocomp.terms.emptiness import (
@@ -33,6 +32,7 @@ from monocomp.terms.emptiness import (
 )
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
+    has_element,
     is_below_infinity,
     is_contraction,
     is_finite,

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.terms.asking import remembered
 from monocomp.terms.binders import open_as, open_fold, rename
-from monocomp.terms.bounds import has_element
 from monocomp.terms.constructors import construct
-from monocomp.terms.facts import is_finite, is_nonnegative, is_positive, is_weight
+from monocomp.terms.facts import has_element, is_finite, is_nonnegative, is_positive, is_weight
 from monocomp.terms.leaves import INF, NEG_INF, TRUE, ZERO, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.losses import as_it_stands

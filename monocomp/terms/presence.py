@@ -11,10 +11,9 @@ from functools import lru_cache
 
 from monocomp.declarations.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS
 from monocomp.terms.binders import open_fold, rename
-from monocomp.terms.bounds import has_element
 from monocomp.terms.comparisons import compare, negate
 from monocomp.terms.emptiness import Product, is_element
-from monocomp.terms.facts import is_nonnegative, is_positive
+from monocomp.terms.facts import has_element, is_nonnegative, is_positive
 from monocomp.terms.folds import by_definition, fold, fold_at
 from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const
 from monocomp.terms.logic import conjunction, disjunction

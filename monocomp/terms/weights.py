@@ -14,10 +14,10 @@ from functools import lru_cache
 
 from monocomp.declarations.vocabulary import LOGARITHM_OF
 from monocomp.terms.binders import rename
-from monocomp.terms.bounds import has_element
 from monocomp.terms.constructors import construct
 from monocomp.terms.emptiness import Product, may_be_empty, without_scale
 from monocomp.terms.facts import (
+    has_element,
     is_finite,
     is_nonnegative,
     is_positive,

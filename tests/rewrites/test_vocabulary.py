@@ -32,7 +32,7 @@ APPLICATIONS = re.compile(r"attention|attend|quer(y|ies)|flash|\bqkv\b|causal", 
 DEFINED = {
     Path("rewrites/elaboration.py"),
     Path("monocomp/terms/__init__.py"),
-    Path("monocomp/terms/bounds.py"),
+    Path("monocomp/terms/domain.py"),
     Path("monocomp/terms/folds.py"),
     Path("monocomp/terms/printer.py"),
     Path("monocomp/costs/reading.py"),  # it reads programs that have them

@@ -36,7 +36,7 @@ FACTS: dict[str, Callable[[Array], Array]] = {
     "is_nonnegative": lambda x: ~(x < 0),
 }
 
-OF_FINITE = ("is_below_infinity", "is_unmasked")  # they speak of what is finite where it is read
+OF_FINITE = ("is_below_infinity", "is_unmasked", "exceeds_minus_infinity", "is_not_infinite")
 
 EXAMPLES = [
     "O[i] = sum[k](exp(S[i,k]) * V[k]) / sum[k](exp(S[i,k]))",

@@ -9,8 +9,8 @@ import pytest
 
 import monocomp as mc
 from monocomp.checking.steps import Case
-from monocomp.terms.bounds import bounds
-from tests.test_facts import EXAMPLES, subterms_of
+from monocomp.terms.domain import domain
+from tests.terms.test_facts import EXAMPLES, subterms_of
 
 ARGUMENTS = ("@", "abs(@)", "-abs(@)", "1 + abs(@)", "-1 - abs(@)", "sigmoid(@)", "-sigmoid(@)")
 FUNCTIONS = (
@@ -30,11 +30,11 @@ def defined(bodies: Iterable[str], left: str = "i") -> str:
 
 def check_bounds(text: str) -> None:
     for program, t in subterms_of(text):
-        low, high = bounds(t)
+        values = domain(t)
         case = Case.of(program, {}, {}, 1, program.text())
         (value,) = case.outputs(case.inputs("float64"), program.text())
         numbers = value[~np.isnan(value)]
-        assert ((low <= numbers) & (numbers <= high)).all(), (t, low, high, numbers)
+        assert ((values.lo <= numbers) & (numbers <= values.hi)).all(), (t, values, numbers)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

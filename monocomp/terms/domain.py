@@ -1,0 +1,320 @@
+"""Domains: the values that a term may have, under explicit assumptions.
+
+A float is a real number, or -inf, which stands for no element, or it is unspecified. Its domain
+bounds it where it is specified, and tells whether it may be 0, -inf or unspecified. Each operator
+has one transfer function, from the domains of its operands to its own. Names hide nothing: a read
+of a stored value has the domain of what it is computed from.
+
+Domains are those of real arithmetic: that exp(1000) is infinite in a float is rounding. An extent
+is at least 1: where one is 0, folds over it are their units before anything else is done
+(`rewrites/emptiness.py`). A condition holds or fails, whatever it compares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from monocomp.terms.binders import open_fold, rename
+from monocomp.terms.constructors import construct
+from monocomp.terms.leaves import INF, NEG_INF, TRUE, const, extent_of, index
+from monocomp.terms.logic import conjuncts
+from monocomp.terms.nodes import Term, UserMonoid, intern
+from monocomp.terms.parts import is_bracket
+from monocomp.terms.transfer import (
+    ANYTHING,
+    MASKED,
+    NONNEGATIVE,
+    REAL,
+    SHARE,
+    TRANSFER,
+    Dom,
+    exponential,
+    hull,
+    multiply,
+    power_of,
+    sum_of,
+)
+
+_INF = math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Assumptions:
+    """Assumptions on what a term reads. Each object is its own key of what is remembered.
+
+    Attributes:
+        elements: the domain of floats that are read, and of parameters.
+        contracted: True if what a contraction multiplies is never -inf.
+        filled: True if every aggregate has an element, and no weight is 0 for want of one.
+        names: domains of definitions and parameters, by name.
+    """
+
+    elements: Dom
+    contracted: bool = False
+    filled: bool = False
+    names: tuple[tuple[str, Dom], ...] = ()
+
+
+WHATEVER_IS_READ = Assumptions(ANYTHING)
+MASKS_ARE_READ = Assumptions(MASKED)
+MASKS_ARE_ADDED = Assumptions(MASKED, contracted=True)
+REALS_ARE_READ = Assumptions(REAL)
+ELEMENTS_ARE_THERE = Assumptions(REAL, filled=True)
+_NOTHING: frozenset[Term] = frozenset()
+
+
+@lru_cache(maxsize=1 << 17)
+def domain(
+    t: Term, assumed: Assumptions = MASKS_ARE_ADDED, conditions: frozenset[Term] = _NOTHING
+) -> Dom:
+    """Return the domain of a term.
+
+    Args:
+        t: the term.
+        assumed: what is known of elements that are read.
+        conditions: conditions that hold, such as filters and those of branches.
+    """
+    if t.kind == "bool":
+        return SHARE
+    of = _Evaluation(assumed, conditions)
+    transfer = TRANSFER.get(t.op)
+    values = transfer(*map(of, t.args)) if transfer is not None else _domain_of_form(t, of)
+    if t.kind == "int" and not values.is_real:
+        values = replace(values, masked=False, unspecified=False)
+    for c in conditions:
+        values = _refine(values, t, c, of)
+    return values
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """The domains of operands, under assumptions."""
+
+    assumed: Assumptions
+    conditions: frozenset[Term]
+
+    def __call__(self, t: Term, *known: Term) -> Dom:
+        """Return the domain of an operand where some conditions are known to hold as well."""
+        conditions = self.conditions
+        if conditions or known:
+            conditions = frozenset(c for c in (*conditions, *known) if _may_refine(c, t))
+        return domain(t, self.assumed, conditions)
+
+    def closed(self, fold: Term, body: Term) -> Dom:
+        """Return the domain of a fold's elements where its filter admits them."""
+        bound = fold.attr.indices
+        outer = frozenset(c for c in self.conditions if c.free.isdisjoint(bound))
+        condition = fold.args[fold.op == "fold_at"]
+        return _Evaluation(self.assumed, outer)(body, *conjuncts(condition))
+
+
+def _may_refine(condition: Term, t: Term) -> bool:
+    """True if a condition may compare a part of t with what has a domain worth knowing."""
+    compared = condition.args[0] if condition.op == "not" else condition
+    if compared.op != "compare":
+        return False
+    a, b = compared.args
+    is_telling = a.kind == "float" or "const" in (a.op, b.op)
+    return is_telling and any(
+        side.op != "const" and side.weight <= t.weight + 1 and side.free <= t.free
+        for side in (a, b)
+    )
+
+
+def _failing(condition: Term) -> Iterable[Term]:
+    """Yield conditions that hold where one fails."""
+    if condition.op == "not":
+        yield from conjuncts(condition.args[0])
+    for c in condition.args if condition.op == "or" else (condition,):
+        yield intern("not", (c,), None, "bool")
+
+
+def _refine(values: Dom, t: Term, condition: Term, of: _Evaluation) -> Dom:
+    """Return the values that a condition admits, which may compare t itself."""
+    is_negated = condition.op == "not"
+    compared = condition.args[0] if is_negated else condition
+    if compared.op != "compare" or compared.args[0].kind == "bool":
+        return values
+    op, sides = compared.attr, compared.args
+    if is_negated:
+        op = {"<": "<=", "<=": "<", "==": "!=", "!=": "=="}[op]
+        sides = sides[::-1]
+    if op == "!=":
+        other = next((b for a, b in (sides, sides[::-1]) if a is t), None)
+        infinite = INF in sides and any(a.op == "abs" and a.args[0] is t for a in sides)
+        if other is NEG_INF or infinite:
+            return replace(values, masked=False)
+        is_zero = other is not None and other.op == "const" and other.attr == 0
+        return replace(values, zero=False) if is_zero else values
+    for side, other in (sides, sides[::-1]):
+        if side is not t:
+            continue
+        bound = domain(other, of.assumed)
+        if (side is sides[1] or op == "==") and bound.lo >= values.lo:
+            strict = op == "<"
+            values = replace(
+                values,
+                lo=bound.lo,
+                zero=values.zero and bound.lo <= 0 and not (strict and bound.lo >= 0),
+                masked=values.masked and bound.lo == -_INF and not strict,
+            )
+        if (side is sides[0] or op == "==") and bound.hi <= values.hi:
+            strict = op == "<"
+            below = bound.hi < 0 or (strict and bound.hi <= 0)
+            values = replace(values, hi=bound.hi, zero=values.zero and not below)
+    return values
+
+
+def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
+    """Return the domain of a term whose operator needs more than the domains of its operands."""
+    match t.op:
+        case "const":
+            is_number = not isinstance(t.attr, float)
+            masked = t.attr == -_INF
+            return Dom(t.attr, t.attr, t.attr == 0, masked, not (is_number or masked))
+        case "read":
+            return of.assumed.elements if t.kind == "float" else REAL
+        case "param" | "ref":
+            unknown = of.assumed.elements if t.op == "param" else ANYTHING
+            return dict(of.assumed.names).get(t.attr, unknown)
+        case "stored":
+            return domain(t.attr.body, of.assumed)
+        case "cast" if t.args[0].kind == "bool":
+            return replace(SHARE, zero=not of.assumed.filled)
+        case "cast" | "stop" | "int":
+            return of(t.args[0])
+        case "pow":
+            base = of(t.args[0])
+            if t.attr < 0 and is_bracket(t.args[0]):
+                base = SHARE  # 1 / [condition] has no value where the condition fails
+            return power_of(base, t.attr)
+        case "exp":
+            return exponential(of(t.args[0]), of.assumed.filled)
+        case "where":
+            condition, a, b = t.args
+            return hull(of(a, *conjuncts(condition)), of(b, *_failing(condition)))
+        case "fold" | "fold_at" if isinstance(t.attr.monoid, str):
+            return _aggregate(t, of)
+        case "field" if t.args[0].op in ("fold", "fold_at"):
+            return _field(t, of)
+    return ANYTHING
+
+
+def _bodies(fold: Term) -> tuple[Term, ...]:
+    """Return what a fold adds up, after its position and filter."""
+    return fold.args[1:] if fold.op == "fold" else fold.args[2:]
+
+
+def _aggregate(t: Term, of: _Evaluation) -> Dom:
+    """Return the domain of an aggregate in a monoid that is built in."""
+    (body,) = _bodies(t)
+    is_there = of.assumed.filled or _has_element_here(t)
+    monoid = t.attr.monoid
+    x = of.closed(t, body)
+    if monoid == "sum" and of.assumed.contracted and is_contraction(t):
+        x = replace(x, masked=False, unspecified=False)
+    match monoid:
+        case "sum" | "mean":
+            return sum_of(x, is_there, monoid == "mean")
+        case "prod":
+            ends = (1 if x.lo >= 1 else 0), (1 if x.hi <= 1 else _INF)
+            lo, hi = ends if x.lo >= 0 else (-_INF, _INF)
+            return Dom(lo, hi, x.zero, x.masked, x.unspecified or x.masked)
+        case "max" | "top":
+            is_there &= monoid == "max" or of.assumed.filled
+            return Dom(
+                x.lo if is_there else -_INF, x.hi, x.zero, x.masked or not is_there, x.unspecified
+            )
+        case "min":  # inf over nothing
+            largest = x.hi if is_there else _INF
+            return Dom(x.lo, largest, x.zero, x.masked, x.unspecified or not is_there)
+        case "var":
+            return Dom(0, _INF, True, False, x.unspecified or x.masked)
+        case "softmax":
+            return Dom(0, 1, x.masked or not is_there, False, x.unspecified)
+        case "log_softmax":
+            return Dom(-_INF, 0, True, x.masked or not is_there, x.unspecified)
+        case "logsumexp":
+            return Dom(-_INF, _INF, True, x.masked or not is_there, x.unspecified)
+        case "argmax" | "argmin":
+            return NONNEGATIVE
+        case "argtop":
+            return Dom(lo=-1)
+    return ANYTHING
+
+
+def _has_element_here(t: Term) -> bool:
+    """True if an aggregate has an element; a prefix has that of its own position."""
+    return t.args[1] is TRUE if t.op == "fold_at" else admits_element(t)
+
+
+@lru_cache(maxsize=1 << 16)
+def admits_element(fold: Term) -> bool:
+    """True if the filter of a fold admits an element, whatever its free indices are. Tried are the
+    first position, the last one, and that of each free index of the same extent."""
+    if fold.args[0] is TRUE:
+        return True
+    if len(fold.attr.indices) != 1:
+        return False
+    (bound,), (condition, *_) = open_fold(fold)
+    name, extent = bound.attr
+    last = construct("add", extent_of(extent), const(-1), kind="int")
+    positions = [const(0), last, *(index(n, extent) for n in sorted(condition.free) if n != name)]
+    return any(rename(condition, {name: position}, {}) is TRUE for position in positions)
+
+
+def is_contraction(t: Term) -> bool:
+    """True if t is a sum of what is real if the elements that it reads are, and none of these is
+    added by itself: so none is the -inf of a mask. A sum of elements as they are read may be one of
+    masks."""
+    is_sum = t.op == "fold" and t.attr.monoid == "sum"
+    return is_sum and domain(t.args[1], REALS_ARE_READ).is_real and not _may_be_mask(t.args[1])
+
+
+def _may_be_mask(t: Term) -> bool:
+    """True if t is -inf where an element that it reads is, as that times a number or beside
+    others."""
+    match t.op:
+        case "add" | "where":
+            return any(map(_may_be_mask, t.args[t.op == "where" :]))
+        case "mul":
+            factors = [f for f in t.args if f.op not in ("const", "extent", "cast", "pow")]
+            return len(factors) == 1 and _may_be_mask(factors[0])
+        case "fold":
+            return not is_contraction(t)
+    return t.op in ("read", "stored", "param")
+
+
+def _field(t: Term, of: _Evaluation) -> Dom:
+    """Return the domain of a field of an aggregate in a user's monoid."""
+    (fold,) = t.args
+    monoid: UserMonoid = fold.attr.monoid
+    elements = [of.closed(fold, x) for x in _bodies(fold)]
+    if fold.op == "fold" and fold.attr.is_scaled:
+        value, exponent = elements
+        is_there = of.assumed.filled or admits_element(fold)
+        if t.attr == "v":
+            weight = exponential(exponent, of.assumed.filled)
+            return sum_of(multiply(value, weight), is_there, False)
+        lo = exponent.lo if is_there else -_INF
+        return replace(exponent, lo=lo, masked=exponent.masked or not is_there)
+    nonnegative = frozenset(
+        f
+        for f, unit, x in zip(monoid.fields, monoid.unit, elements, strict=True)
+        if min(domain(unit).lo, x.lo) >= 0
+    )
+    is_kept = t.attr in _kept_nonnegative(monoid, nonnegative)
+    return replace(ANYTHING, lo=0, masked=False) if is_kept else ANYTHING
+
+
+@lru_cache(maxsize=1024)
+def _kept_nonnegative(monoid: UserMonoid, fields: frozenset[str]) -> frozenset[str]:
+    """Return those of the fields that no combination of two values makes negative."""
+    known = tuple((name, NONNEGATIVE) for f in fields for name in (f, f"{f}'"))
+    assumed = Assumptions(ANYTHING, names=known)
+    combined = dict(zip(monoid.fields, monoid.combine, strict=True))
+    stay = frozenset(f for f in fields if domain(combined[f], assumed).lo >= 0)
+    return stay if stay == fields else _kept_nonnegative(monoid, stay)

@@ -1,0 +1,226 @@
+"""Each transfer function of the domain is sound: sampled at special points, and mutants of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monocomp import terms as T
+from monocomp.terms import domain as D
+from monocomp.terms.domain import Assumptions, domain
+from monocomp.terms.nodes import inert
+from monocomp.terms.transfer import ANYTHING, MASKED, NONNEGATIVE, REAL, TRANSFER, Dom
+from tests.elements import element
+
+INF, NAN = math.inf, math.nan
+POINTS = (0.0, -INF, NAN, 1.0, -1.0, 0.5, -0.25, 3.0, 1e-3, 30.0, -30.0)
+OPERANDS = (
+    *(REAL, MASKED, ANYTHING, NONNEGATIVE, Dom(0, zero=False), Dom(hi=0, zero=False), Dom(0, 1)),
+    *(Dom(1), Dom(hi=-1, masked=True, zero=False), Dom(-1, 0), Dom(zero=False, masked=True)),
+)
+
+
+def contains(values: Dom, x: float) -> bool:
+    """True if a number is one of the values; NaN stands for what is unspecified."""
+    if math.isnan(x):
+        return values.unspecified
+    is_possible = values.zero if x == 0 else values.masked if x == -INF else True
+    slack = 1e-9 * max(1.0, abs(x)) if abs(x) < INF else 0
+    return is_possible and values.lo - slack <= x <= values.hi + slack
+
+
+def clean(x: float) -> float:
+    """A number, or NaN for what is none."""
+    return NAN if x == INF else x
+
+
+def plus(*xs: float) -> float:
+    return -INF if -INF in xs else clean(math.fsum(xs)) if not any(map(math.isnan, xs)) else NAN
+
+
+def times(*xs: float) -> float:
+    return 0.0 if 0 in xs else clean(math.prod(xs))
+
+
+def power(x: float, n: Fraction) -> float:
+    if math.isnan(x) or x == -INF or (x < 0 and n.denominator > 1) or (x == 0 and n < 0):
+        return NAN
+    return float(x ** float(n)) if n.denominator > 1 or n < 0 else float(x ** int(n))
+
+
+def real(f: Callable[[float], float], masked: float = NAN) -> Callable[[float], float]:
+    """A function of real numbers, and its value at -inf."""
+
+    def value(x: float) -> float:
+        return NAN if math.isnan(x) else masked if x == -INF else f(x)
+
+    return value
+
+
+def extremum(pick: Callable[..., float]) -> Callable[..., float]:
+    return lambda *xs: NAN if any(map(math.isnan, xs)) else pick(xs)
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def logarithm(x: float) -> float:
+    return NAN if math.isnan(x) or x < 0 else math.log(x) if x else -INF
+
+
+# The value of each operator, which the contract gives; NaN stands for what is unspecified.
+MEANING: dict[str, Callable[..., float]] = {
+    "add": plus,
+    "mul": times,
+    "maximum": extremum(max),
+    "minimum": extremum(min),
+    "abs": real(abs),
+    "relu": real(lambda x: max(x, 0.0), 0.0),
+    "sign": real(lambda x: float(np.sign(x))),
+    "tanh": real(math.tanh),
+    "erf": real(math.erf),
+    "sin": real(math.sin),
+    "cos": real(math.cos),
+    "sigmoid": real(sigmoid, 0.0),
+    "softplus": real(lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))), 0.0),
+    "log": logarithm,
+    "silu": real(lambda x: x * sigmoid(x), 0.0),
+    "gelu": real(lambda x: x * math.erfc(-x / 2**0.5) / 2, 0.0),
+    "elu": real(lambda x: x if x > 0 else math.expm1(x)),
+    "floor": real(math.floor),
+    "exp": real(math.exp, 0.0),
+}
+POWERS = [Fraction(*p) for p in ((2, 1), (3, 1), (-1, 1), (-2, 1), (1, 2), (-1, 2), (3, 2))]
+
+
+def mean(xs: Sequence[float]) -> float:
+    return times(plus(*xs), 1 / len(xs)) if xs else 0.0
+
+
+def variance(xs: Sequence[float]) -> float:
+    return 0.0 if not xs else float(np.var(xs)) if np.isfinite(xs).all() else NAN
+
+
+def all_of(f: Callable[..., float], nothing: float) -> Callable[[Sequence[float]], float]:
+    return lambda xs: f(*xs) if xs else nothing
+
+
+AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
+    "sum": all_of(plus, 0.0),
+    "prod": all_of(times, 1.0),
+    "mean": mean,
+    "var": variance,
+    "max": all_of(extremum(max), -INF),
+    "min": all_of(extremum(min), NAN),
+    "logsumexp": lambda xs: logarithm(plus(*map(MEANING["exp"], xs))),
+}
+
+
+def operand(name: str) -> T.Term:
+    return T.param(name, "float")
+
+
+def within(values: Dom) -> list[float]:
+    return [x for x in POINTS if contains(values, x)]
+
+
+def violations(t: T.Term, meaning: Callable[..., float]) -> Iterator[tuple[object, ...]]:
+    """Yield operands of `x` and `y` for which a term has a value outside of its domain."""
+    names = sorted({s.attr for s in T.subterms(t) if s.op == "param"})
+    for operands in product(OPERANDS, repeat=len(names)):
+        assumed = Assumptions(ANYTHING, names=tuple(zip(names, operands, strict=True)))
+        values = domain(t, assumed)
+        for xs in product(*map(within, operands)):
+            if not contains(values, meaning(*xs)):
+                yield t, operands, xs, meaning(*xs), values
+
+
+def of_operator(op: str) -> Iterator[tuple[object, ...]]:
+    number = 2 if op in ("add", "mul", "maximum", "minimum") else 1
+    yield from violations(inert(op, *map(operand, "xy"[:number])), MEANING[op])
+
+
+def of_aggregate(monoid: str, condition: T.Term) -> Iterator[tuple[object, ...]]:
+    """Yield elements, up to two of them, for which an aggregate is outside of its domain."""
+    k = T.index("k", "k")
+    read = element("X", (k,))
+    for values in OPERANDS:
+        t = T.fold(monoid, (k,), condition, read)
+        found = domain(t, Assumptions(values))
+        for number in range(condition is T.TRUE, 3):
+            for xs in product(within(values), repeat=number):
+                if not contains(found, AGGREGATES[monoid](xs)):
+                    yield t, values, xs, AGGREGATES[monoid](xs), found
+
+
+@pytest.mark.parametrize("op", MEANING)
+def test_operators(op: str) -> None:
+    assert not list(of_operator(op))[:3]
+
+
+@pytest.mark.parametrize("n", POWERS)
+def test_powers(n: Fraction) -> None:
+    t = inert("pow", operand("x"), attr=n)
+    assert not list(violations(t, lambda x: power(x, n)))[:3]
+
+
+@pytest.mark.parametrize("is_filtered", [False, True])
+@pytest.mark.parametrize("monoid", AGGREGATES)
+def test_aggregates(monoid: str, is_filtered: bool) -> None:
+    k = T.index("k", "k")
+    condition = T.compare("<", T.const(3), element("N", (k,), "int")) if is_filtered else T.TRUE
+    assert not list(of_aggregate(monoid, condition))[:3]
+
+
+def test_every_transfer_is_sampled() -> None:
+    of_ints = {"index", "extent", "mod", "floordiv"}
+    assert TRANSFER.keys() - of_ints - {"uniform", "power"} <= MEANING.keys()
+
+
+@pytest.mark.parametrize(
+    "condition, admits",
+    [
+        (T.compare("<", T.ZERO, operand("x")), lambda x: x > 0),
+        (T.compare("<=", operand("x"), T.ZERO), lambda x: x <= 0),
+        (T.compare("<", operand("x"), T.ONE), lambda x: x < 1),
+        (T.compare("!=", T.ZERO, operand("x")), lambda x: x != 0),
+        (T.compare("==", T.ONE, operand("x")), lambda x: x == 1),
+        (T.compare("<", T.NEG_INF, operand("x")), lambda x: x > -INF),
+        (T.compare("==", T.NEG_INF, operand("x")), lambda x: x == -INF),
+    ],
+)
+def test_branches(condition: T.Term, admits: Callable[[float], bool]) -> None:
+    """What is chosen has the domain that its condition leaves, either way."""
+    x = operand("x")
+    for c, holds in ((condition, admits), (T.negate(condition), lambda x: not admits(x))):
+        t = T.where(c, x, T.const(7, "float"))
+        assert not list(violations(t, lambda x, h=holds: x if math.isnan(x) or h(x) else 7.0))[:3]
+
+
+MUTANTS = [
+    *(("add", "zero"), ("add", "masked"), ("add", "unspecified"), ("mul", "unspecified")),
+    *(("log", "masked"), ("log", "unspecified"), ("sigmoid", "zero"), ("relu", "zero")),
+    *(("abs", "unspecified"), ("maximum", "masked"), ("minimum", "masked"), ("silu", "zero")),
+    *(("add", "lo"), ("mul", "lo"), ("mul", "hi"), ("abs", "lo"), ("sigmoid", "hi")),
+    *(("tanh", "lo"), ("log", "hi"), ("elu", "lo"), ("softplus", "hi"), ("minimum", "hi")),
+]
+
+
+@pytest.mark.parametrize("op, claim", MUTANTS)
+def test_mutants_are_noticed(op: str, claim: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transfer function that claims a little too much is unsound at a sampled point."""
+    transfer = TRANSFER[op]
+    too_much: Any = {"lo": Fraction(1, 2), "hi": Fraction(-1, 8)}.get(claim, False)
+    mutant = {op: lambda *xs: replace(transfer(*xs), **{claim: too_much})}
+    monkeypatch.setattr(D, "TRANSFER", TRANSFER | mutant)
+    domain.cache_clear()
+    assert any(of_operator(op))
+    domain.cache_clear()
