@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from monocomp import terms as T
 from monocomp.rewrites.frames import maxima
 from monocomp.rewrites.normal_form import normalise
-from monocomp.rewrites.sigmoids import has_opposite
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
@@ -285,47 +284,3 @@ def nest_indices(t: Term) -> Term | None:
         return T.fold(monoid, (outer,), T.conjunction(*rows), row)
     fields = (T.field(row, f) for f in monoid.fields)
     return T.fold(monoid, (outer,), T.conjunction(*rows), *fields)
-
-
-@elaboration.rule
-def expand_sigmoid(t: Term) -> Term | None:
-    """The sigmoid of a logarithm is a quotient without exponentials.
-
-    Law:     definition of sigmoid
-    Needs:   the logarithm of an aggregate in the operand, which has an opposite
-    before:  Y[i] = sigmoid(log(sum[k](S[i,k] ** 2)) + X[i])
-    after:   Y[i] = 1 / (1 + exp(-log(sum[k](S[i,k] ** 2)) - X[i]))
-    """
-    if t.op != "sigmoid" or not (_has_logarithm(t.args[0]) and has_opposite(t.args[0])):
-        return None
-    return T.power_of(T.add(T.ONE, T.exp(T.neg(t.args[0]))), -1)
-
-
-@elaboration.rule
-def expand_silu(t: Term) -> Term | None:
-    """A number times its sigmoid.
-
-    Law:     definition of silu
-    before:  Y[i] = silu(X[i])
-    after:   Y[i] = X[i] * sigmoid(X[i])
-    """
-    return T.mul(t.args[0], T.function("sigmoid", t.args[0])) if t.op == "silu" else None
-
-
-@elaboration.rule
-def expand_softplus(t: Term) -> Term | None:
-    """The soft maximum of a logarithm and 0 is the logarithm of a sum.
-
-    Law:     definition of softplus
-    Needs:   the logarithm of an aggregate in the operand
-    before:  Y[i] = softplus(log(sum[k](S[i,k] ** 2)) + X[i])
-    after:   Y[i] = log(1 + exp(log(sum[k](S[i,k] ** 2)) + X[i]))
-    """
-    if t.op != "softplus" or not _has_logarithm(t.args[0]):
-        return None
-    return T.log(T.add(T.ONE, T.exp(t.args[0])))
-
-
-def _has_logarithm(t: Term) -> bool:
-    parts = (T.split_coefficient(a)[1] for a in addends(t))
-    return any(x is not None and x.op == "log" and bool(x.folded) for x in parts)

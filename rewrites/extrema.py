@@ -148,29 +148,3 @@ def _exponential_of_extremum(t: Term, nested: Iterable[Term]) -> Term | None:
         return found
     count = T.fold("sum", (bound,), condition, T.const(1))
     return T.where(T.compare("<", T.const(0), count), found, T.NEG_INF)
-
-
-@extrema.rule
-def logarithm_of_extremum(t: Term) -> Term | None:
-    """The logarithm or a root of the largest weight is the largest logarithm or root.
-
-    So none of them is 0 before its logarithm is taken. Over nothing the source is no number.
-
-    Law:     log(max(exp(x))) = max(x), because exp is monotone; so is every power of an exponential
-    Claims:  increasing functions
-    Needs:   elements that are not less than 0, and have an exponential: others are as good
-    before:  L[i] = log(max[k](exp(S[i,k]) / Z[k] ** 2))
-    after:   L[i] = max[k](S[i,k] - 2 * log(abs(Z[k])))
-    """
-    is_root = t.op == "pow" and t.attr > 0 and t.attr.denominator > 1
-    if not (t.op == "log" or is_root):
-        return None
-    (x,) = t.args
-    if x.op == "where" and x.args[2] is T.NEG_INF and exponent_of(x.args[1]) is not T.ZERO:
-        return T.where(x.args[0], T.rebuild(t, x.args[1:2]), T.NEG_INF)
-    if not is_fold(x, "max", "min"):
-        return None
-    bound, name, condition, body = opened_fold(x)
-    if name not in exponent_of(body).free or not T.is_nonnegative(body):
-        return None
-    return T.fold(x.attr.monoid, (bound,), condition, T.rebuild(t, (body,)))

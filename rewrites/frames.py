@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from monocomp import terms as T
 from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.normal_form import normal_form, normalise
-from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import frame, is_mantissa
@@ -257,7 +256,7 @@ _OF_MAXIMA = (
 maxima = RuleSet(
     "maxima",
     "what does not vary with a maximum's index leaves it",
-    [*(r for r in normal_form.rules if r.name in _OF_MAXIMA), *sigmoids.rules],
+    [r for r in normal_form.rules if r.name in _OF_MAXIMA],
 )
 
 

@@ -48,26 +48,6 @@ def filter_bracket(t: Term) -> Term | None:
     return T.fold("sum", (bound,), T.conjunction(condition, *needed), value)
 
 
-@hoisting.rule
-def weigh_choice(t: Term) -> Term | None:
-    """What divides an exponential divides it where that is chosen: so their scales cancel.
-
-    Law:     where(c, x, 0) / z = [c] * x / z
-    Claims:  units
-    Needs:   an exponential in x, and another factor, or divisor, that may be scaled as well
-    before:  A[i] = where(B[i] > 0, exp(S[i]), 0) / Z[i]
-    after:   A[i] = (0 < B[i]) * exp(S[i]) / Z[i]
-    """
-    for f in factors(t):
-        condition, x = _unmasked(f, T.ZERO)
-        if condition is T.TRUE or exponent_of(x) is T.ZERO:
-            continue
-        others = [g for g in factors(t) if g is not f]
-        if any(g.op == "exp" or T.base_and_power(g)[1] < 0 for g in others):
-            return T.mul(T.bracket(condition), x, *others)
-    return None
-
-
 def _says(value: Term, condition: Term, known: frozenset[Term]) -> bool:
     """Is a product 0 where the condition fails, if other conditions hold?"""
     powers = [T.base_and_power(f) for f in factors(value)]

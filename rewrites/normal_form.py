@@ -14,11 +14,10 @@ from monocomp.rewrites.extrema import extrema
 from monocomp.rewrites.hoisting import hoisting
 from monocomp.rewrites.quotients import quotients
 from monocomp.rewrites.results import results
-from monocomp.rewrites.sigmoids import sigmoids
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 
-_PARTS = (sigmoids, results, hoisting, extrema, quotients)
+_PARTS = (results, hoisting, extrema, quotients)
 
 normal_form = RuleSet(
     "normal_form",

@@ -10,10 +10,8 @@ from monocomp.rewrites.single_folds import is_fold, opened_fold
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import (
-    addends,
     common_number,
     content,
-    exponent_of,
     factors,
 )
 
@@ -48,30 +46,6 @@ def common_factor(t: Term) -> Term | None:
         case "log":
             return T.add(T.log(common), T.log(rest))
     return T.mul(common, T.function(t.op, rest))
-
-
-@quotients.rule
-def leave_logarithm(t: Term) -> Term | None:
-    """The exponent of one addend under a logarithm leaves that to meet its opposite.
-
-    Law:     x + log(exp(-x) * a + b) = log(a + exp(x) * b)
-    Claims:  common factors
-    Needs:   x less than inf; more than -inf as well, if it holds an aggregate
-    before:  A[i] = B[i] + log(exp(-B[i]) * S[i] ** 2 + 1)
-    after:   A[i] = log(S[i] ** 2 + exp(B[i]))
-    """
-    if t.op != "add":
-        return None
-    for a in t.args:
-        number, logarithm = T.split_coefficient(a)
-        if logarithm is None or logarithm.op != "log":
-            continue
-        common, rest = content(logarithm.args[0], positive=True)
-        found = T.mul(T.const(number, "float"), T.log(common))
-        if all(T.neg(b) in t.args for b in addends(found)):
-            others = (b for b in t.args if b is not a)
-            return T.add(*others, found, T.mul(T.const(number, "float"), T.log(rest)))
-    return None
 
 
 @quotients.rule
@@ -143,66 +117,6 @@ def _is_divisible(addend: Term, base: Term, power: Fraction) -> bool:
     least = Fraction(0) if T.may_be_empty(base) else power
     powers = [n for b, n in map(T.base_and_power, factors(addend)) if b is base]
     return any(n >= least for n in powers)
-
-
-@quotients.rule
-def cancel_denominator(t: Term) -> Term | None:
-    """Addends over one denominator are joined where that shortens them.
-
-    Law:     a / p + b / p = (a + b) / p; a + b / p = (a * p + b) / p
-    Claims:  common denominators
-    Needs:   p holds an exponential or an aggregate, and is no sum over nothing: of numbers that
-             are read the quotients are as good, and nothing overflows; a p that does not divide
-             all addends is not infinite, as exp(-x) and its inverse are for a logit of -inf
-    before:  A[i] = 1 - exp(X[i]) / (exp(X[i]) + Y[i] ** 2)
-    after:   A[i] = Y[i] ** 2 / (exp(X[i]) + Y[i] ** 2)
-    """
-    if t.op != "add":
-        return None
-    denominators = dict.fromkeys(
-        f for a in t.args for f in factors(a) if f.op == "pow" and f.attr < 0
-    )
-    for inverse in denominators:
-        base = inverse.args[0]
-        if base.op != "add" or T.may_be_empty(base):
-            continue
-        if not base.folded and not any(exponent_of(a) is not T.ZERO for a in base.args):
-            continue
-        over = [a for a in t.args if inverse in factors(a)]
-        others = [a for a in t.args if a not in over]
-        numerator = T.add(
-            *(T.mul(T.ONE, *(f for f in factors(a) if f is not inverse)) for a in over)
-        )
-        quotient = _quotient(numerator, base)
-        if quotient is not None:
-            return T.add(*others, T.mul(quotient, base, inverse))
-        for a in others if _is_below_infinity(base) else ():
-            joined = T.add(
-                numerator, *(T.mul(a, b) for b in addends(T.power_of(base, -inverse.attr)))
-            )
-            if inverse.attr == -1 and len(addends(joined)) < len(over) + 1:
-                return T.add(*(o for o in others if o is not a), T.mul(joined, inverse))
-    return None
-
-
-def _is_below_infinity(total: Term) -> bool:
-    """Is a sum finite, though exponents in it may be -inf?"""
-    return all(
-        T.is_below_infinity(f) or (f.op != "exp" and T.is_finite_if_read(f))
-        for a in total.args
-        for f in factors(a)
-    )
-
-
-def _quotient(numerator: Term, base: Term) -> Term | None:
-    """q with numerator = q * base, for a monomial q."""
-    if len(addends(numerator)) != len(base.args):
-        return None
-    for a in addends(numerator):
-        q = T.mul(a, T.power_of(base.args[0], -1))
-        if T.add(*(T.mul(q, b) for b in base.args)) is numerator:
-            return q
-    return None
 
 
 @quotients.rule

@@ -18,7 +18,6 @@ from monocomp.terms.monomials import (
     exponent_of,
     factors,
     monomial,
-    without_exponent,
     without_powers,
 )
 
@@ -330,30 +329,6 @@ def split_weights(t: Term) -> Term | None:
                 for group in groups.values()
             )
         )
-    return None
-
-
-@results.rule
-def factor_weight(t: Term) -> Term | None:
-    """A weight that all addends of a sum's elements have is one factor of them.
-
-    Law:     sum(w * a + w * b) = sum(w * (a + b))
-    Claims:  distributivity, exponentials
-    Needs:   the exponents are the same: the quotient of two might be infinite
-    before:  A[i] = sum[k](exp(S[i,k]) * X[k] - exp(S[i,k]) * Y[k])
-    after:   A[i] = sum[k](exp(S[i,k]) * (X[k] - Y[k]))
-    """
-    if not is_fold(t, "sum"):
-        return None
-    bound, name, condition, body = opened_fold(t)
-    for f in factors(body):
-        weights = {exponent_of(a) for a in f.args} if f.op == "add" else set()
-        if len(weights) != 1 or name not in next(iter(weights)).free:
-            continue
-        (weight,) = weights
-        rest = T.add(*(without_exponent(a) for a in f.args))
-        others = (g for g in factors(body) if g is not f)
-        return T.fold("sum", (bound,), condition, T.mul(*others, T.exp(weight), rest))
     return None
 
 

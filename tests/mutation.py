@@ -40,7 +40,6 @@ from tests import test_guards, test_printer
 NAMES = (
     "emptiness",
     "elaboration",
-    "sigmoids",
     "results",
     "hoisting",
     "extrema",
@@ -65,9 +64,6 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "emptiness.fold_nothing: if not empty": "without it no fold is found to be empty",
     "emptiness._without_elements: if condition is T.FALSE": SAME,
     "elaboration._may_be_extreme: ... if a.folded": "what holds no fold holds no extremum",
-    "sigmoids.recognise_sigmoid: if t.op != 'mul'": (
-        "nothing else has an exponential as a factor, beside which a sigmoid could stand"
-    ),
     "results.assume_filter: t.args[0] is T.TRUE": "without a filter nothing is known",
     "results.assume_filter: if new == bodies": SAME,
     "results.separate_results: if list(groups) == [T.ONE]": SAME,
@@ -80,8 +76,6 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "hoisting.hoist_addend: if not outside": SAME,
     "hoisting.hoist_positive_factor: if number == 1 and (not outside)": SAME,
     "exchange.exchange_sums: if sums": "without sums nothing is compared",
-    "exchange.join_products: if alike": "without products nothing is compared",
-    "exchange.join_products: if t.op == 'add'": "one addend is no two",
     "quotients._apart_from_rest: if rest": "0 over a divisor is no addend",
     "quotients.factor_number: if all((number == 1 for number, _ in found))": SAME,
     "extrema.extremum_of_exponentials: ... if f.op == 'exp'": (
@@ -89,15 +83,6 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     ),
     "extrema._picked: ... if o is not c": "at the position that it names it is true",
     "extrema._solved: c.op != 'compare'": "nothing else has the attribute ==",
-    "quotients.cancel_denominator: base.op != 'add'": (
-        "a product with one term has cancelled in a quotient by it already"
-    ),
-    "quotients.cancel_denominator: inverse.attr == -1": (
-        "a power of the divisor is one addend, so that nothing gets shorter"
-    ),
-    "quotients._quotient: if len(addends(numerator)) != len(base.args)": (
-        "the product that is compared with the numerator has as many addends as the base"
-    ),
     "lifting.scale_power: exponent is T.ZERO": SAME,
     "lifting.name_frame: t.op != 'field'": "only a field is one of a fold of pairs",
     "lifting.split_frame: len(moving) == len(addends(exponent))": SAME,

@@ -310,19 +310,9 @@ law(
     power="(x * y) ** 2 = x ** 2 * y ** 2",
 )
 law(
-    "common denominators",
-    "fractions are added over one denominator",
-    fractions="a / x + b / x = (a + b) / x for x != 0",
-    fraction_and_term="a + b / x = (a * x + b) / x for x != 0",
-)
-law(
     "sigmoids",
-    "a sigmoid is a quotient of exponentials, and a scaled number",
-    quotient="1 / (1 + exp(x)) = sigmoid(-x)",
-    number_plus_exponential="a + b * exp(x) = a * (1 + exp(x - log(a / b))) for 0 < a and 0 < b",
-    opposite="exp(x) * sigmoid(-x) = sigmoid(x)",
+    "a sigmoid is a scaled number",
     scaled="exp(minimum(x, 0)) * sigmoid(abs(x)) = sigmoid(x)",
-    softplus="log(1 + exp(x)) = softplus(x)",
 )
 law(
     "binomial theorem",

@@ -77,23 +77,6 @@ NEAR_MISSES = {
         "A[i] = mean[j, k](X[i,j,k])",  # the inner means would weigh alike
         "A[i] = any[j, k](X[i,j,k] < 0)",
     ],
-    "expand_sigmoid": [
-        "Y[i] = silu(X[i])",
-        "Y[i] = tanh(X[i])",  # which loses small numbers
-        "Y[i] = sigmoid(X[i])",
-        "Y[i] = sigmoid(log(X[i]))",  # of no aggregate
-        "Y[i] = sigmoid(sum[k](S[i,k]))",  # no logarithm
-        # -inf where both are of nothing, and so is its opposite
-        "Y[i] = sigmoid(log(sum[k if k < i](S[i,k] ** 2)) - max[k if k < i](S[i,k]))",
-    ],
-    "expand_silu": ["Y[i] = X[i] * sigmoid(X[i])", "Y[i] = gelu(X[i])"],
-    "expand_softplus": [
-        "Y[i] = log(1 + exp(X[i]))",
-        "Y[i] = relu(X[i])",
-        "Y[i] = softplus(X[i])",
-        "Y[i] = softplus(log(X[i]))",
-        "Y[i] = softplus(sum[k](S[i,k]))",
-    ],
 }
 
 
