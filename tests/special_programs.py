@@ -276,7 +276,6 @@ PROFILES: dict[str, list[float]] = {
     "large": [0.0, 1.0, -1.0, 2.0, 30.0, -30.0, 60.0, -60.0, 40.0, 0.5],
     "masked": _PLAIN,  # with masks M of -inf
     "logits of -inf": _PLAIN,
-    "infinite": [*_PLAIN[:6], -np.inf, np.inf],
     "nan": [*_PLAIN[:6], -np.inf, np.inf, np.nan],
 }
 EXACT = ("finite", "large", "masked")  # what is promised of the others is: equal, or NaN

@@ -11,8 +11,7 @@ import torch
 
 import monocomp as mc
 from monocomp.language.checker import check
-from monocomp.reference.oracle import evaluate, evaluate_in
-from monocomp.reference.wide import default
+from monocomp.reference.oracle import evaluate
 from monocomp.terms.nodes import UserMonoid
 from monocomp.translation.translator import translate
 from tests.backends import interpreted
@@ -154,7 +153,7 @@ def test_large_arrays_are_evaluated_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     inputs = {"X": GENERATOR.standard_normal((9, 5, 2, 2)), "Y": np.array([2.0, 3.0])}
     wanted = evaluate(text, inputs)
     monkeypatch.setattr("monocomp.reference.oracle._CHUNK", 8)
-    np.testing.assert_array_equal(evaluate_in(default(), text, inputs, {}), wanted)
+    np.testing.assert_array_equal(evaluate(text, inputs), wanted)
 
 
 def test_entries_have_names_of_their_own() -> None:

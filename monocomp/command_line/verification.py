@@ -134,7 +134,7 @@ def _worst(program: Equations, backend: str, dtype: str, cases: list[Case]) -> t
     for case in cases:
         inputs = case.inputs(dtype)
         try:
-            expected = case.promised(inputs)
+            expected = case.outputs(inputs)
         except IndexRangeError:
             continue  # the program does not admit these sizes
         results = kernel(**tensors(inputs, {}, backend), **case.params)

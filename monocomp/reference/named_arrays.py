@@ -7,12 +7,13 @@ array to such a list. Axes are compared by identity, so an inner `k` never meets
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from monocomp.reference.wide import Array
+from monocomp.declarations.vocabulary import Kind
+from monocomp.reference.algebra import Array
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -36,14 +37,13 @@ class Value:
 
     Attributes:
         axes: the free indices, one for each dimension of the array.
-        array: bool, int64 or wide.
-        absent: numbers that stand for no element (None: none); see `naive_arithmetic`.
-            It has the array's dimensions, some perhaps of length 1.
+        array: the numbers, see `algebra`.
+        kind: of the expression.
     """
 
     axes: Axes
     array: Array
-    absent: Array | None = None
+    kind: Kind = "float"
 
 
 def union(*lists: Iterable[Axis]) -> Axes:
@@ -77,28 +77,6 @@ def aligned(*values: Value) -> tuple[Axes, list[Array]]:
     return axes, [spread(v.array, v.axes, axes) for v in values]
 
 
-def both(one: Value | None, other: Value | None) -> Value | None:
-    """The conjunction of two conditions; None is true."""
-    if one is None or other is None:
-        return one if other is None else other
-    axes, (x, y) = aligned(one, other)
-    return Value(axes, x & y)
-
-
-def negation(condition: Value) -> Value:
-    """Where the condition fails."""
-    return Value(condition.axes, ~condition.array)
-
-
-def somewhere(condition: Value | None, axes: Axes) -> Array:
-    """Where on `axes` the condition holds for some value of its other indices."""
-    if condition is None:
-        return np.ones((1,) * len(axes), bool)
-    others = tuple(n for n, axis in enumerate(condition.axes) if axis not in axes)
-    kept = tuple(axis for axis in condition.axes if axis in axes)
-    return spread(np.asarray(condition.array.any(axis=others)), kept, axes)
-
-
 def restrict(value: Value, axis: Axis, part: Axis) -> Value:
     """The value on a part of one of its axes."""
     if axis not in value.axes:
@@ -106,16 +84,4 @@ def restrict(value: Value, axis: Axis, part: Axis) -> Value:
     n = value.axes.index(axis)
     inside = (slice(None),) * n + (slice(part.start - axis.start, part.stop - axis.start),)
     axes = tuple(part if a is axis else a for a in value.axes)
-    absent = value.absent
-    if absent is not None and absent.shape[n] == len(axis):
-        absent = absent[inside]
-    return Value(axes, value.array[inside], absent)
-
-
-def first_true(array: Array, axes: Axes, fixed: Mapping[Axis, int]) -> dict[Axis, int]:
-    """The first point where a bool array holds, with some of its indices given."""
-    inside = tuple(fixed[a] - a.start if a in fixed else slice(None) for a in axes)
-    loose = [axis for axis in axes if axis not in fixed]
-    offsets = np.argwhere(array[inside])[0]
-    found = {a: a.start + int(offset) for a, offset in zip(loose, offsets, strict=True)}
-    return {axis: found.get(axis, fixed.get(axis, 0)) for axis in axes}
+    return replace(value, axes=axes, array=value.array[inside])

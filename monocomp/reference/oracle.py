@@ -1,68 +1,49 @@
-"""The meaning of a program: the naive evaluation, index by index, with wide-range numbers.
+"""The meaning of a program: the naive evaluation, index by index, in the algebra of `semantics.md`.
 
 Every test compares with this module, so it shares no code with the rewrites or the backends
 and does nothing clever. An expression is evaluated for all values of its free indices at
 once, as an array with one axis for each (`named_arrays`); a reduction evaluates its body over
-the bound indices too and folds them with the plain formula (`naive_folds`). Floats have a
-float64 mantissa or better and the range of exp(1e4) (`wide`).
+the bound indices too and folds them with the plain formula (`folds`). Floats have a
+float64 mantissa or better and the range of exp(1e4);
+NaN stands for what is unspecified (`algebra`).
 
-Where ordinary arithmetic would leave the meaning open, it is pinned as follows.
+*Reads.* An element outside of its tensor is unspecified (`reads`). Where outputs are unspecified
+for that reason, and are not for another number in its place, that is an `IndexRangeError`.
 
-*Empty sets.* An aggregate over nothing is its unit, and mean, var and softmax are 0; the
-list is in `naive_folds`. A quotient of aggregates over the same empty set is 0, in sums, in
-products and in their logarithms; a logit of -inf is as good as no element. The few rules that
-make the naive, safe and lazy forms of softmax agree there are in `naive_arithmetic`. An extent
-that is 0 is an empty sum[k](1), and so is what equals the unit of a user's monoid.
-
-*Masks.* What a filter excludes is the unit, whatever stands there, NaN included. Where its
-filter is false, an element of softmax (0) or log_softmax (-inf) is *masked*; so are an empty
-position of `top` and the literal -inf. A masked 0 absorbs what it is multiplied with, a masked
--inf what is added to it. So a filter, `where(c, x, -inf)` and an added mask of -inf are one
-thing, and what meets a masked element is as good as filtered.
-
-*Reads.* A read never happens where a filter is false, on the branch of `where` not taken,
-right of an `and` that is already false or an `or` that is already true, and in what a masked
-element absorbs. A definition is an equation: an element of it that nobody uses may be out of
-range. Any other read outside its tensor is an `IndexRangeError`; negative positions do not
-wrap round.
-
-*Numbers.* Integers are int64 and wrap round; `//` and `%` round down as in Python, and give 0
-for an integer divided by 0. `a ** n` is an integer if a is one and n a literal without point.
-`/` gives a float. var is the population variance, gelu the exact one with erf, elu has
-alpha = 1, sign(0) = 0, stop(x) = x; maximum, minimum, max and min of a NaN are NaN. A user
-monoid folds floats from its unit, left to right, several indices in row-major order, and
+*Numbers.* `a ** n` is an int if a is one and n a literal without point; `/` gives a float. var is
+the population variance, gelu the exact one with erf, elu has alpha = 1, sign(0) = 0, stop(x) = x. A
+user's monoid folds floats from its unit, left to right, several indices in row-major order, and
 skips what its filter excludes. `uniform` is defined in `counter_rng`.
 """
 
 from __future__ import annotations
 
+import bisect
 import functools
+import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from monocomp.declarations import binding, counter_rng
 from monocomp.declarations.records import Input
-from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS, SELECTIONS
-from monocomp.errors import (
-    InputError,
-    InternalError,
-)
+from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS, SELECTIONS, Kind
+from monocomp.errors import InputError, InternalError
 from monocomp.language import checker
 from monocomp.language import syntax as S
 from monocomp.language.parser import HasText, text_of
-from monocomp.reference import naive_arithmetic as arithmetic
+from monocomp.reference import algebra, folds
 from monocomp.reference import named_arrays as N
-from monocomp.reference.aggregates import Fold, aggregate, fold_monoid, select, softmax
+from monocomp.reference.algebra import Array
 from monocomp.reference.declared_extents import declared_extent
-from monocomp.reference.reads import Fault, Tensor, gather, widened
+from monocomp.reference.reads import Outside, Tensor
 from monocomp.reference.scopes import Scope
-from monocomp.reference.wide import Array, Wide, default, to_numpy
 
 _CHUNK = 1 << 22  # elements that a reduction holds at once, where its free indices allow
 _RECURSION = 20_000
@@ -81,26 +62,67 @@ def evaluate(
 
     Returns:
         An array, or a tuple in the order of the outputs: float64, int64 or bool, whatever
-        dtype the program asks for.
+        dtype the program asks for. What is unspecified is NaN, 0 or false.
 
     >>> evaluate("O[i] = sum[..i](A[i])", {"A": [1.0, 2.0, 4.0]})
     array([1., 3., 7.])
     """
-    return evaluate_in(default(), program, inputs, params)
+    outputs = tuple(
+        np.where(np.isnan(x), 0, x).astype(_DTYPES[kind]) if kind != "float" else x.astype(float)
+        for kind, x in _outputs(program, inputs, params, algebra.widest())
+    )
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
-def evaluate_in(
-    wide: Wide,
+def specified(
+    program: str | S.Program | HasText,
+    inputs: Mapping[str, Any],
+    params: Mapping[str, int | float] | None = None,
+    dtype: Any = np.longdouble,
+) -> tuple[Array, ...]:
+    """The outputs as numbers of a dtype in which everything is computed; NaN is unspecified."""
+    return tuple(x for _, x in _outputs(program, inputs, params or {}, np.dtype(dtype)))
+
+
+_DTYPES: dict[Kind, type] = {"int": np.int64, "bool": np.bool_, "float": np.float64}
+
+
+def _outputs(
     program: str | S.Program | HasText,
     inputs: Mapping[str, Any],
     params: Mapping[str, int | float],
-) -> Array | tuple[Array, ...]:
-    """`evaluate` with a given number format."""
+    dtype: np.dtype[Any],
+) -> list[tuple[Kind, Array]]:
     if not isinstance(program, S.Program):
         program = checker.check(text_of(program, "a program's text or a gradient"))
+
+    def evaluated(limit: int | None) -> tuple[Outside, list[tuple[Kind, Array]]]:
+        outside = Outside(program.origin.text, limit)
+        return outside, _Evaluator(program, dtype, inputs, params, outside).outputs()
+
     with np.errstate(all="ignore"), _deep_recursion():
-        outputs = _Evaluator(program, wide, inputs, params).outputs()
-    return outputs[0] if len(outputs) == 1 else outputs
+        outside, outputs = evaluated(None)
+        if outside.count and any(np.isnan(x).any() for _, x in outputs):
+            _refuse_reads_outside(evaluated, outside.count)
+    return outputs
+
+
+def _refuse_reads_outside(
+    evaluated: Callable[[int], tuple[Outside, list[tuple[Kind, Array]]]], count: int
+) -> None:
+    """Raise the error for the first read outside its tensor that an output depends on."""
+    _, plain = evaluated(0)
+
+    def matters(limit: int) -> bool:
+        _, outputs = evaluated(limit)
+        pairs = zip(outputs, plain, strict=True)
+        return any(bool((np.isnan(x) & ~np.isnan(y)).any()) for (_, x), (_, y) in pairs)
+
+    if matters(count):
+        limits = range(1, count + 1)
+        outside, _ = evaluated(limits[bisect.bisect_left(limits, True, key=matters)])
+        if outside.error is not None:
+            raise outside.error from None
 
 
 @contextmanager
@@ -123,20 +145,21 @@ class _Evaluator:
     def __init__(
         self,
         program: S.Program,
-        wide: Wide,
+        dtype: np.dtype[Any],
         inputs: Mapping[str, Any],
         params: Mapping[str, int | float],
+        outside: Outside,
     ) -> None:
         self.program = program
-        self.wide = wide
-        arrays = {name: to_numpy(name, given) for name, given in inputs.items()}
+        self.dtype = dtype
+        self.outside = outside
+        arrays = {name: algebra.to_numpy(name, given) for name, given in inputs.items()}
         shapes = {name: a.shape for name, a in arrays.items()}
         size = functools.partial(declared_extent, program.extent_of)
         bound = binding.bind(program, program.origin, shapes, params, size)
         self.extents = bound.extents
         self.params = bound.params
         self.tensors = {name: self._input(at, arrays[name]) for name, at in program.inputs.items()}
-        self.faults: list[Fault] = []
         self.rules: dict[type, Callable[[Any, Scope], N.Value]] = {
             S.Number: self._number,
             S.Name: self._name,
@@ -151,14 +174,13 @@ class _Evaluator:
             S.Field: self._field,
         }
 
-    def outputs(self) -> tuple[Array, ...]:
+    def outputs(self) -> list[tuple[Kind, Array]]:
         """Evaluate all definitions and give those that the program returns."""
         for definition in self.program.definitions.values():
-            defined = self._define(definition)
-            if definition.given:
-                defined = self._given(self.tensors[definition.name], defined)
-            self.tensors[definition.name] = defined
-        return tuple(self._output(self.tensors[out.name]) for out in self.program.outputs)
+            if not definition.given:
+                self.tensors[definition.name] = self._define(definition)
+        outputs = (self.tensors[out.name] for out in self.program.outputs)
+        return [(tensor.kind, tensor.array) for tensor in outputs]
 
     def _input(self, declared: Input, array: Array) -> Tensor:
         if declared.kind != "float" and array.dtype.kind == "f":
@@ -169,46 +191,18 @@ class _Evaluator:
                 help="convert it, or declare it in the program: "
                 f"input {declared.name}[{','.join(declared.dims)}]: float",
             )
-        if declared.kind == "bool":
-            array = array != 0
-        elif declared.kind == "int":
-            array = array.astype(np.int64)
-        else:
-            array = self.wide.lift(array)
-        return Tensor(self._axes(declared.dims), array)
+        array = (array != 0 if declared.kind == "bool" else array).astype(self.dtype)
+        return Tensor(self._axes(declared.dims), algebra.number(array), declared.kind)
 
     def _axes(self, indices: Iterable[str]) -> N.Axes:
         return tuple(N.Axis(index, 0, self.extents[index]) for index in indices)
 
     def _define(self, definition: S.Definition) -> Tensor:
         axes = self._axes(definition.indices)
-        self.faults = []
         value = self.value(definition.body, Scope(dict(zip(definition.indices, axes, strict=True))))
-        if self.program.kinds[definition.name] != "bool":
-            value = arithmetic.as_number(value)
-        if self.program.kinds[definition.name] == "float":
-            value = arithmetic.as_wide(self.wide, value)
-        array = np.ascontiguousarray(N.full(value.array, value.axes, axes)).reshape(
-            N.shape_of(axes)
-        )
-        absent = None if value.absent is None else N.full(value.absent, value.axes, axes)
-        return Tensor(axes, array, absent, tuple(self.faults))
-
-    @staticmethod
-    def _given(given: Tensor, defined: Tensor) -> Tensor:
-        """An input, its elements absent where those of its definition are."""
-        if defined.absent is None:
-            return given
-        stays = (given.array == 0) | np.isinf(given.array)
-        absent = np.where(stays, defined.absent, np.zeros((), defined.absent.dtype))
-        return replace(given, absent=absent)
-
-    def _output(self, tensor: Tensor) -> Array:
-        for fault in tensor.faults:
-            if fault.happens.any():
-                raise fault.explain(N.first_true(fault.happens, fault.axes, {})) from None
-        array = tensor.array
-        return array.astype(np.float64) if array.dtype == self.wide.dtype else array
+        array = np.ascontiguousarray(N.full(value.array, value.axes, axes))
+        kind = self.program.kinds[definition.name]
+        return Tensor(axes, array.reshape(N.shape_of(axes)), kind)
 
     def value(self, expr: S.Expr, scope: Scope) -> N.Value:
         """The value of an expression in a scope: one rule for each kind of node."""
@@ -216,25 +210,26 @@ class _Evaluator:
 
     # Leaves
 
+    def _scalar(self, number: int | float | Fraction, kind: Kind) -> N.Value:
+        over, under = number.as_integer_ratio() if math.isfinite(number) else (number, 1)
+        return N.Value((), np.asarray(over, self.dtype) / np.asarray(under, self.dtype), kind)
+
     def _number(self, node: S.Number, scope: Scope) -> N.Value:
-        if isinstance(node.value, int) and node.value in _INT64:
-            return N.Value((), np.asarray(node.value, np.int64))
-        return N.Value((), self.wide.number(node.value))
+        is_int = isinstance(node.value, int) and node.value in _INT64
+        return self._scalar(node.value, "int" if is_int else "float")
 
     def _extent(self, node: S.Extent, scope: Scope) -> N.Value:
-        extent = np.asarray(self.extents[node.index], np.int64)
-        return N.Value((), extent, arithmetic.empty_where(extent == 0))
+        return self._scalar(self.extents[node.index], "int")
 
     def _name(self, node: S.Name, scope: Scope) -> N.Value:
         if node.name in scope.fields:
             return scope.fields[node.name]
         if node.name in scope.indices:
             axis = scope.indices[node.name]
-            return N.Value((axis,), np.arange(axis.start, axis.stop, dtype=np.int64))
+            return N.Value((axis,), np.arange(axis.start, axis.stop).astype(self.dtype), "int")
         if node.name in self.program.params:
-            if self.program.params[node.name].kind == "int":
-                return N.Value((), np.asarray(int(self.params[node.name]), np.int64))
-            return N.Value((), self.wide.number(float(self.params[node.name])))
+            is_int = self.program.params[node.name].kind == "int"
+            return self._scalar(self.params[node.name], "int" if is_int else "float")
         return self._read(S.Read(node.name, (), span=node.span), scope)
 
     # Reads
@@ -244,16 +239,11 @@ class _Evaluator:
             return self._entry(scope.fields[node.name], node.subscripts, scope)
         tensor = self.tensors[node.name]
         axes = self._plain_axes(node, scope)
-        if axes is not None and not tensor.faults:
+        if axes is not None:
             inside = tuple(slice(axis.start, axis.stop) for axis in axes)
-            absent = None if tensor.absent is None else tensor.absent[inside]
-            return N.Value(axes, tensor.array[inside], absent)
-        positions = [arithmetic.as_number(self.value(part, scope)) for part in node.subscripts]
-        is_over_nothing = not all(map(len, scope.indices.values()))
-        guard = N.Value((), np.asarray(False)) if is_over_nothing else scope.guard
-        found, faults = gather(self.program.origin.text, node, tensor, positions, guard)
-        self.faults += faults
-        return found
+            return N.Value(axes, tensor.array[inside], tensor.kind)
+        positions = [self.value(part, scope) for part in node.subscripts]
+        return self.outside.gather(node, tensor, positions)
 
     def _plain_axes(self, node: S.Read, scope: Scope) -> N.Axes | None:
         """The axes of a read like A[i,j], which cannot leave its tensor and moves nothing."""
@@ -265,73 +255,57 @@ class _Evaluator:
             axes.append(axis)
         return tuple(axes)
 
-    # Operators
+    # Operators and functions
 
     def _unary(self, node: S.Unary, scope: Scope) -> N.Value:
         operand = self.value(node.operand, scope)
         if node.op == "not":
-            return N.negation(arithmetic.as_condition(operand))
-        negated = arithmetic.negate(operand)
-        if isinstance(node.operand, S.Number) and node.operand.value == math.inf:
-            return replace(negated, absent=np.asarray(arithmetic.MASKED, np.uint8))
-        return negated
+            return replace(operand, array=1 - algebra.condition(operand.array), kind="bool")
+        if isinstance(node.operand, S.Number):  # -inf is a literal
+            return replace(operand, array=-operand.array)
+        return replace(operand, array=algebra.negate(operand.array), kind=_number_kind([operand]))
 
     def _binary(self, node: S.Binary, scope: Scope) -> N.Value:
-        before = len(self.faults)
-        left = self.value(node.left, scope)
-        between = len(self.faults)
-        by_left = arithmetic.absorbs(node.op, "left", left)
-        right = self.value(node.right, scope.unless(by_left))
-        by_right = arithmetic.absorbs(node.op, "right", right)
-        if by_right is not None:
-            needed = scope.unless(by_right).guard
-            self.faults[before:between] = [
-                replace(f, happens=f.happens & N.somewhere(needed, f.axes))
-                for f in self.faults[before:between]
-            ]
+        operands = [self.value(node.left, scope), self.value(node.right, scope)]
         literal = isinstance(node.right, S.Number) and isinstance(node.right.value, int)
         keeps_int = literal if node.op == "**" else node.op != "/"
-        result = arithmetic.operate(self.wide, node.op, left, right, keeps_int)
-        if by_left is not None:
-            result = arithmetic.settle(self.wide, node.op, result, by_left, right)
-        if by_right is not None:
-            result = arithmetic.settle(self.wide, node.op, result, by_right, left)
-        return result
+        kind = _number_kind(operands) if keeps_int else "float"
+        axes, (x, y) = N.aligned(*operands)
+        return N.Value(axes, algebra.operate(node.op, x, y, kind), kind)
 
     def _compare(self, node: S.Compare, scope: Scope) -> N.Value:
         operands = [self.value(part, scope) for part in node.operands]
-        pairs = zip(node.ops, operands, operands[1:], strict=False)
-        links = [arithmetic.compare(self.wide, op, a, b) for op, a, b in pairs]
-        return functools.reduce(lambda a, b: arithmetic.connect("and", a, b), links)
-
-    def _condition(self, expr: S.Expr, scope: Scope) -> N.Value:
-        return arithmetic.as_condition(self.value(expr, scope))
+        axes, arrays = N.aligned(*operands)
+        links = map(algebra.compare, node.ops, arrays, arrays[1:])
+        result = functools.reduce(functools.partial(algebra.connect, "and"), links)
+        return N.Value(axes, result, "bool")
 
     def _logic(self, node: S.Logic, scope: Scope) -> N.Value:
-        """`and` and `or`, left to right; what is decided already guards the rest."""
-        result = self._condition(node.operands[0], scope)
-        for part in node.operands[1:]:
-            undecided = scope.where(result) if node.op == "and" else scope.unless(result)
-            result = arithmetic.connect(node.op, result, self._condition(part, undecided))
-        return result
-
-    # Functions
+        """`and` or `or`, left to right."""
+        operands = [self.value(part, scope) for part in node.operands]
+        axes, arrays = N.aligned(*operands)
+        connect = functools.partial(algebra.connect, node.op)
+        return N.Value(axes, functools.reduce(connect, map(algebra.condition, arrays)), "bool")
 
     def _call(self, node: S.Call, scope: Scope) -> N.Value:
+        operands = [self.value(arg, scope) for arg in node.args]
+        kind = _number_kind(operands[node.function == "where" :])
+        axes, arrays = N.aligned(*operands)
         if node.function == "where":
-            condition = self._condition(node.args[0], scope)
-            a = self.value(node.args[1], scope.where(condition))
-            b = self.value(node.args[2], scope.unless(condition))
-            return arithmetic.choose(self.wide, condition, a, b)
-        values = [self.value(arg, scope) for arg in node.args]
+            is_condition = all(side.kind == "bool" for side in operands[1:])
+            return N.Value(axes, algebra.choose(*arrays), "bool" if is_condition else kind)
         if node.function in ("maximum", "minimum"):
-            return arithmetic.larger_or_smaller(self.wide, node.function, values[0], values[1])
+            extremum = np.maximum if node.function == "maximum" else np.minimum
+            return N.Value(axes, extremum(*arrays), kind)
         if node.function == "uniform":
-            axes, counters = N.aligned(*map(arithmetic.as_number, values))
-            return N.Value(axes, self.wide.lift(counter_rng.uniform(*counters)))
+            counters = (np.where(np.isnan(x), 0, x).astype(np.int64) for x in arrays)
+            found = np.asarray(counter_rng.uniform(*counters), self.dtype)
+            return N.Value(axes, np.where(np.isnan(sum(arrays)), math.nan, found))
         if node.function == "int":
-            return arithmetic.whole(self.wide, values[0])
-        return arithmetic.apply(self.wide, node.function, values[0])
+            kind = "int"
+        elif node.function not in ("abs", "sign", "stop"):
+            kind = "float"
+        return N.Value(axes, algebra.apply(node.function, arrays[0]), kind)
 
     # Reductions
 
@@ -350,103 +324,108 @@ class _Evaluator:
         kept = of.axes[: len(of.axes) - len(subscripts)]
         along = [N.Value((a,), np.arange(len(a))) for a in kept]
         axes, positions = N.aligned(*along, *(self.value(part, scope) for part in subscripts))
-        absent = None if of.absent is None else np.broadcast_to(of.absent, of.array.shape)
-        at = tuple(positions)
-        return N.Value(axes, of.array[at], None if absent is None else absent[at])
+        return N.Value(axes, of.array[tuple(p.astype(np.int64) for p in positions)])
 
     def _reduce(self, node: S.Reduce, scope: Scope, number: int = 0) -> N.Value:
         """A reduction; of a large one a part of the free indices at a time."""
         bound = self._bound_by(node, scope)
         free = self._axes_of_reduction(node, scope)
         size = math.prod(map(len, (*free, *bound)))
-        longest = max(free, key=len, default=None)
-        if size <= _CHUNK or longest is None or len(longest) < 2:
+        axis = max(free, key=len, default=None)
+        if size <= _CHUNK or axis is None or len(axis) < 2:
             return self._reduce_at_once(node, scope, bound, number)
-        return self._in_parts(node, scope, number, longest, -(-size // _CHUNK))
-
-    def _in_parts(
-        self, node: S.Reduce, scope: Scope, number: int, axis: N.Axis, count: int
-    ) -> N.Value:
-        step = max(1, len(axis) // count)
-        parts = []
+        step = max(1, len(axis) // -(-size // _CHUNK))
+        values = []
         for start in range(axis.start, axis.stop, step):
             part = N.Axis(axis.index, start, min(start + step, axis.stop))
-            before = len(self.faults)
-            parts.append((part, self._reduce(node, scope.narrow(axis, part), number)))
-            self.faults[before:] = [widened(f, part, axis) for f in self.faults[before:]]
-        axes = parts[0][1].axes
-        at = axes.index(parts[0][0])
-        array = np.concatenate([v.array for _, v in parts], axis=at)
-        absent = None
-        if any(v.absent is not None for _, v in parts):
-            levels = [np.uint8(0) if v.absent is None else v.absent for _, v in parts]
-            shapes = [v.array.shape for _, v in parts]
-            absent = np.concatenate(list(map(np.broadcast_to, levels, shapes)), axis=at)
-        return N.Value((*axes[:at], axis, *axes[at + 1 :]), array, absent)
+            values.append(self._reduce(node, scope.narrow(axis, part), number))
+        axes = tuple(axis if a is part else a for a in values[-1].axes)
+        whole = np.concatenate([v.array for v in values], axis=axes.index(axis))
+        return replace(values[-1], axes=axes, array=whole)
 
     def _reduce_at_once(self, node: S.Reduce, scope: Scope, bound: N.Axes, number: int) -> N.Value:
         inner = scope.bind(node.indices, bound)
-        condition = None if node.condition is None else self._condition(node.condition, inner)
+        condition = None if node.condition is None else self.value(node.condition, inner)
         own = self._axes_of_entries(node)
-        scopes = [inner.bind((axis.index for axis in of), of) for of in own]
         args = [
-            self.value(arg, at.where(condition)) for arg, at in zip(node.args, scopes, strict=True)
+            self.value(arg, inner.bind((a.index for a in of), of))
+            for arg, of in zip(node.args, own, strict=True)
         ]
+        if condition is not None and np.isnan(condition.array).any():
+            args = [_where_specified(condition, v) for v in args]
         parts = args if condition is None else [*args, condition]
-        inside = {*bound, *(axis for of in own for axis in of)}
+        inside = {*bound, *itertools.chain.from_iterable(own)}
         free = tuple(a for a in N.union(*(v.axes for v in parts)) if a not in inside)
-        fold = Fold(node, scope.indices, free, bound)
-        rows = [
-            replace(fold, free=(*free, *of)).rows(v.array, v.axes)
-            for v, of in zip(args, own, strict=True)
-        ]
+        rows = [_rows(v, (*free, *of), bound) for v, of in zip(args, own, strict=True)]
+        admitted = np.ones((1,) * (len(free) + 1), bool)
         if condition is not None:
-            fold = replace(fold, admitted=fold.rows(condition.array, condition.axes))
+            admitted = _rows(condition, free, bound) != 0
+        within = {a: scope.indices.get(a.index, a) for a in bound}
         if node.op in self.program.monoids:
             monoid = self.program.monoids[node.op]
-            units = []
-            for unit, of in zip(monoid.unit, own, strict=True):
-                at = Scope({a.index: a for a in of}, extents=monoid.extents)
-                value = arithmetic.as_wide(self.wide, self.value(unit, at))
-                units.append(N.full(value.array, value.axes, of))
-            combine = functools.partial(self._combine, monoid, own)
-            field = fold_monoid(self.wide, units, rows, fold, own, combine)[number]
-            return self._aggregate_of_entries(fold, own[number], field)
-        if node.op in SELECTIONS:
-            return select(self.wide, rows[0], fold)
-        absent = None if args[0].absent is None else fold.rows(args[0].absent, args[0].axes)
+            states = self._fold_monoid(monoid, own, rows, admitted, free)
+            axes = (*free, *own[number])
+            if not node.prefix:
+                return N.Value(axes, states[-1][number])
+            states = [np.broadcast_to(s[number], N.shape_of(axes)) for s in states[1:]]
+            long = np.stack(states, -1) if states else np.empty((*N.shape_of(axes), 0), self.dtype)
+            found = _kept(long, axes, bound, within, "float")
+            last = (*(a for a in found.axes if a not in own[number]), *own[number])
+            return N.Value(last, N.full(found.array, found.axes, last))
+        (row,) = rows
+        row = np.broadcast_to(row, (*N.shape_of(free), row.shape[-1]))
         if node.op in KEEPING_REDUCTIONS:
-            return softmax(self.wide, rows[0], absent, fold)
-        return aggregate(self.wide, rows[0], absent, fold)
+            shares = getattr(folds, node.op)(row, admitted)
+            return _kept(shares, free, bound, within, "float")
+        if node.op in SELECTIONS:
+            if node.target is None:
+                raise InternalError(f"'{node.op}' has no target index")
+            rank = scope.indices[node.target]
+            chosen = folds.select(row, admitted, rank.stop)[node.op == "argtop"]
+            kind: Kind = "int" if node.op == "argtop" else "float"
+            return N.Value((*free, rank), chosen[..., rank.start :], kind)
+        kind = _kind_of_aggregate(node.op, args[0])
+        fold = folds.FOLDS[node.op]
+        if node.prefix:
+            return _kept(folds.prefixes(fold, row, admitted, kind), free, bound, within, kind)
+        aggregate = fold(row, admitted, kind)
+        if kind == "int" and node.op in ("sum", "prod"):
+            aggregate = algebra.whole(aggregate)
+        return N.Value(free, np.asarray(aggregate), kind)
 
-    def _combine(
+    def _fold_monoid(
         self,
         monoid: S.Monoid,
         own: list[N.Axes],
-        state: list[N.Value],
-        element: list[N.Value],
-        present: Array | None,
+        rows: list[Array],
+        admitted: Array,
         free: N.Axes,
-    ) -> list[N.Value]:
-        fields: dict[str, N.Value] = {}
-        for name, left, right in zip(monoid.fields, state, element, strict=True):
-            fields[name], fields[name + "'"] = left, right
-        admitted = N.Value(
-            free, np.broadcast_to(True if present is None else present, N.shape_of(free))
-        )
-        combined = []
-        for expr, before, of in zip(monoid.combine, state, own, strict=True):
-            scope = Scope({a.index: a for a in of}, admitted, fields, monoid.extents)
-            after = arithmetic.as_wide(self.wide, self.value(expr, scope))
-            chosen = arithmetic.choose(self.wide, admitted, after, before)
-            combined.append(_on(chosen, (*free, *of)))
-        return combined
-
-    @staticmethod
-    def _aggregate_of_entries(fold: Fold, own: N.Axes, field: N.Value) -> N.Value:
-        """The aggregate, the axes of its entries last."""
-        found = replace(fold, free=(*fold.free, *own)).result(field.array, field.absent)
-        return _on(found, (*(a for a in found.axes if a not in own), *own)) if own else found
+    ) -> list[list[Array]]:
+        """The unit, then the states after each element, left to right: an array for each field."""
+        everywhere = [(*free, *of) for of in own]
+        state = []
+        for unit, of in zip(monoid.unit, own, strict=True):
+            value = self.value(unit, Scope({a.index: a for a in of}, extents=monoid.extents))
+            entries = N.full(value.array, value.axes, of)
+            state.append(np.broadcast_to(entries, N.shape_of((*free, *of))))
+        states = [state]
+        admitted = np.broadcast_to(admitted, (*N.shape_of(free), rows[0].shape[-1]))
+        for step in range(rows[0].shape[-1]):
+            fields: dict[str, N.Value] = {}
+            for name, axes, left, row in zip(monoid.fields, everywhere, state, rows, strict=True):
+                fields[name] = N.Value(axes, left)
+                right = np.broadcast_to(row[..., step], N.shape_of(axes))
+                fields[name + "'"] = N.Value(axes, right)
+            chosen = admitted[..., step].astype(self.dtype)
+            combined = []
+            for expr, before, axes, of in zip(monoid.combine, state, everywhere, own, strict=True):
+                scope = Scope({a.index: a for a in of}, fields, monoid.extents)
+                value = self.value(expr, scope)
+                after = N.full(value.array, value.axes, axes)
+                combined.append(algebra.choose(N.spread(chosen, free, axes), after, before))
+            state = combined
+            states.append(state)
+        return states
 
     def _axes_of_entries(self, node: S.Reduce) -> list[N.Axes]:
         """The axes of the entries of each operand."""
@@ -492,7 +471,38 @@ class _Evaluator:
         return tuple(a for a in N.union(*parts) if a not in bound and a not in N.union(*own))
 
 
-def _on(value: N.Value, axes: N.Axes) -> N.Value:
-    """The value on all of these axes, in their order."""
-    absent = None if value.absent is None else N.full(value.absent, value.axes, axes)
-    return N.Value(axes, N.full(value.array, value.axes, axes), absent)
+def _number_kind(operands: Sequence[N.Value]) -> Kind:
+    """Ints beside floats become floats; a condition counts as 0 or 1."""
+    return "float" if any(v.kind == "float" for v in operands) else "int"
+
+
+def _kind_of_aggregate(op: str, operand: N.Value) -> Kind:
+    if op in ("any", "all"):
+        return "bool"
+    if op in ("argmax", "argmin"):
+        return "int"
+    return "float" if op in ("mean", "var", "logsumexp") else _number_kind([operand])
+
+
+def _rows(value: N.Value, free: N.Axes, bound: N.Axes) -> Array:
+    """The free axes, then one axis through the bound ones in row-major order."""
+    aligned = N.spread(value.array, value.axes, (*free, *bound))
+    outside, inside = aligned.shape[: len(free)], N.shape_of(bound)
+    return np.broadcast_to(aligned, (*outside, *inside)).reshape((*outside, math.prod(inside)))
+
+
+def _where_specified(condition: N.Value, value: N.Value) -> N.Value:
+    """The value, unspecified where the condition is."""
+    axes, (asked, array) = N.aligned(condition, value)
+    return replace(value, axes=axes, array=np.where(np.isnan(asked), math.nan, array))
+
+
+def _kept(
+    rows: Array, free: N.Axes, bound: N.Axes, within: Mapping[N.Axis, N.Axis], kind: Kind
+) -> N.Value:
+    """Rows of results, whose axes become those of the scope."""
+    axes = (*free, *bound)
+    value = N.Value(axes, rows.reshape(N.shape_of(axes)), kind)
+    for axis in bound:
+        value = N.restrict(value, axis, within[axis])
+    return value

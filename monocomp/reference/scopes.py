@@ -1,4 +1,4 @@
-"""Where the oracle evaluates an expression: the axes of its indices, and where it is needed."""
+"""Where the oracle evaluates an expression: the axes of its indices."""
 
 from __future__ import annotations
 
@@ -14,24 +14,14 @@ class Scope:
 
     Attributes:
         indices: the axis of each index that is free or bound here.
-        guard: where the value is needed (None: everywhere).
         fields: the operands of the combine of a monoid, by the names of their fields; the last
             axes of one with indices are those of its entries.
         extents: those of the indices in a monoid's declaration.
     """
 
     indices: Mapping[str, N.Axis]
-    guard: N.Value | None = None
     fields: Mapping[str, N.Value] = field(default_factory=dict)
     extents: Mapping[str, int] = field(default_factory=dict)
-
-    def where(self, condition: N.Value | None) -> Scope:
-        """The same, needed only where the condition holds as well."""
-        return self if condition is None else replace(self, guard=N.both(self.guard, condition))
-
-    def unless(self, condition: N.Value | None) -> Scope:
-        """The same, needed only where the condition fails as well."""
-        return self if condition is None else self.where(N.negation(condition))
 
     def bind(self, indices: Iterable[str], axes: Iterable[N.Axis]) -> Scope:
         """The same with new axes for some indices."""
@@ -40,6 +30,5 @@ class Scope:
     def narrow(self, axis: N.Axis, part: N.Axis) -> Scope:
         """The same on a part of an axis."""
         indices = {name: part if a is axis else a for name, a in self.indices.items()}
-        guard = None if self.guard is None else N.restrict(self.guard, axis, part)
         fields = {name: N.restrict(v, axis, part) for name, v in self.fields.items()}
-        return Scope(indices, guard, fields, self.extents)
+        return Scope(indices, fields, self.extents)
