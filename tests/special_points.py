@@ -208,8 +208,6 @@ PROGRAMS = [
             "logsumexp[k](where(W[k] > 0, log_softmax[k](Large[q,k]), -inf))",
             "log(sum[k if W[k] > 0](exp(Large[q,k])) / sum[k](exp(Large[q,k])))",
             "log(sum[k](W[k] * softmax[k](Large[q,k])))",
-            "log(max[k if W[k] > 0](softmax[k](Large[q,k])))",
-            "log(max[k](W[k] ** 2 * softmax[k](Large[q,k])))",
             "sum[k](exp(Large[q,k]) * W[k] * V[k,0]) / sum[k](exp(Large[q,k]) * W[k])",
             "log(sum[k](exp(Large[q,k]) * W[k]))",
             "sum[k](((exp(Large[q,k]) - 1) / (exp(Large[q,k]) + 1)) ** 2)",
@@ -232,10 +230,6 @@ PROGRAMS = [
     "O[q,k] = softmax[k](S[q,k] * sum[k](exp(8 * S[q,k]) * S[q,k])) + T[q]",
     "O[q,k] = relu(exp(Large[q,k]) - 1) / sum[k](abs(exp(Large[q,k]) - 1))",
     "O[k] = softmax[k](exp(W[k]))",
-    *(
-        f"P0[q,k] = softmax[k](Large[q,k])\nP1[q,k] = {x}\nO[q,k] = P1[q,k] / sum[k](P1[q,k])"
-        for x in ("where(W[k] > 0, P0[q,k], 0)", "where(k <= q, 0, P0[q,k])", "P0[q,k] * W[k] ** 2")
-    ),
     # Masks of large numbers, which are 0 where the digits of the others count.
     *(
         f"O[q,e] = softmax[k]({x}) * V[k,e]"

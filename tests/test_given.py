@@ -303,17 +303,6 @@ def test_rows_of_nothing(definition: str, backend: str) -> None:
         torch.testing.assert_close(x.double(), y, rtol=limit, atol=limit)
 
 
-def test_what_is_given_of_nothing() -> None:
-    """It is absent where its definition is, and only as long as it is 0 or infinite."""
-    text = "input L[q] = logsumexp[k if k < q](S[k])\nO[q] = exp(S[q] - S[q] + L[q] - L[q])"
-    logits = [0.0, 1.0, -math.inf]
-    found = mc.evaluate(text, {"L": [-math.inf, 0.0, 1.3], "S": logits})
-    np.testing.assert_array_equal(found, [0.0, 1.0, np.nan])
-    text = "input Z[q] = sum[k if k < q](exp(S[k]))\nO[q] = Z[q] / Z[q]"
-    np.testing.assert_array_equal(mc.evaluate(text, {"Z": [0.0, 1.0], "S": [0.0, 0.0]}), [0, 1])
-    np.testing.assert_array_equal(mc.evaluate(text, {"Z": [2.0, 1.0], "S": [0.0, 0.0]}), [1, 1])
-
-
 def test_it_is_read_and_not_computed() -> None:
     text = "input L[q] = logsumexp[k](S[q,k])\nO[q,e] = sum[k](exp(S[q,k] - L[q]) * V[k,e])"
     inputs = {"L": torch.tensor([3.0]), "S": torch.zeros(1, 2), "V": torch.ones(2, 1)}

@@ -1,7 +1,7 @@
 """The arithmetic of `semantics.md` on arrays of floats: NaN stands for what is unspecified.
 
 Ints and conditions are such arrays, too: a `long double` has at least the 64 bits of an int, and a
-condition is 0 or 1. inf, the minimum of nothing, may be compared, and is unspecified in arithmetic.
+condition is 0 or 1. inf is the minimum of nothing, and what is made of that alone.
 """
 
 from __future__ import annotations
@@ -59,11 +59,6 @@ def to_numpy(name: str, given: Any) -> Array:
 # --- operators ----------------------------------------------------------------------------
 
 
-def number(x: Array) -> Array:
-    """A result of arithmetic, unspecified where it is inf."""
-    return np.where(x == math.inf, math.nan, x)
-
-
 def whole(x: Array) -> Array:
     """A result of arithmetic on ints, unspecified where it leaves int64."""
     return np.where((x >= LOWEST) & (x < -LOWEST), x, math.nan)
@@ -71,29 +66,35 @@ def whole(x: Array) -> Array:
 
 def add(x: Array, y: Array) -> Array:
     """-inf + anything = -inf"""
-    return np.where((x == -math.inf) | (y == -math.inf), -math.inf, number(x + y))
+    return np.where((x == -math.inf) | (y == -math.inf), -math.inf, x + y)
 
 
 def negate(x: Array) -> Array:
     """-x"""
-    return np.where(np.isinf(x), math.nan, -x)
+    return np.where(x == -math.inf, math.nan, -x)
 
 
 def multiply(x: Array, y: Array) -> Array:
     """0 * anything = 0"""
-    return np.where((x == 0) | (y == 0), 0, number(number(x) * number(y)))
+    rises = (x != math.inf) & (y != math.inf)
+    return np.where((x == 0) | (y == 0), 0, _number(x * y, rises))
 
 
 def divide(x: Array, y: Array) -> Array:
     """0 / anything = 0"""
     divisor = np.where((y == 0) | np.isinf(y), math.nan, y)
-    return np.where(x == 0, 0, number(number(x) / divisor))
+    return np.where(x == 0, 0, _number(x / divisor, x != math.inf))
+
+
+def _number(result: Array, rises: Array | bool = True) -> Array:
+    """A result of arithmetic, unspecified where it is inf and no operand is."""
+    return np.where((result == math.inf) & rises, math.nan, result)
 
 
 def power(x: Array, y: Array) -> Array:
     """x ** y"""
     unspecified = ~np.isfinite(x) | ~np.isfinite(y)
-    return np.where(unspecified, math.nan, number(np.power(x, y)))
+    return np.where(unspecified, math.nan, _number(np.power(x, y)))
 
 
 def _rounding(op: Callable[[Array, Array], Array], x: Array, y: Array, kind: Kind) -> Array:
@@ -153,7 +154,7 @@ def choose(chosen: Array, x: Array, y: Array) -> Array:
 def _in_float64(function: Callable[[float], float]) -> Callable[[Array], Array]:
     """A function that numpy lacks, from the standard library."""
     apply = np.frompyfunc(function, 1, 1)
-    return lambda x: np.asarray(apply(x.astype(np.float64)), np.float64).astype(x.dtype)
+    return lambda x: np.asarray(np.asarray(apply(x.astype(np.float64)), np.float64), x.dtype)
 
 
 _ERFC = _in_float64(math.erfc)
@@ -165,7 +166,7 @@ def _sigmoid(x: Array) -> Array:
 
 def _softplus(x: Array) -> Array:
     """log(1 + exp(x)) without overflow and without losing a small exp(x)."""
-    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
 
 
 def _gelu(x: Array) -> Array:
@@ -204,4 +205,4 @@ def apply(name: str, x: Array) -> Array:
         return x
     function, at_nothing = _FUNCTIONS[name]
     numbers = np.where(np.isinf(x), math.nan, x)
-    return np.where(x == -math.inf, at_nothing, number(function(numbers)))
+    return np.where(x == -math.inf, at_nothing, _number(function(numbers)))

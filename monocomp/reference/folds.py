@@ -24,15 +24,14 @@ Fold: TypeAlias = Callable[[Array, Array, Kind], Array]
 def fold_sum(x: Array, admitted: Array, kind: Kind) -> Array:
     """-inf if one element is, whatever the others are."""
     x = np.where(admitted, x, 0)
-    total = algebra.number(np.add.reduce(x, axis=-1))
-    return np.where((x == -math.inf).any(axis=-1), -math.inf, total)
+    return np.where((x == -math.inf).any(axis=-1), -math.inf, np.add.reduce(x, axis=-1))
 
 
 def fold_prod(x: Array, admitted: Array, kind: Kind) -> Array:
     """0 if one element is, whatever the others are; no number if one is -inf."""
     x = np.where(admitted, x, 1)
     product = np.multiply.reduce(np.where(np.isinf(x), math.nan, x), axis=-1)
-    return np.where((x == 0).any(axis=-1), 0, algebra.number(product))
+    return np.where((x == 0).any(axis=-1), 0, product)
 
 
 def _lowest(kind: Kind) -> float:
@@ -152,5 +151,5 @@ def select(x: Array, admitted: Array, count: int) -> tuple[Array, Array]:
     missing = [(0, 0)] * (x.ndim - 1) + [(0, count - order.shape[-1])]
     values = np.pad(values, missing, constant_values=-math.inf)
     positions = np.pad(positions, missing, constant_values=-1)
-    unspecified = np.isnan(x).any(axis=-1)[..., None]
+    unspecified = np.isnan(x).any(axis=-1, keepdims=True)
     return np.where(unspecified, math.nan, values), np.where(unspecified, math.nan, positions)

@@ -192,7 +192,8 @@ class _Evaluator:
                 f"input {declared.name}[{','.join(declared.dims)}]: float",
             )
         array = (array != 0 if declared.kind == "bool" else array).astype(self.dtype)
-        return Tensor(self._axes(declared.dims), algebra.number(array), declared.kind)
+        array = np.where(array == math.inf, math.nan, array)
+        return Tensor(self._axes(declared.dims), array, declared.kind)
 
     def _axes(self, indices: Iterable[str]) -> N.Axes:
         return tuple(N.Axis(index, 0, self.extents[index]) for index in indices)
@@ -261,8 +262,6 @@ class _Evaluator:
         operand = self.value(node.operand, scope)
         if node.op == "not":
             return replace(operand, array=1 - algebra.condition(operand.array), kind="bool")
-        if isinstance(node.operand, S.Number):  # -inf is a literal
-            return replace(operand, array=-operand.array)
         return replace(operand, array=algebra.negate(operand.array), kind=_number_kind([operand]))
 
     def _binary(self, node: S.Binary, scope: Scope) -> N.Value:
@@ -367,8 +366,8 @@ class _Evaluator:
             axes = (*free, *own[number])
             if not node.prefix:
                 return N.Value(axes, states[-1][number])
-            states = [np.broadcast_to(s[number], N.shape_of(axes)) for s in states[1:]]
-            long = np.stack(states, -1) if states else np.empty((*N.shape_of(axes), 0), self.dtype)
+            after = [np.broadcast_to(s[number], N.shape_of(axes)) for s in states[1:]]
+            long = np.stack(after, -1) if after else np.empty((*N.shape_of(axes), 0), self.dtype)
             found = _kept(long, axes, bound, within, "float")
             last = (*(a for a in found.axes if a not in own[number]), *own[number])
             return N.Value(last, N.full(found.array, found.axes, last))

@@ -253,7 +253,7 @@ def test_saved_values_of_definitions_that_stay() -> None:
 @pytest.mark.parametrize("base", ["X[i]", "relu(X[i])", "abs(X[i])", "maximum(X[i], 0)"])
 def test_powers_at_0(base: str) -> None:
     """0 ** p is 0 for all p > 0, and x ** 0 is 1 for all x."""
-    powers = np.array([0.0, 0.5, 1.5, 2.0])
+    powers = np.array([0.0, 1.5, 2.0])
     text = f"input X[i], P[p]\nO[i,p] = ({base}) ** P[p]"
     found = mc.grad(text, ["X", "P"])
     below = [] if base == "X[i]" else [-1.0]
