@@ -19,6 +19,7 @@ from monocomp.errors import InternalError
 from monocomp.proving.proofs import certify_rule_law
 from monocomp.proving.prover import Law, missing
 from monocomp.terms import Term
+from monocomp.terms.asking import remembered
 from monocomp.terms.equations import Equations
 
 
@@ -119,13 +120,27 @@ class RuleSet:
 
         `refused` are rules that do not; those that are found not to are added.
         """
-        for rule in self.rules:
-            if rule in refused:
-                continue
-            result = rule.apply(t)
-            if result is not None and result is not t and rule.unproved is None:
-                if result.kind != t.kind:
-                    raise InternalError(f"{rule.name} turned {t.kind} {t!r} into {result.kind}")
-                return rule, result
-            refused.add(rule)
-        return None
+        refusing, found = _first(tuple(self.rules), t, frozenset(refused))
+        refused |= refusing
+        return found
+
+
+@remembered
+def _first(
+    rules: tuple[Rule, ...], t: Term, refused: frozenset[Rule]
+) -> tuple[frozenset[Rule], tuple[Rule, Term] | None]:
+    """Return the rules found not to change a term, and the first that does, with its result.
+
+    Derivations ask again: of one program for several sizes, and of its gradients.
+    """
+    refusing = []
+    for rule in rules:
+        if rule in refused:
+            continue
+        result = rule.apply(t)
+        if result is not None and result is not t and rule.unproved is None:
+            if result.kind != t.kind:
+                raise InternalError(f"{rule.name} turned {t.kind} {t!r} into {result.kind}")
+            return frozenset(refusing), (rule, result)
+        refusing.append(rule)
+    return frozenset(refusing), None

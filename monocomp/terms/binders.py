@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from operator import attrgetter
 
+from monocomp.terms.asking import remembered
 from monocomp.terms.constructors import rebuild
 from monocomp.terms.leaves import index
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
@@ -22,7 +23,7 @@ def close(
     names = {t.attr[0]: f"%{height + n + 1}" for n, t in enumerate(opened)}
     extents = tuple(t.attr[1] for t in opened)
     mapping = {t.attr[0]: index(names[t.attr[0]], t.attr[1]) for t in opened}
-    closed = _rename_all(parts, mapping)
+    closed = rename_all(parts, mapping)
     return Binder(monoid, tuple(names.values()), extents, target), closed
 
 
@@ -42,7 +43,7 @@ def open_fold(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
             number += 1
         opened.append(index(f"${number}", extent_name))
     mapping = dict(zip(binder.indices, opened, strict=True))
-    return tuple(opened), _rename_all(parts, mapping)
+    return tuple(opened), rename_all(parts, mapping)
 
 
 def is_open(t: Term) -> bool:
@@ -56,7 +57,7 @@ def open_as(t: Term, names: Iterable[str]) -> tuple[tuple[Term, ...], tuple[Term
     opened = tuple(index(n, e) for n, e in zip(names, binder.extents, strict=True))
     mapping = dict(zip(binder.indices, opened, strict=True))
     parts = t.args if t.op == "fold" else t.args[1:]
-    return opened, _rename_all(parts, mapping)
+    return opened, rename_all(parts, mapping)
 
 
 @lru_cache(maxsize=16384)
@@ -75,9 +76,17 @@ def rename(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term
     return t if t.free.isdisjoint(mapping) else _renamed(t, mapping, is_injective, memo)
 
 
-def _rename_all(parts: tuple[Term, ...], mapping: Mapping[str, Term]) -> tuple[Term, ...]:
-    """The parts of a fold."""
+def rename_all(parts: tuple[Term, ...], mapping: Mapping[str, Term]) -> tuple[Term, ...]:
+    """Rename free indices of several terms, such as the parts of a fold."""
+    return _renamed_together(parts, tuple(mapping.items()))
+
+
+@remembered
+def _renamed_together(
+    parts: tuple[Term, ...], pairs: tuple[tuple[str, Term], ...]
+) -> tuple[Term, ...]:
     memo: dict[Term, Term] = {}
+    mapping = dict(pairs)
     return tuple([rename(t, mapping, memo) for t in parts])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 
 from monocomp.declarations.vocabulary import Kind
-from monocomp.terms.binders import close, open_fold, rename
+from monocomp.terms.binders import close, open_fold, rename, rename_all
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, rebuild
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, ONE, TRUE, as_int, const, index
@@ -142,7 +142,7 @@ def substitute(t: Term, mapping: Mapping[str, Term]) -> Term:
     """Replace free indices by integer terms, without capture."""
     names = [new.attr[0] for new in mapping.values() if new.op == "index" and new.attr[0][0] != "%"]
     if len({*names, *(t.free - mapping.keys())}) == len(mapping) + len(t.free - mapping.keys()):
-        return rename(t, mapping, {})  # other indices, one for each: nothing gets simpler
+        return rename_all((t,), mapping)[0]  # other indices, one for each: nothing gets simpler
     return _substitute(t, mapping, {})
 
 

@@ -39,12 +39,17 @@ def children(t: Term) -> tuple[Term, ...]:
 
 
 def subterms(*roots: Term) -> Iterable[Term]:
-    """Every subterm once, operands before the terms that hold them."""
+    """Return every subterm once, operands before the terms that hold them."""
+    if len(roots) == 1:
+        return _subterms(roots[0])
+    return dict.fromkeys(s for t in roots for s in _subterms(t))
+
+
+@lru_cache(maxsize=4096)
+def _subterms(t: Term) -> tuple[Term, ...]:
     found: dict[Term, None] = {}
-    for t in roots:
-        if t not in found:
-            _visit(t, found)
-    return found
+    _visit(t, found)
+    return tuple(found)
 
 
 def _visit(t: Term, found: dict[Term, None]) -> None:
