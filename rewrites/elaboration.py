@@ -12,6 +12,7 @@ from monocomp import terms as T
 from monocomp.rewrites.frames import maxima
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.single_folds import reads_computed
+from monocomp.rewriting.equations import definitions
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
@@ -39,6 +40,26 @@ def expand_exact_quotient(t: Term) -> Term | None:
     return T.function("where", is_zero, T.exactly("div", a, T.ZERO, attr=T.PLAIN), T.divide(a, b))
 
 
+elaboration.add(
+    *definitions("""
+    # The logarithm of a sum of exponentials.
+    expand_logsumexp: logsumexp[k if c](x) = log(sum[k if c](exp(x)))
+
+    # A mean is a sum over a count; over nothing it is 0.
+    expand_mean: mean[k if c](x) = sum[k if c](x) / sum[k if c](1)
+
+    # A variance is the mean squared distance from the mean.
+    expand_var: var[k if c](x) = mean[k if c]((x - mean[k if c](x)) ** 2)
+
+    # Some condition holds if a count is not 0.
+    expand_any: any[k if c](p) = 0 < sum[k if c and p](1)
+
+    # All conditions hold if none fails.
+    expand_all: all[k if c](p) = not 0 < sum[k if c and not p](1)
+    """)
+)
+
+
 @elaboration.rule
 def expand_softmax(t: Term) -> Term | None:
     """A softmax is a weight over the sum of the weights; outside its filter it is 0.
@@ -63,50 +84,6 @@ def expand_log_softmax(t: Term) -> Term | None:
     if not _named(t, "fold_at", "log_softmax"):
         return None
     return T.by_definition(t)
-
-
-@elaboration.rule
-def expand_logsumexp(t: Term) -> Term | None:
-    """The logarithm of a sum of exponentials.
-
-    Law:     definition of logsumexp
-    before:  L[i] = logsumexp[k](S[i,k])
-    after:   L[i] = log(sum[k](exp(S[i,k])))
-    """
-    if not _named(t, "fold", "logsumexp"):
-        return None
-    opened, (condition, x) = T.open_fold(t)
-    return T.log(T.fold("sum", opened, condition, T.exp(x)))
-
-
-@elaboration.rule
-def expand_mean(t: Term) -> Term | None:
-    """A mean is a sum over a count.
-
-    Law:     definition of mean; over nothing it is 0
-    before:  M[i] = mean[k](X[i,k])
-    after:   M[i] = sum[k](X[i,k]) / sum[k](1)
-    """
-    if not _named(t, "fold", "mean"):
-        return None
-    opened, (condition, x) = T.open_fold(t)
-    total = T.fold("sum", opened, condition, x)
-    return T.divide(total, T.fold("sum", opened, condition, T.const(1)))
-
-
-@elaboration.rule
-def expand_var(t: Term) -> Term | None:
-    """A variance is the mean squared distance from the mean.
-
-    Law:     definition of (population) variance; over nothing it is 0
-    before:  M[i] = var[k](X[i,k])
-    after:   M[i] = mean[k]((X[i,k] - mean[j](X[i,j])) ** 2)
-    """
-    if not _named(t, "fold", "var"):
-        return None
-    opened, (condition, x) = T.open_fold(t)
-    centre = T.fold("mean", opened, condition, x)
-    return T.fold("mean", opened, condition, T.power_of(T.sub(x, centre), 2))
 
 
 @elaboration.rule
@@ -204,24 +181,6 @@ def _is_said(condition: Term, count: Term, element: T.Product) -> bool:
     """Is a count not 0 beside such an element?"""
     is_there = T.is_there(count)
     return condition is is_there and (T.is_positive(count.args[1]) or element.says(is_there))
-
-
-@elaboration.rule
-def expand_any_and_all(t: Term) -> Term | None:
-    """any is a maximum of truth values, all a minimum.
-
-    Law:     or is max and and is min on {0, 1}
-    Claims:  counting
-    before:  A[i] = any[k](X[i,k] < 0)
-    after:   A[i] = 0 < sum[k if X[i,k] < 0](1)
-    """
-    if t.op != "fold" or t.attr.monoid not in ("any", "all"):
-        return None
-    opened, (condition, x) = T.open_fold(t)
-    wanted = x if t.attr.monoid == "any" else T.negate(x)
-    count = T.fold("sum", opened, T.conjunction(condition, wanted), T.const(1))
-    found = T.compare("<", T.const(0), count)
-    return found if t.attr.monoid == "any" else T.negate(found)
 
 
 @elaboration.rule

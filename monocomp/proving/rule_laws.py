@@ -92,17 +92,18 @@ class RuleLaw:
     Attributes:
         name: what rules call it.
         about: how it gives what the rules say, in one line.
-        parts: what is proved, each with a name of its own, as text or as an identity.
+        parts: what is proved, each with a name of its own, as text, as an identity, or as what
+            makes one.
     """
 
     name: str
     about: str
-    parts: tuple[tuple[str, Identity | str], ...]
+    parts: tuple[tuple[str, Identity | str | Callable[[], Identity]], ...]
 
     @cached_property
     def identities(self) -> tuple[tuple[str, Identity], ...]:
         """What is proved, with its name; read when somebody asks."""
-        return tuple((n, identity(i) if isinstance(i, str) else i) for n, i in self.parts)
+        return tuple((n, _identity(part)) for n, part in self.parts)
 
     @property
     def key(self) -> object:
@@ -128,6 +129,15 @@ def law(name: str, about: str, **identities: Identity | str) -> RuleLaw:
 
 
 # --- identities as text ---------------------------------------------------------------
+
+
+def _identity(part: Identity | str | Callable[[], Identity]) -> Identity:
+    match part:
+        case Identity():
+            return part
+        case str():
+            return identity(part)
+    return part()
 
 
 def identity(text: str) -> Identity:

@@ -105,6 +105,10 @@ class RuleSet:
     rules: list[Rule] = field(default_factory=list)
     choices: list[Rule] = field(default_factory=list)
 
+    def add(self, *rules: Rule) -> None:
+        """Add rules, such as equations (`rewriting.equations`)."""
+        self.rules += rules
+
     def rule(self, apply: Callable[[Term], Term | None]) -> Callable[[Term], Term | None]:
         """Add a rule (decorator)."""
         self.rules.append(Rule(apply.__name__, apply))

@@ -8,6 +8,7 @@ import pytest
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.equations import Equation
 from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
     apply_only,
@@ -35,9 +36,6 @@ NEAR_MISSES = {
     ],
     "expand_softmax": ["P[i,k] = log_softmax[k](S[i,k])", "L[i] = logsumexp[k](S[i,k])"],
     "expand_log_softmax": ["P[i,k] = softmax[k](S[i,k])", "P[i,k] = log(softmax[k](S[i,k]))"],
-    "expand_logsumexp": ["L[i] = log(sum[k](exp(S[i,k])))", "L[k] = logsumexp[..k](S[k])"],
-    "expand_mean": ["M[i] = sum[k](X[i,k])", "M[k] = mean[..k](X[k])"],
-    "expand_var": ["M[i] = mean[k](X[i,k] ** 2)", "M[k] = var[..k](X[k])"],
     "cancel_shift": [
         "A[i] = mean[k]((X[i,k] + M[i] - mean[k](X[i,k] + M[i])) ** 2)",  # is a sum first
         "A[i] = sum[k]((X[i,k] + M[i] - sum[k](X[i,k]) / sum[k](1.0)) ** 2)",  # no shift
@@ -65,7 +63,6 @@ NEAR_MISSES = {
             )
         ),
     ],
-    "expand_any_and_all": ["A[i] = 0 < max[k](1 * (X[i,k] < 0))"],
     "expand_prefix": ["P[k] = softmax[k](X[k])", "index r < 2\nA[r] = top[k -> r](X[k])"],
     "expand_scaled": [
         "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\nO[i] = M[k](V[k], S[i,k]).v",
@@ -81,7 +78,8 @@ NEAR_MISSES = {
 
 
 def test_every_rule_has_near_misses() -> None:
-    assert list(NEAR_MISSES) == [rule.name for rule in elaboration.rules]
+    stated = [rule.name for rule in elaboration.rules if not isinstance(rule, Equation)]
+    assert list(NEAR_MISSES) == stated
 
 
 @pytest.mark.parametrize(
@@ -135,16 +133,16 @@ def test_distances_without_a_shift(before: str, after: str) -> None:
     check_variant(rule_of(elaboration, "cancel_shift"), f"A[i] = {before}", f"A[i] = {after}")
 
 
-@pytest.mark.parametrize("first", ["min", "max", "all", "any"])
-def test_variants(first: str) -> None:
-    """Both of a pair, with a filter that leaves the first row empty."""
+@pytest.mark.parametrize("first", ["all", "any", "mean", "var", "logsumexp"])
+def test_empty_rows(first: str) -> None:
+    """Filters may leave a row empty."""
     body = "X[i,k] < 0" if first in ("any", "all") else "X[i,k]"
     text = f"A[i] = {first}[k if k < i]({body})"
-    rewriter = apply_only(rule_of(elaboration, "expand_any_and_all"), text)
-    assert bool(rewriter.steps) == (first not in ("min", "max"))
+    rewriter = apply_only(rule_of(elaboration, f"expand_{first}"), text)
+    assert rewriter.steps
     inputs = inputs_of(rewriter.start)
     expected = evaluate(rewriter.start.origin.text, inputs)
-    np.testing.assert_array_equal(values(rewriter.program, inputs), expected)
+    np.testing.assert_allclose(values(rewriter.program, inputs), expected, rtol=1e-12)
 
 
 def test_several_indices_of_a_monoid_of_tuples() -> None:

@@ -1,0 +1,359 @@
+"""Rules that are equations of the language.
+
+    hoist_addend: max[k if c](a + x) = a + max[k if c](x)  needs a free of k, a finite
+
+One text is the law that is proved, the pattern, the documentation, the example and the near misses.
+Its letters are variables: terms that may vary with every index in scope. A need that follows
+`worth` says where the equation is used; the law holds without it. Each side is also a program, in
+which variables are read from inputs. So translation, oracle and printer take it as any other, and
+`matching` compares the left side, translated, with terms.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+from monocomp import terms as T
+from monocomp.errors import InternalError
+from monocomp.language import syntax
+from monocomp.language.checker import check
+from monocomp.language.parser import parse
+from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
+from monocomp.proving.unrolling import SIZES, unrolled
+from monocomp.rewriting.matching import Bindings, Pattern, Test, instance, matches, pattern_of
+from monocomp.rewriting.rules import Rule
+from monocomp.terms import Term
+from monocomp.translation.translator import translate
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """What may be needed of a variable.
+
+    Attributes:
+        holds: decides it of a term, by facts.
+        points: decides it of a number, with NaN for what is unspecified.
+        example: a term of which it holds, with {0} for what is read, or {1} for an index.
+        hypothesis: the same as a condition on a real number.
+        missed: a term of which it does not hold.
+    """
+
+    holds: Callable[[Term], bool]
+    points: Callable[[float], bool]
+    example: str
+    hypothesis: Callable[[Term], Term] = lambda x: T.TRUE
+    missed: str = "{0}"
+
+
+def _below(a: Term, b: Term) -> Term:
+    return T.compare("<", a, b)
+
+
+PREDICATES = {
+    "finite": Predicate(T.is_finite, lambda x: x > -math.inf, "{1}"),
+    "finite if read": Predicate(
+        T.is_finite_if_read, lambda x: x > -math.inf, "{0}", missed="1 / {0}"
+    ),
+    "unmasked": Predicate(T.exceeds_minus_infinity, lambda x: x != -math.inf, "{1}"),
+    "positive": Predicate(
+        T.is_positive, lambda x: not x <= 0, "(1 + {0} ** 2)", lambda x: _below(T.ZERO, x)
+    ),
+    "nonnegative": Predicate(
+        T.is_nonnegative,
+        lambda x: not x < 0,
+        "{0} ** 2",
+        lambda x: T.compare("<=", T.ZERO, x),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Need:
+    """`a finite`, `a free of k` or `k has an element`."""
+
+    name: str
+    words: str
+
+    @property
+    def free_of(self) -> str | None:
+        """The index that a variable must not vary with."""
+        return self.words[-1] if self.words.startswith("free of ") else None
+
+    def holds(self, found: Bindings) -> bool:
+        """Does it hold of what was found?"""
+        if self.free_of is not None:
+            bound, _ = found.folds[self.free_of]
+            return found.terms[self.name].free.isdisjoint(i.attr[0] for i in bound)
+        if self.words == "has an element":
+            return T.has_element(found.folds[self.name][1])
+        return PREDICATES[self.words].holds(found.terms[self.name])
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.words}"
+
+
+_TEXT = re.compile(
+    r"(?P<name>\w+): (?P<left>.+?) = (?P<right>.+?)(?: +needs (?P<needs>.+?))?"
+    r"(?:,? +worth (?P<worth>.+))?"
+)
+_VARIABLE = re.compile(r"(?<![\w.|])[a-z](?![\w(\[|])")
+
+
+@dataclass(frozen=True, eq=False)
+class Equation(Rule):
+    """A rule that is an equation.
+
+    Attributes:
+        left, right: both sides.
+        needs: hypotheses of the law, each one of several.
+        worth: the guards that say where it is used, by what they say.
+        about: what it is good for.
+        is_definition: says what a word of the language means, so that nothing is to be proved.
+    """
+
+    left: str
+    right: str
+    needs: tuple[tuple[Need, ...], ...]
+    worth: Mapping[str, Test] = field(default_factory=dict)
+    about: str = ""
+    is_definition: bool = False
+
+    # What is said of it.
+
+    @property
+    def law(self) -> str:
+        """The equation."""
+        return f"{self.left} = {self.right}"
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The equation is what is proved, under its own name."""
+        return () if self.is_definition else (self.name,)
+
+    @cached_property
+    def doc(self) -> str:
+        """The statement, with both sides as an example."""
+        needs = [" or ".join(map(str, choice)) for choice in self.needs]
+        needs += [f"worth {words}" for words in self.worth]
+        before, after = (text.replace("\n", "\n         ") for text in self.example())
+        stated = [f"Needs:   {', '.join(needs)}"] if needs else []
+        example = [f"before:  {before}", f"after:   {after}"]
+        return "\n".join([self.about, "", f"Law:     {self.law}", *stated, *example])
+
+    # Variables.
+
+    @cached_property
+    def _sides(self) -> tuple[syntax.Expr, syntax.Expr]:
+        left, right = map(_expression, (self.left, self.right))
+        return left, right
+
+    @cached_property
+    def scopes(self) -> dict[str, tuple[str, ...]]:
+        """The indices that each variable varies with: those in scope wherever it stands."""
+        found: dict[str, tuple[str, ...]] = {}
+        for side in self._sides:
+            for name, scope in _occurrences(side, ()):
+                found[name] = tuple(i for i in found.get(name, scope) if i in scope)
+        stated = (need for choice in self.needs for need in choice)
+        if any(n.free_of is not None and n.free_of in found[n.name] for n in stated):
+            raise InternalError(f"no variable of {self.name} is free of an index that binds it")
+        return found
+
+    @cached_property
+    def conditions(self) -> frozenset[str]:
+        """The variables that are conditions."""
+        return frozenset(name for side in self._sides for name in _conditions(side))
+
+    def read(self, variable: str, *more: str) -> str:
+        """The input that a variable is in a program."""
+        return f"{variable.upper()}[{','.join(('i', *self.scopes[variable], *more))}]"
+
+    def program(self, side: str, write: Callable[[str], str]) -> str:
+        """A side as a program, with the text of each variable."""
+        declared = [f"{self.read(v)}: bool" for v in sorted(self.conditions)]
+        head = f"input {', '.join(declared)}\n" if declared else ""
+        body = _VARIABLE.sub(lambda at: write(at[0]) if at[0] in self.scopes else at[0], side)
+        return f"{head}O[i] = {body}"
+
+    @cached_property
+    def terms(self) -> tuple[Term, Term]:
+        """Both sides, with reads for variables."""
+        programs = (self.program(side, self.read) for side in (self.left, self.right))
+        left, right = (translate(check(text)).equations[0].body for text in programs)
+        return left, right
+
+    def identity(self, size: int) -> Identity:
+        """The equation over so many elements, for the prover."""
+        params: dict[str, list[Term]] = {name: [] for name in self.scopes}
+        left, right = (unrolled(side, size) for side in self.terms)
+        for t in T.subterms(left, right):
+            if t.op == "param":
+                params[t.attr[0]].append(t)
+
+        def hypothesis(need: Need) -> Term:
+            if need.words == "has an element":
+                filters = (v for v in self.conditions if need.name in self.scopes[v])
+                return T.disjunction(*(c for v in filters for c in params[v]))
+            if need.free_of is not None:
+                return T.TRUE
+            return T.conjunction(*map(PREDICATES[need.words].hypothesis, params[need.name]))
+
+        choices = (T.disjunction(*map(hypothesis, choice)) for choice in self.needs)
+        return Identity(left, right, T.conjunction(*choices))
+
+    # Use.
+
+    @cached_property
+    def _patterns(self) -> tuple[Pattern, Pattern]:
+        left, right = map(pattern_of, self.terms)
+        return left, right
+
+    @cached_property
+    def _tests(self) -> dict[str, list[Test]]:
+        """What is needed of each variable, if it is decided by that alone."""
+        found: dict[str, list[Test]] = {}
+        for choice in self.needs:
+            names = {n.name for n in choice} & set(self.scopes)
+            if len(names) == 1:
+                found.setdefault(names.pop(), []).append(_any_of(choice))
+        for words, test in self.worth.items():
+            found.setdefault(words[0], []).append(test)
+        return found
+
+    @cached_property
+    def _remaining(self) -> list[Test]:
+        """What is decided once all is found."""
+        decided = [c for c in self.needs if len({n.name for n in c} & set(self.scopes)) != 1]
+        return [*map(_any_of, decided)]
+
+    def rewrite(self, t: Term) -> Term | None:
+        """The right side, where the left one matches and the needs are met."""
+        left, right = self._patterns
+        for found in matches(left, t, self._tests):
+            if all(test(found) for test in self._remaining):
+                new = instance(right, found)
+                if found.remainder:
+                    new = T.construct(left.op, new, *found.remainder, kind=t.kind)
+                if new is not t:
+                    return new
+        return None
+
+    # Examples.
+
+    def example(self, without: Need | None = None) -> tuple[str, str]:
+        """Both sides as programs that meet the needs by the form of what is read; or all needs but
+        one, for a near miss."""
+        dropped = next((choice for choice in self.needs if without in choice), ())
+        needs = [_first(choice, dropped) for choice in self.needs if choice != dropped]
+        more = [without.free_of] if without is not None and without.free_of else []
+
+        def write(variable: str) -> str:
+            others = more if without is not None and without.name == variable else []
+            index = ("i", *self.scopes[variable], *others)[-1]
+            text = self.read(variable, *others)
+            if without is not None and without.name == variable and not others:
+                text = PREDICATES[without.words].missed.format(text)
+            said = [n.words for n in needs if n.name == variable and n.words in PREDICATES]
+            for words in said:
+                if words != "nonnegative" or "positive" not in said:
+                    text = PREDICATES[words].example.format(text, index)
+            return text
+
+        sides = [self.left, self.right]
+        for need in needs:
+            if need.words == "has an element":
+                sides = [re.sub(rf"\[{need.name} if \w+\]", f"[{need.name}]", s) for s in sides]
+        left, right = (self.program(side, write) for side in sides)
+        return left, right
+
+
+def _first(choice: tuple[Need, ...], dropped: tuple[Need, ...]) -> Need:
+    """The need of a choice that an example meets, if it can none of those that are dropped, nor one
+    that implies them."""
+    names = {need.name for need in dropped}
+    allowed = [need for need in choice if need not in dropped]
+    return next((n for n in allowed if n.name not in names), allowed[0])
+
+
+def _any_of(choice: tuple[Need, ...]) -> Test:
+    return lambda found: any(need.holds(found) for need in choice)
+
+
+def equations(text: str, **worth: Test) -> list[Equation]:
+    """The rules that a text states, with blank lines between them; comments before a rule say what
+    it is good for. `worth` decides what the text says after that word, with underscores for spaces.
+    """
+    return [*_stated(text, False, worth)]
+
+
+def definitions(text: str) -> list[Equation]:
+    """Rules that say what words of the language mean."""
+    return [*_stated(text, True, {})]
+
+
+def _stated(text: str, is_definition: bool, worth: Mapping[str, Test]) -> Iterator[Equation]:
+    decided = {name.replace("_", " "): test for name, test in worth.items()}
+    for block in re.split(r"\n\s*\n", text.strip()):
+        lines = [line.strip() for line in block.splitlines()]
+        about = " ".join(line.removeprefix("#").strip() for line in lines if line[:1] == "#")
+        stated = _TEXT.fullmatch(" ".join(line for line in lines if line[:1] != "#"))
+        if stated is None:
+            raise InternalError(f"no equation with a name: {block}")
+        needs = tuple(
+            tuple(Need(*need.split(" ", 1)) for need in choice.split(" or "))
+            for choice in (stated["needs"] or "").split(", ")
+            if choice
+        )
+        guards = {w: decided[w] for w in (stated["worth"] or "").split(", ") if w}
+        sides = stated["left"], stated["right"]
+        yield _equation(stated["name"], *sides, needs, guards, about, is_definition)
+
+
+def _equation(name: str, *stated: Any) -> Equation:
+    """An equation, with its law among those that are proved."""
+
+    def apply(t: Term) -> Term | None:
+        return made.rewrite(t)
+
+    made = Equation(name, apply, *stated)
+    if not made.is_definition:
+        is_nonempty = any(all(n.words == "has an element" for n in choice) for choice in made.needs)
+        sizes = [size for size in SIZES if size or not is_nonempty]
+        parts = [(f"over {n} elements", partial(made.identity, n)) for n in sizes]
+        RULE_LAWS[name] = RuleLaw(name, made.law, tuple(parts))
+    return made
+
+
+def _expression(text: str) -> syntax.Expr:
+    (statement,) = parse(f"O = {text}")
+    assert isinstance(statement, syntax.Definition)
+    return statement.body
+
+
+def _occurrences(e: syntax.Expr, scope: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each variable where it stands, with the indices that bind it there."""
+    if isinstance(e, syntax.Name) and e.name not in scope:
+        yield e.name, scope
+    if isinstance(e, syntax.Reduce):
+        scope = (*scope, *map(str, e.indices))
+    for part in syntax.children(e):
+        yield from _occurrences(part, scope)
+
+
+def _conditions(e: syntax.Expr) -> Iterator[str]:
+    """The variables that stand where a condition is wanted."""
+    for part in syntax.walk(e):
+        match part:
+            case syntax.Reduce(condition=syntax.Name(name)):
+                yield name
+            case syntax.Logic(operands=operands):
+                yield from (o.name for o in operands if isinstance(o, syntax.Name))
+            case syntax.Unary(op="not", operand=syntax.Name(name)):
+                yield name
+            case syntax.Call(function="where", args=(syntax.Name(name), *_)):
+                yield name

@@ -1,0 +1,217 @@
+"""Patterns: terms with variables, compared with terms up to the order of addends and factors.
+
+A variable of which something is needed takes all addends or factors that meet it, and the last one
+takes what is left; what stands in the pattern is tried at each place. A whole sum or product may
+have more parts than the pattern; these stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from monocomp import terms as T
+from monocomp.terms import Term
+from monocomp.terms.monomials import addends, factors
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A term with variables.
+
+    Attributes:
+        op, attr, args: as of a term; of a variable "variable" and its name, of a fold the
+            reduction.
+        index: the name of the index that a fold binds.
+        term: the term as it stands.
+    """
+
+    op: str
+    attr: Any
+    args: tuple[Pattern, ...]
+    term: Term
+    index: str = ""
+
+
+def pattern_of(t: Term) -> Pattern:
+    """The pattern that a term is whose reads stand for variables."""
+    if t.op == "read":
+        return Pattern("variable", t.attr.name.lower(), (), t)
+    if t.op in ("fold", "fold_at"):
+        _, parts = T.open_as(t, t.attr.extents)
+        return Pattern("fold", t.attr.monoid, tuple(map(pattern_of, parts)), t, *t.attr.extents)
+    return Pattern(t.op, t.attr, tuple(map(pattern_of, t.args)), t)
+
+
+@dataclass(frozen=True)
+class Bindings:
+    """What a match has found.
+
+    Attributes:
+        terms: by variable.
+        folds: by the index of the pattern, the indices that are opened and the fold.
+        remainder: addends or factors that the pattern has no place for.
+    """
+
+    terms: Mapping[str, Term] = field(default_factory=dict)
+    folds: Mapping[str, tuple[tuple[Term, ...], Term]] = field(default_factory=dict)
+    remainder: tuple[Term, ...] = ()
+
+    def with_term(self, name: str, t: Term) -> Bindings:
+        """With one variable more."""
+        return replace(self, terms={**self.terms, name: t})
+
+
+Test: TypeAlias = Callable[[Bindings], bool]
+Tests: TypeAlias = Mapping[str, Sequence[Test]]  # of variables
+
+
+def matches(p: Pattern, t: Term, tests: Tests) -> Iterator[Bindings]:
+    """All ways in which a term is the pattern; `tests` says what variables need."""
+    if p.op in ("add", "mul") and t.op == p.op:
+        yield from _match_parts(p, t, Bindings(), tests, whole=True)
+    elif p.op == t.op or (p.op == "fold" and t.op == "fold_at"):
+        yield from _match(p, t, Bindings(), tests)
+
+
+def _match(p: Pattern, t: Term, found: Bindings, tests: Tests) -> Iterator[Bindings]:
+    match p.op:
+        case "variable" if p.attr in found.terms:
+            if found.terms[p.attr] is t:
+                yield found
+        case "variable":
+            new = found.with_term(p.attr, t)
+            if all(test(new) for test in tests.get(p.attr, ())):
+                yield new
+        case "fold":
+            yield from _match_fold(p, t, found, tests)
+        case "add" | "mul" | "and":
+            yield from _match_parts(p, t, found, tests)
+        case _ if p.op == t.op and p.attr == t.attr and len(p.args) == len(t.args):
+            yield from _match_all(p.args, t.args, found, tests)
+
+
+def _match_all(
+    patterns: Sequence[Pattern], terms: Sequence[Term], found: Bindings, tests: Tests
+) -> Iterator[Bindings]:
+    if not patterns:
+        yield found
+        return
+    for new in _match(patterns[0], terms[0], found, tests):
+        yield from _match_all(patterns[1:], terms[1:], new, tests)
+
+
+def _match_fold(p: Pattern, t: Term, found: Bindings, tests: Tests) -> Iterator[Bindings]:
+    if t.op not in ("fold", "fold_at") or t.attr.monoid != p.attr or t.attr.target is not None:
+        return
+    if t.attr.monoid in ("max", "min") and t.kind == "int" and not T.has_element(t):
+        return  # the largest of no ints is none of the numbers that laws are about
+    if p.index not in found.folds:
+        opened, parts = T.open_fold(t)
+        found = replace(found, folds={**found.folds, p.index: (opened, t)})
+    else:
+        opened, fold = found.folds[p.index]
+        names = [i.attr[0] for i in opened]
+        if t.attr.extents != fold.attr.extents or not t.free.isdisjoint(names):
+            return
+        _, parts = T.open_as(t, names)
+    yield from _match_all(p.args, parts, found, tests)
+
+
+def _parts(op: str, t: Term) -> list[Term]:
+    match op:
+        case "add":
+            return list(addends(t))
+        case "and":
+            return list(T.conjuncts(t))
+    found = []
+    for f in factors(t):
+        is_negative = f.op == "const" and f.attr < 0
+        found += [T.const(-1, f.kind), T.neg(f)] if is_negative else [f]
+    return [f for f in found if f is not T.const(1, f.kind)]
+
+
+def _joined(op: str, kind: Any, parts: Sequence[Term]) -> Term:
+    match op:
+        case "add":
+            return T.add(*parts) if parts else T.const(0, kind)
+        case "and":
+            return T.conjunction(*parts)
+    return T.mul(*parts) if parts else T.const(1, kind)
+
+
+def _match_parts(
+    p: Pattern, t: Term, found: Bindings, tests: Tests, whole: bool = False
+) -> Iterator[Bindings]:
+    """Match a sum, product or conjunction. Fixed parts come first, then bound variables, then those
+    of which something is needed."""
+    rank = {"variable": 1}
+    ordered = sorted(
+        p.args,
+        key=lambda a: rank.get(a.op, 0) and 3 - (a.attr in tests) - 2 * (a.attr in found.terms),
+    )
+    yield from _match_ordered(p.op, t, ordered, _parts(p.op, t), found, tests, whole)
+
+
+def _match_ordered(
+    op: str,
+    t: Term,
+    patterns: Sequence[Pattern],
+    parts: list[Term],
+    found: Bindings,
+    tests: Tests,
+    whole: bool,
+) -> Iterator[Bindings]:
+    if not patterns:
+        if not parts:
+            yield found
+        elif whole:
+            yield replace(found, remainder=tuple(parts))
+        return
+    first, *others = patterns
+
+    def go_on(new: Bindings, left: list[Term]) -> Iterator[Bindings]:
+        yield from _match_ordered(op, t, others, left, new, tests, whole)
+
+    if first.op != "variable":
+        for n, part in enumerate(parts):
+            for new in _match(first, part, found, tests):
+                yield from go_on(new, parts[:n] + parts[n + 1 :])
+    elif first.attr in found.terms:
+        left = list(parts)
+        for part in _parts(op, found.terms[first.attr]):
+            if part not in left:
+                return
+            left.remove(part)
+        yield from go_on(found, left)
+    elif first.attr in tests:
+        taken = [x for x in parts if _is_met(first.attr, x, found, tests)]
+        if taken:
+            left = [x for x in parts if x not in taken]
+            yield from go_on(found.with_term(first.attr, _joined(op, t.kind, taken)), left)
+    elif not others:
+        yield found.with_term(first.attr, _joined(op, t.kind, parts))
+    else:
+        for n, part in enumerate(parts):
+            yield from go_on(found.with_term(first.attr, part), parts[:n] + parts[n + 1 :])
+
+
+def _is_met(name: str, t: Term, found: Bindings, tests: Tests) -> bool:
+    new = found.with_term(name, t)
+    return all(test(new) for test in tests[name])
+
+
+def instance(p: Pattern, found: Bindings) -> Term:
+    """The term that a pattern is with what was found."""
+    match p.op:
+        case "variable":
+            return found.terms[p.attr]
+        case "fold":
+            opened, _ = found.folds[p.index]
+            condition, *bodies = (instance(a, found) for a in p.args)
+            return T.fold(p.attr, opened, condition, *bodies)
+        case "extent" if p.attr in found.folds:
+            ((bound,), _) = found.folds[p.attr]
+            return T.extent_of(bound.attr[1])
+    return T.rebuild(p.term, tuple(instance(a, found) for a in p.args)) if p.args else p.term

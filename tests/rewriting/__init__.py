@@ -1,0 +1,1 @@
+"""Tests of how rules are stated and applied."""

@@ -1,0 +1,75 @@
+"""Laws tried by the oracle at special points, over folds of no element to three."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from monocomp.reference.oracle import evaluate
+from monocomp.rewriting.equations import PREDICATES, Equation, Need
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+POINTS = (-math.inf, math.nan, -2.0, -1.0, 0.0, 0.5, 1.0, 3.0)  # NaN: unspecified
+SAMPLES = 2000
+
+
+@np.errstate(invalid="ignore")
+def counterexample(law: Equation, without: Need | None = None) -> str | None:
+    """A point at which the left side is specified and the right side is not that, if there is one
+    where the needs are met, but for one."""
+    for size in range(4):
+        inputs = _inputs(law, size, np.random.default_rng(size))
+        sides = [np.asarray(_value(law, side, inputs), dtype=float) for side in law_sides(law)]
+        left, right = (np.broadcast_to(side, SAMPLES) for side in sides)
+        admitted = _admitted(law, inputs, without) & ~np.isnan(left) & (left < math.inf)
+        equal = (left == right) | (np.abs(left - right) <= 1e-9 * (1 + np.abs(left)))
+        wrong = np.flatnonzero(admitted & ~equal)
+        if len(wrong):
+            at = wrong[0]
+            values = ", ".join(f"{n} = {x[at].tolist()}" for n, x in inputs.items())
+            return f"{law.law} at {values}: {left[at]} and {right[at]}"
+    return None
+
+
+def law_sides(law: Equation) -> tuple[str, str]:
+    """Both sides as programs."""
+    return law.program(law.left, law.read), law.program(law.right, law.read)
+
+
+def _inputs(law: Equation, size: int, random: np.random.Generator) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for name, scope in law.scopes.items():
+        shape = (SAMPLES, *(size for _ in scope))
+        if name in law.conditions:
+            found[name.upper()] = random.random(shape) < 0.7
+        else:
+            found[name.upper()] = random.choice(POINTS, shape)
+    return found
+
+
+def _value(law: Equation, program: str, inputs: dict[str, Array]) -> Any:
+    read = {n: x for n, x in inputs.items() if f"{n}[" in program}
+    return evaluate(program, read)
+
+
+def _admitted(law: Equation, inputs: dict[str, Array], without: Need | None) -> Array:
+    """The samples that meet the needs."""
+    found = np.ones(SAMPLES, bool)
+    for choice in law.needs:
+        if without not in choice:
+            found &= np.logical_or.reduce([_meets(law, need, inputs) for need in choice])
+    return found
+
+
+def _meets(law: Equation, need: Need, inputs: dict[str, Array]) -> Array:
+    if need.free_of is not None:
+        return np.ones(SAMPLES, bool)
+    if need.words == "has an element":
+        (name,) = (v for v in law.conditions if need.name in law.scopes[v])
+        return inputs[name.upper()].reshape(SAMPLES, -1).any(axis=1)
+    values = inputs[need.name.upper()].reshape(SAMPLES, -1)
+    holds = np.frompyfunc(PREDICATES[need.words].points, 1, 1)
+    return np.asarray(holds(values), bool).all(axis=1)
