@@ -126,14 +126,17 @@ def _total(sums: Sequence[_Sum], common: frozenset[Term]) -> Term:
 
 
 def sum_of(addend: Term) -> _Sum | None:
-    """An addend as a sum, if it is one with columns, times what is finite."""
+    """Return an addend as a sum, if it is one with columns, times what is finite and known before:
+    a sum waits for what is aggregated along its own index."""
     for f in factors(addend):
         if is_fold(f, "sum") and f.kind == "float" and len(f.attr.indices) == 1:
             others = [g for g in factors(addend) if g is not f]
             # The same name for all: equal columns are one term.
             (bound,), (condition, element) = T.open_as(f, (f"${f.attr.extents[0]}",))
             found = _Sum(addend, bound, condition, (*others, *_separated(element)))
-            if found.columns and all(_is_finite(f, T.conjuncts(condition)) for f in others):
+            is_known = all(g.folded.isdisjoint(f.attr.extents) for g in others)
+            is_finite = all(_is_finite(g, T.conjuncts(condition)) for g in others)
+            if found.columns and is_known and is_finite:
                 return found
     return None
 

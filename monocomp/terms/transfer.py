@@ -6,7 +6,7 @@ A float is a real number, or -inf, which stands for no element, or it is unspeci
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -107,15 +107,24 @@ def _times(x: Number, y: Number) -> Number:
 
 
 def multiply(*parts: Dom) -> Dom:
-    lo, hi = parts[0].lo, parts[0].hi
-    for p in parts[1:]:
-        corners = [_times(x, y) for x in (lo, hi) for y in (p.lo, p.hi)]
-        lo, hi = min(corners), max(corners)
-    masked = any(p.masked for p in parts)
-    # -inf times what is less than 0.
-    rises = masked and sum(p.lo < 0 for p in parts) > 1
-    unspecified = rises or any(p.unspecified for p in parts)
+    """Return the domain of a product: -inf times what is less than 0 is unspecified."""
+    return _multiply(parts, sum(p.lo < 0 for p in parts) > 1)
+
+
+def _multiply(parts: Sequence[Dom], rises: bool) -> Dom:
+    lo, hi = _ends_of_product(parts)
+    masks = [n for n, p in enumerate(parts) if p.masked]
+    masked = any(_ends_of_product([*parts[:n], *parts[n + 1 :]])[1] > 0 for n in masks)
+    unspecified = (bool(masks) and rises) or any(p.unspecified for p in parts)
     return Dom(-_INF if masked else lo, hi, any(p.zero for p in parts), masked, unspecified)
+
+
+def _ends_of_product(parts: Sequence[Dom]) -> tuple[Number, Number]:
+    ends: tuple[Number, Number] = Fraction(1), Fraction(1)
+    for p in parts:
+        corners = [_times(x, y) for x in ends for y in (p.lo, p.hi)]
+        ends = min(corners), max(corners)
+    return ends
 
 
 def power_of(base: Dom, power: Fraction) -> Dom:
