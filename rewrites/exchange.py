@@ -11,16 +11,19 @@ rule says how operations are counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial, update_wrapper
+from itertools import combinations
 
 from monocomp import terms as T
 from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.normal_form import normalise
+from monocomp.rewrites.products import is_product
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.asking import remembered
 from monocomp.terms.equations import Equations
-from monocomp.terms.monomials import addends, factors
+from monocomp.terms.monomials import addends, exponent_of, factors
 
 LARGEST_POWER = 4
 
@@ -28,7 +31,8 @@ LARGEST_POWER = 4
 def exchange_by(operations: Callable[[Equations], int]) -> RuleSet:
     """The rule set, with what counts the operations of a program."""
     rules = RuleSet("exchange", "nested sums of products are taken in the cheapest order")
-    rules.choice(update_wrapper(partial(exchange_sums, operations), exchange_sums))
+    for choice in (exchange_sums, join_products):
+        rules.choice(update_wrapper(partial(choice, operations), choice))
     return rules
 
 
@@ -60,12 +64,82 @@ def exchange_sums(operations: Callable[[Equations], int], program: Equations) ->
     return best
 
 
+def join_products(operations: Callable[[Equations], int], program: Equations) -> Choice | None:
+    """Products of matrices of which one side is the same are one, of the sum of the others.
+
+    Law:     x * sum(a * c) + y * sum(b * c) = sum((x * a + y * b) * c)
+    Claims:  distributivity, interchange
+    Needs:   both are products of matrices, and so is the sum of both, or it would be split again;
+             a and b vary with the same indices; x and y are finite and hold no aggregates, and
+             there are no exponential weights; the program needs fewer operations by it
+    before:  A[i,j] = sum[k](X[i,k] * Z[j,k]) - sum[k](Y[i,k] * Z[j,k])
+    after:   A[i,j] = sum[k]((X[i,k] - Y[i,k]) * Z[j,k])
+    """
+    alike: dict[Term, list[tuple[Term, Term]]] = {}
+    for t in sorted(T.subterms(*(e.body for e in program.equations)), key=lambda t: t.key):
+        products = list(filter(None, map(_product, addends(t) if t.op == "add" else ())))
+        for one, other in combinations(products, 2):
+            if (joined := _joined(one, other)) is not None:
+                rest = (a for a in t.args if a not in (one.addend, other.addend))
+                alike.setdefault(T.unnamed(joined), []).append((t, T.add(*rest, joined)))
+    cost = operations(program) if alike else 0
+    for positions in alike.values():
+        choice = _replaced(positions, program)
+        if operations(choice.program) < cost:
+            return choice
+    return None
+
+
 def _replaced(positions: Sequence[tuple[Term, Term]], program: Equations) -> Choice:
     """What replaces the first of several terms, and in the program each of them: these differ by
     the names of indices, and what several equations need is computed in one way."""
     for old, new in sorted(positions, key=lambda p: -p[0].height):  # what holds another comes first
         program = Choice.replacing(old, new, program).program
     return Choice(*positions[0], program)
+
+
+@dataclass(frozen=True)
+class _Product:
+    """An addend that is a product of matrices, times what is finite."""
+
+    addend: Term
+    outside: Term
+    fold: Term
+
+
+def _product(addend: Term) -> _Product | None:
+    sums = [f for f in factors(addend) if f.op == "fold" and f.attr.monoid == "sum"]
+    if len(sums) != 1 or len(sums[0].attr.indices) != 1 or addend.kind != "float":
+        return None
+    outside = [f for f in factors(addend) if f is not sums[0]]
+    (bound,), (_, body) = T.open_fold(sums[0])
+    is_weighed = bound.attr[0] in exponent_of(body).free
+    if is_weighed or not is_product(body, bound.attr[0], lambda f: f.free):
+        return None
+    if not all(map(_may_enter, outside)):
+        return None
+    return _Product(addend, T.mul(T.ONE, *outside), sums[0])
+
+
+def _may_enter(f: Term) -> bool:
+    return not f.folded and T.is_finite_if_read(f)
+
+
+def _joined(one: _Product, other: _Product) -> Term | None:
+    """The sum of two products of which one side is the same."""
+    if T.domain_of(one.fold) != T.domain_of(other.fold):
+        return None
+    opened, (condition, a) = T.open_as(one.fold, ("@0",))
+    _, (_, b) = T.open_as(other.fold, ("@0",))
+    common = [f for f in factors(a) if f in factors(b)]
+    ours, theirs = (
+        T.mul(p.outside, *(f for f in factors(body) if f not in common))
+        for p, body in ((one, a), (other, b))
+    )
+    body = T.mul(*common, T.add(ours, theirs))
+    if not common or ours.free != theirs.free or not is_product(body, "@0", lambda f: f.free):
+        return None
+    return T.fold("sum", opened, condition, body)
 
 
 def candidates(program: Equations) -> list[Term]:

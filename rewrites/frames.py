@@ -250,8 +250,11 @@ _OF_MAXIMA = (
     "assume_filter",
     "filter_masked_extremum",
     "extremum_of_equals",
+    "turn_maximum",
     "hoist_addend",
+    "hoist_addend_of_minimum",
     "hoist_positive_factor",
+    "hoist_positive_factor_of_minimum",
     "factor_number",
 )
 maxima = RuleSet(

@@ -6,7 +6,7 @@ from typing import Any
 
 from monocomp import terms as T
 from monocomp.rewrites.single_folds import is_fold, opened_fold, reads_computed, weight_of
-from monocomp.rewriting.equations import equations
+from monocomp.rewriting.equations import Guard, equations
 from monocomp.rewriting.matching import Bindings
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
@@ -83,28 +83,41 @@ def _scales_no_weights(found: Bindings) -> bool:
 
 
 hoisting.add(
-    *equations(
-        """
-        # What a condition sets to -inf is left out of a maximum.
-        filter_masked_extremum: max[k if c](where(d, x, -inf) + y) = max[k if c and d](x + y)
+    *equations("""
+    # What a condition sets to -inf is left out of a maximum.
+    filter_masked_extremum: max[k if c](where(d, x, -inf) + y) = max[k if c and d](x + y)
 
-        # The largest of equal numbers is each of them.
-        extremum_of_equals: max[k if c](a) = a  needs a free of k, k has an element
-
-        # An addend that does not vary with the index leaves a maximum, as addition is monotone.
-        hoist_addend: max[k if c](a + x) = a + max[k if c](x)
-            needs a free of k, a finite or k has an element
-
-        # A positive factor leaves a maximum, and if there is an element one that may be 0.
-        hoist_positive_factor: max[k if c](a * x) = a * max[k if c](x)
-            needs a free of k, a nonnegative, a positive or k has an element,
-            a finite if read or k has an element,
-            worth a is finite if there are elements, a scales no weights
-        """,
-        a_is_finite_if_there_are_elements=lambda found: T.is_finite_if_there(found.terms["a"]),
-        a_scales_no_weights=_scales_no_weights,
-    )
+    # A sign turns a maximum round.
+    turn_maximum: max[k if c](-x) = -min[k if c](x)
+    """)
 )
+# Over nothing a maximum is -inf, whatever is added, and a minimum is inf.
+for one, of_one, finite in (
+    ("max", "", ""),
+    ("min", "_of_minimum", ", a finite or k has an element"),
+):
+    hoisting.add(
+        *equations(
+            f"""
+            # An extremum of equal numbers is each of them.
+            extremum_of_equals{of_one}: {one}[k if c](a) = a  needs a free of k, k has an element
+
+            # An addend that does not vary with the index leaves, as addition is monotone.
+            hoist_addend{of_one}: {one}[k if c](a + x) = a + {one}[k if c](x)
+                needs a free of k{finite}
+
+            # A positive factor leaves, and if there is an element one that may be 0.
+            hoist_positive_factor{of_one}: {one}[k if c](a * x) = a * {one}[k if c](x)
+                needs a free of k, a nonnegative, a positive or k has an element,
+                a finite if read or k has an element,
+                worth a is finite if there are elements, a scales no weights
+            """,
+            a_is_finite_if_there_are_elements=Guard(
+                lambda found: T.is_finite_if_there(found.terms["a"])
+            ),
+            a_scales_no_weights=Guard(_scales_no_weights),
+        )
+    )
 
 
 @hoisting.rule

@@ -76,6 +76,8 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "hoisting.hoist_addend: if not outside": SAME,
     "hoisting.hoist_positive_factor: if number == 1 and (not outside)": SAME,
     "exchange.exchange_sums: if sums": "without sums nothing is compared",
+    "exchange.join_products: if alike": "without products nothing is compared",
+    "exchange.join_products: if t.op == 'add'": "one addend is no two",
     "quotients._apart_from_rest: if rest": "0 over a divisor is no addend",
     "quotients.factor_number: if all((number == 1 for number, _ in found))": SAME,
     "extrema.extremum_of_exponentials: ... if f.op == 'exp'": (

@@ -1,6 +1,6 @@
 """Rules that are equations of the language.
 
-    hoist_addend: max[k if c](a + x) = a + max[k if c](x)  needs a free of k, a finite
+    hoist_addend: max[k if c](a + x) = a + max[k if c](x)  needs a free of k
 
 One text is the law that is proved, the pattern, the documentation, the example and the near misses.
 Its letters are variables: terms that may vary with every index in scope. A need that follows
@@ -97,6 +97,14 @@ class Need:
         return f"{self.name} {self.words}"
 
 
+@dataclass(frozen=True)
+class Guard:
+    """A decision where an equation is worth using, and a term for which it is (`Predicate`)."""
+
+    holds: Test
+    example: str = "{0}"
+
+
 _TEXT = re.compile(
     r"(?P<name>\w+): (?P<left>.+?) = (?P<right>.+?)(?: +needs (?P<needs>.+?))?"
     r"(?:,? +worth (?P<worth>.+))?"
@@ -119,7 +127,7 @@ class Equation(Rule):
     left: str
     right: str
     needs: tuple[tuple[Need, ...], ...]
-    worth: Mapping[str, Test] = field(default_factory=dict)
+    worth: Mapping[str, Guard] = field(default_factory=dict)
     about: str = ""
     is_definition: bool = False
 
@@ -221,8 +229,8 @@ class Equation(Rule):
             names = {n.name for n in choice} & set(self.scopes)
             if len(names) == 1:
                 found.setdefault(names.pop(), []).append(_any_of(choice))
-        for words, test in self.worth.items():
-            found.setdefault(words[0], []).append(test)
+        for words, guard in self.worth.items():
+            found.setdefault(words[0], []).append(guard.holds)
         return found
 
     @cached_property
@@ -262,6 +270,8 @@ class Equation(Rule):
             for words in said:
                 if words != "nonnegative" or "positive" not in said:
                     text = PREDICATES[words].example.format(text, index)
+            for words, guard in self.worth.items():
+                text = guard.example.format(text, index) if words[0] == variable else text
             return text
 
         sides = [self.left, self.right]
@@ -284,7 +294,7 @@ def _any_of(choice: tuple[Need, ...]) -> Test:
     return lambda found: any(need.holds(found) for need in choice)
 
 
-def equations(text: str, **worth: Test) -> list[Equation]:
+def equations(text: str, **worth: Guard) -> list[Equation]:
     """The rules that a text states, with blank lines between them; comments before a rule say what
     it is good for. `worth` decides what the text says after that word, with underscores for spaces.
     """
@@ -296,8 +306,8 @@ def definitions(text: str) -> list[Equation]:
     return [*_stated(text, True, {})]
 
 
-def _stated(text: str, is_definition: bool, worth: Mapping[str, Test]) -> Iterator[Equation]:
-    decided = {name.replace("_", " "): test for name, test in worth.items()}
+def _stated(text: str, is_definition: bool, worth: Mapping[str, Guard]) -> Iterator[Equation]:
+    decided = {name.replace("_", " "): guard for name, guard in worth.items()}
     for block in re.split(r"\n\s*\n", text.strip()):
         lines = [line.strip() for line in block.splitlines()]
         about = " ".join(line.removeprefix("#").strip() for line in lines if line[:1] == "#")

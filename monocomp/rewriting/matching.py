@@ -38,7 +38,7 @@ def pattern_of(t: Term) -> Pattern:
     """The pattern that a term is whose reads stand for variables."""
     if t.op == "read":
         return Pattern("variable", t.attr.name.lower(), (), t)
-    if t.op in ("fold", "fold_at"):
+    if t.op == "fold":
         _, parts = T.open_as(t, t.attr.extents)
         return Pattern("fold", t.attr.monoid, tuple(map(pattern_of, parts)), t, *t.attr.extents)
     return Pattern(t.op, t.attr, tuple(map(pattern_of, t.args)), t)
@@ -71,7 +71,7 @@ def matches(p: Pattern, t: Term, tests: Tests) -> Iterator[Bindings]:
     """All ways in which a term is the pattern; `tests` says what variables need."""
     if p.op in ("add", "mul") and t.op == p.op:
         yield from _match_parts(p, t, Bindings(), tests, whole=True)
-    elif p.op == t.op or (p.op == "fold" and t.op == "fold_at"):
+    elif p.op == t.op:
         yield from _match(p, t, Bindings(), tests)
 
 
@@ -103,7 +103,7 @@ def _match_all(
 
 
 def _match_fold(p: Pattern, t: Term, found: Bindings, tests: Tests) -> Iterator[Bindings]:
-    if t.op not in ("fold", "fold_at") or t.attr.monoid != p.attr or t.attr.target is not None:
+    if t.op != "fold" or t.attr.monoid != p.attr:
         return
     if t.attr.monoid in ("max", "min") and t.kind == "int" and not T.has_element(t):
         return  # the largest of no ints is none of the numbers that laws are about

@@ -61,6 +61,28 @@ NEAR_MISSES = {
         "input B[k,j]: int, A[i,j]: int, C[k,e]: int\n"
         "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])",
     ],
+    "join_products": [
+        "O[i,k] = sum[j]((A[i,j] + D[i,j]) * B[k,j])",  # done
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](D[i,j] * F[k,j])",  # no side is the same
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](Y[j] * B[k,j])",  # once for all i
+        "O[i] = sum[j](A[i,j] * B[i,j]) + sum[j](D[i,j] * B[i,j])",  # no products of matrices
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j if j < 2](D[i,j] * B[k,j])",  # other elements
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + max[j](D[i,j] * B[k,j])",
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + relu(sum[j](D[i,j] * B[k,j]))",
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + R[k,i] * sum[j](D[i,j] * B[k,j])",  # it varies
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](Y[j]) * sum[j](D[i,j] * B[k,j])",
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](D[i,j] * B[k,j]) / X[i]",  # infinite of 0
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + sigmoid(sum[j](Y[j])) * sum[j](D[i,j] * B[k,j])",
+        "O[i,k] = sum[j, l](F[i,j,l] * G[k,j,l]) + sum[j, l](H[i,j,l] * G[k,j,l])",  # two indices
+        "input A[i,j]: int, B[k,j]: int, D[i,j]: int\n"
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](D[i,j] * B[k,j])",
+        "O[i,k] = sum[j](exp(A[i,j]) * B[k,j]) + sum[j](D[i,j] * B[k,j])",  # a frame of its own
+        # One sum would be of no product of matrices, and be split again without end.
+        "O[i,k] = sum[j](X[i,j] * A[i,j] * B[k,j]) + sum[j](X[i,j] * D[i,j] * F[k,j])",
+        # Each is needed by itself as well.
+        "O[i,k] = sum[j](A[i,j] * B[k,j]) + sum[j](D[i,j] * B[k,j])\n"
+        "R[i,k] = sum[j](A[i,j] * B[k,j]) * sum[j](D[i,j] * B[k,j])\nreturn O, R",
+    ],
 }
 
 
@@ -123,6 +145,26 @@ VARIANTS = {
         (  # what stands outside already is free of charge
             "sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e]) * sum[j](sum[k](B[k,j] * C[k,e]))",
             "sum[j](A[i,j] * sum[k](B[k,j] * C[k,e])) * sum[j](sum[k](B[k,j] * C[k,e]))",
+        ),
+    ],
+    "join_products": [
+        (  # with what stands before them
+            "sum[k](A[i,k] * C[k,e]) - 2 * X[i] * sum[k](D[i,k] * C[k,e])",
+            "sum[k]((A[i,k] - 2 * X[i] * D[i,k]) * C[k,e])",
+        ),
+        (  # the other side, and a product on it
+            "sum[k](A[i,k] * C[k,e]) + sum[k](A[i,k] * D[k,e] * F[k,e])",
+            "sum[k](A[i,k] * (C[k,e] + D[k,e] * F[k,e]))",
+        ),
+        (  # filters, three of them, and what is left
+            "sum[k if k < 3](A[i,k] * C[k,e]) + sum[k if k < 3](D[i,k] * C[k,e])"
+            " + sum[k if k < 3](B[i,k] * C[k,e]) + Y[e]",
+            "sum[k if k < 3]((A[i,k] + B[i,k] + D[i,k]) * C[k,e]) + Y[e]",
+        ),
+        (  # in both positions at once
+            "sum[k](A[i,k] * C[k,e]) + sum[k](D[i,k] * C[k,e])"
+            " + max[l](sum[k](A[l,k] * C[k,e]) + sum[k](D[l,k] * C[k,e]))",
+            "sum[k]((A[i,k] + D[i,k]) * C[k,e]) + max[l](sum[k]((A[l,k] + D[l,k]) * C[k,e]))",
         ),
     ],
 }

@@ -480,7 +480,6 @@ VARIANTS = {
         ("max[k if k < i](X[i,k] + i)", "i + max[k if k < i](X[i,k])"),
     ],
     "hoist_positive_factor": [
-        ("max[k](-2 * X[i,k])", "2 * max[k](-X[i,k])"),
         *(
             (f"max[k](X[i,k] * {factor})", f"max[k](X[i,k]) * {factor}")
             for factor in (

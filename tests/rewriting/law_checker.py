@@ -24,8 +24,9 @@ def counterexample(law: Equation, without: Need | None = None) -> str | None:
         inputs = _inputs(law, size, np.random.default_rng(size))
         sides = [np.asarray(_value(law, side, inputs), dtype=float) for side in law_sides(law)]
         left, right = (np.broadcast_to(side, SAMPLES) for side in sides)
-        admitted = _admitted(law, inputs, without) & ~np.isnan(left) & (left < math.inf)
-        equal = (left == right) | (np.abs(left - right) <= 1e-9 * (1 + np.abs(left)))
+        admitted = _admitted(law, inputs, without) & ~np.isnan(left)
+        close = np.abs(left - right) <= 1e-9 * (1 + np.abs(left))
+        equal = np.where(np.isfinite(left), close, left == right)
         wrong = np.flatnonzero(admitted & ~equal)
         if len(wrong):
             at = wrong[0]
