@@ -144,17 +144,25 @@ class Estimate:
 
 
 def estimate_of(
-    program: Equations,
     group: Sequence[Equation],
     roles: Mapping[str, Axis],
     sizes: Mapping[str, int],
-    narrow: frozenset[str],
+    inputs: tuple[str, ...],
+    outputs: frozenset[str],
+    added: frozenset[str],
     fitted: bool = False,
 ) -> Estimate:
-    """The work of one kernel, with these roles of the indices of its outputs; `narrow` are stored
-    values that have no more bytes than inputs. `fitted` to what a program instance can hold, blocks
-    of rows are shorter where columns are wide."""
-    outputs = narrow.union(o.name for o in program.declared.outputs)
+    """Estimate the work of one kernel.
+
+    Args:
+        group: what it computes.
+        roles: of the indices of its outputs.
+        sizes: a number for every extent.
+        inputs: the names of the program's inputs, in order.
+        outputs: the names of what a call returns, or of what has no more bytes than inputs.
+        added: the names of equations whose results are added up.
+        fitted: shorten blocks of rows where columns are wide, to what a program instance can hold.
+    """
     fits = partial(fits_whole, sizes=sizes)
     lengths = {"grid": 1, "row": ROW_BLOCK}  # other axes are not cut between programs
 
@@ -165,10 +173,8 @@ def estimate_of(
         return math.ceil(size / length)
 
     def counted() -> tuple[_Counter, Cost]:
-        counter = _Counter(
-            group, roles, tuple(program.declared.inputs), outputs, sizes.__getitem__, blocks, fits
-        )
-        counter.added = frozenset() if program.slices is None else program.slices.added
+        counter = _Counter(group, roles, inputs, outputs, sizes.__getitem__, blocks, fits)
+        counter.added = added
         return counter, counter.cost()
 
     counter, cost = counted()

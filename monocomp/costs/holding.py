@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 from monocomp.costs.counting import Estimate, estimate_of
 from monocomp.costs.operands import stored_operands
@@ -31,34 +32,75 @@ from monocomp.terms.equations import Equation, Equations
 WORTHWHILE = 0.75  # what is left of the work; more than that is no reason to hold an index
 
 Roles = Mapping[str, RoleChoice]
-# By what a kernel computes, and what is stored in it, or read, as an operand of products.
-Known = dict[tuple[tuple[Equation, ...], frozenset[str]], Estimate]
 
 
-def estimate(
-    program: Equations,
-    sizes: Mapping[str, int],
-    known: Known | None = None,
-    fitted: bool = False,
-) -> list[Estimate]:
-    """The work of each kernel; `sizes` has a number for every extent. `fitted` tells more of wide
-    columns, see `costs.fitting`.
+@dataclass(frozen=True)
+class _Kernel:
+    """Everything that the estimate of a kernel depends on.
 
-    `known` are estimates for the same declarations and sizes, to which those made here are added.
+    Attributes:
+        equations: what it computes.
+        operands: stored values among them, or read, that products multiply.
+        inputs: the names of the program's inputs.
+        outputs: the names of the program's outputs.
+        added: stored values whose slices are added up.
+        splits: the parameters that say into how many splits a stream is cut, by extent.
+        sizes: a number for every extent.
+        fitted: more is told of wide columns, see `costs.fitting`.
     """
-    known = {} if known is None else known
-    fits = partial(fits_whole, sizes=sizes)
+
+    equations: tuple[Equation, ...]
+    operands: frozenset[str]
+    inputs: tuple[str, ...]
+    outputs: frozenset[str]
+    added: frozenset[str]
+    splits: tuple[tuple[str, str], ...]
+    sizes: tuple[tuple[str, int], ...]
+    fitted: bool = False
+
+
+def estimate(program: Equations, sizes: Mapping[str, int], fitted: bool = False) -> list[Estimate]:
+    """The work of each kernel; `sizes` has a number for every extent. `fitted` tells more of wide
+    columns, see `costs.fitting`."""
     operands = stored_operands(program)
-    found = []
-    for group in map(tuple, kernel_groups(program, sizes)):
-        narrow = operands & {e.name for e in group}.union(*map(program.read_by, group))
-        if (group, narrow) not in known:
-            roles, counted = _chosen(program, group, fits, sizes, narrow)
-            if counted is None or fitted:
-                counted = _estimate(program, group, roles, sizes, narrow, fitted)
-            known[group, narrow] = counted
-        found.append(known[group, narrow])
-    return found
+    whole = _whole(program, sizes, operands, fitted)
+    return [
+        _estimate_chosen(
+            replace(
+                whole,
+                equations=group,
+                operands=operands & {e.name for e in group}.union(*map(program.read_by, group)),
+            )
+        )
+        for group in map(tuple, kernel_groups(program, sizes))
+    ]
+
+
+def _whole(
+    program: Equations, sizes: Mapping[str, int], operands: frozenset[str], fitted: bool = False
+) -> _Kernel:
+    """Describe a program as one kernel."""
+    return _Kernel(
+        equations=tuple(program.computed),
+        operands=operands,
+        inputs=tuple(program.declared.inputs),
+        outputs=frozenset(o.name for o in program.declared.outputs),
+        added=frozenset() if program.slices is None else program.slices.added,
+        splits=tuple(sorted(program.splits.items())),
+        sizes=tuple(sorted(sizes.items())),
+        fitted=fitted,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _estimate_chosen(kernel: _Kernel) -> Estimate:
+    """Estimate a kernel with the roles that cost chooses. Most kernels of a program are the same in
+    every way to cut it that is tried, and in every choice of what its gradients save."""
+    sizes = dict(kernel.sizes)
+    roles, counted = _chosen(kernel, partial(fits_whole, sizes=sizes), sizes)
+    if counted is None or kernel.fitted:
+        counted = _estimate(kernel, roles, sizes)
+    return counted
 
 
 def total_time(kernels: Iterable[Estimate]) -> float:
@@ -85,16 +127,12 @@ def saving_of_splits(
     return Saving(total_time(old) + waiting, total_time(new))
 
 
-def _estimate(
-    program: Equations,
-    group: Sequence[Equation],
-    roles: Roles,
-    sizes: Mapping[str, int],
-    narrow: frozenset[str] = frozenset(),
-    fitted: bool = False,
-) -> Estimate:
+def _estimate(kernel: _Kernel, roles: Roles, sizes: Mapping[str, int]) -> Estimate:
     axes = {name: choice.axis for name, choice in roles.items()}
-    return estimate_of(program, group, axes, sizes, narrow, fitted)
+    outputs = kernel.outputs | kernel.operands
+    return estimate_of(
+        kernel.equations, axes, sizes, kernel.inputs, outputs, kernel.added, kernel.fitted
+    )
 
 
 def roles_by_cost(
@@ -111,36 +149,34 @@ def roles_by_cost(
         fits: can an axis of this extent be held entirely?
         sizes: a number for every extent.
     """
-    return _chosen(program, group, fits, sizes)[0]
+    kernel = replace(_whole(program, sizes, frozenset()), equations=tuple(group))
+    return _chosen(kernel, fits, sizes)[0]
 
 
 def _chosen(
-    program: Equations,
-    group: Sequence[Equation],
-    fits: Callable[[str], bool],
-    sizes: Mapping[str, int],
-    narrow: frozenset[str] = frozenset(),
+    kernel: _Kernel, fits: Callable[[str], bool], sizes: Mapping[str, int]
 ) -> tuple[Roles, Estimate | None]:
     """The roles, and the work with them where there was a choice."""
-    best = _held(program, group, fits, sizes, frozenset())
+    group = kernel.equations
+    best = _held(kernel, fits, sizes, frozenset())
     counted: Estimate | None = None
     everywhere = {i.attr[0] for i in set.intersection(*(set(e.indices) for e in group))}
+    unfitted = replace(kernel, fitted=False)
     for lesser in _lesser(group, best):
-        roles = _held(program, group, fits, sizes, lesser)
+        roles = _held(kernel, fits, sizes, lesser)
         more = _grid(roles) - _grid(best)
         # An output that lacks an index is stored once: not by each instance along it.
         is_more = bool(more) and _grid(roles) > _grid(best) and more <= everywhere
         if is_more:
-            counted = counted or _estimate(program, group, best, sizes, narrow)
-            tried = _estimate(program, group, roles, sizes, narrow)
+            counted = counted or _estimate(unfitted, best, sizes)
+            tried = _estimate(unfitted, roles, sizes)
             if WORTHWHILE * tried.cost.work <= counted.cost.work:
                 best, counted = roles, tried
     return best, counted
 
 
 def _held(
-    program: Equations,
-    group: Sequence[Equation],
+    kernel: _Kernel,
     fits: Callable[[str], bool],
     sizes: Mapping[str, int],
     lesser: frozenset[Term],
@@ -149,7 +185,9 @@ def _held(
     that cannot be held together is cut into blocks."""
     long: set[str] = set()
     while True:
-        roles = explain_roles(group, lambda e: fits(e) and e not in long, program.splits, lesser)
+        roles = explain_roles(
+            kernel.equations, lambda e: fits(e) and e not in long, dict(kernel.splits), lesser
+        )
         held = [c.axis.extent for c in roles.values() if c.axis.role == "whole"]
         if len(held) < 2 or math.prod(sizes[e] for e in held) <= LARGEST_TILE:
             return roles

@@ -218,7 +218,7 @@ def _by_cost(
         equations=(*(e for e in program.equations if e.name in value.body.names), value),
         declared=replace(program.declared, outputs=(Output(value.name),)),
     )
-    computing = sum(k.cost.work for k in estimate(alone, sizes, {}))
+    computing = sum(k.cost.work for k in estimate(alone, sizes))
     reason = f"by cost: {keeping:.3g} to store and read it, {computing:.3g} to compute it"
     if is_logarithm(value.body):
         return computing > keeping, reason, False

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from monocomp import terms as T
-from monocomp.costs.holding import Known, estimate, total_time
+from monocomp.costs.holding import estimate, total_time
 from monocomp.costs.roles import scan_of
 from monocomp.extents.domain import split
 from monocomp.planning.naming import NewNames
@@ -50,12 +50,11 @@ def bound(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list
     Returns:
         The program with equations for bounds, and the steps to it.
     """
-    known: Known = {}
 
     def tried(program: Equations, f: _Filter) -> list[Step]:
         step = bound_filter(program, f)
-        kernels = estimate(program, sizes, known)
-        before, after = total_time(kernels), total_time(estimate(step.program, sizes, known))
+        kernels = estimate(program, sizes)
+        before, after = total_time(kernels), total_time(estimate(step.program, sizes))
         guarded = (k for k in kernels if any(e.name in step.place for e in k.equations))
         after -= (1 - ADMITTED) * sum(k.cost.work for k in guarded)
         return [replace(step, cost=Saving(before, after))]

@@ -30,7 +30,7 @@ from monocomp import terms as T
 from monocomp.costs.closing import Closing
 from monocomp.costs.cost import ELEMENT_BYTES, STORED_BYTES
 from monocomp.costs.counting import Estimate, Place, elements, tensor_sizes
-from monocomp.costs.holding import Known, estimate, total_time
+from monocomp.costs.holding import estimate, total_time
 from monocomp.costs.operands import (
     stored_operands,
 )
@@ -73,8 +73,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     program, more = in_segments(result_of(program, steps), sizes)
     steps += more
     sizes = planned_sizes(program, sizes)
-    known: Known = {}  # most kernels are the same in all trials
-    kernels = estimate(program, sizes, known)
+    kernels = estimate(program, sizes)
     close = Closing()
     trials = 0
     while True:
@@ -85,7 +84,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
             if trials == TRIALS:
                 break
             trials += 1
-            trial = estimate(tried[-1].program, sizes, known)
+            trial = estimate(tried[-1].program, sizes)
             cost = total_time(trial)
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)

@@ -55,9 +55,7 @@ def test_operators_of_the_library(name: str) -> None:
         torch.library.opcheck(found.overload, arguments, test_utils=checks)
 
 
-PROJECTED = """A[h,q,k] = softmax[k if k <= q](c * Q[h,q,d] * K[h,k,d])
-O[h,q,e] = A[h,q,k] * V[h,k,e]
-Z[q,m] = O[h,q,e] * W[h,e,m]
+PROJECTED = """Z[q] = W[q] * sum[k](softmax[k if k <= q](c * Q[q] * K[k]) * V[k])
 param c: float = 1.0
 return Z"""
 

@@ -262,7 +262,7 @@ def test_gradients_beside_rounded_logits() -> None:
 def test_calls(save: list[str]) -> None:
     """They keep what was asked for, and the backward pass reads it."""
     generator = torch.Generator().manual_seed(0)
-    shapes = (8, 4), (8, 4), (8, 3)
+    shapes = (3, 2), (3, 2), (3, 2)
     given = [torch.randn(s, dtype=torch.float64, generator=generator) for s in shapes]
     kernel = mc.compile(ATTENTION, save=save)
     given = [x.requires_grad_() for x in given]
@@ -279,8 +279,8 @@ def test_calls(save: list[str]) -> None:
     }
     (backward,) = forward.backwards.values()
     assert backward.recompute is None
-    assert torch.autograd.gradcheck(kernel, given)
-    assert torch.autograd.gradgradcheck(kernel, given)
+    assert torch.autograd.gradcheck(kernel, given, fast_mode=True)
+    assert torch.autograd.gradgradcheck(kernel, given, fast_mode=True)
 
 
 def test_copies_save_the_same() -> None:
