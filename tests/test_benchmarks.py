@@ -28,7 +28,7 @@ FEW = {
 ON_GPU = tuple(name for name in NAMES if name.startswith("gpu_"))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize("name", ON_GPU)
 def test_benchmark_is_right_in_a_rehearsal(name: str) -> None:
     words = FEW.get(name, ())
@@ -48,6 +48,7 @@ def test_cases_that_do_not_fit_are_named(name: str) -> None:
     assert "Skipped, as 0 s were not enough: " + report.data["skipped"][0] in report.text
 
 
+@pytest.mark.slow
 def test_a_checkout_is_compared_with_itself() -> None:
     (row,) = (r for r in compare(ROOT, ROOT, ["forward"], True) if "causal" in r["case"])
     assert row["difference"] == 0 and len(row["milliseconds"]) == 2, row

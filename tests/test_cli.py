@@ -532,7 +532,7 @@ NO_INPUT = f"UsageError: cannot read standard input: {CLOSED}\n"
 NO_OUTPUT = "UsageError: cannot write to standard output: {}\n".format
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
     ("words", "status", "message"),
@@ -870,6 +870,7 @@ def test_check(call) -> None:
         assert re.search(rf"^  ok    {backend}  +float64  error .* i=3 ", result.out, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_check_says_a_line_for_each_family(call) -> None:
     result = call("check", "logsumexp")
     assert (result.status, result.err) == (0, "")

@@ -232,7 +232,7 @@ def shown(notebook: Path, trusted: bool) -> str:
     return document(notebook.stem, style + "\n".join(parts))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem[:2])
 def test_notebooks(browser: Browser, tmp_path: Path, notebook: Path, trusted: bool) -> None:

@@ -182,7 +182,7 @@ def test_texts_do_not_explode(name: str) -> None:
     compile(source, name, "exec")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["attention", "squares", "logsumexps"])
 def test_gradients_of_large_programs(name: str) -> None:
     """They are derived, and their texts do not explode; whether those are programs is another

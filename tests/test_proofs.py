@@ -449,6 +449,7 @@ def test_the_time_limit_is_kept() -> None:
     assert law.seconds < 1.5
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "combine",
     [

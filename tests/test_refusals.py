@@ -223,7 +223,7 @@ LAWLESS = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", LAWLESS)
 def test_what_is_not_proved_in_time_is_refused(name: str, no_time: Callable[[], None]) -> None:
     """The law is named, and the program runs without the rule."""

@@ -84,6 +84,7 @@ def _inputs(name: str, side: torch.dtype) -> dict[str, torch.Tensor]:
     return inputs
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SIDE)
 @pytest.mark.parametrize("side", [torch.float32, torch.float64])
 def test_results_have_the_dtype_of_matrices_and_gradients_their_own(
@@ -138,6 +139,7 @@ def test_traced_calls_know_the_dtypes() -> None:
     assert all(t.grad is not None and t.grad.dtype is t.dtype for t in inputs.values())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["alibi", "int8_cache", "merge_states", "t5"])
 def test_files_are_the_same_with_side_inputs_in_float32(name: str) -> None:
     program = mc.library.load(name)

@@ -90,6 +90,7 @@ def layer(tokens: int, backend: str, of: str) -> list[torch.Tensor]:
     return [f.double() - r for f, r in zip(found, right, strict=True)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("of", ["t", "v"])
 @pytest.mark.parametrize("tokens", [TOKENS, 4, 1, 8])
 def test_gradients_of_a_layer(tokens: int, of: str) -> None:

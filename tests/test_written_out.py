@@ -153,6 +153,7 @@ def poisoned() -> Iterator[list[tuple[int, ...]]]:
         yield made
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 @pytest.mark.parametrize(("length", "of"), [(2, "h"), (1, "h"), (1, "b"), (0, "h")])
 def test_gradients(backend: str, length: int, of: str) -> None:
@@ -227,6 +228,7 @@ def test_operands(line: str, wanted: set[tuple[str, str]]) -> None:
     assert found == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(interpreted_here(), reason="Triton interprets in this process")
 def test_first_schedules_are_those_of_products() -> None:
     """Tiles as large as registers hold; they compile for an H200."""

@@ -129,7 +129,7 @@ def test_library_of_rows(name: str, target: str) -> None:
         fits(of_library(name, target, torch.bfloat16, 1, length), target)
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("name", slow_unless(lambda name: name in REST[::4], REST))
 def test_rest_of_the_library(name: str) -> None:
     """In short blocks; what long ones take is the choice of a schedule."""
@@ -164,7 +164,7 @@ def of_cache(name: str, target: str, rows: int, page: int = 64) -> list[Launch]:
     return launches(library.load(name), target, inputs, extents)
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(14)
 @pytest.mark.parametrize("rows", [1, 512])
 @pytest.mark.parametrize("name", CACHES)
 def test_caches(name: str, rows: int) -> None:
@@ -180,6 +180,7 @@ def test_tiles_of_8_bits_reach_the_matrix_units_for_them() -> None:
     assert all(p.endswith("E4M3.E4M3") for p in products if p.startswith("Q"))
 
 
+@pytest.mark.slow
 def test_fast_functions() -> None:
     """Where results have 16 bits, the GPU's own tanh is taken."""
     sizes = {"b": 2, "h": 8, "q": EVEN, "k": EVEN, "d": 128, "e": 128}
@@ -191,6 +192,7 @@ def test_fast_functions() -> None:
     assert any("TANH" in i for i in instructions(launch))
 
 
+@pytest.mark.slow
 def test_pages_take_no_division() -> None:
     """The size of a page is a constant of the kernel."""
     (launch,) = of_cache("paged_attention", "cuda:90", 1)
@@ -306,7 +308,7 @@ def test_machine_code_of_examples(name: str) -> None:
     compiles(name, "cuda:90")
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(22)
 @pytest.mark.parametrize("target", ["cuda:80", "hip:gfx942"])
 @pytest.mark.parametrize(
     "name",
@@ -329,7 +331,7 @@ def test_helpers_elsewhere(name: str, target: str) -> None:
     compiles(name, target)
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(14)
 @pytest.mark.parametrize("name", STORED)
 def test_stored_values_for_hopper(name: str) -> None:
     """Kernels that read what others store, in float32, beside inputs in bfloat16."""

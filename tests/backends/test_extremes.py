@@ -91,7 +91,7 @@ def inputs_for(text: str, seed: int, **changed: torch.Tensor) -> dict[str, torch
     return {name: made[name] for name in program_of(text).inputs}
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("condition", [*FILTERS, *BOUNDS])
@@ -115,7 +115,7 @@ VALUES: Mapping[str, tuple[torch.dtype, list[int]]] = {
 }
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("bits", VALUES)
 @pytest.mark.parametrize(

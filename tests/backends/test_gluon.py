@@ -227,7 +227,7 @@ def test_stages(name: str) -> None:
 # --- machine code -----------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(31)
+@pytest.mark.one_in(93)
 @pytest.mark.parametrize("d", [17, 64, 128, 256])
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_compiles_without_spills(name: str, d: int) -> None:

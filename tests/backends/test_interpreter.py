@@ -119,6 +119,7 @@ def _forward(name: str, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tenso
     return result, any(s.descriptors for s in chosen)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("minimal", [False, True])
 def test_files_refuse_bfloat16_in_the_interpreter(tmp_path: Path, minimal: bool) -> None:
     interpreted.require_interpreter()

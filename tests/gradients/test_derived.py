@@ -144,6 +144,7 @@ def test_names_are_no_longer_than_a_text_may_have() -> None:
         assert translate(check(str(found))).text().rstrip() == str(found)
 
 
+@pytest.mark.slow
 def test_definitions_stay_where_too_much_would_be_written_out() -> None:
     """Attention's gradients are those of what it reads, and these go on; what a sum of exponentials
     is known by says so with the same names, so that shares are plain numbers."""
@@ -254,6 +255,7 @@ def test_saved_by_cost() -> None:
     assert any(t.startswith("logsumexp[k]") and "as it is large" in reasons[t] for t in reasons)
 
 
+@pytest.mark.slow
 def test_large_values_are_saved_where_they_take_long() -> None:
     """What is normalised after attention is as large as the results, which do not tell it, and
     attention to compute again."""
@@ -268,6 +270,7 @@ return O"""
     check_gradient_by_differences(text, mc.grad(text, save=["L", "O"]))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("length", [64, 192, 512])
 def test_a_finite_factor_is_not_masked_row_by_row(length: int) -> None:
     """What a learned gain and a norm make of a cotangent lacks the keys, by which a causal mask

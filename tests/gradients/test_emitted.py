@@ -129,6 +129,7 @@ def self_check(file: Path) -> tuple[int, list[str]]:
     return ran.returncode, (ran.stderr + ran.stdout).splitlines()
 
 
+@pytest.mark.slow
 def test_self_check_can_fail(tmp_path: Path) -> None:
     found = mc.grad("O[i] = sum[k](X[i,k] ** 2 * Y[k])", name="pasted")
     text = found.source(extents={"i": 3, "k": 5})

@@ -31,6 +31,7 @@ def cases() -> list[Any]:
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "index"), cases())
 def test_an_index_without_values(name: str, index: str) -> None:
     text = library.load(name)

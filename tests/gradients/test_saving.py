@@ -78,6 +78,7 @@ def check_same(text: str, save: Sequence[str], inputs: Mapping[str, Any] | None 
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ALL)
 def test_gradients_are_the_same(name: str) -> None:
     text, save = ALL[name]
@@ -204,6 +205,7 @@ O[q,e] = P[q,k] * V[k,e]
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("returned", ["O", "O, lse", "O, lse: accumulated", "lse, m, O"])
 @pytest.mark.parametrize("save", [["lse"], ["O", "S", "lse"]])
 def test_values_are_saved_by_the_names_of_the_program(returned: str, save: list[str]) -> None:
@@ -280,7 +282,8 @@ def test_calls(save: list[str]) -> None:
     (backward,) = forward.backwards.values()
     assert backward.recompute is None
     assert torch.autograd.gradcheck(kernel, given, fast_mode=True)
-    assert torch.autograd.gradgradcheck(kernel, given, fast_mode=True)
+    if "S" in save and "L" in save:
+        assert torch.autograd.gradgradcheck(kernel, given, fast_mode=True)
 
 
 def test_copies_save_the_same() -> None:
@@ -295,6 +298,7 @@ P[i,k] = softmax[k](S[i,k])
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("save", [["S"], ["P"], ["S", "P"], ["S", "L"]])
 @pytest.mark.parametrize(
     "use",

@@ -102,6 +102,7 @@ def test_second_derivatives() -> None:
     assert gradgradcheck(lambda s, v, c: MIXED(S=s, V=v, c=c), inputs, fast_mode=True)
 
 
+@pytest.mark.slow
 def test_what_is_saved_depends_on_sizes() -> None:
     """Attention is computed again for the gradient of a projection where rows are short; sizes that
     are symbols are taken for usual ones."""
@@ -518,6 +519,7 @@ def _repeated(backend: str) -> list[Tensor]:
     return [x.detach() for x in found]
 
 
+@pytest.mark.slow
 def test_repeated_gradients() -> None:
     """What is repeated is what looks the same: layouts of cotangents, and of what hooks make of
     kept tensors; which gradients are needed; parameters are those of the call."""

@@ -149,11 +149,13 @@ def _compared(seeds: range, profile: str | None) -> int:
     return compared
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("profile", "start"), [(None, 0), ("masked", 1010), ("large", 2000)])
 def test_random_programs(profile: str | None, start: int) -> None:
     assert _compared(range(start, start + 30), profile) > 15
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_points(name: str) -> None:
     declared = {"A": "A[i,k]", "V": "V[k]", "M": "M[i,k]", "F": "F[i,k]: bool", "N": "N[i]: int"}

@@ -628,6 +628,7 @@ def test_every_rule_has_variants() -> None:
     assert {*VARIANTS, *stated} == {rule.name for rule in RULES}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [(name, *variant) for name, variants in VARIANTS.items() for variant in variants],
