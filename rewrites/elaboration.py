@@ -16,7 +16,7 @@ from monocomp.rewriting.equations import Guard, definitions, equations
 from monocomp.rewriting.matching import Bindings
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
-from monocomp.terms.algebra import is_mantissa
+from monocomp.terms.algebra import SE_PAIR, frame, is_mantissa
 from monocomp.terms.monomials import addends, factors
 
 elaboration = RuleSet("elaboration", "derived reductions become sums of exponentials")
@@ -236,6 +236,24 @@ def expand_scaled(t: Term) -> Term | None:
     # In the form of the frames that it is multiplied with, which it cancels.
     largest = normalise(T.fold("max", opened, condition, exponent), maxima)
     return T.mul(total, T.exp(T.neg(largest)))
+
+
+@elaboration.rule
+def name_frame(t: Term) -> Term | None:
+    """The exponent of a fold in SE is the largest exponent of its elements.
+
+    Law:     SE_k(v_k, s_k).m = max_k s_k
+    Claims:  SE
+    before:  M[i] = SE[k](V[k], S[i,k]).m
+    after:   M[i] = max[k](S[i,k])
+    """
+    if t.op != "field" or t.attr != "m" or t.args[0].op != "fold":
+        return None
+    folded = t.args[0]
+    if folded.attr.monoid is not SE_PAIR or len(folded.attr.indices) != 1:
+        return None
+    (bound,), (condition, _, exponent) = T.open_fold(folded)
+    return frame(bound, condition, exponent)
 
 
 @elaboration.rule

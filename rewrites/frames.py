@@ -5,38 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from monocomp import terms as T
-from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
-from monocomp.terms.algebra import frame, is_mantissa
+from monocomp.terms.algebra import frame, is_mantissa, mantissa
 from monocomp.terms.asking import remembered
 from monocomp.terms.monomials import addends, common_number, exponent_of, factors
-
-
-def scaled(t: Term) -> tuple[Term, Term]:
-    """t as (mantissa, exponent) with t = mantissa * exp(exponent), the exponent 0 where t is
-    a plain number: the format SE, for one value."""
-    match t.op:
-        case "exp" if not T.is_over_nothing(t):
-            return T.ONE, t.args[0]
-        case "mul":
-            parts = [scaled(f) for f in t.args]
-            return T.mul(*(v for v, _ in parts)), T.add(T.ZERO, *(e for _, e in parts))
-        case "pow":
-            value, exponent = scaled(t.args[0])
-            if any(map(may_divide_by_nothing, factors(value))):
-                return t, T.ZERO  # 0 over nothing is 0, the root of infinity times 0 is none
-            return T.power_of(value, t.attr), T.mul(T.const(t.attr, "float"), exponent)
-        case "relu" | "abs":
-            value, exponent = scaled(t.args[0])
-            return T.function(t.op, value), exponent
-        case _ if is_joined(t) and not are_bounded(t.args):
-            return in_one_frame(t, [scaled(a) for a in t.args])
-        case "sigmoid" if not T.is_nonnegative(t.args[0]):
-            (x,) = t.args  # 1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))
-            return T.function("sigmoid", T.function("abs", x)), T.function("minimum", x, T.ZERO)
-    return t, T.ZERO
 
 
 def is_joined(t: Term) -> bool:
@@ -46,13 +20,6 @@ def is_joined(t: Term) -> bool:
     if t.op in ("maximum", "minimum") and len(exponents) == 1:
         return True
     return t.op == "add" or (t.op == "maximum" and all(map(T.is_nonnegative, t.args)))
-
-
-def in_one_frame(t: Term, parts: list[tuple[Term, Term]]) -> tuple[Term, Term]:
-    """A sum or maximum of scaled numbers, in the largest of their exponents."""
-    joint = joint_frame(parts)
-    moved = [T.mul(v, T.exp(T.sub(e, joint))) for v, e in parts]
-    return (T.add(*moved) if t.op == "add" else T.function(t.op, *moved)), joint
 
 
 def joint_frame(parts: list[tuple[Term, Term]], exact: bool = False) -> Term:
@@ -269,3 +236,58 @@ def largest(bound: Term, condition: Term, exponent: Term) -> Term:
     """The frame of a sum in SE, as it stands in a lifted program. The normal form would take apart
     again what is joined in the exponent, and exponentials that are left alone may overflow."""
     return normalise(frame(bound, condition, exponent), maxima)
+
+
+def in_frame_of_divisor(t: Term) -> Term | None:
+    """Take a sum over part of a domain, divided by the sum over all of it, in its frame.
+
+    exp(m') * SE[k if a and b](v, s).v = exp(m) * SE[k if a]([b] * v, s).v, m the maximum of s where
+    a, m' where a and b. The exponential that is left is at most 1 by its form: in a larger frame
+    small numbers are 0, as they are without one, but not beside a large number. The values and what
+    else multiplies the sum are finite if what they read is, as over nothing it is 0 with any
+    factor.
+    """
+    divisors = [u for f in factors(t) if f.op == "pow" and f.attr < 0 for u in addends(f.args[0])]
+    wholes = list(filter(is_mantissa, divisors))
+    for f in factors(t) if wholes else ():
+        first, *more = (factors(a) for a in addends(f))
+        for over in filter(is_mantissa, first):
+            if not all(over in other for other in more):
+                continue
+            for under in wholes:
+                shared = _in_frame_of(over.args[0], under.args[0])
+                if shared is None:
+                    continue
+                part, change = shared
+                exponent = exponent_of(t)
+                if not is_at_most_zero(T.add(exponent, change), condition_of(t, exponent)):
+                    continue
+                rest = [T.mul(T.ONE, *(g for g in fs if g is not over)) for fs in (first, *more)]
+                others = [g for g in factors(t) if g is not f]
+                scales = (g for g in others if g.op == "exp" or (g.op == "pow" and g.attr < 0))
+                if not all(map(T.is_finite_if_read, {*rest, *others} - {*scales})):
+                    return None
+                return T.mul(*others, T.add(*rest), T.exp(change), part)
+    return None
+
+
+def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
+    """(mantissa in the frame of `whole`, exponent by which the scale changes)."""
+    if len(part.attr.indices) != 1 or part.attr.extents != whole.attr.extents:
+        return None
+    (bound,), (condition, value, exponent) = T.open_fold(part)
+    _, (outer, _, other) = T.open_as(whole, (bound.attr[0],))
+    known, wanted = set(T.conjuncts(outer)), set(T.conjuncts(condition))
+    if exponent is not other or not known < wanted:
+        return None
+    if not (T.is_finite_if_there(value) and T.is_number_if_read(exponent)):  # 0 times infinity
+        return None
+    extra = [c for c in T.conjuncts(condition) if c not in known]
+    name = bound.attr[0]
+    moving, fixed = (
+        T.bracket(T.conjunction(*(c for c in extra if (name in c.free) is varies)))
+        for varies in (True, False)
+    )
+    change = T.sub(largest(bound, outer, exponent), largest(bound, condition, exponent))
+    part = T.mul(fixed, mantissa(bound, outer, T.mul(moving, value), exponent))
+    return part, change

@@ -49,7 +49,7 @@ NAMES = (
     "exchange",
     "equalities",
     "frames",
-    "lifting",
+    "scaled",
     "centring",
     "anchoring",
     "products",
@@ -57,7 +57,7 @@ NAMES = (
 )
 TESTED_WITH = dict.fromkeys(
     ("results", "hoisting", "extrema", "quotients", "single_folds"), "normal_form"
-) | {"frames": "lifting"}
+) | {"frames": "scaled"}
 LIMIT = 5  # seconds of this process that a test may take; without a mutant it takes a fraction of 1
 SAME = "without it the rule gives the term that it was given, which is no step"
 EQUIVALENT = {  # mutants that no test can notice, and why
@@ -85,9 +85,7 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     ),
     "extrema._picked: ... if o is not c": "at the position that it names it is true",
     "extrema._solved: c.op != 'compare'": "nothing else has the attribute ==",
-    "lifting.scale_power: exponent is T.ZERO": SAME,
-    "lifting.name_frame: t.op != 'field'": "only a field is one of a fold of pairs",
-    "lifting.split_frame: len(moving) == len(addends(exponent))": SAME,
+    "elaboration.name_frame: t.op != 'field'": "only a field is one of a fold of pairs",
     "frames.condition_of: mantissas": "without mantissas nothing is added",
     "frames._is_extremum: if not s.folded <= body.folded": (
         "no element holds other folds; it is asked before one is made"

@@ -100,22 +100,20 @@ def test_contents() -> None:
         return tuple(n for n, step in enumerate(k.derivation, 1) if step.rule == rule)
 
     (lifting, *loops) = theories["SE"].uses
-    assert (lifting.rule, lifting.steps) == ("lift_weighted_sum", steps("lift_weighted_sum"))
+    assert (lifting.rule, lifting.steps) == ("lift", steps("lift"))
     assert [use.rule for use in loops] == ["fuse_folds", "tile"]
     assert {"cocycle", "equivariance", "associative"} <= {law.short for law in theories["SE"].laws}
-    assert theories["arithmetic"].uses == ()
+    assert [use.rule for use in theories["arithmetic"].uses] == ["lift"]
     assert [str(use) for use in found.definitions] == [
         "name_operand (step 1)",
         "expand_softmax (step 2)",
     ]
-    hoisted = [c for c in found.conditions if c.rule == "hoist_positive_factor"]
-    assert {c.step for c in hoisted} == set(steps("hoist_positive_factor"))
-    (needs,) = {c.needs for c in hoisted}
-    assert needs.startswith(
-        "the factor is positive, and finite if what it reads is; or not negative"
-    )
+    lifted = [c for c in found.conditions if c.rule == "lift"]
+    assert {c.step for c in lifted} == set(steps("lift"))
+    (needs,) = {c.needs for c in lifted}
+    assert needs.startswith("the laws of SE: associative, unit, tile form (proved); exponents")
     has_element = "max[k if k <= q](S[b,h,q,k]) has an element", "has_element"
-    assert has_element in {(c.fact, c.by) for c in hoisted}
+    assert has_element in {(c.fact, c.by) for c in lifted}
 
 
 def test_a_fact_about_a_result() -> None:
@@ -139,7 +137,7 @@ def test_text_and_json() -> None:
     text = str(k.certificate)
     assert text.startswith("Certificate of O: ")
     assert " laws, all proved before, and remembered (" in text.splitlines()[0]
-    assert "    used by lift_weighted_sum (steps " in text
+    assert "    used by lift (step " in text
     assert "\nBy definition: name_operand (step 1), expand_softmax (step 2)" in text
     data = json.loads(k.certificate.to_json())
     assert data["holds"] is True and data["fresh"] is False

@@ -198,8 +198,7 @@ LAWLESS = {
         {
             "filter_bracket": "units",
             "hoist_factor": "distributivity",
-            "lift_divisor": "sigmoids",
-            "lift_weighted_sum": "scaled numbers",
+            "lift": "scaled numbers",
             "separate_results": "distributivity",
         },
     ),
@@ -207,8 +206,7 @@ LAWLESS = {
         {"v": 2},
         {
             "hoist_factor": "distributivity",
-            "lift_divisor": "sigmoids",
-            "lift_weighted_sum": "scaled numbers",
+            "lift": "scaled numbers",
             "separate_results": "distributivity",
         },
     ),
@@ -218,7 +216,7 @@ LAWLESS = {
     ),
     "hedgehog_attention": (
         {"k": 1},
-        {"exchange_sums": "distributivity", "lift_weighted_sum": "scaled numbers"},
+        {"exchange_sums": "distributivity", "lift": "scaled numbers"},
     ),
 }
 

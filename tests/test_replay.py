@@ -115,8 +115,8 @@ def test_finish() -> None:
     for count in range(len(full) + 1):
         again = full.first(count).finish()
         assert again.finished and again.result.text() == full.result.text()
-    early = full.first(2).apply("lift_weighted_sum")  # before its sum is in normal form
-    assert full[2].rule != "lift_weighted_sum"
+    early = full.first(2).apply("lift")  # before its sum is in normal form
+    assert full[2].rule != "lift"
     assert early.finish().result.text() == full.result.text()
 
 

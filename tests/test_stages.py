@@ -36,8 +36,8 @@ def test_stages_are_those_for_sizes() -> None:
 
 
 def test_a_rule_before_and_after() -> None:
-    assert "exp(S[b,h,q,k])" in CAUSAL.stages.before("lift_weighted_sum")
-    after = CAUSAL.stages.after("lift_weighted_sum")
+    assert "exp(S[b,h,q,k])" in CAUSAL.stages.before("lift")
+    after = CAUSAL.stages.after("lift")
     assert "SE[k if k <= q]" in after and "sum[k if" not in after
 
 

@@ -19,19 +19,14 @@ from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewrites.exchange import candidates, exchange_by
-from monocomp.rewrites.lifting import lifted_normal_form, shared_frames
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.products import products
+from monocomp.rewrites.scaled import lifting
 from monocomp.rewrites.selection import selection
 from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.rules import Rule, RuleSet
 from monocomp.terms.equations import Equations
 
-# After all that lifting has to do: logarithms and divisors have their sums in the frames that keep
-# them from being 0, and what is left outside is small.
-shared_normal_form = RuleSet(
-    shared_frames.name, shared_frames.purpose, [*lifted_normal_form.rules, *shared_frames.rules]
-)
 # What these bring is brought to normal form again, with what stands around it.
 split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])
 exchange = exchange_by(elements_of_folds)
@@ -48,17 +43,14 @@ RULE_SETS = (
     selection,
     split_normal_form,
     exchanged_normal_form,
-    lifted_normal_form,
-    shared_normal_form,
+    lifting,
     centring,
 )
-LATER_RULE_SETS = RULE_SETS[2:]  # what these bring is elaborated
 OTHERS = (equalities, anchoring)  # of kernels that are planned, of what is differentiated
 RULES = {
     r.name: r for rule_set in (*RULE_SETS, *OTHERS) for r in (*rule_set.rules, *rule_set.choices)
 }
 CHOICES = frozenset(r for rule_set in (*RULE_SETS, *OTHERS) for r in rule_set.choices)
-ROUNDS = 3  # the random programs of tests/test_printer.py need one at most
 
 
 def derive(
@@ -86,27 +78,12 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
     rewriter.normalise_given(lambda t: normalise(normalise(t, elaboration)))
     rewriter.name_logits()
     wanted = None if rules is None else chosen(rules)
-    _apply_all(rewriter, wanted)
-    # What a later set brings can be a place for an earlier one, mostly where sums are centred.
-    for _ in range(ROUNDS):
-        if rewriter.stopped:
-            break
-        again = rewriter.again()
-        _apply_all(again, wanted, LATER_RULE_SETS)
-        if again.program.equations == rewriter.program.equations:
-            break
-        rewriter.follow(again)
-    rewriter.finished = not rewriter.stopped
-    rewriter.forget()
-
-
-def _apply_all(
-    rewriter: Rewriter, wanted: RuleSet | None, rule_sets: Sequence[RuleSet] = RULE_SETS
-) -> None:
-    for rule_set in rule_sets:
+    for rule_set in RULE_SETS:
         if rule_set is exchanged_normal_form:
             rewriter.depends_on_sizes |= bool(candidates(rewriter.program))
         rewriter.exhaust(rule_set if wanted is None else _in_order_of(wanted, rule_set))
+    rewriter.finished = not rewriter.stopped
+    rewriter.forget()
 
 
 def _in_order_of(wanted: RuleSet, rule_set: RuleSet) -> RuleSet:

@@ -177,26 +177,11 @@ class Rewriter:
         self.program = program
         self.steps.append(step)
 
-    def again(self) -> Rewriter:
-        """Another one that starts from here, and knows which rules have nothing to do."""
-        other = Rewriter(self.program)
-        other._refused, other._normal, other._idle = self._refused, self._normal, self._idle
-        return other
-
     def forget(self) -> None:
         """Let go of which rules have nothing to do, once all is done."""
         self._refused.clear()
         self._normal.clear()
         self._idle.clear()
-
-    def follow(self, other: Rewriter) -> None:
-        """Take the steps that another one took from this program on."""
-        self.depends_on_sizes |= other.depends_on_sizes
-        for step in other.steps:
-            if self.stopped:
-                return
-            self.program = step.program
-            self.steps.append(step)
 
     def _shown(self, t: Term) -> Callable[[], str]:
         """What makes a term's text: few are ever read, and they take longer than the steps."""

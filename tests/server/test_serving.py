@@ -62,7 +62,7 @@ def test_a_program(server: Server) -> None:
     found = compiled(server, program=PROGRAM)
     assert found["error"] == "" and found["about"].endswith(" steps")
     page = Page(found["html"])
-    assert {"lift_weighted_sum", "Plan", "From terms to source"} <= set(page.texts)
+    assert {"lift", "Plan", "From terms to source"} <= set(page.texts)
     assert "tl.dot(" in page.text and "contract[k]" in page.text and "script" not in page.seen
 
 

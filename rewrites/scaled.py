@@ -1,0 +1,371 @@
+"""Scaled numbers: a pair (v, m) stands for exp(m) v, so that no sum of exponentials overflows.
+
+A term is plain, or scaled: its exponent m follows from its parts, one law an operator, and goes up
+with it. It ends in quotients, where equal exponents cancel, in logarithms, of which it is an
+addend, and where numbers of different exponents are added or compared, in the larger one. So no
+equation holds a frame without need. All of this is done once, after the normal form: there rules
+of the ring would take apart again what is scaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from monocomp import terms as T
+from monocomp.rewrites.frames import (
+    are_bounded,
+    condition_of,
+    in_frame_of_divisor,
+    is_at_most_zero,
+    is_bounded_by_form,
+    is_joined,
+    joint_frame,
+    largest,
+)
+from monocomp.rewrites.hoisting import may_divide_by_nothing
+from monocomp.rewrites.quotients import factor_number
+from monocomp.rewriting.rules import Choice, RuleSet
+from monocomp.terms import Term
+from monocomp.terms.algebra import is_mantissa, mantissa
+from monocomp.terms.equations import Equations
+from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
+
+lifting = RuleSet("lifting", "sums of exponentials become folds in SE(V)")
+
+
+@lifting.choice
+def lift(program: Equations) -> Choice | None:
+    """Write sums of exponentials as folds in SE(V), whose exponents what is made of them has.
+
+    Elements that are 0 are left out: were the largest exponent theirs, nothing would be left of
+    the others. What only columns of the values have in common does not count.
+
+    Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
+    Claims:  scaled numbers, SE, units, scaling, sigmoids, common factors, increasing functions,
+             arithmetic, distributivity
+    Needs:   the laws of SE: associative, unit, tile form (proved); exponents that are not at
+             most 0 by their form, nor because of what is given, unless they are divided by
+    before:  O[i,e] = sum[k](exp(S[i,k]) * V[k,e]) / sum[k](exp(S[i,k]))
+    after:   O[i,e] = SE[k](V[k,e], S[i,k]).v / SE[k](1, S[i,k]).v
+    """
+    scaling = Scaling()
+    for e in program.equations:
+        number = scaling.of(e.body, Need.NONE, T.TRUE)
+        if number.place is not None:
+            return Choice.replacing(*number.place, program)
+        if number.whole is not e.body:
+            return Choice.replacing(e.body, number.whole, program)
+    return None
+
+
+class Need(IntEnum):
+    """Say which numbers must keep their exponents: sums that may be large alone; all that may be
+    large, beside what is scaled; also what may be small; and also small sums, of which a quotient,
+    root or logarithm is taken."""
+
+    NONE = 0
+    LARGE = 1
+    SMALL = 2
+    SUMS = 3
+
+
+class Scaled(NamedTuple):
+    """exp(exponent) * value; the exponent of a plain number is 0.
+
+    Attributes:
+        whole: the number as a term.
+        place: the innermost plain term within it that is written anew, and how.
+        logarithm: the exponent as it came about, which exp multiplies out: x * (y - z) has more
+            digits than x * y - x * z.
+    """
+
+    whole: Term
+    place: tuple[Term, Term] | None = None
+    logarithm: Term = T.ZERO
+
+    @property
+    def exponent(self) -> Term:
+        return exponent_of(self.whole)
+
+    @property
+    def value(self) -> Term:
+        return without_exponent(self.whole)
+
+
+class Scaling:
+    """Take terms for scaled numbers, each once."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[Term, Need, Term], Scaled] = {}
+
+    def of(self, t: Term, need: Need, known: Term) -> Scaled:
+        """Take a term for a scaled number.
+
+        Args:
+            need: which numbers must keep their exponents.
+            known: a condition that holds.
+        """
+        if not _holds_exponential(t):
+            return Scaled(t)
+        key = (t, need, known)
+        if key not in self.numbers:
+            self.numbers[key] = self._scaled(t, need, known)
+        return self.numbers[key]
+
+    def _scaled(self, t: Term, need: Need, known: Term) -> Scaled:
+        operator = _Operator(self, need, known)
+        whole = operator.scaled(t)
+        place = operator.place
+        if place is None and whole is not t and exponent_of(whole) is T.ZERO:
+            place = t, whole
+        is_told = exponent_of(T.exp(operator.exponent)) is exponent_of(whole)
+        return Scaled(whole, place, operator.exponent if is_told else exponent_of(whole))
+
+
+@lru_cache(maxsize=65536)
+def _holds_exponential(t: Term) -> bool:
+    return t.op in ("exp", "sigmoid") or any(map(_holds_exponential, t.args))
+
+
+class _Operator:
+    """Apply the laws of scaled numbers, one an operator.
+
+    Attributes:
+        place: the innermost plain term that an operand writes anew, and how.
+        exponent: that of the number, before exp multiplies it out.
+    """
+
+    def __init__(self, scaling: Scaling, need: Need, known: Term) -> None:
+        self.number = scaling.of
+        self.need = need
+        self.known = known
+        self.place: tuple[Term, Term] | None = None
+        self.exponent = T.ZERO
+
+    def scaled(self, t: Term) -> Term:
+        """Apply the law of a term's operator."""
+        match t.op:
+            case "mul":
+                return self.product(t)
+            case "add" | "maximum" | "minimum":
+                return self.joined(t)
+            case "pow" | "power":
+                return self.power(t)
+            case "log":
+                return self.logarithm(t)
+            case "relu" | "abs":
+                x = self.operand(t.args[0])
+                return T.mul(T.function(t.op, x.value), T.exp(x.exponent))
+            case "sigmoid" if self.need >= Need.SMALL and not T.is_nonnegative(t.args[0]):
+                return self.sigmoid(t)
+            case "where" if t.args[2] is T.ZERO:
+                return self.chosen(t)
+            case "compare":
+                return self.compared(t)
+            case "fold" if len(t.attr.indices) == 1 and t.attr.monoid == "sum":
+                return self.sum(t)
+            case "fold" if len(t.attr.indices) == 1 and t.attr.monoid in ("max", "min"):
+                return self.extremum(t)
+        return T.map_children(t, self.plain)
+
+    def operand(self, t: Term, need: Need | None = None, known: Term | None = None) -> Scaled:
+        """Take an operand for a scaled number."""
+        need = self.need if need is None else need
+        return self.use(self.number(t, need, self.known if known is None else known))
+
+    def use(self, number: Scaled) -> Scaled:
+        """Note what an operand writes anew."""
+        self.place = self.place or number.place
+        return number
+
+    def plain(self, t: Term) -> Term:
+        """Take an operand for a plain number."""
+        return self.operand(t, Need.NONE).whole
+
+    def product(self, t: Term) -> Term:
+        """exp(m) v * exp(n) w = exp(m + n) (v * w): what is small counts beside what is large."""
+        parts = [self.number(f, self.need, self.known) for f in t.args]
+        need = Need.LARGE if any(map(_is_scale, t.args)) else Need.NONE
+        whole = T.mul(*(p.whole for p in parts))
+        if any(map(_divides_by_mantissa, parts)) or not is_bounded_by_form(whole, self.known):
+            need = Need.SUMS
+        if need > self.need:
+            parts = [self.number(f, need, self.known) for f in t.args]
+        whole = T.rebuild(t, tuple(self.use(p).whole for p in parts))
+        self.exponent = T.add(*(p.logarithm for p in parts))
+        if whole is not t:  # numbers stand before products, in what is brought to normal form
+            whole = factor_number(whole) or whole
+        whole = _in_choice(whole)
+        return whole if self.need >= Need.SMALL else in_frame_of_divisor(whole) or whole
+
+    def power(self, t: Term) -> Term:
+        """(exp(m) v) ** n = exp(n m) v ** n"""
+        is_asked = t.op == "power" or t.attr < 0 or t.attr.denominator > 1
+        x = self.operand(t.args[0], Need.SUMS if is_asked else self.need)
+        if t.op == "pow":
+            self.exponent = T.mul(T.const(t.attr, "float"), x.logarithm)
+            return T.rebuild(t, (x.whole,))
+        n = self.plain(t.args[1])
+        if n.op != "const" or not T.is_nonnegative(x.value):
+            return T.general_power(x.whole, n)
+        return T.mul(T.exp(T.mul(n, x.exponent)), T.general_power(x.value, n))
+
+    def logarithm(self, t: Term) -> Term:
+        """log(exp(m) v) = m + log(v)"""
+        x = self.operand(t.args[0], Need.SUMS)
+        return T.add(x.logarithm, T.log(x.value))
+
+    def sigmoid(self, t: Term) -> Term:
+        """1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))"""
+        x = self.plain(t.args[0])
+        value = T.function("sigmoid", T.function("abs", x))
+        return T.mul(value, T.exp(T.function("minimum", x, T.ZERO)))
+
+    def joined(self, t: Term) -> Term:
+        """exp(a) x + exp(b) y = exp(m) (exp(a - m) x + exp(b - m) y) with m = max(a, b)"""
+        parts = list(map(self.operand, t.args))
+        whole = T.rebuild(t, tuple(p.whole for p in parts))
+        is_plain = self.need is Need.NONE or whole.op != t.op or not is_joined(whole)
+        if is_plain or are_bounded(whole.args):
+            return whole
+        joint = joint_frame([(p.value, p.exponent) for p in parts])
+        moved = (T.mul(p.value, T.exp(T.sub(p.exponent, joint))) for p in parts)
+        return T.mul(T.rebuild(t, tuple(moved)), T.exp(joint))
+
+    def chosen(self, t: Term) -> Term:
+        """where(c, exp(m) x, 0) = exp(where(c, m, 0)) * where(c, x, 0)"""
+        condition, x, zero = self.plain(t.args[0]), self.operand(t.args[1]), t.args[2]
+        if x.exponent.folded or is_bounded_by_form(x.whole, self.known):
+            return T.where(condition, x.whole, zero)
+        exponent = T.where(condition, x.exponent, zero)
+        return T.mul(T.where(condition, x.value, zero), T.exp(exponent))
+
+    def compared(self, t: Term) -> Term:
+        """exp(m) v < exp(n) w = exp(m - p) v < exp(n - p) w with p = max(m, n)"""
+        parts = list(map(self.operand, t.args))
+        wholes = tuple(p.whole for p in parts)
+        if any(map(is_bounded_by_form, wholes)):
+            return T.rebuild(t, wholes)
+        joint = joint_frame([(p.value, p.exponent) for p in parts], exact=True)
+        return T.compare(t.attr, *(T.mul(x, T.exp(T.neg(joint))) for x in wholes))
+
+    def sum(self, t: Term) -> Term:
+        """sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k"""
+        (bound,), (condition, body) = T.open_fold(t)
+        name = bound.attr[0]
+        condition = self.plain(condition)
+        known = T.conjunction(self.known, condition)
+        element = self.number(body, Need.SMALL, known)
+        value, exponent = element.value, element.exponent
+        moving = T.add(T.ZERO, *(a for a in addends(exponent) if name in a.free))
+        if moving is T.ZERO or (
+            self.need < Need.SUMS and self.are_bounded(body, exponent, condition, name)
+        ):
+            return self.plain_sum(bound, condition, self.operand(body, Need.NONE, known))
+        self.use(element)
+        fixed = [a for a in addends(exponent) if name not in a.free]
+        there = (c for c in map(T.is_weight_there, fixed) if c is not None)
+        weights = (T.compare("!=", w, T.ZERO) for w in _weights(value, exponent, name))
+        condition = T.conjunction(condition, *weights)
+        self.exponent = T.add(largest(bound, condition, moving), *fixed)
+        total = mantissa(bound, condition, value, moving)
+        return T.mul(T.bracket(T.conjunction(*there)), total, T.exp(self.exponent))
+
+    def are_bounded(self, body: Term, exponent: Term, condition: Term, name: str) -> bool:
+        """True if the elements of a sum are at most 1 by their form."""
+        if not any(s.op == "exp" and name in s.free for s in T.subterms(body)):
+            return True
+        there = T.conjunction(condition, condition_of(body, exponent))
+        _, rest = T.shares(body, T.conjuncts(there))
+        return is_at_most_zero(self.number(rest, Need.SMALL, there).exponent, there)
+
+    def plain_sum(self, bound: Term, condition: Term, element: Scaled) -> Term:
+        """sum_k exp(m) x_k = exp(m) * sum_k x_k"""
+        value, exponent = element.value, element.exponent
+        varies = exponent is T.ZERO or bound.attr[0] in exponent.free
+        if varies or any(map(may_divide_by_nothing, factors(value))):
+            return T.fold("sum", (bound,), condition, element.whole)
+        return T.mul(T.exp(exponent), T.fold("sum", (bound,), condition, value))
+
+    def extremum(self, t: Term) -> Term:
+        """max_k exp(m_k) v_k = exp(m) * max_k exp(m_k - m) v_k with m = max_k m_k"""
+        (bound,), (condition, body) = T.open_fold(t)
+        condition = self.plain(condition)
+        element = self.operand(body, Need.NONE, T.conjunction(self.known, condition))
+        value, exponent, whole = element.value, element.exponent, element.whole
+        moving = T.add(T.ZERO, *(a for a in addends(exponent) if bound.attr[0] in a.free))
+        there = T.conjunction(condition, condition_of(whole, exponent))
+        _, rest = T.shares(whole, T.conjuncts(there))
+        is_plain = (
+            moving is T.ZERO
+            or not exponent.folded
+            or not T.has_element(t)
+            or value is T.ONE
+            or is_at_most_zero(exponent_of(rest), there)
+            or largest(bound, condition, exponent) is T.ZERO
+            or not T.is_below_infinity(moving)
+        )
+        if is_plain:
+            return T.fold(t.attr.monoid, (bound,), condition, whole)
+        frame = largest(bound, there, moving)
+        moved = T.mul(value, T.exp(T.sub(moving, frame)))
+        scale = T.exp(T.add(T.sub(exponent, moving), frame))
+        return T.mul(scale, T.fold(t.attr.monoid, (bound,), condition, moved))
+
+
+def _in_choice(t: Term) -> Term:
+    """where(c, exp(s) x, -inf) * exp(-m) = where(c, exp(s - m) x, -inf) for a maximum m, so that
+    exp(-m) is not 0 for elements that are numbers or -inf."""
+    scale = T.exp(T.neg(T.add(T.ZERO, *filter(_is_less_a_maximum, addends(exponent_of(t))))))
+    for f in factors(t) if scale is not T.ONE else ():
+        if f.op == "where" and f.args[2] is T.NEG_INF and exponent_of(f.args[1]) is not T.ZERO:
+            others = (g for g in factors(t) if g is not f)
+            chosen = T.where(f.args[0], T.mul(f.args[1], T.power_of(scale, -1)), T.NEG_INF)
+            return T.mul(*others, scale, chosen)
+    return t
+
+
+def _is_less_a_maximum(addend: Term) -> bool:
+    number, m = T.split_coefficient(addend)
+    return m is not None and number < 0 and m.op == "fold" and m.attr.monoid == "max"
+
+
+def _is_scale(factor: Term) -> bool:
+    """True if it may be large or small, so that a sum beside it should have its exponent split
+    off."""
+    base, power = T.base_and_power(factor)
+    return base.op in ("exp", "sigmoid") or power < 0
+
+
+def _divides_by_mantissa(number: Scaled) -> bool:
+    return any(f.op == "pow" and f.attr < 0 and _holds_mantissa(f) for f in factors(number.value))
+
+
+def _holds_mantissa(t: Term) -> bool:
+    return is_mantissa(t) or (t.op in ("add", "mul", "pow") and any(map(_holds_mantissa, t.args)))
+
+
+def _weights(value: Term, exponent: Term, name: str) -> Iterable[Term]:
+    """Yield the factors that may be 0 at a position, whatever the exponent is there.
+
+    A mantissa is 0 only where its own exponent is -inf. What is divided by a weight of nothing,
+    whose exponent here is inf, may be of nothing as well.
+    """
+    taken_away = [a for a in addends(exponent) if T.split_coefficient(a)[0] < 0]
+    conditions = [c for a in addends(exponent) if (c := T.is_weight_there(a)) is not None]
+
+    def holds_exponential(w: Term) -> bool:
+        return any(s.op == "exp" and name in s.free for s in T.subterms(w))
+
+    for f in factors(value):
+        w, power = T.base_and_power(f)
+        varies = name in w.free and w.free <= exponent.free
+        is_scaled = w.op not in ("relu", "maximum", "minimum") and (
+            (holds_exponential(w) and all(map(T.is_unmasked, taken_away)))
+            or (T.is_weight(w) and any(map(T.Product([w]).says, conditions)))
+        )
+        if power > 0 and varies and not (is_scaled or T.is_bracket(w) or T.is_positive(w)):
+            yield w

@@ -1,0 +1,588 @@
+"""Sums of exponentials get their exponent split off, and no exponential can overflow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monocomp import terms as T
+from monocomp.derivation.rule_sets import derive
+from monocomp.reference.oracle import evaluate
+from monocomp.rewrites.frames import condition_of, settled_frame
+from monocomp.rewrites.scaled import lifting
+from monocomp.terms.algebra import is_mantissa
+from monocomp.terms.monomials import exponent_of
+from tests.mutation import check_result
+from tests.rewrites.rules import (
+    apply_only,
+    check_does_not_fire,
+    check_example,
+    check_variant,
+    equations,
+    inputs_of,
+    same_bodies,
+    values,
+)
+
+(LIFT,) = lifting.choices
+
+
+def test_example() -> None:
+    check_example(LIFT)
+
+
+PART, WHOLE = "SE[k if k < i](V[k], S[i,k]).v", "SE[k](1, S[i,k]).v"
+SCALE = "exp(max[k if k < i](S[i,k]) - max[k](S[i,k]))"
+# A share of a given sum, where a filter says that it is of one of its elements.
+GIVEN = "input S[i,k], L[i] = log(sum[k if k <= i](exp(S[i,k])))\n"
+SHARE = "exp(S[i,k] - L[i])"
+MAX = "max[k](S[i,k])"
+PLAIN = [
+    # Sigmoids are small, which counts only beside what is large.
+    "Y[i] = exp(X[i]) + sigmoid(Z[i])",
+    "Y[i] = X[i] * sigmoid(Z[i])",
+    "Y[i] = exp(X[i] - maximum(X[i], A[i])) * sigmoid(Z[i])",  # at most 0
+    "Y[i] = exp(X[i]) * sigmoid(abs(Z[i]))",
+    "Y[i] = exp(sigmoid(Z[i]))",
+    f"{GIVEN}Y[k] = sum[i if k <= i]({SHARE} * sigmoid(Z[i]))",
+    f"{GIVEN}O[k] = sum[i if k <= i]({SHARE} * sum[l](sigmoid(R[i,l])))",
+    "O[i] = sum[k](sigmoid(S[i,k]) * V[k])",
+    "O[i] = sum[k](sigmoid(S[i,k]) * sigmoid(C[k]))",
+    "O[i] = sum[k](sigmoid(S[i,k])) ** 2",
+    "O[i] = sum[k](sigmoid(S[i,k])) * SE[k](1, S[i,k]).v ** 2",
+    "O[i] = sum[k](sigmoid(S[i,k])) + 1 / SE[k](1, S[i,k]).v",
+    "O[i] = sum[k](sigmoid(S[i,k])) / Z[i]",
+    "O[i] = sum[k](sigmoid(S[i,k])) / tanh(SE[k](1, S[i,k]).v)",
+    "O[i] = tanh(sum[k](sigmoid(S[i,k])))",
+    "O[i] = exp(X[i] - maximum(X[i], A[i])) * sum[k](sigmoid(S[i,k]))",
+    "O[i] = exp(X[i]) + sum[k](sigmoid(S[i,k]))",
+    "O[i] = log(max[k](sigmoid(S[i,k])))",
+    # Powers
+    "Y[i] = (exp(X[i]) * Z[i]) ** 0.01",  # which may be less than 0
+    "Y[i] = (exp(X[i]) * Z[i] ** 2) ** A[i]",  # no number
+    "Y[i] = (Z[i] ** 2) ** 0.01",  # no exponential
+    # Choices
+    "Y[i] = where(X[i] > 0, Z[i] * exp(A[i]), 1)",  # no number is scaled so
+    "Y[i] = where(X[i] > 0, exp(A[i] - maximum(A[i], 0)), 0)",  # at most 1
+    "Y[i] = where(X[i] > 0, Z[i] + exp(A[i]), 0)",
+    "Y[i] = where(X[i] > 0, Z[i] * exp(max[k](S[i,k])), 0)",  # which may be of nothing
+    "Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(B[i])",  # 0 times infinity, where B masks
+    "Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(max[k](S[i,k]))",
+    "Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(-min[k](S[i,k]))",
+    "Y[i] = where(X[i] > 0, A[i], -inf) * exp(-max[k](S[i,k]))",  # one exponential
+    "Y[i] = where(X[i] > 0, exp(A[i]), -inf) + exp(-max[k](S[i,k]))",
+    # Sums of exponentials that are at most 1 by their form, of none, or of those that do not vary
+    "O[i] = sum[k](exp((S[i,k] - max[j](S[i,j])) / B[i] ** 2) * V[k])",
+    "O[i] = sum[k](exp(S[i,k] - maximum(S[i,k], 0)) * V[k])",
+    "O[i] = sum[k](V[k] / (exp(-maximum(S[i,k], 0)) + exp(S[i,k] - maximum(S[i,k], 0))))",
+    "O[i] = sum[k](tanh(S[i,k]) * V[k])",
+    "O[i] = 1 / sum[k](tanh(S[i,k]))",
+    "O[i] = exp(X[i]) * sum[k](tanh(S[i,k]))",
+    "O[i] = log(sum[k](sigmoid(X[i]) * Y[k]))",
+    "A[i] = sum[k](exp(M[i]) * X[i,k] / sum[j if j < k](D[j,k]))",  # infinite but for that
+    "A[i] = sum[k](exp(M[i]) * V[k] + V[k])",
+    # Other folds
+    "O[i] = prod[k](exp(S[i,k]))",
+    "O[i] = sum[j, k](exp(S[i,j,k]))",  # two indices, not nested yet
+    "O[i] = log(sum[j, k](sigmoid(D[i,j,k])))",
+    "A[i] = sum[k, l](exp(M[i]) * V[k] * V[l])",
+    "O[i] = SE[k](V[k], S[i,k]).v",
+    # Extrema
+    "M[i] = max[k](exp(S[i,k]))",
+    "A[i] = max[k](exp(M[i]) * V[k])",
+    "M[i] = max[k](exp(S[i,k]) * V[k])",  # no exponent holds a fold
+    "M[i] = max[k](exp(max[j](D[i,j,k])))",  # monotone
+    "M[i] = max[k](exp(max[j](S[i,j])) * V[k])",  # it does not vary
+    "M[i] = max[k if k < i](exp(max[j](D[i,j,k])) * V[k])",  # of nothing, perhaps
+    "M[i] = max[k](exp(S[i,k] - max[l](S[i,l])) * V[k])",  # at most 0
+    "M[i] = max[k](V[k] * exp(S[i,k] - max[l](S[i,l])"  # the frame is 0
+    " - where(max[l](S[i,l]) > -inf, 0, -inf)))",
+    "M[i] = max[j, k](exp(max[l](D[i,j,l])) * V[k])",  # two indices
+    "M[i] = max[k](V[k] * exp(-max[j if j < i](D[i,j,k])))",  # inf of nothing
+    # Sums that nothing is taken of, beside nothing that is scaled
+    "Y[i] = exp(A[i]) + exp(B[i])",
+    f"Z[i] = exp({MAX}) * X[i] + exp(C[i])",
+    f"Z[i] = maximum(0, exp({MAX}) * X[i])",
+    "Y[i] = (exp(A[i]) + exp(B[i])) ** 2",
+    "Y[i] = tanh(exp(A[i]) + exp(B[i]))",
+    "Y[i] = (exp(A[i]) + exp(B[i])) * X[i] ** 2",
+    "Y[i] = log(A[i] + B[i])",
+    "Y[i] = log(tanh(exp(A[i])))",
+    "Y[i] = exp(C[i]) * tanh(exp(A[i]))",
+    "Y[i] = maximum(1 / X[i], exp(A[i]) + exp(B[i]))",
+    "Y[i] = log(exp(A[i] - maximum(A[i], B[i])) + exp(B[i] - maximum(A[i], B[i])))",
+    "Y[i] = log(exp(minimum(A[i], B[i]) - A[i]) + X[i])",
+    "Y[i] = maximum(exp(A[i]) * X[i], exp(B[i])) * exp(C[i])",  # the larger may be negative
+    "Y[i] = minimum(exp(A[i]) * X[i] ** 2, exp(B[i])) * exp(C[i])",
+    # Comparisons
+    "Y[i] = A[i] < B[i]",
+    "Y[i] = exp(A[i]) * X[i] < B[i]",  # a plain number
+    "Y[i] = N[i] < M[i]\ninput N[i]: int, M[i]: int",
+    # Frames that are not shared
+    f"O[i] = {SCALE} * {PART}",
+    f"O[i] = {SCALE} * {PART} + 1 / {WHOLE}",
+    f"O[i] = {SCALE} * {PART} * {WHOLE}",
+    f"O[i] = exp(max[k](S[i,k]) - max[k if k < i](S[i,k])) * {WHOLE} / {PART}",  # larger
+    f"O[i] = exp(max[k if k < i](S[i,k]) - max[k if k < 3](S[i,k])) * {PART}"
+    " / SE[k if k < 3](1, S[i,k]).v",
+    f"O[i] = exp(max[k if k < i](S[i,k]) - max[k](R[i,k])) * {PART}"
+    " / SE[k](1, R[i,k]).v",  # another exponent
+    f"O[i] = {PART} / {PART.replace('V[k]', '1')}",
+    # Over nothing the sum is 0 with any factor, and so is not the larger one.
+    f"O[i] = log(X[i]) * {SCALE} * {PART} / {WHOLE}",
+    f"O[i] = sqrt(X[i]) * {SCALE} * {PART} / {WHOLE}",
+    f"O[i] = {SCALE} * (X[i] * {PART} + log(X[i]) * {PART}) / {WHOLE}",
+    f"O[i] = {SCALE} * {PART.replace('V[k]', '1 / V[k]')} / {WHOLE}",
+    f"O[i] = {SCALE} * {PART} / SE[k](1, R[i,k]).v",
+    f"O[i] = {PART} / SE[j](1, R[i,j]).v",
+    "O[i] = SE[k if k < i](V[k], C[i]).v / SE[j](W[j], C[i]).v",  # other indices
+    f"O[i] = {SCALE} * {PART} * {WHOLE} ** 2",
+    f"O[i] = {SCALE} * (B[i] + {PART}) / {WHOLE}",
+    f"O[i] = {SCALE} * ({PART} + {PART.replace('S', 'R').replace('RE', 'SE')})"
+    f" / {WHOLE} / SE[k](1, R[i,k]).v",  # each in one addend
+    *(  # where it is no number behind the filter
+        f"O[i] = {SCALE} * {PART} / {WHOLE}".replace("S[i,k]", x)
+        for x in ("log(S[i,k])", "S[i,k] / X[k]")
+    ),
+    # A small part that is not scaled by its frame, or that a large number multiplies.
+    f"O[i] = {PART} / {WHOLE}",
+    f"O[i] = log({PART} / {WHOLE})",
+    f"O[i] = exp(A[i]) * {SCALE} * {PART} / {WHOLE}",
+    "O[i] = SE[j, k if k < j](V[k], D[i,j,k]).v / SE[j, k](1, D[i,j,k]).v",  # not nested yet
+    f"O[i] = {PART} / SE[j, k](1, D[i,j,k]).v",
+    *(f"O[i] = {SCALE} * ({n} * {PART} - 8 * B[i]) / {WHOLE}" for n in (3, 5)),  # or first
+]
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain(text: str) -> None:
+    """What needs no frame stays as it is."""
+    check_does_not_fire(LIFT, text)
+
+
+def settled(frame: str) -> str:
+    return f"where(abs({frame}) == inf, 0, {frame})"
+
+
+SUM = "sum[k if k < i](X[i,k])"
+OVER, THERE = "max[k](S[i,k] / X[k])", "(-inf < B[i]) * "
+LARGER = "maximum(S[i,k], 0)"
+FRAME = "maximum(where(V[k] != 0, S[i,k], -inf), 0)"
+LARGEST = f"maximum(exp(S[i,k] - {FRAME}) * V[k] ** 2, exp(-inf))"
+OF_SUM, OF_BOTH = f"maximum(C[i], where({SUM} != 0, {MAX}, -inf))", f"maximum(C[i], {MAX})"
+COMPARED = "maximum(where(X[i] != 0, A[i], -inf), where(Z[i] != 0, B[i], -inf))"
+CUT = f"relu(exp(S[i,k] - {LARGER}) - exp(-{LARGER}))"
+VARIANTS = [
+    (  # a number that is not small has no exponent
+        "O[i] = sum[k](exp(S[i,k]) * sigmoid(abs(R[i,k])))",
+        "O[i] = exp(max[k](S[i,k])) * SE[k](sigmoid(abs(R[i,k])), S[i,k]).v",
+    ),
+    *(  # what may be 0 at an element, whatever its exponent, leaves it out of the maximum
+        (
+            f"O[i] = sum[k](exp(S[i,k]) * {w})",
+            f"O[i] = exp(max[k{condition}](S[i,k])) * SE[k{condition}]({w}, S[i,k]).v",
+        )
+        for w, condition in (
+            ("B[k]", " if B[k] != 0"),
+            ("sum[j](D[i,j,k])", " if sum[j](D[i,j,k]) != 0"),
+            ("X[i]", ""),
+            ("B[k] ** -1", ""),
+            ("(k < i)", ""),
+            ("B[k] ** 2", " if B[k] != 0"),
+            ("sum[j if D[i,j,k] > 0](1.0)", " if sum[j if D[i,j,k] > 0](1.0) != 0"),
+            ("tanh(X[i,k] * exp(A[i]))", " if tanh(X[i,k] * exp(A[i])) != 0"),
+        )
+    ),
+    (  # nor does an exponent count where it is cut off
+        "O[i] = sum[k](relu(exp(S[i,k]) - 1))",
+        f"O[i] = exp(max[k if {CUT} != 0]({LARGER})) * SE[k if {CUT} != 0]({CUT}, {LARGER}).v",
+    ),
+    (  # or where values cancel
+        "O[i] = sum[k](exp(max[j](D[i,j,k])) * SE[j](B[j], D[i,j,k]).v)",
+        "O[i] = exp(max[k if SE[j](B[j], D[i,j,k]).v != 0](max[j](D[i,j,k])))"
+        " * SE[k if SE[j](B[j], D[i,j,k]).v != 0](SE[j](B[j], D[i,j,k]).v, max[j](D[i,j,k])).v",
+    ),
+    (  # but not where it is 0 only because its own exponent is -inf
+        "O[i] = sum[k](exp(max[j](D[i,j,k])) * SE[j](1, D[i,j,k]).v)",
+        "O[i] = exp(max[k](max[j](D[i,j,k]))) * SE[k](SE[j](1, D[i,j,k]).v, max[j](D[i,j,k])).v",
+    ),
+    *(  # whichever of two sigmoids comes first
+        (
+            f"Y[i] = exp(X[i]) * sigmoid(abs({a}[i])) * sigmoid({b}[i])",
+            f"Y[i] = exp(X[i] + minimum({b}[i], 0)) * sigmoid(abs({a}[i])) * sigmoid(abs({b}[i]))",
+        )
+        for a, b in ("AZ", "ZA")
+    ),
+    *(  # beside what may be no share
+        (
+            f"{GIVEN}Y[k] = {fold}({SHARE} * sigmoid(Z[i]) + Z[i])",
+            f"{GIVEN}Y[k] = {fold}("
+            "exp(S[i,k] + minimum(Z[i], 0) - L[i]) * sigmoid(abs(Z[i])) + Z[i])",
+        )
+        for fold in ("max[i if k < i + 2]",)
+    ),
+    (
+        f"{GIVEN}Y[i,k] = {SHARE} * sigmoid(Z[i])",
+        f"{GIVEN}Y[i,k] = exp(S[i,k] + minimum(Z[i], 0) - L[i]) * sigmoid(abs(Z[i]))",
+    ),
+    (  # what the divisor's filter says is not said again
+        "O[i] = exp(max[k if k < i and k < 3](S[i,k]) - max[k if k < 3](S[i,k]))"
+        " * SE[k if k < i and k < 3](V[k], S[i,k]).v / SE[k if k < 3](1, S[i,k]).v",
+        "O[i] = SE[k if k < 3]((k < i) * V[k], S[i,k]).v / SE[k if k < 3](1, S[i,k]).v",
+    ),
+    (  # a factor of every addend
+        f"O[i] = {SCALE} * (A[i] * {PART} - {PART}) / {WHOLE}",
+        "O[i] = (A[i] - 1) * SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v",
+    ),
+    (  # what is the same for all elements may be infinite in all of them
+        f"O[i] = max[k](exp(max[j](D[i,j,k]) + {MAX}) * V[k])",
+        f"O[i] = exp(max[k if V[k] != 0](max[j](D[i,j,k])) + {MAX})"
+        " * max[k](exp(max[j](D[i,j,k]) - max[l if V[l] != 0](max[j](D[i,j,l]))) * V[k])",
+    ),
+    (  # over nothing a sum says that the addend is not there
+        f"Z[i] = log(exp({MAX}) * {SUM} + exp(C[i]))",
+        f"Z[i] = log(exp({MAX} - {OF_SUM}) * {SUM} + exp(C[i] - {OF_SUM})) + {OF_SUM}",
+    ),
+    *(  # but not as the divisor of what is there: that is infinite
+        (
+            f"Z[i] = log(exp({MAX}) * {x} + exp(C[i]))",
+            f"Z[i] = log(exp({MAX} - {OF_BOTH}) * {x} + exp(C[i] - {OF_BOTH})) + {OF_BOTH}",
+        )
+        for x in ("B[i] ** -1", f"{SUM} ** 2", f"{SUM} ** -1")
+    ),
+    *(  # a mantissa beside an exponent that is not inf where that is of nothing
+        (
+            f"Z[i] = log({bracket}exp({x}) * {WHOLE} + exp(C[i]))",
+            f"Z[i] = log({bracket}exp({x} - {m}) * {WHOLE} + exp(C[i] - {m})) + {m}",
+        )
+        for bracket, x, m in (
+            ("", f"A[i] + {MAX}", f"maximum(C[i], A[i] + {MAX})"),
+            ("", OVER, settled(f"maximum(C[i], {OVER})")),
+            (
+                THERE,
+                f"{MAX} - B[i]",
+                settled(f"maximum(C[i], where(-inf < B[i], {MAX} - B[i], -inf))"),
+            ),
+        )
+    ),
+    (  # a sum that has an element
+        f"Z[i] = log(exp({MAX}) + sum[k](V[k]))",
+        f"Z[i] = log(exp({MAX} - maximum({MAX}, 0)) + exp(-maximum({MAX}, 0)) * sum[k](V[k]))"
+        f" + maximum({MAX}, 0)",
+    ),
+    (  # what is cut off
+        f"Z[i] = log(relu(exp({MAX}) - exp(C[i])))",
+        f"Z[i] = log(relu(exp({MAX} - {OF_BOTH}) - exp(C[i] - {OF_BOTH}))) + {OF_BOTH}",
+    ),
+    (  # what is the same for all elements leaves them
+        "A[i] = sum[k](exp(M[i]) * X[i,k])",
+        "A[i] = exp(M[i]) * sum[k](X[i,k])",
+    ),
+    (
+        "A[i] = sum[k](exp(S[i,k] - M[i]) * V[k])",
+        "A[i] = (M[i] < inf) * exp(max[k if V[k] != 0](S[i,k]) - M[i])"
+        " * SE[k if V[k] != 0](V[k], S[i,k]).v",
+    ),
+    (
+        "Y[i] = (exp(X[i]) * Z[i] ** 2) ** 0.01",
+        "Y[i] = exp(0.01 * X[i]) * (Z[i] ** 2) ** 0.01",
+    ),
+    (
+        "Y[i] = where(X[i] > 0, Z[i] * exp(A[i]), 0)",
+        "Y[i] = exp(where(X[i] > 0, A[i], 0)) * where(X[i] > 0, Z[i], 0)",
+    ),
+    (
+        "M[i] = max[k](exp(max[j](D[i,j,k])) * V[k])",
+        "M[i] = exp(max[k if V[k] != 0](max[j](D[i,j,k])))"
+        " * max[k](exp(max[j](D[i,j,k]) - max[l if V[l] != 0](max[j](D[i,j,l]))) * V[k])",
+    ),
+    (
+        "O[i] = log(sum[k](sigmoid(S[i,k])))",
+        "O[i] = log(SE[k](sigmoid(abs(S[i,k])), minimum(S[i,k], 0)).v)"
+        " + max[k](minimum(S[i,k], 0))",
+    ),
+    (  # a sum over part of a domain, divided by the sum over all of it
+        f"O[i] = {SCALE} * {PART} / {WHOLE}",
+        f"O[i] = SE[k]((k < i) * V[k], S[i,k]).v / {WHOLE}",
+    ),
+    (  # a power of a sum
+        "O[i] = sum[k]((exp(S[i,k]) - V[k]) ** 2)",
+        f"O[i] = exp(2 * max[k]({LARGER}))"
+        f" * SE[k]((exp(S[i,k] - {LARGER}) - exp(-{LARGER}) * V[k]) ** 2, 2 * {LARGER}).v",
+    ),
+    (  # -inf is no exponent
+        "O[i] = sum[k](maximum(exp(S[i,k]) * V[k] ** 2, exp(-inf)))",
+        f"O[i] = exp(max[k if {LARGEST} != 0]({FRAME}))"
+        f" * SE[k if {LARGEST} != 0]({LARGEST}, {FRAME}).v",
+    ),
+    (  # where the larger exponent counts, a sum is there, or the other one
+        f"Y[i] = log({SUM} * exp(A[i]) + exp(B[i]))",
+        f"Y[i] = log({SUM} * exp(A[i] - maximum(B[i], where({SUM} != 0, A[i], -inf)))"
+        f" + exp(B[i] - maximum(B[i], where({SUM} != 0, A[i], -inf))))"
+        f" + maximum(B[i], where({SUM} != 0, A[i], -inf))",
+    ),
+    (
+        "Y[i] = exp(A[i]) * X[i] < exp(B[i]) * Z[i]",
+        f"Y[i] = exp(A[i] - {settled(COMPARED)}) * X[i] < exp(B[i] - {settled(COMPARED)}) * Z[i]",
+    ),
+    (  # beside a number
+        f"Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(-{MAX} - 1)",
+        f"Y[i] = where(X[i] > 0, exp(A[i] - {MAX}), -inf) * exp(-1)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), VARIANTS)
+def test_variant(before: str, after: str) -> None:
+    """What an example leaves out."""
+    check_variant(LIFT, before, after)
+
+
+SCALED = [
+    # Not at most 0: nothing is known where the maximum is 0.
+    "O[i] = sum[k](exp(S[i,k] - inf * maximum(R[i,k] + 9, 0)))",
+    # Products and sums of what is at most 0, or at most a maximum, need not be.
+    "O[i] = sum[k](exp(prod[j](T[i,k,j] - max[l](T[i,k,l]))) * V[k])",
+    "O[i] = sum[k](exp(sum[j](T[i,k,j]) - max[j](T[i,k,j])) * V[k])",
+    "O[i] = 1 / sum[k](sigmoid(S[i,k]))",
+    "O[i] = sqrt(sum[k](sigmoid(S[i,k])))",
+    "O[i] = sum[k](sigmoid(S[i,k]) * V[k]) / SE[k](1, S[i,k]).v",
+    "O[i] = sum[k](sigmoid(S[i,k]) * V[k]) / (1 + SE[k](1, S[i,k]).v)",
+    "O[i] = exp(X[i]) * sum[k](sigmoid(S[i,k]) * V[k])",
+    "Y[i] = sqrt(exp(A[i]) + exp(B[i]))",
+    "Y[i] = log(exp(-abs(A[i])) + exp(-abs(B[i])))",  # both may be far below 0
+    "Y[i] = 1 / (exp(A[i]) + exp(B[i]))",
+    "Y[i] = (exp(A[i]) + exp(B[i])) * exp(C[i])",
+    "Y[i] = maximum(exp(A[i]) * X[i] ** 2, exp(B[i])) * exp(C[i])",
+    "Y[i] = (exp(A[i]) + exp(B[i])) / (1 + X[i] ** 2)",
+    "Y[i] = (exp(A[i]) - exp(B[i])) ** 2 / (1 + X[i] ** 2)",
+    "Y[i] = sqrt(exp(A[i]) + exp(B[i])) * exp(C[i])",
+    "Y[i] = (exp(A[i]) - exp(B[i])) ** 3 * sigmoid(X[i]) ** 2",
+    "Y[i] = exp(C[i]) / maximum(exp(A[i]) * X[i] ** 2, exp(B[i]))",
+    "A[i] = sum[k if V[k] < i](exp(M[i]))",
+    f"{GIVEN}Y[k] = sum[i if k <= i]({SHARE} * sigmoid(Z[i]) + {SHARE} * B[i])",
+    f"{GIVEN}Y[k] = sum[i]({SHARE} * sigmoid(Z[i]) + Z[i])",  # which may be no share
+]
+
+
+@pytest.mark.parametrize("text", SCALED)
+def test_scaled(text: str) -> None:
+    """What needs a frame has the value that it had."""
+    rewriter = apply_only(LIFT, text)
+    assert rewriter.steps
+    inputs = inputs_of(rewriter.start)
+    expected = evaluate(rewriter.start.text(), inputs)
+    np.testing.assert_allclose(values(rewriter.program, inputs), expected, rtol=1e-12)
+
+
+JOINED = [
+    "Z[i] = 1 / (exp(max[k](S[i,k])) + X[i])",
+    "Z[i,k] = 1 / (exp(S[i,k] - max[l](X[l])) + X[i])",  # the maximum of something else
+    "Z[i,k] = 1 / (exp(S[i,k] - min[l](S[i,l])) + X[i])",
+    "Z[i,k] = 1 / (exp(max[l](S[i,l]) - S[i,k]) + X[i])",
+    "Z[i,k] = 1 / (exp(2 * S[i,k] - max[l](S[i,l])) + X[i])",
+    "Z[i,k] = 1 / (exp(C[i] * S[i,k] - C[i] * max[l](S[i,l])) + X[i])",  # it may be negative
+    "Z[i,k] = 1 / (V[k]"
+    " + exp(where(k < i, C[i] - maximum(max[l](S[i,l]), where(k < i, X[i], -inf)), -inf)))",
+    # A position that the maximum leaves out may lie above it.
+    "Z[i,k] = 1 / (exp(S[i,k] - max[l if l <= i](S[i,l])) + X[i])",
+    "Z[i,k] = 1 / (exp(where(k < i, S[i,k] - max[l if k < l](S[i,l]), -inf)) + X[i] * S[i,k])",
+    "Z[i,k] = 1 / (exp(C[i] - maximum(max[l](S[i,l]), where(k < i, C[i], -inf))) + V[k])",
+]
+
+
+@pytest.mark.parametrize("text", JOINED)
+def test_a_sum_is_joined_once(text: str) -> None:
+    """Where it applies it applies once, also where a row has no element."""
+    rewriter = apply_only(LIFT, text)
+    assert len(rewriter.steps) == 1
+    inputs = inputs_of(rewriter.start)
+    expected = evaluate(rewriter.start.origin.text, inputs)
+    finite = np.isfinite(expected)
+    assert finite.any()
+    result = values(rewriter.program, inputs)
+    np.testing.assert_allclose(result[finite], expected[finite], rtol=1e-12)
+
+
+def test_equal_frames_leave_whole() -> None:
+    """exp(m) x + exp(m) y needs no maximum of two equal exponents."""
+    before = f"Z[i] = log(exp({MAX}) * X[i] ** 2 + exp({MAX}) * Y[i] ** 2)"
+    after = f"Z[i] = log(X[i] ** 2 + Y[i] ** 2) + {MAX}"
+    check_variant(LIFT, before, after)
+
+
+@pytest.mark.parametrize("shift", [0.0, 5e3, -5e3])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[i] = sum[k](exp(S[i,k]) * X[k]) / sum[k](exp(S[i,k]))",
+        "O[i] = logsumexp[k](S[i,k])",
+        "O[i] = log(exp(C[i]) + sum[k](exp(S[i,k])))",  # a sink
+        "O[i] = sum[k](exp(S[i,k]) * X[k]) / (exp(C[i]) + sum[k](exp(S[i,k])))",
+        "O[i] = log(sum[k](exp(S[i,k])) + sum[k](exp(2 * S[i,k])))",
+        "O[i] = sum[k](exp(2 * S[i,k])) / sum[k](exp(S[i,k])) ** 2",
+    ],
+)
+def test_no_exponential_overflows(text: str, shift: float) -> None:
+    """Every exponential that is left has an exponent of at most 0, whatever the logits."""
+    program = equations(text)
+    derived = derive(program).program
+    inputs = inputs_of(program)
+    for name in {"S", "C"} & set(inputs):
+        inputs[name] = inputs[name] + shift
+    np.testing.assert_allclose(values(derived, inputs), evaluate(text, inputs), rtol=1e-10)
+    exponentials = [t for t in T.subterms(derived.equations[0].body) if t.op == "exp"]
+    for number, t in enumerate(exponentials):
+        indices = ",".join(i.attr[0] for i in program.equations[0].indices)
+        probe = derived.declared.inputs
+        head = "\n".join(f"input {n}[{','.join(at.dims)}]" for n, at in probe.items())
+        if any(n.startswith("$") for n in t.free):
+            continue  # inside a fold
+        line = f"E{number}[{indices}] = {t.args[0]!r} + 0 * i"
+        declared = derived.text().split("\nO[")[0]
+        assert head in declared
+        largest = evaluate(f"{declared}\n{line}\nreturn E{number}", inputs).max()
+        assert largest <= 1e-9, repr(t)
+
+
+def test_a_lifted_sum_is_a_mantissa() -> None:
+    derived = derive(equations("O[i] = sum[k](exp(S[i,k]) * X[k]) / sum[k](exp(S[i,k]))")).program
+    found = [t for t in T.subterms(derived.equations[0].body) if is_mantissa(t)]
+    assert len(found) == 2
+    assert not any(t.op == "exp" for t in T.subterms(derived.equations[0].body))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O[i] = sum[k](V[k] * sigmoid(S[i,k] + X[i]))",
+        "O[i] = sum[k](V[k] * sigmoid(S[i,k] + X[i]) ** 2)",
+        "O[i] = sum[k](sigmoid(S[i,k] + X[i]) * sigmoid(-S[i,k] - X[i]))",
+        "O[i] = sum[k if k < i](V[k] * sigmoid(S[i,k] + X[i] + C[i]))",
+        "O[i] = sum[k](V[k] * sigmoid(S[i,k] - log(|k|)))",
+        "O[i] = sum[k](V[k] * sigmoid(log(|k|) - S[i,k]))",
+        "O[i] = sum[k](V[k] * sigmoid(S[i,k] - log(|k|)) ** 2)",
+        "O[i] = sum[k](V[k] * sigmoid(S[i,k] + X[i] - log(|k|)))",
+        "O[i] = sum[k](sigmoid(S[i,k] - log(|k|)) * sigmoid(log(|k|) - S[i,k]))",
+        "O[i] = sum[k](V[k] * softplus(sum[e](D[i,k,e]) - log(2)))",
+    ],
+)
+def test_a_sigmoid_about_its_row_stands_alone(text: str) -> None:
+    """What has left the sum, a row's exponential or a number, meets its inverse there."""
+    program = equations(text)
+    assert same_bodies(derive(program).program, program)
+
+
+def test_zero_has_any_exponent() -> None:
+    before = f"Z[i] = log(maximum(exp({MAX}) * X[i] ** 2, 0))"
+    after = f"Z[i] = log(maximum(X[i] ** 2, 0)) + {MAX}"
+    check_variant(LIFT, before, after)
+
+
+# Exponents that numbers are joined in: what may be infinite of finite inputs is settled.
+FRAMES = {
+    "max[k](S[i,k])": False,
+    "maximum(max[k if k < i](S[i,k]), X[i])": False,  # -inf where both are: so are the numbers
+    "maximum(-min[k if k < i](S[i,k]), X[i])": True,
+    "maximum(min[k if k < i](S[i,k]), 0)": True,
+    "maximum(min[k](S[i,k]), X[i])": True,
+    "maximum(-max[k](S[i,k]), X[i])": True,  # inf over nothing
+    "maximum(max[k](S[i,k]) - max[k](R[i,k]), X[i])": True,  # inf where all R are masked
+    "maximum(max[k if k < i](S[i,k]) - max[k if k < i](R[i,k]), X[i])": True,
+    "maximum(max[k](S[i,k]) * max[k](R[i,k]), X[i])": True,
+    "maximum(X[i] * max[k](S[i,k]), Z[i])": True,
+    "maximum(abs(X[i]) * max[k](S[i,k]), Z[i])": True,
+    "maximum(log(X[i]), max[k](S[i,k]))": True,
+    "maximum(1 / X[i], max[k](S[i,k]))": True,
+    "maximum(max[k](S[i,k] / X[i]), Z[i])": True,
+    "maximum(exp(X[i]), Z[i])": False,  # would be split off again and again
+    "maximum(X[i], Z[i])": True,
+    "maximum(X[i], 0)": False,
+    "maximum(1 / X[i], 0)": True,
+    "maximum(-max[k if k < i](S[i,k]), 0)": True,
+    "maximum(where(X[i] > 0, Z[i], -inf), X[i])": True,  # where X is 0 beside a mask
+    "where(0 != sum[k if k < i](S[i,k]), max[k](R[i,k]), -inf)": False,
+    "where(0 != sum[k if k < i](S[i,k]), max[k if k < i](R[i,k]), -inf)": False,
+    "where(0 != sum[k if k < i](S[i,k]), X[i], -inf)": False,
+    "where(1 < sum[k if k < i](S[i,k]), max[k](R[i,k]), -inf)": True,  # it may be there
+    "maximum(where(X[i] > 0, Z[i], 0), max[k](S[i,k]))": False,
+    "X[i] + 1": True,
+    # Beside an exponential, where nothing else is settled.
+    "maximum(exp(X[i]) / Z[i], max[k](S[i,k]))": False,
+    "maximum(exp(X[i]) + X[i] * max[k](S[i,k]), Z[i])": True,
+    "maximum(exp(X[i]) - max[k](S[i,k]), max[k](R[i,k]))": False,
+    "maximum(exp(X[i]) - max[k](sum[l](S[i,l] * R[k,l])), max[k](R[i,k]))": False,
+    "maximum(exp(X[i]) - max[k if k < i](sum[l](S[i,l] * R[k,l])), max[k](R[i,k]))": False,
+    "maximum(where(X[i] > 0, 1 / Z[i], -inf), X[i])": True,
+    "maximum(where(X[i] > 0, sin(Z[i]), -inf), sin(X[i]))": True,
+    "maximum(where(X[i] > 0, Z[i], 0), X[i])": True,
+    "maximum(where(X[i] > 0, max[k if k < i](S[i,k]), -inf), X[i])": True,
+    "where(X[i] > 0, max[k](S[i,k]), Z[i])": True,
+}
+
+
+@pytest.mark.parametrize(("frame", "is_settled"), FRAMES.items())
+def test_frames_are_settled(frame: str, is_settled: bool) -> None:
+    read = ("S[i,k]", "R[i,k]", "X[i]", "Z[i]")
+    declared = ", ".join(x for x in read if f"{x[0]}[" in frame)
+    (equation,) = equations(f"input {declared}\nM[i] = {frame}").equations
+    assert (settled_frame(equation.body) is not equation.body) == is_settled
+
+
+@pytest.mark.parametrize(
+    ("exponent", "is_asked"),
+    {
+        "max[k if k < i](S[i,k])": False,
+        "-min[k if k < i](S[i,k])": False,
+        "max[k if k < i](S[i,k]) + X[i]": False,
+        "max[k if k < i](S[i,k]) - X[i]": True,  # inf - inf
+        "where(-inf < X[i], max[k if k < i](S[i,k]) - X[i], -inf)": False,
+    }.items(),
+)
+def test_a_mantissa_over_nothing_is_in_no_frame_that_may_be_none(
+    exponent: str, is_asked: bool
+) -> None:
+    mantissa = "SE[k if k < i](1, S[i,k]).v"
+    declared = "input S[i,k], X[i]" if "X" in exponent else "input S[i,k]"
+    (t,) = (e.body for e in equations(f"{declared}\nY[i] = {mantissa} * exp({exponent})").equations)
+    asked = T.conjuncts(condition_of(t, exponent_of(t)))
+    assert any(map(is_mantissa, T.subterms(*asked))) == is_asked
+
+
+@pytest.mark.parametrize("distance", ["(P[i,k] - R[i,k]) ** 2", "abs(P[i,k] - R[i,k])"])
+def test_nothing_over_nothing_is_in_no_frame(distance: str) -> None:
+    """The exponent of what is divided by a weight of nothing is inf, and counts where something is
+    divided."""
+    names = "P[i,k] = softmax[k](S[i,k])\nR[i,k] = softmax[k](L[i,k])\n"
+    program = equations(f"{names}O[i] = sum[k]({distance} / R[i,k])")
+    nothing = -np.inf
+    inputs = {
+        "S": np.array([[nothing, nothing, nothing], [0.0, 1.0, 2.0]]),
+        "L": np.array([[nothing, 0.0, 1.0], [1.0, 1.0, 0.0]]),
+    }
+    wanted = evaluate(program.text(), inputs)
+    assert np.isfinite(wanted).all()
+    np.testing.assert_allclose(evaluate(derive(program).program.text(), inputs), wanted)
+
+
+@pytest.mark.parametrize("exponent", ["R[i,k] - L[i]", "-sum[d](Q[i,d] * K[k,d])"])
+def test_what_divides_by_no_weight_of_nothing_is_in_the_frame(exponent: str) -> None:
+    """Which needs no pass that looks for zeros: what varies is not inf."""
+    program = derive(equations(f"O[i] = sum[k](exp({exponent}) * (exp(S[i,k]) - 1) ** 2)")).program
+    assert "SE[k](" in program.text() and "!=" not in program.text()
+
+
+def test_nothing_is_in_any_frame() -> None:
+    """The exponent of exp(-inf) is no frame: over nothing but it, what is summed is absent."""
+    check_result("O[i] = sum[k](maximum(exp(S[i,k]) * V[k] ** 2, exp(-inf)))")
+
+
+@pytest.mark.parametrize("monoid", ["max", "min"])
+def test_extrema_of_scaled_numbers_end(monoid: str) -> None:
+    """What a maximum of 0 would scale is not lifted again and again."""
+    text = f"O[i] = {monoid}[k](sum[j](exp(B[i,j]) * W[j]) * exp(S[i,k] - max[k](S[i,k])))"
+    program = equations(text)
+    derived = derive(program)
+    assert sum(s.rule == "lift" for s in derived.steps) == 1
+    inputs = inputs_of(program)
+    np.testing.assert_allclose(values(derived.program, inputs), values(program, inputs))
