@@ -55,7 +55,7 @@ def test_operators_of_the_library(name: str) -> None:
         torch.library.opcheck(found.overload, arguments, test_utils=checks)
 
 
-PROJECTED = """Z[q] = W[q] * sum[k](softmax[k if k <= q](c * Q[q] * K[k]) * V[k])
+PROJECTED = """Z[q] = sum[k](softmax[k if k <= q](c * Q[q] * K[k]) * V[k]) * W[q]
 param c: float = 1.0
 return Z"""
 
