@@ -26,21 +26,6 @@ def _named(t: Term, op: str, name: str) -> bool:
     return t.op == op and t.attr.monoid == name
 
 
-@elaboration.rule
-def expand_exact_quotient(t: Term) -> Term | None:
-    """What is asked about a quotient hears of 0 / 0, where a 0 is no sum over nothing.
-
-    Law:     definition of /
-    before:  Y[i,k] = where(X[i,k] * exp(S[i,k]) / sum[j](X[i,j] * exp(S[i,j])) < 1, 1, 2)
-    after:   Y[i,k] = where(where(sum[j](X[i,j] * exp(S[i,j])) == 0 and any[j](-inf < S[i,j]), X[i,k] * exp(S[i,k]) / 0, X[i,k] * exp(S[i,k]) / sum[j](X[i,j] * exp(S[i,j]))) < 1, 1, 2)
-    """  # noqa: E501
-    if t.op != "exactly" or len(t.args) < 3:  # just a quotient has a third operand
-        return None
-    a, b, there = t.args
-    is_zero = T.conjunction(T.compare("==", b, T.ZERO), there)
-    return T.function("where", is_zero, T.exactly("div", a, T.ZERO, attr=T.PLAIN), T.divide(a, b))
-
-
 elaboration.add(
     *definitions("""
     # The logarithm of a sum of exponentials.

@@ -162,10 +162,10 @@ def test_sums() -> None:
 def test_products() -> None:
     assert T.mul(X, T.mul(Y, Z)) is T.mul(Z, X, Y)
     assert T.mul(X, X) is T.power_of(X, 2)
-    assert T.divide(X, X) is T.ONE
+    assert T.divide(X, X) is T.bracket(T.compare("!=", X, T.ZERO))
     assert T.mul(X, number(0)) is T.ZERO
     assert T.divide(X, number(4)) is T.mul(number(Fraction(1, 4)), X)
-    assert T.divide(T.mul(X, Y), T.mul(Y, Z)) is T.divide(X, Z)
+    assert T.divide(T.mul(X, Y), T.mul(Y, Z)) is T.mul(T.divide(X, Z), T.divide(Y, Y))
     assert T.mul(T.add(X, Y), Z).op == "mul"  # only numbers are multiplied out
 
 
@@ -331,7 +331,7 @@ def test_what_may_be_empty_is_not_cancelled() -> None:
     count = T.as_float(total(K, T.const(1), c))
     assert T.divide(count, count).op == "cast"
     plain = total(K, row("S", I, K))  # no filter and no weights
-    assert T.divide(plain, plain) is T.ONE
+    assert T.divide(plain, plain) is T.bracket(T.compare("!=", plain, T.ZERO))
     sink = T.add(weights, T.exp(T.as_float(I)))  # never empty
     assert T.divide(sink, sink) is T.ONE
 
@@ -754,28 +754,11 @@ def test_constructors_preserve_values(tree: Tree) -> None:
 @example(("/", ("read", "u"), ("exp", ("/", ("number", 1), ("read", "u")))))
 @example(("-", ("log", ("read", "u")), ("log", ("read", "u"))))
 def test_a_printed_term_parses_to_itself(tree: Tree) -> None:
-    """But for the operands of comparisons that a constructor has made, `-inf < log(u)` of
-    1 / exp(log(u)) say: a program that asks so is asked exactly."""
     term = T.as_float(term_of(tree))
     head = "input u[i], v[i], w[i], m[i]: int, n[i]: int"
     (equation,) = translate(check(f"{head}\nO[i] = {show(term)} + 0 * i")).equations
     names = {"i": T.index("i", equation.indices[0].attr[1])}
-    assert in_canonical_form(equation.body) is T.substitute(term, names)
-
-
-def in_canonical_form(t: Term) -> Term:
-    """A term whose operations need not be exact."""
-    t = T.map_children(t, in_canonical_form)
-    if t.op != "exactly":
-        return t
-    op, attr = t.attr
-    if op == "div":
-        return T.divide(*t.args[:2])
-    return (
-        T.general_power(*t.args)
-        if op == "power"
-        else T.construct(op, *t.args, attr=attr, kind=t.kind)
-    )
+    assert equation.body is T.substitute(term, names)
 
 
 def test_numbers_are_exact() -> None:

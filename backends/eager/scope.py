@@ -48,7 +48,7 @@ class Scope:
         self.outputs = {o.name for o in self.program.outputs}
         self.guards = any(
             t.op in ("compare", "not", "where")
-            or (t.op in ("read", "ref", "stored", "exactly") and t.kind == "bool")
+            or (t.op in ("read", "ref", "stored") and t.kind == "bool")
             for t in T.subterms(*(e.body for e in self.reached))
         )
 
@@ -160,8 +160,6 @@ class Facts:
                 return self.is_unbounded(t.attr.body)
             case "log":
                 return t.args[0].op != "const"
-            case "exactly":
-                return self.is_unbounded(T.as_it_stands(t))
             case "pow":
                 return (t.attr < 0 and self.is_aggregate(t)) or self.is_unbounded(t.args[0])
             case "mul":  # where a divisor is 0 the dividend is too, as a rule

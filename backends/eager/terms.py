@@ -122,9 +122,6 @@ class Terms(ABC):
                 return self._add(t)
             case "mul":
                 return self._mul(t)
-            case "exactly":
-                inert = T.as_it_stands(t)
-                return self._quotient(inert, exact=True) if inert.op == "mul" else self._code(inert)
             case "pow":
                 return self._mul(t) if t.attr < 0 else self._pow(t.args[0], t.attr)
             case "power":

@@ -63,8 +63,7 @@ def verify_scopes(program: Equations) -> None:
 
 
 def loosely(t: Term) -> Term:
-    """A term with what is asked about in canonical form, too, whatever that forgets, and with
-    made-up extents called as a text calls them."""
+    """A term whose made-up extents are called as a text calls them."""
     memo: dict[Term, Term] = {}
 
     def visit(t: Term) -> Term:
@@ -75,9 +74,6 @@ def loosely(t: Term) -> Term:
                 new = T.read(T.Tensor(new.attr.name, tuple(extents)), new.args, new.kind)
             if new.op == "stored":
                 new = T.stored(replace(new.attr, body=visit(new.attr.body)), new.args)
-            if new.op == "exactly":
-                stands = T.as_it_stands(new)
-                new = T.construct(stands.op, *stands.args, attr=stands.attr, kind=stands.kind)
             memo[t] = new
         return memo[t]
 

@@ -61,10 +61,6 @@ def _partials(t: Term) -> Iterator[Partial]:
             a, b = t.args
             yield Partial(a, T.ONE)
             yield Partial(b, T.neg(T.function("floor", T.divide(a, b))))
-        case "exactly":
-            op, attr = t.attr
-            canonical = T.divide(*t.args) if op == "div" else T.construct(op, *t.args, attr=attr)
-            yield Partial(canonical, T.ONE)
         case _ if t.op in _DERIVATIVES:
             yield Partial(t.args[0], _DERIVATIVES[t.op](t.args[0]))
 

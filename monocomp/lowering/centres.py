@@ -163,4 +163,4 @@ def _finite(t: Term) -> Term:
 
 def _is_partial(t: Term) -> bool:
     """Is it no finite number of some that are?"""
-    return t.op in ("log", "power", "exactly") or (t.op == "pow" and t.attr < 0)
+    return t.op in ("log", "power") or (t.op == "pow" and t.attr < 0)

@@ -136,13 +136,6 @@ class Values(Scopes):
                 return self._exponential(t)
             case "power":
                 return general_power(*map(self.value, t.args))
-            case "exactly":
-                inert = T.as_it_stands(t)
-                if t.attr == ("div", T.PLAIN):
-                    return divide(*map(self.value, t.args))
-                if inert.op == "mul":  # 0 * inf is no number, also where 0 is a truth value
-                    return self._pinned_product(1.0, inert)
-                return self._build(inert, guard)
             case "cast":
                 return apply("cast", self.value(t.args[0]), attr=t.kind)
             case "int":

@@ -171,10 +171,6 @@ class ExtendedReals(ABC):
                 return self.add(*map(value, t.args))
             case "mul":
                 return self._product(t, value)
-            case "exactly" if t.attr[0] == "mul":
-                return self.mul(*map(value, t.args))
-            case "exactly":
-                return self._value(T.as_it_stands(t), value, given)
             case "pow":
                 return self.power(value(t.args[0]), t.attr)
             case "compare":

@@ -11,8 +11,8 @@ built. Sums and products are kept in canonical form (flattened, collected, sorte
 arithmetic of a commutative ring, over which the rewrites work.
 
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
-leaves, parts, logic, binders, asking, transfer, domain, facts, losses, emptiness, weights, ring,
-comparisons, functions, folds, presence, walking, printer. What uses the package as a whole stands
+leaves, parts, logic, binders, asking, transfer, domain, facts, emptiness, weights, ring,
+comparisons, functions, folds, walking, printer. What uses the package as a whole stands
 beside them: monomials, algebra, operators, declarations, equations, abbreviation.
 """
 
@@ -79,7 +79,6 @@ from monocomp.terms.leaves import (
     stored,
 )
 from monocomp.terms.logic import conjunction, conjuncts, disjunction, equal_ints
-from monocomp.terms.losses import PLAIN, as_it_stands, exactly, losses
 from monocomp.terms.nodes import Binder, Equation, Number, Tensor, Term, UserMonoid, inert
 from monocomp.terms.parts import (
     addends,
@@ -91,7 +90,6 @@ from monocomp.terms.parts import (
     split_addends,
     split_coefficient,
 )
-from monocomp.terms.presence import no_number_over
 from monocomp.terms.printer import show
 from monocomp.terms.ring import (
     add,

@@ -16,7 +16,6 @@ from monocomp.terms.facts import (
 )
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, ZERO, as_int, const, extent_of
 from monocomp.terms.logic import conjunction, disjunction
-from monocomp.terms.losses import lose
 from monocomp.terms.nodes import Term, intern
 from monocomp.terms.parts import addends, split_addends, split_coefficient
 from monocomp.terms.ring import add, as_float, mul, neg, promote, sub
@@ -42,7 +41,6 @@ def compare(op: str, a: Term, b: Term) -> Term:
         (a is NEG_INF and exceeds_minus_infinity(b))
         or (b is INF and exceeds_minus_infinity(neg(a)))
     ):
-        lose(a, b)
         return TRUE
     if op == "<" and a is ZERO:  # an exponential may underflow
         condition, x = (b.args[0], b.args[1]) if _is_guarded_exponential(b) else (TRUE, b)
@@ -78,7 +76,6 @@ def _without_scale(t: Term) -> Term:
     divisors = Product([f.args[0] for f in rest if f.op == "pow" and f.attr < 0])
     if not all(sums.says(_exceeds(a)) or divisors.says(_exceeds(neg(a))) for a in parts):
         return t
-    lose(*scale)
     return mul(*rest)
 
 

@@ -17,7 +17,6 @@ from monocomp.terms.constructors import construct
 from monocomp.terms.facts import has_element, is_finite, is_nonnegative, is_positive, is_weight
 from monocomp.terms.leaves import INF, NEG_INF, TRUE, ZERO, const, index
 from monocomp.terms.logic import conjuncts
-from monocomp.terms.losses import as_it_stands
 from monocomp.terms.nodes import Term
 from monocomp.terms.parts import (
     addends,
@@ -41,8 +40,6 @@ def may_be_empty(t: Term) -> bool:
     match t.op:
         case "exp":
             return is_over_nothing(t)
-        case "exactly":
-            return may_be_empty(as_it_stands(t))
         case "stored":
             return may_be_empty(t.attr.body)
         case "cast" if t.args[0].kind == "bool":  # [0 < x] for such an x
@@ -106,8 +103,6 @@ def _may_be_left_out(factor: Term) -> bool:
 
 
 def _may_vanish(factor: Term) -> bool:
-    if factor.op == "exactly":
-        return any(map(_may_vanish, factors((as_it_stands(factor),))))
     if factor.op == "pow" and factor.attr > 0:
         return any(map(_may_vanish, factors(factor.args)))
     return may_be_empty(factor) or (factor.op == "exp" and not is_finite(factor))

@@ -18,7 +18,6 @@ from monocomp.terms.comparisons import where
 from monocomp.terms.facts import is_finite_if_read, is_nonnegative
 from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, ZERO, const, name_of
 from monocomp.terms.logic import conjunction
-from monocomp.terms.losses import as_it_stands
 from monocomp.terms.nodes import Binder, Term, UserMonoid, inert
 from monocomp.terms.parts import base_and_power, is_bracket, split_coefficient
 from monocomp.terms.ring import neg, power_of, sub
@@ -210,8 +209,6 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
             return _paren(text, _MUL, context)
         case "fold" | "fold_at":
             return _show_fold(t, names)
-        case "exactly":
-            return _show_exactly(t, names, context)
         case "field":
             return f"{_show(t.args[0], names, _ATOM)}.{t.attr}"
         case "where":
@@ -222,19 +219,6 @@ def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
             return f"where({', '.join(parts)})"
     floating = t.op not in ("maximum", "minimum", "uniform", "abs", "sign", "relu", "stop")
     return f"{t.op}({', '.join(_show(a, names, 0, floating) for a in t.args)})"
-
-
-def _show_exactly(t: Term, names: Names, context: int) -> str:
-    """An operation as it was written: two operands, or a function."""
-    op, _ = t.attr
-    if op not in ("add", "mul", "div"):
-        return _show(as_it_stands(t), names, context)
-    left, right, *_ = t.args
-    sign, level = {"add": ("+", _ADD), "mul": ("*", _MUL), "div": ("/", _MUL)}[op]
-    if op == "add" and split_coefficient(right)[0] < 0:
-        sign, right = "-", neg(right)
-    text = f"{_show(left, names, level)} {sign} {_show(right, names, level + 1)}"
-    return _paren(text, level, context)
 
 
 def _sides(a: Term, b: Term) -> tuple[Term, Term]:

@@ -15,7 +15,9 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from monocomp.declarations.vocabulary import Kind
+from monocomp.terms.asking import remembered
 from monocomp.terms.constructors import CONSTRUCTORS, construct
+from monocomp.terms.domain import domain
 from monocomp.terms.emptiness import Product, is_there, may_be_empty
 from monocomp.terms.facts import (
     is_finite,
@@ -26,7 +28,6 @@ from monocomp.terms.facts import (
 )
 from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
-from monocomp.terms.losses import lose, losing_nothing, remembered
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import (
     addends,
@@ -91,7 +92,7 @@ def add(*terms: Term) -> Term:
 
 
 @remembered
-def _sum(terms: Iterable[Term], as_written: bool) -> Term:
+def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
     """The sum; as it is written, what is -inf less itself is -inf: an element that is missing, less
     the maximum or the logarithm of nothing."""
     operands, kind = promote(terms)
@@ -114,7 +115,6 @@ def _sum(terms: Iterable[Term], as_written: bool) -> Term:
                 cancelled[rest] = True
             coefficients[rest] = before + number
     for rest in cancelled:
-        lose(rest)
         if as_written and coefficients[rest] <= 0 and kind == "float" and not is_finite(rest):
             is_least = rest.op == "fold" and rest.attr.monoid == "min"
             there = TRUE if is_least else construct("compare", NEG_INF, rest, attr="<")
@@ -189,7 +189,7 @@ def mul(*terms: Term) -> Term:
 
 
 @remembered
-def _product(terms: Iterable[Term], as_written: bool) -> Term:
+def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     operands, kind = promote(terms)
     if nothing := next(filter(is_over_nothing, operands), None):
         return nothing
@@ -212,23 +212,18 @@ def _product(terms: Iterable[Term], as_written: bool) -> Term:
             if base in powers:
                 before = powers.pop(base)
                 cancels = max(before, power) > 0 >= before + power
-                if cancels and (may_be_empty(base) or holds_ref(base)):
+                if cancels and (domain(base).zero or holds_ref(base)):
                     conditions.append(is_there(base))
                 base, power = _joined_power(base, before, power)
             powers[base] = powers.get(base, _NONE) + power
     _join_absolute_values(powers)
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
-        lose(*powers, *map(_inert_exp, exponents))
         return const(0, kind)
     parts = [_power(base, power) for base, power in powers.items() if power != 0]
     exponent = add(*exponents) if len(exponents) != 1 else exponents[0]
     cancelled: list[Term] = []
     if len(exponents) > 1:
         cancelled += that_cancel(exponents, divisors, as_written)
-    empty = [base for base in powers if may_be_empty(base)]
-    if conditions or any(powers[base] >= 0 for base in empty):
-        lost = [b for b in powers if conditions or b not in empty]
-        lose(*lost, *map(_inert_exp, exponents))
     if conditions or cancelled or divisors:  # but for those without which it is 0 anyway
         weights = [_inert_exp(exponent)] if exponents else []
         product = Product(
@@ -316,8 +311,6 @@ def _joined_power(base: Term, first: Fraction, second: Fraction) -> tuple[Term, 
     and that of -0 has no sign that a divisor could see."""
     power = first + second
     has_root = first.denominator > 1 or second.denominator > 1
-    if first * second < 0 or has_root:
-        lose(intern("pow", (base,), Fraction(-1), base.kind))
     return _of_root(base, power) if has_root else (base, power)
 
 
@@ -407,8 +400,6 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         if first % 2 == 0 and (first * power) % 2 != 0:  # (x ** 2) ** (1 / 2) is abs(x)
             inner = construct("abs", inner)
         if first.denominator > 1:
-            if not is_nonnegative(inner):
-                lose(inner)
             return _power(*_of_root(inner, first * power))
         return _power(inner, first * power)
     if base.op == "mul":
@@ -450,8 +441,6 @@ def _exp(exponent: Term) -> Term:
             return _inert_exp(NEG_INF)
         x = weight_of_logarithm(rest)
         if x is not None and rest is not None and isinstance(number, Fraction):
-            if not is_positive(x):
-                lose(rest)
             leaving.append(_power_as_written(*_of_root(x, number)))
         elif rest is not None and rest.op == "where" and number > 0 and NEG_INF in rest.args[1:]:
             condition, a, b = rest.args
@@ -463,7 +452,7 @@ def _exp(exponent: Term) -> Term:
             kept.append(t)
     if leaving:
         if len(parts) == 1 and kept:  # `where` takes no look at what it leaves out, either
-            return losing_nothing(lambda: mul(*leaving, exp(kept[0])))
+            return mul(*leaving, exp(kept[0]))
         return mul(*leaving, exp(add(ZERO, *kept)))
     if exponent is ZERO:
         return ONE

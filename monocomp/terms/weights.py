@@ -26,7 +26,6 @@ from monocomp.terms.facts import (
 )
 from monocomp.terms.leaves import INF, NEG_INF, TRUE, const
 from monocomp.terms.logic import conjunction, conjuncts
-from monocomp.terms.losses import lose
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import addends, base_and_power, factors, split_coefficient
 
@@ -77,11 +76,8 @@ def that_cancel(
     """
     known = set(conjuncts(conjunction(*divisors)))
     numbers: dict[Term, list[Number]] = {}
-    may_clash = sum(not is_finite(e) for e in exponents) > 1  # 0 times infinity
     for e in exponents:
         for a in addends(e):
-            if may_clash:
-                lose(a)
             number, rest = _finite_coefficient(a)
             if rest is not None and not is_finite(rest):
                 numbers.setdefault(rest, []).append(number)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 from monocomp import terms as T
 from monocomp.declarations.records import Declarations
@@ -19,11 +18,7 @@ from monocomp.machine.locking import BUILDING
 from monocomp.terms import Term
 from monocomp.terms.contractions import with_dtypes
 from monocomp.terms.equations import Equation, Equations
-from monocomp.terms.nodes import SCALED
-from monocomp.terms.operators import binary, compare, function
 from monocomp.translation.entries import entries_of, of_numbers
-
-Made = TypeVar("Made")
 
 
 def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -> Equations:
@@ -50,18 +45,23 @@ def translate_monoid(monoid: syntax.Monoid) -> T.UserMonoid:
     return _Translator(syntax.Program()).monoid(monoid)
 
 
-_CHOICES = ("argmax", "argmin", *SELECTIONS, "any", "all")
+_BINARY: dict[str, Callable[[Term, Term], Term]] = {
+    "+": lambda a, b: T.construct("add", a, b),
+    "-": lambda a, b: T.construct("add", a, T.neg(b)),
+    "*": lambda a, b: T.construct("mul", a, b),
+    "/": T.divide,
+    "//": T.floordiv,
+    "%": T.modulo,
+    "**": T.general_power,
+}
 
 
 class _Translator:
-    """Translates expressions, their parts that are asked about (`operators`) exactly."""
+    """Translates the expressions of a program."""
 
     def __init__(self, program: syntax.Program, sizes: Mapping[str, int] | None = None) -> None:
         self.program = program
         self.sizes = sizes or {}
-        self._exact = False
-        self._definitions: dict[tuple[str, bool], Term] = {}
-        self._written_out: dict[Term, Term] = {}
         self._given: dict[str, Equation] = {}
         self.monoids: dict[str, T.UserMonoid] = {
             m.name: self.monoid(m) for m in program.monoids.values()
@@ -79,66 +79,24 @@ class _Translator:
         return Declarations(*given, bounds, program.undeclared)
 
     def equation(self, definition: syntax.Definition) -> Equation:
-        indices = tuple(map(self.index, definition.indices))
-        return Equation(definition.name, indices, self.definition(definition))
+        body = self.expr(definition.body)
+        if self.program.kinds.get(definition.name) == "float":
+            body = T.as_float(body)
+        return Equation(definition.name, tuple(map(self.index, definition.indices)), body)
 
     def given(self, definition: syntax.Definition) -> Equation:
         """An input with what it is."""
         found = self._given.get(definition.name)
         if found is None:
-            equation = self._exactly(lambda: self.equation(definition), exact=False)
-            self._given[definition.name] = found = replace(equation, given=True)
+            found = replace(self.equation(definition), given=True)
+            self._given[definition.name] = found
         return found
 
     def monoid(self, declared: syntax.Monoid) -> T.UserMonoid:
         m = of_numbers(declared)
         unit = tuple(T.as_float(self.expr(e)) for e in m.unit)
-        combine = tuple(T.as_float(self._as_declared(e)) for e in m.combine)
+        combine = tuple(T.as_float(self.expr(e)) for e in m.combine)
         return T.UserMonoid(m.name, m.fields, unit, combine)
-
-    def _as_declared(self, e: syntax.Expr) -> Term:
-        with T.losses() as lost:
-            found = self.expr(e)
-        return self._exactly(lambda: self.expr(e)) if lost else found
-
-    def _exactly(self, make: Callable[[], Made], exact: bool = True) -> Made:
-        before, self._exact = self._exact, exact
-        try:
-            return make()
-        finally:
-            self._exact = before
-
-    def definition(self, definition: syntax.Definition) -> Term:
-        """The right-hand side of a definition."""
-        key = definition.name, self._exact
-        if key not in self._definitions:
-            body = self.expr(definition.body)
-            is_float = self.program.kinds.get(definition.name) == "float"
-            self._definitions[key] = T.as_float(body) if is_float else body
-        return self._definitions[key]
-
-    def asked(self, e: syntax.Expr) -> Term:
-        """An expression of which it is asked whether it is a number. The names in it stay, if
-        what they stand for is the same term in other positions."""
-        if self._exact:
-            return self.expr(e)
-        found = self.expr(e)
-        exact = self._exactly(lambda: self.expr(e))
-        return found if self._inlined(found) is exact else exact
-
-    def _inlined(self, t: Term) -> Term:
-        definitions, memo = self.program.definitions, self._written_out
-
-        def value(t: Term) -> Term:
-            body = self.definition(definitions[t.attr])
-            return self._called(t.attr, self._inlined(body), t.args)
-
-        names = frozenset(name for name, d in definitions.items() if not d.given)
-        return self._exactly(lambda: T.map_refs(t, names, value, memo), exact=False)
-
-    def _called(self, name: str, body: Term, subscripts: Sequence[Term]) -> Term:
-        names = self.program.definitions[name].indices
-        return T.substitute(body, dict(zip(names, subscripts, strict=True)))
 
     def expr(self, e: syntax.Expr) -> Term:
         match e:
@@ -152,16 +110,15 @@ class _Translator:
                 extent = self.program.extent_of[e.index]
                 return T.extent_of(extent) if self.sizes.get(extent, 1) else T.const(0)
             case syntax.Unary() if e.op == "not":
-                return T.negate(_bool(self.asked(e.operand)))
+                return T.negate(self._condition(e.operand))
             case syntax.Unary():
                 return T.neg(self.expr(e.operand))
             case syntax.Binary():
-                sides = self.expr(e.left), self.expr(e.right)
-                return binary(e.op, *sides, exact=self._exact)
+                return _BINARY[e.op](self.expr(e.left), self.expr(e.right))
             case syntax.Compare():
-                operands = [self.asked(x) for x in e.operands]
+                operands = [self.expr(x) for x in e.operands]
                 pairs = zip(e.ops, operands, operands[1:], strict=False)
-                return T.conjunction(*(compare(op, a, b) for op, a, b in pairs))
+                return T.conjunction(*(T.compare(op, a, b) for op, a, b in pairs))
             case syntax.Logic():
                 conditions = [self._condition(x) for x in e.operands]
                 join = T.conjunction if e.op == "and" else T.disjunction
@@ -175,7 +132,9 @@ class _Translator:
         raise InternalError(f"no translation for {type(e).__name__}")
 
     def _condition(self, e: syntax.Expr) -> Term:
-        return _bool(self.asked(e))
+        found = self.expr(e)
+        is_condition = found.kind == "bool"
+        return found if is_condition else T.compare("!=", found, T.const(0, found.kind))
 
     def _name(self, e: syntax.Name) -> Term:
         program = self.program
@@ -195,20 +154,13 @@ class _Translator:
             return T.read(tensor, subscripts, program.inputs[name].kind)
         if program.definitions[name].given:
             return T.stored(self.given(program.definitions[name]), subscripts)
-        if self._exact:
-            return self._called(name, self.definition(program.definitions[name]), subscripts)
         return T.ref(name, subscripts, program.kinds[name])
 
     def _call(self, e: syntax.Call) -> Term:
+        parts = [self.expr(a) for a in e.args]
         if e.function == "where":
-            condition, *branches = e.args
-            parts = [self._condition(condition)]
-            parts += [self.expr(a) for a in branches]
-        elif e.function == "int":  # which NaN has, too
-            parts = [self.asked(a) for a in e.args]
-        else:
-            parts = [self.expr(a) for a in e.args]
-        return function(e.function, *parts, exact=self._exact)
+            parts[0] = self._condition(e.args[0])
+        return T.function(e.function, *parts)
 
     def _reduce(self, e: syntax.Reduce) -> Term:
         condition = T.TRUE if e.condition is None else self._condition(e.condition)
@@ -216,8 +168,7 @@ class _Translator:
         if any(self.sizes.get(i.attr[1]) == 0 for i in opened):
             condition = T.FALSE  # what simplifies terms supposes that extents are at least 1
         monoid: str | T.UserMonoid = self.monoids.get(e.op, e.op)
-        asks = monoid in _CHOICES or (isinstance(monoid, T.UserMonoid) and _asks(monoid))
-        bodies = [(self.asked if asks else self.expr)(a) for a in e.args]
+        bodies = [self.expr(a) for a in e.args]
         if isinstance(monoid, T.UserMonoid):
             bodies = _by_entries(self.program.monoids[e.op], bodies)
         result: Term
@@ -260,7 +211,7 @@ class _Translator:
                 chosen((*position, n), {**values, name: n}) for n in range(extents[len(position)])
             )
             for n, entry in reversed(list(enumerate(others))):
-                is_here = compare("==", self.index(name), T.const(n))
+                is_here = T.compare("==", self.index(name), T.const(n))
                 result = T.where(is_here, entry, result)
             return result
 
@@ -274,13 +225,3 @@ def _by_entries(monoid: syntax.Monoid, bodies: Sequence[Term]) -> list[Term]:
         for e in entries_of(monoid)
         for values in [tuple(map(T.const, e.position))]
     ]
-
-
-def _bool(t: Term) -> Term:
-    return t if t.kind == "bool" else compare("!=", t, T.const(0, t.kind))
-
-
-def _asks(monoid: T.UserMonoid) -> bool:
-    """Does the combine of a monoid compare its operands? That of SE asks whether there is a frame,
-    and keeps what is no number."""
-    return monoid not in SCALED and any(t.kind == "bool" for t in T.subterms(*monoid.combine))
