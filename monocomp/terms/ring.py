@@ -40,7 +40,7 @@ from monocomp.terms.parts import (
 )
 from monocomp.terms.weights import (
     holds_addend,
-    holds_ref,
+    holds_read,
     infinite_frames,
     is_inverse_of_nothing,
     is_quotient,
@@ -212,7 +212,8 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
             if base in powers:
                 before = powers.pop(base)
                 cancels = max(before, power) > 0 >= before + power
-                if cancels and (domain(base).zero or holds_ref(base)):
+                may_be_zero = domain(base).zero and holds_read(base)
+                if cancels and (may_be_zero or may_be_empty(base)):
                     conditions.append(is_there(base))
                 base, power = _joined_power(base, before, power)
             powers[base] = powers.get(base, _NONE) + power

@@ -202,6 +202,6 @@ def _is_scaled_weight(t: Term) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def holds_ref(t: Term) -> bool:
-    """Does t stand for a definition, of which nothing is known yet?"""
-    return t.op == "ref" or any(map(holds_ref, t.args))
+def holds_read(t: Term) -> bool:
+    """True if t reads a tensor or stands for a definition: it is made of more than parameters."""
+    return t.op in ("read", "ref", "stored") or any(map(holds_read, t.args))

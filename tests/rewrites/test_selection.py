@@ -40,7 +40,6 @@ OTHERS = [
     "S[i,k] * (1 + sigmoid(S[k,i]))",
     "S[i,k] * (1 + k)",
     "S[i,k] * (1 + C[i] ** 2)",  # infinite, perhaps
-    "exp(S[i,k]) * sum[j](exp(S[i,j])) ** 2",
     "exp(S[i,k]) * Z[k] / sum[j](exp(S[i,j]))",  # which scales what would be too large
     "abs(S[i,k])",
     "maximum(S[i,k], exp(C[i]))",  # no product
