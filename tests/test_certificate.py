@@ -117,11 +117,15 @@ def test_contents() -> None:
 
 
 def test_a_fact_about_a_result() -> None:
-    """A sum of exponentials leaves a maximum: it is 0 only where all of them are, and no element
-    is infinite."""
+    """A sum of exponentials leaves a maximum: each need is discharged by a fact."""
     found = kernel("Z[i] = sum[k](exp(X[i,k]))\nO[i] = max[k](Z[i] * Y[i,k])").certificate
-    facts = [c.fact for c in found.conditions if c.rule == "hoist_positive_factor"]
-    assert "Z[i] >= 0, and 0 only where nothing is there" in facts
+    facts = {c.fact: c.by for c in found.conditions if c.rule == "hoist_positive_factor"}
+    assert facts == {
+        "a free of k: Z[i] does not vary with it": "form",
+        "a nonnegative: Z[i] >= 0": "is_nonnegative",
+        "k has an element: max[k](Y[i,k] * Z[i]) has an element": "has_element",
+        "a finite if read: Z[i] is finite if all that it reads is": "is_finite_if_read",
+    }
 
 
 def test_user_monoids() -> None:

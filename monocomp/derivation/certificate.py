@@ -24,6 +24,7 @@ from monocomp.proving.prover import Law, is_proved
 from monocomp.proving.rule_laws import EVERYWHERE, FOLDED, RULE_LAWS
 from monocomp.rewrites.moving_centres import centred, move_centre
 from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
+from monocomp.rewriting.equations import Equation
 from monocomp.rewriting.rules import STATED, Rule
 from monocomp.terms.asking import FACTS
 from monocomp.terms.equations import Equations
@@ -254,6 +255,14 @@ def _conditions(number: int, step: Step) -> Iterator[Condition]:
         yield Condition(number, step.rule, needs, f"does not hold: {needs}", "")
         return
     names = step.start.reader_names()
+    if isinstance(rule, Equation) and step.redex is not None:
+        for need, t in rule.discharged(step.redex):
+            said = (
+                f"{need}: {show(t, names)} {FACTS[need.fact].words}" if need.fact in FACTS else ""
+            )
+            text = said or f"{need}: {show(t, names)} does not vary with it"
+            yield Condition(number, step.rule, str(need), text, need.fact)
+        return
     noted = [
         (fact, t)
         for fact, t in asked

@@ -13,7 +13,7 @@ from monocomp import terms as T
 from monocomp.errors import InternalError
 from monocomp.terms import Term
 
-SIZES = range(3)
+SIZES = {0: "nothing", 1: "one element", 2: "two elements"}
 _JOINS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 _UNITS = {"sum": T.ZERO, "prod": T.ONE, "max": T.NEG_INF, "min": T.INF}
 
@@ -45,7 +45,10 @@ def unrolled(t: Term, size: int, at: Mapping[str, int] | None = None) -> Term:
             return _unrolled_fold(t, size, positions)
         case "fold" | "fold_at":
             raise InternalError(f"no law about {t.attr.monoid} can be proved")
-    return T.inert(t.op, *map(visit, t.args), attr=t.attr)
+    args = [visit(a) for a in t.args]
+    if t.op == "mul":  # numbers come first, as terms are printed
+        args.sort(key=lambda a: a.op != "const")
+    return T.inert(t.op, *args, attr=t.attr)
 
 
 def _unrolled_fold(t: Term, size: int, positions: Mapping[str, int]) -> Term:

@@ -84,8 +84,16 @@ class Need:
         """The index that a variable must not vary with."""
         return self.words[-1] if self.words.startswith("free of ") else None
 
+    @property
+    def fact(self) -> str:
+        """The name of the fact that decides it, or "form"."""
+        if self.free_of is not None:
+            return "form"
+        is_fold = self.words == "has an element"
+        return "has_element" if is_fold else PREDICATES[self.words].holds.__name__
+
     def holds(self, found: Bindings) -> bool:
-        """Does it hold of what was found?"""
+        """Decide whether what was found meets it."""
         if self.free_of is not None:
             bound, _ = found.folds[self.free_of]
             return found.terms[self.name].free.isdisjoint(i.attr[0] for i in bound)
@@ -147,11 +155,11 @@ class Equation(Rule):
     def doc(self) -> str:
         """The statement, with both sides as an example."""
         needs = [" or ".join(map(str, choice)) for choice in self.needs]
-        needs += [f"worth {words}" for words in self.worth]
+        worth = [f"Worth:   {', '.join(self.worth)}"] if self.worth else []
         before, after = (text.replace("\n", "\n         ") for text in self.example())
         stated = [f"Needs:   {', '.join(needs)}"] if needs else []
         example = [f"before:  {before}", f"after:   {after}"]
-        return "\n".join([self.about, "", f"Law:     {self.law}", *stated, *example])
+        return "\n".join([self.about, "", f"Law:     {self.law}", *stated, *worth, *example])
 
     # Variables.
 
@@ -239,16 +247,29 @@ class Equation(Rule):
         decided = [c for c in self.needs if len({n.name for n in c} & set(self.scopes)) != 1]
         return [*map(_any_of, decided)]
 
+    def _found(self, t: Term) -> Iterator[Bindings]:
+        """The ways in which the left side matches and the needs are met."""
+        for found in matches(self._patterns[0], t, self._tests):
+            if all(test(found) for test in self._remaining):
+                yield found
+
+    def discharged(self, t: Term) -> Iterator[tuple[Need, Term]]:
+        """The needs that are met where the rule changes a term, and of what."""
+        found = next(iter(self._found(t)), None)
+        for choice in self.needs if found is not None else ():
+            need = next(n for n in choice if n.holds(found))
+            is_fold = need.words == "has an element"
+            yield need, found.folds[need.name][1] if is_fold else found.terms[need.name]
+
     def rewrite(self, t: Term) -> Term | None:
         """The right side, where the left one matches and the needs are met."""
         left, right = self._patterns
-        for found in matches(left, t, self._tests):
-            if all(test(found) for test in self._remaining):
-                new = instance(right, found)
-                if found.remainder:
-                    new = T.construct(left.op, new, *found.remainder, kind=t.kind)
-                if new is not t:
-                    return new
+        for found in self._found(t):
+            new = instance(right, found)
+            if found.remainder:
+                new = T.construct(left.op, new, *found.remainder, kind=t.kind)
+            if new is not t:
+                return new
         return None
 
     # Examples.
@@ -334,7 +355,7 @@ def _equation(name: str, *stated: Any) -> Equation:
     if not made.is_definition:
         is_nonempty = any(all(n.words == "has an element" for n in choice) for choice in made.needs)
         sizes = [size for size in SIZES if size or not is_nonempty]
-        parts = [(f"over {n} elements", partial(made.identity, n)) for n in sizes]
+        parts = [(f"over {SIZES[n]}", partial(made.identity, n)) for n in sizes]
         RULE_LAWS[name] = RuleLaw(name, made.law, tuple(parts))
     return made
 
