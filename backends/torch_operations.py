@@ -96,7 +96,8 @@ class TorchOps:
 
 def _sign(x: torch.Tensor) -> torch.Tensor:
     """The sign; of NaN, NaN."""
-    return torch.where(x.isnan(), x, x.sign()) if x.is_floating_point() else x.sign()
+    sign = x.sign()
+    return sign.add_(x.clamp(-1, 1), alpha=0) if x.is_floating_point() else sign
 
 
 def _floordiv(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -18,9 +18,10 @@ class Value:
         is_unit: is it what a loop starts with, the unit of what it carries?
         root: what it is a view of, or itself.
         is_owned: is its memory the tape's own?
+        made_by: the key of the step that has made it, and the operands, if it has one.
     """
 
-    __slots__ = ("dtype", "is_owned", "is_unit", "known", "root", "shape")
+    __slots__ = ("dtype", "is_owned", "is_unit", "known", "made_by", "root", "shape")
 
     def __init__(
         self,
@@ -34,6 +35,7 @@ class Value:
         self.root = self if root is None else root
         self.is_owned = is_owned
         self.is_unit = False
+        self.made_by: tuple[Any, tuple[Value, ...]] | None = None
 
     @property
     def number(self) -> float | None:
@@ -100,6 +102,7 @@ class Recorder:
         self.steps.append(Step(run, tuple(operands), made, takes_out))
         if whole is not None:
             self._made[whole] = made
+            made.made_by = key, tuple(operands)
         return made
 
     def copy(self, value: Value) -> Value:

@@ -42,6 +42,8 @@ class TileOps(Protocol):
         takes_out: bool = False,
     ) -> Tile: ...
 
+    def compared(self, name: str, a: Tile, b: Tile) -> Tile: ...
+
     def is_all_true(self, x: Tile) -> bool: ...
 
     def stretched(self, x: Tile, shape: Sequence[int]) -> Tile: ...
@@ -100,7 +102,7 @@ class Tile:
     def _compared(self, other: Tile | int, sign: Callable[[Any, Any], Any]) -> Tile:
         if isinstance(other, int):
             other = self.ops.full((1,) * len(self.shape), other, "int")
-        return self.ops.map(sign.__name__, sign, self, other, dtype=torch.bool)
+        return self.ops.compared(sign.__name__, self, other)
 
     def __lt__(self, other: Tile | int) -> Tile:
         return self._compared(other, operator.lt)

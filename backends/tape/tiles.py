@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from monocomp.backends.tape import choices
 from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, common_shape, moved, swapped
 from monocomp.declarations.vocabulary import Kind
@@ -153,6 +154,8 @@ class TapeOps:
         found = self._folded(name, operands)
         if found is not None:
             return self.stretched(found, shape)
+        if name == "where" and (chosen := self._chosen(*operands)) is not None:
+            return self.stretched(chosen, shape)
         dtype = operands[-1].dtype
         if name == "uniform":
             dtype = self.ops.dtype_of("float")
@@ -167,7 +170,8 @@ class TapeOps:
         if name == "where" and operands[0].value.known is not None:
             if self.is_all_true(operands[0]):
                 return operands[1]
-            return None if operands[0].value.known.any() else operands[2]
+            if not operands[0].value.known.any():
+                return operands[2]
         if len(operands) != 2:
             return None
         for x, other in (operands, operands[::-1]):
@@ -182,6 +186,43 @@ class TapeOps:
             )
             if is_nothing:
                 return other
+        return None
+
+    def compared(self, name: str, a: Tile, b: Tile) -> Tile:
+        """Where a comparison holds."""
+        if a.dtype == b.dtype and a.dtype.is_floating_point :
+            dims, (x, y) = self.aligned((a, b))
+            shape = common_shape(x.shape, y.shape)
+            if math.prod(shape) >= choices.VECTOR:
+                holds = choices.mask(self.recorder, name, x, y, shape)
+                value = choices.truth(self.recorder, holds)
+                return Tile(self, value, dims, common_shape(a.shape, b.shape))
+        return self.map(name, getattr(torch, name), a, b, dtype=torch.bool)
+
+    def _chosen(self, condition: Tile, a: Tile, b: Tile) -> Tile | None:
+        """What `where` comes to without branches."""
+        first, second = a.value.number, b.value.number
+        if (a.value is b.value and a.dims == b.dims) or (first is not None and first == second):
+            return a
+        if not a.dtype.is_floating_point or a.dtype != b.dtype:
+            return None
+        if first is not None and condition.dims == b.dims:
+            infinities = choices.replaced_infinities(condition.value, b.value, first)
+            if infinities is not None:
+                run = partial(choices.replace, infinities)
+                return self.map(("replace", infinities), run, b, takes_out=True)
+        size = math.prod(common_shape(*(x.shape for x in self.aligned((condition, a, b))[1])))
+        if size < choices.VECTOR:
+            return None
+        for x, number, holds in ((a, second, True), (b, first, False)):
+            if number is None or not (number == 0 or math.isinf(number)):
+                continue
+            mask = choices.mask_of(self.recorder, condition.value, x.dtype, holds)
+            its = Tile(self, mask, condition.dims, condition.shape)
+            if number == 0:
+                return self.map("keep", choices.keep, x, its, takes_out=True)
+            run = partial(choices.keep_or_infinity, number)
+            return self.map(("keep", number), run, x, its)
         return None
 
     def map(

@@ -1,0 +1,121 @@
+"""Choices without branches: what `where` comes to where its condition is one of floats.
+
+Comparisons and `torch.where` go element by element on a CPU, and a branch that is predicted wrongly
+takes as long as ten multiplications. So a condition on floats is recorded as a mask of ones and
+zeros in their dtype, and a choice between a value and 0 keeps the value where the mask is 1, which
+is one vector operation, exact for all values. A choice between a value and an infinity is an
+extremum more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from monocomp.backends.tape.recorder import Recorder, Value
+
+VECTOR = 1 << 11  # elements from which on vector operations repay that there are more of them
+
+_COMPARED: dict[str, Callable[..., Any]] = {
+    n: getattr(torch, n) for n in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+_INVERSE = {"eq": "ne", "ne": "eq"}  # of the others NaN has none
+_KEEP = torch.ops.aten.threshold_backward.default._op
+_KEEP_OUT = torch.ops.aten.threshold_backward.grad_input._op
+
+
+def compared(
+    sign: Callable[..., Any],
+    shape: tuple[int, ...],
+    a: torch.Tensor,
+    b: torch.Tensor,
+    out: torch.Tensor | None = None,
+) -> Any:
+    """Return 1 where a comparison holds and 0 elsewhere, in the dtype of its operands."""
+    if out is None:
+        out = torch.empty(shape, dtype=a.dtype, device=a.device)
+    return sign(a, b, out=out)
+
+
+def keep(x: torch.Tensor, mask: torch.Tensor, out: torch.Tensor | None = None) -> Any:
+    """Return x where a mask is 1, and 0 where it is 0."""
+    return _KEEP(x, mask, 0.0) if out is None else _KEEP_OUT(x, mask, 0.0, grad_input=out)
+
+
+def keep_or_infinity(infinity: float, x: torch.Tensor, mask: torch.Tensor) -> Any:
+    """Return x where a mask is 1, and an infinity where it is 0."""
+    bound = torch.sub(0.5, mask).mul_(infinity)  # the other infinity where the mask is 1
+    extremum = torch.maximum if infinity > 0 else torch.minimum
+    kept = _KEEP(x, mask, 0.0)
+    return extremum(kept, bound, out=kept)
+
+
+def replace(infinities: tuple[float, float], x: torch.Tensor, out: Any = None) -> torch.Tensor:
+    """Return x with other numbers in place of the infinities, the positive one first."""
+    return torch.nan_to_num(x, math.nan, *infinities, out=out)
+
+
+def mask(recorder: Recorder, name: str, a: Value, b: Value, shape: tuple[int, ...]) -> Value:
+    """Record the mask of a comparison."""
+    run = partial(compared, _COMPARED[name], shape)
+    return recorder.step(("mask", name), run, [a, b], shape, a.dtype, takes_out=True)
+
+
+def truth(recorder: Recorder, of: Value) -> Value:
+    """Record a mask as a condition."""
+    return recorder.step("truth", lambda m: m.to(torch.bool), [of], of.shape, torch.bool)
+
+
+def mask_of(recorder: Recorder, condition: Value, dtype: torch.dtype, holds: bool) -> Value:
+    """Record where a condition holds, or fails, as a mask.
+
+    Args:
+        condition: the condition.
+        dtype: of the mask.
+        holds: is the mask 1 where it holds?
+    """
+    shape = condition.shape
+    name, operands = condition.made_by or (None, ())
+    if condition.known is None:
+        if name == "not":
+            return mask_of(recorder, operands[0], dtype, not holds)
+        if name in ("and", "or"):
+            both = [mask_of(recorder, v, dtype, holds) for v in operands]
+            run = torch.minimum if (name == "and") == holds else torch.maximum
+            key = run.__name__
+            return recorder.step(key, run, both, shape, dtype, takes_out=True)
+        if name == "truth" and operands[0].dtype == dtype:
+            return operands[0] if holds else _inverse(recorder, operands[0])
+
+    def run_bool(c: torch.Tensor) -> torch.Tensor:
+        return (c if holds else c.logical_not()).to(dtype)
+
+    return recorder.step(("mask", dtype, holds), run_bool, [condition], shape, dtype)
+
+
+def _inverse(recorder: Recorder, of: Value) -> Value:
+    (_, name), operands = of.made_by or ((None, None), ())
+    if name in _INVERSE:
+        return mask(recorder, _INVERSE[name], operands[0], operands[1], of.shape)
+    zero = torch.zeros((), dtype=of.dtype)
+    return mask(recorder, "eq", of, recorder.constant(("zero", of.dtype), zero), of.shape)
+
+
+def replaced_infinities(condition: Value, x: Value, number: float) -> tuple[float, float] | None:
+    """Return what the infinities of x are replaced by, where a condition says that it is one of
+    them, or is either of them, and a number is chosen then; None where it says something else."""
+    name, operands = condition.made_by or (None, ())
+    if name == "truth":
+        (_, name), operands = operands[0].made_by or ((None, None), ())
+    if name != "eq":
+        return None
+    for infinity, compared_to in (operands, operands[::-1]):
+        if infinity.number == math.inf and compared_to.made_by == ("abs", (x,)):
+            return number, number
+        if infinity.number is not None and abs(infinity.number) == math.inf and compared_to is x:
+            return (number, -math.inf) if infinity.number > 0 else (math.inf, number)
+    return None
