@@ -46,11 +46,13 @@ def keep(x: torch.Tensor, mask: torch.Tensor, out: torch.Tensor | None = None) -
     return _KEEP(x, mask, 0.0) if out is None else _KEEP_OUT(x, mask, 0.0, grad_input=out)
 
 
-def keep_or_infinity(infinity: float, x: torch.Tensor, mask: torch.Tensor) -> Any:
+def keep_or_infinity(
+    infinity: float, x: torch.Tensor, mask: torch.Tensor, out: torch.Tensor | None = None
+) -> Any:
     """Return x where a mask is 1, and an infinity where it is 0."""
     bound = torch.sub(0.5, mask).mul_(infinity)  # the other infinity where the mask is 1
     extremum = torch.maximum if infinity > 0 else torch.minimum
-    kept = _KEEP(x, mask, 0.0)
+    kept = keep(x, mask, out)
     return extremum(kept, bound, out=kept)
 
 

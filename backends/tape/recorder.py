@@ -45,12 +45,18 @@ class Value:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
-    """A function of values; `takes_out` says that it can be told where to write."""
+    """A function of values.
+
+    Attributes:
+        takes_out: can it be told where to write?
+        is_elementwise: may that be the memory of an operand?
+    """
 
     run: Callable[..., Any]
     operands: tuple[Value, ...]
     result: Value
     takes_out: bool
+    is_elementwise: bool
 
 
 class Recorder:
@@ -86,6 +92,7 @@ class Recorder:
         *,
         is_view: bool = False,
         takes_out: bool = False,
+        is_elementwise: bool = True,
     ) -> Value:
         """The value of a function of others, of which the key tells it apart. Without one it is
         computed anew, in each call."""
@@ -99,7 +106,7 @@ class Recorder:
             made = Value(shape, dtype, root=operands[0].root)
         else:
             made = Value(shape, dtype, is_owned=True)
-        self.steps.append(Step(run, tuple(operands), made, takes_out))
+        self.steps.append(Step(run, tuple(operands), made, takes_out, is_elementwise))
         if whole is not None:
             self._made[whole] = made
             made.made_by = key, tuple(operands)

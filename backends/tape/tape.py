@@ -32,20 +32,21 @@ class Tape:
         self.start = [None if v in made or v in is_input else v.known for v in at]
         self.results = [at[v] for v in results]
         last_read = {v: n for n, s in enumerate(steps) for v in (s.result, *s.operands)}
-        last_use = {v.root: n for n, s in enumerate(steps) for v in (s.result, *s.operands)}
         for v in results:
-            last_read[v] = last_use[v.root] = len(steps)
+            last_read[v] = len(steps)
+        into = _memory(steps, results)
+        for n, v in into.items():
+            last_read[v] = max(last_read[v], n)
+        dead: dict[int, list[int]] = {}
+        for v, n in last_read.items():
+            if v in made and math.prod(v.shape) >= FREED:
+                dead.setdefault(n, []).append(at[v])
         self.runs: list[Run] = []
         for n, s in enumerate(steps):
-            into = next((v for v in s.operands if last_use[v.root] == n and _takes(s, v)), None)
             registers = [at[v] for v in s.operands]
-            self.runs.append(
-                _run(s.run, registers, at[s.result], None if into is None else at[into])
-            )
-            dead = [v for v in dict.fromkeys(s.operands) if last_read[v] == n and v in made]
-            large = [at[v] for v in dead if math.prod(v.shape) >= FREED]
-            if large:
-                self.runs.append(_freeing(large))
+            self.runs.append(_run(s.run, registers, at[s.result], at[into[n]] if n in into else None))
+            if n in dead:
+                self.runs.append(_freeing(dead[n]))
 
     def __call__(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The results for the values of a call."""
@@ -71,11 +72,32 @@ def _is_kept(v: Value) -> bool:
     return v.known is not None and v.known.numel() <= KEPT
 
 
+def _memory(steps: Sequence[Step], results: Sequence[Value]) -> dict[int, Value]:
+    """Return the values whose memory steps write their results into, by the number of the step: an
+    operand that nothing else reads, or else what nothing reads any more."""
+    last_use = {v.root: n for n, s in enumerate(steps) for v in (s.result, *s.operands)}
+    last_use |= dict.fromkeys((v.root for v in results), len(steps))
+    fresh = {s.result for s in steps if s.takes_out}
+    free: dict[object, list[Value]] = {}
+    into: dict[int, Value] = {}
+    for n, s in enumerate(steps):
+        alike = free.setdefault((s.result.shape, s.result.dtype), [])
+        if s.takes_out:
+            taken = next((v for v in s.operands if last_use[v.root] == n and _takes(s, v)), None)
+            taken = alike.pop() if taken is None and alike else taken
+            if taken is not None:
+                into[n] = taken
+        for v in dict.fromkeys(v.root for v in s.operands):
+            if v in fresh and last_use[v] == n and v is not into.get(n):
+                free.setdefault((v.shape, v.dtype), []).append(v)
+    return into
+
+
 def _takes(s: Step, v: Value) -> bool:
     """True if a step may write its result into the memory of an operand."""
     is_alike = v.shape == s.result.shape and v.dtype == s.result.dtype
     is_alone = all(o is v or o.root is not v for o in s.operands)
-    return s.takes_out and v.is_owned and is_alike and is_alone
+    return s.takes_out and s.is_elementwise and v.is_owned and is_alike and is_alone
 
 
 def _run(run: Callable[..., Any], operands: list[int], result: int, into: int | None) -> Run:

@@ -222,7 +222,7 @@ class TapeOps:
             if number == 0:
                 return self.map("keep", choices.keep, x, its, takes_out=True)
             run = partial(choices.keep_or_infinity, number)
-            return self.map(("keep", number), run, x, its)
+            return self.map(("keep", number), run, x, its, takes_out=True)
         return None
 
     def map(
@@ -370,7 +370,12 @@ class TapeOps:
         x = self._joined(a, (*batch, *left, dim), (math.prod(count), math.prod(m), length))
         y = self._joined(b, (*batch, dim, *right), (math.prod(count), length, math.prod(n)))
         inner = (*count, *m, *n)
-        made = self.recorder.step(("product", inner), _product(count, m, n), [x, y], inner, a.dtype)
+        run = _product(count, m, n)
+        takes_out = run in (torch.bmm, torch.mm)
+        made = self.recorder.step(
+            ("product", inner), run, [x, y], inner, a.dtype,
+            takes_out=takes_out, is_elementwise=False,
+        )
         return Tile(self, made, (*batch, *left, *right), shape)
 
     def _joined(self, x: Tile, dims: Sequence[int], shape: Shape) -> Value:
