@@ -9,16 +9,25 @@ from monocomp import tile as T
 
 
 def default_blocks(
-    program: T.TileProgram, extents: Mapping[str, int], elements: int
+    program: T.TileProgram,
+    extents: Mapping[str, int],
+    elements: int,
+    has_own_loops: bool = True,
 ) -> dict[str, int]:
-    """Lengths of blocks such that a tile has at most so many elements, as far as cutting helps.
+    """Return lengths of blocks such that a tile has at most so many elements, as far as cutting
+    helps: of the largest tile the grid is taken apart first, then its longest axis is halved.
 
-    Values of the grid are taken apart where each has loops of its own, over elements that the
-    others have not. Of the largest tile they are taken apart first, then its longest axis is
-    halved.
+    Args:
+        program: the kernel.
+        extents: sizes by name.
+        elements: the most of a tile.
+        has_own_loops: take values of the grid apart where each has loops of its own, over elements
+            that the others lack.
     """
     axes = program.axes
-    apart = _with_own_loops(program)
+    loops = (s for s in T.walk(program.body) if isinstance(s, T.Loop))
+    is_exact = any(s.is_exact and not s.is_whole for s in loops)
+    apart = _with_own_loops(program) if has_own_loops or is_exact else set()
     lengths = {n: 1 if n in apart else max(1, extents[a.extent]) for n, a in axes.items()}
     grid = program.axis_names("grid")[::-1]
     tiles = [e | set(grid) for e in program.tiles]

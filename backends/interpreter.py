@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import product
 from typing import Any, Protocol, TypeAlias
 
@@ -43,6 +44,9 @@ class Ops(Protocol):
     ) -> tuple[Array, Array]: ...
     def bounds(self, x: Array) -> tuple[int, int]:
         """The least element and the largest, or bounds on them."""
+
+    def known(self, x: Array) -> Array | None:
+        """Return an array that has the elements of another; None where they are not known yet."""
 
     def unit(self, x: Array) -> Array:
         """Return the state that a loop starts with, the unit of its fold."""
@@ -94,6 +98,7 @@ class Interpreter:
         self.dims = {name: n for n, name in enumerate(program.axes)}
         self.range: dict[str, tuple[int, int]] = {}
         self.coordinates: dict[str, Array] = {}
+        self.shifted: set[str] = set()  # axes along which values of the grid start anywhere
         self.values: dict[str, Array] = {}
         self.inside: Array | None = None
         self.around: Array | None = None
@@ -124,11 +129,17 @@ class Interpreter:
         for first in range(start, stop, step):
             yield first, min(first + step, stop)
 
-    def _enter(self, axis: str, start: int, stop: int) -> None:
+    def _enter(self, axis: str, start: int, stop: int, first: Array | None = None) -> None:
+        """Go to some elements of an axis, counted from a first one that may vary."""
         self.range[axis] = (start, stop)
         shape = [1] * len(self.dims)
         shape[self.dims[axis]] = stop - start
-        self.coordinates[axis] = self.ops.arange(start, stop).reshape(shape)
+        coordinates = self.ops.arange(start, stop).reshape(shape)
+        self.shifted.discard(axis)
+        if first is not None:
+            self.shifted.add(axis)
+            coordinates = self.ops.elementwise["add"](first, coordinates)
+        self.coordinates[axis] = coordinates
 
     # --- statements -------------------------------------------------------------------
 
@@ -150,7 +161,7 @@ class Interpreter:
                     self.values[s.name] = self._value(s.value)
 
     def _store(self, s: T.Store) -> None:
-        axes = _coordinates(s.positions)
+        axes = self._coordinates(s.positions)
         is_whole = s.guard is None and self.inside is None and self.around is None
         if axes is None or s.mode == "add" or not is_whole:
             self._scatter(s)
@@ -199,8 +210,11 @@ class Interpreter:
             self.around = _both(self.around, self.inside)
         for segment in loop.segments:
             start, full_start, full_stop, stop = self._range_of(segment, extent)
+            offset, count = self._own_start(segment, stop - start)
+            if offset is not None:
+                start, stop, full_stop = 0, count, -1
             for first, last in self._blocks(axis, start, stop):
-                self._enter(axis.name, first, last)
+                self._enter(axis.name, first, last, offset)
                 whole = full_start <= first and last <= full_stop
                 self.inside = None if whole else self._within(segment, axis.name)
                 self.masked = segment.masked
@@ -303,6 +317,25 @@ class Interpreter:
             full_stop = min(full_stop, *(low for low, _ in pairs))
         return start, full_start, full_stop, max(start, stop)
 
+    def _own_start(self, segment: T.Segment, count: int) -> tuple[Array | None, int]:
+        """The first element of each value of the grid, and how many any of them has, if these are
+        at most half of those that some have."""
+        if count < 2 or not segment.lower or not segment.upper:
+            return None, count
+        bounds = [[self._value(e) for e in side] for side in (segment.lower, segment.upper)]
+        grid = {self.dims[n] for n in self.program.axis_names("grid")}
+        varied = {d for side in bounds for x in side for d, n in enumerate(x.shape) if n > 1}
+        if not varied or not varied <= grid:
+            return None, count
+        first, last = (
+            reduce(self.ops.elementwise[extremum], side)
+            for extremum, side in zip(("maximum", "minimum"), bounds, strict=True)
+        )
+        first = self.ops.elementwise["maximum"](first, self._zero("int"))
+        lengths = self.ops.known(self.ops.elementwise["sub"](last, first))
+        most = count if lengths is None else max(0, int(lengths.max()))
+        return (first, most) if 2 * most <= count else (None, count)
+
     def _within(self, segment: T.Segment, axis: str) -> Array:
         """Which elements of this block are in the segment."""
         k = self.coordinates[axis]
@@ -383,7 +416,7 @@ class Interpreter:
         tensor = self.inputs[e.attr]
         if not e.args:
             return self.ops.promote(tensor).reshape((1,) * len(self.dims))
-        names = _coordinates(e.positions)
+        names = self._coordinates(e.positions)
         if names is not None:
             block = self._slice(tensor, names)
             members = self._members(e.guard, [block])
@@ -403,6 +436,12 @@ class Interpreter:
                 if guard.shape[dim] > 1 and all(p.shape[dim] == 1 for p in positions):
                     guard = self._reduce("max", guard, dim)
         return guard
+
+    def _coordinates(self, positions: Sequence[T.Expr]) -> list[str] | None:
+        """The axes whose coordinates these are, each once; None if they are others."""
+        axes = [p.attr for p in positions if p.op == "coordinate"]
+        is_distinct = len(set(axes)) == len(positions)
+        return axes if is_distinct and not self.shifted.intersection(axes) else None
 
     def _slice(self, tensor: Array, names: list[str]) -> Array:
         block = tensor[tuple(slice(*self.range[n]) for n in names)]
@@ -451,12 +490,6 @@ class Interpreter:
                     f"{what} at {worst} in dimension {dim}, which has {size} entries",
                     help="guard the read with a filter, or mend the subscript",
                 )
-
-
-def _coordinates(positions: Sequence[T.Expr]) -> list[str] | None:
-    """The axes whose coordinates these are, each once; None if they are others."""
-    axes = [p.attr for p in positions if p.op == "coordinate"]
-    return axes if len(set(axes)) == len(positions) else None
 
 
 def _within(positions: Sequence[Array], sizes: Sequence[int]) -> Array:

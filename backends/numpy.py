@@ -67,6 +67,9 @@ class NumpyOps:
 
     bounds = staticmethod(bounds)
 
+    def known(self, x: Array) -> Array | None:
+        return x
+
     def unit(self, x: Array) -> Array:
         return x
 

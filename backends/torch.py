@@ -91,9 +91,8 @@ def repeated(
     plan = Evaluation(host, target, inputs, params, configs, varying).plan()
     tape = None
     if not checked:
-        tape = recorded(
-            host, plan, kernels, target, inputs, params, configs, varying, default_blocks
-        )
+        blocks = partial(default_blocks, has_own_loops=False)
+        tape = recorded(host, plan, kernels, target, inputs, params, configs, varying, blocks)
     run = tape or plan
     return Repeated(target.device, run)
 

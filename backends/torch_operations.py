@@ -80,6 +80,9 @@ class TorchOps:
 
     bounds = staticmethod(bounds)
 
+    def known(self, x: torch.Tensor) -> torch.Tensor | None:
+        return x
+
     def unit(self, x: torch.Tensor) -> torch.Tensor:
         return x
 

@@ -101,7 +101,9 @@ class Recorder:
         if made is not None:
             return made
         if whole is not None and operands and all(v.known is not None for v in operands):
-            made = Value(shape, dtype, run(*(v.known for v in operands)))
+            made = self._alike(Value(shape, dtype, run(*(v.known for v in operands))))
+            if made.made_by is not None:
+                return self._made.setdefault(whole, made)
         elif is_view:
             made = Value(shape, dtype, root=operands[0].root)
         else:
@@ -111,6 +113,12 @@ class Recorder:
             self._made[whole] = made
             made.made_by = key, tuple(operands)
         return made
+
+    def _alike(self, value: Value) -> Value:
+        """A value that is known to have the same elements."""
+        assert value.known is not None
+        bits = value.known.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return self._made.setdefault((value.shape, value.dtype, bits), value)
 
     def copy(self, value: Value) -> Value:
         """The same in memory of its own."""

@@ -86,6 +86,8 @@ class RecordingTarget(TorchTarget):
         extents: Mapping[str, int],
         params: Mapping[str, Any],
     ) -> None:
+        for name, axis in sorted(program.axes.items(), key=lambda x: x[1].role == "whole"):
+            self.order.setdefault(name, len(self.order))
         ops = self._ops(list(program.axes))
         held = {n: t.tile if isinstance(t, Buffer) else t for n, t in inputs.items()}
         tiles = {n: Tile(ops, t.value, t.dims, t.shape) for n, t in held.items() if t is not None}

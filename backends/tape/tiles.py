@@ -76,7 +76,7 @@ class TapeOps:
         self.recorder, self.ops = recorder, ops
         for name in axes:
             order.setdefault(name, len(order))
-        self._ranks = [order[name] for name in axes]
+        self.rank = [order[name] for name in axes].__getitem__
         self.elementwise: Mapping[str, Callable[..., Tile]] = {
             name: partial(self._element, name, f) for name, f in ops.elementwise.items()
         }
@@ -113,6 +113,9 @@ class TapeOps:
         number = self.ops.full((), value, kind)
         key = "number", repr(number.item())
         return self.stretched(self.constant(key, number, (), len(shape)), shape)
+
+    def known(self, x: Tile) -> torch.Tensor | None:
+        return x.value.known
 
     def unit(self, x: Tile) -> Tile:
         known = x.value.known
@@ -252,7 +255,7 @@ class TapeOps:
         every = {d for x in operands for d in x.dims if d != NO_DIM}
         dims = largest.dims
         if not every <= set(dims):
-            dims = tuple(sorted(every, key=self._ranks.__getitem__))
+            dims = tuple(sorted(every, key=self.rank))
         return dims, [self._arranged(x, dims) for x in operands]
 
     def _arranged(self, x: Tile, dims: Sequence[int]) -> Value:
@@ -299,7 +302,7 @@ class TapeOps:
         """The tile with a value that has all elements along a dimension."""
         if dim in x.dims or x.shape[dim] == 1:
             return x
-        dims = sorted({dim, *x.dims} - {NO_DIM}, key=self._ranks.__getitem__)
+        dims = sorted({dim, *x.dims} - {NO_DIM}, key=self.rank)
         return Tile(self, self.whole(x, dims), dims, x.shape)
 
     def reshaped(self, x: Tile, shape: Shape) -> Tile:
@@ -327,7 +330,7 @@ class TapeOps:
 
     def concatenate(self, tiles: Sequence[Tile], axis: int) -> Tile:
         every = {d for x in tiles for d, n in enumerate(x.shape) if n != 1} | {axis}
-        dims = sorted(every, key=self._ranks.__getitem__)
+        dims = sorted(every, key=self.rank)
         values = [self.whole(x, dims) for x in tiles]
         at = dims.index(axis)
         shape = list(tiles[0].shape)
@@ -359,7 +362,7 @@ class TapeOps:
         full = common_shape(a.shape, b.shape)
         shape = (*full[:dim], 1, *full[dim + 1 :])
         a, b = self._varying(a, dim), self._varying(b, dim)
-        rank = self._ranks.__getitem__
+        rank = self.rank
         of_a, of_b = (sorted({*x.dims} - {dim, NO_DIM}, key=rank) for x in (a, b))
         batch = [d for d in of_a if d in of_b]
         left, right = ([d for d in of if d not in batch] for of in (of_a, of_b))
@@ -406,14 +409,77 @@ class TapeOps:
     # --- tensors ----------------------------------------------------------------------
 
     def gather(self, tensor: Tile, at: Sequence[Tile]) -> Tile:
-        """The elements of a tensor at computed positions."""
+        """The elements of a tensor at computed positions. What positions have equal steps along
+        all dimensions is a view; elements at others are copied."""
         ops = at[0].ops
-        dims, values = ops.aligned(at)
         every = ops.whole(tensor, range(len(tensor.shape)))
-        shape = common_shape(*(v.shape for v in values))
-        run = _elements_at if shape else _element_at
-        made = ops.recorder.step("gather", run, [every, *values], shape, tensor.dtype)
-        return Tile(ops, made, dims, common_shape(*(x.shape for x in at)))
+        shape = common_shape(*(x.shape for x in at))
+        steps = [ops.steps(x) for x in at]
+        computed = [n for n, s in enumerate(steps) if s is None]
+        selected = sorted({d for n in computed for d in at[n].dims if d != NO_DIM}, key=ops.rank)
+        if len(computed) > 1 and not selected:
+            return ops._gathered(every, at, tensor.dtype, shape)
+        # The dimensions of a view: those along which positions have equal steps, and those of the
+        # tensor at which they are computed, in the place of the first along which these vary.
+        sizes, offset, strides = tensor.shape, 0, dict[int, int]()
+        for n, found in enumerate(steps):
+            if found is not None:
+                stride = math.prod(sizes[n + 1 :])
+                offset += found[0] * stride
+                for d, step in found[1].items():
+                    strides[d] = strides.get(d, 0) + step * stride
+        if strides.keys() & set(selected):
+            return ops._gathered(every, at, tensor.dtype, shape)
+        before = [d for d in strides if not selected or ops.rank(d) < ops.rank(selected[0])]
+        before.sort(key=ops.rank)
+        after = sorted(strides.keys() - set(before), key=ops.rank)
+        inner = tuple(shape[d] for d in before), tuple(shape[d] for d in after)
+        viewed = (*inner[0], *(sizes[n] for n in computed), *inner[1])
+        stride = (
+            *(strides[d] for d in before),
+            *(math.prod(sizes[n + 1 :]) for n in computed),
+            *(strides[d] for d in after),
+        )
+        made = ops.recorder.step(
+            ("strided", viewed, stride, offset),
+            lambda t: t.contiguous().as_strided(viewed, stride, t.storage_offset() + offset),
+            [every],
+            viewed,
+            tensor.dtype,
+            is_view=True,
+        )
+        if not computed:
+            return Tile(ops, made, before, shape)
+        values = [ops.whole(at[n], selected) for n in computed]
+        if len(values) == 1:
+            values = [ops._viewed(values[0], range(len(selected)), (math.prod(values[0].shape),))]
+        full = (*inner[0], *(shape[d] for d in selected), *inner[1])
+        run = _selecting(len(before), len(selected), full, len(values))
+        key = "select", len(before), full
+        made = ops.recorder.step(key, run, [made, *values], full, tensor.dtype)
+        return Tile(ops, made, (*before, *selected, *after), shape)
+
+    def _gathered(self, every: Value, at: Sequence[Tile], dtype: torch.dtype, shape: Shape) -> Tile:
+        dims, values = self.aligned(at)
+        inner = common_shape(*(v.shape for v in values))
+        run = _elements_at if inner else _element_at
+        made = self.recorder.step("gather", run, [every, *values], inner, dtype)
+        return Tile(self, made, dims, shape)
+
+    def steps(self, x: Tile) -> tuple[int, dict[int, int]] | None:
+        """The first of some positions, and the step along each dimension, if they are known, each
+        dimension has one, and none is negative."""
+        known = x.value.known
+        if known is None or not known.numel():
+            return None
+        first, found, regular = int(known.flatten()[0]), dict[int, int](), torch.zeros_like(known)
+        for n, (dim, size) in enumerate(zip(x.dims, known.shape, strict=True)):
+            if size > 1:
+                found[dim] = int(known.select(n, 1).flatten()[0]) - first
+                count = torch.arange(size, device=known.device)
+                regular = regular + found[dim] * count.reshape([-1] + [1] * (known.dim() - n - 1))
+        is_regular = torch.equal(regular + first, known) and min(found.values(), default=0) >= 0
+        return (first, found) if is_regular else None
 
     def store(self, output: Buffer, at: tuple[slice, ...], value: Tile) -> None:
         """Write a tile that has the dimensions of an output."""
@@ -458,6 +524,24 @@ class TapeOps:
         made = self.recorder.step(None, write, [held, *values], shape, dtype, is_view=True)
         made.is_owned = output.is_own = True
         output.tile = Tile(self, made, dims, shape)
+
+
+def _selecting(dim: int, count: int, shape: Shape, computed: int) -> Callable[..., torch.Tensor]:
+    """Return what takes the elements at computed positions in so many dimensions from one on."""
+    before = (slice(None),) * dim
+
+    def select(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return t.index_select(dim, positions)
+
+    def select_more(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return t.index_select(dim, positions).reshape(shape)
+
+    def index(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
+        return t[(*before, *positions)]
+
+    if computed > 1:
+        return index
+    return select if count == 1 else select_more
 
 
 def _elements_at(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
