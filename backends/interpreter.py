@@ -453,16 +453,17 @@ class Interpreter:
     def _gather(
         self, name: str, tensor: Array, positions: list[Array], guard: Array | None
     ) -> Array:
-        """Read computed positions. A position that its guard rules out, or that lies outside in
-        unchecked mode, is read as 0 and never touched."""
-        valid = _within(positions, tensor.shape)
+        """Read computed positions. What its guard rules out, or lies outside in unchecked mode, is
+        read as 0."""
+        valid = [_inside(p, size) for p, size in zip(positions, tensor.shape, strict=True)]
         if self.checked:
             self._check(f"{name} is read", tensor.shape, positions, guard)
-        safe = valid if guard is None else valid & guard
+        safe = reduce(_both, valid if guard is None else (*valid, guard))
         if 0 in tensor.shape:  # there is no position at all
             return self._where(safe, self._zero(self.program.inputs[name].kind))
         where = self.ops.library.where
-        read = tensor[tuple(where(safe, p, self._zero("int")) for p in positions)]
+        pairs = zip(valid, positions, strict=True)
+        read = tensor[tuple(where(ok, p, self._zero("int")) for ok, p in pairs)]
         return self._where(safe, self.ops.promote(read))
 
     def _zero(self, kind: Kind) -> Array:
@@ -494,10 +495,11 @@ class Interpreter:
 
 def _within(positions: Sequence[Array], sizes: Sequence[int]) -> Array:
     """Which positions are those of a tensor, with at least one dimension."""
-    valid = None
-    for position, size in zip(positions, sizes, strict=True):
-        valid = _both(valid, (position >= 0) & (position < size))
-    return valid
+    return reduce(_both, map(_inside, positions, sizes))
+
+
+def _inside(position: Array, size: int) -> Array:
+    return (position >= 0) & (position < size)
 
 
 def _both(a: Array | None, b: Array) -> Array:
