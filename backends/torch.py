@@ -60,11 +60,13 @@ class Repeated:
 
     def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         """The results for inputs and parameters, in their order."""
-        with torch.no_grad():
-            if not torch._C._is_any_autocast_enabled():
-                return self.run(values)
-            with torch.autocast(self.device.type, enabled=False):
-                return self.run(values)
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                return self(values)
+        if not torch._C._is_any_autocast_enabled():
+            return self.run(values)
+        with torch.autocast(self.device.type, enabled=False):
+            return self.run(values)
 
 
 def repeated(

@@ -46,14 +46,9 @@ def keep(x: torch.Tensor, mask: torch.Tensor, out: torch.Tensor | None = None) -
     return _KEEP(x, mask, 0.0) if out is None else _KEEP_OUT(x, mask, 0.0, grad_input=out)
 
 
-def keep_or_infinity(
-    infinity: float, x: torch.Tensor, mask: torch.Tensor, out: torch.Tensor | None = None
-) -> Any:
-    """Return x where a mask is 1, and an infinity where it is 0."""
-    bound = torch.sub(0.5, mask).mul_(infinity)  # the other infinity where the mask is 1
-    extremum = torch.maximum if infinity > 0 else torch.minimum
-    kept = keep(x, mask, out)
-    return extremum(kept, bound, out=kept)
+def bound(infinity: float, mask: torch.Tensor) -> torch.Tensor:
+    """Return an infinity where a mask is 0, and the other one where it is 1."""
+    return torch.sub(mask, 0.5).mul_(-infinity)
 
 
 def replace(infinities: tuple[float, float], x: torch.Tensor, out: Any = None) -> torch.Tensor:
@@ -90,6 +85,9 @@ def mask_of(recorder: Recorder, condition: Value, dtype: torch.dtype, holds: boo
             run = torch.minimum if (name == "and") == holds else torch.maximum
             key = run.__name__
             return recorder.step(key, run, both, shape, dtype, takes_out=True)
+        if name in _COMPARED and operands[0].dtype == dtype:
+            operands = (mask(recorder, name, *operands, shape),)
+            name = "truth"
         if name == "truth" and operands[0].dtype == dtype:
             return operands[0] if holds else _inverse(recorder, operands[0])
 

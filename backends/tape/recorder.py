@@ -19,9 +19,10 @@ class Value:
         root: what it is a view of, or itself.
         is_owned: is its memory the tape's own?
         made_by: the key of the step that has made it, and the operands, if it has one.
+        strides: of its elements in memory, if they are known.
     """
 
-    __slots__ = ("dtype", "is_owned", "is_unit", "known", "made_by", "root", "shape")
+    __slots__ = ("dtype", "is_owned", "is_unit", "known", "made_by", "root", "shape", "strides")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class Value:
         self.is_owned = is_owned
         self.is_unit = False
         self.made_by: tuple[Any, tuple[Value, ...]] | None = None
+        self.strides: tuple[int, ...] | None = None
 
     @property
     def number(self) -> float | None:

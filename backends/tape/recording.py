@@ -19,7 +19,7 @@ from monocomp.host.evaluation import Evaluation
 from monocomp.host.interpreting import KernelRun
 from monocomp.host.plan import Plan
 from monocomp.host.program import HostProgram, Slices, Sort
-from monocomp.tile import TileProgram
+from monocomp.tile import Store, TileProgram, walk
 
 Blocks: TypeAlias = Callable[[TileProgram, Mapping[str, int], int], dict[str, int]]
 LARGEST = 1 << 21  # elements of the largest tile: 8 MiB in float32, of which a few live at once
@@ -51,7 +51,7 @@ class RecordingTarget(TorchTarget):
         super().__init__(like.device, like.accumulated, like.results)
         self.kernels, self.blocks = kernels, blocks
         self.recorder = Recorder(count)
-        self.order: dict[str, int] = {}
+        self.order = {name: rank for rank, name in enumerate(_in_memory_order(kernels))}
         self.ops = self._ops(())
 
     def _ops(self, axes: Sequence[str]) -> TapeOps:
@@ -63,6 +63,7 @@ class RecordingTarget(TorchTarget):
         value = self.recorder.input(position, tensor)
         if not tensor.is_contiguous() or tensor.data_ptr() % _ALIGNMENT:
             value = self.recorder.copy(value)
+        value.strides = torch.empty(tensor.shape, device="meta").stride()
         return Tile(self.ops, value, range(tensor.dim()), tensor.shape)
 
     def param(self, position: int) -> Tile:
@@ -86,8 +87,6 @@ class RecordingTarget(TorchTarget):
         extents: Mapping[str, int],
         params: Mapping[str, Any],
     ) -> None:
-        for name, axis in sorted(program.axes.items(), key=lambda x: x[1].role == "whole"):
-            self.order.setdefault(name, len(self.order))
         ops = self._ops(list(program.axes))
         held = {n: t.tile if isinstance(t, Buffer) else t for n, t in inputs.items()}
         tiles = {n: Tile(ops, t.value, t.dims, t.shape) for n, t in held.items() if t is not None}
@@ -96,26 +95,37 @@ class RecordingTarget(TorchTarget):
 
     def returned(self, made: Sequence[Any]) -> Iterator[Value]:
         """Return the results of a call, each in memory of its own."""
+        held = [r.held(self.ops) for r in made]
         seen: set[Value] = set()
-        for r in made:
-            value, shape = r.held(self.ops)
+        for n, (value, shape) in enumerate(held):
             if not value.is_owned or value.root in seen:
-                value = self.recorder.copy(value)
-            seen.add(value.root)
-            yield self.recorder.step(
-                None, _in_shape(shape), [value], shape, value.dtype, is_view=True
-            )
+                held[n] = self.recorder.copy(value), shape
+            seen.add(held[n][0].root)
+        for value, shape in held:
+            run = partial(_shaped, shape)
+            yield self.recorder.step(None, run, [value], shape, value.dtype, is_view=True)
 
 
-def _in_shape(shape: tuple[int, ...]) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return what gives a tensor a shape, in one layout: no view, so that it may be written to."""
-    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default
+def _in_memory_order(kernels: Sequence[TileProgram]) -> list[str]:
+    """Return the axes of kernels in the order that they have in tensors, as far as it is one."""
+    before: dict[str, set[str]] = {name: set() for k in kernels for name in k.axes}
+    every = [e.positions for k in kernels for e in k.expressions if e.op == "load"]
+    every += [s.positions for k in kernels for s in walk(k.body) if isinstance(s, Store)]
+    for positions in every:
+        names = [p.attr for p in positions if p.op == "coordinate"]
+        for n, name in enumerate(names):
+            before[name].update(names[:n])
+    order: list[str] = []
+    while len(order) < len(before):
+        waiting = [n for n in before if n not in order]
+        order.append(next((n for n in waiting if before[n] <= {n, *order}), waiting[0]))
+    return order
 
-    def run(t: torch.Tensor) -> torch.Tensor:
-        t = t.contiguous()
-        return t if t.shape == shape else reshape(t, shape)
 
-    return run
+def _shaped(shape: tuple[int, ...], t: torch.Tensor) -> torch.Tensor:
+    """Give a tensor a shape, in one layout: itself, as a view could not be written to."""
+    t = t.contiguous()
+    return t if t.shape == shape else t.resize_(shape)
 
 
 def recorded(

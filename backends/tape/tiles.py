@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import methodcaller
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -67,15 +68,13 @@ class TapeOps:
         recorder: notes them.
         ops: does them.
         axes: of the kernel, in their order.
-        order: ranks of axes by name, the same for all kernels: it grows by those of this one.
+        order: ranks of axes by name, the same for all kernels.
     """
 
     def __init__(
-        self, recorder: Recorder, ops: TorchOps, axes: Sequence[str], order: dict[str, int]
+        self, recorder: Recorder, ops: TorchOps, axes: Sequence[str], order: Mapping[str, int]
     ) -> None:
         self.recorder, self.ops = recorder, ops
-        for name in axes:
-            order.setdefault(name, len(order))
         self.rank = [order[name] for name in axes].__getitem__
         self.elementwise: Mapping[str, Callable[..., Tile]] = {
             name: partial(self._element, name, f) for name, f in ops.elementwise.items()
@@ -222,10 +221,12 @@ class TapeOps:
                 continue
             mask = choices.mask_of(self.recorder, condition.value, x.dtype, holds)
             its = Tile(self, mask, condition.dims, condition.shape)
+            kept = self.map("keep", choices.keep, x, its, takes_out=True)
             if number == 0:
-                return self.map("keep", choices.keep, x, its, takes_out=True)
-            run = partial(choices.keep_or_infinity, number)
-            return self.map(("keep", number), run, x, its, takes_out=True)
+                return kept
+            bound = self.map(("bound", number), partial(choices.bound, number), its)
+            extremum = "maximum" if number > 0 else "minimum"
+            return self._element(extremum, getattr(torch, extremum), kept, bound)
         return None
 
     def map(
@@ -276,11 +277,23 @@ class TapeOps:
         if is_in_order and value.shape == shape:
             return value
 
-        def run(t: torch.Tensor) -> torch.Tensor:
-            return (t if is_in_order else t.permute(order)).reshape(shape)
+        strides = _viewed_strides(value, order, shape)
+        run: Callable[[torch.Tensor], torch.Tensor]
+        if strides is not None:
+            run = methodcaller("as_strided", shape, strides)
+        elif is_in_order:
+            run = methodcaller("reshape", shape)
+        elif tuple(value.shape[d] for d in order) == shape:
+            run = methodcaller("permute", order)
+        else:
 
-        key, dtype = ("view", order, shape), value.dtype
-        return self.recorder.step(key, run, [value], shape, dtype, is_view=True)
+            def run(t: torch.Tensor) -> torch.Tensor:
+                return t.permute(order).reshape(shape)
+
+        key = "view", order, shape
+        view = self.recorder.step(key, run, [value], shape, value.dtype, is_view=True)
+        view.strides = strides
+        return view
 
     # --- dimensions -------------------------------------------------------------------
 
@@ -524,6 +537,17 @@ class TapeOps:
         made = self.recorder.step(None, write, [held, *values], shape, dtype, is_view=True)
         made.is_owned = output.is_own = True
         output.tile = Tile(self, made, dims, shape)
+
+
+def _viewed_strides(value: Value, order: Shape, shape: Shape) -> Shape | None:
+    """Return the strides of a value that is permuted and reshaped, if that needs no copy."""
+    if value.strides is None:
+        return None
+    stand_in = torch.empty_strided(value.shape, value.strides, device="meta")
+    try:
+        return stand_in.permute(order).view(shape).stride()
+    except RuntimeError:
+        return None
 
 
 def _selecting(dim: int, count: int, shape: Shape, computed: int) -> Callable[..., torch.Tensor]:

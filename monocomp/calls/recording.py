@@ -226,7 +226,7 @@ class Recorded:
         self.dtypes = tuple([t.dtype for t in every])
         self.shapes = [every[n].shape for n in site.sized]
         self.replay, self.device = replay, every[0].device
-        self._backwards: dict[object, tuple[Route, Repeat]] = {}
+        self._backwards: dict[object, tuple[Route, Repeat, Results]] = {}
 
     def __call__(self, values: Sequence[Any]) -> Results:
         """The results for inputs, which are the tensors, and parameters, of a call that nothing
@@ -253,24 +253,24 @@ class Recorded:
         """The gradients of the arguments of a call, as far as they are needed."""
         needed, kept, signature = ctx.needs_input_grad, ctx.saved_tensors, None
         every = (*kept, *cotangents, *others)
-        if self.shapes:
-            every += self._sized(cotangents)
         if self.replay is not None and not is_grad_enabled() and not is_watched():
             signature = _signature(needed, kept, cotangents)
             repeated = self._backwards.get(signature)
             if repeated is not None:
-                route, repeat = repeated
-                return route.gradients((*repeat(route.values((*every, None))), None))
+                route, repeat, sized = repeated
+                return route.gradients((*repeat(route.values((*every, *sized, None))), None))
         present = tuple([c is not None for c in cotangents])
         new = self.site.route(needed, present, self.dtypes)
         if new is None:
             return (None,) * len(needed)
+        sized = self._sized(cotangents) if self.shapes else ()
+        every += sized
         named = zip(new.names, every, strict=True)
         found = new.backward({n: v for n, v in named if v is not None})
         if signature is not None:
             again = new.backward.repeat(new.values((*every, None)))
             if again is not None:
-                self._backwards[signature] = new, again
+                self._backwards[signature] = new, again, sized
         return new.gradients((*found, None))
 
     def _sized(self, cotangents: Sequence[torch.Tensor | None]) -> Results:
