@@ -23,29 +23,18 @@ from benchmarks.gpu import Setting
 from benchmarks.gpu_floor import REHEARSED
 from benchmarks.peers import DTYPE, OURS, Call
 from benchmarks.report import Report, table
+from monocomp import library
 from monocomp.checking.sizes import complete_extents
 
 LIMIT = 1.05  # times that bfloat16 takes
 CLOSE = 1e-2  # what results in bfloat16 may differ by, relative to the largest
 WIDE, NARROW = f"{OURS}, float32", f"{OURS}, bfloat16"
-SIDE = {
-    "alibi": ("slope",),
-    "cosine_attention": ("scale",),
-    "fp8_attention": ("SQ", "SK", "SV"),
-    "fp8_cache": ("sk", "sv"),
-    "int8_cache": ("SK", "SV"),
-    "learned_sink": ("sink",),
-    "merge_states": ("LS",),
-    "rms_norm": ("A", "B"),
-    "t5": ("bias",),
-}
 LENGTHS = {"b": 2, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
 # Sizes that are not those, and the dtypes of what is no bfloat16.
 MORE: Mapping[str, Mapping[str, int]] = {
     "fp8_attention": {"i": 32, "j": 32},
     "fp8_cache": {"b": 32, "p": 8192, "s": 16, "n": 256, "g": 4, "q": 16},
     "int8_cache": {"b": 32, "g": 4, "q": 16},
-    "merge_states": {"s": 8},
 }
 STORED = {
     "fp8_attention": dict.fromkeys("QKV", torch.float8_e4m3fn),
@@ -89,9 +78,14 @@ class Result(gpu.Contest[Case]):
         return {"words": self.case.words, "ratio": self.ratio, **self.outcome.to_json()}
 
 
+def side_inputs(name: str) -> tuple[str, ...]:
+    """Return the side inputs that a library program declares."""
+    return peers.kernel(name).declared.side
+
+
 def cases() -> Iterator[Case]:
     """Yield forward and backward of programs; floats of 8 bits have no gradients."""
-    for name in SIDE:
+    for name in filter(side_inputs, library.names()):
         yield Case(name, "forward")
         if torch.float8_e4m3fn not in STORED.get(name, {}).values():
             yield Case(name, "backward")
@@ -143,8 +137,8 @@ def call_of(case: Case, inputs: Inputs) -> Call:
 
 def run_case(case: Case, run: gpu.Run) -> Result:
     """Compare the results, then time both."""
-    narrow = inputs_of(case.name, run.setting)
-    wide = {n: x.float() if n in SIDE[case.name] else x for n, x in narrow.items()}
+    narrow, side = inputs_of(case.name, run.setting), side_inputs(case.name)
+    wide = {n: x.float() if n in side else x for n, x in narrow.items()}
     right = [x.float() for x in call_of(case, narrow)()]
     found = [x.dtype for x in call_of(case, wide)()]
     wanted = [x.dtype for x in wide.values() if x.is_floating_point()]

@@ -119,7 +119,8 @@ class Recorder:
     def _alike(self, value: Value) -> Value:
         """A value that is known to have the same elements."""
         assert value.known is not None
-        bits = value.known.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        elements = value.known.cpu().flatten().clone(memory_format=torch.contiguous_format)
+        bits = elements.view(torch.uint8).numpy().tobytes()
         return self._made.setdefault((value.shape, value.dtype, bits), value)
 
     def copy(self, value: Value) -> Value:

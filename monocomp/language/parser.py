@@ -42,6 +42,7 @@ MAX_DEPTH = 100
 MAX_NAME = 64
 MAX_DIGITS = 40
 MAX_EXPONENT = 400
+_LARGEST_INTEGER = (1 << 63) - 1
 _LARGEST = Fraction(sys.float_info.max)
 
 
@@ -109,6 +110,12 @@ def _number(token: Token) -> int | Fraction:
     if len(exponent) > 8 or abs(int(exponent or 0)) > MAX_EXPONENT:
         raise LimitError(f"an exponent lies outside -{MAX_EXPONENT} to {MAX_EXPONENT}", spans=place)
     if not point and not exponent:
+        if int(whole) > _LARGEST_INTEGER:
+            raise LimitError(
+                f"{whole} is larger than an integer of 64 bits can be, 2**63 - 1",
+                spans=place,
+                help=f"write a float: {whole}.0",
+            )
         return int(whole)
     value = int(whole + decimals or "0") * Fraction(10) ** (int(exponent or 0) - len(decimals))
     if value > _LARGEST:

@@ -788,6 +788,15 @@ CASES = {
                    ^^^^^
         """,
     ),
+    "an integer of more than 64 bits": (
+        "O[i] = where(i < 18446744073709551616, A[i], 0)",
+        """
+        LimitError: 18446744073709551616 is larger than an integer of 64 bits can be, 2**63 - 1 (line 1, column 18)
+            O[i] = where(i < 18446744073709551616, A[i], 0)
+                             ^^^^^^^^^^^^^^^^^^^^
+          help: write a float: 18446744073709551616.0
+        """,
+    ),
     "a control character": (
         "O[i] = A[i]\x07\t+ 2",
         """
