@@ -9,61 +9,18 @@ domain's mask only to blocks that stick out of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import product
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 from monocomp import tile as T
+from monocomp.backends.array_operations import Array, Ops, Tiles
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import IndexRangeError
-from monocomp.tile.operations import OPERATIONS, SIGNS
+from monocomp.tile.operations import SIGNS
 
-Array = Any
 _EXTREMA = {"max": ("amax", -math.inf), "min": ("amin", math.inf)}
-Tiles: TypeAlias = tuple[Array, ...]  # the fields of a monoid, or positions
-
-
-class Ops(Protocol):
-    """The array operations that the interpreter needs, of NumPy or torch.
-
-    `elementwise` has a function for each element-wise operation of tile programs, `library` is the
-    module of functions that both have by the same names.
-    """
-
-    library: Any
-    elementwise: Mapping[str, Callable[..., Array]]
-
-    def arange(self, start: int, stop: int) -> Array: ...
-    def full(self, shape: tuple[int, ...], value: float, kind: Kind) -> Array: ...
-    def cast(self, x: Array, kind: Kind) -> Array: ...
-    def promote(self, x: Array) -> Array: ...
-    def contract(self, a: Array, b: Array, dim: int) -> Array: ...
-    def largest(
-        self, values: Array, positions: Array, dim: int, count: int
-    ) -> tuple[Array, Array]: ...
-    def bounds(self, x: Array) -> tuple[int, int]:
-        """The least element and the largest, or bounds on them."""
-
-    def known(self, x: Array) -> Array | None:
-        """Return an array that has the elements of another; None where they are not known yet."""
-
-    def unit(self, x: Array) -> Array:
-        """Return the state that a loop starts with, the unit of its fold."""
-
-    def store(self, output: Array, at: tuple[slice, ...], value: Array) -> None: ...
-    def scatter(
-        self, output: Array, positions: Tiles, value: Array, valid: Array, add: bool
-    ) -> None:
-        """Store, or add, the elements that are valid, all of one shape."""
-
-
-def elementwise(
-    library: Any, own: Mapping[str, Callable[..., Array]]
-) -> dict[str, Callable[..., Array]]:
-    """The element-wise operations by name: functions of a library, or ones of our own."""
-    named = ((o.name, o.array) for o in OPERATIONS.values() if o.array)
-    return {name: own.get(name) or getattr(library, array) for name, array in named}
 
 
 class Interpreter:
@@ -504,11 +461,6 @@ def _inside(position: Array, size: int) -> Array:
 
 def _both(a: Array | None, b: Array) -> Array:
     return b if a is None else a & b
-
-
-def bounds(x: Array) -> tuple[int, int]:
-    """The least element and the largest; 0 where there are none."""
-    return (int(x.min()), int(x.max())) if math.prod(x.shape) else (0, 0)
 
 
 def _is_floating(x: Array) -> bool:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from monocomp.backends.array_operations import bounds, elementwise
 from monocomp.backends.block_lengths import default_blocks
-from monocomp.backends.interpreter import Interpreter, bounds, elementwise
+from monocomp.backends.interpreter import Interpreter
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
 from monocomp.host.interpreting import KernelRun, run_plan

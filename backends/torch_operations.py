@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.interpreter import bounds, elementwise
+from monocomp.backends.array_operations import bounds, elementwise
 from monocomp.backends.sorting import sort_positions
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind

@@ -43,8 +43,8 @@ class Tape:
                 dead.setdefault(n, []).append(at[v])
         self.runs: list[Run] = []
         for n, s in enumerate(steps):
-            registers = [at[v] for v in s.operands]
-            self.runs.append(_run(s.run, registers, at[s.result], at[into[n]] if n in into else None))
+            registers, target = [at[v] for v in s.operands], at[into[n]] if n in into else None
+            self.runs.append(_run(s.run, registers, at[s.result], target))
             if n in dead:
                 self.runs.append(_freeing(dead[n]))
 

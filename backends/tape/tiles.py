@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from monocomp.backends.tape import choices
+from monocomp.backends.tape.reading import elements_at
 from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, common_shape, moved, swapped
 from monocomp.declarations.vocabulary import Kind
@@ -192,7 +193,7 @@ class TapeOps:
 
     def compared(self, name: str, a: Tile, b: Tile) -> Tile:
         """Where a comparison holds."""
-        if a.dtype == b.dtype and a.dtype.is_floating_point :
+        if a.dtype == b.dtype and a.dtype.is_floating_point:
             dims, (x, y) = self.aligned((a, b))
             shape = common_shape(x.shape, y.shape)
             if math.prod(shape) >= choices.VECTOR:
@@ -268,9 +269,9 @@ class TapeOps:
         own = [x.dims.index(d) for d in dims if d in x.dims and d != NO_DIM]
         order = (*(n for n, d in enumerate(x.dims) if d == NO_DIM), *own)
         lengths = {d: n for d, n in zip(x.dims, x.value.shape, strict=True) if d != NO_DIM}
-        return self._viewed(x.value, order, tuple(lengths.get(d, 1) for d in dims))
+        return self.viewed(x.value, order, tuple(lengths.get(d, 1) for d in dims))
 
-    def _viewed(self, value: Value, order: Sequence[int], shape: Shape) -> Value:
+    def viewed(self, value: Value, order: Sequence[int], shape: Shape) -> Value:
         """The value permuted, and then with dimensions joined, or dropped."""
         order = tuple(order)
         is_in_order = order == tuple(range(len(order)))
@@ -306,7 +307,7 @@ class TapeOps:
         missing = len(order) - len(value.shape)
         shape = tuple(x.shape[d] for d in order)
         if (1,) * missing + value.shape == shape:
-            return self._viewed(value, range(len(value.shape)), shape)
+            return self.viewed(value, range(len(value.shape)), shape)
         return self.recorder.step(
             ("expand", shape), lambda t: t.expand(shape), [value], shape, x.dtype, is_view=True
         )
@@ -321,7 +322,7 @@ class TapeOps:
     def reshaped(self, x: Tile, shape: Shape) -> Tile:
         """The elements in their order, in another shape."""
         every = self.whole(x, range(len(x.shape)))
-        value = self._viewed(every, range(len(every.shape)), shape)
+        value = self.viewed(every, range(len(every.shape)), shape)
         return Tile(self, value, range(len(shape)), shape)
 
     def part(self, x: Tile, dim: int, part: slice | list[int]) -> Tile:
@@ -389,8 +390,13 @@ class TapeOps:
         run = _product(count, m, n)
         takes_out = run in (torch.bmm, torch.mm)
         made = self.recorder.step(
-            ("product", inner), run, [x, y], inner, a.dtype,
-            takes_out=takes_out, is_elementwise=False,
+            ("product", inner),
+            run,
+            [x, y],
+            inner,
+            a.dtype,
+            takes_out=takes_out,
+            is_elementwise=False,
         )
         return Tile(self, made, (*batch, *left, *right), shape)
 
@@ -398,7 +404,7 @@ class TapeOps:
         """The value of a factor in three dimensions, or two if its first has one element."""
         order = [x.dims.index(d) for d in dims if d in x.dims]
         order = [*(n for n, d in enumerate(x.dims) if d == NO_DIM), *order]
-        return self._viewed(x.value, order, shape if shape[0] != 1 else shape[1:])
+        return self.viewed(x.value, order, shape if shape[0] != 1 else shape[1:])
 
     def largest(self, values: Tile, positions: Tile, dim: int, count: int) -> tuple[Tile, Tile]:
         """`TorchOps.largest`."""
@@ -422,77 +428,8 @@ class TapeOps:
     # --- tensors ----------------------------------------------------------------------
 
     def gather(self, tensor: Tile, at: Sequence[Tile]) -> Tile:
-        """The elements of a tensor at computed positions. What positions have equal steps along
-        all dimensions is a view; elements at others are copied."""
-        ops = at[0].ops
-        every = ops.whole(tensor, range(len(tensor.shape)))
-        shape = common_shape(*(x.shape for x in at))
-        steps = [ops.steps(x) for x in at]
-        computed = [n for n, s in enumerate(steps) if s is None]
-        selected = sorted({d for n in computed for d in at[n].dims if d != NO_DIM}, key=ops.rank)
-        if len(computed) > 1 and not selected:
-            return ops._gathered(every, at, tensor.dtype, shape)
-        # The dimensions of a view: those along which positions have equal steps, and those of the
-        # tensor at which they are computed, in the place of the first along which these vary.
-        sizes, offset, strides = tensor.shape, 0, dict[int, int]()
-        for n, found in enumerate(steps):
-            if found is not None:
-                stride = math.prod(sizes[n + 1 :])
-                offset += found[0] * stride
-                for d, step in found[1].items():
-                    strides[d] = strides.get(d, 0) + step * stride
-        if strides.keys() & set(selected):
-            return ops._gathered(every, at, tensor.dtype, shape)
-        before = [d for d in strides if not selected or ops.rank(d) < ops.rank(selected[0])]
-        before.sort(key=ops.rank)
-        after = sorted(strides.keys() - set(before), key=ops.rank)
-        inner = tuple(shape[d] for d in before), tuple(shape[d] for d in after)
-        viewed = (*inner[0], *(sizes[n] for n in computed), *inner[1])
-        stride = (
-            *(strides[d] for d in before),
-            *(math.prod(sizes[n + 1 :]) for n in computed),
-            *(strides[d] for d in after),
-        )
-        made = ops.recorder.step(
-            ("strided", viewed, stride, offset),
-            lambda t: t.contiguous().as_strided(viewed, stride, t.storage_offset() + offset),
-            [every],
-            viewed,
-            tensor.dtype,
-            is_view=True,
-        )
-        if not computed:
-            return Tile(ops, made, before, shape)
-        values = [ops.whole(at[n], selected) for n in computed]
-        if len(values) == 1:
-            values = [ops._viewed(values[0], range(len(selected)), (math.prod(values[0].shape),))]
-        full = (*inner[0], *(shape[d] for d in selected), *inner[1])
-        run = _selecting(len(before), len(selected), full, len(values))
-        key = "select", len(before), full
-        made = ops.recorder.step(key, run, [made, *values], full, tensor.dtype)
-        return Tile(ops, made, (*before, *selected, *after), shape)
-
-    def _gathered(self, every: Value, at: Sequence[Tile], dtype: torch.dtype, shape: Shape) -> Tile:
-        dims, values = self.aligned(at)
-        inner = common_shape(*(v.shape for v in values))
-        run = _elements_at if inner else _element_at
-        made = self.recorder.step("gather", run, [every, *values], inner, dtype)
-        return Tile(self, made, dims, shape)
-
-    def steps(self, x: Tile) -> tuple[int, dict[int, int]] | None:
-        """The first of some positions, and the step along each dimension, if they are known, each
-        dimension has one, and none is negative."""
-        known = x.value.known
-        if known is None or not known.numel():
-            return None
-        first, found, regular = int(known.flatten()[0]), dict[int, int](), torch.zeros_like(known)
-        for n, (dim, size) in enumerate(zip(x.dims, known.shape, strict=True)):
-            if size > 1:
-                found[dim] = int(known.select(n, 1).flatten()[0]) - first
-                count = torch.arange(size, device=known.device)
-                regular = regular + found[dim] * count.reshape([-1] + [1] * (known.dim() - n - 1))
-        is_regular = torch.equal(regular + first, known) and min(found.values(), default=0) >= 0
-        return (first, found) if is_regular else None
+        """The elements of a tensor at computed positions."""
+        return elements_at(at[0].ops, tensor, at)
 
     def store(self, output: Buffer, at: tuple[slice, ...], value: Tile) -> None:
         """Write a tile that has the dimensions of an output."""
@@ -548,33 +485,6 @@ def _viewed_strides(value: Value, order: Shape, shape: Shape) -> Shape | None:
         return stand_in.permute(order).view(shape).stride()
     except RuntimeError:
         return None
-
-
-def _selecting(dim: int, count: int, shape: Shape, computed: int) -> Callable[..., torch.Tensor]:
-    """Return what takes the elements at computed positions in so many dimensions from one on."""
-    before = (slice(None),) * dim
-
-    def select(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        return t.index_select(dim, positions)
-
-    def select_more(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        return t.index_select(dim, positions).reshape(shape)
-
-    def index(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
-        return t[(*before, *positions)]
-
-    if computed > 1:
-        return index
-    return select if count == 1 else select_more
-
-
-def _elements_at(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
-    return t[positions]
-
-
-def _element_at(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
-    """Return one element, copied: at positions without dimensions torch gives a view."""
-    return t[positions].clone()
 
 
 def _product(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., torch.Tensor]:

@@ -1,0 +1,149 @@
+"""Reads at computed positions: a view where positions have equal steps, and a copy elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from monocomp.backends.tape.recorder import Value
+from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, common_shape
+
+if TYPE_CHECKING:
+    from monocomp.backends.tape.tiles import TapeOps
+
+
+def elements_at(ops: TapeOps, tensor: Tile, at: Sequence[Tile]) -> Tile:
+    """Record the elements of a tensor at some positions, one for each of its dimensions.
+
+    A view has the dimensions along which positions have equal steps, and those of the tensor for
+    which they are computed, in the place of the first along which these vary. Of the latter the
+    elements are copied.
+    """
+    every = ops.whole(tensor, range(len(tensor.shape)))
+    steps = [_steps(x) for x in at]
+    computed = [n for n, s in enumerate(steps) if s is None]
+    selected = sorted({d for n in computed for d in at[n].dims if d != NO_DIM}, key=ops.rank)
+    offset, strides = 0, dict[int, int]()
+    for n, known in enumerate(steps):
+        if known is not None:
+            stride = math.prod(tensor.shape[n + 1 :])
+            offset += known[0] * stride
+            for d, step in known[1].items():
+                strides[d] = strides.get(d, 0) + step * stride
+    shape = common_shape(*(x.shape for x in at))
+    if strides.keys() & set(selected) or (len(computed) > 1 and not selected):
+        return _at_all(ops, every, at, shape)
+    before = [d for d in strides if not selected or ops.rank(d) < ops.rank(selected[0])]
+    before.sort(key=ops.rank)
+    after = sorted(strides.keys() - set(before), key=ops.rank)
+    view = _strided(ops, every, tensor.shape, (before, computed, after), shape, strides, offset)
+    if not computed:
+        return Tile(ops, view, before, shape)
+    values = [ops.whole(at[n], selected) for n in computed]
+    if len(values) == 1:
+        values = [ops.viewed(values[0], range(len(selected)), (math.prod(values[0].shape),))]
+    dims = (*before, *selected, *after)
+    full = tuple(shape[d] for d in dims)
+    run = _selecting(len(before), len(selected), full, len(values))
+    key = "select", len(before), full
+    return Tile(ops, ops.recorder.step(key, run, [view, *values], full, every.dtype), dims, shape)
+
+
+def _steps(x: Tile) -> tuple[int, dict[int, int]] | None:
+    """Return the first of some positions and the step along each dimension, if they are known,
+    each dimension has one, and none is negative."""
+    known = x.value.known
+    if known is None or not known.numel():
+        return None
+    first, steps = int(known.flatten()[0]), dict[int, int]()
+    regular = torch.full_like(known, first)
+    for n, (dim, size) in enumerate(zip(x.dims, known.shape, strict=True)):
+        if size > 1:
+            steps[dim] = int(known.select(n, 1).flatten()[0]) - first
+            count = torch.arange(size, device=known.device)
+            regular = regular + steps[dim] * count.reshape([-1] + [1] * (known.dim() - n - 1))
+    is_regular = torch.equal(regular, known) and min(steps.values(), default=0) >= 0
+    return (first, steps) if is_regular else None
+
+
+def _strided(
+    ops: TapeOps,
+    every: Value,
+    sizes: Shape,
+    dims: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    shape: Shape,
+    strides: Mapping[int, int],
+    offset: int,
+) -> Value:
+    """Record a view of a tensor of some sizes.
+
+    Args:
+        dims: those of tiles, of the tensor, and again of tiles.
+        shape: the sizes of the former.
+        strides: theirs.
+        offset: the first element.
+    """
+    before, computed, after = dims
+    viewed = (
+        *(shape[d] for d in before),
+        *(sizes[n] for n in computed),
+        *(shape[d] for d in after),
+    )
+    stride = (
+        *(strides[d] for d in before),
+        *(math.prod(sizes[n + 1 :]) for n in computed),
+        *(strides[d] for d in after),
+    )
+
+    def run(t: torch.Tensor) -> torch.Tensor:
+        t = t.contiguous()
+        return t.as_strided(viewed, stride, t.storage_offset() + offset)
+
+    key = "strided", viewed, stride, offset
+    return ops.recorder.step(key, run, [every], viewed, every.dtype, is_view=True)
+
+
+def _selecting(dim: int, count: int, shape: Shape, computed: int) -> Callable[..., torch.Tensor]:
+    """Return what takes the elements at computed positions in dimensions from one on.
+
+    Args:
+        dim: the first of these.
+        count: the dimensions along which the positions vary.
+        shape: the result's.
+        computed: so many dimensions.
+    """
+    before = (slice(None),) * dim
+
+    def select(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return t.index_select(dim, positions)
+
+    def select_more(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return t.index_select(dim, positions).reshape(shape)
+
+    def index(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
+        return t[(*before, *positions)]
+
+    if computed > 1:
+        return index
+    return select if count == 1 else select_more
+
+
+def _at_all(ops: TapeOps, every: Value, at: Sequence[Tile], shape: Shape) -> Tile:
+    """Record the elements of a tensor with computed positions in all dimensions."""
+    dims, values = ops.aligned(at)
+    inner = common_shape(*(v.shape for v in values))
+    run = _index if inner else _copy_element
+    made = ops.recorder.step("gather", run, [every, *values], inner, every.dtype)
+    return Tile(ops, made, dims, shape)
+
+
+def _index(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
+    return t[positions]
+
+
+def _copy_element(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
+    """Return one element, copied: at positions without dimensions torch gives a view."""
+    return t[positions].clone()
