@@ -71,10 +71,13 @@ class TorchOps:
     def largest(
         self, values: torch.Tensor, positions: torch.Tensor, dim: int, count: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        positions, order = positions.sort(dim=dim, stable=True)
-        values = values.gather(dim, order)
         ranks = values.nan_to_num(torch.inf, torch.inf, -torch.inf)
-        order = ranks.sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, count)
+        if ranks.dtype == torch.float32:
+            order = _keys(ranks, positions).movedim(dim, -1).topk(count).indices.movedim(-1, dim)
+        else:
+            by_position = positions.argsort(dim=dim, stable=True)
+            ranked = ranks.gather(dim, by_position).argsort(dim=dim, descending=True, stable=True)
+            order = by_position.gather(dim, ranked.narrow(dim, 0, count))
         values, positions = values.gather(dim, order), positions.gather(dim, order)
         return values, torch.where(values == -torch.inf, -1, positions)
 
@@ -95,6 +98,13 @@ class TorchOps:
         positions = tuple(p[valid] for p in positions)
         output = output if output.dim() else output.reshape(1)
         output.index_put_(positions, value[valid].to(output.dtype), accumulate=add)
+
+
+def _keys(ranks: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Return integers that are in the order of numbers, and of equal ones the first is largest."""
+    bits = (ranks + 0.0).view(torch.int32)  # no -0
+    in_order = bits ^ (bits >> 31 & 0x7FFFFFFF)
+    return (in_order.to(torch.int64) << 32) - positions
 
 
 def _sign(x: torch.Tensor) -> torch.Tensor:

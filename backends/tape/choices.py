@@ -86,7 +86,7 @@ def mask_of(recorder: Recorder, condition: Value, dtype: torch.dtype, holds: boo
             key = run.__name__
             return recorder.step(key, run, both, shape, dtype, takes_out=True)
         if name in _COMPARED and operands[0].dtype == dtype:
-            operands = (mask(recorder, name, *operands, shape),)
+            operands = (mask(recorder, name, operands[0], operands[1], shape),)
             name = "truth"
         if name == "truth" and operands[0].dtype == dtype:
             return operands[0] if holds else _inverse(recorder, operands[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -115,7 +115,7 @@ def _selecting(dim: int, count: int, shape: Shape, computed: int) -> Callable[..
         shape: the result's.
         computed: so many dimensions.
     """
-    before = (slice(None),) * dim
+    before: tuple[Any, ...] = (slice(None),) * dim
 
     def select(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         return t.index_select(dim, positions)

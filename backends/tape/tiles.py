@@ -408,28 +408,29 @@ class TapeOps:
 
     def largest(self, values: Tile, positions: Tile, dim: int, count: int) -> tuple[Tile, Tile]:
         """`TorchOps.largest`."""
-        rank = len(values.shape)
-        both = [self.whole(x, range(rank)) for x in (values, positions)]
+        every = {d for x in (values, positions) for d in x.dims} | {dim}
+        dims = sorted(every - {NO_DIM}, key=self.rank)
+        both = [self.whole(x, dims) for x in (values, positions)]
         shape = (*values.shape[:dim], count, *values.shape[dim + 1 :])
+        inner, at = tuple(shape[d] for d in dims), dims.index(dim)
         pair = self.recorder.step(
-            ("largest", dim, count),
-            lambda v, p: self.ops.largest(v, p, dim, count),
+            ("largest", at, count),
+            lambda v, p: self.ops.largest(v, p, at, count),
             both,
-            shape,
+            inner,
             values.dtype,
         )
-        parts = (
-            self.recorder.step(("field", n), operator.itemgetter(n), [pair], shape, x.dtype)
+        first, second = (
+            self.recorder.step(("field", n), operator.itemgetter(n), [pair], inner, x.dtype)
             for n, x in enumerate((values, positions))
         )
-        first, second = (Tile(self, v, range(rank), shape) for v in parts)
-        return first, second
+        return Tile(self, first, dims, shape), Tile(self, second, dims, shape)
 
     # --- tensors ----------------------------------------------------------------------
 
     def gather(self, tensor: Tile, at: Sequence[Tile]) -> Tile:
         """The elements of a tensor at computed positions."""
-        return elements_at(at[0].ops, tensor, at)
+        return elements_at(self, tensor, at)
 
     def store(self, output: Buffer, at: tuple[slice, ...], value: Tile) -> None:
         """Write a tile that has the dimensions of an output."""

@@ -135,7 +135,7 @@ def small_blocks(length: int | None) -> Iterator[None]:
         return
     from monocomp.backends import numpy, torch
 
-    def blocks(program: TileProgram, *_: object) -> dict[str, int]:
+    def blocks(program: TileProgram, *_: object, **__: object) -> dict[str, int]:
         return {a.name: 1 if a.role == "grid" else length for a in program.axes.values()}
 
     with (
