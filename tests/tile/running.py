@@ -10,8 +10,8 @@ import torch
 
 import monocomp as mc
 from monocomp.backends import block_interpreter
-from monocomp.backends.block_lengths import default_blocks
 from monocomp.backends.array_operations import Ops
+from monocomp.backends.block_lengths import default_blocks
 from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.numpy import NumpyOps
 from monocomp.backends.schedules.schedule import Schedule
