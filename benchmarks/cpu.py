@@ -1,4 +1,5 @@
-"""The torch backend on the CPU: every library program beside the same in eager torch, and a GPT.
+"""The torch backend on the CPU: every library program beside the same in eager torch, and in
+torch's scaled_dot_product_attention where that has a form for it, and a GPT.
 
 Forward, and forward with the gradients of all floats, at a small and a medium size, each pair timed
 in turn in one process; what is compared is the least time of each. With one thread, as unless told,
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 SIZES = {"small": (64, 16), "medium": (256, 64)}  # length, head size
 HEADS = 4
 GPT = "a step of the GPT"
-Times = dict[str, tuple[float, float]]  # ours and eager's, by what is timed
+Times = dict[str, dict[str, float]]  # of each contender, by what is timed
+OURS, EAGER, SDPA = "monocomp", "eager torch", "torch SDPA"
 
 
 def unavailable() -> str | None:
@@ -73,7 +75,41 @@ def pair(case: Case, size: str, differentiated: bool) -> dict[str, Callable[[], 
 
     for t in floats:
         t.requires_grad_(differentiated)
-    return {"monocomp": lambda: run(ours), "eager torch": lambda: run(case.in_eager_torch)}
+    computations = {OURS: lambda: run(ours), EAGER: lambda: run(case.in_eager_torch)}
+    fused = sdpa(case)
+    if fused is not None:
+        computations[SDPA] = lambda: run(fused)
+    return computations
+
+
+def sdpa(case: Case) -> Callable[[Mapping[str, torch.Tensor]], Any] | None:
+    """Return a program as scaled_dot_product_attention with a mask, if it has such a form."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    def relative(x: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        q, k = (torch.arange(x[n].shape[-2]) for n in "QK")
+        return q[:, None] - k
+
+    def window(x: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        return (relative(x) >= 0) & (relative(x) < case.params["window"])
+
+    def slopes(x: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        bias = -x["slope"][:, None, None] * relative(x)
+        return bias.masked_fill(relative(x) < 0, -torch.inf)
+
+    every = "attention", "naive_attention", "safe_attention", "lazy_attention"
+    options: dict[str, Callable[[Mapping[str, torch.Tensor]], dict[str, Any]]] = {
+        **dict.fromkeys(every, lambda x: {}),
+        "causal": lambda x: {"is_causal": True},
+        "gqa": lambda x: {"enable_gqa": True},
+        "sliding_window": lambda x: {"attn_mask": window(x)},
+        "alibi": lambda x: {"attn_mask": slopes(x)},
+    }
+    chosen = options.get(case.name)
+    if chosen is None:
+        return None
+    return lambda x: scaled_dot_product_attention(x["Q"], x["K"], x["V"], **chosen(x))
 
 
 def gpt() -> dict[str, Callable[[], Any]]:
@@ -98,18 +134,18 @@ def gpt() -> dict[str, Callable[[], Any]]:
 
         return run
 
-    return {"monocomp": step(derived(variant)), "eager torch": step(variant.eager)}
+    return {OURS: step(derived(variant)), EAGER: step(variant.eager)}
 
 
-def times(compute: Mapping[str, Callable[[], Any]], rounds: int) -> tuple[float, float]:
-    """The least milliseconds of ours and of eager torch."""
+def times(compute: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """The least milliseconds of each contender."""
     import torch
 
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     for call in compute.values():
         call()
     taken = alternating(compute, rounds, clock)
-    return min(taken["monocomp"]) * 1e3, min(taken["eager torch"]) * 1e3
+    return {name: min(seconds) * 1e3 for name, seconds in taken.items()}
 
 
 def measured(names: Sequence[str], rounds: int) -> dict[str, Times]:
@@ -138,10 +174,10 @@ def measure(quick: bool = False, names: Sequence[str] = ()) -> Report:
     found[GPT] = {"medium, both passes": times(gpt(), rounds)}
     columns = [f"{size}, {what}" for size in SIZES for what in ("forward", "both passes")]
     rows = [
-        (name, *(_shown(*row[c]) if c in row else "" for c in columns))
+        (name, *(_shown(row[c]) if c in row else "" for c in columns))
         for name, row in found.items()
     ]
-    ratios = {c: [r[c][0] / r[c][1] for r in found.values() if c in r] for c in columns}
+    ratios = {c: [r[c][OURS] / r[c][EAGER] for r in found.values() if c in r] for c in columns}
     rows.append(
         ("geometric mean", *(f"{statistics.geometric_mean(r):.2f}" for r in ratios.values()))
     )
@@ -152,15 +188,17 @@ def measure(quick: bool = False, names: Sequence[str] = ()) -> Report:
     text = (
         f"The library on the CPU, float32, {HEADS} heads, lengths and head sizes "
         f"{', '.join(f'{n} and {d}' for n, d in SIZES.values())}, {today()},\n{where}.\n"
-        "Milliseconds of ours / of eager torch, and the ratio: below 1 ours is faster.\n\n"
-        + table(("", *columns), rows)
+        "Milliseconds of ours / of eager torch, and the ratio: below 1 ours is faster; then those\n"
+        "of scaled_dot_product_attention.\n\n" + table(("", *columns), rows)
     )
     data = {"date": today(), "machine": where, "milliseconds": found}
     return Report("cpu", text, data, True)
 
 
-def _shown(ours: float, eager: float) -> str:
-    return f"{ours:.2f} / {eager:.2f} = {ours / eager:.2f}"
+def _shown(row: Mapping[str, float]) -> str:
+    ours, eager = row[OURS], row[EAGER]
+    fused = f"; {row[SDPA]:.2f}" if SDPA in row else ""
+    return f"{ours:.2f} / {eager:.2f} = {ours / eager:.2f}{fused}"
 
 
 def main() -> int:

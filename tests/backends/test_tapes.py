@@ -177,3 +177,75 @@ def test_a_sum_to_few_outputs_is_one_reduction() -> None:
         steps.append([len(t.runs) for t in made])
     assert max(steps[0]) < 80
     assert [abs(a - b) <= 8 for a, b in zip(*steps, strict=True)]
+
+
+@pytest.mark.parametrize("chosen", ["0", "-inf", "inf", "1"])
+@pytest.mark.parametrize("sign", ["<", "<=", "==", "!="])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_choices_are_exact(chosen: str, sign: str, dtype: torch.dtype) -> None:
+    """Masks choose as `where` does, whatever the elements are."""
+    special = torch.tensor([0.0, -0.0, 1.0, -2.5, torch.inf, -torch.inf, torch.nan], dtype=dtype)
+    X = special[torch.arange(70 * 70).reshape(70, 70) * 3 % 7]
+    Y = special[torch.arange(70 * 70).reshape(70, 70) // 7 % 7]
+    Z = torch.where(Y.isnan(), 3.0, Y)
+    text = (
+        "input X[i,j], Y[i,j], Z[i,j]\n"
+        f"A[i,j] = where(X[i,j] {sign} Y[i,j], Z[i,j], {chosen})\n"
+        f"B[i,j] = where(not (X[i,j] {sign} Y[i,j] and X[i,j] < 1), {chosen}, Z[i,j])\n"
+        "return A, B"
+    )
+    A, B = mc.compile(text, backend="torch")(X, Y, Z)
+    compare = {"<": torch.lt, "<=": torch.le, "==": torch.eq, "!=": torch.ne}[sign]
+    holds, number = compare(X, Y), torch.tensor(float(chosen), dtype=dtype)
+    assert torch.equal(A, torch.where(holds, Z, number))
+    assert torch.equal(B, torch.where(holds & (X < 1), Z, number))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_largest_of_equal_elements_come_in_their_order(dtype: torch.dtype) -> None:
+    """Zeros of both signs are equal, and what is -inf has no position."""
+    text = "input X[i,k]\nindex r < 6\nA[i,r] = argtop[k -> r](X[i,k])"
+    X = torch.tensor([[0.0, -0.0, 2.0, 0.0, 2.0, -1.0, -3.0], [-torch.inf] * 5 + [1.0, 1.0]])
+    found = mc.compile(text, backend="torch")(X.to(dtype))
+    assert found.tolist() == [[2, 4, 0, 1, 3, 5], [5, 6, -1, -1, -1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("index", "positions"),
+    [
+        ("2 * q + 1", [1, 3, 5]),
+        ("5 - q", [5, 4, 3]),
+        ("q // 2", [0, 0, 1]),
+        ("N[q]", [6, 0, 3]),
+        ("N[q] % 4", [2, 0, 3]),
+    ],
+)
+def test_reads_at_computed_positions(index: str, positions: list[int]) -> None:
+    """Of tensors in any layout, and at two positions at once."""
+    text = (
+        "input X[i,d], W[i,q], N[q]: int\n"
+        f"A[q,d] = X[{index}, d]\nB[q] = W[{index}, q]\nreturn A, B"
+    )
+    kernel, N = mc.compile(text, backend="torch"), torch.tensor([6, 0, 3])
+    dense = torch.randn(9, 5)
+    for X in (dense, dense.mT.contiguous().mT, torch.randn(11, 5)[2:]):
+        A, B = kernel(X, X[:, :3], N)
+        assert torch.equal(A, X[positions])
+        assert torch.equal(B, X[positions, torch.arange(3)])
+
+
+def test_groups_of_heads_are_one_batch() -> None:
+    """The gradients of keys read each head once, whatever the number of groups."""
+    with tapes_made() as made:
+        computed("gqa", True, torch.float32)
+    case = CASES["gqa"]
+    inputs = case.inputs({"b": 1, "h": 12, "g": 6, "q": 19, "k": 23, "d": 8, "e": 6})
+    for t in inputs.values():
+        t.requires_grad_()
+    with tapes_made() as more:
+        result = mc.compile(case.text, backend="torch")(**inputs)
+        found = torch.autograd.grad(result.sum(), list(inputs.values()))
+    assert len(more[-1].runs) < 1.5 * len(made[-1].runs)
+    wanted = torch.autograd.grad(case.in_eager_torch(inputs)[0].sum(), list(inputs.values()))
+    for x, y in zip(found, wanted, strict=True):
+        torch.testing.assert_close(x, y)
