@@ -162,10 +162,12 @@ def test_sums() -> None:
 def test_products() -> None:
     assert T.mul(X, T.mul(Y, Z)) is T.mul(Z, X, Y)
     assert T.mul(X, X) is T.power_of(X, 2)
-    assert T.divide(X, X) is T.bracket(T.compare("!=", X, T.ZERO))
+    assert T.divide(X, X) is T.ONE
+    x = row("S", I)
+    assert T.divide(x, x) is T.bracket(T.compare("!=", x, T.ZERO))
     assert T.mul(X, number(0)) is T.ZERO
     assert T.divide(X, number(4)) is T.mul(number(Fraction(1, 4)), X)
-    assert T.divide(T.mul(X, Y), T.mul(Y, Z)) is T.mul(T.divide(X, Z), T.divide(Y, Y))
+    assert T.divide(T.mul(X, x), T.mul(x, Z)) is T.mul(T.divide(X, Z), T.divide(x, x))
     assert T.mul(T.add(X, Y), Z).op == "mul"  # only numbers are multiplied out
 
 
