@@ -2,7 +2,7 @@
 
 Each row is an identity that holds for most numbers, a program to which it could be applied, and
 inputs at which it must not be. None is wanted where nothing is promised, and a whole None says that
-the oracle is asked. Others are in `test_known_wrong` and `test_special_points`.
+the oracle is asked. Others are in `test_special_points`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import monocomp as mc
+from monocomp.errors import InputError
 from monocomp.reference.oracle import evaluate
 from tests.backends import interpreted
 
@@ -168,7 +169,44 @@ DOMAINS: Rows = [
         ("> n[q] - 1", [-(2**63) + 1, 1, 5], [3, 2, 0]),
     )
 ]
-ROWS = [*TERMS, *FOLDS, *FRAMES, *DOMAINS]
+KINDS: Rows = [
+    (
+        "a sum of maxima of products",
+        "monoid SE(v, m) = unit (0, 1), combine (v * m' + v', m * m')\n"
+        "A[i] = max[j](Y[i,j] * SE[k](X[k] ** 2 + 1, M[k]).v)",
+        {"X": [1, 2], "M": [1, -3], "Y": [[1, 2, 3]]},
+        [-1],
+    ),
+    (
+        "a maximum of no int",
+        "input n[q]: int, N[k]: int\nO[q] = max[k if k < n[q]](N[k])",
+        {"n": [0, 2], "N": [-5, -7]},
+        [LEAST, -5],
+    ),
+    (
+        "a sum that is a subscript",
+        "input D[j]: int\nindex q < 3\nO[q] = W[sum[j if j < q](D[j])]",
+        {"D": [1, 2], "W": [5, 6, 7, 8]},
+        [5, 6, 8],
+    ),
+    ("a position of one", "O[q] = sum[k](k * argmax[k](S[q,k]))", {"S": [[1, 3, 2]]}, [3]),
+    (
+        "ints and floats",
+        "O[q] = max[k if k <= q](k) + sum[k](V[k]) + B[q]",
+        {"V": [1, 2], "B": [0.5, 0]},
+        [3.5, 4],
+    ),
+    (
+        "keys that are queries and values",
+        "O[q,e] = softmax[k if k <= q](X[q,d] * X[k,d]) * X[k,e]",
+        {"X": [[1, 0], [0, 2]]},
+        [[1, 0], [1 / (1 + E**4), 2 / (1 + E**-4)]],
+    ),
+    ("x ** 9", "O[i] = A[i] ** 9", {"A": [-2]}, [-512]),
+    ("a large number", "param p: float = 1e300\nO[i] = A[i] * p", {"A": [2]}, [2e300]),
+    ("a word of Triton", "param num_warps: int = 3\nO[i] = A[i] * num_warps", {"A": [2]}, [6]),
+]
+ROWS = [*TERMS, *FOLDS, *FRAMES, *DOMAINS, *KINDS]
 # Without what is too large for float32, or for its own digits.
 ON_TRITON = [row for row in (*FOLDS[::2], *FRAMES) if row[0] != "parts"]
 
@@ -212,3 +250,21 @@ def test_counterexamples_on_triton(
 ) -> None:
     wanted = evaluate(text, arrays(text, inputs)) if wanted is None else wanted
     assert is_right(interpreted.call(by_triton, text, inputs), wanted, 1e-4)
+
+
+@pytest.mark.parametrize("value", [1e300, 10**400])
+def test_parameters_beyond_a_dtype_are_refused(value: float) -> None:
+    kernel = mc.compile("param p: float = 1.0\nO[i] = A[i] * p", backend="torch")
+    with pytest.raises(InputError, match="parameter 'p'"):
+        kernel(A=torch.ones(2), p=value)
+
+
+def test_steps_say_what_kernels_do() -> None:
+    """For given sizes sums keep another order, and then no step says that they were exchanged."""
+    text = "O[q,e] = sum[k](sum[d](A[q,d] * B[k,d]) * C[k,e])"
+    kernel = mc.compile(text)
+    for sizes in ({"q": 16, "k": 16, "d": 4096, "e": 4096}, {"q": 4096, "k": 4096, "d": 8, "e": 8}):
+        plan = kernel.plan(sizes)
+        is_exchanged = plan.program.equations[-1].body.attr.extents == ("d",)
+        assert is_exchanged == ("exchange_sums" in [step.rule for step in plan.rewrites])
+        assert is_exchanged == (sizes["d"] == 8)
