@@ -139,14 +139,6 @@ class Facts:
             for s in T.subterms(t)
         )
 
-    def may_be_nothing(self, t: Term) -> bool:
-        """May the value be 0 because nothing is aggregated? Not that of a plain sum that always
-        has an element: a quotient by that 0 is one by any."""
-        inside = T.subterms(*T.children(t))
-        if t.op == "fold" and t.attr.monoid == "sum" and not any(map(self.is_aggregate, inside)):
-            return T.may_be_empty(t)
-        return self.is_aggregate(t)
-
     def is_unbounded(self, t: Term) -> bool:
         """May the value be infinite although the inputs are not?"""
         match t.op:

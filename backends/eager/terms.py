@@ -254,15 +254,13 @@ class Terms(ABC):
             result = self.choose(admitted, result, Code("0" if t.kind == "int" else "0.0"))
         return result
 
-    def _quotient(self, t: Term, exact: bool = False) -> Code:
-        """A product's number, factors and divisors; its conditions, too, where it is `exact`: then
-        0 is as it is in IEEE 754, but for a 0 that may be an aggregate over nothing."""
+    def _quotient(self, t: Term) -> Code:
+        """Write a product's number, factors and divisors, without its conditions."""
         scale, divisor = split_number(T.split_coefficient(t)[0])
         below = [f for f in _factors(t) if f.op == "pow" and f.attr < 0]
-        above = [f for f in _factors(t) if f not in below and (exact or not T.is_bracket(f))]
+        above = [f for f in _factors(t) if f not in below and not T.is_bracket(f)]
         codes = self.codes(above)
         pinned = len(codes) > 1 and any(map(self.facts.is_unbounded, above))
-        pinned = pinned and (not exact or any(map(self.facts.is_aggregate, above)))
         result = self._product(codes, pinned)
         if scale == -1 and result is not None:
             result = self._negative(result)
@@ -273,10 +271,7 @@ class Terms(ABC):
             result = self.infix("/", result, Code(number_text(divisor), number=True))
         for f in below:
             under = self._pow(f.args[0], -f.attr)
-            if exact:
-                pinned = self.facts.may_be_nothing(f.args[0])
-            else:
-                pinned = self.facts.is_aggregate(f) or T.is_bracket(f.args[0])
+            pinned = self.facts.is_aggregate(f) or T.is_bracket(f.args[0])
             if result.number and under.number:
                 under = self._operand(f.args[0], under)
             if pinned and not (result.number or under.number):
