@@ -16,7 +16,6 @@ _FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract",
 _SPECIAL_WORK = 8  # element-wise operations that one of the special functions counts for
 _FEWEST_SPLITS, _FEW_ROWS = 4, 32
 _USUAL = Shape((64,), (64,), 4, 3)
-_RESERVED = 1 << 10  # bytes of shared memory that each instance takes
 _DIRECT_ROWS = 64  # that a product has whose operands matrix units take from shared memory
 
 
@@ -49,7 +48,8 @@ class Features:
             matter?
         direct: do matrix units take operands from shared memory?
         lanes: of a warp that multiplies matrices.
-        room: instances with tiles of 64 by 64 that a processor has shared memory for, to 3.
+        kept: bytes of shared memory that an instance has for each of its rows.
+        streamed: the same for each element of a stream, and each stage.
     """
 
     rows: int
@@ -76,7 +76,8 @@ class Features:
     split_padding: bool
     direct: bool
     lanes: float
-    room: int
+    kept: float
+    streamed: float
 
     def numbers(self) -> tuple[float, ...]:
         """As a row of the table."""
@@ -112,6 +113,7 @@ def features(legal: Legal) -> Features:
     matrices = [e for e in loads if e.axes & streams and e.axes & held.keys()]
     last = [sizes.get(held[a].extent, SECTOR) for e in matrices for a in e.axes & held.keys()]
     is_longer = _is_longer_product(program)
+    kept, streamed = _shared(legal)
     return Features(
         rows=len(rows),
         streams=len(streams),
@@ -137,17 +139,25 @@ def features(legal: Legal) -> Features:
         split_padding=bool(legal.split_axes) and row > _FEW_ROWS,
         direct=_is_direct(legal, row),
         lanes=log2(legal.gpu.lanes) if legal.multiplies else 0.0,
-        room=_room(legal),
+        kept=log2(1 + kept),
+        streamed=log2(1 + streamed),
     )
 
 
-def _room(legal: Legal) -> int:
-    """What overlaps with what: two instances on one processor, or the stages of one alone."""
-    usual = legal.named(legal.alike(_USUAL)) if legal.multiplies else None
-    if usual is None:
-        return 0
-    shared = legal.resources.shared(usual) + _RESERVED
-    return min(3, legal.gpu.shared // shared)
+def _shared(legal: Legal) -> tuple[float, float]:
+    """The bytes of shared memory for each row, and for each element of the last stream and stage:
+    what one stage less leaves."""
+    usual = legal.alike(_USUAL) if legal.multiplies and legal.rows and legal.streams else None
+    more = usual and legal.named(usual)
+    less = usual and legal.named(usual._replace(stages=usual.stages - 1))
+    if usual is None or more is None or less is None:
+        return 0.0, 0.0
+    resources = legal.resources
+    shared = resources.shared(more)
+    stage = max(0, shared - resources.shared(less))
+    stages = usual.stages - (not resources.is_direct(more))
+    kept = max(0, shared - stages * stage)
+    return kept / prod(usual.rows), stage / usual.streams[-1]
 
 
 def _is_direct(legal: Legal, row: int) -> bool:

@@ -266,21 +266,24 @@ class Legal:
         return resources.fits(schedule)
 
     def smaller(self, shape: Shape) -> Iterator[Shape]:
-        """A shape with its longest block halved, again and again, and the smallest in the end; each
-        with more warps before, which have more registers."""
+        """Yield a shape with its longest block halved, again and again, and the smallest in the
+        end. Each comes with more warps as well: before it where a thread lacks registers."""
         least = MIN_DOT if self.multiplies else SHORTEST
-        most = shape._replace(warps=max(_WARPS[self.multiplies]))
-        if most != shape:
-            yield most
+        yield from self._with_warps(shape)
         while (longest := max((*shape.rows, *shape.streams), default=0)) > least:
-            rows, streams = (
-                tuple(n // 2 if n == longest else n for n in lengths)
-                for lengths in (shape.rows, shape.streams)
-            )
-            shape = shape._replace(rows=rows, streams=streams)
-            yield shape
-            yield shape._replace(warps=max(_WARPS[self.multiplies]))
+            lengths = [*shape.rows, *shape.streams]
+            lengths[lengths.index(longest)] //= 2
+            rows, streams = lengths[: len(shape.rows)], lengths[len(shape.rows) :]
+            shape = shape._replace(rows=tuple(rows), streams=tuple(streams))
+            yield from self._with_warps(shape)
         yield shape._replace(stages=1, descriptors=False)
+
+    def _with_warps(self, shape: Shape) -> list[Shape]:
+        """Return a shape and the one with most warps, whose threads need fewer registers."""
+        both = [shape, shape._replace(warps=max(_WARPS[self.multiplies]))]
+        schedule = self.named(shape)
+        lacks = schedule and self.resources_of(schedule).registers(schedule) > self.gpu.registers
+        return both[::-1] if lacks else both
 
     def neighbours(self, shape: Shape) -> list[Shape]:
         """The shapes one step away that fit: a length doubled or halved, other warps, a stage or an

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, isqrt, prod, sqrt
 
 from monocomp.backends.schedules.gpus import Gpu
-from monocomp.backends.schedules.schedule import LARGEST_GROUP, Schedule, held_length
+from monocomp.backends.schedules.schedule import Schedule, held_length
 from monocomp.blocks.building.kernels import is_grouped
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.operands import Operands
@@ -412,16 +412,17 @@ class Resources:
     def orders(self) -> list[int]:
         """How many positions of the grid may take turns, the best first. Where rows bound what they
         stream, some have more to do than others: the heaviest of several positions come first, so
-        that light ones even out the end, but of no more positions than share the cache. Where all
-        are alike, the rows of one position, which read the same, follow each other. Of blocks along
-        two axes those that run at a time make about a square, which reads least."""
+        that light ones even out the end, but of no more positions than share the cache, nor than
+        one has blocks of rows: how unlike these are. Where all are alike, the rows of one position,
+        which read the same, follow each other. Of blocks along two axes those that run at a time
+        make about a square, which reads least."""
         loops, rows = self._loops(), prod(map(self.size, self.program.axis_names("row")))
         if not is_grouped(self.program) or not loops or self.program.splits or rows <= _FEW:
             return [1]
         if not self.program.axis_names("grid"):
             return [power_of_two(isqrt(self.gpu.processors)), 1]
         positions = prod(map(self.size, self.program.axis_names("grid")))
-        group_size, streamed = LARGEST_GROUP // 2, max(1, self._streamed_bytes())
+        group_size, streamed = power_of_two(ceil(rows / _FEW)), max(1, self._streamed_bytes())
         while group_size > 1 and group_size * streamed > self.gpu.cached * positions:
             group_size //= 2
         is_even = not any(self._varies(loop.bounds) for loop in loops)

@@ -3,8 +3,10 @@
 A row holds the features of one kernel and how long each shape took that was measured for it, over
 the best of them; no row says which program it is from. The rows nearest to a kernel vote: the
 score of a shape is the mean of the logarithms of its times, weighted by nearness (Nadaraya and
-Watson's estimator), beside a doubtful vote for what hardly any of them has tried. What leaves
-processors idle counts by how many, here and there. The best that is legal comes first.
+Watson's estimator), and more the fewer of them have tried it: where many shapes are compared, one
+of which little is known must not win by chance. Votes are for the time of a block, which follows
+from the time of a kernel and its occupancy. With the occupancy of this kernel, long or short, they
+give its time. The best shape that is legal comes first.
 
 The rows come from `python -m benchmarks.schedules --table`, and so do their measurements. Those for
 targets that were not measured are from what registers and shared memory hold, and say so.
@@ -19,60 +21,64 @@ from functools import cache, cached_property
 from heapq import nsmallest
 from importlib.resources import files
 from itertools import islice
-from math import dist, inf, log, prod
+from math import dist, exp, inf, log
 from operator import sub
 from typing import Any
 
 from monocomp.backends.schedules.features import NAMES, features
 from monocomp.backends.schedules.legal import Legal, Shape
+from monocomp.backends.schedules.occupancy import Occupancy
 from monocomp.backends.schedules.schedule import Schedule
 
 FORMAT = 1
 # What a difference of 1 counts. Lengths are logarithms, and beyond a limit they are all the same.
 _WEIGHTS = {
-    "rows": 0.22,
-    "streams": 6.5,
+    "rows": 1.07,
+    "streams": 7.34,
     "products": 0.66,
-    "splits": 1.9,
+    "splits": 0.406,
     "merges": 130.0,
-    "serial": 5.3,
-    "bytes": 1.0,
+    "serial": 9.63,
+    "bytes": 2.24,
     "positions": 0.056,
-    "row": 0.73,
-    "columns": 0.3,
+    "row": 0.59,
+    "columns": 0.222,
     "length": 0.32,
-    "held": 0.053,
-    "whole": 0.26,
-    "statistics": 0.27,
-    "work": 0.067,
-    "limbs": 0.77,
-    "masked": 0.28,
-    "bounded": 1.5,
-    "levels": 0.42,
-    "rest": 1.7,
-    "has_descriptors": 0.4,
+    "held": 0.074,
+    "whole": 0.332,
+    "statistics": 0.285,
+    "work": 0.124,
+    "limbs": 0.823,
+    "masked": 0.329,
+    "bounded": 0.241,
+    "levels": 0.272,
+    "rest": 2.19,
+    "has_descriptors": 0.447,
     "split_padding": 2.4,
-    "direct": 3.0,
-    "lanes": 0.2,
-    "room": 0.027,
+    "direct": 9.1,
+    "lanes": 0.108,
+    "kept": 0.00296,
+    "streamed": 0.0573,
 }
 _LIMITS = {
-    **{"rows": 2, "row": 8, "columns": 8, "length": 16},
-    **{"positions": 12, "products": 6, "limbs": 2},
+    **{"rows": 2, "row": 9, "columns": 8, "length": 16},
+    **{"positions": 11, "products": 6, "limbs": 2},
 }
 _NEAR = 12  # rows vote
-_NEARNESS, _SHARPNESS = (
-    0.037,
-    6.0,
-)  # a row at distance d has the weight (nearness + d) ** -sharpness
+# A row at distance d has the weight (nearness + d) ** -sharpness.
+_NEARNESS, _SHARPNESS = 0.037, 4.29
 _ROUNDING = 1 + 1e-9
-_DOUBT, _DOUBTED = 0.32, 0.34  # the weight, for all votes, of one that this much time is lost
-_IDLE = 0.5  # of the logarithm of how many processors there are for each instance
+_DOUBT, _DOUBTED = 0.0801, 0.368  # the weight, for all votes, of doubt, and the time it adds
+
+# What lengths and positions count for where occupancy says how they matter.
+_KNOWN = 0.1
 
 _APART = 1000.0
 _SCALES = tuple(_WEIGHTS[name] for name in NAMES)
+_COUNTED = ("positions", "row", "length")
+_KNOWN_SCALES = tuple(_WEIGHTS[n] * (_KNOWN if n in _COUNTED else 1.0) for n in NAMES)
 _MOST = tuple(_LIMITS.get(name, inf) for name in NAMES)
-_PRODUCTS, _POSITIONS, _ROW = map(NAMES.index, ("products", "positions", "row"))
+_PRODUCTS, _DIRECT = NAMES.index("products"), NAMES.index("direct")
 
 
 @dataclass(frozen=True)
@@ -96,12 +102,14 @@ class Row:
 
     @cached_property
     def votes(self) -> tuple[tuple[str, float], ...]:
-        """How much time each shape loses, but for what idle processors cost here."""
-
-        def idle(text: str) -> float:
-            return _idle(_parsed(text), self.features, self.processors)
-
-        return tuple((text, log(time) - idle(text)) for text, time in self.times)
+        """The logarithm of the time of a block with each shape, over the least of all."""
+        occupancy = _occupancy(self.features, self.processors)
+        costs = [occupancy.cost(_parsed(text)) for text, _ in self.times]
+        unit = max(sum(c) / time for c, (_, time) in zip(costs, self.times, strict=True))
+        return tuple(
+            (text, log((time * unit - c.fill) / c.blocks))
+            for c, (text, time) in zip(costs, self.times, strict=True)
+        )
 
 
 @cache
@@ -124,7 +132,8 @@ def read(table: Mapping[str, Any]) -> tuple[Row, ...]:
 def point(of: Sequence[float]) -> tuple[float, ...]:
     """Where a kernel with these features lies, so that sums of differences are distances: those
     that multiply matrices far from the others."""
-    scaled = (w * min(x, most) for w, most, x in zip(_SCALES, _MOST, of, strict=True))
+    scales = _KNOWN_SCALES if of[_DIRECT] else _SCALES
+    scaled = (w * min(x, most) for w, most, x in zip(scales, _MOST, of, strict=True))
     return (*scaled, _APART * bool(of[_PRODUCTS]))
 
 
@@ -190,10 +199,13 @@ def _elected(legal: Legal, rows: Sequence[Row]) -> list[Shape]:
             scores[shape] = scores.get(shape, 0.0) + weight * vote
             voters[shape] = voters.get(shape, 0.0) + weight
     doubt = _DOUBT * total
+    occupancy = _occupancy(own, legal.gpu.processors)
 
     def score(shape: Shape) -> float:
-        mean = (scores[shape] + doubt * _DOUBTED) / (voters[shape] + doubt)
-        return mean + _idle(shape, own, legal.gpu.processors)
+        # An average with doubt would improve what few rows have tried and found slow: it adds.
+        slower = scores[shape] / voters[shape] + _DOUBTED * doubt / (voters[shape] + doubt)
+        cost = occupancy.cost(shape)
+        return cost.blocks * exp(slower) + cost.fill
 
     return sorted(scores, key=score)
 
@@ -211,7 +223,7 @@ def _nearest(here: Sequence[float], rows: Sequence[Row]) -> dict[int, float]:
 
 
 def _votes(row: Row, alike: Callable[[str], Shape]) -> dict[Shape, float]:
-    """How much time a row's shapes lose for a kernel that has them as it can, as `alike` says."""
+    """A row's votes for what a kernel can have in place of the row's shapes, as `alike` says."""
     votes: dict[Shape, float] = {}
     for text, vote in row.votes:
         shape = alike(text)
@@ -219,12 +231,8 @@ def _votes(row: Row, alike: Callable[[str], Shape]) -> dict[Shape, float]:
     return votes
 
 
-def _idle(shape: Shape, of: Sequence[float], processors: int) -> float:
-    """The time that is lost where there are fewer program instances than processors."""
-    if shape.instances:
-        return 0.0
-    instances = 2 ** of[_POSITIONS] * max(1.0, 2 ** of[_ROW] / prod(shape.rows))
-    return _IDLE * max(0.0, log(processors / instances))
+def _occupancy(of: Sequence[float], processors: int) -> Occupancy:
+    return Occupancy(dict(zip(NAMES, of, strict=True)), processors)
 
 
 @cache

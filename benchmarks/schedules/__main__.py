@@ -6,6 +6,7 @@ python -m benchmarks.schedules FILE --unmeasured       time what comes first for
 python -m benchmarks.schedules FILE --rehearse         on the CPU, with times that are made up
 python -m benchmarks.schedules --table [FILE]          write the table of the package
 python -m benchmarks.schedules --leave-one-out [FILE]  how well it serves programs not seen
+python -m benchmarks.schedules --short [FILE]          and short lengths, of which it has no rows
 
 For each kernel of each program, at some sizes and dtypes, the search starts from a few candidates
 and goes on from the best: to its neighbours, and to what kernels like it have done best with.
@@ -35,8 +36,10 @@ from benchmarks.schedules.cases import Case, cases, name_of
 from benchmarks.schedules.judging import (
     MEASURED,
     compare,
+    judge,
     kernels,
     leave_one_out,
+    short,
     unmeasured,
     write_table,
 )
@@ -402,6 +405,7 @@ def main() -> int:
     parser.add_argument("path", type=Path, nargs="?", default=MEASURED, help="of measurements")
     parser.add_argument("--table", action="store_true", help="write the table")
     parser.add_argument("--leave-one-out", action="store_true", help="judge the table")
+    parser.add_argument("--short", action="store_true", help="judge it at short lengths")
     parser.add_argument("--compare", action="store_true", help="with what came first before")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="what it may take")
     parser.add_argument("--jobs", type=int, default=0, help="processes that compile")
@@ -415,9 +419,11 @@ def main() -> int:
         write_table(chosen.path)
     if chosen.leave_one_out:
         print(leave_one_out(kernels(chosen.path)))
+    if chosen.short:
+        print(judge(short(kernels(chosen.path))))
     if chosen.compare:
         print(compare(kernels(chosen.path)))
-    if chosen.table or chosen.leave_one_out or chosen.compare:
+    if chosen.table or chosen.leave_one_out or chosen.short or chosen.compare:
         return 0
     # Before a process is started: they share the cache of what is compiled.
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="monocomp-schedules-"))

@@ -202,10 +202,14 @@ def _cases() -> Iterator[Case]:
         yield case(GRADIENT + "capped_documents", sizes, tier=1)
         long = {"b": 1, "q": 16384, "k": 16384}
         yield case(GRADIENT + "capped_documents", {**sizes, **long}, tier=1)
-    for name in ("attention", "causal"):
-        sizes = {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}
+    for name in ("attention", "causal", "sliding_window"):
+        sizes = {"b": 2, "h": 16, "q": 4096, "k": 4096, "d": 256, "e": 256}
+        yield case(name, sizes, tier=1)
         yield case(GRADIENT + name, sizes, tier=1)
-        yield case(GRADIENT + name, {**sizes, "b": 1, "q": 16384, "k": 16384}, tier=1)
+        yield case(name, {**sizes, "b": 4, "h": 32, "d": 64, "e": 64}, tier=1)
+        if name != "sliding_window":
+            long = {"b": 1, "h": 8, "q": 16384, "k": 16384}
+            yield case(GRADIENT + name, {**sizes, **long}, tier=1)
     for name in ROWS:
         for length, rows in {8192: 16384, 5120: 16384, 2048: 32768, 512: 65536, 65536: 64}.items():
             yield case(name, {"i": rows, "k": length}, tier=1)

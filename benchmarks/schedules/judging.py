@@ -8,8 +8,8 @@ five microseconds, and a kernel that takes less counts as one that takes as long
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +23,7 @@ from monocomp.tile.parser import parse
 
 FOLDER = Path(__file__).parent
 MEASURED, SUGGESTED = FOLDER / "h200.json", FOLDER / "suggested.json"
+SHORT = FOLDER / "short.json"  # of which the table has no rows
 TABLE = Path(table.__file__).with_name("table.json")
 LAUNCH = 0.005  # milliseconds
 MOST = 1.5  # times the best that a schedule may take
@@ -71,6 +72,38 @@ def kernels(path: Path = MEASURED) -> list[Kernel]:
         name = f"{which}, kernel {k['kernel']}"
         programs = frozenset(k["programs"])
         found.append(Kernel(k["digest"], programs, name, legal, k["first"], times, row))
+    return found
+
+
+def short(known: Sequence[Kernel], path: Path = SHORT) -> list[Kernel]:
+    """Some of these kernels at short lengths, all of whose shapes were measured there."""
+    found = []
+    for k in json.loads(path.read_text())["kernels"]:
+        program, sizes, number = k["program"], k["sizes"], f"kernel {k['kernel']}"
+        long = next(
+            x
+            for x in known
+            if program in x.programs and x.name.endswith(number) and _is_alike(x.legal.sizes, sizes)
+        )
+        legal = replace(long.legal, sizes={**long.legal.sizes, **sizes})
+        row = table.Row(features(legal).numbers(), long.row.processors, relative(k["times"]))
+        name = f"{case(program, sizes)}, {number}"
+        found.append(replace(long, name=name, legal=legal, times=k["times"], row=row))
+    return found
+
+
+def _is_alike(sizes: Mapping[str, int], short: Mapping[str, int]) -> bool:
+    """Are these sizes of self-attention of the same heads?"""
+    return sizes["q"] == sizes.get("k") and all(sizes.get(n) == short[n] for n in "de")
+
+
+def judge(known: Sequence[Kernel]) -> Judgement:
+    """What the table makes of kernels that it has no rows of."""
+    found = Judgement({}, {})
+    for k in known:
+        losses = [k.loss(str(k.legal.shape(s))) for s in table.ranked(k.legal)]
+        into = found.unknown if losses[0] is None else found.losses
+        into[k.name] = next(x for x in losses if x is not None)
     return found
 
 

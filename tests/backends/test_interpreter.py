@@ -104,7 +104,7 @@ def test_programs_in_bfloat16_forward_and_backward(name: str) -> None:
 
 def test_descriptors_load_bfloat16() -> None:
     case = CASES["causal"]
-    inputs = case.inputs(case.sizes(40, 40, 32, 32), torch.bfloat16)
+    inputs = case.inputs(case.sizes(40, 40, 64, 64), torch.bfloat16)
     found, is_described = interpreted.call(_forward, "causal", inputs)
     exact = mc.compile(case.text, backend="torch")(**{n: t.double() for n, t in inputs.items()})
     assert is_described

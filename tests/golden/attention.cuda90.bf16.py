@@ -25,7 +25,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 CONFIG = {
-    "BLOCK_Q": 64,
+    "BLOCK_Q": 128,
     "BLOCK_K": 64,
     "num_warps": 4,
     "num_stages": 3,

@@ -14,10 +14,7 @@
 #     expand_softmax: definition of softmax
 #     separate_results: sum(H * x + G * y) = H * sum(x) + G * sum(y)
 #     filter_bracket: elements that are 0, the unit of the sum, can be left out
-#     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
-#     hoist_positive_factor: max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
-#     lift_weighted_sum: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
-#     hoist_positive_factor: max(a * x) = a * max(x) for a > 0, and max(-x) = -min(x)
+#     lift: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
 #     fuse_folds: fold(f) x fold(g) = fold(f x g); with one frame, SE(V) x SE(W) = SE(V + W)
 #     tile: the fold over a disjoint union is the product of the folds
 #

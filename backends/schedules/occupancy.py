@@ -1,0 +1,109 @@
+"""How long all program instances take, from how long a block takes: what short kernels differ by.
+
+The instances that a processor holds at a time hide each other's delays. So its time is
+
+    turns * (fill + blocks * time per block)
+
+where blocks have 64 x 64 elements, and fill is what an instance takes before and after its loop:
+for its rows, and for the first loads, which other instances hide. In long kernels the time per
+block decides, in short ones the rest. Times are in those that a block takes of a good schedule; so
+the numbers below are used for heads of any size, forward and backward. They are fitted to 162
+kernels on an H200 (benchmarks/RESULTS.md, short sequences): the fill of the shapes of one kernel to
+about a tenth, beside each other, and that of different kernels to about a quarter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import NamedTuple
+
+from monocomp.backends.schedules.legal import Shape
+
+_SIDE = 64  # of a block: rows, and elements of the stream
+_ROWS, _MASKED = 2.2, 0.9  # fill of 64 rows, and what a block with a mask takes more
+_DELAY, _DELAY_ROWS = 2.8, 1.5  # of an instance, and of each 64 rows of it, alone on a processor
+_ALONE = 0.65  # exponent of how much longer instances take if others are missing
+_UNEVEN, _TAIL = 4 / 3, 0.2  # the heaviest rows over the usual, and what is left at the end
+_SPILLING = 2  # exponent of the registers that fill needs, over those that there are
+_IDLE = 0.5  # exponent of how many processors there are for each instance, if little is known
+_ROUNDING = 0.02  # of the processors: so few instances more are no turn
+_WORKING = 40  # registers that no tile takes
+_MOST_REGISTERS = 255
+_REGISTER_FILE = 1 << 16
+_SHARED = 228 << 10  # bytes of a processor
+_RESERVED = 1 << 10  # of each instance
+_LANES = 32
+
+
+class Cost(NamedTuple):
+    """The time of a kernel is `blocks` times that of a block, and `fill`. What little is known of
+    has one block."""
+
+    blocks: float
+    fill: float
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """A kernel's instances on a GPU, by the numbers of its features.
+
+    Attributes:
+        features: by name, lengths and counts as logarithms.
+        processors: of the GPU.
+    """
+
+    features: Mapping[str, float]
+    processors: int
+
+    def cost(self, shape: Shape) -> Cost:
+        """What a kernel takes with a shape."""
+        if shape.instances:
+            return Cost(1.0, 0.0)  # as many as there are places
+        of, rows = self.features, prod(shape.rows)
+        instances = 2 ** of["positions"] * max(1.0, 2 ** of["row"] / rows)
+        is_product = (of["columns"] or len(shape.streams) > 1) and not of["kept"]
+        if not of["direct"] or is_product or not shape.streams:
+            return Cost(max(1.0, self.processors / instances) ** _IDLE, 0.0)
+        stream, resident = shape.streams[-1], self._resident(shape)
+        blocks = rows * self._streamed(rows, stream) / _SIDE**2
+        parts = rows / _SIDE
+        fill = parts * (_ROWS + _MASKED * of["masked"] * stream / _SIDE)
+        fill += (_DELAY + _DELAY_ROWS * parts) / resident
+        fill *= max(1.0, self._registers(shape) / _MOST_REGISTERS) ** _SPILLING
+        turns = self._turns(instances / self.processors, resident)
+        return Cost(turns * blocks, turns * fill)
+
+    def _streamed(self, rows: int, stream: int) -> float:
+        """The elements of its stream that an instance has, on average: an end that varies with the
+        rows leaves half, and blocks of what is left are whole."""
+        length, ends = 2 ** self.features["length"], self.features["bounded"]
+        return float(max(stream, min(length, length * 0.5**ends + ends * max(rows, stream) / 2)))
+
+    def _resident(self, shape: Shape) -> int:
+        """How many instances a processor holds, as shared memory and registers allow."""
+        of, rows, stream = self.features, prod(shape.rows), shape.streams[-1]
+        shared = 2 ** of["kept"] * rows + 2 ** of["streamed"] * stream * shape.stages
+        registers = shape.warps * _LANES * min(_MOST_REGISTERS, self._registers(shape))
+        return max(1, int(min(_SHARED / (shared + _RESERVED), _REGISTER_FILE / registers)))
+
+    def _registers(self, shape: Shape) -> float:
+        """Those of a thread, for its part of the accumulators and of a block."""
+        elements = prod(shape.rows) * (2 ** self.features["held"] + shape.streams[-1])
+        return float(_WORKING + elements / (shape.warps * _LANES))
+
+    def _turns(self, instances: float, resident: int) -> float:
+        """The time of the instances of a processor, over that of one while all places are taken."""
+        most, is_uneven = max(1, ceil(instances - _ROUNDING)), self.features["bounded"] > 0
+        if most <= resident:
+            return _together(most, resident) * (_UNEVEN if is_uneven else 1.0)
+        if is_uneven:
+            return instances + _TAIL * (resident - 1)
+        rest = most % resident
+        return most - rest + _together(rest, resident)
+
+
+def _together(instances: int, resident: int) -> float:
+    """The same for instances that run at a time, in some of the places."""
+    return instances * (resident / instances) ** _ALONE if instances else 0.0
