@@ -46,6 +46,8 @@ def unrolled(t: Term, size: int, at: Mapping[str, int] | None = None) -> Term:
         case "fold" | "fold_at":
             raise InternalError(f"no law about {t.attr.monoid} can be proved")
     args = [visit(a) for a in t.args]
+    if all(a.op == "const" for a in args):
+        return T.rebuild(t, tuple(args))
     if t.op == "mul":  # numbers come first, as terms are printed
         args.sort(key=lambda a: a.op != "const")
     return T.inert(t.op, *args, attr=t.attr)

@@ -11,6 +11,7 @@ which variables are read from inputs. So translation, oracle and printer take it
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -255,11 +256,11 @@ class Equation(Rule):
 
     def discharged(self, t: Term) -> Iterator[tuple[Need, Term]]:
         """The needs that are met where the rule changes a term, and of what."""
-        found = next(iter(self._found(t)), None)
-        for choice in self.needs if found is not None else ():
-            need = next(n for n in choice if n.holds(found))
-            is_fold = need.words == "has an element"
-            yield need, found.folds[need.name][1] if is_fold else found.terms[need.name]
+        for found in itertools.islice(self._found(t), 1):
+            for choice in self.needs:
+                need = next(n for n in choice if n.holds(found))
+                is_fold = need.words == "has an element"
+                yield need, found.folds[need.name][1] if is_fold else found.terms[need.name]
 
     def rewrite(self, t: Term) -> Term | None:
         """The right side, where the left one matches and the needs are met."""

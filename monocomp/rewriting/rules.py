@@ -137,7 +137,7 @@ def _first(
 
     Derivations ask again: of one program for several sizes, and of its gradients.
     """
-    refusing = []
+    refusing: list[Rule] = []
     for rule in rules:
         if rule in refused:
             continue
