@@ -15,7 +15,8 @@ def default_blocks(
     has_own_loops: bool = True,
 ) -> dict[str, int]:
     """Return lengths of blocks such that a tile has at most so many elements, as far as cutting
-    helps: of the largest tile the grid is taken apart first, then its longest axis is halved.
+    helps: of the largest tile the grid is taken apart first, then its longest axis is cut again.
+    So tiles are about square, and where a domain is a triangle few of them stick out of it.
 
     Args:
         program: the kernel.
@@ -40,10 +41,17 @@ def default_blocks(
             key=lambda n: (-lengths[n], n),
         )
         if cut:
-            lengths[cut[0]] = (lengths[cut[0]] + 1) // 2
+            extent = extents[axes[cut[0]].extent]
+            lengths[cut[0]] = min(lengths[cut[0]] - 1, -(-extent // _more(extent, lengths[cut[0]])))
         else:
             tiles.remove(largest)
     return {n: length for n, length in lengths.items() if axes[n].role in ("grid", "row", "stream")}
+
+
+def _more(extent: int, length: int) -> int:
+    """Return the next larger number of blocks, or of many a number that is an eighth larger."""
+    count = -(-extent // length)
+    return count + 1 + count // 8
 
 
 def _with_own_loops(program: T.TileProgram) -> set[str]:
