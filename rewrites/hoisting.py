@@ -82,6 +82,12 @@ def _scales_no_weights(found: Bindings) -> bool:
     return bool(beside_weight([found.terms["a"]], moving, known)[0])
 
 
+def _leaves_whole_frame(found: Bindings) -> bool:
+    """True if no number that may be infinite leaves a maximum over nothing, so that the frames of
+    several sums over one domain stay alike."""
+    return T.is_finite(found.terms["a"]) or T.has_element(found.folds["k"][1])
+
+
 hoisting.add(
     *equations("""
     # What a condition sets to -inf is left out of a maximum.
@@ -92,8 +98,8 @@ hoisting.add(
     """)
 )
 # Over nothing a maximum is -inf, whatever is added, and a minimum is inf.
-for one, of_one, finite in (
-    ("max", "", ""),
+for one, of_one, leaving in (
+    ("max", "", ", worth a is finite or there is an element"),
     ("min", "_of_minimum", ", a finite or k has an element"),
 ):
     hoisting.add(
@@ -104,7 +110,7 @@ for one, of_one, finite in (
 
             # An addend that does not vary with the index leaves, as addition is monotone.
             hoist_addend{of_one}: {one}[k if c](a + x) = a + {one}[k if c](x)
-                needs a free of k{finite}
+                needs a free of k{leaving}
 
             # A positive factor leaves, and if there is an element one that may be 0.
             hoist_positive_factor{of_one}: {one}[k if c](a * x) = a * {one}[k if c](x)
@@ -112,6 +118,7 @@ for one, of_one, finite in (
                 a finite if read or k has an element,
                 worth a is finite if there are elements, a scales no weights
             """,
+            a_is_finite_or_there_is_an_element=Guard(_leaves_whole_frame, "{1}"),
             a_is_finite_if_there_are_elements=Guard(
                 lambda found: T.is_finite_if_there(found.terms["a"])
             ),
