@@ -20,17 +20,20 @@ from monocomp.costs.cost import BYTE_TIME, STORED_BYTES
 from monocomp.costs.counting import elements, tensor_sizes
 from monocomp.costs.holding import estimate
 from monocomp.declarations.records import Output
+from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.derivation import rule_sets
 from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_mean
+from monocomp.extents.domain import prefix_of
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.gradients.gradient import Gradient
 from monocomp.gradients.saving import Saved, as_logsumexp, is_logarithm
-from monocomp.gradients.stored_values import without_outputs
+from monocomp.gradients.stored_values import definitions_of, without_outputs
 from monocomp.gradients.trace import Choice
 from monocomp.planning.slicing import time_of
 from monocomp.planning.storing import WORTH_STORING, WORTHWHILE, cut
 from monocomp.rewrites.equalities import equalities
-from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.driver import OF_LOGITS, Rewriter
+from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 
 _SMALL = 16  # times as much have a call's tensors together
@@ -99,6 +102,53 @@ def choose(
         Choice(name, text, *reason)
         for name, text, reason in zip(names, shown, reasons, strict=True)
     ]
+
+
+def running_exponents(program: Equations, known: Mapping[str, int]) -> list[str]:
+    """Return the small definitions in exponents that are prefixes, which the backward pass reads.
+
+    A running sum rounds by the order in which it is added up, and by more the longer it is. Weights
+    exp(L[t] - L[s]) of which the forward pass has others than the backward pass do not cancel in
+    the gradient of L as they do in the reals.
+    """
+    sizes = _sizes(program, known)
+    tensors = tensor_sizes(program, sizes)
+    found = {n: e for n, e in definitions_of(program).items() if _is_running(e)}
+    reads = {
+        n for e in program.equations for t in T.subterms(e.body) if _is_power(t) for n in t.names
+    }
+    while more := {n for name in reads for n in program.by_name[name].body.names} - reads:
+        reads |= more
+    return [
+        name
+        for name, e in found.items()
+        if name in reads and _is_small(elements(e.indices, sizes), tensors)
+    ]
+
+
+def with_reason(found: Gradient, names: Collection[str]) -> Gradient:
+    """The gradient with the reason for which these prefixes are saved."""
+    saved = found.saved.keys() & names
+    if not saved:
+        return found
+    reason = "as both passes have to weigh by the same number"
+    choices = (replace(c, reason=reason) if c.name in saved else c for c in found.choices)
+    return replace(found, choices=tuple(choices))
+
+
+def _is_running(e: Equation) -> bool:
+    """True if an equation computes a prefix along one of its indices."""
+    return any(
+        t.attr.name not in KEEPING_REDUCTIONS and t.attr.target is None
+        if t.op == "fold_at"
+        else prefix_of(t) in e.indices
+        for t in T.subterms(e.body)
+    )
+
+
+def _is_power(t: Term) -> bool:
+    """True if the operands of a term are exponents."""
+    return t.op == "exp" or (t.op in ("fold", "fold_at") and t.attr.monoid in OF_LOGITS)
 
 
 def _own_names(program: Equations, values: Sequence[Saved]) -> dict[str, str]:

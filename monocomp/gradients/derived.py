@@ -19,7 +19,9 @@ from monocomp.gradients.choosing import (
     choose,
     is_far_cheaper,
     large_values,
+    running_exponents,
     weighed,
+    with_reason,
 )
 from monocomp.gradients.definitions import (
     extents_of,
@@ -132,7 +134,9 @@ def gradient(
         UsageError: there is no such input, output or value, or it is no float.
         UnsupportedError: an aggregate has no derivative.
     """
-    defined = [n for n in dict.fromkeys(save or ()) if n in definitions_of(program)]
+    sizes = by_representative(program.declared, extents or {})
+    running = running_exponents(program, sizes) if save is None else []
+    defined = running or [n for n in dict.fromkeys(save or ()) if n in definitions_of(program)]
     if defined:
         floats = [e.name for e in program.outputs if e.body.kind == "float"]
         more = floats if outputs is None else outputs
@@ -140,12 +144,11 @@ def gradient(
         found = gradient(returned, wrt, more, save, extents, plans, named, frames)
         # Where a row has no element, logarithms tell that weights are 0: they are kept as well.
         logarithms = [c.name for c in found.choices if c.is_logarithm and not c.is_saved]
-        if logarithms:
-            save = [*(save or ()), *logarithms]
+        if logarithms and save is not None:
+            save = [*save, *logarithms]
             found = gradient(returned, wrt, more, save, extents, plans, named, frames)
-        return as_far_as_read(program, defined, found)
+        return with_reason(as_far_as_read(program, defined, found), running)
     with BUILDING:
-        sizes = by_representative(program.declared, extents or {})
         wanted = _wanted(program, wrt)
 
         by_name = named or Named()

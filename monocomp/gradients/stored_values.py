@@ -150,8 +150,14 @@ def _is_lossy(e: Equation) -> bool:
 
 
 def _is_told_in(aggregates: Iterable[Term], e: Equation) -> bool:
-    """Is an output one of some aggregates, or made of one that tells it?"""
-    told = [Abbreviation(e.name, e.indices, t) for t in outer_aggregates(unmasked(e.body)[0])]
+    """True if an output is one of some aggregates, or is made of one that tells it.
+
+    An output is not told by what stands in its exponents.
+    """
+    body = unmasked(e.body)[0]
+    exponents = {a for t in T.subterms(body) if t.op == "exp" for a in outer_aggregates(t)}
+    outer = (t for t in outer_aggregates(body) if t not in exponents)
+    told = [Abbreviation(e.name, e.indices, t) for t in outer]
     return any(a.subscripts(t) is not None for a in told for t in aggregates)
 
 

@@ -27,6 +27,14 @@ def differences(addends: list[Term]) -> tuple[list[tuple[Term, Term]], list[Term
     return pairs, addends
 
 
+def is_difference(addends: list[Term]) -> bool:
+    """True if a computed element less its maximum or minimum is all of a sum.
+
+    Such addends may be large and cancel, so that no factor is multiplied with each of them.
+    """
+    return len(addends) == 2 and not any(map(_is_given, addends)) and bool(_difference(addends))
+
+
 def _difference(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
     names = sorted(frozenset().union(*(a.free for a in addends)))
     extrema = {a: m for a in addends if (m := _extremum_in(_definition(a))) is not None}

@@ -11,7 +11,7 @@ from typing import NoReturn
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
-from monocomp.lowering.differences import differences, unclamped
+from monocomp.lowering.differences import differences, is_difference, unclamped
 from monocomp.lowering.expressions import (
     chain,
     choose,
@@ -422,6 +422,8 @@ class Values(Scopes):
         scale, rest = (None, addends) if given else _common_scale(addends)
         settled = frozenset(given.values())
         rest = [clamped(a) if a not in settled and may_cancel(a, rest) else a for a in rest]
+        if scale is None and is_difference(rest):
+            scale = T.ONE
         if scale is None:
             total = self._signed_sum(rest, log2_e)
             return apply("exp2", total)

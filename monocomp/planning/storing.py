@@ -35,6 +35,7 @@ from monocomp.costs.operands import (
     stored_operands,
 )
 from monocomp.costs.roles import is_plain, outer_folds, rows_of
+from monocomp.extents.domain import prefix_of
 from monocomp.extents.nominal import planned_sizes
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import NewNames
@@ -49,7 +50,7 @@ from monocomp.rewriting.sharing import reading_stored
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
 from monocomp.terms.equations import Equation, Equations, in_order, stored_in
-from monocomp.terms.monomials import factors
+from monocomp.terms.monomials import addends, factors
 
 TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count
 WORTHWHILE = 0.75  # what is left of the work; more than that is not worth another kernel
@@ -68,6 +69,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
         The program with an equation for each stored value, and the steps to it.
     """
     steps = _store_kept(program)
+    steps += _store_running(result_of(program, steps))
     steps += choose_elements(result_of(program, steps))
     steps += join_sums(result_of(program, steps))
     program, more = in_segments(result_of(program, steps), sizes)
@@ -384,6 +386,29 @@ def _store_kept(program: Equations) -> list[Step]:
             program = reading_stored(program, equation)
             reason = "of which there would be too many copies"
             steps.append(store_value(start, program, equation, {}, readers, reason))
+    return steps
+
+
+def _store_running(program: Equations) -> list[Step]:
+    """Store the prefixes that are returned as they are summed, and that other equations compute.
+
+    A running sum rounds by the order in which it is added up. What a call returns of it has to be
+    what its weights are made of, as gradients read that.
+    """
+    steps: list[Step] = []
+    close = Closing()
+    for name in [o.name for o in program.declared.outputs if o.dtype == "accumulated"]:
+        e = program.by_name[name]
+        for t in [f for a in addends(e.body) for f in factors(a) if prefix_of(f) in e.indices]:
+            closed, indices = close(t)
+            equation = Equation(NewNames(program)("F"), tuple(indices), t)
+            reading = StoredReading(equation, closed, close)
+            changed = [replace(o, body=reading(o.body)) for o in program.equations]
+            readers = tuple(o.name for o in changed if o.body is not program.by_name[o.name].body)
+            if set(readers) - {name}:
+                start, program = program, replace(program, equations=in_order([equation, *changed]))
+                reason = "which is returned"
+                steps.append(store_value(start, program, equation, reading.read, readers, reason))
     return steps
 
 

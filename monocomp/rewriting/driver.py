@@ -30,7 +30,7 @@ WEIGHT_LIMIT = (
 )
 SIZE_LIMIT = 1500  # each counted once
 NAMING_LAW = "a name equals what it is defined to be"
-_OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
+OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class Rewriter:
             for t in T.subterms(equation.body):
                 if self.stopped:
                     return
-                if t.op in ("fold", "fold_at") and t.attr.monoid in _OF_LOGITS:
+                if t.op in ("fold", "fold_at") and t.attr.monoid in OF_LOGITS:
                     self._name_operand(equation, T.open_fold(t)[1][1], free_names)
 
     def _shown_names(self) -> Iterator[str]:
