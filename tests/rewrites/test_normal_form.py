@@ -404,7 +404,7 @@ VARIANTS = {
                 f"sum[k if k < i](exp({x}) * Y[k])"
                 f" + {m}[k if k < i](X[i,k]) * sum[k if k < i](exp({x}))",
             )
-            for m, x in (("max", "X[i,k]"), ("min", "-X[i,k]"))
+            for m, x in (("max", "X[i,k]"),)
         ),
     ],
     "split_weights": [
@@ -590,7 +590,7 @@ VARIANTS = {
         *(  # beside a sum in which nothing cancels, whichever stands first
             (
                 f"(B[i] * X[i,0] + {a}) * (X[i,0] + {b}) / B[i]",
-                f"(X[i,0] + {b}) * (X[i,0] + {a} / B[i])",
+                f"(X[i,0] + {b}) * (X[i,0] * (B[i] != 0) + {a} / B[i])",
             )
             for a, b in ((5, 6), (6, 5))
         ),
@@ -599,8 +599,11 @@ VARIANTS = {
             "sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0)"
             " + (B[i] - Y[0]) / sum[k if k < i](1.0)",
         ),
-        ("(B[i] * X[i,0] + Y[0] - 1) / B[i]", "X[i,0] + (Y[0] - 1) / B[i]"),
-        ("(B[i] * X[i,0] + B[i] / X[i,0] - 1) / X[i,0]", "B[i] + (B[i] / X[i,0] - 1) / X[i,0]"),
+        ("(B[i] * X[i,0] + Y[0] - 1) / B[i]", "X[i,0] * (B[i] != 0) + (Y[0] - 1) / B[i]"),
+        (
+            "(B[i] * X[i,0] + B[i] / X[i,0] - 1) / X[i,0]",
+            "B[i] * (X[i,0] != 0) + (B[i] / X[i,0] - 1) / X[i,0]",
+        ),
         (  # but over what is never 0
             "(Y[0] * (exp(B[i]) + 1) + Y[1] - B[i]) / (exp(B[i]) + 1)",
             "Y[0] + Y[1] / (exp(B[i]) + 1) - B[i] / (exp(B[i]) + 1)",
