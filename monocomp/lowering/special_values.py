@@ -80,11 +80,6 @@ def subtracted(addend: Term) -> Term:
     return T.mul(T.const(number_, "float"), clamp(x, T.NEG_INF))
 
 
-def is_infinite_bracket(f: Term) -> bool:
-    """1 / [condition]: infinite where the condition fails."""
-    return f.op == "pow" and T.is_bracket(f.args[0])
-
-
 def is_divisor(f: Term) -> bool:
     return f.op == "pow" and f.attr < 0 and T.may_be_empty(f.args[0])
 
@@ -174,28 +169,6 @@ class Factors:
                     f = T.exp(T.add(T.sub(f.args[0], a), there))
             found.append(f)
         return found
-
-    def there(self, condition: Term) -> list[Term]:
-        """The factors that are left where a condition fails: not the sum that it is about, which is
-        0, nor divided by any, nor with an exponent that is infinite then."""
-        left = []
-        for f in self.parts:
-            if f.op == "exp":
-                sums = T.Product([*condition.args, *(d.args[0] for d in self.divisors)])
-                addends = [T.ZERO]
-                for number_, m in map(T.split_coefficient, T.addends(f.args[0])):
-                    scaled = T.const(number_, "float")
-                    if m is not None and any(m in T.subterms(side) for side in condition.args):
-                        continue
-                    if m is not None:
-                        scaled = T.mul(scaled, _if_there(m) if sums.says(_is_there(m)) else m)
-                    addends.append(scaled)
-                left.append(T.exp(T.add(*addends)))
-            elif f not in self.divisors:
-                base, _ = T.base_and_power(f)
-                if base not in condition.args or not T.may_be_empty(base):
-                    left.append(f)
-        return left
 
     def _may_hold_infinite(self, t: Term) -> bool:
         """Is t infinite of nothing, or a sum of scaled values that are, whatever it sums over, or

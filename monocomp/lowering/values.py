@@ -32,7 +32,6 @@ from monocomp.lowering.special_values import (
     has_logit,
     in_no_frame,
     is_divisor,
-    is_infinite_bracket,
     is_missing_nowhere,
     is_negative,
     may_be_infinite_by_itself,
@@ -351,8 +350,7 @@ class Values(Scopes):
         if rest is None or t.kind != "float":
             return self._product(factor, t)
         holds = T.conjunction(known, *(c for scope in self.scopes for c in scope.known()))
-        finite = [f for f in factors(rest) if not is_infinite_bracket(f)]
-        parts = Factors(finite, holds, self.bounded, self.logits)
+        parts = Factors([*factors(rest)], holds, self.bounded, self.logits)
         outer = self.settled
         self.settled |= parts.settled
         total = self._product(factor, times(coefficient, parts.with_frames()))
@@ -361,12 +359,6 @@ class Values(Scopes):
             total = where_equal(self.value(rest), 0.0, 0.0, total)
         for zero in dict.fromkeys(map(tuple, parts.zeros())):
             total = where_equal(self.value(times(1, [*zero])), 0.0, 0.0, total)
-        for f in filter(is_infinite_bracket, factors(rest)):
-            (condition,) = f.args[0].args
-            others = self.value(T.mul(T.const(coefficient, "float"), *parts.there(condition)))
-            infinite = apply("mul", others, number(math.inf))
-            infinite = where_equal(others, 0.0, 0.0, infinite)
-            total = apply("where", self.value(condition), total, infinite)
         return total
 
     def _masked_product(self, factor: float, t: Term) -> Expr:

@@ -8,7 +8,7 @@ An aggregate over nothing is its unit, and so is one whose every weight is exp(-
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.terms.asking import remembered
@@ -178,10 +178,6 @@ class Product:
             return False
         m, unit = (right, "max") if left is NEG_INF else (left, "min")
         return self._bounds(m, unit)
-
-    def says_of_divisor(self, condition: Term) -> bool:
-        """Need a divisor [condition] not be said? Not if the product or another divisor is 0."""
-        return self.says(condition) or replace(self, factors=self.divisors).says(condition)
 
     def vanishes_with(self, t: Term, z: Term) -> bool:
         """Is the factor t 0 wherever z is: z may be a sum that t is an element of."""

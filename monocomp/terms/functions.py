@@ -141,7 +141,7 @@ def log(x: Term) -> Term:
 
 
 def _is_scaled(t: Term) -> bool:
-    """One over a product with an exponential, which stays whole (`weights.is_quotient`)."""
+    """One over a product with an exponential, which stays whole."""
     return t.op == "pow" and t.args[0].op == "mul" and any(f.op == "exp" for f in t.args[0].args)
 
 

@@ -11,7 +11,7 @@ their constructors (`construct`, `rebuild`): what cancels there is finite or lea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 
 from monocomp.declarations.vocabulary import Kind
@@ -39,13 +39,8 @@ from monocomp.terms.parts import (
     split_coefficient,
 )
 from monocomp.terms.weights import (
-    holds_addend,
     holds_read,
-    infinite_frames,
-    is_inverse_of_nothing,
-    is_quotient,
     is_scale,
-    is_weight_there,
     that_cancel,
     weight_of_logarithm,
 )
@@ -182,8 +177,7 @@ def mul(*terms: Term) -> Term:
     """The product, powers of equal bases collected and exponentials joined.
 
     Of its conditions only those are kept without which it is not 0 anyway. A factor [c] is 0 where
-    the condition fails, whatever the others are; a divisor [c] makes the product infinite there,
-    unless the others are 0 (`_power_as_written`).
+    the condition fails, whatever the others are.
     """
     return _product(terms, False)
 
@@ -197,14 +191,11 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     powers: dict[Term, Fraction] = {}
     exponents: list[Term] = []
     conditions: list[Term] = []
-    divisors: list[Term] = []
-    for t in _with_quotients_that_cancel(list(factors(operands))):
+    for t in factors(operands):
         if t.op == "const":
             number = number * t.attr
         elif is_bracket(t):
             conditions.append(t.args[0])
-        elif t.op == "pow" and is_bracket(t.args[0]):
-            divisors.append(t.args[0].args[0])
         elif t.op == "exp":
             exponents.append(t.args[0])
         else:
@@ -220,12 +211,12 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     _join_absolute_values(powers)
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
         return const(0, kind)
-    parts = [_power(base, power) for base, power in powers.items() if power != 0]
+    parts = [power_of(base, power) for base, power in powers.items() if power != 0]
     exponent = add(*exponents) if len(exponents) != 1 else exponents[0]
     cancelled: list[Term] = []
     if len(exponents) > 1:
-        cancelled += that_cancel(exponents, divisors, as_written)
-    if conditions or cancelled or divisors:  # but for those without which it is 0 anyway
+        cancelled += that_cancel(exponents, as_written)
+    if conditions or cancelled:  # but for those without which it is 0 anyway
         weights = [_inert_exp(exponent)] if exponents else []
         product = Product(
             [*(base for base in powers if powers[base] > 0), *weights],
@@ -233,16 +224,11 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
             frozenset(conjuncts(conjunction(*conditions))),
         )
         conditions += [c for c in cancelled if not product.says(c)]
-        known = frozenset(conjuncts(conjunction(*conditions)))
         holds = conjunction(
             *(c for c in conjuncts(conjunction(*conditions)) if not product.says(c))
         )
         if holds is not TRUE:
             parts.append(as_float(holds) if kind == "float" else as_int(holds))
-        under = [c for c in conjuncts(conjunction(*divisors)) if c not in known]
-        divisor = conjunction(*(c for c in under if not product.says_of_divisor(c)))
-        if divisor is not TRUE:
-            parts.append(power_of(bracket(divisor), -1))
     if exponents and exponent is not ZERO:
         parts.append(exp(exponent) if len(exponents) > 1 else _exp(exponent))
     if any(t.op in ("const", "mul") for t in parts) or sum(t.op == "exp" for t in parts) > 1:
@@ -259,52 +245,6 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     if number != 1:
         parts.insert(0, const(number, kind))
     return parts[0] if len(parts) == 1 else intern("mul", tuple(parts), None, kind)
-
-
-def _with_quotients_that_cancel(found: list[Term]) -> list[Term]:
-    """The factors, with quotients that divide written out where their inverses cancel:
-    (1 / z) / (x / z) is 1 / x, and exp(s - m) / (x * exp(-m)) is exp(s) / x, over nothing, too."""
-    divisors = {f.args[0] for f in found if f.op == "pow" and f.attr < 0}
-    for f in [f for f in found if f.op == "pow" and f.attr < 0 and f.args[0].op == "mul"]:
-        product, power = f.args[0], f.attr
-        inverses = [g for g in product.args if is_inverse_of_nothing(g)]
-        scale = next((g for g in inverses if g.op == "exp"), None)
-        is_infinite = False
-        if scale is not None and any(g.op == "exp" for g in found):
-            rest = [g for g in product.args if g is not scale]
-            found, exponent = _without_common_frames(found, scale.args[0], rest, -power)
-            product = mul(exp(exponent), *rest)
-            is_infinite = any(True for _ in infinite_frames(exponent))
-        elif not any(g.op == "pow" and g.args[0] in divisors for g in inverses):
-            continue
-        cancels = all(g.op != "pow" or g.args[0] in divisors for g in inverses)
-        stays = (is_infinite or not cancels) and may_be_empty(product)
-        over = _power(product, power) if stays else power_of(product, power)
-        found = [g for g in found if g is not f] + [_over_weights(over, product)]
-    return list(factors(found))
-
-
-def _without_common_frames(
-    found: list[Term], exponent: Term, scaled: Sequence[Term], power: Fraction
-) -> tuple[list[Term], Term]:
-    """Factors and the exponent of what divides them `power` times, without the frames of both that
-    are infinite over nothing. A frame of the divisor alone is 0 where what it scales is."""
-    for number, m, there in infinite_frames(exponent):
-        without = sub(exponent, mul(const(number, "float"), m))
-        for n, f in enumerate(found):
-            if f.op == "exp" and holds_addend(f.args[0], number * power, m):
-                rest = sub(f.args[0], mul(const(number * power, "float"), m))
-                # A minimum of masks is -inf.
-                not_masked = is_weight_there(m) if number > 0 else None
-                brackets = [] if not_masked is None else [bracket(not_masked)]
-                found = [*found[:n], exp(rest), *brackets, *found[n + 1 :]]
-                exponent = without
-                break
-        else:
-            if Product(scaled).says(there):
-                if_there = construct("where", there, m, ZERO)
-                exponent = add(without, mul(const(number, "float"), if_there))
-    return found, exponent
 
 
 def _joined_power(base: Term, first: Fraction, second: Fraction) -> tuple[Term, Fraction]:
@@ -339,41 +279,15 @@ def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
 
 def divide(a: Term, b: Term) -> Term:
     """a / b, as floats."""
-    return _product((as_float(a), _power_as_written(as_float(b), Fraction(-1))), True)
-
-
-def _power_as_written(base: Term, power: Fraction) -> Term:
-    """base ** power, where a divisor may be 0: then what it divides is infinite, or 0 if that is 0,
-    too, for a weight or a sum of nothing. A weight is not seen to be 0 any more, and is named as a
-    condition: 1 / exp(a) is exp(-a). And 1 / (x / z) is z / x but where z is nothing: so it stays,
-    unless z cancels.
-    """
-    if power > 0 or is_quotient(base):
-        return _power(base, power)
-    return _over_weights(power_of(base, power), base)
-
-
-def _over_weights(quotient: Term, divisor: Term) -> Term:
-    """What a product divides, over [w != 0] for each weight w in it."""
-    weights = (f.args[0] for f in factors([divisor]) if f.op == "exp")
-    there = (is_weight_there(a) for x in weights for a in addends(x))
-    divisors = [power_of(bracket(c), -1) for c in there if c is not None]
-    return mul(quotient, *divisors) if divisors else quotient
-
-
-def _power(base: Term, power: Fraction) -> Term:
-    """base ** power, but 1 / (x / z) as it is where z may be of nothing."""
-    if power < 0 and is_quotient(base):
-        return intern("pow", (base,), power, base.kind)
-    return power_of(base, power)
+    return _product((as_float(a), power_of(as_float(b), -1)), True)
 
 
 def power_of(base: Term, power: Fraction | int) -> Term:
     """base ** power for a rational power.
 
     A product's power is the product of powers where that is true for reals: for whole
-    powers, and for the factors that are not negative. A bracket is its own power; under a
-    divisor it is 1 or infinite.
+    powers, and for the factors that are not negative. A bracket is its own power; what it
+    divides is 0 or unspecified where it is 0.
     """
     power = power if isinstance(power, Fraction) else Fraction(power)
     if power == 0:
@@ -389,7 +303,7 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         if exact is not None:
             return const(exact, base.kind)
     if is_bracket(base):
-        power = Fraction(-1)
+        return ONE
     if base.op == "abs" and power % 2 == 0:
         return power_of(base.args[0], power)
     if is_over_nothing(base):
@@ -401,8 +315,8 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         if first % 2 == 0 and (first * power) % 2 != 0:  # (x ** 2) ** (1 / 2) is abs(x)
             inner = construct("abs", inner)
         if first.denominator > 1:
-            return _power(*_of_root(inner, first * power))
-        return _power(inner, first * power)
+            return power_of(*_of_root(inner, first * power))
+        return power_of(inner, first * power)
     if base.op == "mul":
         if power.denominator == 1:
             return mul(*(power_of(t, power) for t in base.args))
@@ -442,7 +356,7 @@ def _exp(exponent: Term) -> Term:
             return _inert_exp(NEG_INF)
         x = weight_of_logarithm(rest)
         if x is not None and rest is not None and isinstance(number, Fraction):
-            leaving.append(_power_as_written(*_of_root(x, number)))
+            leaving.append(power_of(*_of_root(x, number)))
         elif rest is not None and rest.op == "where" and number > 0 and NEG_INF in rest.args[1:]:
             condition, a, b = rest.args
             if a is NEG_INF:
@@ -484,6 +398,6 @@ def multiply_out(t: Term) -> Term:
 CONSTRUCTORS.update(
     add=lambda args, attr, kind: _sum(args, True),
     mul=lambda args, attr, kind: _product(args, True),
-    pow=lambda args, attr, kind: _power_as_written(args[0], attr),
+    pow=lambda args, attr, kind: power_of(args[0], attr),
     cast=lambda args, attr, kind: as_float(args[0]) if kind == "float" else as_int(args[0]),
 )

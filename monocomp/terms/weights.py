@@ -15,17 +15,14 @@ from functools import lru_cache
 from monocomp.declarations.vocabulary import LOGARITHM_OF
 from monocomp.terms.binders import rename
 from monocomp.terms.constructors import construct
-from monocomp.terms.emptiness import Product, may_be_empty, without_scale
+from monocomp.terms.emptiness import Product, without_scale
 from monocomp.terms.facts import (
-    has_element,
     is_finite,
     is_nonnegative,
-    is_positive,
     is_unmasked,
     is_weight,
 )
 from monocomp.terms.leaves import INF, NEG_INF, TRUE, const
-from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import addends, base_and_power, factors, split_coefficient
 
@@ -65,16 +62,13 @@ def _of_given(t: Term) -> Term:
     return body.args[1] if body.op == "where" and body.args[2] is NEG_INF else body
 
 
-def that_cancel(
-    exponents: list[Term], divisors: Iterable[Term], as_written: bool
-) -> Iterable[Term]:
+def that_cancel(exponents: list[Term], as_written: bool) -> Iterable[Term]:
     """The conditions without which a product of exponentials is 0.
 
     exp(a) * exp(-a) is 1 where a is finite. Where a is infinite one of them is 0: a weight of
     nothing, which has left its sum, or is divided by one that is 0, too. The maximum of exponents
     is in both because what was scaled by it is not any more.
     """
-    known = set(conjuncts(conjunction(*divisors)))
     numbers: dict[Term, list[Number]] = {}
     for e in exponents:
         for a in addends(e):
@@ -88,7 +82,7 @@ def that_cancel(
                 continue
             is_joint = rest.op == ("maximum" if sign < 0 else "minimum")
             cancels = sign * sum(found) <= 0 and min(found) < 0 < max(found)
-            if there in known or (as_written and cancels and not is_joint):
+            if as_written and cancels and not is_joint:
                 yield there
 
 
@@ -99,23 +93,6 @@ def _finite_coefficient(addend: Term) -> tuple[Number, Term | None]:
         return number, rest
     sign = 1 if number > 0 else -1
     return Fraction(sign), construct("mul", INF, rest)
-
-
-def is_quotient(t: Term) -> bool:
-    """Is 1 / t not the product of its factors' inverses? Not if t is x / z for a z that may be of
-    nothing, x * exp(-m) for such a maximum m, or z times m, over what may be 0 or times what may be
-    no number."""
-    if t.op != "mul":
-        return False
-    odd = [
-        f for f in t.args if _is_extremum_of_nothing(f) or may_be_no_number(f) or _may_be_over_0(f)
-    ]
-    has_both = any(may_be_empty(f) for f in t.args if odd and odd != [f])
-    return has_both or any(map(is_inverse_of_nothing, t.args))
-
-
-def _may_be_over_0(t: Term) -> bool:
-    return t.op == "pow" and t.attr < 0 and not is_positive(t.args[0])
 
 
 def may_be_no_number(t: Term) -> bool:
@@ -132,42 +109,6 @@ def may_be_no_number(t: Term) -> bool:
         case "exp" | "fold" | "fold_at" | "field":
             return False  # exponentials cancel, lest they overflow
     return any(map(may_be_no_number, t.args))
-
-
-def _is_extremum_of_nothing(t: Term) -> bool:
-    """Is this a maximum or minimum, or one so far, that may be over nothing, and infinite?"""
-    if t.op not in ("fold", "fold_at") or t.attr.monoid not in ("max", "min"):
-        return False
-    return t.args[1] is not TRUE if t.op == "fold_at" else not has_element(t)
-
-
-def is_inverse_of_nothing(factor: Term) -> bool:
-    if factor.op != "exp":
-        return factor.op == "pow" and factor.attr < 0 and may_be_empty(factor.args[0])
-    return any(True for _ in infinite_frames(factor.args[0]))
-
-
-def infinite_frames(exponent: Term) -> Iterable[tuple[Number, Term, Term]]:
-    """The addends of an exponent that are inf over nothing, -c * max(s) and c * min(s), or of the
-    largest and least of several: the number, the extremum times what is positive, and that it is of
-    something."""
-    signs = {"max": 1, "maximum": 1, "min": -1, "minimum": -1}
-    for number, m in map(split_coefficient, addends(exponent)):
-        if m is None:
-            continue
-        extremum = without_scale(m)
-        sign = signs.get(extremum.attr.monoid if extremum.op == "fold" else extremum.op)
-        if sign is None or not extremum.folded:
-            continue
-        there = is_weight_there(construct("mul", const(sign), m))
-        if sign * number < 0 and there is not None:
-            yield number, m, there
-
-
-def holds_addend(exponent: Term, number: Number, t: Term) -> bool:
-    """Is number * t, or more of it, a part of the exponent?"""
-    numbers = (n for n, rest in map(split_coefficient, addends(exponent)) if rest is t)
-    return any(n >= number > 0 or n <= number < 0 for n in numbers)
 
 
 def is_scale(t: Term, product: Iterable[Term]) -> bool:

@@ -145,7 +145,6 @@ NEAR_MISSES = {
         "A[i] = sum[j, k](D[i,j,k] * B[i])",  # two indices, not nested yet
         # Where exp(B[i]) is 0, so are the elements, and without it they are infinite.
         "A[i] = sum[k](exp(B[i]) * X[i,k] / sum[j if j < k](D[i,j,k]))",
-        "A[i] = sum[k](exp(B[i]) * X[i,k] / exp(where(k < i, 0, -inf)))",
     ],
     "hoist_addend": [
         "input N[i,k]: int\nM[i] = max[k if N[i,k] < 0](N[i,k] + 2)",  # the least of all, if empty
