@@ -11,6 +11,7 @@ weights P, if there is a V), nor what aggregates are computed from (a bias of th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
@@ -179,7 +180,7 @@ class _Finder:
                 return tuple(f for a in t.args[0].args for f in self._under_function([a]))
             case "add" | "where":
                 addends = t.args if t.op == "add" else t.args[1:]
-                return (tuple(tuple(_atoms(self.factors(a))) for a in addends),)
+                return (tuple(tuple(_twice_at_most(_atoms(self.factors(a)))) for a in addends),)
             case "fold" | "fold_at" | "stored":
                 return _one(_Read(_COMPUTED, t.free))
         return self._under_function([a for a in t.args if a.kind != "bool"])
@@ -240,6 +241,16 @@ def _one(read: _Read) -> _Factors:
 def _atoms(factors: Iterable[_Factor]) -> Iterator[_Atom]:
     """Yield what products are made of, and what sums among them add, side by side."""
     return (x for factor in factors for product in factor for x in product)
+
+
+def _twice_at_most(atoms: Iterable[_Atom]) -> Iterator[_Atom]:
+    """Yield each atom up to two times: those of an atom beside itself are all that more would say,
+    and sums of products of sums have too many."""
+    count: Counter[_Atom] = Counter()
+    for x in atoms:
+        count[x] += 1
+        if count[x] <= 2:
+            yield x
 
 
 def _own_indices(subscript: Term) -> Iterator[str]:
