@@ -101,6 +101,12 @@ COMPILED = {
     "logsumexps": layers(40, "NEXT[i] = logsumexp[j](X_[j] + S[i,j])", "input X0[i], S[i,j]"),
     "nested logsumexps": nested(40, "R{n}[i,k{n}]"),
     "chained logsumexps": nested(40, "R{n}[{outer},k{n}]"),
+    "asked": layers(30, "NEXT[i] = where(X_[i] / X_[i] + X_[i] < 1, X_[i], 2 * X_[i])"),
+    "positions": layers(
+        30,
+        "A_N[i] = argmax[k](X_[i,k])\nNEXT[i,k] = X_[A_N[i] % |i|,k] + X_[i,k]",
+        "input X0[i,k]",
+    ),
     "softmaxes": layers(40, "NEXT[i] = softmax[i](X_[i])", "input X0[i]"),
     "normalisations": layers(
         30, "NEXT[i] = (X_[i] - mean[j](X_[j])) / sqrt(var[j](X_[j]) + 1)", "input X0[i]"
@@ -135,18 +141,6 @@ REFUSED = {
     "brackets": ("O[i] = " + "(" * 500 + "X[i]" + ")" * 500, "more than 64 deep"),
     "wheres": (wheres(200), "more than 64 deep"),
     "functions": ("def f(x) = x * x + x\nO[i] = " + "f(" * 20 + "X[i]" + ")" * 20, "10000"),
-    "asked": (
-        layers(30, "NEXT[i] = where(X_[i] / X_[i] + X_[i] < 1, X_[i], 2 * X_[i])"),
-        "grows past 20000 terms",
-    ),
-    "positions": (
-        layers(
-            30,
-            "A_N[i] = argmax[k](X_[i,k])\nNEXT[i,k] = X_[A_N[i] % |i|,k] + X_[i,k]",
-            "input X0[i,k]",
-        ),
-        "nested deeper than the compiler can follow",
-    ),
 }
 
 
