@@ -75,7 +75,9 @@ class Body:
         """A symbol for a masked element, the same one for all that need it."""
         found = self._symbols.get((element, unit))
         if found is None:
-            found = self.at.symbol("masked", self.masked(self.at.value(element), unit))
+            found = self.at.symbol(
+                "masked", self.masked(self.at.value(element), unit), self.at.domain(element)
+            )
             self._symbols[element, unit] = found
         return found
 

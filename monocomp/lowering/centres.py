@@ -12,12 +12,12 @@ from dataclasses import replace
 from monocomp import terms as T
 from monocomp.errors import UnsupportedError
 from monocomp.lowering.framed_sums import FramedSums
-from monocomp.lowering.special_values import begins_infinite, infinite_with, is_infinite_with
 from monocomp.rewrites.frames import largest
 from monocomp.rewrites.moving_centres import Centred, Unit, coefficient
 from monocomp.terms import Term
 from monocomp.terms.algebra import settled, value_of
 from monocomp.terms.monomials import addends, factors
+from monocomp.terms.transfer import hull
 from monocomp.tile import Expr
 
 _NO_WEIGHT = T.const(-4096.0, "float")  # its exponential is 0 in every dtype
@@ -46,9 +46,10 @@ def add_centred(
         if t in sums.frames:
             old[t], new[t], new_finite[t], _ = sums.frames[t]
         else:
-            old[t] = at.symbol("old", state)
-            new[t] = at.symbol("new", _with_locals(state, new_values))
-        if begins_infinite(t):
+            begun = hull(at.domain(t), at.domain(_unit_of(t)))
+            old[t] = at.symbol("old", state, begun)
+            new[t] = at.symbol("new", _with_locals(state, new_values), begun)
+        if _unit_of(t) in (T.INF, T.NEG_INF):
             old_finite[t] = settled(old[t])
             new_finite.setdefault(t, settled(new[t]))
     found: dict[Term, Expr] = {}
@@ -77,27 +78,28 @@ def add_centred(
             far = []
             for unit, (_, after) in zip(taken.units, centres, strict=True):
                 # One difference of two values, whatever they are sums of: it is exact.
-                x, c = (at.symbol("x", at.value(t)) for t in (here(unit.distance), after))
+                x, c = (
+                    at.symbol("x", at.value(t), at.domain(t)) for t in (here(unit.distance), after)
+                )
                 if _is_below_frame(unit.distance, after, taken, sums):
                     # -inf weighs 0, as does whatever is that far below the largest.
                     x, c = T.function("maximum", T.sub(x, c), _NO_WEIGHT), T.ZERO
-                elif taken.exponent is not None and infinite_with(
-                    [unit.distance], taken.exponent, at.logits
-                ):
+                elif taken.exponent is not None and not at.domain(unit.distance).is_real:
                     far.append(T.power_of(T.sub(x, c), unit.power))
                 units.append(Unit(x, c, unit.power))
             element = here(taken.element(units))
             if taken.exponent is None:
                 state = body.state("acc", at.tile_axes(f), f.kind, 0.0)
-                start = at.value(T.add(at.symbol("old", state), *moved))
+                start = at.value(T.add(at.symbol("old", state, at.domain(f)), *moved))
                 body.update(state, body.sum_tile(element, start))
             else:
                 parts = (here(taken.condition), element, here(taken.exponent))
                 state = sums.add(f, parts, moved, far)
             result = value_of(f)
             found[result] = state
-            old[result] = at.symbol("old", state)
-            new[result] = at.symbol("new", body.next_value(state.attr))
+            values = at.domain(result)
+            old[result] = at.symbol("old", state, values)
+            new[result] = at.symbol("new", body.next_value(state.attr), values)
     return found
 
 
@@ -105,10 +107,19 @@ def _is_below_frame(distance: Term, centre: Term, moving: Centred, sums: FramedS
     """Is this the exponent of a weight, that may be -inf, less the largest one?"""
     if moving.exponent is None or distance is not moving.exponent:
         return False
-    if not is_infinite_with(distance, moving.exponent):
+    if not sums.body.at.domain(distance).masked:
         return False
     whole = largest(moving.bound, moving.condition, moving.exponent)
     return whole in sums.frames and centre is sums.frames[whole].shift
+
+
+def _unit_of(t: Term) -> Term:
+    """Return the value of an aggregate, or of a field of one, over nothing."""
+    if t.op == "fold":
+        units = {"max": T.NEG_INF, "min": T.INF, "prod": T.ONE}
+        return units.get(t.attr.monoid, T.ZERO)
+    unit: Term = t.args[0].attr.monoid.unit_of(t.attr)
+    return unit
 
 
 def _multiple(t: Term, symbols: Mapping[Term, Term]) -> Term:

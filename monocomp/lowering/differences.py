@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from monocomp import terms as T
-from monocomp.lowering.special_values import EXTREMA, clamps
+from monocomp.lowering.selects import EXTREMA, clamp
 from monocomp.terms import Term
 
 
@@ -63,7 +63,7 @@ def _is_given(addend: Term) -> bool:
 def unclamped(addend: Term) -> Term:
     """What an addend is a multiple of, infinite where it is."""
     t = T.split_coefficient(addend)[1] or addend
-    return t.args[2] if t.op == "where" and t in clamps(t.args[2]) else t
+    return t.args[2] if t.op == "where" and t is clamp(t.args[2]) else t
 
 
 def _definition(addend: Term) -> Term:

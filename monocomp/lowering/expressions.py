@@ -38,6 +38,8 @@ def choose(condition: Expr, value: Expr, otherwise: Expr) -> Expr:
     """
     if otherwise.op == "where":
         second, other, rest = otherwise.args
+        if same(condition, second):
+            return apply("where", condition, value, rest)
         if (condition.axes | value.axes | second.axes | other.axes) < rest.axes:
             one_of_both = apply("where", condition, value, other)
             return apply("where", apply("or", condition, second), one_of_both, rest)

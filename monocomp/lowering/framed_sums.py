@@ -8,17 +8,19 @@ new one, and adds the tile's elements in the new one (`terms.algebra`):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from monocomp import terms as T
 from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.expressions import where_equal
-from monocomp.lowering.special_values import clamped, infinite_with, may_be_infinite_by_itself
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE, settled
 from monocomp.terms.monomials import addends, factors
+from monocomp.terms.transfer import REAL
 from monocomp.tile import Expr, apply
 
 
@@ -50,11 +52,13 @@ class FramedSums:
         """Scale sums by an extremum, which the body has just folded."""
         at = self.body.at
         new = self.body.next_value(state.attr)
-        new_symbol = at.symbol("frame", new)
+        # It is -inf or inf before the first element.
+        before = replace(at.domain(f), lo=-math.inf, masked=True)
+        new_symbol = at.symbol("frame", new, before)
         shift = at.value(settled(new_symbol), role="shift")
         masked = self.body.masked_symbol(element, UNITS[f.attr.monoid])
         self.frames[f] = Frame(
-            at.symbol("old", state), new_symbol, at.symbol("shift", shift), masked
+            at.symbol("old", state, before), new_symbol, at.symbol("shift", shift, REAL), masked
         )
 
     def add(
@@ -83,7 +87,8 @@ class FramedSums:
         state = self.body.state(base, at.tile_axes(T.field(f, "v")), "float", 0.0)
         scaled = state
         if moved:
-            scaled = at.value(T.add(at.symbol("old", state), *moved))
+            carried = at.symbol("old", state, at.domain(T.field(f, "v")))
+            scaled = at.value(T.add(carried, *moved))
         if frames:
             scale = at.value(SE.move(old, new), role="alpha")
             for extremum, frame in frames.items():
@@ -91,25 +96,21 @@ class FramedSums:
                     start = UNITS[extremum.attr.monoid]
                     scale = where_equal(at.value(frame.old), start, 0.0, scale)
             scaled = apply("mul", scaled, scale)
-        if T.is_below_infinity(whole) or not may_be_infinite_by_itself(exponent):
-            at.bounded |= {SE.embed(new, T.ONE, masked)}
         element = SE.embed(new, value, masked)
         safe = all(f.op == "exp" or _is_0_outside(f, condition) for f in factors(element))
-        absorbed = None
-        if all(clamped(a) is a for a in addends(exponent)):  # exp(inf) of nothing is no factor
-            absorbed = _absorbed(SE.embed(new, value, exponent), self.bound.attr[0])
-        too_large = infinite_with(factors(value), exponent, at.logits)
-        infinite = [f for f in factors(value) if f in far or f in too_large]
-        if absorbed is not None:
+        unbounded = [f for f in factors(value) if f in far or not at.domain(f).is_real]
+        absorbed = _absorbed(SE.embed(new, value, exponent), self.bound.attr[0])
+        if absorbed is not None and not at.domain(exponent).unspecified:
             element, safe = absorbed, False
-        elif infinite:
-            # A weight of 0 beside what is infinite because the weight's exponent is.
+        elif unbounded and at.domain(exponent).masked:
+            # A weight of 0 beside what is -inf or unspecified.
             weight = at.value(SE.embed(new, T.ONE, masked))
-            weighted = apply("mul", weight, at.value(T.mul(*infinite)))
-            there = where_equal(weight, 0.0, 0.0, weighted)
-            rest = [f for f in factors(value) if f not in infinite]
-            element = T.mul(at.symbol("weighted", there), *rest)
-            safe = all(_is_0_outside(f, condition) for f in rest)
+            weighted = apply("mul", weight, at.value(T.mul(*unbounded)))
+            selected = where_equal(weight, 0.0, 0.0, weighted)
+            bounded = [f for f in factors(value) if f not in unbounded]
+            values = at.domain(T.mul(*unbounded))
+            element = T.mul(at.symbol("weighted", selected, values), *bounded)
+            safe = all(_is_0_outside(f, condition) for f in bounded)
         self.body.update(state, self.body.sum_tile(element, scaled, vanishing=safe))
         return state
 
@@ -123,7 +124,7 @@ class FramedSums:
             old = T.replace(old, extremum, frame.old)
             new = T.replace(new, extremum, frame.shift if is_linear else frame.new)
         is_known = not frames and any(f.op == "fold" for a in addends(whole) for f in factors(a))
-        is_settled = whole.op == "fold" and T.is_below_infinity(whole)
+        is_settled = whole.op == "fold" and not self.body.at.domain(whole).unspecified
         if not is_linear or (is_known and not is_settled):
             # An increasing function of an infinite extremum may be finite, and the other way round;
             # what is known from an earlier pass may be of nothing.
@@ -139,7 +140,8 @@ class FramedSums:
                 _, (*_, element) = T.open_as(g, (name,))
                 if element.op == "mul":
                     value = at.let_once(self.body.scope, "x", at.value(element))
-                    exponent = _in_terms_of(exponent, element, at.symbol("element", value))
+                    symbol = at.symbol("element", value, at.domain(element))
+                    exponent = _in_terms_of(exponent, element, symbol)
         return exponent
 
     def _masked(self, exponent: Term, frames: Mapping[Term, Frame]) -> Term:

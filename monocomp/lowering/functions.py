@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.lowering.special_values import may_be_infinite_by_itself, unsigned
+from monocomp.lowering.selects import unsigned
 from monocomp.terms import Term
 
 _HALF = T.const(Fraction(1, 2))
@@ -16,15 +16,14 @@ _ROOT_HALF = T.power_of(_HALF, Fraction(1, 2))
 
 
 def _sigmoid(x: Term) -> Term:
-    return T.power_of(T.add(T.ONE, _exp_of_opposite(x)), -1)
-
-
-def _exp_of_opposite(x: Term) -> Term:
-    """exp(-x), for a difference x of one number: over nothing that is -inf, as what it takes away
-    is, and exp(-inf) is not what it is to be."""
-    if x.op == "add" and any(may_be_infinite_by_itself(unsigned(a)) for a in x.args):
-        return T.inert("exp", T.inert("mul", T.const(-1, "float"), x))
-    return T.exp(T.neg(x))
+    """1 / (1 + exp(-x)), which is 0 at -inf. A sum is not taken apart if an aggregate in it may be
+    -inf, as it is -inf where an addend is."""
+    may_be_masked = any(a.folded and not T.is_unmasked(unsigned(a)) for a in T.addends(x))
+    if x.op == "add" and may_be_masked:
+        power = T.inert("exp", T.inert("mul", T.const(-1, "float"), x))
+    else:
+        power = T.exp(T.neg(x))
+    return T.power_of(T.add(T.ONE, power), -1)
 
 
 def _log_one_plus(x: Term) -> Term:
@@ -43,7 +42,7 @@ def _log_one_plus(x: Term) -> Term:
 EXPANSIONS: dict[str, Callable[..., Term]] = {
     "sigmoid": _sigmoid,
     "relu": lambda x: T.function("maximum", x, T.const(0, x.kind)),
-    "silu": lambda x: T.mul(x, _sigmoid(x)),
+    "silu": lambda x: T.mul(x, T.function("sigmoid", x)),
     "softplus": lambda x: T.add(
         T.function("maximum", x, T.ZERO), _log_one_plus(T.exp(T.neg(T.function("abs", x))))
     ),

@@ -18,7 +18,7 @@ from monocomp.lowering.monoids import add_prefix, add_selection, add_tuples, tup
 from monocomp.lowering.naming import definition_name
 from monocomp.lowering.nests import loop_role, sides_of
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.special_values import EXTREMA, logits_of
+from monocomp.lowering.selects import EXTREMA, assume_masks
 from monocomp.lowering.values import Values
 from monocomp.proving.proofs import commutes
 from monocomp.rewrites.moving_centres import Centred, centred
@@ -56,7 +56,7 @@ class Loops(Values):
         super().__init__(axes, fits, is_short)
         self.program = program
         self.in_memory = in_memory
-        self.logits = logits_of(e.body for e in program.equations)
+        self.assumed = assume_masks(e.body for e in program.equations)
         self.scan = scan
         self.rank_axes: dict[Term, str] = {}
 
@@ -321,10 +321,11 @@ class Loops(Values):
         addends = [a for a in t.args if not any(a in chain for chain in sums.values())]
         for (rest, _), chain in sums.items():
             total: tuple[Expr, ...] = ()
+            values = self.domain(T.add(*chain.values()))
             for f in chain.values():
                 value = self.fold(f, *total)
                 total = (self.let(self.home_of(value, f), "s", value),)
-            addends.append(T.mul(rest, self.symbol("sum", *total)))
+            addends.append(T.mul(rest, self.symbol("sum", total[0], values)))
         found = self.value(T.add(*addends))
         self.home_of(found, t).memo[t] = found
         return found

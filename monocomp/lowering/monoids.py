@@ -14,7 +14,6 @@ from monocomp import terms as T
 from monocomp.extents.domain import elements_before, first_element, split
 from monocomp.lowering.bodies import Body
 from monocomp.lowering.expressions import where_equal
-from monocomp.lowering.special_values import infinite_with, may_be_infinite_by_itself
 from monocomp.lowering.values import Values
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE_PAIR, carried_positions, first_position, of_one_field
@@ -89,9 +88,8 @@ def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
     monoid = prefix_monoid(f)
     elements = _elements(body, f, parts)
     value = factors(elements[0])
-    if monoid is SE_PAIR and (
-        infinite_with(value, elements[1], at.logits) or any(map(may_be_infinite_by_itself, value))
-    ):
+    is_beside_mask = monoid is SE_PAIR and at.domain(elements[1]).masked
+    if is_beside_mask and not all(at.domain(f).is_real for f in value):
         condition = T.conjunction(condition, T.compare("<", T.NEG_INF, elements[1]))
     elements = [T.where(condition, *x) for x in zip(elements, monoid.unit, strict=True)]
     at.prepare(elements)

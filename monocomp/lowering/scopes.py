@@ -10,6 +10,8 @@ from monocomp import terms as T
 from monocomp.errors import InternalError
 from monocomp.lowering.expressions import same
 from monocomp.terms import Term
+from monocomp.terms.nodes import intern
+from monocomp.terms.transfer import Dom
 from monocomp.tile import Axis, Expr, Let, Origin, Role, Statement, leaves, local
 
 
@@ -157,9 +159,9 @@ class Scopes:
             found = self._held[t] = frozenset().union(*map(self._symbols, t.args))
         return found
 
-    def symbol(self, base: str, value: Expr) -> Term:
-        """A term that stands for a value, to write formulas of the algebra with."""
-        t = T.param(f"#{base}{len(self.locals)}", value.kind)
+    def symbol(self, base: str, value: Expr, values: Dom) -> Term:
+        """Return a term that stands for a value in formulas of the algebra, with its domain."""
+        t = intern("symbol", (), (f"#{base}{len(self.locals)}", values), value.kind)
         self.locals[t] = value
         return t
 

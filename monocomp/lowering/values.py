@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
@@ -14,7 +14,6 @@ from monocomp.errors import InternalError
 from monocomp.lowering.differences import differences, is_difference, unclamped
 from monocomp.lowering.expressions import (
     chain,
-    choose,
     divide,
     general_power,
     plus,
@@ -25,26 +24,21 @@ from monocomp.lowering.functions import EXPANSIONS
 from monocomp.lowering.guards import guarded_by, in_order, reads_computed
 from monocomp.lowering.naming import base_name
 from monocomp.lowering.scopes import Scopes
-from monocomp.lowering.special_values import (
+from monocomp.lowering.selects import (
     EXTREMA,
-    Factors,
-    clamped,
-    has_logit,
+    factors_outside_frames,
     in_no_frame,
-    is_divisor,
-    is_missing_nowhere,
     is_negative,
-    may_be_infinite_by_itself,
-    may_be_masked,
-    may_cancel,
-    subtracted,
+    settle,
     times,
     unsigned,
+    without_condition,
 )
 from monocomp.terms import Number, Term
 from monocomp.terms.algebra import LEAST_INT, is_selection
-from monocomp.terms.monomials import addends as addends_of
+from monocomp.terms.domain import Assumptions, domain
 from monocomp.terms.monomials import factors
+from monocomp.terms.transfer import MASKED, Dom
 from monocomp.tile import Expr, apply, number
 
 
@@ -78,12 +72,13 @@ class Values(Scopes):
         """Raise the error for a fold that no kernel is generated for."""
         raise InternalError(f"no kernel is generated for {t!r}")
 
-    # Divisors of the product being built that are 0 only where what they divide is.
-    settled: frozenset[Term] = frozenset()
-    # Weights of elements in a frame that is no less than their exponents.
-    bounded: frozenset[Term] = frozenset()
-    # The inputs that exponents add up.
-    logits: frozenset[str] = frozenset()
+    # What is known of the elements that the kernel reads.
+    assumed = Assumptions(MASKED, in_kernels=True)
+
+    def domain(self, t: Term) -> Dom:
+        """Return the domain of a term where the open loops look at it."""
+        known = (c for scope in self.scopes for c in scope.known())
+        return domain(t, self.assumed, frozenset(known))
 
     def value(self, t: Term, guard: Term | None = None, role: str | None = None) -> Expr:
         """The value of a term, with a name where it is first known. Where the guard fails nobody
@@ -186,69 +181,20 @@ class Values(Scopes):
         return replace(found, args=args, axes=axes, guarded=True)
 
     def _sum(self, t: Term) -> Expr:
-        """A sum. Where a part is missing, and -inf, so is the sum, whatever is added or taken away:
-        -inf - -inf is -inf for a maximum over nothing. But an infinite element counts for more
-        than an aggregate of nothing, also where it is taken away."""
-        given = self._given_logarithms(t)
-        infinite = [a for a in t.args if not (a in given or is_missing_nowhere(a))]
-        if len(infinite) == 2 and self._is_below_its_largest(*infinite):
-            return self._signed_sum(map(clamped, t.args))
-        total = self._signed_sum(given.get(a, a) for a in t.args)
-        if not any(may_be_infinite_by_itself(a) for a in t.args if a not in given):
-            # What is -inf of two logits is that: their logarithms of sums have left an exponent.
-            logits = [a for a in infinite if has_logit(a, self.logits)]
-            for a in logits if any(map(is_negative, logits)) else ():
-                if not is_negative(a):
-                    total = where_equal(self.value(a), -math.inf, -math.inf, total)
-            return total
-        if all(map(T.is_below_infinity, infinite)) and not any(map(T.may_be_no_number, t.args)):
-            return total  # nothing cancels
-        if len(infinite) > 1:
-            infinite = [a for a in infinite if not _is_between_infinities(unsigned(a))]
-            added = [a for a in infinite if not is_negative(a)]
-            masks = [a for a in infinite if T.is_mask(unsigned(a)) or may_be_masked(a)]
-            of_nothing = [a for a in infinite if may_be_infinite_by_itself(unsigned(a))]
-            elements: list[Term] = []
-            last: list[Term] = []
-            if any(a in of_nothing for a in added if a not in masks):
-                elements = [a for a in infinite if a not in of_nothing]
-                last = [a for a in added if a in masks]
-            for a in infinite:
-                x = unsigned(a)
-                if x is not a and a not in [*elements, *of_nothing] and _may_rise(x):
-                    total = where_equal(self.value(x), math.inf, -math.inf, total)
-            for a in sorted(added, key=lambda a: a not in of_nothing):
-                if not (a in elements or a in last or T.exceeds_minus_infinity(a)):
-                    total = where_equal(self.value(a), -math.inf, -math.inf, total)
-            for a in sorted(elements, key=is_negative, reverse=True):  # -inf - -inf is -inf
-                total = self._where_infinite(a, total)
-            for a in last:
-                total = where_equal(self.value(a), -math.inf, -math.inf, total)
+        """A sum, which is -inf where an addend is, whatever the others are."""
+        addends, masked = self._settled(t.args)
+        total = self._signed_sum(addends)
+        for a in masked:
+            total = where_equal(self.value(a), -math.inf, -math.inf, total)
         return total
 
-    def _given_logarithms(self, exponent: Term) -> dict[Term, Term]:
-        """Those of given sums, and what to subtract where they are -inf: only where the elements
-        beside them are, of which some may be."""
-        known = (c for scope in self.scopes for c in T.conjuncts(scope.condition))
-        given = T.given_logarithms(exponent, known)
-        if all(a in given or is_missing_nowhere(a) for a in addends_of(exponent)):
-            return {a: a for a in given}
-        return {a: subtracted(a) for a in given}
-
-    def _is_below_its_largest(self, x: Term, y: Term) -> bool:
-        """Are these x and -max x? Then x is -inf where the maximum is, and stays it, whatever
-        finite number is taken away instead."""
-        if is_negative(x):
-            x, y = y, x
-        known = {c for scope in self.scopes for c in scope.known()}
-        return T.is_element(x, T.neg(y), known) and T.neg(y).attr.monoid == "max"
-
-    def _where_infinite(self, a: Term, total: Expr) -> Expr:
-        """The addend where it is infinite, else the total."""
-        value = self.value(unsigned(a))
-        signed = plus(None, value, is_negative(a))
-        is_infinite = apply("compare", apply("abs", value), number(math.inf), attr="==")
-        return choose(is_infinite, signed, total)
+    def _settled(self, addends: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+        """Return the addends of a sum, with numbers where maxima of nothing are subtracted; and
+        those that may be -inf beside one that may still be unspecified."""
+        masked = [a for a in addends if self.domain(a).masked]
+        unspecified = [a for a in addends if self.domain(a).unspecified]
+        settled = [settle(a, self.domain) for a in addends]
+        return settled, [m for m in masked if any(u is not m for u in unspecified)]
 
     def _signed_sum(self, addends: Iterable[Term], factor: float = 1.0) -> Expr:
         """The sum of factor * a, what is known outside summed there first, but for differences."""
@@ -308,8 +254,7 @@ class Values(Scopes):
 
     def _multiply(self, total: Expr | None, group: list[Term]) -> Expr:
         inverse = [f for f in group if f.op == "pow" and f.attr < 0]
-        # A root is multiplied with its inverse, but for one over nothing, where that is infinite.
-        under = [f for f in inverse if f.attr.denominator == 1 or T.may_be_empty(f.args[0])]
+        under = [f for f in inverse if f.attr.denominator == 1]  # a root is multiplied with
         over = [f for f in group if f not in inverse]
         over += [f for f in inverse if f not in under]
         # A maximum comes last, as its elements do, which are multiplied with what is known before
@@ -319,10 +264,7 @@ class Values(Scopes):
             if f not in extrema:
                 total = self._times(total, f)
         for f in under:
-            divisor = self.value(T.power_of(f.args[0], -f.attr))
-            total = divide(total or number(1.0), divisor)
-            if f in self.settled:  # whatever stands there: nobody need have looked at it
-                total = where_equal(divisor, 0.0, 0.0, total)
+            total = self._quotient(total or number(1.0), f)
         for f in extrema:
             total = self._times(total, f)
         assert total is not None
@@ -332,49 +274,51 @@ class Values(Scopes):
         value = self.value(f)
         return value if total is None else apply("mul", total, value)
 
-    def _quotient(self, over: Expr, divisor: Expr) -> Expr:
-        """over / divisor, for an aggregate that may be of nothing: 0 / 0 = 0 then."""
-        empty = apply("compare", divisor, number(0.0), attr="==")
-        none = apply("compare", over, number(0.0), attr="==")
-        return apply("where", apply("and", empty, none), number(0.0), divide(over, divisor))
+    def _quotient(self, over: Expr, inverse: Term) -> Expr:
+        """A number times an inverse: 0 where the divisor is."""
+        divisor = self.value(T.power_of(inverse.args[0], -inverse.attr))
+        total = divide(over, divisor)
+        is_zero = self.domain(inverse.args[0]).zero
+        return where_equal(divisor, 0.0, 0.0, total) if is_zero else total
 
-    def _pinned_product(self, factor: float, t: Term, known: Term = T.TRUE) -> Expr:
-        """A product that is 0 where a factor is that is no element's, whatever the others are.
-
-        That is a sum over nothing; what is divided by a sum over nothing, if it is 0, too; a
-        weight exp(-inf) beside what is infinite because of the same exponent; and what meets a
-        maximum or logarithm of nothing. Facts tell where the others are finite anyway. Nobody looks
-        where a condition that is known fails.
-        """
+    def _selected_product(self, factor: float, t: Term) -> Expr:
+        """A product that is 0 where a factor is, whatever the others are."""
         coefficient, rest = T.split_coefficient(t)
         if rest is None or t.kind != "float":
             return self._product(factor, t)
-        holds = T.conjunction(known, *(c for scope in self.scopes for c in scope.known()))
-        parts = Factors([*factors(rest)], holds, self.bounded, self.logits)
-        outer = self.settled
-        self.settled |= parts.settled
-        total = self._product(factor, times(coefficient, parts.with_frames()))
-        self.settled = outer
-        if isinstance(coefficient, float):
-            total = where_equal(self.value(rest), 0.0, 0.0, total)
-        for zero in dict.fromkeys(map(tuple, parts.zeros())):
-            total = where_equal(self.value(times(1, [*zero])), 0.0, 0.0, total)
+        parts = [*factors(rest)]
+        settled = settle(times(coefficient, parts), self.domain)
+        total = self._product(factor, settled)
+        for zero in dict.fromkeys(map(tuple, self._zeros(parts))):
+            total = where_equal(self.value(times(1, zero)), 0.0, 0.0, total)
         return total
+
+    def _zeros(self, parts: Sequence[Term]) -> Iterator[Sequence[Term]]:
+        """Yield factors that are 0 where a product is, while another is -inf or unspecified."""
+        domains = {f: self.domain(f) for f in parts}
+        unbounded = [f for f in parts if not domains[f].is_real]
+        bounded = [f for f in parts if f not in unbounded and domains[f].zero]
+        if unbounded and bounded:
+            yield [f.args[0] if f.op == "pow" else f for f in bounded]
+        for f in unbounded if len(unbounded) > 1 else ():
+            if domains[f].zero:
+                yield [f.args[0] if f.op == "pow" else f]
+        yield from ([f] for f in factors_outside_frames(parts))
 
     def _masked_product(self, factor: float, t: Term) -> Expr:
         """factor * t; a factor [condition] selects, so that 0 times NaN does not occur."""
-        t = in_no_frame(t)
-        brackets = [f for f in factors(t) if T.is_bracket(f)]
-        rest = [f for f in factors(t) if f not in brackets]
+        parts = [without_condition(f) for f in factors(in_no_frame(t))]
+        brackets = [f for f in parts if T.is_bracket(f)]
+        rest = [f for f in parts if f not in brackets]
         if not brackets or not rest:
-            return self._pinned_product(factor, t)
+            return self._selected_product(factor, times(1, parts))
         condition = T.conjunction(*(f.args[0] for f in brackets))
         guarded = times(1, [guarded_by(f, condition) for f in rest])
         found = self.locals.get(guarded) or self.lookup(guarded)
         if found is not None and factor == 1:
             value = found
         elif guarded.op == "mul":
-            value = self._pinned_product(factor, guarded, condition)
+            value = self._selected_product(factor, guarded)
         else:
             value = self.value(guarded) if factor == 1 else self._product(factor, guarded)
         choices = value, number(0, t.kind)
@@ -387,7 +331,7 @@ class Values(Scopes):
         if power == Fraction(1, 2):
             return apply("sqrt", self.value(base))
         if power == Fraction(-1, 2):
-            return apply("rsqrt", self.value(base))
+            return self._inverse_root(base)
         if power < 0 and power.denominator == 1:
             return divide(number(1.0), self.value(T.power_of(base, -power)))
         if power.denominator == 1:
@@ -400,6 +344,17 @@ class Values(Scopes):
         value = apply("log2", self.value(base))
         return apply("exp2", apply("mul", number(float(power)), value))
 
+    def _inverse_root(self, base: Term) -> Expr:
+        """1 / sqrt(base), and 0 where that is no number, so that 0 times it is 0."""
+        value = self.value(base)
+        inverse = apply("rsqrt", value)
+        values = self.domain(base)
+        if values.is_positive:
+            return inverse
+        if values.lo >= 0:
+            return where_equal(value, 0.0, 0.0, inverse)
+        return apply("where", apply("compare", number(0.0), value, attr="<"), inverse, number(0.0))
+
     def _exponential(self, t: Term) -> Expr:
         """exp(x) = exp2(x log2(e)); log2(e) joins the factors that are known outside.
 
@@ -408,43 +363,34 @@ class Values(Scopes):
         """
         exponent = t.args[0]
         addends = list(exponent.args if exponent.op == "add" else (exponent,))
-        given = self._given_logarithms(exponent)
-        addends = [given.get(a, a) for a in addends]
         log2_e = math.log2(math.e)
-        scale, rest = (None, addends) if given else _common_scale(addends)
-        settled = frozenset(given.values())
-        rest = [clamped(a) if a not in settled and may_cancel(a, rest) else a for a in rest]
+        has_given = any(unclamped(a).op == "stored" for a in addends)
+        scale, rest = (None, addends) if has_given else _common_scale(addends)
+        rest, masked = self._settled(rest)
         if scale is None and is_difference(rest):
             scale = T.ONE
         if scale is None:
             total = self._signed_sum(rest, log2_e)
+            for a in masked:
+                total = where_equal(self.value(a), -math.inf, -math.inf, total)
             return apply("exp2", total)
         total = self._signed_sum(rest)
-        divisors = [f for f in factors(scale) if is_divisor(f)]
+        for a in masked:
+            total = where_equal(self.value(a), -math.inf, -math.inf, total)
+        divisors = [f for f in factors(scale) if f.op == "pow" and self.domain(f).zero]
         over = T.mul(T.ONE, *(f for f in factors(scale) if f not in divisors))
         value = self._hoisted([over], self._product(log2_e, over))
         total = apply("mul", value, total)
-        may_be_none = any(T.may_be_empty(f) or f.op == "exp" for f in factors(over))
-        if may_be_none and not (T.is_positive(over) or all(map(T.is_finite, rest))):
+        if self.domain(over).zero and not all(self.domain(a).is_real for a in rest):
             total = where_equal(value, 0.0, 0.0, total)
         for f in divisors:
-            divisor = self.value(T.power_of(f.args[0], -f.attr))
-            total = self._quotient(total, divisor)
+            total = self._quotient(total, f)
         return apply("exp2", total)
 
 
 def _may_be_large(t: Term) -> bool:
     """Is it an input's element, or chosen, as masks are? Beside them others lose digits."""
     return unclamped(t).op in ("where", "read")
-
-
-def _is_between_infinities(t: Term) -> bool:
-    return T.exceeds_minus_infinity(t) and not _may_rise(t)
-
-
-def _may_rise(t: Term) -> bool:
-    """May t be inf where all that is read is finite, as a quotient by 0 is?"""
-    return not (T.is_below_infinity(t) or T.is_finite_if_there(t))
 
 
 def _stored(exact: Number, kind: Kind) -> float:

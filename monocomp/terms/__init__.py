@@ -24,7 +24,6 @@ from monocomp.terms.comparisons import compare, in_range, negate, where
 from monocomp.terms.constructors import construct, rebuild
 from monocomp.terms.emptiness import (
     Product,
-    empties_with,
     is_element,
     is_there,
     left_out_of_frame,
@@ -34,12 +33,10 @@ from monocomp.terms.facts import (
     exceeds_minus_infinity,
     has_element,
     is_below_infinity,
-    is_contraction,
     is_finite,
     is_finite_if_read,
     is_finite_if_there,
     is_nonnegative,
-    is_not_infinite,
     is_number_if_read,
     is_positive,
     is_positive_where,
@@ -84,7 +81,6 @@ from monocomp.terms.parts import (
     addends,
     base_and_power,
     is_bracket,
-    is_mask,
     is_over_nothing,
     is_read,
     split_addends,
@@ -103,7 +99,7 @@ from monocomp.terms.ring import (
     power_of,
     sub,
 )
-from monocomp.terms.shares import given_logarithms, is_beside_given, shares
+from monocomp.terms.shares import is_beside_given, shares
 from monocomp.terms.walking import (
     children,
     element,

@@ -13,7 +13,7 @@ is at least 1: where one is 0, folds over it are their units before anything els
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -22,7 +22,7 @@ from monocomp.terms.constructors import construct
 from monocomp.terms.leaves import INF, NEG_INF, TRUE, const, extent_of, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term, UserMonoid, intern
-from monocomp.terms.parts import is_bracket
+from monocomp.terms.parts import addends, is_bracket, split_coefficient
 from monocomp.terms.transfer import (
     ANYTHING,
     MASKED,
@@ -34,6 +34,7 @@ from monocomp.terms.transfer import (
     exponential,
     hull,
     multiply,
+    multiply_in_kernels,
     power_of,
     sum_of,
 )
@@ -49,13 +50,20 @@ class Assumptions:
         elements: the domain of floats that are read, and of parameters.
         contracted: True if what a contraction multiplies is never -inf.
         filled: True if every aggregate has an element, and no weight is 0 for want of one.
-        names: domains of definitions and parameters, by name.
+        names: domains of inputs, definitions and parameters, by name.
+        in_kernels: True for values as kernels have them: the inverse of 0 is 0, a number stands
+            for the -inf of which a negative multiple is taken, and other scales are positive.
     """
 
     elements: Dom
     contracted: bool = False
     filled: bool = False
     names: tuple[tuple[str, Dom], ...] = ()
+    in_kernels: bool = False
+
+    def of_name(self, name: str, otherwise: Dom) -> Dom:
+        """Return the domain of what has a name."""
+        return next((values for n, values in self.names if n == name), otherwise)
 
 
 WHATEVER_IS_READ = Assumptions(ANYTHING)
@@ -64,6 +72,7 @@ MASKS_ARE_ADDED = Assumptions(MASKED, contracted=True)
 REALS_ARE_READ = Assumptions(REAL)
 ELEMENTS_ARE_THERE = Assumptions(REAL, filled=True)
 _NOTHING: frozenset[Term] = frozenset()
+_ZERO = Dom(0, 0)
 
 
 @lru_cache(maxsize=1 << 17)
@@ -103,12 +112,13 @@ class _Evaluation:
             conditions = frozenset(c for c in (*conditions, *known) if _may_refine(c, t))
         return domain(t, self.assumed, conditions)
 
-    def closed(self, fold: Term, body: Term) -> Dom:
-        """Return the domain of a fold's elements where its filter admits them."""
+    def closed(self, fold: Term, body: Term, *known: Term) -> Dom:
+        """Return the domain of a fold's elements where its filter admits them, and conditions
+        hold."""
         bound = fold.attr.indices
         outer = frozenset(c for c in self.conditions if c.free.isdisjoint(bound))
         condition = fold.args[fold.op == "fold_at"]
-        return _Evaluation(self.assumed, outer)(body, *conjuncts(condition))
+        return _Evaluation(self.assumed, outer)(body, *conjuncts(condition), *known)
 
 
 def _may_refine(condition: Term, t: Term) -> bool:
@@ -176,10 +186,14 @@ def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
             masked = t.attr == -_INF
             return Dom(t.attr, t.attr, t.attr == 0, masked, not (is_number or masked))
         case "read":
-            return of.assumed.elements if t.kind == "float" else REAL
+            known = of.assumed.of_name(t.attr.name, of.assumed.elements)
+            return known if t.kind == "float" else REAL
         case "param" | "ref":
             unknown = of.assumed.elements if t.op == "param" else ANYTHING
-            return dict(of.assumed.names).get(t.attr, unknown)
+            return of.assumed.of_name(t.attr, unknown)
+        case "symbol":
+            values: Dom = t.attr[1]
+            return values
         case "stored":
             return domain(t.attr.body, of.assumed)
         case "cast" if t.args[0].kind == "bool":
@@ -190,7 +204,9 @@ def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
             base = of(t.args[0])
             if t.attr < 0 and is_bracket(t.args[0]):
                 base = SHARE  # 1 / [condition] has no value where the condition fails
-            return power_of(base, t.attr)
+            return power_of(base, t.attr, of.assumed.in_kernels)
+        case "mul":
+            return _product(t, of)
         case "exp":
             return exponential(of(t.args[0]), of.assumed.filled)
         case "where":
@@ -201,6 +217,47 @@ def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
         case "field" if t.args[0].op in ("fold", "fold_at"):
             return _field(t, of)
     return ANYTHING
+
+
+def _product(t: Term, of: _Evaluation) -> Dom:
+    """Return the domain of a product: it is 0 where a factor is, whatever the others are, so these
+    count where conditions hold and exponents are more than -inf."""
+    multiplied = multiply_in_kernels if of.assumed.in_kernels else multiply
+    is_negative = of.assumed.in_kernels and split_coefficient(t)[0] < 0
+
+    def values_of(f: Term, *conditions: Term) -> Dom:
+        values = of(f, *conditions)
+        is_settled = is_negative and is_settled_where_negative(f)
+        return replace(values, masked=False) if is_settled else values
+
+    parts = [values_of(f) for f in t.args]
+    conditions = [c for f in t.args for c in _conditions_of(f)]
+    if not conditions or all(p.is_real for p in parts):
+        return multiplied(*parts)
+    values = multiplied(*(values_of(f, *conditions) for f in t.args))
+    return hull(values, _ZERO) if any(p.zero for p in parts) else values
+
+
+def is_settled_where_negative(factor: Term) -> bool:
+    """True for what a kernel settles before it takes a negative multiple of it: not an element as
+    it is read, which varies most, and differences from which are exact."""
+    return factor.op not in ("const", "read", "symbol")
+
+
+def _conditions_of(factor: Term) -> Iterable[Term]:
+    """Return conditions without which a factor is 0."""
+    if is_bracket(factor):
+        return conjuncts(factor.args[0])
+    return _exceeding(factor.args[0]) if factor.op == "exp" else ()
+
+
+def _exceeding(exponent: Term) -> Iterator[Term]:
+    """Yield -inf < x for the addends x of an exponent, without positive numbers before them."""
+    for a in addends(exponent):
+        number, x = split_coefficient(a)
+        if x is not None:
+            bound = x if number > 0 else a
+            yield intern("compare", (NEG_INF, bound), "<", "bool")
 
 
 def _bodies(fold: Term) -> tuple[Term, ...]:
@@ -298,6 +355,7 @@ def _field(t: Term, of: _Evaluation) -> Dom:
         is_there = of.assumed.filled or admits_element(fold)
         if t.attr == "v":
             weight = exponential(exponent, of.assumed.filled)
+            value = of.closed(fold, fold.args[1], *_exceeding(fold.args[2]))
             return sum_of(multiply(value, weight), is_there, False)
         lo = exponent.lo if is_there else -_INF
         return replace(exponent, lo=lo, masked=exponent.masked or not is_there)

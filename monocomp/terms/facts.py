@@ -14,7 +14,6 @@ from monocomp.terms.domain import (
     admits_element,
     domain,
 )
-from monocomp.terms.domain import is_contraction as is_contraction
 from monocomp.terms.nodes import Term
 
 
@@ -52,13 +51,6 @@ def is_finite_if_there(t: Term) -> bool:
 def is_number_if_read(t: Term) -> bool:
     """True if t is not NaN, if what is read is a number or the -inf of a mask."""
     return not domain(t, ELEMENTS_ARE_THERE).unspecified
-
-
-@fact("is not infinite", "is_finite")
-def is_not_infinite(t: Term) -> bool:
-    """True if t is finite wherever it is a number, such as what stands in for x where x is
-    infinite."""
-    return domain(t, MASKS_ARE_READ).is_real
 
 
 @fact("< inf if all that it reads is")

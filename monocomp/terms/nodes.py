@@ -16,6 +16,7 @@ Number: TypeAlias = Fraction | float  # the only floats are inf and -inf
 _RANK = {
     "const": 0,
     "param": 1,
+    "symbol": 1,
     "extent": 1,
     "index": 2,
     "cast": 3,
@@ -174,6 +175,8 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
         name = attr[0]
     elif op == "read":
         name = attr.name
+    elif op == "symbol":
+        name = attr[0]
     elif op in ("ref", "param"):
         name = attr
         if op == "ref":

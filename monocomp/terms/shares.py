@@ -52,14 +52,6 @@ def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
     return share, mul(const(1, t.kind), *(f for f in parts if f.op != "exp"), exp(exponent))
 
 
-def given_logarithms(exponent: Term, known: Iterable[Term]) -> list[Term]:
-    """The addends -c * log(z) of an exponent that those of an element stand beside."""
-    if not any(_logarithms(exponent)):
-        return []
-    share, _ = shares(exp(exponent), known)
-    return [a for f in factors([share]) if f.op == "exp" for a, *_ in _logarithms(f.args[0])]
-
-
 def is_beside_given(exponent: Term) -> bool:
     """Is the logarithm of a given sum subtracted in an exponent?"""
     return any(_logarithms(exponent))

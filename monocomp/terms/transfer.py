@@ -111,6 +111,13 @@ def multiply(*parts: Dom) -> Dom:
     return _multiply(parts, sum(p.lo < 0 for p in parts) > 1)
 
 
+def multiply_in_kernels(*parts: Dom) -> Dom:
+    """Return the domain of a product in which -inf is multiplied with no number of unknown sign
+    that is negative."""
+    is_negative = any(p.hi <= 0 and not p.masked for p in parts)
+    return _multiply(parts, is_negative or sum(p.masked for p in parts) > 1)
+
+
 def _multiply(parts: Sequence[Dom], rises: bool) -> Dom:
     lo, hi = _ends_of_product(parts)
     masks = [n for n, p in enumerate(parts) if p.masked]
@@ -127,14 +134,15 @@ def _ends_of_product(parts: Sequence[Dom]) -> tuple[Number, Number]:
     return ends
 
 
-def power_of(base: Dom, power: Fraction) -> Dom:
+def power_of(base: Dom, power: Fraction, in_kernels: bool = False) -> Dom:
     """Roots and inverses are bounded by 0 and 1 alone: other ends are no exact numbers."""
     lo, hi = base.lo, base.hi
     is_root = power.denominator != 1
     if not is_root and power.numerator % 2 == 0 and lo < 0:
         lo, hi = (0 if hi > 0 else -hi), max(-lo, hi)
-    unspecified = base.unspecified or base.masked or (is_root and lo < 0)
-    unspecified |= power < 0 and base.zero
+    is_settled = in_kernels and power < 0
+    unspecified = base.unspecified or base.masked or (is_root and lo < 0 and not is_settled)
+    unspecified |= power < 0 and base.zero and not is_settled
     if lo < 0 and not is_root:
         return Dom(-_INF, (0 if hi <= 0 else _INF), base.zero, False, unspecified)
     if power < 0:
@@ -186,7 +194,7 @@ def _function(
         lo: the lower end.
         hi: the upper end.
         sign: "odd" if it has the sign of its argument.
-        masked: its value at -inf: "0" or "unspecified".
+        masked: its value at -inf, or "unspecified".
         positive: True if it is more than 0 for every real number.
     """
 
@@ -218,7 +226,7 @@ def _gate(x: Dom) -> Dom:
 
 
 def _elu(x: Dom) -> Dom:
-    return replace(_gate(x), zero=x.zero, unspecified=x.unspecified or x.masked)
+    return replace(_gate(x), zero=x.zero)
 
 
 def _floor(x: Dom) -> Dom:
@@ -235,7 +243,7 @@ def _quotient_of_ints(x: Dom, y: Dom) -> Dom:
     return replace(REAL, unspecified=True) if is_signed else Dom(0, x.hi, unspecified=True)
 
 
-_SIGN = _function(-1, 1, "odd")
+_SIGN = _function(-1, 1, "odd", masked="-1")
 _WAVE = _function(-1, 1)
 
 TRANSFER: dict[str, Callable[..., Dom]] = {
@@ -243,7 +251,6 @@ TRANSFER: dict[str, Callable[..., Dom]] = {
     "extent": lambda: Dom(1, _INF, False),
     "uniform": lambda *_: _UNIFORM,
     "add": _add,
-    "mul": multiply,
     "mod": _modulo,
     "floordiv": _quotient_of_ints,
     "maximum": _maximum,

@@ -84,9 +84,9 @@ MEANING: dict[str, Callable[..., float]] = {
     "minimum": extremum(min),
     "abs": real(abs),
     "relu": real(lambda x: max(x, 0.0), 0.0),
-    "sign": real(lambda x: float(np.sign(x))),
-    "tanh": real(math.tanh),
-    "erf": real(math.erf),
+    "sign": real(lambda x: float(np.sign(x)), -1.0),
+    "tanh": real(math.tanh, -1.0),
+    "erf": real(math.erf, -1.0),
     "sin": real(math.sin),
     "cos": real(math.cos),
     "sigmoid": real(sigmoid, 0.0),
@@ -94,7 +94,7 @@ MEANING: dict[str, Callable[..., float]] = {
     "log": logarithm,
     "silu": real(lambda x: x * sigmoid(x), 0.0),
     "gelu": real(lambda x: x * math.erfc(-x / 2**0.5) / 2, 0.0),
-    "elu": real(lambda x: x if x > 0 else math.expm1(x)),
+    "elu": real(lambda x: x if x > 0 else math.expm1(x), -1.0),
     "floor": real(math.floor),
     "exp": real(math.exp, 0.0),
 }
@@ -206,10 +206,10 @@ def test_branches(condition: T.Term, admits: Callable[[float], bool]) -> None:
 
 
 MUTANTS = [
-    *(("add", "zero"), ("add", "masked"), ("add", "unspecified"), ("mul", "unspecified")),
+    *(("add", "zero"), ("add", "masked"), ("add", "unspecified"), ("abs", "lo")),
     *(("log", "masked"), ("log", "unspecified"), ("sigmoid", "zero"), ("relu", "zero")),
     *(("abs", "unspecified"), ("maximum", "masked"), ("minimum", "masked"), ("silu", "zero")),
-    *(("add", "lo"), ("mul", "lo"), ("mul", "hi"), ("abs", "lo"), ("sigmoid", "hi")),
+    *(("add", "lo"), ("add", "hi"), ("relu", "lo"), ("abs", "hi"), ("sigmoid", "hi")),
     *(("tanh", "lo"), ("log", "hi"), ("elu", "lo"), ("softplus", "hi"), ("minimum", "hi")),
 ]
 

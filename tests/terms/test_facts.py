@@ -28,7 +28,6 @@ FACTS: dict[str, Callable[[Array], Array]] = {
     "is_finite_if_read": np.isfinite,
     "is_finite_if_there": np.isfinite,
     "is_unmasked": np.isfinite,
-    "is_not_infinite": lambda x: ~np.isinf(x),
     "is_below_infinity": lambda x: ~(x == np.inf),
     "exceeds_minus_infinity": lambda x: ~(x == -np.inf),
     "is_positive": lambda x: ~(x <= 0),
@@ -36,7 +35,7 @@ FACTS: dict[str, Callable[[Array], Array]] = {
     "is_nonnegative": lambda x: ~(x < 0),
 }
 
-OF_FINITE = ("is_below_infinity", "is_unmasked", "exceeds_minus_infinity", "is_not_infinite")
+OF_FINITE = ("is_below_infinity", "is_unmasked", "exceeds_minus_infinity")
 
 EXAMPLES = [
     "O[i] = sum[k](exp(S[i,k]) * V[k]) / sum[k](exp(S[i,k]))",

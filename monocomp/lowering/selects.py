@@ -1,0 +1,152 @@
+"""Selects: where a kernel's arithmetic is not that of the language, by the domains of its terms.
+
+    0 * anything = 0        -inf + anything = -inf        0 / 0 = 0
+
+A kernel needs three selects (`monocomp/reference/semantics.md`): for a quotient whose divisor may
+be 0; for a sum of which one addend may be -inf and another unspecified; for a product of which one
+factor may be 0 and another -inf or unspecified. Any number may stand for what is unspecified: a
+maximum that is subtracted is settled where it is known, outside of the loops that subtract it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from monocomp import terms as T
+from monocomp.terms import Number, Term
+from monocomp.terms.domain import Assumptions, is_settled_where_negative
+from monocomp.terms.monomials import factors
+from monocomp.terms.transfer import MASKED, REAL, Dom
+
+# A frame is a maximum, or minus a minimum.
+EXTREMA = ("max", "min")
+_ADDING = ("add", "maximum", "minimum", "where", "fold", "fold_at", "exp", "log", "field")
+
+
+def assume_masks(bodies: Iterable[Term]) -> Assumptions:
+    """Return the assumptions of a kernel: what is read is a real number, but for the inputs that
+    are added up in exponents, whose elements may be -inf."""
+    terms = T.subterms(*bodies)
+    exponents = [a for t in terms for a in _exponents(t)]
+    names = dict.fromkeys(n for a in exponents for n in _added_inputs(a))
+    return Assumptions(REAL, names=tuple((n, MASKED) for n in names), in_kernels=True)
+
+
+def _exponents(t: Term) -> Iterable[Term]:
+    """Return the operands of a term whose -inf stands for no element."""
+    if t.op == "fold" and t.attr.is_scaled:
+        return t.args[2:]
+    if t.op in ("fold", "fold_at") and t.attr.monoid in ("max", "softmax", "log_softmax", "top"):
+        return t.args[-1:]
+    is_gate = t.op in ("exp", "sigmoid", "softplus", "silu", "maximum")
+    return t.args if is_gate or (t.op == "compare" and T.NEG_INF in t.args) else ()
+
+
+def _added_inputs(t: Term) -> Iterator[str]:
+    """Yield the names of inputs that are -inf where t is: as they are, with a scale, or beside
+    others, but no factors of products with others."""
+    if t.op == "read":
+        yield t.attr.name
+    elif t.op == "mul":
+        numbers = ("const", "param", "extent", "pow")
+        varying = [f for f in t.args if f.op not in numbers and not T.is_bracket(f)]
+        if len(varying) == 1:
+            yield from _added_inputs(varying[0])
+    elif t.op in _ADDING:
+        for a in t.args:
+            if a.kind == "float":
+                yield from _added_inputs(a)
+
+
+def settle(t: Term, domain: Callable[[Term], Dom]) -> Term:
+    """Return a product with a number for the -inf that is multiplied with a negative number."""
+    number, rest = T.split_coefficient(t)
+    parts = factors(rest) if rest is not None and number < 0 else ()
+    for f in parts:
+        if is_settled_where_negative(f) and domain(f).masked:
+            scale = [g for g in parts if g is not f]
+            return T.mul(T.const(number, "float"), clamp(f), *scale)
+    return t
+
+
+def clamp(frame: Term) -> Term:
+    """Return the frame, and 0 where it is -inf."""
+    return T.where(T.compare("==", T.NEG_INF, frame), T.ZERO, frame)
+
+
+def times(number: Number, parts: Sequence[Term]) -> Term:
+    """Return a product as it stands: where it was written so that nothing cancels, nothing does."""
+    if not parts:
+        return T.const(number, "float")
+    numbers = [] if number == 1 else [T.const(number, parts[0].kind)]
+    if len(parts) + len(numbers) == 1 or parts[0].kind != "float":
+        return T.mul(*numbers, *parts)
+    return T.inert("mul", *numbers, *parts)
+
+
+def without_condition(f: Term) -> Term:
+    """Return [condition] for 1 / [condition]: a quotient by 0 is that of 0 by 0, or unspecified."""
+    return f.args[0] if f.op == "pow" and T.is_bracket(f.args[0]) else f
+
+
+def factors_outside_frames(parts: Sequence[Term]) -> Iterator[Term]:
+    """Yield the factors that are 0 where an exponential beside them may overflow, as they have no
+    part in the maximum that is taken from its exponent."""
+    for weight in (f for f in parts if f.op == "exp"):
+        without = set(T.left_out_of_frame(weight))
+        for f in parts:
+            base, _ = T.base_and_power(f)
+            if base in without or (base.op == "relu" and not _is_bounded(weight)):
+                yield f
+
+
+def _is_bounded(weight: Term) -> bool:
+    """True if an exponential is at most 1 by its form, such as exp(x - maximum(x, y))."""
+    for a in T.addends(weight.args[0]):
+        number, m = T.split_coefficient(a)
+        if m is not None and m.op == "maximum" and number < 0:
+            rest = T.sub(weight.args[0], a)
+            if rest in (T.mul(T.const(-number, "float"), x) for x in m.args):
+                return True
+    return T.is_finite(weight)
+
+
+def in_no_frame(t: Term) -> Term:
+    """Put the scale of what is compared, exp(m) * maximum(a * exp(-m), b), back into it, where
+    nothing has cancelled it: a may be 0 in the frame of b, which is less."""
+    for f in factors(t):
+        scale = [g for g in factors(t) if g.op == "exp" and _is_frame(g)] if _compares(f) else []
+        scale = [g for g in scale if f not in T.left_out_of_frame(g)]
+        if scale:
+            operands = (*f.args, T.ZERO) if f.op == "relu" else f.args
+            plain = [T.mul(a, *scale) for a in operands]
+            name = "maximum" if f.op == "relu" else f.op
+            total = T.add(*plain) if f.op == "add" else T.function(name, *plain)
+            return T.mul(total, *(g for g in factors(t) if g is not f and g not in scale))
+    return t
+
+
+def _compares(t: Term) -> bool:
+    """True for the larger or smaller of two numbers, and for a sum with one."""
+    if t.op == "add":
+        return any(_compares(f) for a in t.args for f in factors(a))
+    return t.op in ("maximum", "minimum", "relu") and t.kind == "float"
+
+
+def _is_frame(weight: Term) -> bool:
+    """True for the exponential of an aggregate or a maximum that is not at most 1 by its form."""
+    (exponent,) = weight.args
+    is_frame = exponent.folded or any(a.op == "maximum" for a in T.addends(exponent))
+    return is_frame and not (_is_bounded(weight) or T.is_nonnegative(T.neg(exponent)))
+
+
+def is_negative(t: Term) -> bool:
+    """True if a term has a negative coefficient."""
+    coefficient, _ = T.split_coefficient(t)
+    return coefficient < 0 and coefficient != -math.inf
+
+
+def unsigned(t: Term) -> Term:
+    """Return t or -t, whichever has a positive coefficient."""
+    return T.neg(t) if is_negative(t) else t
