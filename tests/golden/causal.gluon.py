@@ -174,11 +174,7 @@ def causal_kernel_consumer(
             acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
             mbarrier.arrive(V_ring_empty.index(V_ring_turn % STAGES), count=1)
             V_ring_turn += 1
-    O_tile = gl.where(
-        gl.convert_layout(l_i, gl.SliceLayout(1, LAYOUT_Q_E))[:, None] == 0.0,
-        0.0,
-        acc / gl.convert_layout(l_i, gl.SliceLayout(1, LAYOUT_Q_E))[:, None],
-    )
+    O_tile = acc / gl.convert_layout(l_i, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
     gl.store(
         O_ptr
         + gl.cast(b, gl.int64) * stride_O_b
