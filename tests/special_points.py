@@ -191,6 +191,9 @@ PROGRAMS = [
     "O[q,e] = sum[k](where(k < q, softmax[k](Z[q,k] / T[q]), 0) * V[k,e])",
     "O[q] = T[q] * sum[k if k > 0](S[q,k - 1] * W[k])",
     # Quotients of zeros are 0.
+    "O[i] = S[i,0] * W[i] / W[i]",
+    "O[q] = where(sum[k if k < q](Z[q,k]) / sum[k if k < q](Z[q,k] ** 2) <= 5, 1, 7)",
+    "O[q] = where(mean[k](where(k < q, S[q,k], 0)) / W[q] < 1, 1, 7)",
     "O[i] = W[i] ** 2 / abs(W[i])",
     "O[i] = where(W[i] * S[i,0] / W[i] == S[i,0], 1, 7)",
     "O[i] = where(S[i,0] * (1 / (W[i] + 1)) < 2, 1, 7)",
