@@ -268,7 +268,7 @@ def test_pages_ask_for_nothing(longest: mc.Kernel) -> None:
 
 
 def test_pages_are_small(longest: mc.Kernel) -> None:
-    assert len(longest.derivation) >= 26  # none of the library is longer
+    assert len(longest.derivation) >= 16  # few of the library are longer, and none has longer terms
     assert len(explorer.page(longest).encode()) < 2_000_000
     assert len(longest.derivation._repr_html_().encode()) < 700_000
 
