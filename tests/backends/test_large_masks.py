@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -26,7 +27,8 @@ def test_torch(name: str) -> None:
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_constants(name: str) -> None:
     case = CONSTANTS[name]
-    check(case, case.kernel("torch"), inputs(case, 13, 8, torch.float32, "cpu"), torch.float32)
+    draw = partial(inputs, case, 13, 8, torch.float32, "cpu")
+    check(case, case.kernel("torch"), draw, torch.float32)
 
 
 @pytest.mark.parametrize("name", INTERPRETED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -26,4 +28,5 @@ def test_constants(name: str) -> None:
     case = CONSTANTS[name]
     kernel = case.kernel("triton")
     for size, d in SIZES:
-        check(case, kernel, inputs(case, size, d, torch.float32, DEVICE), torch.float32)
+        draw = partial(inputs, case, size, d, torch.float32, DEVICE)
+        check(case, kernel, draw, torch.float32)
