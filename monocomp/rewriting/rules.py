@@ -120,13 +120,16 @@ class RuleSet:
         return apply
 
     def first(self, t: Term, refused: set[Rule]) -> tuple[Rule, Term] | None:
-        """The first rule that changes t, with its result.
+        """Return the first rule that changes t and whose law is proved, with its result.
 
         `refused` are rules that do not; those that are found not to are added.
         """
-        refusing, found = _first(tuple(self.rules), t, frozenset(refused))
-        refused |= refusing
-        return found
+        while True:
+            refusing, change = _first(tuple(self.rules), t, frozenset(refused))
+            refused |= refusing
+            if change is None or change[0].unproved is None:
+                return change
+            refused.add(change[0])
 
 
 @remembered
@@ -135,14 +138,15 @@ def _first(
 ) -> tuple[frozenset[Rule], tuple[Rule, Term] | None]:
     """Return the rules found not to change a term, and the first that does, with its result.
 
-    Derivations ask again: of one program for several sizes, and of its gradients.
+    Derivations ask again: of one program for several sizes, and of its gradients. What is proved
+    may change between them, so that is not asked here.
     """
     refusing: list[Rule] = []
     for rule in rules:
         if rule in refused:
             continue
         result = rule.apply(t)
-        if result is not None and result is not t and rule.unproved is None:
+        if result is not None and result is not t:
             if result.kind != t.kind:
                 raise InternalError(f"{rule.name} turned {t.kind} {t!r} into {result.kind}")
             return frozenset(refusing), (rule, result)
