@@ -92,11 +92,12 @@ def sdpa(case: Case) -> Callable[[Mapping[str, torch.Tensor]], Any] | None:
         return q[:, None] - k
 
     def window(x: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        return (relative(x) >= 0) & (relative(x) < case.params["window"])
+        distance = relative(x)
+        return torch.logical_and(distance >= 0, distance < case.params["window"])
 
     def slopes(x: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        bias = -x["slope"][:, None, None] * relative(x)
-        return bias.masked_fill(relative(x) < 0, -torch.inf)
+        distance = relative(x)
+        return torch.where(distance < 0, -torch.inf, -x["slope"][:, None, None] * distance)
 
     every = "attention", "naive_attention", "safe_attention", "lazy_attention"
     options: dict[str, Callable[[Mapping[str, torch.Tensor]], dict[str, Any]]] = {

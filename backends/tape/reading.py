@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from monocomp.backends.tape.recorder import Value
-from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, common_shape
-
-if TYPE_CHECKING:
-    from monocomp.backends.tape.tiles import TapeOps
+from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape
 
 
-def elements_at(ops: TapeOps, tensor: Tile, at: Sequence[Tile]) -> Tile:
+def elements_at(ops: TileOps, tensor: Tile, at: Sequence[Tile]) -> Tile:
     """Record the elements of a tensor at some positions, one for each of its dimensions.
 
     A view has the dimensions along which positions have equal steps, and those of the tensor for
@@ -70,7 +67,7 @@ def _steps(x: Tile) -> tuple[int, dict[int, int]] | None:
 
 
 def _strided(
-    ops: TapeOps,
+    ops: TileOps,
     every: Value,
     sizes: Shape,
     dims: tuple[Sequence[int], Sequence[int], Sequence[int]],
@@ -131,7 +128,7 @@ def _selecting(dim: int, count: int, shape: Shape, computed: int) -> Callable[..
     return select if count == 1 else select_more
 
 
-def _at_all(ops: TapeOps, every: Value, at: Sequence[Tile], shape: Shape) -> Tile:
+def _at_all(ops: TileOps, every: Value, at: Sequence[Tile], shape: Shape) -> Tile:
     """Record the elements of a tensor with computed positions in all dimensions."""
     dims, values = ops.aligned(at)
     inner = common_shape(*(v.shape for v in values))

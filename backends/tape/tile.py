@@ -24,6 +24,7 @@ class TileOps(Protocol):
     """The operations that a tile passes on, of which `TapeOps` has all."""
 
     recorder: Recorder
+    rank: Callable[[int], int]
 
     def reshaped(self, x: Tile, shape: Shape) -> Tile: ...
 
@@ -51,6 +52,8 @@ class TileOps(Protocol):
     def aligned(self, operands: Sequence[Tile]) -> tuple[Shape, list[Value]]: ...
 
     def whole(self, x: Tile, order: Sequence[int]) -> Value: ...
+
+    def viewed(self, value: Value, order: Sequence[int], shape: Shape) -> Value: ...
 
 
 class Tile:

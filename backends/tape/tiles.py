@@ -76,7 +76,7 @@ class TapeOps:
         self, recorder: Recorder, ops: TorchOps, axes: Sequence[str], order: Mapping[str, int]
     ) -> None:
         self.recorder, self.ops = recorder, ops
-        self.rank = [order[name] for name in axes].__getitem__
+        self.rank: Callable[[int], int] = [order[name] for name in axes].__getitem__
         self.elementwise: Mapping[str, Callable[..., Tile]] = {
             name: partial(self._element, name, f) for name, f in ops.elementwise.items()
         }
