@@ -113,6 +113,7 @@ def test_library(name: str) -> None:
 
 
 PROGRAMS = {
+    "least integer": "input N[i]: int\nO[i] = (N[i] == -9223372036854775808) - 2.0 ** 63 * X[i]",
     "gather": "input T[i]: int\nO[i,e] = softmax[k](X[i,k]) * V[T[i],k,e]",
     "paged": "index k < |n| * |s|\ninput table[b,n]: int, len[b]: int, K[p,s,d], V[p,s,e]\n"
     "S[b,q,k] = Q[b,q,d] * K[table[b, k // |s|], k % |s|, d]\n"

@@ -42,7 +42,6 @@ MAX_DEPTH = 100
 MAX_NAME = 64
 MAX_DIGITS = 40
 MAX_EXPONENT = 400
-_LARGEST_INTEGER = (1 << 63) - 1
 _LARGEST = Fraction(sys.float_info.max)
 
 
@@ -110,12 +109,6 @@ def _number(token: Token) -> int | Fraction:
     if len(exponent) > 8 or abs(int(exponent or 0)) > MAX_EXPONENT:
         raise LimitError(f"an exponent lies outside -{MAX_EXPONENT} to {MAX_EXPONENT}", spans=place)
     if not point and not exponent:
-        if int(whole) > _LARGEST_INTEGER:
-            raise LimitError(
-                f"{whole} is larger than an integer of 64 bits can be, 2**63 - 1",
-                spans=place,
-                help=f"write a float: {whole}.0",
-            )
         return int(whole)
     value = int(whole + decimals or "0") * Fraction(10) ** (int(exponent or 0) - len(decimals))
     if value > _LARGEST:
@@ -227,6 +220,9 @@ class _Builder:
 
     def unary(self, parts: list[Any]) -> S.Expr:
         op: Any = str(parts[0])
+        match parts[1]:
+            case S.Number(value=int(value)) if op == "-" and value == 2**63:
+                return S.Number(-value, span=_over(parts))  # -value alone is an integer of 64 bits
         return S.Unary(op, parts[1], span=_over(parts))
 
     def binary(self, parts: list[Any]) -> S.Expr:
@@ -357,8 +353,10 @@ def _kind(token: Token, allowed: tuple[str, ...]) -> Any:
 def _literal(expr: S.Expr) -> int | Fraction | float:
     """The value of a default: a number, or minus a number."""
     if isinstance(expr, S.Number):
+        _require_64_bits(expr)
         return expr.value
     if isinstance(expr, S.Unary) and expr.op == "-" and isinstance(expr.operand, S.Number):
+        _require_64_bits(expr.operand)
         return -expr.operand.value
     raise ParseError("a default must be a number", spans=expr.span, help="write = 1024 or = -0.5")
 
@@ -429,8 +427,18 @@ def _accepted(text: str) -> dict[str, str]:
     return {name: words.get(name) or marks[name] for name in sorted(accepted - {"PRIMED"})}
 
 
-def _check_depth(statements: list[S.Statement]) -> None:
-    """Later passes recurse over expressions, so their depth has a limit."""
+def _require_64_bits(node: S.Expr) -> None:
+    match node:
+        case S.Number(value=int(value)) if value >= 2**63:
+            raise LimitError(
+                f"{value} is larger than an integer of 64 bits can be, 2**63 - 1",
+                spans=node.span,
+                help=f"write a float: {value}.0",
+            )
+
+
+def _check_expressions(statements: list[S.Statement]) -> None:
+    """Limit the integers in expressions, and their depth, as later passes recurse over them."""
     stack: list[tuple[S.Expr, int]] = []
     for statement in statements:
         match statement:
@@ -448,6 +456,7 @@ def _check_depth(statements: list[S.Statement]) -> None:
                 spans=node.span,
                 help="split it into several definitions",
             )
+        _require_64_bits(node)
         stack += [(child, depth + 1) for child in S.children(node)]
 
 
@@ -483,5 +492,5 @@ def parse(text: str) -> list[S.Statement]:
             ended = error.token.type == "$END"
             offset = len(text) if ended else error.token.start_pos
             raise explain(text, offset, _accepted(text)) from None
-        _check_depth(statements)
+        _check_expressions(statements)
     return list(statements)

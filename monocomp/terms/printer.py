@@ -18,7 +18,7 @@ from monocomp.terms.comparisons import where
 from monocomp.terms.facts import is_finite_if_read, is_nonnegative
 from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, ZERO, const, name_of
 from monocomp.terms.logic import conjunction
-from monocomp.terms.nodes import Binder, Term, UserMonoid, inert
+from monocomp.terms.nodes import Binder, Number, Term, UserMonoid, inert
 from monocomp.terms.parts import base_and_power, is_bracket, split_coefficient
 from monocomp.terms.ring import neg, power_of, sub
 from monocomp.terms.weights import is_masked_with
@@ -119,7 +119,7 @@ def number_text(value: Fraction | float, kind: str) -> str:
         return "inf" if value > 0 else "-inf"
     if value.denominator == 1:
         text = _whole_text(value.numerator)
-        return text if kind == "int" or "e" in text else f"{text}.0"
+        return text if kind == "int" or set(text) & {"e", "."} else f"{text}.0"
     digits = next((n for n in range(1, 21) if 10**n % value.denominator == 0), 0)
     if digits:
         scaled = value * 10**digits
@@ -130,11 +130,13 @@ def number_text(value: Fraction | float, kind: str) -> str:
 
 
 def _whole_text(value: int) -> str:
-    """The digits of an integer; of many zeros their number."""
+    """Return the digits of an integer; of many zeros their number; a float of more than 64 bits."""
     text = str(value)
     digits = text.rstrip("0")
     zeros = len(text) - len(digits)
-    return f"{digits}e{zeros}" if len(text) > 40 and zeros > 20 else text
+    if len(text) > 40 and zeros > 20:
+        return f"{digits}e{zeros}"
+    return text if -(2**63) <= value < 2**63 else f"{text}.0"
 
 
 def _paren(text: str, level: int, context: int) -> str:
@@ -261,7 +263,7 @@ def _show_sum(t: Term, names: Names) -> str:
     text = ""
     for a in addends:
         number, _ = split_coefficient(a)
-        negative = number < 0 and number != -math.inf
+        negative = _has_sign(number)
         shown = neg(a) if negative else a
         if shown.op == "const":
             piece = _show(shown, names, _MUL, as_float=evident)
@@ -288,7 +290,7 @@ def _show_product(t: Term, names: Names, context: int) -> str:
             over.append(factor)
     over.sort(key=lambda f: not _evident(f))
     sign = ""
-    if number < 0 and number != -math.inf:
+    if _has_sign(number):
         sign, number = "-", -number
     floating = bool(over) and _evident(over[0])
     is_decimal = not isinstance(number, Fraction) or "/" not in number_text(number, "")
@@ -320,6 +322,11 @@ def _show_product(t: Term, names: Names, context: int) -> str:
         simple = len(pieces) == 1 and not under and over[0].op not in ("floordiv", "mod")
         return _paren(f"-{text}" if simple else f"-({text})", _UNARY, context)
     return _paren(text, _MUL, context)
+
+
+def _has_sign(number: Number) -> bool:
+    """True if a number is printed as minus another: not the least integer, which has no other."""
+    return number < 0 and number not in (-math.inf, -(2**63))
 
 
 def _is_sum(t: Term) -> bool:
