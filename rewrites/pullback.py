@@ -8,7 +8,7 @@ another's result comes a pass later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,5 +92,35 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
                 folds = {f.args[0] if is_mantissa(f) else f for f in sums}
                 beside = {t for t in results | folds if t.op == "fold"}
                 group.folds += beside.difference(group.folds)
-        group.folds.sort(key=lambda f: (f.attr.monoid is SE_PAIR, f.key))
+        _sort(group)
     return sorted(found.values(), key=lambda p: (p.level, p.extent, p.folds[0].key))
+
+
+def join_tiles(loops: Sequence[Pass], tiles: Iterable[Term]) -> None:
+    """Let loops carry folds that could be whole tiles, where both would compute the same elements.
+
+    Law: fold(f) x fold(g) = fold(f x g) over one domain.
+    """
+    carried = {f for p in loops for f in p.folds}
+    for t in filter(lambda t: t not in carried, tiles):
+        for n, p in enumerate(loops):
+            earlier = (f for q in loops[: n + 1] for f in q.folds)
+            later = (f for q in loops[n:] for f in q.folds)
+            is_independent = not any(T.holds(f, t) for f in earlier) and not any(
+                T.holds(t, f) for f in later
+            )
+            is_alike = is_independent and T.domain_of(p.folds[0]) == T.domain_of(t)
+            if is_alike and any(not _computed(t).isdisjoint(_computed(f)) for f in p.folds):
+                p.folds.append(t)
+                _sort(p)
+                break
+
+
+def _computed(f: Term) -> set[Term]:
+    """Return the folds that are computed for each element of a fold."""
+    _, parts = T.open_as(f, tuple(f"@{n}" for n in range(len(f.attr.indices))))
+    return {g for g in T.subterms(*parts) if g.op == "fold" and "@0" in g.free}
+
+
+def _sort(group: Pass) -> None:
+    group.folds.sort(key=lambda f: (f.attr.monoid is SE_PAIR, f.key))

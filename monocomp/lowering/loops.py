@@ -22,7 +22,7 @@ from monocomp.lowering.selects import EXTREMA, assume_masks
 from monocomp.lowering.values import Values
 from monocomp.proving.proofs import commutes
 from monocomp.rewrites.moving_centres import Centred, centred
-from monocomp.rewrites.pullback import Pass, passes
+from monocomp.rewrites.pullback import Pass, join_tiles, passes
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carried_positions, carrier, is_selection, value_of
 from monocomp.terms.equations import Equations
@@ -64,7 +64,12 @@ class Loops(Values):
 
     def prepare(self, terms: Iterable[Term]) -> None:
         """Emit the loops of this scope that the terms need, shallow ones first."""
-        for group in passes(terms, self._is_streamed):
+        terms = list(terms)
+        loops = passes(terms, self._is_streamed)
+        if loops:
+            here = filter(self._is_fold_here, T.subterms(*terms))
+            join_tiles(loops, filter(self._is_tile, here))
+        for group in loops:
             with self._folding(group.folds[0]):
                 self._loop(group)
 
@@ -78,12 +83,21 @@ class Loops(Values):
         self.scopes += inner
 
     def _is_streamed(self, t: Term) -> bool:
-        """Is this fold a loop of the current scope, not yet emitted?
+        """True if this fold is a loop of the current scope by itself, not yet emitted."""
+        return self._is_fold_here(t) and not self._is_tile(t)
+
+    def _is_tile(self, t: Term) -> bool:
+        """True if a fold of the current scope is a whole tile.
 
         In the kernel's scope folds are streamed, but for axes that are held whole; inside
         a loop they are whole tiles, but for long axes and for bodies that are no products
         of two factors.
         """
+        is_inside = self.scopes[-1].axis is not None and t.attr.monoid == "sum"
+        return is_inside and self.is_short(t.attr.extents[0]) and self._is_contraction(t)
+
+    def _is_fold_here(self, t: Term) -> bool:
+        """True if this is a fold or selection of the current scope, not yet emitted."""
         if not (t.op == "fold" or is_selection(t)) or self.lookup(t) is not None:
             return False
         if self._is_scan(t):
@@ -95,11 +109,7 @@ class Loops(Values):
         scope = self.scopes[-1]
         if scope.axis is None:
             return self._late().isdisjoint(t.free)
-        if self.home(t.free) is not scope:
-            return False
-        if t.attr.monoid != "sum":
-            return True
-        return not self.is_short(t.attr.extents[0]) or not self._is_contraction(t)
+        return self.home(t.free) is scope
 
     def _late(self) -> set[str]:
         """Indices of outputs that a loop of its own walks along, to store them."""

@@ -7,7 +7,7 @@ import pytest
 from monocomp import terms as T
 from monocomp.costs.counting import is_at_the_top
 from monocomp.derivation.rule_sets import derive
-from monocomp.rewrites.pullback import Pass, passes
+from monocomp.rewrites.pullback import Pass, join_tiles, passes
 from monocomp.terms import Term
 from tests.rewrites.rules import equations
 
@@ -162,3 +162,23 @@ def test_the_order_does_not_depend_on_what_is_asked_first() -> None:
         return t.op == "fold" and t.attr.extents == ("k",)
 
     assert passes(bodies, is_streamed) == passes(bodies[::-1], is_streamed)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("O[q] = max[k](S[q,k]) * sum[k](relu(S[q,k]) * B[k])", [2]),
+        ("O[q] = max[k](S[q,k]) * sum[k if k <= q](relu(S[q,k]) * B[k])", [1]),
+        ("O[q] = max[k](S[q,k]) * sum[k](A[q,k] * B[k])", [1]),
+        ("O[q] = sum[k](relu(S[q,k] - max[l](S[q,l])) * B[k])", [1]),
+        ("O[q] = max[k](relu(S[q,k] - sum[l](relu(S[q,l]) * B[l])))", [1]),
+    ],
+    ids=["alike", "another filter", "nothing in common", "needs the loop", "needed by the loop"],
+)
+def test_tiles_join_loops_that_compute_the_same(text: str, counts: list[int]) -> None:
+    program = derive(equations(ATTENTION + text)).program
+    bodies = [e.body for e in program.outputs]
+    loops = passes(bodies, lambda t: t.op == "fold" and t.attr.monoid == "max")
+    folds = (t for t in T.subterms(*bodies) if t.op == "fold" and t.attr.extents == ("k",))
+    join_tiles(loops, (t for t in folds if t.attr.monoid == "sum" and not T.is_open(t)))
+    assert [len(p.folds) for p in loops] == counts

@@ -110,3 +110,10 @@ def test_prefixes_inside_other_folds(fold: str, depth: int) -> None:
 def test_what_is_no_prefix(text: str) -> None:
     every = [s for p in tile_programs(text) for s in walk(p.body)]
     assert not [s for s in every if isinstance(s, Fold)]
+
+
+def test_what_a_loop_computes_is_no_tile_beside_it() -> None:
+    """Both sums over queries read one exponential, though only one of them needs a loop."""
+    sizes = {"b": 4, "h": 16, "q": 256, "k": 256, "c": 512, "r": 64}
+    planned = mc.compile(mc.grad(library.load("mla"))).plan(sizes).planned
+    assert [str(kernel.tiles).count("exp2(") for kernel in planned] == [1, 1]
