@@ -398,6 +398,15 @@ def test_the_scales_of_a_quotient_leave_a_comparison_together() -> None:
     assert mc.compile(text, backend="torch")(x=torch.tensor([9900.0, 10000.0, 10010.0])).item()
 
 
+@pytest.mark.parametrize("backend", ["numpy", "torch", "triton"])
+def test_nan_beside_no_element(backend: str) -> None:
+    """An addend that does not vary is not looked at where a filter admits nothing."""
+    text = "O[i] = max[k if k < i](V[k] + B[i])\nP[i] = min[k if k < i](V[k] + B[i])"
+    inputs = {"V": [1.0, 2.0, 3.0], "B": [NAN, 1.0, 2.0]}
+    for wanted, found in zip(*compared(text, inputs, torch.float32, backend), strict=True):
+        assert np.isinf(wanted[0]) and found.tolist() == wanted.tolist()
+
+
 def test_what_a_filter_leaves_out_may_be_no_number_though_it_is_asked_about() -> None:
     """A value in its own weight is asked whether it is 0, and read for all elements."""
     text = "O[l] = sum[k if F[k] > 0](exp(S[k] * B[l]) * S[k])"
