@@ -143,6 +143,7 @@ PROGRAMS = [
     "O[q] = sum[k if S[q,k] > 3](1) / mean[k if S[q,k] > 3](2)",
     "O[q] = prod[k if k < q](S[q,k]) + max[k if k <= q](S[q,k])",
     "O[q] = min[k if k < q](S[q,k])",
+    "O[q,k] = silu(Off[q]) + gelu(Off[q]) + silu(S[q,k] + Mask[q,k]) + gelu(S[q,k] + Mask[q,k])",
     "O[q] = argmax[k](S[q,k] + max[j if j < q](R[q,j]))",
     "O[q] = var[k if S[q,k] > 0](W[k])",
     "input P[k]: int\nO[q] = var[k if S[q,k] > 0](W[P[k]] - T[k])",
@@ -261,4 +262,6 @@ DIFFERENTIATED = [
     "O[q,e] = softmax[k](S[q,k] - 1e9 * (1 - Kept[q,k])) * V[k,e]",
     "O[b] = sum[k](where(T[b] > 0, S[b,k] / T[b], 0))",
     "O[q] = max[k if k < q](S[q,k] ** 2)",
+    "O[q] = silu(Off[q]) + gelu(Off[q]) + gelu(2 * Off[q] - 1)",
+    "O[q,k] = T[q] * silu(S[q,k] + Mask[q,k]) + gelu(W[k] * S[q,k] + Mask[q,k])",
 ]

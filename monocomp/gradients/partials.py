@@ -91,12 +91,15 @@ def _of_silu(x: Term) -> Term:
 
 
 def _of_gelu(x: Term) -> Term:
-    """Phi(x) + x phi(x), of the normal distribution."""
+    """Return Phi(x) + x phi(x), of the normal distribution, which is 0 at -inf."""
     half = T.const(Fraction(1, 2), "float")
     root = T.const(math.sqrt(0.5), "float")
     cumulative = T.mul(half, T.add(T.ONE, T.function("erf", T.mul(root, x))))
     density = T.mul(T.const(1 / math.sqrt(2 * math.pi), "float"), T.exp(T.mul(T.neg(half), x, x)))
-    return T.add(cumulative, T.mul(x, density))
+    share = T.mul(x, density)
+    if not T.is_unmasked(x):
+        share = T.where(T.compare("<", T.NEG_INF, x), share, T.ZERO)
+    return T.add(cumulative, share)
 
 
 def _of_tanh(x: Term) -> Term:

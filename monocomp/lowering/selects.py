@@ -39,7 +39,7 @@ def _exponents(t: Term) -> Iterable[Term]:
         return t.args[2:]
     if t.op in ("fold", "fold_at") and t.attr.monoid in ("max", "softmax", "log_softmax", "top"):
         return t.args[-1:]
-    is_gate = t.op in ("exp", "sigmoid", "softplus", "silu", "maximum")
+    is_gate = t.op in ("exp", "sigmoid", "softplus", "silu", "gelu", "maximum")
     return t.args if is_gate or (t.op == "compare" and T.NEG_INF in t.args) else ()
 
 
