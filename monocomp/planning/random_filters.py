@@ -7,6 +7,7 @@ leaves none out, and sums that have no such filter would need a loop of their ow
             = sum[q](dO[q,e] * where(r <= uniform(seed, q, k), P[q,k] / (1 - r), 0))
 
 What stands before a sum comes in: where no element is admitted it may be infinite, and stays out.
+But a factor that may be 0 stays where it is: 0 times a sum is 0 even if the filter is unspecified.
 """
 
 from __future__ import annotations
@@ -19,23 +20,25 @@ from monocomp.planning.joined_sums import addends_of, rewritten, sum_of
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
+from monocomp.terms.domain import domain
 from monocomp.terms.equations import Equation, Equations
 
 
 @stated
 def choose_elements(program: Equations) -> Iterator[Step]:
-    """Steps after which no sum over columns is filtered by random numbers of its elements.
+    """Yield steps after which no sum over columns is filtered by random numbers of its elements.
 
     Law:     c * sum[k if d](x * y) is sum[k](x * where(d, c * y, 0))
     Claims:  distributivity, units
-    Needs:   what stands before a sum is finite if what it reads is, where an element is admitted;
+    Needs:   c is not 0 where it is specified, as then d may be unspecified;
+             what stands before a sum is finite if what it reads is, where an element is admitted;
              columns are finite, as in any product of tiles that is filtered
     """
     yield from rewritten("choose_elements", program, _chosen)
 
 
 def _chosen(e: Equation) -> Term | None:
-    """The body with a sum whose elements are chosen one by one, if a sum has such a filter."""
+    """Return the body with a sum whose elements are chosen one by one, if one has such a filter."""
     parts = addends_of(e.body)
     for a in parts:
         s = sum_of(a)
@@ -43,10 +46,17 @@ def _chosen(e: Equation) -> Term | None:
         if s is not None and random:
             others = T.conjunction(*(c for c in T.conjuncts(s.condition) if c not in random))
             columns = frozenset(f for f in s.columns if not f.free <= s.condition.free)
-            chosen = replace(s, condition=T.conjunction(*random)).rest(columns)
+            outside = [f for f in s.parts if s.bound.attr[0] not in f.free and _may_be_zero(f)]
+            inside = tuple(f for f in s.parts if f not in outside)
+            chosen = replace(s, condition=T.conjunction(*random), parts=inside).rest(columns)
             total = T.fold("sum", (s.bound,), others, T.mul(T.ONE, *columns, chosen))
-            return T.add(total, *(other for other in parts if other is not a))
+            return T.add(T.mul(*outside, total), *(other for other in parts if other is not a))
     return None
+
+
+def _may_be_zero(factor: Term) -> bool:
+    """True if a factor may be 0: an inverse is unspecified there."""
+    return T.base_and_power(factor)[1] > 0 and domain(factor).zero
 
 
 def _draws(condition: Term, bound: Term) -> bool:
