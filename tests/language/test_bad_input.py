@@ -797,6 +797,15 @@ CASES = {
           help: write a float: 18446744073709551616.0
         """,
     ),
+    "a default of more than 64 bits": (
+        "param n: int = -9223372036854775809\nO[i] = A[i] + n",
+        """
+        LimitError: 9223372036854775809 is larger than an integer of 64 bits can be, 2**63 - 1 (line 1, column 17)
+            param n: int = -9223372036854775809
+                            ^^^^^^^^^^^^^^^^^^^
+          help: write a float: 9223372036854775809.0
+        """,
+    ),
     "a control character": (
         "O[i] = A[i]\x07\t+ 2",
         """
