@@ -227,6 +227,8 @@ class _Operator:
     def joined(self, t: Term) -> Term:
         """exp(a) x + exp(b) y = exp(m) (exp(a - m) x + exp(b - m) y) with m = max(a, b)"""
         parts = list(map(self.operand, t.args))
+        if any(p.exponent is T.ZERO for p in parts):  # beside it what is small is lost anyway
+            parts = [Scaled(in_frame_of_divisor(p.whole) or p.whole) for p in parts]
         whole = T.rebuild(t, tuple(p.whole for p in parts))
         is_plain = self.need is Need.NONE or whole.op != t.op or not is_joined(whole)
         if is_plain or are_bounded(whole.args):
