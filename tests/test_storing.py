@@ -214,3 +214,13 @@ def test_report_counts_stored_values() -> None:
     report = mc.compile(text).report({"h": h, "q": q, "k": k, "d": d})
     assert (report["kernels"], report["passes"]) == (2, {"k": 1, "q": 1})
     assert report["bytes"] == 2 * (2 * h * q * d + 2 * h * k * d + h * k) + 2 * 2 * 4 * h * q
+
+
+@pytest.mark.parametrize(("length", "blocks"), [(256, 256), (1 << 16, (1 << 16) // 64)])
+def test_short_loops_inside_of_others_go_one_by_one(length: int, blocks: int) -> None:
+    """There are 2 blocks of `e`. Inside, `q` has as many elements, or blocks if it is long."""
+    text = "O[i] = sum[e](relu(max[q](relu(max[d](X[i,e,q,d] + max[k](K[i,k,d]))))))"
+    kernel = mc.compile(text)
+    sizes = {"i": 8, "e": 128, "q": length, "d": 64, "k": 64}
+    (one,) = estimate(kernel.plan(sizes).rewrites.result, sizes)
+    assert max(p.repeats for positions in one.folds.values() for p in positions) == 2 * blocks

@@ -104,7 +104,7 @@ def _cost_of_kernel(
         return True
 
     roles = choose_roles(group, fits)
-    return _Counter(group, roles, inputs, outputs, amounts({}), lambda i: 1, fits).cost()
+    return _Counter(group, roles, inputs, outputs, amounts({}), lambda *_: 1, fits).cost()
 
 
 @dataclass(frozen=True)
@@ -166,10 +166,13 @@ def estimate_of(
     fits = partial(fits_whole, sizes=sizes)
     lengths = {"grid": 1, "row": ROW_BLOCK}  # other axes are not cut between programs
 
-    def blocks(i: Term) -> int:
+    def blocks(i: Term, is_inner: bool) -> int:
         size = sizes[i.attr[1]]
         axis = roles.get(i.attr[0])
-        length = LOOP_BLOCK if axis is None else lengths.get(axis.role, max(1, size))
+        if axis is None:  # a short loop inside of another one takes one element at a time
+            length = 1 if is_inner and fits(i.attr[1]) else LOOP_BLOCK
+        else:
+            length = lengths.get(axis.role, max(1, size))
         return math.ceil(size / length)
 
     def counted() -> tuple[_Counter, Cost]:
@@ -212,7 +215,8 @@ class _Counter:
         inputs: their names, in the program's order.
         outputs: the names of what a call returns, or what has as many bytes.
         extent: the amount that an extent is.
-        blocks: how many blocks an index has that repeat what lacks it.
+        blocks: how many blocks an index has that repeat what lacks it, if it is that of a loop
+            inside of another one, or not.
         fits: can an axis of this extent be held entirely?
     """
 
@@ -223,7 +227,7 @@ class _Counter:
         inputs: tuple[str, ...],
         outputs: Iterable[str],
         extent: Extents,
-        blocks: Callable[[Term], int],
+        blocks: Callable[[Term, bool], int],
         fits: Callable[[str], bool],
     ) -> None:
         self.group, self.roles, self.inputs = group, roles, inputs
@@ -240,6 +244,7 @@ class _Counter:
         self.depth = dict.fromkeys(indices, len(indices) - 1)  # how many are around an index
         self.conditions: dict[Term, Term] = {}  # of the folds whose indices are open
         self.tiles: set[Term] = set()  # indices of products of tiles, held entirely
+        self.inner: set[Term] = set()  # indices of loops inside of others
         self.weighed: set[tuple[Term, Term, tuple[Term, ...], str]] = set()
         self.operations = NO_OPERATION
         self.moved: Amount = 0
@@ -333,6 +338,9 @@ class _Counter:
             opened, (condition, *parts) = T.open_as(fold, names)
             self.depth |= dict.fromkeys(opened, depth)
             self.conditions |= dict.fromkeys(opened, condition)
+            is_tile = fold.attr.monoid == "sum" and len(parts[0].free - self.grid) <= 2
+            if any(map(self._is_looped, path)) and not is_tile:
+                self.inner.update(opened)
         inner = (*path, *(i for i in opened if i not in path))
         own = [i for i in inner if i in opened or i.attr[0] in fold.free]
         times = product(self.extent(i.attr[1]) for i in own)
@@ -460,10 +468,10 @@ class _Counter:
         return i not in self.base and i not in self.tiles
 
     def _repeats(self, lacking: Iterable[Term]) -> int:
-        return math.prod(map(self.blocks, lacking))
+        return math.prod(self.blocks(i, i in self.inner) for i in lacking)
 
     def _position(self, t: Term, path: tuple[Term, ...]) -> Place:
-        lacking = {i: self.blocks(i) for i in path if i.attr[0] not in t.free}
+        lacking = {i: self.blocks(i, i in self.inner) for i in path if i.attr[0] not in t.free}
         repeats = math.prod(lacking.values())
         own = product(self.extent(i.attr[1]) for i in path if i.attr[0] in t.free)
         times = own * repeats
