@@ -23,7 +23,7 @@ FEW = {
     "gpu_gradients": ("alibi", "gqa-causal"),
     "gpu_floor": ("layer_norm", "cross_entropy", "rolling_cache"),
     "gpu_launch": ("prefix_lm", "layer_norm, gradients"),
-    "gpu_side_inputs": ("alibi", "merge_states"),
+    "gpu_side_inputs": ("alibi", "laplace_attention"),
 }
 ON_GPU = tuple(name for name in NAMES if name.startswith("gpu_"))
 

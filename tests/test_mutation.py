@@ -3,11 +3,14 @@
 from unittest.mock import patch
 
 from monocomp.derivation.rule_sets import RULES
+from monocomp.rewriting.equations import Equation
 from tests.mutation import NAMES, TooLongError, noticed
 
 
 def test_every_rule_loses_its_conditions() -> None:
-    homes = {rule.apply.__module__.rpartition(".")[2] for rule in RULES.values()}
+    """Where it is a function; the needs of an equation are left out one by one elsewhere."""
+    functions = [rule.apply for rule in RULES.values() if not isinstance(rule, Equation)]
+    homes = {apply.__module__.rpartition(".")[2] for apply in functions}
     assert homes <= {*NAMES}
 
 

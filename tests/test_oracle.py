@@ -17,7 +17,13 @@ import pytest
 import torch
 
 from monocomp.declarations import counter_rng
-from monocomp.errors import IndexRangeError, InputError, ShapeError, UnsupportedDtypeError
+from monocomp.errors import (
+    IndexRangeError,
+    InputError,
+    LimitError,
+    ShapeError,
+    UnsupportedDtypeError,
+)
 from monocomp.language import syntax as s
 from monocomp.language.checker import check
 from monocomp.reference import oracle
@@ -371,10 +377,10 @@ def test_numbers_indices_and_extents():
     same(run("O[i] = (|i| - 1 - i) * A[i]", A=[1.0, 1, 1]), np.array([2.0, 1, 0]))
     same(run("O[i] = 0.1 * A[i]", A=[1.0]), np.array([0.1]), rtol=0)
     same(run("O[i] = 1e30 * A[i]", A=[2.0]), np.array([2e30]))
-    same(
-        run("O[i] = 123456789012345678901234567890 * A[i]", A=[1.0]),
-        np.array([1.2345678901234568e29]),
-    )
+    big = "123456789012345678901234567890"
+    same(run(f"O[i] = {big}.0 * A[i]", A=[1.0]), np.array([float(big)]))
+    with pytest.raises(LimitError, match="larger than an integer of 64 bits"):
+        run(f"O[i] = {big} * A[i]", A=[1.0])
     same(run("input T\nc = 2 * T\nO[i] = c * A[i] + |i|", T=1.5, A=[2.0]), np.array([7.0]))
 
 

@@ -153,3 +153,14 @@ def common_shape(*shapes: Shape) -> Shape:
         return shapes[0]
     broadcast: Shape = tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
     return broadcast
+
+
+def viewed_strides(value: Value, order: Shape, shape: Shape) -> Shape | None:
+    """Return the strides of a value that is permuted and reshaped, if that needs no copy."""
+    if value.strides is None:
+        return None
+    stand_in = torch.empty_strided(value.shape, value.strides, device="meta")
+    try:
+        return stand_in.permute(order).view(shape).stride()
+    except RuntimeError:
+        return None

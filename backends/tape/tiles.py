@@ -15,7 +15,15 @@ import torch
 from monocomp.backends.tape import choices
 from monocomp.backends.tape.reading import elements_at
 from monocomp.backends.tape.recorder import Recorder, Value
-from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, common_shape, moved, swapped
+from monocomp.backends.tape.tile import (
+    NO_DIM,
+    Shape,
+    Tile,
+    common_shape,
+    moved,
+    swapped,
+    viewed_strides,
+)
 from monocomp.declarations.vocabulary import Kind
 
 if TYPE_CHECKING:
@@ -278,7 +286,7 @@ class TapeOps:
         if is_in_order and value.shape == shape:
             return value
 
-        strides = _viewed_strides(value, order, shape)
+        strides = viewed_strides(value, order, shape)
         run: Callable[[torch.Tensor], torch.Tensor]
         if strides is not None:
             run = methodcaller("as_strided", shape, strides)
@@ -475,17 +483,6 @@ class TapeOps:
         made = self.recorder.step(None, write, [held, *values], shape, dtype, is_view=True)
         made.is_owned = output.is_own = True
         output.tile = Tile(self, made, dims, shape)
-
-
-def _viewed_strides(value: Value, order: Shape, shape: Shape) -> Shape | None:
-    """Return the strides of a value that is permuted and reshaped, if that needs no copy."""
-    if value.strides is None:
-        return None
-    stand_in = torch.empty_strided(value.shape, value.strides, device="meta")
-    try:
-        return stand_in.permute(order).view(shape).stride()
-    except RuntimeError:
-        return None
 
 
 def _product(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., torch.Tensor]:

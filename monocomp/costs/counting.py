@@ -32,21 +32,25 @@ from monocomp.costs.closing import Closing
 from monocomp.costs.cost import (
     ELEMENT_BYTES,
     ELEMENTWISE,
-    LOGIC,
     NO_OPERATION,
     NOTHING,
-    SPECIAL_FUNCTION,
     STORED_BYTES,
     Amount,
     Cost,
     Extents,
     Operations,
     amounts,
-    one_operation,
     product,
 )
 from monocomp.costs.fitting import ROW_BLOCK, Columns
 from monocomp.costs.operands import Operand, computed_operands
+from monocomp.costs.operations import (
+    FREE,
+    MULTIPLY_ADD,
+    WEIGHT,
+    operations_of,
+    operations_to_join,
+)
 from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles, fits_whole, scan_of
 from monocomp.extents.domain import elements_before, first_carried, prefix_of
@@ -305,8 +309,8 @@ class _Counter:
             return
         if t.op in T.READS:
             self._read(t, path, scope)
-        elif t.op not in _NO_OPERATION:
-            self._count(_operations(t), t.free, path)
+        elif t.op not in FREE:
+            self._count(operations_of(t), t.free, path)
         for a in t.args:
             self._visit(a, path, scope)
 
@@ -349,7 +353,7 @@ class _Counter:
         for part in self._products(fold, parts, opened):
             sides = self._sides(fold, part, opened)
             if sides is None:
-                self.operations += _combine(fold, part) * times
+                self.operations += operations_to_join(fold, part) * times
             else:
                 self.operations += MULTIPLY_ADD * times
                 if path != self.base:
@@ -392,7 +396,7 @@ class _Counter:
         the exponent, and with its maximum."""
         if (condition, exponent, path, scope) not in self.weighed:
             self.weighed.add((condition, exponent, path, scope))
-            self._count(_WEIGHT, condition.free | exponent.free, path)
+            self._count(WEIGHT, condition.free | exponent.free, path)
 
     def _products(
         self, fold: Term, elements: Sequence[Term], opened: Sequence[Term]
@@ -492,34 +496,3 @@ def _fields(fold: Term) -> tuple[str, ...]:
     if is_selection(fold) or monoid in ("argmax", "argmin"):
         return ("value", "position")
     return monoid.fields if isinstance(monoid, T.UserMonoid) and monoid is not SE_PAIR else ("",)
-
-
-MULTIPLY_ADD = Operations(matrix=2)
-_WEIGHT = ELEMENTWISE + SPECIAL_FUNCTION  # exp(s - m) for each element; exp(m - m') is once a block
-_NO_OPERATION = ("const", "index", "param", "extent", "read", "stored", "ref", "cast", "field")
-
-
-def _combine(fold: Term, elements: Sequence[Term]) -> Operations:
-    """Operations to join one element."""
-    monoid = fold.attr.monoid
-    if monoid is SE_PAIR:  # weigh the value, add; the sum is moved once a block
-        return ELEMENTWISE * (1 + (elements[0] is not T.ONE))
-    if isinstance(monoid, T.UserMonoid):
-        return sum(map(_operations, T.subterms(*monoid.combine)), NO_OPERATION)
-    return one_operation("add", fold.kind)
-
-
-def _operations(t: Term) -> Operations:
-    """Operations that t does with its operands' values."""
-    if t.op in _NO_OPERATION:
-        return NO_OPERATION
-    if t.kind != "float":
-        return LOGIC * max(1, len(t.args) - 1)
-    if t.op in ("add", "mul"):
-        factors = [a for a in t.args if not (a.op == "const" and a.attr == -1)]
-        return ELEMENTWISE * (len(factors) - 1)
-    if t.op == "pow":
-        size = abs(t.attr)
-        if size.denominator == 1 and size <= 8:
-            return ELEMENTWISE * (int(size) - 1)
-    return one_operation(t.op, t.kind)

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from monocomp import terms as T
+from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.terms import Number, Term
 from monocomp.terms.domain import Assumptions, is_settled_where_negative
 from monocomp.terms.monomials import factors
@@ -37,7 +38,7 @@ def _exponents(t: Term) -> Iterable[Term]:
     """Return the operands of a term whose -inf stands for no element."""
     if t.op == "fold" and t.attr.is_scaled:
         return t.args[2:]
-    if t.op in ("fold", "fold_at") and t.attr.monoid in ("max", "softmax", "log_softmax", "top"):
+    if t.op in ("fold", "fold_at") and t.attr.monoid in ("max", "top", *KEEPING_REDUCTIONS):
         return t.args[-1:]
     is_gate = t.op in ("exp", "sigmoid", "softplus", "silu", "gelu", "maximum")
     return t.args if is_gate or (t.op == "compare" and T.NEG_INF in t.args) else ()

@@ -7,6 +7,7 @@ array to such a list. Axes are compared by identity, so an inner `k` never meets
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -85,3 +86,10 @@ def restrict(value: Value, axis: Axis, part: Axis) -> Value:
     inside = (slice(None),) * n + (slice(part.start - axis.start, part.stop - axis.start),)
     axes = tuple(part if a is axis else a for a in value.axes)
     return replace(value, axes=axes, array=value.array[inside])
+
+
+def rows(value: Value, free: Axes, bound: Axes) -> Array:
+    """The free axes, then one axis through the bound ones in row-major order."""
+    aligned = spread(value.array, value.axes, (*free, *bound))
+    outside, inside = aligned.shape[: len(free)], shape_of(bound)
+    return np.broadcast_to(aligned, (*outside, *inside)).reshape((*outside, math.prod(inside)))

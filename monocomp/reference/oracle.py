@@ -47,7 +47,6 @@ from monocomp.reference.scopes import Scope
 
 _CHUNK = 1 << 22  # elements that a reduction holds at once, where its free indices allow
 _RECURSION = 20_000
-_INT64 = range(-(1 << 63), 1 << 63)
 
 
 def evaluate(
@@ -216,8 +215,7 @@ class _Evaluator:
         return N.Value((), np.asarray(over, self.dtype) / np.asarray(under, self.dtype), kind)
 
     def _number(self, node: S.Number, scope: Scope) -> N.Value:
-        is_int = isinstance(node.value, int) and node.value in _INT64
-        return self._scalar(node.value, "int" if is_int else "float")
+        return self._scalar(node.value, "int" if isinstance(node.value, int) else "float")
 
     def _extent(self, node: S.Extent, scope: Scope) -> N.Value:
         return self._scalar(self.extents[node.index], "int")
@@ -355,10 +353,10 @@ class _Evaluator:
         parts = args if condition is None else [*args, condition]
         inside = {*bound, *itertools.chain.from_iterable(own)}
         free = tuple(a for a in N.union(*(v.axes for v in parts)) if a not in inside)
-        rows = [_rows(v, (*free, *of), bound) for v, of in zip(args, own, strict=True)]
+        rows = [N.rows(v, (*free, *of), bound) for v, of in zip(args, own, strict=True)]
         admitted = np.ones((1,) * (len(free) + 1), bool)
         if condition is not None:
-            admitted = _rows(condition, free, bound) != 0
+            admitted = N.rows(condition, free, bound) != 0
         within = {a: scope.indices.get(a.index, a) for a in bound}
         if node.op in self.program.monoids:
             monoid = self.program.monoids[node.op]
@@ -481,13 +479,6 @@ def _kind_of_aggregate(op: str, operand: N.Value) -> Kind:
     if op in ("argmax", "argmin"):
         return "int"
     return "float" if op in ("mean", "var", "logsumexp") else _number_kind([operand])
-
-
-def _rows(value: N.Value, free: N.Axes, bound: N.Axes) -> Array:
-    """The free axes, then one axis through the bound ones in row-major order."""
-    aligned = N.spread(value.array, value.axes, (*free, *bound))
-    outside, inside = aligned.shape[: len(free)], N.shape_of(bound)
-    return np.broadcast_to(aligned, (*outside, *inside)).reshape((*outside, math.prod(inside)))
 
 
 def _where_specified(condition: N.Value, value: N.Value) -> N.Value:

@@ -118,6 +118,7 @@ _TEXT = re.compile(
     r"(?P<name>\w+): (?P<left>.+?) = (?P<right>.+?)(?: +needs (?P<needs>.+?))?"
     r"(?:,? +worth (?P<worth>.+))?"
 )
+_STATED: dict[str, Equation] = {}  # every equation, by its name
 _VARIABLE = re.compile(r"(?<![\w.|])[a-z](?![\w(\[|])")
 
 
@@ -139,6 +140,9 @@ class Equation(Rule):
     worth: Mapping[str, Guard] = field(default_factory=dict)
     about: str = ""
     is_definition: bool = False
+
+    def __reduce__(self) -> tuple[Callable[[str], Equation], tuple[str]]:
+        return _STATED.__getitem__, (self.name,)  # by name, as functions are pickled
 
     # What is said of it.
 
@@ -352,7 +356,7 @@ def _equation(name: str, *stated: Any) -> Equation:
     def apply(t: Term) -> Term | None:
         return made.rewrite(t)
 
-    made = Equation(name, apply, *stated)
+    made = _STATED[name] = Equation(name, apply, *stated)
     if not made.is_definition:
         is_nonempty = any(all(n.words == "has an element" for n in choice) for choice in made.needs)
         sizes = [size for size in SIZES if size or not is_nonempty]

@@ -64,6 +64,12 @@ NEAR_MISSES = {
         "O[i] = SE[k](V[k], S[i,k]).m",
         "O[k] = SE[..k](V[k], S[k]).v",
     ],
+    "name_frame": [
+        "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\nO[i] = M[k](V[k], S[i,k]).m",
+        "O[i] = SE[k](V[k], S[i,k]).v",
+        "O[k] = SE[..k](V[k], S[k]).m",
+        "O[i] = SE[j, k](V[j,k], S[i,j,k]).m",  # one index after the other
+    ],
     "nest_indices": [
         "A[i] = max[k](X[i,k])",
         "A[i] = mean[j, k](X[i,j,k])",  # the inner means would weigh alike
