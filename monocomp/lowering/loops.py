@@ -277,10 +277,16 @@ class Loops(Values):
         return False
 
     def add_prefixes(self, body: Body, terms: Iterable[Term]) -> None:
-        """Carry the prefixes that the terms need in a loop along their index."""
+        """Carry the prefixes that the terms need and whose index is that of the loop.
+
+        Loops inside of it read those that it carries.
+        """
+        axis = body.loop.axis
+        bound = T.index(axis.name, axis.extent)
         for t in T.subterms(*terms):  # prefixes of prefixes come before these
-            if t.op == "fold" and self._is_scan(t) and t not in body.scope.memo:
-                _, parts = T.open_as(t, (body.loop.axis.name,))
+            is_own = prefix_of(t) is bound and self._is_scan(t)
+            if is_own and t not in body.scope.memo:
+                _, parts = T.open_as(t, (axis.name,))
                 self.add_prefixes(body, parts)
                 body.scope.memo |= add_prefix(body, t)
 
