@@ -25,6 +25,7 @@ from monocomp.terms.equations import Equations
 from tests.backends import interpreted
 from tests.backends.compiling import SHARED_LIMIT, compile_for, launches_of, without_elements
 from tests.backends.library_cases import CASES
+from tests.backends.running import estimated_anew
 
 PROCESSORS = 132
 SIZES = {"b": 2, "h": 3, "q": 37, "k": 37, "c": 20, "r": 5}
@@ -182,7 +183,7 @@ def rows(text: str, sizes: dict[str, int]) -> list[int]:
         return found[-1]
 
     program = mc.compile(text).planner.plan(sizes).program
-    with mock.patch.object(Columns, "rows_that_fit", noted):
+    with estimated_anew(), mock.patch.object(Columns, "rows_that_fit", noted):
         estimate(program, sizes, fitted=True)
     return found
 

@@ -49,15 +49,15 @@ FORMULAS = {
 @pytest.mark.parametrize(("scale", "shift"), [(1, 0), (100, 0), (1000, 0), (1, 1e4), (1, -1e4)])
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_nothing_overflows(formula: str, scale: float, shift: float) -> None:
-    """Where the oracle's value is a float32, so is the result, and near it."""
+    """The result is finite, and near the oracle's where that has not overflowed in float64."""
     text = FORMULAS[formula]
     inputs = make_inputs(text, {"q": 5, "k": 7})
     inputs |= {n: t * scale + shift for n, t in inputs.items() if n != "V"}
     wanted = np.asarray(mc.evaluate(text, inputs), dtype=np.float64)
     fits = np.abs(wanted) < torch.finfo(torch.float32).max
-    assert fits.all()
+    assert (fits | np.isnan(wanted)).all()
     found = mc.compile(text, backend="torch")(**inputs)
     assert torch.isfinite(found).all()
     # A logit of 1e4 is itself rounded by 5e-4.
-    limit = 2e-3 * max(1.0, float(np.abs(wanted).max()))
-    assert np.abs(found.double().numpy() - wanted).max() <= limit
+    limit = 2e-3 * np.abs(wanted).max(where=fits, initial=1.0)
+    assert np.abs(found.double().numpy() - wanted).max(where=fits, initial=0.0) <= limit

@@ -60,7 +60,7 @@ def test_step_of_other_layouts() -> None:
 def test_several_elements_are_loaded_at_a_time(head: int) -> None:
     found = set(instructions(launch_of(heads(head), heads(head), heads(64))))
     assert not any(i.startswith("LDG") and i.endswith("U16") for i in found)
-    assert any(i.startswith(("LDGSTS", "UTMALDG")) for i in found)
+    assert any(i.startswith(("LDGSTS", "UTMALDG", "LDG.E.64", "LDG.E.128")) for i in found)
 
 
 def _as_they_are(x: Tensor) -> Tensor:
