@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
@@ -28,6 +29,11 @@ _ADDING = ("add", "maximum", "minimum", "where", "fold", "fold_at", "exp", "log"
 def assume_masks(bodies: Iterable[Term]) -> Assumptions:
     """Return the assumptions of a kernel: what is read is a real number, but for the inputs that
     are added up in exponents, whose elements may be -inf."""
+    return _assume_masks(tuple(bodies))
+
+
+@lru_cache(maxsize=256)  # kernels of one program share what is known of its domains
+def _assume_masks(bodies: tuple[Term, ...]) -> Assumptions:
     terms = T.subterms(*bodies)
     exponents = [a for t in terms for a in _exponents(t)]
     names = dict.fromkeys(n for a in exponents for n in _added_inputs(a))

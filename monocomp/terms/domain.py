@@ -195,7 +195,7 @@ def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
             values: Dom = t.attr[1]
             return values
         case "stored":
-            return domain(t.attr.body, of.assumed)
+            return _domain_of_stored(t.attr.body, of.assumed)
         case "cast" if t.args[0].kind == "bool":
             return replace(SHARE, zero=not of.assumed.filled)
         case "cast" | "stop" | "int":
@@ -217,6 +217,32 @@ def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
         case "field" if t.args[0].op in ("fold", "fold_at"):
             return _field(t, of)
     return ANYTHING
+
+
+@lru_cache(maxsize=4096)
+def _stored_bodies(t: Term) -> tuple[Term, ...]:
+    """Return what the stored values that a term reads are computed from."""
+    parts, waiting = {t}, [t]
+    while waiting:
+        new = set(waiting.pop().args) - parts
+        parts |= new
+        waiting += new
+    return tuple(dict.fromkeys(s.attr.body for s in parts if s.op == "stored"))
+
+
+@lru_cache(maxsize=4096)
+def _domain_of_stored(body: Term, assumed: Assumptions) -> Dom:
+    """Return the domain of what a stored value is computed from, after those of the stored values
+    that it reads: a chain of kernels may be longer than calls can be nested."""
+    values: dict[Term, Dom] = {}
+    waiting = [body]
+    while body not in values:
+        last = waiting[-1]
+        missing = [b for b in _stored_bodies(last) if b not in values]
+        waiting += missing
+        if not missing:
+            values[waiting.pop()] = domain(last, assumed)
+    return values[body]
 
 
 def _product(t: Term, of: _Evaluation) -> Dom:
