@@ -400,9 +400,11 @@ def first_carried(f: Term, bound: Term, condition: Term, rows: Collection[str]) 
 
 
 def elements_before(f: Term, start: Term) -> Term:
-    """Return the fold of a prefix's elements that come before a position."""
+    """Return the fold of a prefix's elements that come before a position: of none, if its own
+    domain begins there."""
     (bound,), (condition, *bodies) = T.open_fold(f)
     until = T.compare("<=", bound, prefix_of(f) or bound)
-    conditions = (c for c in T.conjuncts(condition) if c is not until)
-    earlier = T.conjunction(*conditions, T.compare("<", bound, start))
+    admitted = T.conjunction(*(c for c in T.conjuncts(condition) if c is not until))
+    is_nothing = first_element(split(bound, admitted)) is start
+    earlier = T.FALSE if is_nothing else T.conjunction(admitted, T.compare("<", bound, start))
     return T.refold(f, earlier, *bodies, opened=(bound,))
