@@ -32,9 +32,9 @@ def mla(b: Any, h: Any, q: Any, k: Any, c: Any, r: Any) -> Any:
 
 def talking_heads(b: Any, g: Any, h: Any, i: Any, q: Any, k: Any, d: Any, e: Any) -> Any:
     """Maxima and sums of the mixed logits; then, for each head of the values, all weights
-    anew (7 each), which take the logits of all heads."""
+    anew (6 each), which take the logits of all heads."""
     mixed = g * (2 * d + 2)
-    return b * q * k * (h * (mixed + 5) + i * (h * (mixed + 7) + 2 * e))
+    return b * q * k * (h * (mixed + 5) + i * (h * (mixed + 6) + 2 * e))
 
 
 def cross_entropy(t: Any, v: Any, d: Any) -> Any:

@@ -400,8 +400,10 @@ def first_carried(f: Term, bound: Term, condition: Term, rows: Collection[str]) 
 
 
 def elements_before(f: Term, start: Term) -> Term:
-    """Return the fold of a prefix's elements that come before a position: of none, if its own
-    domain begins there."""
+    """Return the fold of a prefix's elements that come before a position.
+
+    There is none if the domain of the prefix begins there.
+    """
     (bound,), (condition, *bodies) = T.open_fold(f)
     until = T.compare("<=", bound, prefix_of(f) or bound)
     admitted = T.conjunction(*(c for c in T.conjuncts(condition) if c is not until))

@@ -150,7 +150,10 @@ def test_what_needs_a_result_comes_later() -> None:
 
 
 def test_three_levels() -> None:
-    text = "M[q] = max[k](A[q,k])\nR[q] = sum[k](relu(A[q,k] - M[q]))\nO[q] = sum[k](relu(A[q,k] - R[q]))"
+    text = (
+        "M[q] = max[k](A[q,k])\nR[q] = sum[k](relu(A[q,k] - M[q]))\n"
+        "O[q] = sum[k](relu(A[q,k] - R[q]))"
+    )
     assert [p.level for p in passes_of(text)] == [0, 1, 2]
 
 
