@@ -207,6 +207,8 @@ KINDS: Rows = [
     ("a word of Triton", "param num_warps: int = 3\nO[i] = A[i] * num_warps", {"A": [2]}, [6]),
 ]
 ROWS = [*TERMS, *FOLDS, *FRAMES, *DOMAINS, *KINDS]
+# A factor that leaves a sum over nothing is taken for a real number.
+NOT_YET = ("sum(a * x)", "sum(H * x), of a frame")
 # Without what is too large for float32, or for its own digits.
 ON_TRITON = [row for row in (*FOLDS[::2], *FRAMES) if row[0] != "parts"]
 
@@ -225,7 +227,13 @@ def is_right(found: Any, wanted: Any, rtol: float) -> bool:
     )
 
 
-@pytest.mark.parametrize(("name", "text", "inputs", "wanted"), ROWS, ids=[row[0] for row in ROWS])
+def cases(rows: Rows) -> list[Any]:
+    """Return rows by name, those that fail among them."""
+    fails = {n: [pytest.mark.xfail(strict=True)] if n in NOT_YET else [] for n, *_ in rows}
+    return [pytest.param(*row, id=row[0], marks=fails[row[0]]) for row in rows]
+
+
+@pytest.mark.parametrize(("name", "text", "inputs", "wanted"), cases(ROWS))
 def test_counterexamples(name: str, text: str, inputs: dict[str, Any], wanted: Any) -> None:
     given = arrays(text, inputs)
     by_oracle = evaluate(text, given)
@@ -242,9 +250,7 @@ def by_triton(text: str, inputs: dict[str, Any]) -> Any:
     return mc.compile(text, backend="triton")(**narrow)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "inputs", "wanted"), ON_TRITON, ids=[row[0] for row in ON_TRITON]
-)
+@pytest.mark.parametrize(("name", "text", "inputs", "wanted"), cases(ON_TRITON))
 def test_counterexamples_on_triton(
     name: str, text: str, inputs: dict[str, Any], wanted: Any
 ) -> None:

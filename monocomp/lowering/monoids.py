@@ -17,7 +17,9 @@ from monocomp.lowering.expressions import where_equal
 from monocomp.lowering.values import Values
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE_PAIR, carried_positions, first_position, of_one_field
+from monocomp.terms.domain import Assumptions
 from monocomp.terms.monomials import factors
+from monocomp.terms.transfer import MASKED, REAL
 from monocomp.tile import Assign, Combine, Expr, Let, Selection, local
 from monocomp.tile.single_uses import inline_single_uses
 
@@ -43,6 +45,9 @@ def prefix_monoid(f: Term) -> UserMonoid:
 def combine_of(monoid: UserMonoid, commutes: bool) -> Combine:
     """The combine, with names for the fields of both operands."""
     formulas = Values({}, fits=bool, is_short=bool)
+    masked = (f for f, unit in zip(monoid.fields, monoid.unit, strict=True) if unit is T.NEG_INF)
+    fields = tuple((f + prime, MASKED) for f in masked for prime in ("", "'"))
+    formulas.assumed = Assumptions(REAL, names=fields, in_kernels=True)
     sides: list[tuple[str, ...]] = []
     for prime, suffix in (("", ""), ("'", "_next")):
         names = []

@@ -14,9 +14,11 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from importlib import import_module
 from typing import Any
 
 from monocomp import terms as T
@@ -140,9 +142,10 @@ class Equation(Rule):
     worth: Mapping[str, Guard] = field(default_factory=dict)
     about: str = ""
     is_definition: bool = False
+    module: str = ""
 
-    def __reduce__(self) -> tuple[Callable[[str], Equation], tuple[str]]:
-        return _STATED.__getitem__, (self.name,)  # by name, as functions are pickled
+    def __reduce__(self) -> tuple[Callable[[str, str], Equation], tuple[str, str]]:
+        return equation_of, (self.name, self.module)  # by name, as functions are pickled
 
     # What is said of it.
 
@@ -324,15 +327,22 @@ def equations(text: str, **worth: Guard) -> list[Equation]:
     """The rules that a text states, with blank lines between them; comments before a rule say what
     it is good for. `worth` decides what the text says after that word, with underscores for spaces.
     """
-    return [*_stated(text, False, worth)]
+    return [*_stated(text, False, worth, _caller())]
 
 
 def definitions(text: str) -> list[Equation]:
     """Rules that say what words of the language mean."""
-    return [*_stated(text, True, {})]
+    return [*_stated(text, True, {}, _caller())]
 
 
-def _stated(text: str, is_definition: bool, worth: Mapping[str, Guard]) -> Iterator[Equation]:
+def _caller() -> str:
+    """Return the name of the module that states equations."""
+    return str(sys._getframe(2).f_globals["__name__"])
+
+
+def _stated(
+    text: str, is_definition: bool, worth: Mapping[str, Guard], module: str
+) -> Iterator[Equation]:
     decided = {name.replace("_", " "): guard for name, guard in worth.items()}
     for block in re.split(r"\n\s*\n", text.strip()):
         lines = [line.strip() for line in block.splitlines()]
@@ -347,7 +357,13 @@ def _stated(text: str, is_definition: bool, worth: Mapping[str, Guard]) -> Itera
         )
         guards = {w: decided[w] for w in (stated["worth"] or "").split(", ") if w}
         sides = stated["left"], stated["right"]
-        yield _equation(stated["name"], *sides, needs, guards, about, is_definition)
+        yield _equation(stated["name"], *sides, needs, guards, about, is_definition, module)
+
+
+def equation_of(name: str, module: str) -> Equation:
+    """Return the equation that a module states under a name."""
+    import_module(module)
+    return _STATED[name]
 
 
 def _equation(name: str, *stated: Any) -> Equation:
