@@ -58,7 +58,7 @@ class Occupancy:
     processors: int
 
     def cost(self, shape: Shape) -> Cost:
-        """What a kernel takes with a shape."""
+        """Return the time of a kernel with a shape."""
         if shape.instances:
             return Cost(1.0, 0.0)  # as many as there are places
         of, rows = self.features, prod(shape.rows)
@@ -89,7 +89,7 @@ class Occupancy:
         return max(1, int(min(_SHARED / (shared + _RESERVED), _REGISTER_FILE / registers)))
 
     def _registers(self, shape: Shape) -> float:
-        """Those of a thread, for its part of the accumulators and of a block."""
+        """Estimate the registers of a thread: its part of the accumulators and of a block."""
         elements = prod(shape.rows) * (2 ** self.features["held"] + shape.streams[-1])
         return float(_WORKING + elements / (shape.warps * _LANES))
 

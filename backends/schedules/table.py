@@ -70,7 +70,7 @@ _NEARNESS, _SHARPNESS = 0.037, 4.29
 _ROUNDING = 1 + 1e-9
 _DOUBT, _DOUBTED = 0.0801, 0.368  # the weight, for all votes, of doubt, and the time it adds
 
-# What lengths and positions count for where occupancy says how they matter.
+# The weight of lengths and positions where the model of occupancy accounts for them.
 _KNOWN = 0.1
 
 _APART = 1000.0

@@ -211,7 +211,7 @@ class TapeOps:
         return self.map(name, getattr(torch, name), a, b, dtype=torch.bool)
 
     def _chosen(self, condition: Tile, a: Tile, b: Tile) -> Tile | None:
-        """What `where` comes to without branches."""
+        """Return a choice as vector operations without branches, or None."""
         first, second = a.value.number, b.value.number
         if (a.value is b.value and a.dims == b.dims) or (first is not None and first == second):
             return a

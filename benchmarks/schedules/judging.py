@@ -93,12 +93,12 @@ def short(known: Sequence[Kernel], path: Path = SHORT) -> list[Kernel]:
 
 
 def _is_alike(sizes: Mapping[str, int], short: Mapping[str, int]) -> bool:
-    """Are these sizes of self-attention of the same heads?"""
+    """True if two sizes are those of self-attention with the same heads."""
     return sizes["q"] == sizes.get("k") and all(sizes.get(n) == short[n] for n in "de")
 
 
 def judge(known: Sequence[Kernel]) -> Judgement:
-    """What the table makes of kernels that it has no rows of."""
+    """Return how the choices for kernels without rows of their own compare with the best measured."""
     found = Judgement({}, {})
     for k in known:
         losses = [k.loss(str(k.legal.shape(s))) for s in table.ranked(k.legal)]

@@ -12,16 +12,16 @@ from monocomp.terms.equations import Equation, Equations
 
 @dataclass(frozen=True)
 class Choice:
-    """What becomes of a value.
+    """A value that may be saved, and what is decided of it.
 
     Attributes:
         name: under which it is, or would be, saved.
         text: the value.
-        is_saved: is it stored, or else computed anew?
+        is_saved: True if it is stored, and not computed anew.
         reason: why.
-        is_open: is it to be weighed within the programs?
-        depends_on_sizes: may it be otherwise at other sizes?
-        is_logarithm: is it the logarithm of a sum of weights?
+        is_open: True if it is to be weighed within the programs.
+        depends_on_sizes: True if other sizes may decide otherwise.
+        is_logarithm: True if it is the logarithm of a sum of weights.
     """
 
     name: str

@@ -72,7 +72,7 @@ class Values(Scopes):
         """Raise the error for a fold that no kernel is generated for."""
         raise InternalError(f"no kernel is generated for {t!r}")
 
-    # What is known of the elements that the kernel reads.
+    # Assumptions on the elements that the kernel reads.
     assumed = Assumptions(MASKED, in_kernels=True)
 
     def domain(self, t: Term) -> Dom:

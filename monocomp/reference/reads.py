@@ -19,7 +19,7 @@ from monocomp.language.syntax import Read
 from monocomp.reference.algebra import Array
 from monocomp.reference.named_arrays import Axes, Value, aligned, shape_of
 
-# What stands for an element that does not exist, where it is not asked whether that matters.
+# The value of an element outside its tensor, where no result is checked for depending on it.
 _STAND_IN: dict[Kind, float] = {"float": 0.7, "int": 1, "bool": 1}
 
 

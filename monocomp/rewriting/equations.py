@@ -36,7 +36,7 @@ from monocomp.translation.translator import translate
 
 @dataclass(frozen=True)
 class Predicate:
-    """What may be needed of a variable.
+    """A property that a rule may need of a variable.
 
     Attributes:
         holds: decides it of a term, by facts.
@@ -147,7 +147,7 @@ class Equation(Rule):
     def __reduce__(self) -> tuple[Callable[[str, str], Equation], tuple[str, str]]:
         return equation_of, (self.name, self.module)  # by name, as functions are pickled
 
-    # What is said of it.
+    # Its statement.
 
     @property
     def law(self) -> str:
@@ -239,7 +239,7 @@ class Equation(Rule):
 
     @cached_property
     def _tests(self) -> dict[str, list[Test]]:
-        """What is needed of each variable, if it is decided by that alone."""
+        """Return the needs of each variable that are decided by it alone."""
         found: dict[str, list[Test]] = {}
         for choice in self.needs:
             names = {n.name for n in choice} & set(self.scopes)
@@ -251,7 +251,7 @@ class Equation(Rule):
 
     @cached_property
     def _remaining(self) -> list[Test]:
-        """What is decided once all is found."""
+        """Return the needs that relate several variables, which are decided last."""
         decided = [c for c in self.needs if len({n.name for n in c} & set(self.scopes)) != 1]
         return [*map(_any_of, decided)]
 
@@ -336,7 +336,7 @@ def definitions(text: str) -> list[Equation]:
 
 
 def _caller() -> str:
-    """Return the name of the module that states equations."""
+    """Return the module that states equations, to pickle them by name, as namedtuple does."""
     return str(sys._getframe(2).f_globals["__name__"])
 
 

@@ -46,7 +46,7 @@ def pattern_of(t: Term) -> Pattern:
 
 @dataclass(frozen=True)
 class Bindings:
-    """What a match has found.
+    """The bindings of a match.
 
     Attributes:
         terms: by variable.
