@@ -98,7 +98,7 @@ def _is_alike(sizes: Mapping[str, int], short: Mapping[str, int]) -> bool:
 
 
 def judge(known: Sequence[Kernel]) -> Judgement:
-    """Return how the choices for kernels without rows of their own compare with the best measured."""
+    """Return the times of choices for kernels without rows of their own, over the best."""
     found = Judgement({}, {})
     for k in known:
         losses = [k.loss(str(k.legal.shape(s))) for s in table.ranked(k.legal)]

@@ -17,7 +17,7 @@ from functools import lru_cache
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.terms import Number, Term
-from monocomp.terms.domain import Assumptions, is_settled_where_negative
+from monocomp.terms.domain import Assumptions, is_contraction, is_settled_where_negative
 from monocomp.terms.monomials import factors
 from monocomp.terms.transfer import MASKED, REAL, Dom
 
@@ -52,15 +52,16 @@ def _exponents(t: Term) -> Iterable[Term]:
 
 def _added_inputs(t: Term) -> Iterator[str]:
     """Yield the names of inputs that are -inf where t is: as they are, with a scale, or beside
-    others, but no factors of products with others."""
+    others. Two of them that are multiplied are numbers."""
     if t.op == "read":
         yield t.attr.name
     elif t.op == "mul":
         numbers = ("const", "param", "extent", "pow")
         varying = [f for f in t.args if f.op not in numbers and not T.is_bracket(f)]
-        if len(varying) == 1:
-            yield from _added_inputs(varying[0])
-    elif t.op in _ADDING:
+        for f in varying:
+            if len(varying) == 1 or f.op != "read":
+                yield from _added_inputs(f)
+    elif t.op in _ADDING and not is_contraction(t):
         for a in t.args:
             if a.kind == "float":
                 yield from _added_inputs(a)
