@@ -5,7 +5,7 @@
     python -m benchmarks.compare ../before --json F     and keep the numbers
 
 Cases are those of `gpu_forward`, `gpu_variants`, `gpu_decode` and `gpu_floor` at their quick sizes,
-with the schedules of first calls. Each checkout runs in a process of its own, on the same random
+with the schedules of first calls. The kind `gradients` times library programs forward and backward. Each checkout runs in a process of its own, on the same random
 inputs; one waits while the other is timed. Results are compared by their norms.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 HERE = Path(__file__).resolve()
 ROUNDS = 7
 FLOOR = 0.97  # a ratio below is marked
-KINDS = ("forward", "variants", "decode", "floor")
+KINDS = ("forward", "variants", "decode", "floor", "gradients")
 
 
 # --- one checkout, in a process of its own ---------------------------------------------------
@@ -50,7 +50,7 @@ class Server:
         found = [["forward", *c.words] for c in gpu_forward.cases(self.setting)]
         found += [["variants", *c.words] for c in gpu_variants.cases(self.setting)]
         found += [["decode", *c.words] for c in gpu_decode.cases(self.setting)]
-        return found + [["floor", name] for name in CASES]
+        return found + [[kind, name] for kind in ("floor", "gradients") for name in CASES]
 
     def inputs(self, kind: str, words: Sequence[str]) -> tuple[str, list[Any], dict[str, Any]]:
         """The program of a case, its inputs and its parameters."""
@@ -100,10 +100,22 @@ class Server:
             torch.cuda.empty_cache()
         program, tensors, params = self.inputs(kind, words)
         kernel = self.gpu.kernel(program)
-        self.call = lambda: kernel(*tensors, **params)
-        result = self.call()
-        outputs = result if isinstance(result, tuple) else (result,)
-        norms = [float(x.double().norm()) for x in outputs]
+
+        def forward() -> Any:
+            result = kernel(*tensors, **params)
+            return result if isinstance(result, tuple) else (result,)
+
+        def backward() -> Any:
+            values = [x for x in forward() if x.requires_grad]
+            return torch.autograd.grad(values, leaves, cotangents, allow_unused=True)
+
+        self.call = forward
+        if kind == "gradients":
+            leaves = [x.requires_grad_() for x in tensors if x.is_floating_point()]
+            cotangents = [torch.randn_like(x) for x in forward() if x.requires_grad]
+            self.call = backward
+        outputs = [x for x in self.call() if x is not None]
+        norms = [float(x.detach().double().norm()) for x in outputs]
         if on_gpu:
             once = self.gpu.burst(self.call, 2)
             self.count = max(2, min(40, int(self.gpu.BURST_MS / max(1e-3, once))))
