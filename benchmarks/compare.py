@@ -5,8 +5,9 @@
     python -m benchmarks.compare ../before --json F     and keep the numbers
 
 Cases are those of `gpu_forward`, `gpu_variants`, `gpu_decode` and `gpu_floor` at their quick sizes,
-with the schedules of first calls. The kind `gradients` times library programs forward and backward. Each checkout runs in a process of its own, on the same random
-inputs; one waits while the other is timed. Results are compared by their norms.
+with the schedules of first calls. The kind `gradients` times library programs forward and backward.
+Each checkout runs in a process of its own, on the same random inputs; one waits while the other is
+timed. Results are compared by their norms.
 """
 
 from __future__ import annotations
