@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from itertools import count, product
 from pathlib import Path
@@ -25,13 +26,15 @@ from monocomp.backends.triton.selfcheck import RESERVED, main_lines
 from monocomp.checking import random_inputs
 from monocomp.checking import sizes as fitting
 from monocomp.declarations.records import free_extents
-from monocomp.errors import InternalError
+from monocomp.errors import FilterError, InternalError, LimitError, UnknownIndexError
 from monocomp.language.checker import check
 from monocomp.reference import oracle
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
+from tests import special_programs
 
 _NUMBERS = count()
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "50"))
 
 PROGRAMS = {
     "gather": "input tok[t]: int\nO[t,e] = E[tok[t],e] * 2",
@@ -242,6 +245,21 @@ def test_reference_agrees_with_the_oracle(name: str, tmp_path: Path) -> None:
     sizes = dict.fromkeys(free_extents(equations.declared), 4)
     if fitting.fits(equations, sizes, {}):
         agrees(made, equations, inputs_of(equations, **sizes))
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 22])
+def test_random_programs(limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two readings that share no code: torch's, and the oracle's, whatever its parts are."""
+    monkeypatch.setattr(oracle, "_CHUNK", limit)
+    tried = 0
+    for seed in range(FUZZ):
+        with suppress(UnknownIndexError, FilterError, LimitError):
+            equations = translated(special_programs.program(seed))
+            made = module(reference_lines(equations, plain(equations)), tmp_path)
+            drawn = special_programs.inputs(seed, "finite")
+            agrees(made, equations, {name: drawn[name] for name in equations.declared.inputs})
+            tried += 1
+    assert tried > FUZZ / 2
 
 
 @pytest.mark.one_in(7)

@@ -17,7 +17,7 @@ from monocomp.planning import slicing, storing
 from monocomp.planning.slicing import lengths_of_slices
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equations
-from tests.backends import interpreted
+from tests.backends import interpreted, running
 
 LAYER = """
 input X[t,d], W[v,d], label[t]: int, dO[t], L[t] = logsumexp[v](X[t,d] * W[v,d])
@@ -50,6 +50,7 @@ def slices_of_four(of: str = "tv") -> Iterator[None]:
         mock.patch.object(storing, "lengths_of_slices", lambda *_: [4]),
         mock.patch.object(storing, "time_of", lambda *_: 0.0),
         mock.patch.object(storing, "_largest_tensor", lambda program, sizes: sizes["t"] * 5),
+        running.estimated_anew(),
         mock.patch.object(cost, "LAUNCH_TIME", 0),
     ):
         yield
