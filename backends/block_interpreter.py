@@ -353,7 +353,8 @@ class _Instance:
     def _reduction(self, op: str, r: B.Reduction, tiles: list[Value]) -> Value:
         if r.kind != "combine":
             return _REDUCTIONS[r.by](tiles[0], axis=r.dim)
-        fields = [np.moveaxis(x, r.dim, 0) for x in tiles]
+        step = -1 if r.is_backwards else 1
+        fields = [np.moveaxis(x, r.dim, 0)[::step] for x in tiles]
         found = [tuple(x[0] for x in fields)]
         for n in range(1, len(fields[0])):
             found.append(self._combine(r.by, [*found[-1], *(x[n] for x in fields)]))
@@ -361,7 +362,7 @@ class _Instance:
             return found[-1]
         shape = fields[0].shape[1:]
         columns = ([np.broadcast_to(x, shape) for x in field] for field in zip(*found, strict=True))
-        return tuple(np.stack(column, r.dim) for column in columns)
+        return tuple(np.stack(column[::step], r.dim) for column in columns)
 
 
 def _float(x: Value) -> Value:

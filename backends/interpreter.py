@@ -49,7 +49,8 @@ class Interpreter:
         self.params = params
         self.blocks = blocks
         self.checked = checked
-        loops = (s for s in T.walk(program.body) if isinstance(s, T.Loop))
+        loops = [s for s in T.walk(program.body) if isinstance(s, T.Loop)]
+        self.backwards = {s.axis.name for s in loops if s.is_backwards}
         # Bounds that are exact are those of one value of the grid.
         self.is_exact = any(s.is_exact and not s.is_whole for s in loops)
         self.dims = {name: n for n, name in enumerate(program.axes)}
@@ -170,7 +171,8 @@ class Interpreter:
             offset, count = self._own_start(segment, stop - start)
             if offset is not None:
                 start, stop, full_stop = 0, count, -1
-            for first, last in self._blocks(axis, start, stop):
+            blocks = list(self._blocks(axis, start, stop))
+            for first, last in reversed(blocks) if loop.is_backwards else blocks:
                 self._enter(axis.name, first, last, offset)
                 whole = full_start <= first and last <= full_stop
                 self.inside = None if whole else self._within(segment, axis.name)
@@ -182,17 +184,24 @@ class Interpreter:
         """The state combined with the elements of this block, in their order."""
         dim = self.dims[s.axis]
         state = tuple(map(self._value, s.state))
-        elements = tuple(self._along(e, s.axis) for e in s.elements)
+        elements = self._in_order(tuple(self._along(e, s.axis) for e in s.elements), s.axis)
         if isinstance(s.monoid, T.Selection):
             results = self._select(s.monoid, dim, state, elements)
         elif s.prefixes:
             tiles = self._combine(s.monoid, state, self._scan(s.monoid, dim, elements))
             tiles = tuple(self._stretch(x, dim, elements[0].shape[dim]) for x in tiles)
-            self.values |= zip(s.prefixes, tiles, strict=True)
             results = self._parts(tiles, dim, slice(-1, None))
+            self.values |= zip(s.prefixes, self._in_order(tiles, s.axis), strict=True)
         else:
             results = self._combine(s.monoid, state, self._total(s.monoid, dim, elements))
         self.values |= zip(s.names, results, strict=True)
+
+    def _in_order(self, tiles: Tiles, axis: str) -> Tiles:
+        """Tiles in the order of the loop along an axis, or those back again."""
+        if axis not in self.backwards:
+            return tiles
+        dim = self.dims[axis]
+        return tuple(self._part(x, dim, [*reversed(range(x.shape[dim]))]) for x in tiles)
 
     def _pairs(self, monoid: T.Combine, dim: int, tiles: Tiles) -> tuple[Tiles, Tiles]:
         """Neighbours combined, and the last element if it has none: the order is kept."""

@@ -204,7 +204,8 @@ class Printer:
         if r.kind == "helper":
             self._called.add(r.by)
         name = "reduce" if op == "reduce" else "associative_scan"
-        return self._call(name, together, str(r.dim), r.by)
+        reverse = "True" if r.is_backwards else None
+        return self._call(name, together, str(r.dim), r.by, reverse=reverse)
 
     def _call(self, name: str, *args: str, **keywords: str | None) -> str:
         """A call of a function of the language."""

@@ -86,11 +86,12 @@ class Expr:
 @dataclass(frozen=True)
 class Reduction:
     """Combining a tile's elements along a dimension: by a built-in operation, a helper, or a
-    function of the program."""
+    function of the program; from the last to the first if it `is_backwards`."""
 
     by: str
     dim: int
     kind: Literal["built-in", "helper", "combine"] = "built-in"
+    is_backwards: bool = False
 
 
 @dataclass(frozen=True)

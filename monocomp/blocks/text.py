@@ -135,7 +135,8 @@ def show(e: B.Expr, nested: bool = False) -> str:
             return f"{_dtype(e.dtype)}({args})"
         case "reduce" | "scan":
             axis = e.args[0].layout[e.attr.dim]
-            return f"{e.op} {e.attr.by}[{axis}]({args})"
+            order = " backwards" if e.attr.is_backwards else ""
+            return f"{e.op}{order} {e.attr.by}[{axis}]({args})"
         case "dot_in_limbs":
             return f"dot[limbs of {_dtype(e.attr)}]({args})"
         case "function" | "helper" | "combine":

@@ -53,8 +53,8 @@ from monocomp.costs.operations import (
 )
 from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles, fits_whole, scan_of
-from monocomp.extents.domain import elements_before, first_carried, prefix_of
 from monocomp.extents.nominal import nominal_sizes
+from monocomp.extents.prefixes import Start, Walk, elements_of, prefix_of, start_of, walk_along
 from monocomp.rewrites.products import apart, largest_sides
 from monocomp.rewrites.pullback import passes
 from monocomp.terms import Term
@@ -237,7 +237,9 @@ class _Counter:
         self.group, self.roles, self.inputs = group, roles, inputs
         self.outputs = frozenset(outputs)
         self.extent, self.blocks, self.fits = extent, blocks, fits
-        self.scan = scan_of(group)
+        scan = scan_of(group)
+        bodies = [e.body for e in group]
+        self.scan = None if scan is None else walk_along(scan, T.TRUE, bodies)
         indices = dict.fromkeys(i for e in group for i in e.indices)
         late = {n for n, axis in roles.items() if axis.role == "stream"}
         self.base = tuple(i for i in indices if i.attr[0] not in late)
@@ -246,7 +248,7 @@ class _Counter:
         self.rows = frozenset(n for n, axis in roles.items() if axis.role == "row")
         self.seen: set[tuple[Term, tuple[Term, ...], str]] = set()
         self.depth = dict.fromkeys(indices, len(indices) - 1)  # how many are around an index
-        self.conditions: dict[Term, Term] = {}  # of the folds whose indices are open
+        self.walks: dict[Term, Walk] = {}  # the loops over indices that are open
         self.tiles: set[Term] = set()  # indices of products of tiles, held entirely
         self.inner: set[Term] = set()  # indices of loops inside of others
         self.weighed: set[tuple[Term, Term, tuple[Term, ...], str]] = set()
@@ -331,9 +333,10 @@ class _Counter:
 
     def _elements(self, fold: Term, path: tuple[Term, ...], scope: str) -> None:
         """Count what a fold does with its elements, in a loop or inside of one."""
+        opened: tuple[Term, ...]
         scan = self._carrier(fold)
         if scan is not None:  # an element for each position
-            opened, (condition, *parts) = T.open_as(fold, (scan.attr[0],))
+            opened, (condition, *parts) = (scan,), elements_of(fold, scan)
             self._before(fold, scan, path, scope)
         else:
             # Folds over one extent at one position share a loop, so their indices share a name.
@@ -341,7 +344,7 @@ class _Counter:
             names = [f"${depth}.{n or ''}{e}" for n, e in enumerate(fold.attr.extents)]
             opened, (condition, *parts) = T.open_as(fold, names)
             self.depth |= dict.fromkeys(opened, depth)
-            self.conditions |= dict.fromkeys(opened, condition)
+            self.walks |= {i: walk_along(i, condition, (condition, *parts)) for i in opened}
             is_tile = fold.attr.monoid == "sum" and len(parts[0].free - self.grid) <= 2
             if any(map(self._is_looped, path)) and not is_tile:
                 self.inner.update(opened)
@@ -376,20 +379,21 @@ class _Counter:
     def _carrier(self, fold: Term) -> Term | None:
         """Return the index along which a loop around a prefix carries it, if one does."""
         index = prefix_of(fold)
-        if index is None or index is self.scan:
+        is_scanned = self.scan is not None and self.scan.reaches(fold)
+        if index is None or is_scanned:
             return index
-        return None if self._first(fold, index) is None else index
+        return None if self._start(fold, index) is None else index
 
-    def _first(self, fold: Term, index: Term) -> Term | None:
-        """Return where the loop around a prefix begins, if it carries the prefix."""
-        condition = self.conditions.get(index)
-        return None if condition is None else first_carried(fold, index, condition, self.rows)
+    def _start(self, fold: Term, index: Term) -> Start | None:
+        """Return what a prefix starts with in the loop around it, if that carries it."""
+        loop = self.walks.get(index)
+        return None if loop is None else start_of(fold, loop, self.rows)
 
     def _before(self, fold: Term, index: Term, path: tuple[Term, ...], scope: str) -> None:
         """Count what a prefix comes to where the loop that carries it begins."""
-        start = self._first(fold, index)
-        if start is not None and start is not T.const(0):
-            self._visit(elements_before(fold, start), path[: path.index(index)], scope)
+        start = self._start(fold, index)
+        if start is not None and start.earlier is not None:
+            self._visit(start.earlier, path[: path.index(index)], scope)
 
     def _weigh(self, condition: Term, exponent: Term, path: tuple[Term, ...], scope: str) -> None:
         """Count the weights of elements in SE, once for all values that have them: they vary with

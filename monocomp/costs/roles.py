@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import permutations
 
 from monocomp import terms as T
-from monocomp.extents.domain import prefix_of
 from monocomp.extents.nominal import MIN_DOT, power_of_two, without_elements
+from monocomp.extents.prefixes import as_prefix
 from monocomp.rewrites.products import apart, is_product, largest_sides
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.terms import Term
@@ -122,14 +122,15 @@ def rows_of(group: Sequence[Equation]) -> frozenset[Term]:
 
 
 def scan_of(group: Sequence[Equation]) -> Term | None:
-    """The index of the equations along which their aggregates are prefixes, if there is one.
+    """Return the index of the equations along which their aggregates are prefixes, if there is one.
 
-    One loop along it carries them all, and stores its results as it goes.
+    One loop along it, from one of its ends, carries them all, and stores its results as it goes.
     """
     folds = outer_folds(group)
-    prefixes = [prefix_of(f) for f in folds]
-    for t in dict.fromkeys(p for p in prefixes if p is not None):
-        others = [f for f, p in zip(folds, prefixes, strict=True) if p is not t]
+    prefixes = [as_prefix(f) for f in folds]
+    for t, is_suffix in dict.fromkeys((p.index, p.is_suffix) for p in prefixes if p is not None):
+        carried = [p is not None and (p.index, p.is_suffix) == (t, is_suffix) for p in prefixes]
+        others = [f for f, is_here in zip(folds, carried, strict=True) if not is_here]
         if all(t in e.indices for e in group) and not any(t.attr[0] in f.free for f in others):
             return t
     return None

@@ -15,9 +15,8 @@ comparisons of floats, and what would take more than `LIMIT` intervals.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 
 from monocomp import terms as T
@@ -43,6 +42,10 @@ class Interval:
         """The first element, if there is any."""
         return _Order().join((T.const(0), *self.lower), "maximum")[0]
 
+    def end(self, extent: str) -> Term:
+        """Return the position after the last element, if there is any."""
+        return _Order().join((T.extent_of(extent), *self.upper), "minimum")[0]
+
 
 @dataclass(frozen=True)
 class Domain:
@@ -62,16 +65,6 @@ def split(bound: Term, condition: Term) -> Domain:
     if not any(i.masked for i in intervals):
         rest = []
     return Domain(tuple(intervals) or (Interval(upper=(T.const(0),)),), T.conjunction(*rest))
-
-
-def first_element(domain: Domain) -> Term | None:
-    """Return where a loop over a domain begins, if it passes all elements from there to its last.
-
-    Such a loop has no gaps and skips no block, so it can carry prefixes.
-    """
-    if domain.mask is not T.TRUE or len(domain.intervals) != 1:
-        return None
-    return domain.intervals[0].start
 
 
 class _Order:
@@ -367,46 +360,3 @@ def _variation(i: Interval) -> tuple[int, list[tuple[int, str, str]]]:
     """By how many indices the bounds vary; equal ones have an order that is always the same."""
     bounds = (*i.lower, *i.upper)
     return len(frozenset().union(*(t.free for t in bounds))), [t.key for t in bounds]
-
-
-@lru_cache(maxsize=16384)
-def prefix_of(f: Term) -> Term | None:
-    """The index t of a prefix: `fold[j if j <= t](x[j])`, where nothing else varies with t."""
-    if f.op != "fold" or len(f.attr.indices) != 1 or f.args[0] is T.TRUE:
-        return None
-    (bound,), (condition, *bodies) = T.open_fold(f)
-    conditions = T.conjuncts(condition)
-    for name in condition.free - bound.free:
-        t = T.index(name, bound.attr[1])
-        if (until := T.compare("<=", bound, t)) in conditions:
-            rest = [c for c in conditions if c is not until]
-            if all(name not in part.free for part in (*rest, *bodies)):
-                return t
-    return None
-
-
-def first_carried(f: Term, bound: Term, condition: Term, rows: Collection[str]) -> Term | None:
-    """Return where the loop of `fold[bound if condition]` begins, if it carries the prefix `f`.
-
-    Each block of rows has that loop. A prefix that lacks one of the `rows` is the same for all of
-    their blocks, and is not carried: it is computed once and stored. A prefix whose elements are
-    more than numbers, such as positions, is carried from 0 alone.
-    """
-    if prefix_of(f) is not bound or not f.free.issuperset(rows):
-        return None
-    start = first_element(split(bound, condition))
-    is_number = isinstance(f.attr.monoid, str) and f.attr.monoid not in T.INT_REDUCTIONS
-    return start if is_number or start is T.const(0) else None
-
-
-def elements_before(f: Term, start: Term) -> Term:
-    """Return the fold of a prefix's elements that come before a position.
-
-    There is none if the domain of the prefix begins there.
-    """
-    (bound,), (condition, *bodies) = T.open_fold(f)
-    until = T.compare("<=", bound, prefix_of(f) or bound)
-    admitted = T.conjunction(*(c for c in T.conjuncts(condition) if c is not until))
-    is_nothing = first_element(split(bound, admitted)) is start
-    earlier = T.FALSE if is_nothing else T.conjunction(admitted, T.compare("<", bound, start))
-    return T.refold(f, earlier, *bodies, opened=(bound,))

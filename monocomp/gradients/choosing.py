@@ -23,8 +23,8 @@ from monocomp.declarations.records import Output
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.derivation import rule_sets
 from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_mean
-from monocomp.extents.domain import prefix_of
 from monocomp.extents.nominal import nominal_sizes
+from monocomp.extents.prefixes import prefix_of
 from monocomp.gradients.gradient import Gradient
 from monocomp.gradients.saving import Saved, as_logsumexp, is_logarithm
 from monocomp.gradients.stored_values import definitions_of, without_outputs

@@ -142,16 +142,18 @@ class Body:
         keep: bool = False,
     ) -> list[Expr]:
         """Combine states with a tile's elements, in their order; the states are the result, or
-        all prefixes if they are to be kept."""
-        names = tuple(self.at.fresh(s.attr + "_new") for s in states)
-        prefixes = tuple(self.at.fresh(s.attr + "_prefix") for s in states) if keep else ()
+        all prefixes if they are to be kept. Elements may have more fields than there are states:
+        these begin with the same states, and are not carried on."""
+        fields = [*states] * (len(values) // len(states))
+        names = tuple(self.at.fresh(s.attr + "_new") for s in fields)
+        prefixes = tuple(self.at.fresh(s.attr + "_prefix") for s in fields) if keep else ()
         axis = self.loop.axis.name
         elements, origin = tuple(values), self.at.origin
-        fold = Fold(names, monoid, axis, tuple(states), elements, prefixes, origin)
+        fold = Fold(names, monoid, axis, tuple(fields), elements, prefixes, origin)
         self.scope.body.append(fold)
         for name in (*names, *prefixes):
             self.at.depths[name] = self.scope.depth
-        for name, state in zip(names, states, strict=True):
+        for name, state in zip(names, states, strict=False):
             self.update(state, local(name, state.axes, state.kind))
-        kept = zip(prefixes, states, strict=False)
+        kept = zip(prefixes, fields, strict=False)
         return [local(n, s.axes | {axis}, s.kind) for n, s in kept] if keep else list(states)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from monocomp import terms as T
+from monocomp.extents.prefixes import walk_along
 from monocomp.lowering.bodies import Body
 from monocomp.lowering.continued_sums import continue_sums
 from monocomp.lowering.in_place import accumulate_in_place
@@ -50,7 +52,8 @@ def lower(
         suffix: of the kernel's name.
         in_memory: are tiles held in memory, and may have any number of axes?
     """
-    return _Kernel(program, axes, fits, is_short, scan, in_memory).lowered(group, suffix)
+    along = None if scan is None else walk_along(scan, T.TRUE, [e.body for e in group])
+    return _Kernel(program, axes, fits, is_short, along, in_memory).lowered(group, suffix)
 
 
 class _Kernel(Loops):
@@ -85,12 +88,14 @@ class _Kernel(Loops):
         self.scopes[-1].body.append(store)
 
     def _store_in_loop(self, name: str, equations: list[Equation]) -> None:
-        scope = Scope(name, 1)
+        axis, elements = self.axes[name], [e.body for e in equations]
+        backwards = self.scan is not None and self.scan.is_backwards
+        scope = Scope(name, 1, is_backwards=backwards)
         self.scopes.append(scope)
         with self.computing(equations[0].body, equations[0].name):
-            loop = Loop(self.axes[name], WHOLE, [], scope.body, origin=self.origin)
+            loop = Loop(axis, WHOLE, [], scope.body, (), backwards, self.origin)
             body = Body(self, loop)
-            self.add_prefixes(body, [e.body for e in equations])
+            self.add_prefixes(body, elements)
         self._prepare(equations)
         for e in equations:
             self._store(e)

@@ -8,8 +8,9 @@ from typing import NoReturn
 
 from monocomp import terms as T
 from monocomp.errors import InternalError, UnsupportedError
-from monocomp.extents.domain import Interval, first_carried, prefix_of, split
+from monocomp.extents.domain import Interval, split
 from monocomp.extents.intervals import is_inside
+from monocomp.extents.prefixes import Walk, elements_of, prefix_of, walk_along
 from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.centres import add_centred
 from monocomp.lowering.expressions import contract, masked, reduce
@@ -40,7 +41,7 @@ class Loops(Values):
         axes: of the indices of the kernel's outputs.
         fits: can an axis of this extent be held entirely? One of unknown length is taken to.
         is_short: is it also likely to be, where its length is unknown?
-        scan: the index along which aggregates are prefixes.
+        scan: the loop along which aggregates are prefixes.
         in_memory: are tiles held in memory, and may have any number of axes?
     """
 
@@ -50,7 +51,7 @@ class Loops(Values):
         axes: Mapping[str, Axis],
         fits: Callable[[str], bool],
         is_short: Callable[[str], bool],
-        scan: Term | None,
+        scan: Walk | None,
         in_memory: bool,
     ) -> None:
         super().__init__(axes, fits, is_short)
@@ -172,15 +173,19 @@ class Loops(Values):
         domain = split(bound, condition)
         self.prepare([t for i in domain.intervals for t in (*i.lower, *i.upper)])
         segments = tuple(self._segment(i) for i in domain.intervals)
-        scope = Scope(name, len(self.scopes), condition=condition)
+        elements = [p for elements in parts.values() for p in elements]
+        # A list keeps the first of equal values.
+        backwards = walk_along(bound, condition, elements).is_backwards and not any(
+            map(is_selection, folds)
+        )
+        scope = Scope(name, len(self.scopes), condition=condition, is_backwards=backwards)
         self.scopes.append(scope)
         shown = tuple(show(_visible(f), self.program.reader_names()) for f in folds)
-        loop = Loop(self.axes[name], segments, [], scope.body, shown, self.origin)
+        loop = Loop(self.axes[name], segments, [], scope.body, shown, backwards, self.origin)
         body = Body(self, loop)
         if domain.mask is not T.TRUE:  # before anything is read that a block may not need
             self.prepare([domain.mask])
             scope.body.append(Mask(self.value(domain.mask), self.origin))
-        elements = [p for elements in parts.values() for p in elements]
         self.add_prefixes(body, elements)
         self.prepare(elements)
         self._draw(scope, elements)
@@ -266,14 +271,15 @@ class Loops(Values):
         """
         index = prefix_of(t)
         known = set(self.output_indices)
-        if index is None or index is self.scan:
-            return index is not None and t.free <= known
+        if index is None:
+            return False
+        if self.scan is not None and self.scan.bound is index:
+            return self.scan.reaches(t) and t.free <= known
         for scope in self.scopes[1:]:
             assert scope.axis is not None
             known.add(scope.axis)
             if scope.axis == index.attr[0]:
-                first = first_carried(t, index, scope.condition, self.axis_names("row"))
-                return first is not None and t.free <= known
+                return self.start_of(t, scope) is not None and t.free <= known
         return False
 
     def add_prefixes(self, body: Body, terms: Iterable[Term]) -> None:
@@ -286,8 +292,7 @@ class Loops(Values):
         for t in T.subterms(*terms):  # prefixes of prefixes come before these
             is_own = prefix_of(t) is bound and self._is_scan(t)
             if is_own and t not in body.scope.memo:
-                _, parts = T.open_as(t, (axis.name,))
-                self.add_prefixes(body, parts)
+                self.add_prefixes(body, elements_of(t, bound))
                 body.scope.memo |= add_prefix(body, t)
 
     # --- lists of largest values

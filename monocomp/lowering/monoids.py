@@ -8,10 +8,10 @@ one carried list of values and positions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from monocomp import terms as T
-from monocomp.extents.domain import elements_before, first_element, split
+from monocomp.extents.prefixes import as_prefix, elements_of
 from monocomp.lowering.bodies import Body
 from monocomp.lowering.expressions import where_equal
 from monocomp.lowering.values import Values
@@ -42,28 +42,50 @@ def prefix_monoid(f: Term) -> UserMonoid:
     return tuple_monoid(f) or of_one_field(f.attr.name, f.kind)
 
 
-def combine_of(monoid: UserMonoid, commutes: bool) -> Combine:
-    """The combine, with names for the fields of both operands."""
+def combine_of(
+    monoid: UserMonoid, commutes: bool, is_backwards: bool = False, is_strict: bool = False
+) -> Combine:
+    """Return the combine, with names for the fields of both operands.
+
+    Args:
+        monoid: its formulas.
+        commutes: does the order of the operands not matter?
+        is_backwards: are the elements combined from the last to the first?
+        is_strict: does each operand have its fields twice: for all of its elements, and for all but
+            the last one? Then the first fields are x . y, and the second ones x . (y before).
+    """
     formulas = Values({}, fits=bool, is_short=bool)
     masked = (f for f, unit in zip(monoid.fields, monoid.unit, strict=True) if unit is T.NEG_INF)
     fields = tuple((f + prime, MASKED) for f in masked for prime in ("", "'"))
     formulas.assumed = Assumptions(REAL, names=fields, in_kernels=True)
-    sides: list[tuple[str, ...]] = []
-    for prime, suffix in (("", ""), ("'", "_next")):
-        names = []
-        for field, unit in zip(monoid.fields, monoid.unit, strict=True):
-            name = formulas.fresh(field + suffix)
-            symbol = T.param(field + prime, unit.kind)
-            formulas.locals[symbol] = local(name, frozenset(), unit.kind)
-            names.append(name)
-        sides.append(tuple(names))
-    body = formulas.scopes[0].body
-    results = [formulas.value(c) for c in monoid.combine]
-    body += [Assign(f, r) for f, r in zip(monoid.fields, results, strict=True)]
-    inline_single_uses(body)
-    lets = tuple(s for s in body if isinstance(s, Let))
-    values = tuple(s.value for s in body if isinstance(s, Assign))
-    return Combine(monoid.name, sides[0], sides[1], lets, values, commutes)
+    kinds = [unit.kind for unit in monoid.unit]
+    scope = formulas.scopes[0]
+
+    def operand(suffix: str) -> tuple[str, ...]:
+        return tuple(formulas.fresh(field + suffix) for field in monoid.fields)
+
+    def results(left: tuple[str, ...], right: tuple[str, ...]) -> Iterator[Assign]:
+        sides = (right, left) if is_backwards and not commutes else (left, right)
+        for prime, names in zip(("", "'"), sides, strict=True):
+            for field, name, kind in zip(monoid.fields, names, kinds, strict=True):
+                formulas.locals[T.param(field + prime, kind)] = local(name, frozenset(), kind)
+        scope.memo.clear()
+        for field, formula in zip(monoid.fields, monoid.combine, strict=True):
+            yield Assign(field, formulas.value(formula))
+
+    left, right = operand(""), operand("_next")
+    found, called = [*results(left, right)], monoid.name
+    if is_strict:
+        before = operand("_before")
+        found += results(left, before)
+        left, right = left + operand("_unread"), right + before
+        called += "_strictly"
+    scope.body += found
+    inline_single_uses(scope.body)
+    lets = tuple(s for s in scope.body if isinstance(s, Let))
+    values = tuple(s.value for s in scope.body if isinstance(s, Assign))
+    called += "_backwards" if is_backwards and not commutes else ""
+    return Combine(called, left, right, lets, values, commutes and not is_strict)
 
 
 def add_tuples(body: Body, f: Term, parts: Sequence[Term], commutes: bool) -> dict[Term, Expr]:
@@ -82,14 +104,19 @@ def add_tuples(body: Body, f: Term, parts: Sequence[Term], commutes: bool) -> di
         body.masked(body.at.value(element), start)
         for element, start in zip(_elements(body, f, parts), _starts(monoid), strict=True)
     ]
-    body.combine(combine_of(monoid, commutes), states, values)
+    body.combine(combine_of(monoid, commutes, body.loop.is_backwards), states, values)
     return _results(f, monoid, states)
 
 
 def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
-    """Carry a prefix along the index of the loop; its value at each position, by field."""
-    at, axis = body.at, body.loop.axis
-    _, (condition, *parts) = T.open_as(f, (axis.name,))
+    """Carry a prefix along the index of the loop; return its value at each position, by field.
+
+    One that is strict is a second field of the pairs that hold a prefix with its own element, and
+    without: (x . y, x . y'). Both continue the same state.
+    """
+    at, axis, prefix = body.at, body.loop.axis, as_prefix(f)
+    assert prefix is not None
+    condition, *parts = elements_of(f, T.index(axis.name, axis.extent))
     monoid = prefix_monoid(f)
     elements = _elements(body, f, parts)
     value = factors(elements[0])
@@ -100,13 +127,20 @@ def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
     at.prepare(elements)
     states = _states(body, f, monoid, axis.tile, _start(body, f, monoid))
     values = list(map(at.value, elements))
-    if not body.loop.is_whole:  # else nothing reads what comes after the end
+    if not body.loop.is_whole or body.loop.is_backwards:  # else what is no element comes last
         values = [body.masked(v, u) for v, u in zip(values, _starts(monoid), strict=True)]
-    combine = combine_of(monoid, commutes=False)  # the order is that of the index
+    # The order is that of the index, though it may not matter in which one numbers are combined.
     is_tile = axis.role != "serial"
+    is_pair = prefix.is_strict and is_tile
+    combine = combine_of(monoid, False, prefix.is_suffix, is_pair)
+    if is_pair:
+        values += [at.value(unit) for unit in monoid.unit]
     prefixes = body.combine(combine, states, values, keep=is_tile)
-    if not is_tile:  # one element a step: the next state is the prefix
-        prefixes = [body.next_value(s.attr) for s in states]
+    if is_pair:
+        prefixes = prefixes[len(states) :]
+    elif not is_tile:  # one element a step: the state before or after it is the prefix
+        after = [body.next_value(s.attr) for s in states]
+        prefixes = states if prefix.is_strict else after
     found = _results(f, monoid, prefixes)
     if f.attr.monoid in _POSITIONS:
         found[f] = at.let(body.scope, "position", found[f])
@@ -139,11 +173,10 @@ def _elements(body: Body, f: Term, parts: Sequence[Term]) -> Sequence[Term]:
 
 def _start(body: Body, f: Term, monoid: UserMonoid) -> Sequence[float | Expr]:
     """Return the states of a prefix where the loop that carries it begins."""
-    index = T.index(body.loop.axis.name, body.loop.axis.extent)
-    first = first_element(split(index, body.scope.condition))
-    if first is None or first is T.const(0):
+    start = body.at.start_of(f, body.scope)
+    if start is None or start.earlier is None:
         return _starts(monoid)
-    return [body.at.value(elements_before(f, first))]
+    return [body.at.value(start.earlier)]
 
 
 def _states(

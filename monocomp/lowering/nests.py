@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from monocomp import terms as T
-from monocomp.extents.domain import first_carried
+from monocomp.extents.prefixes import start_of, walk_along
 from monocomp.lowering.scopes import Scopes
 from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import Pass
@@ -64,7 +64,7 @@ def _carries_too_much(at: Scopes, f: Term) -> bool:
     name = bound.attr[0]
     inner = [g for g in T.subterms(*parts) if g.op == "fold" and name in g.free]
     rows = at.axis_names("row")
-    inner = [g for g in inner if first_carried(g, bound, parts[0], rows) is None]
+    inner = [g for g in inner if start_of(g, walk_along(bound, parts[0], parts), rows) is None]
     wide = [g for g in inner if len(_axes_of_state(at, g)) > _MOST_AXES]
     is_carried = any(not at.fits(g.attr.extents[0]) and _is_wide(at, g) for g in wide)
     return is_carried or any(_is_batched(at, g, name) for g in wide)

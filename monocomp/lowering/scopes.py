@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
+from monocomp.extents.prefixes import Start, Walk, start_of
 from monocomp.lowering.expressions import same
 from monocomp.terms import Term
 from monocomp.terms.nodes import intern
@@ -24,6 +25,7 @@ class Scope:
     body: list[Statement] = field(default_factory=list)
     memo: dict[Term, Expr] = field(default_factory=dict)
     condition: Term = T.TRUE
+    is_backwards: bool = False
 
     def known(self) -> Iterable[Term]:
         """Parts of the condition that vary in this loop: what does not may be computed outside."""
@@ -177,6 +179,13 @@ class Scopes:
         """Is this a tile as it is read, or converted? It is 0 outside."""
         value = self.named.get(e.attr, e) if e.op == "local" else e
         return value.op == "load" or (value.op == "cast" and self.is_load(value.args[0]))
+
+    def start_of(self, t: Term, scope: Scope) -> Start | None:
+        """Return what a prefix starts with in a loop, if that carries it."""
+        assert scope.axis is not None
+        index = T.index(scope.axis, self.axes[scope.axis].extent)
+        loop = Walk(index, scope.condition, scope.is_backwards)
+        return start_of(t, loop, self.axis_names("row"))
 
     def home_of(self, value: Expr, t: Term) -> Scope:
         """The innermost scope on which the value depends, also through named values."""

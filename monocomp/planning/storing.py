@@ -35,8 +35,8 @@ from monocomp.costs.operands import (
     stored_operands,
 )
 from monocomp.costs.roles import is_plain, outer_folds, rows_of
-from monocomp.extents.domain import prefix_of
 from monocomp.extents.nominal import planned_sizes
+from monocomp.extents.prefixes import prefix_of
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import order_sums, store_partial_sum

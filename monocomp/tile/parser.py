@@ -216,10 +216,11 @@ class _Parser:
         if found is None:
             self._fail()
         axis = self.kernel.axes[found[0]]
-        segments = tuple(map(self._segment, found[1].split(", then ")))
+        text = found[1].removeprefix("backwards ")
+        segments = tuple(map(self._segment, text.split(", then ")))
         for s in state:
             self._give(s.name, s.axes, s.kind)
-        loop = P.Loop(axis, segments, state, [], tuple(folds))
+        loop = P.Loop(axis, segments, state, [], tuple(folds), text != found[1])
         self.loops.append(loop)
         body = self._body(depth + 1)
         self.loops.pop()

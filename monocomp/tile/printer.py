@@ -126,7 +126,8 @@ class _Printer:
             self.range(segment, s.axis.extent) + (" where kept" if segment.masked else "")
             for segment in s.segments
         ]
-        return f"for {s.axis.name} in {', then '.join(ranges)}"
+        order = "backwards " if s.is_backwards else ""
+        return f"for {s.axis.name} in {order}{', then '.join(ranges)}"
 
     def range(self, s: P.Segment, extent: str) -> str:
         low = f"max(0, {self.list(s.lower)})" if s.lower else "0"

@@ -237,7 +237,8 @@ WHOLE = (Segment(),)  # the segments of a loop over everything
 class Loop:
     """Stream an axis: the segments, which are disjoint and in ascending order.
 
-    `folds` are the folds that it carries, as text.
+    `folds` are the folds that it carries, as text. One that `is_backwards` goes from the last
+    element to the first; so do folds along its axis.
     """
 
     axis: Axis
@@ -245,6 +246,7 @@ class Loop:
     state: list[State]
     body: list[Statement]
     folds: tuple[str, ...] = ()
+    is_backwards: bool = False
     origin: Origin | None = None
 
     @property

@@ -104,7 +104,7 @@ def test_prefixes_inside_other_folds(fold: str, depth: int) -> None:
     "text",
     [
         "input X[i,k]\nC[i,k] = sum[k if k <= i](X[i,k]) + Y[k]",  # over another index
-        "C[k] = sum[j if j < k](X[j] * X[k])",
+        "C[k] = sum[j if j < 2 * k](X[j] * X[k])",  # up to another position
     ],
 )
 def test_what_is_no_prefix(text: str) -> None:

@@ -416,12 +416,10 @@ def _stick_breaking(x: Inputs) -> Tensor:
 VARIANTS["stick-breaking"] = Variant(
     """
     input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]
-    # From the last key to the first, as a sum over later keys is no difference then
-    index r < |k|
-    Z[b,h,q,r] = Q[b,h,q,d] * K[b,h,|r| - 1 - r,d] / sqrt(|d|)
-    C[b,h,q,r] = sum[..r if |r| - 1 - r < q](softplus(Z[b,h,q,r]))
-    A[b,h,q,r] = exp(Z[b,h,q,r] - C[b,h,q,r])
-    O[b,h,q,e] = sum[r if |r| - 1 - r < q](A[b,h,q,r] * V[b,h,|r| - 1 - r,e])
+    index j < |k|
+    Z[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)
+    C[b,h,q,k] = sum[j if k < j and j < q](softplus(Z[b,h,q,j]))
+    O[b,h,q,e] = sum[k if k < q](sigmoid(Z[b,h,q,k]) * exp(-C[b,h,q,k]) * V[b,h,k,e])
     """,
     _QKV,
     _stick_breaking,

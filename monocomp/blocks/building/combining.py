@@ -44,7 +44,7 @@ def fold(c: Context, s: Fold) -> None:
 
 
 def _prefixes(c: Context, s: Fold, monoid: Combine) -> None:
-    """The state combined with all prefixes of a tile; the last one is the next state."""
+    """Combine the state with all prefixes of a tile; the last one is the next state."""
     outer = c.order(s.state[0].axes)
     layout = c.order(s.state[0].axes | {s.axis})
     scanned = _scanned(c, s, monoid, layout)
@@ -66,16 +66,24 @@ def _scanned(c: Context, s: Fold, monoid: Combine, layout: Layout) -> list[Expr]
         name(c.names.of("scanned", n, f"{n.removesuffix('_new')}_scan"), x.dtype, layout)
         for n, x in zip(s.names, tiles, strict=True)
     ]
-    by = Reduction(_function(c, s, monoid), layout.index(s.axis), "combine")
+    dim = layout.index(s.axis)
+    by = Reduction(_function(c, s, monoid), dim, "combine", _is_backwards(c, s.axis))
     c.put(Assign(tuple(found), Expr("scan", tuple(tiles), by, layout, tiles[0].dtype)))
     return found
 
 
 def _last(c: Context, found: Expr, axis: str) -> Expr:
-    """The last element of a tile along an axis."""
+    """Return the last element of a tile along an axis, in the order of its loop."""
     offsets = spread(arange(axis), found.layout)
-    is_last = infix("==", offsets, infix("-", c.names.block(axis), number(1)))
+    last = number(0) if _is_backwards(c, axis) else infix("-", c.names.block(axis), number(1))
+    is_last = infix("==", offsets, last)
     return reduced(where(is_last, found, number(0)), "sum", found.layout.index(axis))
+
+
+def _is_backwards(c: Context, axis: str) -> bool:
+    """True if the loop along an axis goes from its last element to its first."""
+    stream = c.stream(axis)
+    return stream is not None and stream.loop.is_backwards
 
 
 def _merge_largest(c: Context, s: Fold, selection: Selection, state: list[Expr]) -> Expr:

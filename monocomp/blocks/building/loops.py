@@ -120,8 +120,11 @@ def _serial(c: Context, stream: Stream, body: Body) -> None:
         else:
             stack.enter_context(_each_segment(c, stream))
             low, high = c.names.index("low", axis), c.names.index("high", axis)
-        variable = c.axis(axis)
+        at = c.axis(axis)
+        variable = c.names.index("position", axis) if stream.loop.is_backwards else at
         with c.block() as inner:
+            if stream.loop.is_backwards:
+                c.assign(at, infix("-", infix("+", low, infix("-", high, number(1))), variable))
             _block_body(c, stream, body)
         c.put(B.For(variable, B.Serial(low, high), tuple(inner)))
 
@@ -432,14 +435,21 @@ def _blocks(
 ) -> None:
     """One block after the other, in a condition that says which elements count."""
     axis = stream.loop.axis.name
-    first = c.first(axis)
+    first = variable = c.first(axis)
     name_first_positions(c, stream, begin)
+    if stream.loop.is_backwards:
+        variable = c.names.index("position", axis)
+        blocks = infix("//", infix("-", infix("-", end, begin), number(1)), c.names.block(axis))
+        reach = infix("+", begin, infix("*", blocks, c.names.block(axis)))
+        last = c.set_bound("last_first", axis, infix("+", begin, reach))
     with c.block() as inner:
+        if stream.loop.is_backwards:
+            c.assign(first, infix("-", last, variable))
         c.assign(c.axis(axis), _plus(axis, first))
         c.assign(c.names.inside(axis), condition)
         name_moves(c, stream, begin)
         _block_body(c, stream, body)
-    loop = B.For(first, B.Blocks(axis, begin, end, stages, fused), tuple(inner), c.origin)
+    loop = B.For(variable, B.Blocks(axis, begin, end, stages, fused), tuple(inner), c.origin)
     is_tested = stream.phases.is_tested
     c.put(B.If(infix("<", begin, end), (loop,)) if is_tested else loop)
 

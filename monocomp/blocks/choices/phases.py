@@ -8,7 +8,8 @@
     sliding  the same where descriptors load blocks: these begin and end where the elements do,
              and the last one slides back. None does where all begin at multiples of a block's
              length and the extent is one: there a comparison with where its row begins masks.
-    masked   a mask leaves elements out anywhere: all blocks ask.
+    masked   a mask leaves elements out anywhere, or blocks go from the last to the first, where
+             those that stick out come first: all blocks ask.
     serial   one element at a time.
 
 The domain may have several segments, and within one, intervals of rows with gaps between them are
@@ -156,7 +157,7 @@ def _phases(loop: Loop, known: Bounds, by_descriptor: Mapping[str, Block]) -> Ph
     lets = (s.name for s in walk(loop.body) if isinstance(s, Let))
     found = (by_descriptor[name] for name in lets if name in by_descriptor)
     blocks = tuple(dict.fromkeys(b for b in found if loop.axis.name in b.tile))
-    if len(loop.segments) == 1 and first.masked:
+    if len(loop.segments) == 1 and (first.masked or loop.is_backwards):
         divisor = known.divisor_of_lower(first)
         return Phases("masked", known.vary(first.lower), divisor=divisor)
     if len(loop.segments) == 1 and not known.vary(first.lower):
@@ -287,7 +288,7 @@ class Bounds:
         first, *others = loop.segments
         if others:
             return False
-        if first.masked:
+        if first.masked or loop.is_backwards:
             return True  # pointers load what a mask chooses from
         if not self.vary(first.lower):
             return self.divisor_of_lower(first) % STEP == 0
