@@ -178,8 +178,13 @@ class Backward:
     @classmethod
     def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
         """That of a program, for results that have gradients, in the dtypes of inputs."""
-        how = forward.save, None, False, forward.named, forward.frames
-        found = gradient(forward.program, tuple(wrt), outputs, *how)
+        how = None, False, forward.named, forward.frames
+        found = gradient(forward.program, tuple(wrt), outputs, forward.save, *how)
+        # With respect to other inputs it may read results that calls do not keep.
+        lost = found.saved.keys() & {*forward.outputs} - {*forward.kept}
+        if lost:
+            save = [n for n in found.saved if n not in lost]
+            found = gradient(forward.program, tuple(wrt), outputs, save, *how)
         declared = found.equations.declared
         names = {found.gradients[n]: dtype for n, dtype in wrt.items()}
         results = (replace(o, dtype=names[o.name] or None) for o in declared.outputs)

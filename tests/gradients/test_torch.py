@@ -102,6 +102,18 @@ def test_second_derivatives() -> None:
     assert gradgradcheck(lambda s, v, c: MIXED(S=s, V=v, c=c), inputs, fast_mode=True)
 
 
+def test_second_derivatives_of_a_running_sum() -> None:
+    """They read no result of the first backward pass that its calls do not keep."""
+    kernel = mc.compile("""
+        input C[b,t,n], B[b,s,n], X[b,s,h,p], dt[b,s,h], A[h]
+        L[b,s,h] = sum[..s](dt[b,s,h] * A[h])
+        W[b,t,s,h] = C[b,t,n] * B[b,s,n] * exp(L[b,t,h] - L[b,s,h]) * dt[b,s,h]
+        Y[b,t,h,p] = sum[s if s <= t](W[b,t,s,h] * X[b,s,h,p])
+    """)
+    shapes = (1, 3, 2), (1, 3, 2), (1, 3, 2, 2), (1, 3, 2), (2,)
+    assert gradgradcheck(kernel, [float64(*shape) for shape in shapes], fast_mode=True)
+
+
 @pytest.mark.slow
 def test_what_is_saved_depends_on_sizes() -> None:
     """Attention is computed again for the gradient of a projection where rows are short; sizes that
