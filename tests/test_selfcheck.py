@@ -34,7 +34,7 @@ from monocomp.translation.translator import translate
 from tests import special_programs
 
 _NUMBERS = count()
-FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "50"))
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "200"))
 
 PROGRAMS = {
     "gather": "input tok[t]: int\nO[t,e] = E[tok[t],e] * 2",
@@ -256,8 +256,7 @@ def test_random_programs(limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyP
         with suppress(UnknownIndexError, FilterError, LimitError):
             equations = translated(special_programs.program(seed))
             made = module(reference_lines(equations, plain(equations)), tmp_path)
-            drawn = special_programs.inputs(seed, "finite")
-            agrees(made, equations, {name: drawn[name] for name in equations.declared.inputs})
+            agrees(made, equations, inputs_of(equations, seed))
             tried += 1
     assert tried > FUZZ / 2
 
