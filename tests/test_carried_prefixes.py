@@ -86,7 +86,7 @@ def test_rows_share_a_stored_prefix() -> None:
     assert not any(isinstance(s, Fold) for s in walk(second.body))
 
 
-@pytest.mark.parametrize("backend", ["numpy", "torch", "triton"])
+@pytest.mark.parametrize("backend", ["torch", "triton"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results(name: str, backend: str) -> None:
     text = PROGRAMS[name]

@@ -81,7 +81,7 @@ def test_every_help_has_examples_that_parse(call) -> None:
 
 
 def test_check_and_run_as_json(call) -> None:
-    status, out, _ = call("check", "logsumexp", "--json")
+    status, out, _ = call("check", "O[i] = sum[k](A[i,k])", "--json")
     findings = json.loads(out)
     assert status == 0 and {f["ok"] for f in findings} <= {True, None}
     assert {f["section"].partition(":")[0] for f in findings} >= {"proofs", "backends"}

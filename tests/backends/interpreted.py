@@ -4,6 +4,7 @@ Triton decides when it is imported whether kernels are compiled or interpreted, 
 cannot do both. The process starts with the first call, and serves one call at a time:
 
     call(function, *args, **kwargs)
+    run_file(path)
 
 `function` must be importable, and what goes in and out is pickled: torch tensors keep their
 storage and strides. An exception comes back as itself.
@@ -12,12 +13,15 @@ storage and strides. An exception comes back as itself.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import io
 import os
 import pickle
+import runpy
 import subprocess
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +69,26 @@ def call(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
     if not done:
         raise result
     return result  # type: ignore[no-any-return]
+
+
+def run_file(path: Path) -> tuple[int, str, str]:
+    """Run a script as `python path` does, but in the interpreting process, which has imported torch
+    and Triton; its exit status, and what it prints on standard output and error."""
+    return call(_run_file, str(path))
+
+
+def _run_file(path: str) -> tuple[int, str, str]:
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+            print(end.code if isinstance(end.code, str) else "", end="", file=err)
+        except Exception:
+            traceback.print_exc()
+            status = 1
+    return status, out.getvalue(), err.getvalue()
 
 
 def _process() -> subprocess.Popen[bytes]:

@@ -27,6 +27,9 @@ Tensors: TypeAlias = Mapping[str, torch.Tensor]
 # Name, block length, checked, storing, limit and processors, as `run` takes them.
 How: TypeAlias = tuple[str | None, int | None, bool, bool, int | None, int | None]
 BACKENDS = ("numpy", "torch", "triton")
+# Numpy and torch interpret the same tile programs with one interpreter; the operations in which
+# they differ are tried on all programs of `test_programs` and on the library.
+DISTINCT = BACKENDS[1:]
 BLOCK = 16  # rows and streamed elements in a block: the least that Triton multiplies
 GARBAGE = -7777  # what integer outputs hold before a kernel writes them
 

@@ -14,7 +14,7 @@ from monocomp.backends.triton.launch import interpreted
 from monocomp.planning.plan import Plan
 from monocomp.rewriting.rules import STATED
 from tests.backends.compiling import compiled_to, launches_of, without_elements
-from tests.backends.running import BACKENDS, cut_for_long_extents, exact, run
+from tests.backends.running import DISTINCT, cut_for_long_extents, exact, run
 from tests.backends.test_domains import EXTENTS, inputs_for, poisoned, program
 from tests.backends.tolerances import ALONE, Bound
 
@@ -58,7 +58,7 @@ def test_bounds_are_stored(name: str) -> None:
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("name", BY_DATA)
 def test_results(name: str, backend: str) -> None:
     """Queries that see no key, keys between those seen, and NaN in those that none sees."""

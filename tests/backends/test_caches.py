@@ -17,7 +17,7 @@ import monocomp as mc
 from monocomp import library
 from tests.backends import eager
 from tests.backends.interpreted import FLOATS_OF_8_BITS as FP8
-from tests.backends.running import BACKENDS, BLOCK, exact, run
+from tests.backends.running import BLOCK, DISTINCT, exact, run
 from tests.backends.tolerances import ALONE, BESIDE_EAGER
 
 NAN = float("nan")
@@ -75,7 +75,7 @@ def paged_inputs(
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("rows", [1, 7])
 @pytest.mark.parametrize("size", [5, 16, 64, 128, 256])
 def test_pages(size: int, rows: int, backend: str) -> None:
@@ -245,7 +245,7 @@ def constants(source: str) -> set[str]:
     return set(re.findall(r"^    (size_\w+): tl.constexpr,$", source, re.MULTILINE))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 def test_latent_pages(backend: str) -> None:
     """Multi-head latent attention: the values are the keys' first part, and read once."""
     text = """
@@ -272,7 +272,7 @@ def test_latent_pages(backend: str) -> None:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("slots", [16, 21])
 def test_rolling_cache(slots: int, rows: int, backend: str) -> None:

@@ -4,8 +4,6 @@ leaves without a use. That the programs mean the same, `both_stages` tests."""
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from monocomp import library
 from monocomp.backends.triton.kernel_source import block_program, source_of
 from monocomp.blocks.passes.constants import Constant, Key, with_constants
 from monocomp.blocks.program import INT32, BlockProgram
+from tests.backends import interpreted
 
 
 def blocks_of(name: str) -> BlockProgram:
@@ -78,11 +77,8 @@ def test_given_sizes_are_numbers_of_whole_files(tmp_path: Path) -> None:
     assert "tl.arange(0, 32)" in kernel and "offs_d < 24" in kernel and "size_q" in kernel
     path = tmp_path / "emitted.py"
     path.write_text(source)
-    environment = {"TRITON_INTERPRET": "1", "HOME": str(tmp_path), "PATH": ""}
-    done = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, env=environment, check=False
-    )
-    assert done.returncode == 0 and done.stdout.endswith("\nok\n"), done.stderr
+    status, out, err = interpreted.run_file(path)
+    assert status == 0 and out.endswith("\nok\n"), err
 
 
 def test_sizes_too_large_to_check() -> None:

@@ -14,7 +14,7 @@ import torch
 import monocomp as mc
 from monocomp.backends.interpreter import Interpreter
 from monocomp.planning.report import report
-from tests.backends.running import BACKENDS, BLOCK, exact, make_inputs, program_of, run
+from tests.backends.running import BLOCK, DISTINCT, exact, make_inputs, program_of, run
 from tests.backends.tolerances import ALONE, Bound
 from tests.test_domain import HEAD as RANDOM_HEAD
 from tests.test_domain import random_formula
@@ -134,7 +134,7 @@ def calls(name: str, **sizes: int) -> list[tuple[dict[str, int], dict[str, torch
 
 
 @pytest.mark.one_in(13)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("name", FILTERS)
 def test_filter(name: str, backend: str) -> None:
     """For all parameters; keys that nobody sees hold NaN."""
@@ -194,7 +194,7 @@ def test_blocks_without_a_member_are_not_read(name: str) -> None:
 
 
 @pytest.mark.one_in(11)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_filters(seed: int, backend: str) -> None:
     """and, or, not of comparisons, for parameters of all signs."""
@@ -227,7 +227,7 @@ def test_reads_in_an_inner_loop() -> None:
     ALONE["numpy"].check(run("numpy", text, inputs, checked=True)[0], wanted)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 def test_rows_beyond_the_last_see_nothing(backend: str) -> None:
     """A block of rows that is not full reads no key that only a row outside of it would see."""
     text = """

@@ -15,7 +15,7 @@ from monocomp.blocks.choices.phases import Phases
 from monocomp.tile import Mask, TileProgram
 from monocomp.tile.parser import parse
 from tests.backends.both_stages import both_stages
-from tests.backends.running import BACKENDS, BLOCK, exact, make_inputs, program_of, run
+from tests.backends.running import BACKENDS, BLOCK, DISTINCT, exact, make_inputs, program_of, run
 from tests.backends.tolerances import ALONE, Bound
 
 HEAD = "input r[k]: int, n[k]: int, own[q]: int, x[k], y[q], t[k,q]: int, valid[k]: bool\n"
@@ -115,8 +115,8 @@ VALUES: Mapping[str, tuple[torch.dtype, list[int]]] = {
 }
 
 
-@pytest.mark.one_in(10)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.one_in(11)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("bits", VALUES)
 @pytest.mark.parametrize(
     "condition",
@@ -141,7 +141,7 @@ def test_values_of_all_bits(condition: str, bits: str, backend: str) -> None:
                 assert torch.equal(got, good)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 def test_bounds_of_two_axes(backend: str) -> None:
     """The same bound is another position along each of them."""
     text = """

@@ -22,6 +22,7 @@ from tests.backends.library_cases import CASES, Case
 from tests.backends.running import (
     BACKENDS,
     BLOCK,
+    DISTINCT,
     exact,
     largest_error,
     make_inputs,
@@ -148,7 +149,7 @@ def test_large_blocks(name: str) -> None:
         ALONE["torch"].check(found, wanted)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize(("d", "e"), [(1, 1), (3, 40), (96, 17), (256, 256), (300, 290)])
 def test_head_sizes(d: int, e: int, backend: str) -> None:
     """Any head size, equal or not: held whole up to 256, streamed beyond."""
@@ -181,7 +182,7 @@ def test_length_zero(name: str, empty: str, backend: str) -> None:
     assert (found == 0).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 def test_length_zero_of_a_matrix(backend: str) -> None:
     """The logarithm of an empty sum is -inf."""
     found = run_case(backend, CASES["logsumexp"], {"X": torch.zeros(5, 0)})
@@ -202,7 +203,7 @@ ROWS_WITHOUT_KEYS = {
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("kind", ROWS_WITHOUT_KEYS)
 def test_empty_rows(kind: str, backend: str) -> None:
     """The output is 0 and its logarithm -inf, and other rows are as they should be."""
@@ -277,7 +278,7 @@ def test_expanded_inputs(backend: str) -> None:
         assert torch.equal(found, run_case(backend, CASES["causal"], plain))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("name", ["causal", "sliding_window", "alibi", "softcap"])
 def test_keys_that_no_row_admits(name: str, backend: str) -> None:
     """NaN there changes nothing, not even a bit."""
@@ -298,7 +299,7 @@ PADDED = {
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("kind", PADDED)
 def test_padding_of_a_batch(kind: str, backend: str) -> None:
     """What a length or a mask rules out may hold anything, NaN included."""
@@ -319,7 +320,7 @@ def test_padding_of_a_batch(kind: str, backend: str) -> None:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("name", OF_THEIR_OWN)
 def test_nan_in_a_row_stays_there(name: str, backend: str) -> None:
     """It is not hidden by a maximum, and spreads no further."""
@@ -336,7 +337,7 @@ def test_nan_in_a_row_stays_there(name: str, backend: str) -> None:
     )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 def test_nan_in_a_key_reaches_the_rows_that_admit_it(backend: str) -> None:
     """Rows before it are what they were, also those of the same block."""
     inputs = CASES["causal"].inputs(CASES["causal"].sizes(37, 37))
@@ -347,7 +348,7 @@ def test_nan_in_a_key_reaches_the_rows_that_admit_it(backend: str) -> None:
     assert torch.equal(found[:, :, :20], clean[:, :, :20])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 def test_nan_in_a_value_reaches_its_column(backend: str) -> None:
     """In rows that admit it. A product of tiles has 0 * NaN in the others of the same block of
     rows; blocks before are what they were."""
@@ -361,7 +362,7 @@ def test_nan_in_a_value_reaches_its_column(backend: str) -> None:
     assert torch.equal(found[..., columns], clean[..., columns])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 def test_masks_of_the_least_float(backend: str) -> None:
     """Give a row of nothing else the mean of V, as eager torch does."""
     text = "O[q,e] = softmax[k](Q[q,d] * K[k,d] + M[q,k]) * V[k,e]"

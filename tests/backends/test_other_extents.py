@@ -12,7 +12,7 @@ import torch
 
 import monocomp as mc
 from tests.backends import interpreted
-from tests.backends.running import BACKENDS
+from tests.backends.running import DISTINCT
 from tests.gradients import twin
 
 Inputs: TypeAlias = Mapping[str, np.ndarray]
@@ -57,7 +57,7 @@ def check(wanted: Sequence[np.ndarray], backend: str, *args: Any) -> None:
         assert np.allclose(x, y, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("name", LOOKED_UP)
 def test_positions_that_a_filter_says(name: str, backend: str) -> None:
     """What a filter says is equal to a position is none where the tensor is shorter."""
@@ -69,7 +69,7 @@ def test_positions_that_a_filter_says(name: str, backend: str) -> None:
     check([mc.evaluate(LOOKED_UP[name], inputs)], backend, LOOKED_UP[name], inputs, None)
 
 
-@pytest.mark.parametrize("backend", BACKENDS[1:])
+@pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("sizes", [(3, 5), (4, 4), (5, 3)])
 @pytest.mark.parametrize("name", GUARDED)
 def test_guarded_positions(name: str, sizes: tuple[int, int], backend: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -117,16 +115,8 @@ def test_self_check(program: str, tmp_path: Path) -> None:
 
 
 def self_check(file: Path) -> tuple[int, list[str]]:
-    interpreter.require_interpreter()
-    ran = subprocess.run(
-        [sys.executable, str(file)],
-        env=interpreter.environment(),
-        cwd=file.parent,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    return ran.returncode, (ran.stderr + ran.stdout).splitlines()
+    status, out, err = interpreter.run_file(file)
+    return status, (err + out).splitlines()
 
 
 @pytest.mark.slow
