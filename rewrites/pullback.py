@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monocomp import terms as T
+from monocomp.rewrites.centred import Centred, centred
 from monocomp.rewrites.frames import largest
-from monocomp.rewrites.moving_centres import Centred, centred
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_mantissa
 from monocomp.terms.monomials import factors
@@ -71,13 +71,14 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
 
     def level_of_centred(taken: Centred) -> int:
         """A sum about a centre that moves needs no finished result: it comes with its centre."""
-        parts = [taken.condition, taken.weight, *(u.distance for u in taken.units)]
-        if taken.exponent is not None:
-            parts.append(taken.exponent)
+        weights = taken.weights
+        parts = [weights.condition, weights.weight, *(u.distance for u in taken.units)]
+        if weights.exponent is not None:
+            parts.append(weights.exponent)
         level = max(map(level_of, parts))
         for g in taken.results():
             level = max(level, level_of(g) - 1)
-        for _, companion in taken.companions:
+        for _, companion in taken.degrees[:-1]:
             level = max(level, level_of(companion) - 1)
         return level
 
@@ -88,7 +89,7 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
         for taken in filter(None, map(centred, list(group.folds))):
             results = taken.results()
             if not results.isdisjoint(group.folds):
-                sums = (f for _, c in taken.companions for f in factors(c))
+                sums = (f for _, c in taken.degrees for f in factors(c))
                 folds = {f.args[0] if is_mantissa(f) else f for f in sums}
                 beside = {t for t in results | folds if t.op == "fold"}
                 group.folds += beside.difference(group.folds)

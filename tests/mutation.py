@@ -51,7 +51,6 @@ NAMES = (
     "frames",
     "scaled",
     "centring",
-    "anchoring",
     "products",
     "pullback",
 )
@@ -90,15 +89,11 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "frames._is_extremum: if not s.free <= body.free | {name}": (
         "no element is what has other indices; it is asked before one is made"
     ),
-    "centring.centre_moments: if T.split_coefficient(total)[1] not in known": (
+    "centring._about_means: if T.split_coefficient(total)[1] not in known": (
         "then the power of the mean meets nothing that it cancels with"
     ),
-    "centring.centre_on_maximum: if not outside": "then no maximum leaves",
-    "centring.anchor_means: if taken is None": "then there are no units",
-    "centring.anchor_means: taken is None": "then there is no anchor, either",
-    "centring.anchor_means: mean is None": "then there is no anchor, either",
+    "centring._about_maxima: if outside": "then no maximum leaves",
     "centring._operand_count: if t not in counts": "what is counted again comes out the same",
-    "centring._bare_extrema: if t not in counts": "what is counted again comes out the same",
     "centring.replacing: if T.holds(t, before)": "what does not hold it is given back",
     "centring._multiple: same is rest": "all addends are looked for afterwards",
 }

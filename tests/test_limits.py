@@ -260,8 +260,8 @@ DIVERGED = [
 
 
 @pytest.mark.parametrize("text", DIVERGED)
-def test_means_are_anchored_once(text: str) -> None:
-    assert [s.rule for s in derive(translate(check(text)), 50).steps].count("anchor_means") == 1
+def test_means_are_centred_once(text: str) -> None:
+    assert [s.rule for s in derive(translate(check(text)), 50).steps].count("centre_powers") == 1
 
 
 GIVEN = "input L[q] = logsumexp[k](S[q,k])\n"

@@ -21,7 +21,7 @@ from monocomp.language.checker import check
 from monocomp.lowering.loops import Loops
 from monocomp.proving import proofs
 from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS, Identity, RuleLaw
-from monocomp.rewrites.moving_centres import move_centre
+from monocomp.rewrites.centred import move_centre
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms.printer import show
 from monocomp.translation.translator import translate

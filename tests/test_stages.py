@@ -128,7 +128,7 @@ def test_lines_of_gluon_know_their_terms() -> None:
     [
         (lambda s: s["block"], "there is no stage 'block'"),
         (lambda s: s.after("peal"), "there is no pass here 'peal'"),
-        (lambda s: s.before("centre_moments"), "there is no pass here 'centre_moments'"),
+        (lambda s: s.before("no_such_rule"), "there is no pass here 'no_such_rule'"),
     ],
 )
 def test_unknown_names(look, message: str) -> None:  # type: ignore[no-untyped-def]

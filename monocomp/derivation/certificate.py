@@ -22,7 +22,7 @@ from monocomp.display.rendering import Rendered
 from monocomp.proving.proofs import certificate, certify_rule_law
 from monocomp.proving.prover import Law, is_proved
 from monocomp.proving.rule_laws import EVERYWHERE, FOLDED, RULE_LAWS
-from monocomp.rewrites.moving_centres import centred, move_centre
+from monocomp.rewrites.centred import centred, move_centre
 from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.equations import Equation
 from monocomp.rewriting.rules import STATED, Rule

@@ -17,7 +17,7 @@ from monocomp.costs.counting import is_at_the_top
 from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles
 from monocomp.derivation.tiling import fuse_folds
-from monocomp.rewrites.moving_centres import move_centre
+from monocomp.rewrites.centred import move_centre
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.rewriting.rules import STATED, Rule, RuleSet
 from monocomp.terms import Term

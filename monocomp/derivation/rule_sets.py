@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 from monocomp.costs.counting import elements_of_folds
 from monocomp.errors import require_known
-from monocomp.rewrites.anchoring import anchoring
-from monocomp.rewrites.centring import centring
+from monocomp.rewrites.centring import anchoring, centring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.equalities import equalities

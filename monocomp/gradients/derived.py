@@ -43,7 +43,7 @@ from monocomp.gradients.stored_values import (
 from monocomp.gradients.trace import Choice, Trace
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.naming import NewNames
-from monocomp.rewrites.anchoring import anchoring
+from monocomp.rewrites.centring import anchoring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.normal_form import normal_form

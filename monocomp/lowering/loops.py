@@ -22,7 +22,7 @@ from monocomp.lowering.scopes import Scope
 from monocomp.lowering.selects import EXTREMA, assume_masks
 from monocomp.lowering.values import Values
 from monocomp.proving.proofs import commutes
-from monocomp.rewrites.moving_centres import Centred, centred
+from monocomp.rewrites.centred import Centred, centred
 from monocomp.rewrites.pullback import Pass, join_tiles, passes
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carried_positions, carrier, is_selection, value_of

@@ -39,8 +39,8 @@ from monocomp.planning.packing import FEW_ROWS, Rows, are_in_order, packed_rows
 from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.stretches import Stretch, can_be_split, stretch
 from monocomp.planning.trials import keep_cheaper
+from monocomp.rewrites.centred import Centred, centred, weighted_sum
 from monocomp.rewrites.frames import largest
-from monocomp.rewrites.moving_centres import Centred, centred, coefficient, weighted_sum
 from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import passes
 from monocomp.rewrites.single_folds import is_fold
@@ -436,18 +436,18 @@ class _Splitting:
         if split is None:
             raise InternalError(f"the centre of a split is lost in {show(value_of(f))}")
         frame_of_split = None
-        if split.exponent is not None:
-            exponent = largest(split.bound, split.condition, split.exponent)
+        bound, condition, _, frame = split.weights
+        if frame is not None:
+            exponent = largest(bound, condition, frame)
             frame_of_split = self._stored("M", exponent, stored)
         moves = [
             T.sub(settled(self._stored("C", own.centre, stored)), unit.centre)
             for own, unit in zip(split.units, taken.units, strict=True)
         ]
-        degrees = tuple(u.power for u in split.units)
         total = T.ZERO
-        for lower, sum_ in (*split.companions, (degrees, split.sum_of(split.element(split.units)))):
+        for degrees, sum_ in split.degrees:
             weight = self._stored("L", sum_, stored)
-            value = T.mul(weight, coefficient(taken, lower, moves))
+            value = T.mul(weight, taken.coefficient(degrees, moves))
             total = T.add(total, weighted_sum(self.split, T.TRUE, value, frame_of_split))
         return value_of(f), total
 

@@ -22,7 +22,7 @@ from itertools import product
 from monocomp import terms as T
 from monocomp.extents.domain import Interval, split
 from monocomp.extents.intervals import Ranges, extremes
-from monocomp.rewrites.moving_centres import centred
+from monocomp.rewrites.centred import centred
 from monocomp.terms import Term
 
 Expected = Callable[[Term], int | None]

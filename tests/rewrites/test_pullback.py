@@ -116,8 +116,8 @@ def test_sums_about_a_centre_that_is_known_have_no_companions() -> None:
 @pytest.mark.parametrize(
     ("centre", "levels"),
     [
-        ("sum[l](B[q,l]) / |k|", [0, 0, 0, 1, 1, 1]),  # known before the weights
-        ("sum[l](W[q,l] * B[q,l]) / sum[l](W[q,l])", [0, 1, 1, 1]),
+        ("sum[l](B[q,l]) / |k|", [0, 0, 0, 0, 1, 1, 1]),  # known before the weights
+        ("sum[l](W[q,l] * B[q,l]) / sum[l](W[q,l])", [0, 1, 1, 1, 1]),
     ],
 )
 def test_what_an_earlier_pass_finds_is_no_companion(centre: str, levels: list[int]) -> None:

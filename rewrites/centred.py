@@ -1,0 +1,242 @@
+"""Centred numbers: sums of powers of distances from a centre, which may be moved.
+
+The sums of degrees 0 .. n about one centre give those about another, by the binomial theorem:
+
+    sum w (u - c') ** n = sum_j binomial(n, j) (c - c') ** (n - j) sum w (u - c) ** j
+
+So a loop carries a sum about a mean or a maximum c that it finds itself, together with the sums of
+lower degrees, in the frame of what it has seen so far; and parts of a sum about centres of their
+own are merged. These are the actions of Welford (1962) and of Chan, Golub and LeVeque (1983) for
+means, and that of the entropy for maxima. The centre may be any number: what rounding leaves of a
+distance from it is moved as well.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from monocomp import terms as T
+from monocomp.rewriting.rules import Rule
+from monocomp.terms import Term
+from monocomp.terms.algebra import SE_PAIR, is_mantissa, mantissa
+from monocomp.terms.monomials import addends, factors, primitive
+
+LARGEST_DEGREE = 8
+
+
+class Weights(NamedTuple):
+    """The weights of a sum over a domain, times exp(exponent) in SE."""
+
+    bound: Term
+    condition: Term
+    weight: Term
+    exponent: Term | None
+
+    def sum(self, value: Term) -> Term:
+        """sum(weight * value), or the mantissa of that in SE, of primitive factors."""
+        return weighted_sum(self.bound, self.condition, T.mul(self.weight, value), self.exponent)
+
+    def mean(self, value: Term) -> Term:
+        """sum(weight * value) / sum(weight). Elements are counted, so that it is a mean while a
+        loop runs as well."""
+        return T.mul(self.sum(value), T.power_of(self.sum(T.ONE), -1))
+
+    @property
+    def domain(self) -> tuple[object, ...]:
+        """The domain of the sum, as `terms.domain_of` gives it."""
+        return T.domain_of(T.fold("sum", (self.bound,), self.condition, T.ONE))
+
+    def whole(self, t: Term) -> Term:
+        """Write a count of all elements as the normal form does, after the loop."""
+        count = self.sum(T.ONE)
+        if self.weight is T.ONE and self.condition is T.TRUE and count.op == "fold":
+            return T.replace(t, count, T.as_float(T.extent_of(self.bound.attr[1])))
+        return t
+
+
+@dataclass(frozen=True)
+class Unit:
+    """(distance - centre) ** power, where the centre is free of the bound index."""
+
+    distance: Term
+    centre: Term
+    power: int
+
+    def __call__(self, power: int) -> Term:
+        """Another power of it."""
+        return T.power_of(T.sub(self.distance, self.centre), power)
+
+
+@dataclass(frozen=True)
+class Centred:
+    """The sum of weights * units."""
+
+    weights: Weights
+    units: tuple[Unit, ...]
+
+    def element(self, degrees: Sequence[int] | None = None) -> Term:
+        """The product of the units, of these degrees."""
+        degrees = [u.power for u in self.units] if degrees is None else degrees
+        return T.mul(T.ONE, *(u(n) for u, n in zip(self.units, degrees, strict=True)))
+
+    @cached_property
+    def degrees(self) -> tuple[tuple[tuple[int, ...], Term], ...]:
+        """The sums that a move needs, by degrees. The sum itself comes last."""
+        powers = itertools.product(*(range(u.power + 1) for u in self.units))
+        return tuple((degrees, self.weights.sum(self.element(degrees))) for degrees in powers)
+
+    def coefficient(self, degrees: tuple[int, ...], moves: Sequence[Term]) -> Term:
+        """What the sum of these degrees is multiplied with.
+
+        Args:
+            moves: the old centres minus the new ones.
+        """
+        parts = []
+        for unit, n, move in zip(self.units, degrees, moves, strict=True):
+            parts.append(T.const(math.comb(unit.power, n), "float"))
+            parts.append(T.power_of(move, unit.power - n))
+        return T.mul(*parts)
+
+    def moved(self, moves: Sequence[Term]) -> Term:
+        """The sum about other centres."""
+        return T.add(*(times(self.coefficient(n, moves), s) for n, s in self.degrees))
+
+    def about(self, centres: Sequence[Term]) -> Centred:
+        """The sum of the same units about other centres."""
+        units = zip(self.units, centres, strict=True)
+        return replace(self, units=tuple(replace(u, centre=c) for u, c in units))
+
+    def mean(self, unit: Unit) -> Weights | None:
+        """The weights by which the centre of a unit is its mean, if it is one."""
+        return mean(unit.centre, unit.distance, self.weights.bound, self.weights.condition)
+
+    def results(self) -> set[Term]:
+        """The folds of this domain that the centres are made of, and theirs, if these move as
+        well. What stands in the elements of another fold is known before."""
+        domain = self.weights.domain
+        found: set[Term] = set()
+        stack = [u.centre for u in self.units]
+        while stack:
+            t = stack.pop()
+            if t.op == "fold" and T.domain_of(t) == domain and not T.is_open(t):
+                found.add(t)
+                moving = centred(t)
+                stack += [u.centre for u in moving.units] if moving is not None else []
+            else:
+                stack += t.args
+        return found
+
+
+@lru_cache(maxsize=4096)
+def mean(centre: Term, distance: Term, bound: Term, condition: Term) -> Weights | None:
+    """The weights by which a centre is the mean of distances over a domain, if it is one."""
+    name, extent = bound.attr
+    _, unit = primitive(distance, name)
+    for f in factors(centre):
+        total = _fold_of(f)
+        if total.op != "fold" or total.attr.extents != (extent,):
+            continue
+        if total.attr.monoid not in ("sum", SE_PAIR) or name in total.free:
+            continue
+        _, (domain, value, *exponent) = T.open_as(total, (name,))
+        if domain is not condition or unit not in factors(value):
+            continue
+        weight = T.mul(T.ONE, *(g for g in factors(value) if g is not unit))
+        weights = Weights(bound, condition, weight, exponent[0] if exponent else None)
+        if centre in (weights.mean(distance), weights.whole(weights.mean(distance))):
+            return weights
+    return None
+
+
+def weighted_sum(bound: Term, condition: Term, value: Term, exponent: Term | None) -> Term:
+    """sum(value), or in SE the mantissa of sum(value * exp(exponent)), of primitive factors."""
+    coefficient, rest = T.split_coefficient(T.as_float(value))
+    parts = [primitive(f, bound.attr[0]) for f in factors(T.ONE if rest is None else rest)]
+    number = T.const(coefficient * math.prod(n for n, _ in parts), "float")
+    value = T.mul(T.ONE, *(f for _, f in parts))
+    if exponent is not None:
+        return T.mul(number, mantissa(bound, condition, value, exponent))
+    return T.mul(number, T.fold("sum", (bound,), condition, value))
+
+
+def times(scale: Term, count: Term) -> Term:
+    """scale * count, which cancels: what powers of a mean multiply is 0 where nothing is counted"""
+    for f in factors(scale):
+        base, power = T.base_and_power(f)
+        if base is count and power < 0:
+            others = (g for g in factors(scale) if g is not f)
+            return T.mul(*others, T.power_of(count, power + 1))
+    return T.mul(scale, count)
+
+
+def _fold_of(t: Term) -> Term:
+    """The fold of which a mantissa is the value."""
+    return t.args[0] if is_mantissa(t) else t
+
+
+def _same_domain(a: Term, b: Term) -> bool:
+    return T.domain_of(a) == T.domain_of(b)
+
+
+def _inside_of_folds(t: Term, of: Term) -> Iterator[Term]:
+    """Yield what the folds in t consist of, but for those over the same domain."""
+    for g in T.subterms(t):
+        if g.op in ("fold", "fold_at") and (g.op == "fold_at" or not _same_domain(g, of)):
+            yield from T.subterms(*g.args)
+
+
+def centred(fold: Term) -> Centred | None:
+    """Take apart a fold whose earlier results over its own domain are all centres. None as well
+    where the law by which they move is not proved."""
+    parts = _apart(fold)
+    return parts if parts is None or move_centre.unproved is None else None
+
+
+@lru_cache(maxsize=4096)
+def _apart(fold: Term) -> Centred | None:
+    """Carry a sum about centres that its own loop computes together with them.
+
+    Law:     sum(w * (u - c') ** n) = sum_j binomial(n, j) * (c - c') ** (n - j)
+             * sum(w * (u - c) ** j)
+    Claims:  moments
+    """
+    if fold.op != "fold" or len(fold.attr.indices) != 1:
+        return None
+    if fold.attr.monoid not in ("sum", SE_PAIR) or fold.kind != "float":
+        return None
+    (bound,), (condition, value, *exponent) = T.open_fold(fold)
+    name, extent = bound.attr[0], bound.attr[1]
+
+    def is_result(t: Term) -> bool:
+        return name not in t.free and any(
+            g.op == "fold" and _same_domain(g, fold) for g in T.subterms(t)
+        )
+
+    if extent not in value.folded or any(map(is_result, exponent)):
+        return None
+    units: list[Unit] = []
+    weight: list[Term] = []
+    for f in factors(value):
+        base, power = T.base_and_power(f)
+        centre = [a for a in addends(base) if is_result(a)]
+        distance = [a for a in addends(base) if a not in centre]
+        if centre and distance and power.denominator == 1 and 1 <= power <= LARGEST_DEGREE:
+            units.append(Unit(T.add(*distance), T.neg(T.add(*centre)), int(power)))
+        else:
+            weight.append(f)
+    rest = T.mul(T.ONE, *weight)
+    parts = [rest, *(u.distance for u in units)]
+    if not units or any(is_result(t) for p in parts for t in T.subterms(p)):
+        return None
+    if any(is_result(t) for u in units for t in _inside_of_folds(u.centre, fold)):
+        return None  # another fold would begin anew wherever this one has come to
+    weights = Weights(bound, condition, rest, exponent[0] if exponent else None)
+    return Centred(weights, tuple(units))
+
+
+move_centre = Rule("move_centre", _apart)
