@@ -422,7 +422,8 @@ ELSEWHERE: list[tuple[str, dict[str, Any]]] = [
 
 # Of these the first derivatives are compared, by all floats that they read.
 DIFFERENTIATED = [
-    *(softmax(form, mask) for form in SOFTMAX for mask in ("filter", "mask")),
+    *(softmax(form, ("filter", "mask")[n % 2]) for n, form in enumerate(SOFTMAX)),
+    *(softmax(form, "mask") for form in ("naive", "safe", "entropy")),
     "O[q] = sum[k if Mask[q,k] > -1](log_softmax[k](S[q,k] + Mask[q,k]) * T[k])",
     "O[q] = logsumexp[k](S[q,k] + Mask[q,k]) * T[q]",
     "O[q] = sum[k](sigmoid(S[q,k] + Mask[q,k]) * W[k])",
