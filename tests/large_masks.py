@@ -17,6 +17,7 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp.kernel import Kernel
+from monocomp.language.checker import check as parsed
 from tests.backends.running import scale_of
 
 HEADS, GROUPS = 4, 2
@@ -55,9 +56,7 @@ class Case:
     @property
     def inputs(self) -> list[str]:
         """Their names."""
-        return [part.split("[")[0].strip(" ,") for part in self.text.split("\n")[0][5:].split("]")][
-            :-1
-        ]
+        return list(parsed(self.text).inputs)
 
     @property
     def wrt(self) -> list[str]:
@@ -238,18 +237,6 @@ def masks(size: int, value: float, dtype: torch.dtype, device: str) -> dict[str,
     return {"M": rows.to(device, dtype), "N": keys.to(device, dtype)}
 
 
-def _with_masks(
-    added: Mapping[str, Tensor],
-    case: Case,
-    size: int,
-    d: int,
-    dtype: torch.dtype,
-    device: str,
-    draw: int,
-) -> dict[str, Tensor]:
-    return {**inputs(case, size, d, dtype, device, draw), **added}
-
-
 def _with_gradients(
     f: Callable[[Mapping[str, Tensor]], Tensor], given: Mapping[str, Tensor], wrt: Sequence[str]
 ) -> list[Tensor]:
@@ -269,7 +256,11 @@ def _mean_square(x: Tensor, wanted: Tensor) -> float:
 
 
 def check(
-    case: Case, kernel: Kernel, draw: Callable[[int], Mapping[str, Tensor]], dtype: torch.dtype
+    case: Case,
+    kernel: Kernel,
+    draw: Callable[[int], Mapping[str, Tensor]],
+    dtype: torch.dtype,
+    added: Mapping[str, Tensor] = {},
 ) -> None:
     """A kernel's results and gradients are as near to those in float64 as eager torch's, of the
     inputs as they are or in float32, by which logits are rounded otherwise."""
@@ -278,7 +269,7 @@ def check(
     scales = dict.fromkeys(names, 0.0)
     fewest = min(draw(0)[n].numel() for n in case.wrt)
     for n in range(-(-SAMPLE // fewest)):
-        given = {n: x for n, x in draw(n).items() if n in case.inputs}
+        given = {n: x for n, x in {**draw(n), **added}.items() if n in case.inputs}
         exact = _with_gradients(case.eager, {n: x.double() for n, x in given.items()}, case.wrt)
         every = [
             _with_gradients(lambda x: kernel(**x), given, case.wrt),
@@ -309,5 +300,5 @@ def check_masks(
         for of_mask in dict.fromkeys((dtype, torch.float32)):
             if abs(MASKS[name]) <= torch.finfo(of_mask).max:
                 added = masks(size, MASKS[name], of_mask, device)
-                draw = partial(_with_masks, added, case, size, d, dtype, device)
-                check(case, kernel, draw, dtype)
+                drawn = partial(inputs, case, size, d, dtype, device)
+                check(case, kernel, drawn, dtype, added)
