@@ -107,7 +107,7 @@ SEED ?= $(shell date +%s)
 fuzz: $(STAMP)
 	@echo 'fuzz: $(FUZZ) programs, MONOCOMP_SEED=$(SEED)'
 	@MONOCOMP_FUZZ=$(FUZZ) MONOCOMP_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(JOBS) \
-	    --dist worksteal tests/test_printer.py tests/test_special_points.py tests/tile/test_text.py \
+	    --dist worksteal tests/terms/test_printer.py tests/reference/test_special_points.py tests/tile/test_text.py \
 	    -k test_random_programs --timeout=0
 
 mutants: $(STAMP)

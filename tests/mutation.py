@@ -35,7 +35,8 @@ from monocomp.checking.steps import Case
 from monocomp.derivation.rule_sets import RULES, derive
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
-from tests import test_guards, test_printer
+from tests.rewriting import test_guards
+from tests.terms import test_printer
 
 NAMES = (
     "emptiness",

@@ -27,7 +27,7 @@ TESTS = (
     "tests/test_notebooks.py",
     "tests/test_hf.py",
     "tests/test_dot_products.py",
-    "tests/test_certificate.py",
+    "tests/derivation/test_certificate.py",
     "tests/tile/test_operations.py",
     "tests/language/test_new_words.py",
     "tests/backends/test_steps.py",

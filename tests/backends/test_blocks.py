@@ -40,12 +40,12 @@ from monocomp.errors import InternalError, MonocompError
 from monocomp.language.checker import check
 from monocomp.tile import TileProgram
 from monocomp.tile.parser import parse
-from tests import special_programs
 from tests.backends.both_stages import STAGES, both_stages, lengths
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES, elements
 from tests.backends.running import make_inputs, run
 from tests.program_generator import PARAMS, programs
+from tests.reference import special_programs
 
 
 def kernel_of(text: str) -> TileProgram:

@@ -19,7 +19,6 @@ from monocomp.backends.schedules.legal import Legal, element_bytes
 from monocomp.backends.triton.launch import interpreted
 from monocomp.errors import FilterError, LimitError, UnknownIndexError, UnsupportedError
 from monocomp.language.checker import check
-from tests import special_programs
 from tests.backends.compiling import (
     SHARED_LIMIT,
     TARGETS,
@@ -39,7 +38,8 @@ from tests.backends.storing import PROGRAMS as STORED
 from tests.backends.test_library import OF_THEIR_OWN
 from tests.backends.test_long_axes import PROGRAMS as LONG
 from tests.marks import slow_unless
-from tests.test_special_points import FUZZ, SEED
+from tests.reference import special_programs
+from tests.reference.test_special_points import FUZZ, SEED
 
 pytestmark = pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 

@@ -16,8 +16,8 @@ from monocomp.backends.interpreter import Interpreter
 from monocomp.planning.report import report
 from tests.backends.running import BLOCK, DISTINCT, exact, make_inputs, program_of, run
 from tests.backends.tolerances import ALONE, Bound
-from tests.test_domain import HEAD as RANDOM_HEAD
-from tests.test_domain import random_formula
+from tests.extents.test_splits import HEAD as RANDOM_HEAD
+from tests.extents.test_splits import random_formula
 
 Results: TypeAlias = tuple[torch.Tensor, ...]
 

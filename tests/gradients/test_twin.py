@@ -16,9 +16,9 @@ from monocomp.gradients.derived import gradient
 from monocomp.gradients.laws import FOLDS
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
-from tests import special_programs
 from tests.gradients import twin
 from tests.gradients.test_derived import tuple_of
+from tests.reference import special_programs
 
 CHEAP = ("causal", "cross_entropy", "kl_divergence", "mla", "sparsemax", "paged_attention")
 LIBRARY = sorted(

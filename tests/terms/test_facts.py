@@ -18,7 +18,7 @@ from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import show_monoid
 from monocomp.translation.translator import translate
-from tests.test_printer import PROGRAMS
+from tests.terms.test_printer import PROGRAMS
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 

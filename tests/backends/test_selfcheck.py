@@ -31,7 +31,7 @@ from monocomp.language.checker import check
 from monocomp.reference import oracle
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
-from tests import special_programs
+from tests.reference import special_programs
 
 _NUMBERS = count()
 FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "200"))

@@ -25,7 +25,7 @@ from monocomp.errors import (
 from monocomp.language.checker import check
 from monocomp.reference import oracle
 from monocomp.reference.oracle import evaluate
-from tests.special_points import SOFTMAX, softmax
+from tests.reference.special_points import SOFTMAX, softmax
 
 INF = math.inf
 NAN = math.nan

@@ -20,9 +20,9 @@ from monocomp.errors import FilterError, LimitError, UnknownIndexError, Unsuppor
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.reference.oracle import evaluate, specified
-from tests import special_programs
 from tests.backends import interpreted
-from tests.special_points import (
+from tests.reference import special_programs
+from tests.reference.special_points import (
     DIFFERENTIATED,
     ELSEWHERE,
     GIVEN,
