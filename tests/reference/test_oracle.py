@@ -65,33 +65,6 @@ def logits(q=Q, k=K):
     return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
 
 
-def test_attention_variants_agree_with_torch():
-    n = 11
-    q, k, v = normal(1, 2, n, 8), normal(1, 2, n, 8, seed=1), normal(1, 2, n, 6, seed=2)
-    i, j = np.arange(n)[:, None], np.arange(n)[None, :]
-    slopes = torch.tensor([0.5, 0.25], dtype=torch.float64)
-    bias = -slopes[:, None, None] * torch.from_numpy(np.abs(i - j))
-    program = "O[b,h,q,e] = softmax[k if {}](S[b,h,q,k]) * V[b,h,k,e]"
-    scores = "S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)"
-    causal = f"{scores}\n{program.format('k <= q')}"
-    same(run(causal, Q=q, K=k, V=v), SDPA(q, k, v, is_causal=True).numpy())
-    window = f"param w: int\n{scores}\n{program.format('k <= q and q - k < w')}"
-    mask = torch.from_numpy((j <= i) & (i - j < 4))
-    same(run(window, Q=q, K=k, V=v, params={"w": 4}), SDPA(q, k, v, attn_mask=mask).numpy())
-    alibi = f"{scores} - slope[h] * abs(q - k)\n{program.format('k <= q')}"
-    masked = bias.masked_fill(torch.from_numpy(j > i), -INF)[None]
-    same(run(alibi, Q=q, K=k, V=v, slope=slopes), SDPA(q, k, v, attn_mask=masked).numpy())
-    softcap = (
-        "param cap: float = 30.0\ndef softcap(x, c) = c * tanh(x / c)\n"
-        "S[b,h,q,k] = softcap(Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|), cap)\n" + program
-    )
-    capped = torch.softmax(
-        (2 * torch.tanh(logits(q, k) / 2)).masked_fill(torch.from_numpy(j > i), -INF), -1
-    )
-    text = softcap.format("k <= q")
-    same(run(text, Q=q, K=k, V=v, params={"cap": 2}), (capped @ v).numpy())
-
-
 def test_the_program_of_the_documentation():
     text = """
     input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
@@ -255,20 +228,6 @@ def test_top_pads_with_minus_infinity_at_place_minus_one():
     values = np.array([[-INF, -INF, -INF], [5, -INF, -INF], [5, 1, -INF]])
     same(run(text.format("top"), S=s), values)
     same(run(text.format("argtop"), S=s), np.array([[-1, -1, -1], [0, -1, -1], [1, 0, -1]]))
-
-
-def test_sparse_attention_over_the_largest_logits():
-    """The empty positions of `top` are masked, so what argtop says of them is never read."""
-    text = """
-    index r < 3
-    W[q,r] = softmax[r](top[k -> r if k <= q](S[q,k]))
-    O[q,e] = W[q,r] * V[argtop[k -> r if k <= q](S[q,k]), e]
-    """
-    s, v = normal(6, 6), normal(6, 4, seed=1)
-    kept = s.masked_fill(torch.ones(6, 6).triu(1).bool(), -INF)
-    smallest = kept.topk(3, -1).values[:, -1:]
-    weights = torch.softmax(kept.masked_fill(kept < smallest, -INF), -1)
-    same(run(text, S=s, V=v), (weights @ v).numpy())
 
 
 # --- functions and operators --------------------------------------------------------------
@@ -726,36 +685,10 @@ def test_shapes_of_zero_and_one(shape):
 # --- user monoids -------------------------------------------------------------------------
 
 
-def test_affine_recurrence():
-    g, x = normal(6, seed=1), normal(6, 3)
-    text = (
-        "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
-        "H[t,i] = Affine[..t{}](g[t], x[t,i]).u\nE[i] = Affine[t{}](g[t], x[t,i]).u"
-    )
-    for condition, admits in (("", lambda t: True), (" if t % 3 != 1", lambda t: t % 3 != 1)):
-        state, states = torch.zeros(3, dtype=torch.float64), []
-        for t in range(6):
-            state = g[t] * state + x[t] if admits(t) else state
-            states.append(state)
-        prefix, last = run(text.format(condition, condition), g=g, x=x)
-        same(prefix, torch.stack(states).numpy())
-        same(last, states[-1].numpy())
-
-
 WELFORD = """
 monoid Welford(n, mu, c) = unit (0, 0, 0), combine (
     n + n', mu + (mu' - mu) * n' / (n + n'), c + c' + (mu' - mu) ** 2 * n * n' / (n + n'))
 """
-
-
-def test_welford():
-    text = WELFORD + "M[i] = Welford[j](1, X[i,j], 0).mu\nC[i] = Welford[j](1, X[i,j], 0).c / |j|"
-    mean, var = run(text, X=X)
-    same(mean, X.mean(-1).numpy())
-    same(var, X.var(-1, correction=0).numpy())
-    empty = run(text, X=np.zeros((2, 0)))
-    same(empty[0], np.zeros(2))
-    same(empty[1], np.zeros(2))
 
 
 def test_welford_merges_partial_results_that_are_empty():
@@ -774,11 +707,6 @@ def test_softmax_as_a_user_monoid_with_rows_of_minus_infinity():
     want = torch.logsumexp(torch.from_numpy(x[:, 1:]), -1).numpy()
     same(run(text, X=x), want)
     same(run(text, X=x[:, :1]), np.full(3, -INF))
-
-
-def test_a_monoid_of_one_field_is_its_value():
-    text = "monoid Mul(a) = unit 1, combine a * a'\nO[i] = 2 * Mul[j](X[i,j])"
-    same(run(text, X=X), 2 * X.prod(-1).numpy())
 
 
 def test_a_monoid_folds_in_row_major_order():
