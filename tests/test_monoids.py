@@ -201,15 +201,14 @@ DIRECT = {
 }
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("length", [0, 1, 2, 37])
 @pytest.mark.parametrize("fold", DIRECT)
-def test_standard_monoids_say_what_they_should(fold: str, length: int) -> None:
-    x, text = X[:length], f"O = {fold}"
-    wanted = DIRECT[fold](x)
-    np.testing.assert_allclose(evaluate(text, {"X": x}), wanted, rtol=1e-12, atol=1e-12)
-    found = mc.compile(text, backend="numpy")(x)
-    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+def test_standard_monoids_say_what_they_should(fold: str) -> None:
+    text = f"O = {fold}"
+    kernel = mc.compile(text, backend="numpy")
+    for x in (X[:0], X[:1], X[:2], X):
+        wanted = DIRECT[fold](x)
+        np.testing.assert_allclose(evaluate(text, {"X": x}), wanted, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(kernel(x), wanted, rtol=1e-12, atol=1e-12)
 
 
 def test_counts_must_be_seen_to_be_counts() -> None:

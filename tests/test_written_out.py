@@ -163,7 +163,7 @@ def test_gradients(backend: str, length: int, of: str) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "extremes", "most"),
-    [("float32", False, 1e-5), ("float32", True, 1e-5), ("float16", False, 4e-3)],
+    [("float32", True, 1e-5), ("float16", False, 4e-3)],
 )
 def test_gradients_on_triton(dtype: str, extremes: bool, most: float) -> None:
     found = interpreted.call(errors, "triton", 2, "h", dtype, extremes)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 import re
+from typing import Any
 
 import numpy as np
 
@@ -285,7 +286,7 @@ def inputs(seed: int, profile: str) -> dict[str, np.ndarray]:
     """All inputs of `HEAD`."""
     rng = np.random.default_rng(seed)
     size = {"i": rng.integers(1, 4), "k": rng.integers(1, 6), "j": rng.integers(1, 4)}
-    found = {}
+    found: dict[str, Any] = {}
     for name, dims in {**READS, "M": "ik"}.items():
         shape = tuple(int(size[d]) for d in dims)
         values = rng.choice(PROFILES[profile], size=shape)
