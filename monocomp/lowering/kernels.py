@@ -26,8 +26,8 @@ from monocomp.tile import (
     expressions,
     walk,
 )
+from monocomp.tile.order import order_statements
 from monocomp.tile.single_uses import inline_single_uses
-from monocomp.tile.update_order import order_updates
 
 
 def lower(
@@ -70,7 +70,8 @@ class _Kernel(Loops):
             self._store_in_loop(name, [e for e in group if e not in here])
         body = self.scopes[0].body
         inline_single_uses(body)
-        return self._program(group, suffix, order_updates(continue_sums(accumulate_in_place(body))))
+        ordered = order_statements(continue_sums(accumulate_in_place(body)))
+        return self._program(group, suffix, ordered)
 
     def _prepare(self, equations: Sequence[Equation]) -> None:
         with self.computing(equations[0].body, equations[0].name):

@@ -6,7 +6,7 @@
     parser         the text as a program
     verifier       what holds of every program
     single_uses    a pass that names no value which is used once
-    update_order   a pass that puts sums before products
+    order          a pass that puts reads and sums before products
     split_padding  a pass that holds an axis as two tiles
 
 Everything else of the compiler imports the types from here.

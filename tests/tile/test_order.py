@@ -12,7 +12,7 @@ import torch
 import monocomp as mc
 from monocomp.tile import Assign, Expr, Loop, subexpressions, walk
 from monocomp.tile.parser import parse
-from monocomp.tile.update_order import order_updates
+from monocomp.tile.order import order_statements
 from monocomp.tile.verifier import verify
 from tests.tile.running import BACKENDS
 
@@ -36,7 +36,7 @@ SUM = "l_i + sum[k](inside[k, 0.0](X_tile))"
 
 def ordered(text: str) -> str:
     p = parse(text)
-    return str(verify(replace(p, body=order_updates(p.body))))
+    return str(verify(replace(p, body=order_statements(p.body))))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
