@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from monocomp.backends.targets import canonical
+from monocomp.checking.sizes import complete_extents
 from monocomp.declarations.dtypes import NARROW, dtypes_of, itemsize, promoted, result_dtype, widths
-from monocomp.declarations.records import by_representative
+from monocomp.declarations.records import by_representative, free_extents
 from monocomp.errors import UnsupportedDtypeError, UnsupportedError
+from monocomp.extents.nominal import SHORT
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.plan import Plan, Planner
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.emit import Module, Part
     from monocomp.backends.triton.machine_code import MachineCode
     from monocomp.gradients.gradient import Gradient
+
+# Extents that are not given, by the roles of their axes; others are SHORT.
+_NOMINAL = {"grid": 2, "row": 4096, "stream": 4096}
 
 
 def module(
@@ -77,10 +82,21 @@ def machine_code(
 
     target = canonical(target) or target
     made = module(backend, planner, extents, dtype, target, tf32=tf32)
+    sizes = _nominal_sizes(planner, extents)
     declared = planner.equations.declared
-    kernels = planner.plan(extents).kernels
     dtypes = dtypes_of(declared, dtype)
-    return machine_code(made, kernels, declared, extents, dtypes, target, form)
+    return machine_code(made, declared, sizes, dtypes, target, form), sizes
+
+
+def _nominal_sizes(planner: Planner, extents: Mapping[str, int]) -> dict[str, int]:
+    """Return sizes of the inputs' dimensions: as given, by their roles in the kernels, and those
+    that the program declares by the others."""
+    program = planner.equations
+    free = free_extents(program.declared)
+    axes = [a for k in planner.plan(extents).kernels for a in k.axes.values() if a.extent in free]
+    nominal = {a.extent: _NOMINAL.get(a.role, SHORT) for a in axes}
+    sizes = complete_extents(program, {**dict.fromkeys(free, SHORT), **nominal, **extents})
+    return {e: sizes[e] for n in program.declared.inputs for e in program.declared.extents(n)}
 
 
 def gradient_source(

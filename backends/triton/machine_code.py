@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -29,8 +29,6 @@ from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.declarations.records import Declarations
 from monocomp.errors import InternalError, UnsupportedError, UsageError
-from monocomp.extents.nominal import SHORT
-from monocomp.tile import TileProgram
 
 POINTERS = {
     torch.bfloat16: "*bf16",
@@ -45,7 +43,6 @@ POINTERS = {
 }
 FORMS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")  # in the order in which Triton makes them
 _OPTIONS = ("num_warps", "num_stages", "maxnreg")
-_NOMINAL = {"grid": 2, "row": 4096, "stream": 4096}  # extents that are not given; others are SHORT
 
 
 @dataclass
@@ -93,20 +90,18 @@ def gpu(target: str) -> GPUTarget:
 
 def machine_code(
     module: Module,
-    kernels: Sequence[TileProgram],
     declared: Declarations[Any],
-    extents: Mapping[str, int],
+    sizes: Mapping[str, int],
     dtypes: Mapping[str, str],
     target: str,
     form: str,
-) -> tuple[list[MachineCode], dict[str, int]]:
-    """The launches of a file for a GPU, and the sizes that they are for.
+) -> list[MachineCode]:
+    """Compile the launches of a file for a GPU.
 
     Args:
         module: the file.
-        kernels: its kernels, as tile programs.
         declared: what the program declares.
-        extents: sizes that are known, by representative. Others follow from an index's role.
+        sizes: of its inputs' dimensions, by representative.
         dtypes: of the inputs of floats.
         target: such as "cuda:90".
         form: one of `FORMS`.
@@ -115,7 +110,6 @@ def machine_code(
         raise UsageError(
             "Triton's interpreter makes no machine code", help="unset TRITON_INTERPRET"
         )
-    sizes = _sizes(kernels, declared, extents)
     inputs = {
         name: torch.empty(
             [sizes[extent] for extent in declared.extents(name)],
@@ -137,20 +131,7 @@ def machine_code(
         found.append(
             MachineCode(str(made.metadata.name), made.metadata.num_warps, usage, made.asm[form])
         )
-    return found, sizes
-
-
-def _sizes(
-    kernels: Sequence[TileProgram], declared: Declarations[Any], extents: Mapping[str, int]
-) -> dict[str, int]:
-    """A size for every extent of an input: the given one, or one as kernels of its role have."""
-    axes = [a for k in kernels for a in k.axes.values()]
-    sizes: dict[str, int] = {}
-    for name in declared.inputs:
-        for extent in declared.extents(name):
-            usual = [_NOMINAL.get(a.role, SHORT) for a in axes if a.extent == extent]
-            sizes[extent] = extents.get(extent, max(usual, default=SHORT))
-    return sizes
+    return found
 
 
 # --- launches -----------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import torch
 
 import monocomp as mc
 from monocomp.tile import Assign, Expr, Loop, subexpressions, walk
-from monocomp.tile.parser import parse
 from monocomp.tile.order import order_statements
+from monocomp.tile.parser import parse
 from monocomp.tile.verifier import verify
 from tests.tile.running import BACKENDS
 

@@ -35,20 +35,16 @@ from monocomp.tile.operations import OPERATIONS
 Layout = tuple[str, ...]
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|"}
-_BROADCASTING = (*_INFIX, "compare", "where", "neg", "not", "cast", "masked")
 _RANGE = 2.0**32  # of random bits
 _SMALL_FACTOR = 1 << 6  # it takes no index past 32 bits
 _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
 
 
 def tile(c: Context, e: P.Expr, want: Layout | None = None) -> Expr:
-    """A value as a tile of the wanted dimensions: a loaded one in the dtype of its tensor."""
+    """A value as a tile of the wanted dimensions: a loaded one in the dtype of its tensor. It is
+    computed along the axes that it varies with, and spread then."""
     have = c.layout(e)
     want = have if want is None else want
-    if have == want or not have:
-        return _bare(c, e, want if have else ())
-    if e.op in _BROADCASTING:
-        return _bare(c, e, want)
     return spread(_bare(c, e, have), want)
 
 

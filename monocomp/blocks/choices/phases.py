@@ -35,10 +35,12 @@ from monocomp.blocks.choices.moving import signs
 from monocomp.blocks.program import Block
 from monocomp.tile import (
     Expr,
+    Fold,
     Let,
     Loop,
     Mask,
     Segment,
+    Selection,
     Statement,
     expressions,
     leaves,
@@ -214,9 +216,11 @@ def _multiplies(loop: Loop) -> bool:
 
 
 def _fused(loop: Loop, by_descriptor: Mapping[str, Block]) -> tuple[Block, str] | None:
+    """Return the descriptor and the axis of the only loop inside. A selection is a loop itself."""
     inner = [s for s in loop.body if isinstance(s, Loop)]
+    selects = any(isinstance(s, Fold) and isinstance(s.monoid, Selection) for s in loop.body)
     loads = [s.name for x in inner for s in x.body if isinstance(s, Let)]
-    if len(inner) != 1 or not loads or not by_descriptor.keys() >= {*loads}:
+    if len(inner) != 1 or selects or not loads or not by_descriptor.keys() >= {*loads}:
         return None
     return by_descriptor[loads[0]], inner[0].axis.name
 
