@@ -181,19 +181,21 @@ class Checkout:
 
 
 def compare(
-    before: Path, after: Path, kinds: Sequence[str], rehearse: bool
+    before: Path, after: Path, kinds: Sequence[str], only: frozenset[str], rehearse: bool
 ) -> Iterator[dict[str, Any]]:
     """The milliseconds of every case in both checkouts, and the ratio: above 1 it got faster."""
     with Checkout(before, rehearse) as first, Checkout(after, rehearse) as second:
-        yield from _compared([first, second], kinds)
+        yield from _compared([first, second], kinds, only)
 
 
-def _compared(both: Sequence[Checkout], kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _compared(
+    both: Sequence[Checkout], kinds: Sequence[str], only: frozenset[str]
+) -> Iterator[dict[str, Any]]:
     for checkout in both:
         checkout.ask("cases")
     ours, theirs = (checkout.answer() for checkout in both)
     for case in ours:
-        if case not in theirs or case[0] not in kinds:
+        if case not in theirs or case[0] not in kinds or (only and only.isdisjoint(case[1:])):
             continue
         for checkout in both:
             checkout.ask("prepare", *case)
@@ -230,6 +232,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("before", type=Path, help="the other checkout's folder")
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--only", nargs="*", default=(), metavar="WORD", help="cases with one")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there, too")
     parser.add_argument("--rehearse", action="store_true", help="tiny sizes on the CPU")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -239,9 +242,8 @@ def main() -> int:
         return 0
     rows = []
     print(f"{'':36} {'before':>9} {'after':>9} {'ratio':>6}  ms, and before / after")
-    for row in compare(
-        given.before.resolve(), HERE.parents[1], given.kinds or KINDS, given.rehearse
-    ):
+    chosen = given.kinds or KINDS, frozenset(given.only), given.rehearse
+    for row in compare(given.before.resolve(), HERE.parents[1], *chosen):
         rows.append(row)
         print(_line(row), flush=True)
         if given.json is not None:

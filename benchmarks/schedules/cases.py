@@ -187,7 +187,9 @@ def _cases() -> Iterator[Case]:
             yield case(GRADIENT + name, sizes)
             long = {"b": 1, "q": 16384, "k": 16384, "r": 32767}
             yield case(GRADIENT + name, {**sizes, **long}, tier=1)
-    yield case(GRADIENT + "mla", FULL["mla"].sizes)
+    for name in mc.library.names():
+        if name not in GRADIENTS and _has_gradient(name):
+            yield case(GRADIENT + name, FULL.get(name, Full()).sizes)
     latent = {"b": 2, "h": 24, "q": 4096, "k": 4096, "c": 512, "r": 64}
     yield case(GRADIENT + "capped_latent", latent, tier=1)
     yield case(GRADIENT + "capped_latent", FULL["mla"].sizes, tier=1)
@@ -222,6 +224,15 @@ def _cases() -> Iterator[Case]:
     for head, heads in ((128, 16), (64, 32)):
         sizes = {"b": 4, "h": heads, "q": 4096, "k": 4096, "d": head, "e": head, "r": 8191}
         yield case("relative-bias", sizes)
+
+
+def _has_gradient(name: str) -> bool:
+    """True if a program of the library has an output and an input of floats that torch
+    differentiates."""
+    program = mc.compile(mc.library.load(name)).equations
+    is_stored = bool(FULL.get(name, Full()).stored)
+    is_float = any(i.kind == "float" for i in program.declared.inputs.values())
+    return is_float and not is_stored and any(e.body.kind == "float" for e in program.outputs)
 
 
 def name_of(text: str) -> str:
