@@ -1,8 +1,7 @@
-"""The order of the statements of a loop: reads, products, sums of tiles, products with them.
+"""The order of the statements of a loop: gathers, products, sums of tiles, products with them.
 
-A tile that is read element by element is waited for where it is first used, and a product of
-matrices lets no load pass. So it is read before the first product, which hides the wait. Operands
-of products are read where they stand: they are loaded blocks ahead.
+No block is loaded ahead whose elements have a position each, and no load passes a product of
+matrices. So such a tile is read before the first product, which hides the wait.
 
 A product takes its operands rounded, or in limbs. Where a sum of the same tile is done by then, no
 registers hold the tile in full any more.
@@ -10,25 +9,21 @@ registers hold the tile in full any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
 from monocomp.tile.program import (
     Assign,
-    Expr,
     Let,
     Loop,
     Mask,
     Statement,
-    expressions,
     leaves,
     names,
     roots,
     subexpressions,
 )
-
-_FORMS = ("cast", "masked")  # of an operand that is as it is read
 
 
 def order_statements(body: list[Statement]) -> list[Statement]:
@@ -47,7 +42,7 @@ def _ordered(body: list[Statement]) -> list[Statement]:
         if positions[a.name] > positions[b.name] and (_reads(a, b.name) or _reads(b, a.name)):
             ordered = updates
     values = [s for s in body if not isinstance(s, Assign)]
-    return order_statements(_read_early(values, _operands(expressions(body)))) + list(ordered)
+    return order_statements(_gather_early(values)) + list(ordered)
 
 
 def _turn(u: Assign) -> int:
@@ -60,47 +55,46 @@ def _reads(u: Assign, state: str) -> bool:
     return any(x.attr == state for x in leaves(u.value))
 
 
-def _operands(values: Iterable[Expr]) -> frozenset[str]:
-    """Return the names of the tiles that products take as they are read."""
-    operands = set()
-    for product in values:
-        for operand in product.args if product.op == "contract" else ():
-            while operand.op in _FORMS:
-                operand = operand.args[0]
-            operands.add(operand.attr if operand.op == "local" else "")
-    return frozenset(operands)
-
-
-def _read_early(body: list[Statement], operands: frozenset[str]) -> list[Statement]:
-    """Return the statements with tiles read before the first product that does not compute where.
-
-    No read passes a loop, or the condition of a block that may not need it.
+def _gather_early(body: Sequence[Statement]) -> list[Statement]:
+    """Return the statements, gathers and what their positions are computed from before the first
+    product. None passes a loop, or the condition of a block that may not need it.
     """
     ordered: list[Statement] = []
     first: int | None = None  # product since the last loop
-    late: set[str] = set()  # values since then
+    late: dict[str, Statement] = {}  # by the names of values since then
     for s in body:
         if isinstance(s, Loop | Mask):
-            first, late = None, set()
-        elif first is not None and _is_read(s, operands) and late.isdisjoint(_names_in(s)):
-            ordered.insert(first, s)
-            first += 1
+            first, late = None, {}
+        elif first is not None and _gathers(s) and (needed := _needed(s, late)) is not None:
+            ordered[first:] = [*needed, s, *(x for x in ordered[first:] if x not in needed)]
+            first += len(needed) + 1
+            late = {name: x for name, x in late.items() if x not in needed}
             continue
         elif first is not None or _multiplies(s):
             first = len(ordered) if first is None else first
-            late.update(names([s]))
+            late |= dict.fromkeys(names([s]), s)
         ordered.append(s)
     return ordered
+
+
+def _needed(s: Statement, late: Mapping[str, Statement]) -> list[Statement] | None:
+    """Return the late statements that one depends on, in order; None if it waits for a product."""
+    needed: dict[Statement, None] = {}
+    for name in (x.attr for root in roots(s) for x in leaves(root)):
+        if name in late:
+            before = _needed(late[name], late)
+            if before is None or not isinstance(late[name], Let) or _multiplies(late[name]):
+                return None
+            needed |= dict.fromkeys([*before, late[name]])
+    return list(needed)
 
 
 def _multiplies(s: Statement) -> bool:
     return any(x.op == "contract" for root in roots(s) for x in subexpressions(root))
 
 
-def _is_read(s: Statement, operands: frozenset[str]) -> bool:
-    """True if a statement reads a tile that no product takes as it is."""
-    return isinstance(s, Let) and s.value.op == "load" and s.name not in operands
-
-
-def _names_in(s: Statement) -> set[str]:
-    return {x.attr for root in roots(s) for x in leaves(root)}
+def _gathers(s: Statement) -> bool:
+    """True if a statement reads elements with a position each."""
+    if not isinstance(s, Let) or s.value.op != "load":
+        return False
+    return any(len(x.axes) > 1 for x in s.value.positions)

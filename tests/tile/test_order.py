@@ -1,4 +1,4 @@
-"""Sums before products at the end of a loop's body: before and after the pass, on every backend."""
+"""The order of a loop's statements: gathers before products, and sums before products at its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import monocomp as mc
-from monocomp.tile import Assign, Expr, Loop, subexpressions, walk
+from monocomp.tile import Assign, Expr, Let, Loop, subexpressions, walk
 from monocomp.tile.order import order_statements
 from monocomp.tile.parser import parse
 from monocomp.tile.verifier import verify
@@ -70,3 +70,21 @@ def test_in_the_library(name: str) -> None:
 
 def has(op: str, e: Expr) -> bool:
     return any(x.op == op for x in subexpressions(e))
+
+
+def test_gathers_come_before_products() -> None:
+    """A bias at a computed position is read, and its position computed, before the product."""
+    (program,) = mc.compile(mc.library.load("t5")).tile_programs()
+    lines = [line.strip().split("[")[0] for line in str(program).splitlines()]
+    assert lines.index("bias_tile") < lines.index("s") < lines.index("S_in")
+    assert lines.index("total") < lines.index("bias_tile")
+
+
+def test_rows_that_a_product_needs_are_not_read_before_it() -> None:
+    """A position that a product decides comes after it, and so does what is read there."""
+    (program,) = mc.compile(
+        "input A[i,d], B[k,d], T[n], V[k]\nO[i] = sum[k](T[int(abs(tanh(sum[d](A[i,d] * B[k,d]))))] * V[k])"
+    ).tile_programs()
+    loop = next(s for s in walk(program.body) if isinstance(s, Loop))
+    values = [s.value.op if isinstance(s, Let) else "" for s in loop.body]
+    assert values.index("load", values.index("contract")) > values.index("contract")
