@@ -1,4 +1,4 @@
-"""The order of a loop's statements: gathers before products, and sums before products at its end."""
+"""The order of a loop's statements: gathers before products, sums before products at its end."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ def test_gathers_come_before_products() -> None:
 def test_rows_that_a_product_needs_are_not_read_before_it() -> None:
     """A position that a product decides comes after it, and so does what is read there."""
     (program,) = mc.compile(
-        "input A[i,d], B[k,d], T[n], V[k]\nO[i] = sum[k](T[int(abs(tanh(sum[d](A[i,d] * B[k,d]))))] * V[k])"
+        "input A[i,d], B[k,d], T[n], V[k]\n"
+        "S[i,k] = A[i,d] * B[k,d]\n"
+        "O[i] = sum[k](T[int(abs(tanh(S[i,k])))] * V[k])"
     ).tile_programs()
     loop = next(s for s in walk(program.body) if isinstance(s, Loop))
     values = [s.value.op if isinstance(s, Let) else "" for s in loop.body]
