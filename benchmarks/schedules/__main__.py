@@ -194,7 +194,7 @@ class Search:
 
     def save(self) -> None:
         """Write what is known, all of it or nothing."""
-        kept = {w.digest: w.to_json() for w in self.works.values() if w.times}
+        kept = {w.digest: w.to_json() for w in self.works.values() if w.fastest()}
         kernels = [*{**self.before, **kept}.values()]
         tiles = {name_of(k["tile"]): k["tile"] for k in kernels}
         named = (json.dumps({**k, "tile": name_of(k["tile"])}) for k in kernels)
