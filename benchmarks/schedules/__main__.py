@@ -47,6 +47,7 @@ from benchmarks.schedules.workers import Done, Worker, finished
 from monocomp.backends.schedules.table import distance, point
 
 FORMAT = 2
+MAKER, AND = "NVIDIA ", " and "  # before the names of GPUs, and between them
 SECONDS, FILLING, ENDING = 480.0, 100.0, 12.0
 FIRST_CANDIDATES, MOST_CANDIDATES, ROUNDS = 6, 13, 4
 GAIN = 0.01  # a round that brings less is the last
@@ -393,6 +394,13 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     return {k["digest"]: k for k in kernels}
 
 
+def _devices(path: Path, name: str) -> str:
+    """Return the names of NVIDIA's GPUs whose measurements a file holds, and of this one."""
+    before = json.loads(path.read_text())["device"] if path.exists() else MAKER
+    names = before.removeprefix(MAKER).split(AND) if before != MAKER else []
+    return MAKER + AND.join(dict.fromkeys([*names, name.removeprefix(MAKER)]))
+
+
 def _lines(parts: Iterable[str]) -> str:
     return ",\n".join(parts)
 
@@ -435,7 +443,7 @@ def main() -> int:
     target, processors, device = "cuda:90", 132, "a rehearsal"
     if not chosen.rehearse:
         found = torch.cuda.get_device_properties(0)
-        device, processors = found.name, found.multi_processor_count
+        device, processors = _devices(chosen.path, found.name), found.multi_processor_count
         target = f"cuda:{found.major}{found.minor}"
     machine = {
         "device": device,
