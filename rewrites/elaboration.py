@@ -6,8 +6,6 @@ tanh, for one, loses small arguments when written with exponentials.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from monocomp import terms as T
 from monocomp.rewrites.frames import maxima
 from monocomp.rewrites.normal_form import normalise
@@ -17,7 +15,7 @@ from monocomp.rewriting.matching import Bindings
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, frame, is_mantissa
-from monocomp.terms.monomials import addends, factors
+from monocomp.terms.monomials import addends
 
 elaboration = RuleSet("elaboration", "derived reductions become sums of exponentials")
 
@@ -90,103 +88,6 @@ def expand_log_softmax(t: Term) -> Term | None:
     if not _named(t, "fold_at", "log_softmax"):
         return None
     return T.by_definition(t)
-
-
-@elaboration.rule
-def cancel_shift(t: Term) -> Term | None:
-    """What elements and their mean are both shifted by cancels: it may be far larger than the
-    distances, which would be lost in rounding.
-
-    Law:     a + u - sum(w * (a + u)) / sum(w) = u - sum(w * u) / sum(w)
-    Claims:  distributivity
-    Needs:   a is finite where there is an element, and is not of nothing; sum(w) is not 0 where
-             there is one, or the element is, too; all of a cancels
-    before:  A[i] = sum[k]((X[i,k] + M[i] - sum[k](X[i,k] + M[i]) / sum[k](1.0)) ** 2)
-    after:   A[i] = sum[k]((X[i,k] - sum[k](X[i,k]) / sum[k](1.0)) ** 2)
-    """
-    if not _named(t, "fold", "sum") or len(t.attr.indices) != 1:
-        return None
-    (bound,), (condition, body) = T.open_fold(t)
-    element = T.Product(list(factors(body)), known=frozenset(T.conjuncts(condition)))
-    for f in element.factors:
-        base, power = T.base_and_power(f)
-        moving = [a for a in addends(base) if bound.attr[0] in a.free]
-        fixed = [a for a in addends(base) if a not in moving]
-        for mean in fixed if moving else ():
-            for centre, shift in _apart(mean, bound, condition, element):
-                left = T.add(shift, *(a for a in fixed if a is not mean))
-                if left is T.ZERO or len(addends(left)) < len(fixed) - 1:
-                    others = (g for g in element.factors if g is not f)
-                    distance = T.power_of(T.add(*moving, centre, left), power)
-                    return T.fold("sum", (bound,), condition, T.mul(*others, distance))
-    return None
-
-
-def _apart(
-    mean: Term, bound: Term, condition: Term, element: T.Product
-) -> Iterator[tuple[Term, Term]]:
-    """(p * sum(w * u), a) for p * sum(w * (a + u)) over a domain with p = 1 / sum(w), beside an
-    element of that domain."""
-    domain = T.domain_of(T.fold("sum", (bound,), condition, T.ONE))
-    length = T.as_float(T.extent_of(bound.attr[1]))
-    for total in factors(mean):
-        if not _named(total, "fold", "sum") or T.domain_of(total) != domain:
-            continue
-        scale = [g for g in factors(mean) if g is not total]
-        _, (_, body) = T.open_as(total, bound.attr[:1])
-        for f in factors(body):
-            shift = [a for a in addends(f) if bound.attr[0] not in a.free]
-            if not shift or not all(map(_is_plain, shift)):
-                continue
-            weight = T.mul(T.ONE, *(g for g in factors(body) if g is not f))
-            count = T.fold("sum", (bound,), condition, weight)
-            if weight is T.ONE and condition is T.TRUE and T.power_of(length, -1) in scale:
-                count = length
-            number = T.ONE
-            for g in factors(T.construct("mul", *scale, count)):
-                if not (T.is_bracket(g) and _is_said(g.args[0], count, element)):
-                    number = T.mul(number, g)
-            others = (a for a in addends(f) if a not in shift)
-            centre = T.fold("sum", (bound,), condition, T.mul(weight, T.add(T.ZERO, *others)))
-            yield T.mul(*scale, centre), T.mul(number, T.add(*shift))
-
-
-def _is_plain(t: Term) -> bool:
-    """Is t a quotient of sums that are finite if what they read is, and 0 where its divisor is of
-    nothing, as 0 / 0 is then? An extremum over nothing is infinite."""
-    powers = [T.base_and_power(f) for f in factors(t)]
-    over = [base for base, power in powers if power > 0]
-    under = [base for base, power in powers if power < 0]
-    known = T.Product(over)
-    return (
-        T.is_finite_if_there(t)
-        and not _may_be_extreme(t)
-        and all(any(known.vanishes_with(f, z) for f in over) for z in under if T.may_be_empty(z))
-    )
-
-
-def _may_be_extreme(t: Term) -> bool:
-    """Does t hold another aggregate than sums that may be over nothing? Not where a sum over the
-    same elements has one: max(x) in sum(exp(x - max(x)))."""
-    start: tuple[Term, frozenset[object]] = t, frozenset()
-    stack, seen = [start], {start}
-    while stack:
-        s, there = stack.pop()
-        if s.op in ("fold", "fold_at"):
-            if s.attr.monoid == "sum":
-                there |= {T.domain_of(s)}
-            elif T.domain_of(s) not in there:
-                return True
-        new = {(a, there) for a in T.children(s) if a.folded} - seen
-        stack.extend(new)
-        seen |= new
-    return False
-
-
-def _is_said(condition: Term, count: Term, element: T.Product) -> bool:
-    """Is a count not 0 beside such an element?"""
-    is_there = T.is_there(count)
-    return condition is is_there and (T.is_positive(count.args[1]) or element.says(is_there))
 
 
 @elaboration.rule

@@ -138,3 +138,27 @@ def order_sums(t: Term) -> Term | None:
     deep = T.conjunction(*(c for c in parts if name in c.free))
     rest = T.conjunction(*(c for c in parts if name not in c.free))
     return T.fold("sum", (inner,), rest, T.fold("sum", (outer,), deep, inner_body))
+
+
+@quotients.rule
+def cancel_addend(t: Term) -> Term | None:
+    """Cancel an addend of a factor that is taken away as well.
+
+    So what elements and their mean are both shifted by takes no digits of the distances along.
+
+    Law:     p * (x + y) - p * x = p * y
+    Claims:  distributivity
+    Needs:   what p * x is made of is finite if what it reads is, but for divisors
+    before:  A[i] = Z[i] * (exp(X[i]) + Y[i]) - Z[i] * exp(X[i])
+    after:   A[i] = Y[i] * Z[i]
+    """
+    for a in t.args if t.op == "add" else ():
+        for f in factors(a):
+            if f.op == "add":
+                others = [g for g in factors(a) if g is not f]
+                parts = [T.mul(*others, b) for b in f.args]
+                gone = [p for p in parts if T.neg(p) in t.args]
+                over = (g for p in gone for g in factors(p) if not (g.op == "pow" and g.attr < 0))
+                if gone and all(map(T.is_finite_if_read, over)):
+                    return T.add(*(b for b in t.args if b is not a), *parts)
+    return None

@@ -63,7 +63,6 @@ SAME = "without it the rule gives the term that it was given, which is no step"
 EQUIVALENT = {  # mutants that no test can notice, and why
     "emptiness.fold_nothing: if not empty": "without it no fold is found to be empty",
     "emptiness._without_elements: if condition is T.FALSE": SAME,
-    "elaboration._may_be_extreme: ... if a.folded": "what holds no fold holds no extremum",
     "results.assume_filter: t.args[0] is T.TRUE": "without a filter nothing is known",
     "results.assume_filter: if new == bodies": SAME,
     "results.separate_results: if list(groups) == [T.ONE]": SAME,

@@ -69,6 +69,7 @@ MOMENTS = {
     "from another mean": f"{MEAN}O[i] = mean[k]((B[i,k] - m[i]) ** 2)",
     "from the largest": "O[i] = mean[k]((A[i,k] - max[k](A[i,k])) ** 2)",
     "shifted": "O[i] = var[k](A[i,k] - mean[k](A[i,k] ** 2))",
+    "shifted by another mean": "O[i] = var[k](A[i,k] - mean[k](B[i,k]))",
     "shifted by others": "O[i] = mean[k]((A[i,k] - B[i,0] - mean[k](A[i,k] - B[i,0])) ** 3)",
 }
 

@@ -31,33 +31,6 @@ def test_example(rule: Rule) -> None:
 NEAR_MISSES = {
     "expand_softmax": ["P[i,k] = log_softmax[k](S[i,k])", "L[i] = logsumexp[k](S[i,k])"],
     "expand_log_softmax": ["P[i,k] = softmax[k](S[i,k])", "P[i,k] = log(softmax[k](S[i,k]))"],
-    "cancel_shift": [
-        "A[i] = mean[k]((X[i,k] + M[i] - mean[k](X[i,k] + M[i])) ** 2)",  # is a sum first
-        "A[i] = sum[k]((X[i,k] + M[i] - sum[k](X[i,k]) / sum[k](1.0)) ** 2)",  # no shift
-        "A[i] = sum[k]((X[i,k] - sum[k](X[i,k] + M[i]) / sum[k](1.0)) ** 2)",
-        "A[i] = sum[k]((X[i,k] + M[i] - max[k](X[i,k] + M[i]) / sum[k](1.0)) ** 2)",
-        "A[i] = sum[k]((M[i] - sum[k](X[i,k] + M[i]) / sum[k](1.0)) ** 2)",  # no element
-        "A[i] = sum[k]((X[i,k] + M[i] - sum[k](X[i,k] + M[i]) / sum[k](2.0)) ** 2)",
-        "A[i] = sum[k]((X[i,k] + M[i] - sum[k if k < i](X[i,k] + M[i]) / sum[k](1.0)) ** 2)",
-        "A[i] = sum[k if k < i]((X[i,k] + M[i] - sum[k if k < i](X[i,k] + M[i]) / |k|) ** 2)",
-        *(
-            f"A[i] = sum[k]((X[i,k] + {x} - sum[k](X[i,k] + {x}) / sum[k](1.0)) ** 2)"
-            for x in (  # of nothing, perhaps
-                "max[j if Y[j] < 0](Y[j])",
-                "sum[j if Y[j] < 0](Y[j] - max[l if Y[l] < i](Y[l]))",
-                "M[i] / sum[j if j < i](exp(Y[j]))",
-                "log(M[i])",  # or infinite
-            )
-        ),
-        *(
-            f"A[i] = sum[k]((X[i,k] + M[i] - {x}) ** 2)"
-            for x in (
-                "sum[k](exp(S[i,k]) * (X[i,k] + M[i])) / sum[k](exp(S[i,k]))",  # no weight
-                "sum[k](Y[k] * (X[i,k] + M[i])) / |k|",  # not theirs
-                "(0 < B[i]) * sum[k](X[i,k] + M[i]) / sum[k](1.0)",  # elsewhere it does not cancel
-            )
-        ),
-    ],
     "expand_prefix": ["P[k] = softmax[k](X[k])", "index r < 2\nA[r] = top[k -> r](X[k])"],
     "expand_scaled": [
         "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\nO[i] = M[k](V[k], S[i,k]).v",
@@ -88,50 +61,6 @@ def test_every_rule_has_near_misses() -> None:
 )
 def test_near_miss(name: str, text: str) -> None:
     check_does_not_fire(rule_of(elaboration, name), text)
-
-
-DISTANCES = [  # with what the elements and their mean are shifted by, and without it
-    *(
-        (
-            f"sum[k]((X[i,k] + {x} - sum[k](X[i,k] + {x}) / sum[k](1.0)) ** 2)",
-            "sum[k]((X[i,k] - sum[k](X[i,k]) / sum[k](1.0)) ** 2)",
-        )
-        for x in ("sum[j if j < i](Y[j])", "M[i] / |k|")
-    ),
-    (  # a part of what they are shifted by
-        "sum[k]((X[i,k] + M[i] + Y[i] - sum[k](X[i,k] + M[i]) / sum[k](1.0)) ** 2)",
-        "sum[k]((X[i,k] + Y[i] - sum[k](X[i,k]) / sum[k](1.0)) ** 2)",
-    ),
-    *(  # beside others, whichever stand first
-        (
-            f"sum[k](({a}[i,k] - sum[k]({a}[i,k]) / |k|)"
-            f" * ({b}[i,k] + Y[i] - sum[k]({b}[i,k] + Y[i]) / |k|))",
-            f"sum[k](({a}[i,k] - sum[k]({a}[i,k]) / |k|) * ({b}[i,k] - sum[k]({b}[i,k]) / |k|))",
-        )
-        for a, b in ("XB", "BX")
-    ),
-    (
-        "sum[k if k < i]((Y[i] + X[i,k] - sum[k if k < i](X[i,k] + Y[i]) / sum[k if k < i](1.0)) ** 3)",  # noqa: E501
-        "sum[k if k < i]((X[i,k] - sum[k if k < i](X[i,k]) / sum[k if k < i](1.0)) ** 3)",
-    ),
-    (
-        "sum[k]((X[i,k] - sum[j if F[j]](exp(S[i,j] - max[j if F[j]](S[i,j]))) - sum[k](X[i,k] - sum[j if F[j]](exp(S[i,j] - max[j if F[j]](S[i,j])))) / |k|) ** 2)",  # noqa: E501
-        "sum[k]((X[i,k] - sum[k](X[i,k]) / |k|) ** 2)",
-    ),
-    (
-        "sum[k]((X[i,k] - Y[i] - sum[k](X[i,k] - Y[i]) / |k|) * (B[i,k] + 7) ** 2)",
-        "sum[k]((X[i,k] - sum[k](X[i,k]) / |k|) * (B[i,k] + 7) ** 2)",
-    ),
-    (
-        "sum[k](exp(S[k]) * (X[i,k] - Y[i] - sum[k](exp(S[k]) * (X[i,k] - Y[i])) / sum[k](exp(S[k]))) ** 2)",  # noqa: E501
-        "sum[k](exp(S[k]) * (X[i,k] - sum[k](exp(S[k]) * X[i,k]) / sum[k](exp(S[k]))) ** 2)",
-    ),
-]
-
-
-@pytest.mark.parametrize(("before", "after"), DISTANCES)
-def test_distances_without_a_shift(before: str, after: str) -> None:
-    check_variant(rule_of(elaboration, "cancel_shift"), f"A[i] = {before}", f"A[i] = {after}")
 
 
 @pytest.mark.parametrize("first", ["all", "any", "mean", "var", "logsumexp"])
