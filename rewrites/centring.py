@@ -367,12 +367,11 @@ def _cancelled(t: Term) -> Term:
     for a in filter(_is_far, addends(t)):
         for f in filter(T.is_bracket, factors(a)):
             whole, conditions = T.neg(_without(a, f)), T.conjuncts(f.args[0])
-            if whole not in addends(t) or not _is_there(
-                whole, [*logarithms, *_nonzero(conditions)]
-            ):
+            weights = list(_nonzero(conditions))
+            if whole not in addends(t) or not _is_there(whole, [*logarithms, *weights]):
                 continue
             others = [b for b in addends(t) if b is not a and b is not whole]
-            if logarithms.isdisjoint(_nonzero(conditions)):
+            if not logarithms.issuperset(weights) or len(weights) < len(conditions):
                 others.append(T.mul(whole, T.bracket(T.negate(f.args[0]))))
             return _cancelled(T.add(T.ZERO, *others))
     return t

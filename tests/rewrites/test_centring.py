@@ -89,6 +89,9 @@ NEAR_MISSES = {
             for x in ("S[i,k]", "R[i,k]")
         ),
         f"H[i] = {softmean('S[i,k]', 'S[i,k]', 'k')}",  # no maximum stands outside
+        # It would stay where the other condition fails, whatever is added.
+        f"H[i] = max[k](S[i,k]) - (i < 2) * {softmean('S[i,k]', 'S[i,k]', 'k')}"
+        " + log(SE[k](1, S[i,k]).v)",
         "H[i] = max[k](S[i,k]) * sum[k](1.0) - sum[k](S[i,k])",  # no exponent
         f"H[i] = max[j, k](D[i,j,k]) - {softmean('S[i,k]', 'S[i,k]', 'k')}",
         f"H[i] = max[k if k < i](S[i,k]) - {softmean('S[i,k]', 'S[i,k]', 'k')}",
