@@ -89,7 +89,7 @@ def test_gradients_are_the_same(name: str) -> None:
     assert all(c.ok for c in found.derivation.check())
 
 
-@pytest.mark.parametrize("name", ["logits", "weights", "masked", "a vocabulary's", "of two models"])
+@pytest.mark.parametrize("name", ["logits", "of two models"])
 def test_by_differences(name: str) -> None:
     text, save = ALL[name]
     check_gradient_by_differences(text, mc.grad(text, save=save))
@@ -143,8 +143,9 @@ def special(rows: int = 4) -> dict[str, Any]:
     return {**inputs, "M": np.array(masks)[:rows]}
 
 
-@pytest.mark.parametrize("save", [["S"], ["S", "L"], ["O", "S", "L"]])
-@pytest.mark.parametrize("text", [MASKED, BIASED])
+@pytest.mark.parametrize(
+    ("text", "save"), [(MASKED, ["S"]), (BIASED, ["S", "L"]), (MASKED, ["O", "S", "L"])]
+)
 def test_rows_without_elements(text: str, save: list[str]) -> None:
     """Of these a gradient is 0, and logits are -inf."""
     inputs = special()

@@ -122,15 +122,13 @@ def on_backends(texts: Iterable[str]) -> list[Any]:
 def inputs_of(text: str, values: Mapping[str, Any] = INPUTS) -> dict[str, Any]:
     """Those that a program reads, in the kinds that it declares; given ones by their definition."""
     kinds = {"int": np.int64, "float": np.float64, "bool": np.bool_}
-    program = check(text)
-    inputs = {
-        n: np.asarray(values[n], kinds[program.inputs[n].kind])
-        for n in program.inputs
-        if n in values
-    }
-    for name in program.inputs.keys() - inputs.keys():
-        defined = re.sub(r"^input (.* = )", r"\1", text, flags=re.MULTILINE)
-        inputs[name] = evaluate(f"{defined.split('return')[0]}return {name}", inputs)
+    inputs: dict[str, Any] = {}
+    for name, at in check(text).inputs.items():
+        if name in values:
+            inputs[name] = np.asarray(values[name], kinds[at.kind])
+        else:
+            defined = re.sub(r"^input (.* = )", r"\1", text, flags=re.MULTILINE)
+            inputs[name] = evaluate(f"{defined.split('return')[0]}return {name}", inputs)
     return inputs
 
 
