@@ -197,6 +197,8 @@ def test_emit_machine_code(call, monkeypatch: pytest.MonkeyPatch) -> None:
         "UnsupportedError: cuda:90 has no amdgcn\n  help: one of ttir, ttgir, llir, ptx\n"
     )
     assert call(*words, "--json")[0] == call(*words, "--form", "ptx", "--minimal")[0] == 2
+    declared = "input X[i,r]\nindex r < |i| - 1\nO[i] = sum[r](X[i,r])"
+    assert "i = 64, r = 63\n" in call("emit", declared, "--form", "ttir", "--extent", "i=64")[1]
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert "unset TRITON_INTERPRET" in call(*words, "--form", "ptx")[2]
 

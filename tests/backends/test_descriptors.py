@@ -344,6 +344,8 @@ def test_loops_that_become_one() -> None:
     assert not fused("L[q] = logsumexp[k if k > q](sum[d](Q[q,d] * K[k,d]))")
     two = "L[q] = logsumexp[k](sum[d](Q[q,d] * K[k,d]) - sum[c](R[q,c] * C[k,c]) ** 2)"
     assert not fused(two, c=4096)  # two loops inside it
+    largest = "S[q,k] = sum[d](Q[q,d] * K[k,d])\nT[q,r] = top[k -> r](S[q,k])\nindex r < 8"
+    assert not fused(largest)  # a selection is a loop
 
 
 def _logits(inputs: Mapping[str, torch.Tensor], by_descriptor: bool) -> torch.Tensor:
