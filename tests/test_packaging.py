@@ -14,6 +14,7 @@ import tomllib
 import venv
 import zipfile
 from collections.abc import Iterator, Mapping, Set
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
@@ -289,6 +290,7 @@ MUTUAL = {
 }
 
 
+@cache
 def sources_of_modules() -> dict[str, str]:
     """The text of every module, but for the package's own, whose names are looked up late."""
     files = (Path(name) for name in files_of_the_package() if name.endswith(".py"))
@@ -299,18 +301,23 @@ def sources_of_modules() -> dict[str, str]:
 
 def imported(name: str, text: str, modules: Mapping[str, str]) -> Iterator[str]:
     """Modules that a module imports, also late or for its types, and the packages around them."""
+    for target in named_in_imports(text):
+        parts = target.split(".")
+        around = {".".join(parts[: n + 1]) for n in range(len(parts))}
+        yield from (m for m in around if m in modules and not f"{name}.".startswith(f"{m}."))
+
+
+@cache
+def named_in_imports(text: str) -> list[str]:
+    """What stands in the import statements of a module."""
+    found = []
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.ImportFrom(module=str(module), names=names):
-                targets = [f"{module}.{n.name}" for n in names] + [module]
+                found += [*(f"{module}.{n.name}" for n in names), module]
             case ast.Import(names=names):
-                targets = [n.name for n in names]
-            case _:
-                continue
-        for target in targets:
-            parts = target.split(".")
-            around = {".".join(parts[: n + 1]) for n in range(len(parts))}
-            yield from (m for m in around if m in modules and not f"{name}.".startswith(f"{m}."))
+                found += [n.name for n in names]
+    return found
 
 
 def imports(modules: Mapping[str, str]) -> dict[str, set[str]]:
