@@ -32,7 +32,8 @@ def elements_at(ops: TileOps, tensor: Tile, at: Sequence[Tile]) -> Tile:
                 strides[d] = strides.get(d, 0) + step * stride
     shape = common_shape(*(x.shape for x in at))
     if strides.keys() & set(selected) or (len(computed) > 1 and not selected):
-        return _at_all(ops, every, at, shape)
+        gathered = _along_one(ops, every, at, steps, computed, shape)
+        return gathered or _at_all(ops, every, at, shape)
     before = [d for d in strides if not selected or ops.rank(d) < ops.rank(selected[0])]
     before.sort(key=ops.rank)
     after = sorted(strides.keys() - set(before), key=ops.rank)
@@ -126,6 +127,43 @@ def _selecting(dim: int, count: int, shape: Shape, computed: int) -> Callable[..
     if computed > 1:
         return index
     return select if count == 1 else select_more
+
+
+def _along_one(
+    ops: TileOps,
+    every: Value,
+    at: Sequence[Tile],
+    steps: Sequence[tuple[int, dict[int, int]] | None],
+    computed: Sequence[int],
+    shape: Shape,
+) -> Tile | None:
+    """Record the elements at computed positions in one dimension, which vary along others; None
+    where the positions in these are not all that there are."""
+    plain: dict[int, int] = {}
+    for n, (size, known) in enumerate(zip(every.shape, steps, strict=True)):
+        if known is not None:
+            first, strides = known
+            if first or [*strides.values()] != [1] or shape[dim := next(iter(strides))] != size:
+                return None
+            plain[dim] = n
+    if len(computed) != 1 or len(plain) != len(every.shape) - 1:
+        return None
+    varying = {d for d in at[computed[0]].dims if d != NO_DIM}
+    before = sorted(plain, key=ops.rank)
+    free = sorted(varying - plain.keys(), key=ops.rank)
+    index = ops.whole(at[computed[0]], (*(d for d in before if d in varying), *free))
+    order = (*(plain[d] for d in before), computed[0])
+    whole = (*(shape[d] for d in before), math.prod(shape[d] for d in free))
+    one = (*(shape[d] if d in varying else 1 for d in before), whole[-1])
+    inner = tuple(shape[d] for d in (*before, *free))
+
+    def gather(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        positions = positions.reshape(one).expand(whole)
+        return t.permute(order).gather(-1, positions).view(inner)
+
+    key = "along", order, inner
+    made = ops.recorder.step(key, gather, [every, index], inner, every.dtype)
+    return Tile(ops, made, (*before, *free), shape)
 
 
 def _at_all(ops: TileOps, every: Value, at: Sequence[Tile], shape: Shape) -> Tile:

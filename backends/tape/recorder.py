@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+COMMUTATIVE = {"add", "mul", "maximum", "minimum", "and", "or", "eq", "ne"}
+KNOWN = 1 << 21  # elements of what is computed once: what is larger is not known
 
 
 class Value:
@@ -98,11 +102,13 @@ class Recorder:
     ) -> Value:
         """The value of a function of others, of which the key tells it apart. Without one it is
         computed anew, in each call."""
-        whole = None if key is None else (key, *map(id, operands))
+        order = sorted(map(id, operands)) if key in COMMUTATIVE else map(id, operands)
+        whole = None if key is None else (key, *order)
         made = None if whole is None else self._made.get(whole)
         if made is not None:
             return made
-        if whole is not None and operands and all(v.known is not None for v in operands):
+        is_known = operands and all(v.known is not None for v in operands)
+        if whole is not None and is_known and math.prod(shape) <= KNOWN:
             made = self._alike(Value(shape, dtype, run(*(v.known for v in operands))))
             if made.made_by is not None:
                 return self._made.setdefault(whole, made)

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 import torch
 
 from monocomp.backends.interpreter import Interpreter
+from monocomp.backends.tape.buffers import Buffer, clear
 from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.tape import Tape
 from monocomp.backends.tape.tile import Tile
-from monocomp.backends.tape.tiles import Buffer, TapeOps
+from monocomp.backends.tape.tiles import TapeOps
 from monocomp.backends.torch_operations import TorchOps, TorchTarget
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.interpreting import KernelRun
@@ -21,15 +22,15 @@ from monocomp.host.plan import Plan
 from monocomp.host.program import HostProgram, Slices, Sort
 from monocomp.tile import Store, TileProgram, walk
 
-Blocks: TypeAlias = Callable[[TileProgram, Mapping[str, int], int], dict[str, int]]
+Blocks: TypeAlias = Callable[..., dict[str, int]]
 LARGEST = 1 << 21  # elements of the largest tile: 8 MiB in float32, of which a few live at once
+WHOLE = 1 << 62  # of one that need not be computed, as what selects its elements reads them
 MOST_BLOCKS = 32  # of a kernel's grid
 _ALIGNMENT = 16  # bytes, as the signatures of calls have it
 
 
-def is_short(program: TileProgram, extents: Mapping[str, int], blocks: Blocks) -> bool:
+def is_short(program: TileProgram, extents: Mapping[str, int], lengths: Mapping[str, int]) -> bool:
     """Return True if each axis of a kernel is held by one block, but for a few of its grid."""
-    lengths = blocks(program, extents, LARGEST)
     counts = {a: -(-extents[a.extent] // lengths.get(n, 1)) for n, a in program.axes.items()}
     cut = {a: n for a, n in counts.items() if n > 1 and a.role != "whole"}
     return all(a.role == "grid" for a in cut) and math.prod(cut.values()) <= MOST_BLOCKS
@@ -74,7 +75,7 @@ class RecordingTarget(TorchTarget):
         return partial(Buffer, shape, dtype)
 
     def clear(self, tensor: Any) -> None:
-        self.ops.clear(tensor)
+        clear(self.ops, tensor)
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         return KernelRun(self.kernels[number], self._record)
@@ -90,7 +91,7 @@ class RecordingTarget(TorchTarget):
         ops = self._ops(list(program.axes))
         held = {n: t.tile if isinstance(t, Buffer) else t for n, t in inputs.items()}
         tiles = {n: Tile(ops, t.value, t.dims, t.shape) for n, t in held.items() if t is not None}
-        lengths = self.blocks(program, extents, LARGEST)
+        lengths = self.blocks(program, extents)
         Interpreter(program, ops, extents, params, lengths).run(tiles, outputs)
 
     def returned(self, made: Sequence[Any]) -> Iterator[Value]:
@@ -144,10 +145,23 @@ def recorded(
         return None
     runs = [(x.run, x.args) for stage in plan.stages for x in stage.launches]
     kernel_runs = [(run, args) for run, args in runs if isinstance(run, KernelRun)]
-    if not all(is_short(run.kernel, run.extents(args), blocks) for run, args in kernel_runs):
-        return None
-    target = RecordingTarget(kernels, like, len(inputs) + len(params), blocks)
-    again = Evaluation(host, target, inputs, params, configs, varying).plan()
-    given: list[Any] = [target.input(n, t) for n, t in enumerate(inputs.values())]
-    given += [target.param(len(inputs) + n) for n in range(len(params))]
-    return Tape(target.recorder, [*target.returned(again(given))])
+    cuts: list[object] = []
+    for most in (WHOLE, LARGEST):
+        lengths = [blocks(run.kernel, run.extents(args), most) for run, args in kernel_runs]
+        is_new = lengths not in cuts
+        cuts.append(lengths)
+        if not is_new or not all(
+            is_short(run.kernel, run.extents(args), lengths[n])
+            for n, (run, args) in enumerate(kernel_runs)
+        ):
+            continue
+        target = RecordingTarget(
+            kernels, like, len(inputs) + len(params), partial(blocks, elements=most)
+        )
+        again = Evaluation(host, target, inputs, params, configs, varying).plan()
+        given: list[Any] = [target.input(n, t) for n, t in enumerate(inputs.values())]
+        given += [target.param(len(inputs) + n) for n in range(len(params))]
+        tape = Tape(target.recorder, [*target.returned(again(given))])
+        if tape.largest <= LARGEST:
+            return tape
+    return None

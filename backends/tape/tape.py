@@ -1,60 +1,89 @@
-"""A tape as functions on registers."""
+"""A tape as a function of Python."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from monocomp.backends.tape.recorder import Recorder, Step, Value
 
-Registers: TypeAlias = list[Any]
-Run: TypeAlias = Callable[[Registers], None]
 KEPT = 1 << 18  # elements of what is computed once and kept: what is larger each call computes
 FREED = 1 << 14  # elements of what is given back before the call ends
 
 
 class Tape:
-    """The steps that results need, each a function on registers.
+    """The steps that results need.
 
     Args:
         recorder: has noted them.
         results: the values that a call returns.
+
+    Attributes:
+        steps: those.
+        largest: the elements of the largest value that is computed.
     """
 
     def __init__(self, recorder: Recorder, results: Sequence[Value]) -> None:
         steps = _needed(recorder.steps, results)
+        held = (s.result for s in steps if s.result.root is s.result)
+        self.largest = max((math.prod(v.shape) for v in held), default=0)
         made = {s.result for s in steps}
-        values = [*recorder.inputs, *(v for s in steps for v in (*s.operands, s.result)), *results]
-        at = {v: n for n, v in enumerate(dict.fromkeys(values))}
-        is_input = dict.fromkeys(recorder.inputs)
-        self.count = len(recorder.inputs)
-        self.start = [None if v in made or v in is_input else v.known for v in at]
-        self.results = [at[v] for v in results]
         last_read = {v: n for n, s in enumerate(steps) for v in (s.result, *s.operands)}
         for v in results:
             last_read[v] = len(steps)
         into = _memory(steps, results)
         for n, v in into.items():
             last_read[v] = max(last_read[v], n)
-        dead: dict[int, list[int]] = {}
+        dead: dict[int, list[Value]] = {}
         for v, n in last_read.items():
             if v in made and math.prod(v.shape) >= FREED:
-                dead.setdefault(n, []).append(at[v])
-        self.runs: list[Run] = []
-        for n, s in enumerate(steps):
-            registers, target = [at[v] for v in s.operands], at[into[n]] if n in into else None
-            self.runs.append(_run(s.run, registers, at[s.result], target))
-            if n in dead:
-                self.runs.append(_freeing(dead[n]))
+                dead.setdefault(n, []).append(v)
+        self.steps = steps
+        self._run = _compiled(recorder, steps, results, into, dead)
 
     def __call__(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The results for the values of a call."""
-        registers = self.start.copy()
-        registers[: self.count] = values
-        for run in self.runs:
-            run(registers)
-        return tuple([registers[n] for n in self.results])
+        return self._run(*values)
+
+
+def _compiled(
+    recorder: Recorder,
+    steps: Sequence[Step],
+    results: Sequence[Value],
+    into: Mapping[int, Value],
+    dead: Mapping[int, Sequence[Value]],
+) -> Callable[..., tuple[Any, ...]]:
+    """Return the steps as a function of Python.
+
+    Args:
+        into: the values into whose memory steps write, by the number of the step.
+        dead: the values that nothing reads after a step.
+    """
+    names: dict[Value, str] = {v: f"x{n}" for n, v in enumerate(recorder.inputs)}
+    given = ", ".join(names.values())
+    scope: dict[str, Any] = {}
+    made = {s.result for s in steps}
+
+    def name(v: Value) -> str:
+        if v not in names:
+            names[v] = f"v{len(names)}" if v in made else f"c{len(names)}"
+            if v not in made:
+                scope[names[v]] = v.known
+        return names[v]
+
+    lines = [f"def tape({given}):"]
+    for n, s in enumerate(steps):
+        scope[f"f{n}"] = s.run
+        out = [f"out={name(into[n])}"] if n in into else []
+        arguments = ", ".join([*map(name, s.operands), *out])
+        lines.append(f" {name(s.result)} = f{n}({arguments})")
+        if n in dead:
+            lines.append(f" {' = '.join(map(name, dead[n]))} = None")
+    lines.append(f" return ({''.join(f'{name(v)}, ' for v in results)})")
+    exec("\n".join(lines), scope)
+    function: Callable[..., tuple[Any, ...]] = scope["tape"]
+    return function
 
 
 def _needed(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
@@ -98,41 +127,3 @@ def _takes(s: Step, v: Value) -> bool:
     is_alike = v.shape == s.result.shape and v.dtype == s.result.dtype
     is_alone = all(o is v or o.root is not v for o in s.operands)
     return s.takes_out and s.is_elementwise and v.is_owned and is_alike and is_alone
-
-
-def _run(run: Callable[..., Any], operands: list[int], result: int, into: int | None) -> Run:
-    """A step on registers; Python takes as long to pass a list of arguments as to add numbers."""
-
-    def none(r: Registers) -> None:
-        r[result] = run()
-
-    def one(r: Registers) -> None:
-        r[result] = run(r[a])
-
-    def two(r: Registers) -> None:
-        r[result] = run(r[a], r[b])
-
-    def more(r: Registers) -> None:
-        r[result] = run(*[r[n] for n in operands])
-
-    def one_into(r: Registers) -> None:
-        r[result] = run(r[a], out=r[into])  # type: ignore[index]
-
-    def two_into(r: Registers) -> None:
-        r[result] = run(r[a], r[b], out=r[into])  # type: ignore[index]
-
-    def more_into(r: Registers) -> None:
-        r[result] = run(*[r[n] for n in operands], out=r[into])  # type: ignore[index]
-
-    a, b = (*operands, 0, 0)[:2]
-    if into is None:
-        return {0: none, 1: one, 2: two}.get(len(operands), more)
-    return {1: one_into, 2: two_into}.get(len(operands), more_into)
-
-
-def _freeing(registers: list[int]) -> Run:
-    def free(r: Registers) -> None:
-        for n in registers:
-            r[n] = None
-
-    return free

@@ -8,12 +8,14 @@ dimensions is no operation.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import torch
 
 from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.backends.torch_operations import TorchOps
 from monocomp.declarations.vocabulary import Kind
 
 Shape: TypeAlias = tuple[int, ...]
@@ -25,6 +27,15 @@ class TileOps(Protocol):
 
     recorder: Recorder
     rank: Callable[[int], int]
+    ops: TorchOps
+    elementwise: Mapping[str, Callable[..., Tile]]
+    library: Any
+
+    def constant(
+        self, key: object, tensor: torch.Tensor, dims: Sequence[int], rank: int
+    ) -> Tile: ...
+
+    def cast_to(self, x: Tile, dtype: torch.dtype) -> Tile: ...
 
     def reshaped(self, x: Tile, shape: Shape) -> Tile: ...
 
@@ -43,6 +54,8 @@ class TileOps(Protocol):
         takes_out: bool = False,
     ) -> Tile: ...
 
+    def contract(self, a: Tile, b: Tile, dim: int) -> Tile: ...
+
     def compared(self, name: str, a: Tile, b: Tile) -> Tile: ...
 
     def is_all_true(self, x: Tile) -> bool: ...
@@ -56,6 +69,25 @@ class TileOps(Protocol):
     def viewed(self, value: Value, order: Sequence[int], shape: Shape) -> Value: ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """How a tile is computed from others.
+
+    Attributes:
+        name: of the operation.
+        again: the operation, for other operands.
+        operands: the tiles.
+        dim: the dimension that it sums along, if it does.
+        table: the tensor whose elements it reads, if it does.
+    """
+
+    name: str
+    again: Callable[..., Tile]
+    operands: tuple[Tile, ...]
+    dim: int | None = None
+    table: Tile | None = None
+
+
 class Tile:
     """A tile without elements.
 
@@ -64,12 +96,21 @@ class Tile:
         value: what holds its elements.
         dims: for each dimension of the value that of the tile, or `NO_DIM`.
         shape: its own; in what the value lacks all elements are the same.
+        source: how it is computed from others, unless it is given.
     """
 
-    __slots__ = ("dims", "ops", "shape", "value")
+    __slots__ = ("dims", "ops", "shape", "source", "value")
 
-    def __init__(self, ops: TileOps, value: Value, dims: Sequence[int], shape: Sequence[int]):
+    def __init__(
+        self,
+        ops: TileOps,
+        value: Value,
+        dims: Sequence[int],
+        shape: Sequence[int],
+        source: Source | None = None,
+    ):
         self.ops, self.value, self.shape = ops, value, tuple(shape)
+        self.source = source
         self.dims = tuple(
             d if n > 1 or (d >= 0 and self.shape[d] == 0) else NO_DIM
             for d, n in zip(dims, value.shape, strict=True)
@@ -82,7 +123,23 @@ class Tile:
 
     def like(self, dims: Sequence[int], shape: Sequence[int]) -> Tile:
         """The same elements with other dimensions."""
-        return Tile(self.ops, self.value, dims, shape)
+        tile = Tile(self.ops, self.value, dims, shape)
+        tile.source = self.source if tile.dims == self.dims else None
+        return tile
+
+    def made_by(
+        self,
+        name: str,
+        again: Callable[..., Tile],
+        *operands: Tile,
+        dim: int | None = None,
+        table: Tile | None = None,
+    ) -> Tile:
+        """The same, with how it is computed from others."""
+        if any(self is x for x in operands):
+            return self
+        source = Source(name, again, operands, dim, table)
+        return Tile(self.ops, self.value, self.dims, self.shape, source)
 
     def reshape(self, shape: Sequence[int]) -> Tile:
         """The same with dimensions of one element more, or fewer."""
@@ -126,7 +183,8 @@ class Tile:
         for one, both in ((self, other), (other, self)):
             if self.ops.is_all_true(one):
                 return self.ops.stretched(both, common_shape(self.shape, other.shape))
-        return self.ops.map("and", torch.logical_and, self, other, takes_out=True)
+        both = self.ops.map("and", torch.logical_and, self, other, takes_out=True)
+        return both.made_by("and", operator.and_, self, other)
 
     __hash__ = None  # type: ignore[assignment]
 

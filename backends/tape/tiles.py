@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from monocomp.backends.tape import choices
+from monocomp.backends.tape.buffers import Buffer, scatter, store
+from monocomp.backends.tape.products import contract_table, sum_products
 from monocomp.backends.tape.reading import elements_at
 from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.backends.tape.selections import reduce_selected
 from monocomp.backends.tape.tile import (
     NO_DIM,
     Shape,
+    Source,
     Tile,
     common_shape,
     moved,
@@ -28,46 +32,6 @@ from monocomp.declarations.vocabulary import Kind
 
 if TYPE_CHECKING:
     from monocomp.backends.torch_operations import TorchOps
-
-
-class Buffer:
-    """Hold the output of kernels while a tape is made.
-
-    Attributes:
-        tile: what it holds, if anything has been written.
-        is_own: does it alone hold that?
-    """
-
-    def __init__(self, shape: Shape, dtype: torch.dtype) -> None:
-        self.shape, self.dtype = shape, dtype
-        self.tile: Tile | None = None
-        self.is_own = False
-
-    def reshape(self, shape: Shape) -> BufferView:
-        """Return a view, in another shape, of its final contents."""
-        return BufferView(self, shape)
-
-    def held(self, ops: TapeOps, shape: Shape | None = None) -> tuple[Value, Shape]:
-        """Return a value that has its elements in their order, and its shape, or another one."""
-        shape = self.shape if shape is None else shape
-        if self.tile is None:  # no kernel has elements to write
-            nothing = torch.empty(shape, dtype=self.dtype, device=ops.ops.device)
-            return ops.recorder.constant(object(), nothing), shape
-        value, dims = self.tile.value, [d for d in self.tile.dims if d != NO_DIM]
-        if dims != sorted(dims) or math.prod(value.shape) != math.prod(self.shape):
-            value = ops.whole(self.tile, range(len(self.shape)))
-        return value, shape
-
-
-class BufferView:
-    """A buffer in another shape."""
-
-    def __init__(self, buffer: Buffer, shape: Shape) -> None:
-        self.buffer, self.shape = buffer, shape
-
-    def held(self, ops: TapeOps) -> tuple[Value, Shape]:
-        """Return what the buffer holds, and this shape."""
-        return self.buffer.held(ops, self.shape)
 
 
 class TapeOps:
@@ -148,19 +112,25 @@ class TapeOps:
     # --- element by element -----------------------------------------------------------
 
     def cast(self, x: Tile, kind: Kind) -> Tile:
-        return self._to(x, self.ops.dtype_of(kind))
+        return self.cast_to(x, self.ops.dtype_of(kind))
 
     def promote(self, x: Tile) -> Tile:
         if x.dtype == torch.bool:
             return x
-        return self._to(x, self.ops.dtype_of("float" if x.dtype.is_floating_point else "int"))
+        return self.cast_to(x, self.ops.dtype_of("float" if x.dtype.is_floating_point else "int"))
 
-    def _to(self, x: Tile, dtype: torch.dtype) -> Tile:
+    def cast_to(self, x: Tile, dtype: torch.dtype) -> Tile:
         if x.dtype == dtype:
             return x
-        return self.map(("to", dtype), lambda t: t.to(dtype), x, dtype=dtype)
+        made = self.map(("to", dtype), lambda t: t.to(dtype), x, dtype=dtype)
+        return made.made_by("to", lambda x: self.cast_to(x, dtype), x)
 
     def _element(self, name: str, function: Callable[..., Any], *operands: Tile) -> Tile:
+        """An operation, element by element."""
+        made = self._computed(name, function, *operands)
+        return made.made_by(name, partial(self._element, name, function), *operands)
+
+    def _computed(self, name: str, function: Callable[..., Any], *operands: Tile) -> Tile:
         shape = common_shape(*(x.shape for x in operands))
         found = self._folded(name, operands)
         if found is not None:
@@ -201,6 +171,13 @@ class TapeOps:
 
     def compared(self, name: str, a: Tile, b: Tile) -> Tile:
         """Where a comparison holds."""
+        made = self._compared(name, a, b)
+        return made.made_by(name, partial(self.compared, name), a, b)
+
+    def _compared(self, name: str, a: Tile, b: Tile) -> Tile:
+        if a.value is b.value and a.dims == b.dims and not a.dtype.is_floating_point:
+            is_true = name in ("eq", "le", "ge")
+            return self.full(common_shape(a.shape, b.shape), is_true, "bool")
         if a.dtype == b.dtype and a.dtype.is_floating_point:
             dims, (x, y) = self.aligned((a, b))
             shape = common_shape(x.shape, y.shape)
@@ -371,18 +348,31 @@ class TapeOps:
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
         if x.shape[axis] == 1 or (axis not in x.dims and name in ("amax", "amin")):
             return x.like([NO_DIM if d == axis else d for d in x.dims], shape)
+        again = partial(self._reduced, name, function, axis=axis, keepdims=True)
+        selected = reduce_selected(self, name, x, axis)
+        if selected is not None:
+            return selected if selected.source else selected.made_by(name, again, x, dim=axis)
+        product = sum_products(self, x, axis) if name == "sum" else None
+        if product is not None:
+            return product
+        of = x
         x = self._varying(x, axis)
         at = x.dims.index(axis)
         inner = (*x.value.shape[:at], 1, *x.value.shape[at + 1 :])
         made = self.recorder.step(
             (name, at), lambda t: function(t, at, True), [x.value], inner, x.dtype
         )
-        return Tile(self, made, [NO_DIM if d == axis else d for d in x.dims], shape)
+        tile = Tile(self, made, [NO_DIM if d == axis else d for d in x.dims], shape)
+        return tile.made_by(name, again, of, dim=axis)
 
     def contract(self, a: Tile, b: Tile, dim: int) -> Tile:
         """sum over dim of a * b, as one batched matrix product whose result is in order."""
+        looked_up = contract_table(self, a, b, dim)
+        if looked_up is not None:
+            return looked_up
         full = common_shape(a.shape, b.shape)
         shape = (*full[:dim], 1, *full[dim + 1 :])
+        source = Source("contract", partial(self.contract, dim=dim), (a, b), dim)
         a, b = self._varying(a, dim), self._varying(b, dim)
         rank = self.rank
         of_a, of_b = (sorted({*x.dims} - {dim, NO_DIM}, key=rank) for x in (a, b))
@@ -406,7 +396,7 @@ class TapeOps:
             takes_out=takes_out,
             is_elementwise=False,
         )
-        return Tile(self, made, (*batch, *left, *right), shape)
+        return Tile(self, made, (*batch, *left, *right), shape, source)
 
     def _joined(self, x: Tile, dims: Sequence[int], shape: Shape) -> Value:
         """The value of a factor in three dimensions, or two if its first has one element."""
@@ -438,51 +428,18 @@ class TapeOps:
 
     def gather(self, tensor: Tile, at: Sequence[Tile]) -> Tile:
         """The elements of a tensor at computed positions."""
-        return elements_at(self, tensor, at)
+        made = elements_at(self, tensor, at)
+        return made.made_by("gather", lambda *at: self.gather(tensor, at), *at, table=tensor)
 
     def store(self, output: Buffer, at: tuple[slice, ...], value: Tile) -> None:
         """Write a tile that has the dimensions of an output."""
-        if all(range(n)[s] == range(n) for s, n in zip(at, output.shape, strict=True)):
-            output.tile, output.is_own = self._to(value, output.dtype), False
-            return
-        made = self.whole(self._to(value, output.dtype), range(len(output.shape)))
-
-        def write(t: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            t[at] = v
-            return t
-
-        self._written(output, write, made)
+        store(self, output, at, value)
 
     def scatter(
         self, output: Buffer, positions: Sequence[Tile], value: Tile, valid: Tile, add: bool
     ) -> None:
         """`TorchOps.scatter`."""
-        _, values = self.aligned([value, valid, *positions])
-
-        def write(t: torch.Tensor, v: Any, ok: Any, *p: Any) -> torch.Tensor:
-            self.ops.scatter(t, p, v, ok, add)
-            return t
-
-        self._written(output, write, *values)
-
-    def clear(self, output: Buffer) -> None:
-        """Write 0 to all elements."""
-        self._written(output, torch.Tensor.zero_)
-
-    def _written(self, output: Buffer, write: Callable[..., Any], *values: Value) -> None:
-        """Let a function write to an output."""
-        shape, dtype, device = output.shape, output.dtype, self.ops.device
-        dims = range(len(shape))
-        if output.tile is None:
-            held = self.recorder.step(
-                None, lambda: torch.empty(shape, dtype=dtype, device=device), [], shape, dtype
-            )
-        else:
-            held = self.whole(output.tile, dims)
-            held = held if output.is_own else self.recorder.copy(held)
-        made = self.recorder.step(None, write, [held, *values], shape, dtype, is_view=True)
-        made.is_owned = output.is_own = True
-        output.tile = Tile(self, made, dims, shape)
+        scatter(self, output, positions, value, valid, add)
 
 
 def _product(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., torch.Tensor]:

@@ -174,7 +174,7 @@ def test_a_sum_to_few_outputs_is_one_reduction() -> None:
         with tapes_made() as made:
             out = mc.compile(case.text, backend="torch")(**inputs)
             torch.autograd.grad(out.sum(), inputs["slope"])
-        steps.append([len(t.runs) for t in made])
+        steps.append([len(t.steps) for t in made])
     assert max(steps[0]) < 80
     assert [abs(a - b) <= 8 for a, b in zip(*steps, strict=True)]
 
@@ -245,7 +245,7 @@ def test_groups_of_heads_are_one_batch() -> None:
     with tapes_made() as more:
         result = mc.compile(case.text, backend="torch")(**inputs)
         found = torch.autograd.grad(result.sum(), list(inputs.values()))
-    assert len(more[-1].runs) < 1.5 * len(made[-1].runs)
+    assert len(more[-1].steps) < 1.5 * len(made[-1].steps)
     wanted = torch.autograd.grad(case.in_eager_torch(inputs)[0].sum(), list(inputs.values()))
     for x, y in zip(found, wanted, strict=True):
         torch.testing.assert_close(x, y)

@@ -1,0 +1,128 @@
+"""Sums of products as products of matrices, of which tables that are looked up are no factor.
+
+    sum[d](A[i,d] * B[j,d] * C[k,d])  =  sum[d]((A[i,d] * B[j,d]) * C[k,d])    as one product
+    sum[d](A[i,d] * (B[j,d] + C[k,d]))  =  sum[d](A[i,d] * B[j,d]) + sum[d](A[i,d] * C[k,d])
+    sum[d](A[i,d] * T[p[i,j], d])  =  sum[d](A[i,d] * T[r,d])  at r = p[i,j]
+    sum[k](A[i,k] * T[p[i,k], e])  =  sum[r](sum[k if r == p[i,k]](A[i,k]) * T[r,e])
+
+None of them has all elements of the products at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from itertools import combinations
+
+from monocomp.backends.tape.selections import Elements, Selection, scattered, span_of
+from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape
+
+_FACTORS = 6  # of products of which all ways to split them in two are tried
+
+
+def sum_products(ops: TileOps, x: Tile, axis: int) -> Tile | None:
+    """Record the sum of a product along an axis as products of matrices; None if it is none that
+    needs fewer elements."""
+    factors = list(_factors(x))
+    if not 2 <= len(factors) <= _FACTORS:
+        return None
+    shape = common_shape(*(f.shape for f in factors))
+    every = _size(factors, shape)
+    ways = [
+        (_size(left, shape) + _size(right, shape), left, right)
+        for left, right in _halves(factors)
+        if all(any(axis in f.dims for f in half) for half in (left, right))
+    ]
+    size, left, right = min(ways, key=lambda way: way[0], default=(every, [], []))
+    if 2 * size < every:
+        multiply = ops.elementwise["mul"]
+        return ops.contract(reduce(multiply, left), reduce(multiply, right), axis)
+    return _distributed(ops, factors, axis)
+
+
+def _distributed(ops: TileOps, factors: Sequence[Tile], axis: int) -> Tile | None:
+    """Record the sum of a product with a sum among its factors as the sum of two."""
+    for factor in factors:
+        if factor.source is None or factor.source.name not in ("add", "sub"):
+            continue
+        others = [f for f in factors if f is not factor]
+        products = (reduce(ops.elementwise["mul"], [*others, x]) for x in factor.source.operands)
+        sums = [sum_products(ops, x, axis) for x in products]
+        if None not in sums:
+            return factor.source.again(*sums)
+    return None
+
+
+def _factors(x: Tile) -> Iterator[Tile]:
+    if x.source is not None and x.source.name == "mul":
+        for operand in x.source.operands:
+            yield from _factors(operand)
+    else:
+        yield x
+
+
+def _halves(factors: list[Tile]) -> Iterator[tuple[list[Tile], list[Tile]]]:
+    """Yield the ways to split factors in two."""
+    first, others = factors[0], factors[1:]
+    for count in range(len(others)):
+        for beside in combinations(range(len(others)), count):
+            left = [first, *(others[n] for n in beside)]
+            yield left, [f for n, f in enumerate(others) if n not in beside]
+
+
+def _size(tiles: Sequence[Tile], shape: Sequence[int]) -> int:
+    """Return the elements of the product of tiles, or of the table that the only one is read
+    from."""
+    looked_up = _looked_up(tiles[0]) if len(tiles) == 1 else None
+    if looked_up is not None:
+        return math.prod(looked_up[0].shape)
+    return math.prod(shape[d] for d in {d for x in tiles for d in x.dims if d != NO_DIM})
+
+
+def contract_table(ops: TileOps, a: Tile, b: Tile, dim: int) -> Tile | None:
+    """Record a product with a table that is looked up, as one with the table; None if neither
+    factor is one."""
+    for x, other in ((a, b), (b, a)):
+        looked_up = _looked_up(other)
+        if looked_up is None:
+            continue
+        table, dims, position = looked_up
+        varying = {*position.dims} - {NO_DIM}
+        size = table.shape[dims.index(None)]
+        if dim in varying and dim not in dims:
+            own = dim
+        else:
+            free = sorted(varying - {*x.dims}, key=ops.rank)
+            columns = math.prod(position.shape[d] for d in free)
+            if dim not in dims or not free or size > 2 * columns:
+                continue
+            own = free[0]
+        elements = Elements(ops, [Selection(own, 0, size, position)])
+        if elements.inside or varying & {*dims}:
+            continue
+        order = [own if d is None else d for d in dims]
+        shape = [1] * len(x.shape)
+        for d, n in zip(order, table.shape, strict=True):
+            shape[d] = n
+        plain = Tile(ops, table.value, order, shape)
+        if own == dim:
+            return ops.contract(scattered(ops, "sum", elements, None, x, x, dim), plain, dim)
+        return elements.of(ops.contract(x, plain, dim))
+    return None
+
+
+def _looked_up(x: Tile) -> tuple[Tile, list[int | None], Tile] | None:
+    """Return a table, the dimensions of a tile that its own are, None for the one of which
+    elements are looked up, and their positions."""
+    table = None if x.source is None else x.source.table
+    if x.source is None or table is None:
+        return None
+    at = x.source.operands
+    spans = [span_of(p) for p in at]
+    pairs = zip(spans, table.shape, strict=True)
+    dims = [s[0] if s is not None and s[1:] == (0, n) else None for s, n in pairs]
+    whole = [d for d in dims if d is not None]
+    if dims.count(None) != 1 or len({*whole}) < len(whole):
+        return None
+    return table, dims, at[dims.index(None)]
