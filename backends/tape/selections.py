@@ -19,7 +19,7 @@ import torch
 
 from monocomp.backends.tape.choices import replaced_infinities
 from monocomp.backends.tape.reading import elements_at
-from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape
+from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape, conjuncts
 from monocomp.declarations.vocabulary import Kind
 
 _UNITS = {"sum": 0.0, "amax": -math.inf, "amin": math.inf}
@@ -50,12 +50,12 @@ def reduce_selected(ops: TileOps, name: str, x: Tile, axis: int) -> Tile | None:
     members = None if unit is None else _members(ops, x, unit)
     if unit is None or members is None:
         return None
-    conjuncts = list(_conjuncts(members[0]))
-    chosen = _chosen(ops, conjuncts, axis)
+    conditions = list(conjuncts(members[0]))
+    chosen = _chosen(ops, conditions, axis)
     if not chosen:
         return None
     elements = Elements(ops, [s for _, s in chosen])
-    body, valid = elements.of(members[1]), elements.meeting(conjuncts, [c for c, _ in chosen])
+    body, valid = elements.of(members[1]), elements.meeting(conditions, [c for c, _ in chosen])
     if [s.dim for _, s in chosen] != [axis]:
         return scattered(ops, name, elements, valid, body, x, axis)
     if valid is not None:
@@ -65,9 +65,9 @@ def reduce_selected(ops: TileOps, name: str, x: Tile, axis: int) -> Tile | None:
 
 def _any_selected(ops: TileOps, x: Tile, axis: int) -> Tile | None:
     """Record whether a condition holds anywhere along an axis; None where all have to be tried."""
-    conjuncts = list(_conjuncts(x))
-    apart = [c for c in conjuncts if axis not in c.dims]
-    varying = [c for c in conjuncts if axis in c.dims]
+    conditions = list(conjuncts(x))
+    apart = [c for c in conditions if axis not in c.dims]
+    varying = [c for c in conditions if axis in c.dims]
     chosen = _chosen(ops, varying, axis)
     if [s.dim for _, s in chosen] == [axis]:
         elements = Elements(ops, [s for _, s in chosen])
@@ -138,14 +138,6 @@ def _exceeds_minus_infinity(x: Tile) -> bool:
         return False
     replaced = replaced_infinities(condition.value, other.value, number)
     return replaced is not None and replaced[1] == number
-
-
-def _conjuncts(condition: Tile) -> Iterator[Tile]:
-    if condition.source is not None and condition.source.name == "and":
-        for x in condition.source.operands:
-            yield from _conjuncts(x)
-    else:
-        yield condition
 
 
 def _selections(condition: Tile) -> Iterator[Selection]:

@@ -21,6 +21,7 @@ class Tape:
 
     Attributes:
         steps: those.
+        kept: what they read that is the same in all calls.
         largest: the elements of the largest value that is computed.
     """
 
@@ -40,6 +41,8 @@ class Tape:
             if v in made and math.prod(v.shape) >= FREED:
                 dead.setdefault(n, []).append(v)
         self.steps = steps
+        read = dict.fromkeys(v for s in steps for v in s.operands if v not in made)
+        self.kept = [v.known for v in read if v.known is not None]
         self._run = _compiled(recorder, steps, results, into, dead)
 
     def __call__(self, values: Sequence[Any]) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ dimensions is no operation.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -187,6 +187,15 @@ class Tile:
         return both.made_by("and", operator.and_, self, other)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def conjuncts(condition: Tile) -> Iterator[Tile]:
+    """Yield the conditions of which all hold where a condition does, and no less."""
+    if condition.source is not None and condition.source.name == "and":
+        for x in condition.source.operands:
+            yield from conjuncts(x)
+    else:
+        yield condition
 
 
 def moved(x: Tile, source: Sequence[int], target: Sequence[int]) -> Tile:

@@ -14,6 +14,7 @@ import torch
 
 from monocomp.backends.tape import choices
 from monocomp.backends.tape.buffers import Buffer, scatter, store
+from monocomp.backends.tape.guards import unguarded
 from monocomp.backends.tape.products import contract_table, sum_products
 from monocomp.backends.tape.reading import elements_at
 from monocomp.backends.tape.recorder import Recorder, Value
@@ -127,6 +128,9 @@ class TapeOps:
 
     def _element(self, name: str, function: Callable[..., Any], *operands: Tile) -> Tile:
         """An operation, element by element."""
+        if name == "where":
+            condition, chosen, other = operands
+            operands = condition, unguarded(condition, chosen), other
         made = self._computed(name, function, *operands)
         return made.made_by(name, partial(self._element, name, function), *operands)
 

@@ -1,0 +1,62 @@
+"""Guards that what is chosen afterwards makes needless.
+
+    where(c, f(where(g, x, 0)), u)  =  where(c, f(x), u)    if c implies g
+
+Elements that are no members of a domain are read as 0, so that none of them gets into a sum. Where
+the condition of the members is asked again before there is a sum, the value is the same without,
+and it is one that other kernels compute as well.
+"""
+
+from __future__ import annotations
+
+from monocomp.backends.tape.recorder import Value
+from monocomp.backends.tape.tile import Tile, common_shape, conjuncts
+
+
+def unguarded(condition: Tile, x: Tile) -> Tile:
+    """Return a tile without the guards that a condition implies: the same where that holds."""
+    return _Chosen(condition).of(x)
+
+
+class _Chosen:
+    """Tiles whose elements are chosen where a condition holds."""
+
+    def __init__(self, condition: Tile) -> None:
+        self.dims = {*condition.dims}
+        self.facts = {_key(c) for c in conjuncts(condition)}
+        self._made: dict[int, tuple[Tile, Tile]] = {}
+
+    def of(self, x: Tile) -> Tile:
+        """The same tile where the condition holds."""
+        made = self._made.get(id(x))
+        if made is None:
+            made = self._made[id(x)] = x, self._of(x)
+        return made[1]
+
+    def _of(self, x: Tile) -> Tile:
+        source = x.source
+        if source is None or source.table is not None or source.dim in self.dims:
+            return x
+        if source.name == "where" and self._implies(source.operands[0]):
+            tile = self.of(source.operands[1])
+        else:
+            operands = [self.of(o) for o in source.operands]
+            if all(a is b for a, b in zip(operands, source.operands, strict=True)):
+                return x
+            tile = source.again(*operands)
+        return x.ops.stretched(tile, common_shape(tile.shape, x.shape))
+
+    def _implies(self, guard: Tile) -> bool:
+        """True if a guard holds where the condition does: it holds somewhere along some axes."""
+        if _key(guard) in self.facts:
+            return True
+        source = guard.source
+        if source is None:
+            return False
+        if source.name == "and" or (source.name == "amax" and source.dim in self.dims):
+            return all(map(self._implies, source.operands))
+        return False
+
+
+def _key(x: Tile) -> tuple[Value, tuple[int, ...]]:
+    return x.value, x.dims
