@@ -157,9 +157,11 @@ def _along_one(
     one = (*(shape[d] if d in varying else 1 for d in before), whole[-1])
     inner = tuple(shape[d] for d in (*before, *free))
 
+    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default  # it is no view
+
     def gather(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         positions = positions.reshape(one).expand(whole)
-        return t.permute(order).gather(-1, positions).view(inner)
+        return reshape(t.permute(order).gather(-1, positions), inner)
 
     key = "along", order, inner
     made = ops.recorder.step(key, gather, [every, index], inner, every.dtype)

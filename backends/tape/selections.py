@@ -324,6 +324,8 @@ def _scattering(
         shape: of the result.
     """
 
+    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default  # it is no view
+
     def run(at: torch.Tensor, elements: torch.Tensor) -> torch.Tensor:
         made = elements.new_full((rows, count + more), _UNITS[name])
         at = at.expand(rows, -1)
@@ -331,6 +333,6 @@ def _scattering(
             made.scatter_add_(1, at, elements)
         else:
             made.scatter_reduce_(1, at, elements, name)
-        return made.narrow(1, 0, count).reshape(shape)
+        return reshape(made.narrow(1, 0, count).contiguous(), shape)
 
     return run

@@ -153,6 +153,7 @@ class Case:
         sensible: makes inputs that are not just random.
         same_kernel_as: a program with the same normal form, so that it needs fewer tests.
         thorough: is it run at all lengths, in all dtypes and layouts?
+        block: how many rows have one scale, with indices i and j for those of queries and keys.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Case:
     sensible: Callable[[Inputs], None] | None = None
     same_kernel_as: str | None = None
     thorough: bool = False
+    block: int | None = None
 
     @property
     def text(self) -> str:
@@ -179,6 +181,8 @@ class Case:
         usual |= {"i": q, "t": q, "v": k, "c": e, "s": k}
         for name, size in self.extents.items():
             usual[name] = usual[size] if isinstance(size, str) else size
+        if self.block:  # scales of blocks of rows
+            usual |= {"i": -(-q // self.block), "j": -(-k // self.block)}
         program = program_of(self.text)
         given = program.extent_of.keys() - program.bounds.keys()
         return {n: size for n, size in usual.items() if n in given}
@@ -289,6 +293,6 @@ CASES = {
             move=all_of(product(), unit_scales),
             sensible=lengths(page_positions),
         ),
-        Case("fp8_attention", {"i": 1, "j": 1}, move=all_of(product(), unit_scales)),
+        Case("fp8_attention", block=128, move=all_of(product(), unit_scales)),
     )
 }

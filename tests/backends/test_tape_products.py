@@ -18,7 +18,7 @@ def run(text: str, *inputs: Tensor) -> tuple[Tensor, int]:
     """The result of a program, and the elements of the largest tensor that it took."""
     with tapes_made() as made:
         result = mc.compile(text, backend="torch")(*inputs)
-    assert isinstance(result, Tensor)
+    assert isinstance(result, Tensor) and result.is_contiguous() and not result._is_view()
     return result, made[0].largest
 
 
