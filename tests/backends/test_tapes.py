@@ -249,3 +249,36 @@ def test_groups_of_heads_are_one_batch() -> None:
     wanted = torch.autograd.grad(case.in_eager_torch(inputs)[0].sum(), list(inputs.values()))
     for x, y in zip(found, wanted, strict=True):
         torch.testing.assert_close(x, y)
+
+
+def test_filtered_elements_are_not_read_by_gradients() -> None:
+    """NaN in keys and values beyond a length, though weights are computed of all of them."""
+    text = (
+        "input Q[q,d], K[k,d], V[k,e], n: int\n"
+        "O[q,e] = softmax[k if k < n and q < n](Q[q,d] * K[k,d]) * V[k,e]"
+    )
+    kernel, length = mc.compile(text, backend="torch"), torch.tensor(5)
+    Q, K, V, cotangent = torch.randn(4, 8, 3).unbind()
+    wanted = [torch.zeros(8, 3) for _ in range(4)]
+    short = [t[:5].clone().requires_grad_() for t in (Q, K, V)]
+    out = (short[0] @ short[1].mT).softmax(-1) @ short[2]
+    found = torch.autograd.grad(out, short, cotangent[:5])
+    for t, part in zip(wanted, (out.detach(), *found), strict=True):
+        t[:5] = part
+    for t in (Q, K, V):
+        t[5:] = torch.nan
+        t.requires_grad_()
+    with tapes_made() as made:
+        out = kernel(Q, K, V, length)
+        found = torch.autograd.grad(out, (Q, K, V), cotangent)
+    assert len(made) == 2 and None not in made
+    for x, y in zip((out.detach(), *found), wanted, strict=True):
+        torch.testing.assert_close(x, y)
+
+
+def test_kernels_share_what_guards_keep_apart() -> None:
+    """Gradients of queries and of keys compute weights once, whatever each of them filters."""
+    with tapes_made() as made:
+        computed("varlen", True, torch.float32)
+    powers = [s for s in made[-1].steps if s.result.made_by and s.result.made_by[0] == "exp2"]
+    assert len(powers) == 1
