@@ -238,8 +238,7 @@ class _Counter:
         self.outputs = frozenset(outputs)
         self.extent, self.blocks, self.fits = extent, blocks, fits
         scan = scan_of(group)
-        bodies = [e.body for e in group]
-        self.scan = None if scan is None else walk_along(scan, T.TRUE, bodies)
+        self.scan = None if scan is None else walk_along(scan, T.TRUE, [e.body for e in group])
         indices = dict.fromkeys(i for e in group for i in e.indices)
         late = {n for n, axis in roles.items() if axis.role == "stream"}
         self.base = tuple(i for i in indices if i.attr[0] not in late)
@@ -249,8 +248,7 @@ class _Counter:
         self.seen: set[tuple[Term, tuple[Term, ...], str]] = set()
         self.depth = dict.fromkeys(indices, len(indices) - 1)  # how many are around an index
         self.walks: dict[Term, Walk] = {}  # the loops over indices that are open
-        self.tiles: set[Term] = set()  # indices of products of tiles, held entirely
-        self.inner: set[Term] = set()  # indices of loops inside of others
+        self.tiles, self.inner = set[Term](), set[Term]()  # indices: held entirely, of inner loops
         self.weighed: set[tuple[Term, Term, tuple[Term, ...], str]] = set()
         self.operations = NO_OPERATION
         self.moved: Amount = 0
