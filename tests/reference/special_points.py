@@ -203,6 +203,8 @@ PROGRAMS = [
     "O[q,e] = sum[k](where(Mask[q,k] > -1, (Mask[q,k] + 1) * V[k,e], 0))",
     "O[q,e] = sum[k](where(k < q, softmax[k](Z[q,k] / T[q]), 0) * V[k,e])",
     "O[q] = T[q] * sum[k if k > 0](S[q,k - 1] * W[k])",
+    "O[q] = sum[k if k > 0 and T[k - 1] > 0](S[q,k])",
+    "O[q,k] = where(k == 0 or T[k - 1] <= 0, S[q,k], 7)",
     # Quotients of zeros are 0.
     "O[i] = S[i,0] * W[i] / W[i]",
     "O[q] = where(sum[k if k < q](Z[q,k]) / sum[k if k < q](Z[q,k] ** 2) <= 5, 1, 7)",
