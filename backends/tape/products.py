@@ -48,8 +48,8 @@ def _distributed(ops: TileOps, factors: Sequence[Tile], axis: int) -> Tile | Non
             continue
         others = [f for f in factors if f is not factor]
         products = (reduce(ops.elementwise["mul"], [*others, x]) for x in factor.source.operands)
-        sums = [sum_products(ops, x, axis) for x in products]
-        if None not in sums:
+        sums = [x for x in (sum_products(ops, x, axis) for x in products) if x is not None]
+        if len(sums) == 2:
             return factor.source.again(*sums)
     return None
 

@@ -88,6 +88,15 @@ def test_products_of_several_factors(text: str, equation: str) -> None:
     assert largest < 7 * 13 * 5 * 11
 
 
+def test_products_with_sums() -> None:
+    """Each addend is multiplied by itself."""
+    A, B, C = torch.randn(7, 13, 11), torch.randn(7, 11, 9), torch.randn(13, 11, 9)
+    text = "input A[i,j,k], B[i,k,d], C[j,k,d]\nO[i,j,d] = sum[k](A[i,j,k] * (B[i,k,d] - C[j,k,d]))"
+    found, _ = run(text, A, B, C)
+    wanted = torch.einsum("ijk,ikd->ijd", A, B) - torch.einsum("ijk,jkd->ijd", A, C)
+    torch.testing.assert_close(found, wanted)
+
+
 @pytest.mark.parametrize("summed", ["d", "k"])
 def test_tables_that_are_looked_up(summed: str) -> None:
     """Products go with the table, not with what is read of it."""
