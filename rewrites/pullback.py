@@ -8,7 +8,7 @@ another's result comes a pass later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,8 @@ from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_mantissa
 from monocomp.terms.monomials import factors
+
+_OF_TILES = ("sum", "max", "min", "prod", SE_PAIR)  # folds that reduce a tile
 
 
 @dataclass
@@ -35,12 +37,14 @@ class Pass:
     folds: list[Term] = field(default_factory=list)
 
 
-def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[Pass]:
-    """The loops that the terms need, earlier ones first.
+def passes(
+    terms: Iterable[Term], is_streamed: Callable[[Term], bool], held: Mapping[Term, str]
+) -> list[Pass]:
+    """Return the loops that the terms need, earlier ones first.
 
     Law: fold(f) x fold(g) = fold(f x g) over one domain; SE(V) x_R SE(W) = SE(V + W).
     `is_streamed` tells the folds and selections that are loops of the current scope from all
-    other terms.
+    other terms. Those that are `held` are of tiles, along an axis by this name.
     """
     levels: dict[Term, int] = {}
     found: dict[tuple[Any, ...], Pass] = {}
@@ -54,9 +58,10 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
         if known is not None:
             return known
         is_loop = is_streamed(t)
-        taken = centred(t)
+        taken = None if t in held else centred(t)
         if taken is None:
-            deepest = max((level_of(a) for a in T.children(t)), default=0)
+            parts = T.open_as(t, (held[t],))[1] if t in held else T.children(t)
+            deepest = max(map(level_of, parts), default=0)
         else:
             deepest = level_of_centred(taken)
         if is_loop:
@@ -95,6 +100,28 @@ def passes(terms: Iterable[Term], is_streamed: Callable[[Term], bool]) -> list[P
                 group.folds += beside.difference(group.folds)
         _sort(group)
     return sorted(found.values(), key=lambda p: (p.level, p.extent, p.folds[0].key))
+
+
+def held_folds(terms: Iterable[Term], whole: Iterable[Term]) -> dict[Term, str]:
+    """Return the folds of what loops leave along an axis that is held whole, with that axis.
+
+    Such are the squares that norms of a result add up: `sum[i](O[q,i] ** 2)` beside `O[q,e]`, for
+    a tile with all e. One that holds another is found after it.
+    """
+    indices, found = list(whole), dict[Term, str]()
+    known = [t for t in T.subterms(*terms) if t.op == "fold" and not T.is_open(t)]
+    for t in known:
+        is_of_tile = t.attr.monoid in _OF_TILES and len(t.attr.indices) == 1
+        for i in indices if is_of_tile else ():
+            if i.attr[1] != t.attr.extents[0] or i.attr[0] in t.free:
+                continue
+            _, parts = T.open_as(t, (i.attr[0],))
+            inner = [g for g in T.subterms(*parts) if g.op == "fold" and not T.is_open(g)]
+            moving = [g for g in inner if i.attr[0] in g.free]
+            if moving and all(g in known for g in moving):
+                found[t] = i.attr[0]
+                break
+    return found
 
 
 def join_tiles(loops: Sequence[Pass], tiles: Iterable[Term]) -> None:

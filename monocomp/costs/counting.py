@@ -56,7 +56,7 @@ from monocomp.costs.roles import choose_roles, fits_whole, scan_of
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.extents.prefixes import Start, Walk, elements_of, prefix_of, start_of, walk_along
 from monocomp.rewrites.products import apart, largest_sides
-from monocomp.rewrites.pullback import passes
+from monocomp.rewrites.pullback import held_folds, passes
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
 from monocomp.terms.equations import Equation, Equations
@@ -237,9 +237,12 @@ class _Counter:
         self.group, self.roles, self.inputs = group, roles, inputs
         self.outputs = frozenset(outputs)
         self.extent, self.blocks, self.fits = extent, blocks, fits
-        scan = scan_of(group)
-        self.scan = None if scan is None else walk_along(scan, T.TRUE, [e.body for e in group])
         indices = dict.fromkeys(i for e in group for i in e.indices)
+        scan = scan_of(group)
+        bodies = [e.body for e in group]
+        whole = [i for i in indices if roles[i.attr[0]].role == "whole"]
+        self.held = held_folds(bodies, whole)
+        self.scan = None if scan is None else walk_along(scan, T.TRUE, bodies)
         late = {n for n, axis in roles.items() if axis.role == "stream"}
         self.base = tuple(i for i in indices if i.attr[0] not in late)
         self.late = tuple(i for i in indices if i.attr[0] in late)
@@ -260,7 +263,8 @@ class _Counter:
 
     def cost(self) -> Cost:
         """The cost of all loops and outputs."""
-        loops = passes([e.body for e in self.group], is_at_the_top)
+        bodies = [e.body for e in self.group]
+        loops = passes(bodies, self._is_loop, self.held)
         self.loops = {f: f"loop {n}" for n, at in enumerate(loops) for f in at.folds}
         for e in self.group:
             late = [i for i in self.late if i in e.indices]
@@ -318,10 +322,13 @@ class _Counter:
         self.folds.setdefault(t, []).append(self._position(t, path))
         if is_selection(fold):
             self._visit(fold.args[0], path, scope)
-        if is_at_the_top(fold):
+        if self._is_loop(fold):
             self._loop(carrier(fold))
         else:
             self._elements(fold, path, scope)
+
+    def _is_loop(self, t: Term) -> bool:
+        return is_at_the_top(t) and t not in self.held
 
     def _loop(self, fold: Term) -> None:
         """Count a fold over the top of an output, once."""
@@ -333,7 +340,9 @@ class _Counter:
         """Count what a fold does with its elements, in a loop or inside of one."""
         opened: tuple[Term, ...]
         scan = self._carrier(fold)
-        if scan is not None:  # an element for each position
+        if fold in self.held:
+            opened, (condition, *parts) = T.open_as(fold, (self.held[fold],))
+        elif scan is not None:  # an element for each position
             opened, (condition, *parts) = (scan,), elements_of(fold, scan)
             self._before(fold, scan, path, scope)
         else:

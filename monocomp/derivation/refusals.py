@@ -113,7 +113,7 @@ class _Finder:
         """One for each dependence of a later loop, and for each output that is written late."""
         bodies = [e.body for e in self.group]
         written = set(T.subterms(*bodies))
-        loops = passes(bodies, is_at_the_top)
+        loops = passes(bodies, is_at_the_top, {})
         for at in loops:
             earlier = {f for p in loops if p.level < at.level for f in p.folds}
             frames = {_frame(f) for f in at.folds if f.attr.monoid is SE_PAIR}

@@ -400,14 +400,24 @@ class _Derivation:
             used.add(name)
             yield T.index(name, extent)
 
+    def _by_saved(self, e: Equation) -> Equation:
+        """Return a definition that reads what is saved, where it names that."""
+        saved = self.saved
+
+        def read(t: Term) -> Term:
+            return self.stored.read(saved[t.attr], t.args)
+
+        return replace(e, body=T.map_refs(e.body, frozenset(saved), read, {}))
+
     def _program(self, found: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
         """A program of what is found, with what it reads."""
         declared = self.program.declared
         own = (e for n, e in self.stored.given.items() if n in self.saved)
         given = {e.name: e for e in (*self.program.given, *own)}
-        read, defined = names_needed(found, given, self.program.by_name)
+        definitions = {e.name: self._by_saved(e) for e in self.program.equations}
+        read, defined = names_needed(found, given, definitions)
         defined -= {e.name for e in found}
-        equations = (*(e for e in self.program.equations if e.name in defined), *found)
+        equations = (*(e for n, e in definitions.items() if n in defined), *found)
         given = {n: e for n, e in given.items() if n in read}
         inputs = dict(self._with_values().declared.inputs)
         for e in self.saved.values():

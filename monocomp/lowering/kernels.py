@@ -12,6 +12,7 @@ from monocomp.lowering.continued_sums import continue_sums
 from monocomp.lowering.in_place import accumulate_in_place
 from monocomp.lowering.loops import Loops
 from monocomp.lowering.scopes import Scope
+from monocomp.rewrites.pullback import held_folds
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.tile import (
@@ -61,6 +62,8 @@ class _Kernel(Loops):
 
     def lowered(self, group: Sequence[Equation], suffix: str) -> TileProgram:
         """The kernel."""
+        whole = [i for e in group for i in e.indices if self.axes[i.attr[0]].role == "whole"]
+        self.held = held_folds([e.body for e in group], dict.fromkeys(whole))
         late = self.axis_names("stream")
         here = [e for e in group if not any(i.attr[0] in late for i in e.indices)]
         self._prepare(group)

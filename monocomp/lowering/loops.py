@@ -11,7 +11,7 @@ from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.domain import Interval, split
 from monocomp.extents.intervals import is_inside
 from monocomp.extents.prefixes import Walk, elements_of, prefix_of, walk_along
-from monocomp.lowering.bodies import UNITS, Body
+from monocomp.lowering.bodies import UNITS, Body, unit_of
 from monocomp.lowering.centres import add_centred
 from monocomp.lowering.expressions import contract, masked, reduce
 from monocomp.lowering.framed_sums import FramedSums
@@ -23,9 +23,17 @@ from monocomp.lowering.selects import EXTREMA, assume_masks
 from monocomp.lowering.values import Values
 from monocomp.proving.proofs import commutes
 from monocomp.rewrites.centred import Centred, centred
+from monocomp.rewrites.frames import largest
 from monocomp.rewrites.pullback import Pass, join_tiles, passes
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE_PAIR, carried_positions, carrier, is_selection, value_of
+from monocomp.terms.algebra import (
+    SE_PAIR,
+    carried_positions,
+    carrier,
+    is_selection,
+    settled,
+    value_of,
+)
 from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import factors
 from monocomp.terms.nodes import Binder
@@ -59,6 +67,7 @@ class Loops(Values):
         self.in_memory = in_memory
         self.assumed = assume_masks(e.body for e in program.equations)
         self.scan = scan
+        self.held: dict[Term, str] = {}
         self.rank_axes: dict[Term, str] = {}
 
     # --- which folds are loops
@@ -66,7 +75,7 @@ class Loops(Values):
     def prepare(self, terms: Iterable[Term]) -> None:
         """Emit the loops of this scope that the terms need, shallow ones first."""
         terms = list(terms)
-        loops = passes(terms, self._is_streamed)
+        loops = passes(terms, self._is_streamed, self.held)
         if loops:
             here = filter(self._is_fold_here, T.subterms(*terms))
             join_tiles(loops, filter(self._is_tile, here))
@@ -101,7 +110,7 @@ class Loops(Values):
         """True if this is a fold or selection of the current scope, not yet emitted."""
         if not (t.op == "fold" or is_selection(t)) or self.lookup(t) is not None:
             return False
-        if self._is_scan(t):
+        if t in self.held or self._is_scan(t):
             return False
         if T.is_open(t):  # inside a fold that is not open yet
             return False
@@ -368,6 +377,8 @@ class Loops(Values):
 
     def field(self, t: Term) -> Expr:
         """What a loop outside of the one that is being built has left of an aggregate."""
+        if t.args[0] in self.held:
+            return self.fold(t.args[0])
         self._prepare_at_home(t)
         found = self.lookup(t)
         if found is None:
@@ -376,6 +387,8 @@ class Loops(Values):
 
     def fold(self, t: Term, *initial: Expr) -> Expr:
         """A fold that is no loop: a product of tiles, or a reduction of one."""
+        if t in self.held:
+            return self.lookup(t) or self._of_tile(t, self.held[t])
         self._prepare_at_home(t)
         found = self.lookup(t)
         if found is not None:
@@ -397,6 +410,21 @@ class Loops(Values):
             left, right = (self._padded(self.value(s), name) for s in sides)
             return contract(axis, left, right, *initial)
         return reduce("sum", axis, masked(self.value(body), name, 0.0, {name}))
+
+    def _of_tile(self, t: Term, name: str) -> Expr:
+        """Reduce what loops have left along an axis that is held whole."""
+        (bound,), (condition, body, *exponent) = T.open_as(t, (name,))
+        monoid = t.attr.monoid
+        if monoid is SE_PAIR:
+            monoid, frame = "sum", largest(bound, condition, exponent[0])
+            body = T.mul(body, T.exp(T.sub(exponent[0], settled(frame))))
+        unit = unit_of(monoid, t.kind)
+        if condition is not T.TRUE:
+            body = T.where(condition, body, T.const(unit, t.kind))
+        value = reduce(monoid, self.axes[name], masked(self.value(body), name, unit, {name}))
+        home = self.home_of(value, t)
+        home.memo[t] = self.let(home, "s", value)
+        return home.memo[t]
 
     def _padded(self, value: Expr, axis: str) -> Expr:
         """A computed operand is not 0 where its axis is padded; a loaded one is."""

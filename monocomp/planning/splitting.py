@@ -140,7 +140,7 @@ def _long_stream(
     divides: bool,
 ) -> _Stream | None:
     """The stream to cut: the longest one, if there is reason to and it can be."""
-    loops = passes([e.body for e in group], partial(_is_loop, names=_names(group)))
+    loops = passes([e.body for e in group], partial(_is_loop, names=_names(group)), {})
     if not loops or scan_of(group) is not None:
         return None
     longest = max((p.extent for p in loops), key=sizes.__getitem__)
