@@ -6,7 +6,7 @@ comes first in the text. An input's dimension gives it, or an `index` line decla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from monocomp.declarations.records import Input
@@ -60,8 +60,10 @@ class Extents:
             self._meet(read, tuple("" if name in bounded else name for name in names))
         for read, names in reads:
             self._meet(read, tuple(name if name in bounded else "" for name in names))
+        scope = self.scope
+        taken = {*self.dims, *scope.definitions, *scope.params, *scope.indices, *scope.functions}
         self.dims = {
-            key: tuple(dim or made_up(key, number) for number, dim in enumerate(dims))
+            key: tuple(dim or made_up(key, number, taken) for number, dim in enumerate(dims))
             for key, dims in self.dims.items()
         }
         # `index i < |j|` says that the two share an extent.
@@ -218,6 +220,12 @@ class Extents:
         return {name: self.find(name) for name in names}
 
 
-def made_up(tensor: str, dimension: int) -> str:
-    """The name of a dimension that no index names; one last digit keeps it unique."""
-    return f".{tensor}{dimension:X}"
+def made_up(tensor: str, dimension: int, taken: Collection[str]) -> str:
+    """Name a dimension that no index names, as nothing in the program is called.
+
+    One last digit, or what follows it, keeps it unique.
+    """
+    name = f"{tensor}{dimension:X}"
+    while name in taken:
+        name += "_"
+    return f".{name}"

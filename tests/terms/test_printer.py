@@ -201,6 +201,7 @@ PROGRAMS = {
     "O[k] = k ** 3 * var[l](Y[l] * max[j, k](B[k,j] + E[l])) * (k < s)",
     "exponentials of exponentials": "O[k] = softplus(min[i](exp(X[i]))"
     " / (0.5 + sigmoid(1 / 3))) + Y[k]",
+    "a dimension called like an input": "O[i] = A[i,0] + A1[i] * sum[j](B[j])",
     "sums of one sign": "E[k] = sum[i](softmax[i](X[i]) * -1.5 * sigmoid(Y[k]) * X[i])\n"
     "O[k] = sum[k, j](W[j] + B[k,j] * E[k]) + Y[k]",
     "a variance of points": "O[i,k] = var[j](sum[k if k == j](Y[k]) * W[j]) * A[i,k]",
