@@ -57,7 +57,7 @@ def passes(
         known = levels.get(t)
         if known is not None:
             return known
-        is_loop = is_streamed(t)
+        is_loop = t not in held and is_streamed(t)
         taken = None if t in held else centred(t)
         if taken is None:
             parts = T.open_as(t, (held[t],))[1] if t in held else T.children(t)

@@ -23,6 +23,7 @@ the guard of an infinite maximum.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -52,11 +53,11 @@ from monocomp.costs.operations import (
     operations_to_join,
 )
 from monocomp.costs.reading import kernels
-from monocomp.costs.roles import choose_roles, fits_whole, scan_of
+from monocomp.costs.roles import choose_roles, fits_whole, held_by, scan_along
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.extents.prefixes import Start, Walk, elements_of, prefix_of, start_of, walk_along
 from monocomp.rewrites.products import apart, largest_sides
-from monocomp.rewrites.pullback import held_folds, passes
+from monocomp.rewrites.pullback import passes
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
 from monocomp.terms.equations import Equation, Equations
@@ -238,11 +239,8 @@ class _Counter:
         self.outputs = frozenset(outputs)
         self.extent, self.blocks, self.fits = extent, blocks, fits
         indices = dict.fromkeys(i for e in group for i in e.indices)
-        scan = scan_of(group)
-        bodies = [e.body for e in group]
-        whole = [i for i in indices if roles[i.attr[0]].role == "whole"]
-        self.held = held_folds(bodies, whole)
-        self.scan = None if scan is None else walk_along(scan, T.TRUE, bodies)
+        self.held = held_by(group, roles)
+        self.scan = scan_along(group)
         late = {n for n, axis in roles.items() if axis.role == "stream"}
         self.base = tuple(i for i in indices if i.attr[0] not in late)
         self.late = tuple(i for i in indices if i.attr[0] in late)
@@ -263,8 +261,7 @@ class _Counter:
 
     def cost(self) -> Cost:
         """The cost of all loops and outputs."""
-        bodies = [e.body for e in self.group]
-        loops = passes(bodies, self._is_loop, self.held)
+        loops = passes([e.body for e in self.group], is_at_the_top, self.held)
         self.loops = {f: f"loop {n}" for n, at in enumerate(loops) for f in at.folds}
         for e in self.group:
             late = [i for i in self.late if i in e.indices]
@@ -274,10 +271,8 @@ class _Counter:
         for fold in [f for at in loops for f in at.folds]:
             self._loop(fold)
             state += product(map(self.extent, self._carried(fold))) * len(_fields(fold))
-        counts: dict[str, int] = {}
-        for extent in (*(p.extent for p in loops), *(i.attr[1] for i in self.late)):
-            name = extent.lstrip(".")
-            counts[name] = counts.get(name, 0) + 1
+        extents = (*(p.extent for p in loops), *(i.attr[1] for i in self.late))
+        counts = dict(Counter(e.lstrip(".") for e in extents))
         reads = {n: len(self.reads[n]) for n in self.inputs if n in self.reads}
         return Cost(counts, reads, self.operations, self.moved, state)
 
@@ -322,13 +317,10 @@ class _Counter:
         self.folds.setdefault(t, []).append(self._position(t, path))
         if is_selection(fold):
             self._visit(fold.args[0], path, scope)
-        if self._is_loop(fold):
+        if is_at_the_top(fold) and fold not in self.held:
             self._loop(carrier(fold))
         else:
             self._elements(fold, path, scope)
-
-    def _is_loop(self, t: Term) -> bool:
-        return is_at_the_top(t) and t not in self.held
 
     def _loop(self, fold: Term) -> None:
         """Count a fold over the top of an output, once."""
@@ -375,8 +367,7 @@ class _Counter:
                 part[:1] = factors(part[0])
             for element in part:
                 self._visit(element, inner, scope)
-        is_sum = fold.attr.monoid == "sum" and fold.kind == "float" and len(opened) == 1
-        if is_sum:
+        if fold.attr.monoid == "sum" and fold.kind == "float" and len(opened) == 1:
             for operand in computed_operands(opened[0], condition, parts[0]).values():
                 position = self._position(operand.value, self._home(operand.value, inner))
                 self.operands.setdefault(operand, []).append(position)
@@ -385,11 +376,10 @@ class _Counter:
 
     def _carrier(self, fold: Term) -> Term | None:
         """Return the index along which a loop around a prefix carries it, if one does."""
+        if self.scan is not None and self.scan.reaches(fold):
+            return self.scan.bound
         index = prefix_of(fold)
-        is_scanned = self.scan is not None and self.scan.reaches(fold)
-        if index is None or is_scanned:
-            return index
-        return None if self._start(fold, index) is None else index
+        return None if index is None or self._start(fold, index) is None else index
 
     def _start(self, fold: Term, index: Term) -> Start | None:
         """Return what a prefix starts with in the loop around it, if that carries it."""

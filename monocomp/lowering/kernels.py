@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from monocomp import terms as T
-from monocomp.extents.prefixes import walk_along
+from monocomp.costs.roles import held_by
+from monocomp.extents.prefixes import Walk
 from monocomp.lowering.bodies import Body
 from monocomp.lowering.continued_sums import continue_sums
 from monocomp.lowering.in_place import accumulate_in_place
 from monocomp.lowering.loops import Loops
 from monocomp.lowering.scopes import Scope
-from monocomp.rewrites.pullback import held_folds
-from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.tile import (
     OPERAND,
@@ -37,7 +35,7 @@ def lower(
     axes: Mapping[str, Axis],
     fits: Callable[[str], bool],
     is_short: Callable[[str], bool],
-    scan: Term | None,
+    scan: Walk | None,
     suffix: str,
     in_memory: bool = False,
 ) -> TileProgram:
@@ -49,12 +47,11 @@ def lower(
         axes: of the indices of its outputs, with their roles.
         fits: can an axis of this extent be held entirely? One of unknown length is taken to.
         is_short: is it also likely to be, where its length is unknown?
-        scan: the index along which its aggregates are prefixes, if there is one.
+        scan: the loop along which its aggregates are prefixes, if there is one.
         suffix: of the kernel's name.
         in_memory: are tiles held in memory, and may have any number of axes?
     """
-    along = None if scan is None else walk_along(scan, T.TRUE, [e.body for e in group])
-    return _Kernel(program, axes, fits, is_short, along, in_memory).lowered(group, suffix)
+    return _Kernel(program, axes, fits, is_short, scan, in_memory).lowered(group, suffix)
 
 
 class _Kernel(Loops):
@@ -62,8 +59,7 @@ class _Kernel(Loops):
 
     def lowered(self, group: Sequence[Equation], suffix: str) -> TileProgram:
         """The kernel."""
-        whole = [i for e in group for i in e.indices if self.axes[i.attr[0]].role == "whole"]
-        self.held = held_folds([e.body for e in group], dict.fromkeys(whole))
+        self.held = held_by(group, self.axes)
         late = self.axis_names("stream")
         here = [e for e in group if not any(i.attr[0] in late for i in e.indices)]
         self._prepare(group)

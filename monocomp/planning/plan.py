@@ -23,7 +23,7 @@ from monocomp.costs.roles import (
     RoleChoice,
     fits_whole,
     kernel_groups,
-    scan_of,
+    scan_along,
 )
 from monocomp.derivation import rule_sets
 from monocomp.derivation.derivation import Derivation
@@ -352,7 +352,7 @@ def _kernel(
 ) -> PlannedKernel:
     axes = {name: choice.axis for name, choice in roles.items()}
     suffix = "" if number == 1 else f"_{number}"
-    tiles = lower(program, group, axes, fits, is_short, scan_of(group), suffix, in_memory)
+    tiles = lower(program, group, axes, fits, is_short, scan_along(group), suffix, in_memory)
     return PlannedKernel(tuple(e.name for e in group), tuple(roles.values()), tiles)
 
 
