@@ -24,6 +24,7 @@ from monocomp.rewrites.centred import (
     centred,
     times,
 )
+from monocomp.rewrites.quotients import cancel_addend, is_more_than_nothing, nonzero
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
@@ -332,8 +333,7 @@ def replacing(before: Term, after: Term, program: Equations) -> Choice:
         if t.op == "mul" and before in t.args:
             return _multiplied([*(visit(f) for f in t.args if f is not before)], after)
         if t.op == "add":  # of what cancels nothing is left: it is no number where it is infinite
-            parts = (a for b in t.args for a in addends(_under_condition(visit(b))))
-            return _cancelled(T.add(*parts))
+            return _cancelled(T.add(*map(visit, t.args)))
         return T.map_children(t, visit)
 
     return Choice(before, after, program.map(lambda t: visit(t) if T.holds(t, before) else t))
@@ -345,20 +345,15 @@ def _multiplied(others: list[Term], total: Term) -> Term:
     return T.mul(*others, total)
 
 
-def _under_condition(t: Term) -> Term:
-    """[c] * (m + x) = [c] * m + [c] * x, for a maximum m"""
-    totals = [f for f in factors(t) if f.op == "add" and any(map(_is_far, f.args))]
-    if len(totals) != 1 or not any(map(T.is_bracket, factors(t))):
-        return t
-    return _multiplied([f for f in factors(t) if f is not totals[0]], totals[0])
-
-
 def _is_far(addend: Term) -> bool:
     return any(map(_is_extremum, factors(addend)))
 
 
 def _cancelled(t: Term) -> Term:
     """m - [c] * m = [not c] * m, and log(z) + [not 0 < z] * m = log(z), for a maximum m"""
+    shorter = cancel_addend(t)
+    if shorter is not None:
+        return _cancelled(shorter)
     logarithms = {
         x.args[0]
         for number, x in map(T.split_coefficient, addends(t))
@@ -367,32 +362,15 @@ def _cancelled(t: Term) -> Term:
     for a in filter(_is_far, addends(t)):
         for f in filter(T.is_bracket, factors(a)):
             whole, conditions = T.neg(_without(a, f)), T.conjuncts(f.args[0])
-            weights = list(_nonzero(conditions))
-            if whole not in addends(t) or not _is_there(whole, [*logarithms, *weights]):
+            weights = list(nonzero(conditions))
+            there = Product([*logarithms, *weights])
+            if whole not in addends(t) or not is_more_than_nothing(whole, there):
                 continue
             others = [b for b in addends(t) if b is not a and b is not whole]
             if not logarithms.issuperset(weights) or len(weights) < len(conditions):
                 others.append(T.mul(whole, T.bracket(T.negate(f.args[0]))))
             return _cancelled(T.add(T.ZERO, *others))
     return t
-
-
-def _nonzero(conditions: Iterable[Term]) -> Iterator[Term]:
-    """Yield z of the conditions 0 < z and z != 0."""
-    for c in conditions:
-        if c.op == "compare" and c.attr in ("<", "!=") and c.args[0] is T.ZERO:
-            yield c.args[1]
-
-
-def _is_there(t: Term, weights: list[Term]) -> bool:
-    """True if the maxima in a product are of something where weights are not 0."""
-    there = Product(weights)
-
-    def says(m: Term) -> bool:
-        sides = (T.NEG_INF, m) if m.attr.monoid == "max" else (m, T.INF)
-        return T.is_unmasked(m) or there.says(T.compare("<", *sides))
-
-    return all(map(says, filter(_is_extremum, factors(t))))
 
 
 def _without(product: Term, factor: Term) -> Term:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from monocomp import terms as T
@@ -148,7 +148,8 @@ def cancel_addend(t: Term) -> Term | None:
 
     Law:     p * (x + y) - p * x = p * y
     Claims:  distributivity
-    Needs:   what p * x is made of is finite if what it reads is, but for divisors
+    Needs:   what p * x is made of is finite if what it reads is, but for divisors, and for maxima
+             that p says are of something
     before:  A[i] = Z[i] * (exp(X[i]) + Y[i]) - Z[i] * exp(X[i])
     after:   A[i] = Y[i] * Z[i]
     """
@@ -158,7 +159,29 @@ def cancel_addend(t: Term) -> Term | None:
                 others = [g for g in factors(a) if g is not f]
                 parts = [T.mul(*others, b) for b in f.args]
                 gone = [p for p in parts if T.neg(p) in t.args]
-                over = (g for p in gone for g in factors(p) if not (g.op == "pow" and g.attr < 0))
-                if gone and all(map(T.is_finite_if_read, over)):
+                conditions = (c for g in others if T.is_bracket(g) for c in T.conjuncts(g.args[0]))
+                there = T.Product(list(nonzero(conditions)))
+                if gone and all(is_more_than_nothing(p, there) for p in gone):
                     return T.add(*(b for b in t.args if b is not a), *parts)
     return None
+
+
+def nonzero(conditions: Iterable[Term]) -> Iterator[Term]:
+    """Yield z of the conditions 0 < z and z != 0."""
+    for c in conditions:
+        if c.op == "compare" and c.attr in ("<", "!=") and c.args[0] is T.ZERO:
+            yield c.args[1]
+
+
+def is_more_than_nothing(product: Term, there: T.Product) -> bool:
+    """True if a product is -inf nowhere: its maxima are of something beside weights."""
+
+    def is_finite(f: Term) -> bool:
+        if f.op == "pow" and f.attr < 0:
+            return True  # what it divides is 0 as well, or unspecified
+        if f.op != "fold" or f.attr.monoid not in ("max", "min"):
+            return T.is_finite_if_read(f)
+        sides = (T.NEG_INF, f) if f.attr.monoid == "max" else (f, T.INF)
+        return T.is_unmasked(f) or there.says(T.compare("<", *sides))
+
+    return all(map(is_finite, factors(product)))
