@@ -24,7 +24,12 @@ from monocomp.rewrites.centred import (
     centred,
     times,
 )
-from monocomp.rewrites.quotients import cancel_addend, is_more_than_nothing, nonzero
+from monocomp.rewrites.quotients import (
+    cancel_addend,
+    is_more_than_nothing,
+    nonzero,
+    under_logarithms,
+)
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
@@ -354,11 +359,7 @@ def _cancelled(t: Term) -> Term:
     shorter = cancel_addend(t)
     if shorter is not None:
         return _cancelled(shorter)
-    logarithms = {
-        x.args[0]
-        for number, x in map(T.split_coefficient, addends(t))
-        if x is not None and x.op == "log" and number > 0
-    }
+    logarithms = under_logarithms(t)
     for a in filter(_is_far, addends(t)):
         for f in filter(T.is_bracket, factors(a)):
             whole, conditions = T.neg(_without(a, f)), T.conjuncts(f.args[0])

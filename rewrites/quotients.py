@@ -10,6 +10,7 @@ from monocomp.rewrites.single_folds import is_fold, opened_fold
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import (
+    addends,
     common_number,
     content,
     factors,
@@ -149,7 +150,7 @@ def cancel_addend(t: Term) -> Term | None:
     Law:     p * (x + y) - p * x = p * y
     Claims:  distributivity
     Needs:   what p * x is made of is finite if what it reads is, but for divisors, and for maxima
-             that p says are of something
+             that p says are of something, or beside which a logarithm in y is -inf
     before:  A[i] = Z[i] * (exp(X[i]) + Y[i]) - Z[i] * exp(X[i])
     after:   A[i] = Y[i] * Z[i]
     """
@@ -160,10 +161,19 @@ def cancel_addend(t: Term) -> Term | None:
                 parts = [T.mul(*others, b) for b in f.args]
                 gone = [p for p in parts if T.neg(p) in t.args]
                 conditions = (c for g in others if T.is_bracket(g) for c in T.conjuncts(g.args[0]))
-                there = T.Product(list(nonzero(conditions)))
+                weights = [*nonzero(conditions)]
+                if all(map(T.is_nonnegative, others)):
+                    weights += under_logarithms(f)
+                there = T.Product(weights)
                 if gone and all(is_more_than_nothing(p, there) for p in gone):
                     return T.add(*(b for b in t.args if b is not a), *parts)
     return None
+
+
+def under_logarithms(total: Term) -> set[Term]:
+    """z of the addends c * log(z) with c > 0: where it is 0, the total is -inf"""
+    parts = map(T.split_coefficient, addends(total))
+    return {x.args[0] for number, x in parts if x is not None and x.op == "log" and number > 0}
 
 
 def nonzero(conditions: Iterable[Term]) -> Iterator[Term]:

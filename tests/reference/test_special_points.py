@@ -192,6 +192,16 @@ def test_a_mask_of_all_elements_takes_no_digits_along(fold: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+def test_divergences_of_given_logits_keep_their_digits() -> None:
+    """Both maxima cancel, though a row of masks would have none."""
+    rng = np.random.default_rng(0)
+    inputs = {name: (1e4 + rng.normal(size=(3, 90))).astype(np.float32) for name in "AB"}
+    text = "P[t,v] = log_softmax[v](A[t,v])\nR[t,v] = log_softmax[v](B[t,v])\n"
+    text += "D[t] = sum[v](exp(P[t,v]) * (P[t,v] - R[t,v]))"
+    (wanted,), (found,) = compared(text, inputs, torch.float32)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", MOMENTS)
 @pytest.mark.parametrize("mean", [0.0, 1e4])
 def test_moments_stay_centred(name: str, mean: float) -> None:
