@@ -194,7 +194,7 @@ def sliding_window_kernel(
                 input_precision=PRECISION,
             )
             m_i = m_i_new
-    O_tile = tl.where(l_i[:, None] == 0.0, 0.0, acc / l_i[:, None])
+    O_tile = tl.where((l_i == 0.0)[:, None], 0.0, acc / l_i[:, None])
     tl.store(
         O_ptr
         + tl.cast(b, tl.int64) * stride_O_b
