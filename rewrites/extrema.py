@@ -57,7 +57,7 @@ def _is_scaled(t: Term) -> bool:
     if t.op == "log":
         return True
     has_root = t.op == "mul" and any(f.op == "pow" and f.attr.denominator > 1 for f in t.args)
-    if has_root and any(map(T.may_be_no_number, t.args)):
+    if has_root and not all(map(T.is_number_if_read, t.args)):
         return True
     divisors = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
     scales = (f.args[0] for f in factors(t) if f.op == "exp")

@@ -54,8 +54,7 @@ def _says(value: Term, condition: Term, known: frozenset[Term]) -> bool:
     """Is a product 0 where the condition fails, if other conditions hold?"""
     powers = [T.base_and_power(f) for f in factors(value)]
     over = [base for base, power in powers if power > 0]
-    under = [base for base, power in powers if power < 0]
-    return Product(over, under, known).says(condition)
+    return Product(over, known).says(condition)
 
 
 def _unmasked(t: Term, unit: Term) -> tuple[Term, Term]:

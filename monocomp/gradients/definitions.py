@@ -20,7 +20,6 @@ from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.equations import Equation
 from monocomp.terms.monomials import addends, factors
-from monocomp.terms.weights import is_masked_with
 
 _LONG = 1000  # terms of a program whose repeated parts get names
 _PLAIN = ("const", "read", "ref", "stored", "param", "extent", "index", "cast")
@@ -134,8 +133,7 @@ def _named(a: Abbreviation, t: Term, memo: dict[Term, Term]) -> Term:
 
 def _shared(terms: Sequence[Term]) -> Term | None:
     """The largest product that two of the addends of terms have in common, beyond what is plain."""
-    parts = [factors(a) for t in dict.fromkeys(terms) for a in addends(t)]
-    products = [p for p in parts if not _is_masked(p)]
+    products = [factors(a) for t in dict.fromkeys(terms) for a in addends(t)]
     every = sorted({f for p in products for f in p}, key=lambda f: f.key, reverse=True)
     bits = {f: 1 << n for n, f in enumerate(every)}  # products are numbers, as there may be many
     computed = sum(bits[f] for f in every if f.op not in _PLAIN)
@@ -154,14 +152,6 @@ def _is_column(f: Term, product: frozenset[Term]) -> bool:
     return f.op in _PLAIN and not f.free <= frozenset().union(
         *(g.free for g in product if g.op not in _PLAIN)
     )
-
-
-def _is_masked(product: Iterable[Term]) -> bool:
-    """Does an exponential stand beside its own exponent, where masks may make that -inf? Under
-    another name it would not be seen to be nothing there."""
-    found = [*product]
-    weights = [f.args[0] for f in found if f.op == "exp"]
-    return any(is_masked_with(f, x) for x in weights for f in found if f.op != "exp")
 
 
 def _outranks(a: int, b: int, computed: int) -> bool:
@@ -183,7 +173,7 @@ def _naming(t: Term, product: Term, name: Term) -> Term:
     parts = []
     for a in addends(t):
         rest = list(factors(a))
-        if all(f in rest for f in factors(product)) and not _is_masked(rest):
+        if all(f in rest for f in factors(product)):
             a = T.mul(name, *(f for f in rest if f not in factors(product)))
         parts.append(a)
     return T.add(T.ZERO, *parts)

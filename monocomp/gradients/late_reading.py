@@ -19,7 +19,6 @@ from monocomp.costs.closing import Closing
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.equations import Equation
-from monocomp.terms.weights import is_masked_with
 
 Here = dict[str, Term]  # what stands for the indices of an equation
 Element = Callable[[Sequence[Term]], Here | None]  # for subscripts, where there is one
@@ -112,12 +111,7 @@ class LateReading:
             case "mul":
                 brackets = [f for f in t.args if T.is_bracket(f)]
                 there = known.union(*(T.conjuncts(f.args[0]) for f in brackets))
-                factors = []
-                for f in t.args:
-                    if _tells_nothing(f, t.args):
-                        factors.append(T.map_children(f, lambda a: self._rewritten(a, there)))
-                    else:
-                        factors.append(self._rewritten(f, known if f in brackets else there))
+                factors = (self._rewritten(f, known if f in brackets else there) for f in t.args)
                 return T.mul(T.const(1, t.kind), *factors)
             case "where":
                 condition, value, other = t.args
@@ -144,7 +138,7 @@ class LateReading:
                     others = [T.mul(times, T.substitute(p, here)) for p in whole.others]
                     left = [p for p in t.args if p is not part and p not in others]
                     is_there = whole.op == t.op and all(p in t.args for p in others)
-                    if is_there and not _tells_nothing(part, left):
+                    if is_there:
                         combine = T.add if t.op == "add" else T.mul
                         found = combine(T.mul(times, self._read(whole, here)), *left)
                         return self._with_wholes(found, known) if found.op == t.op else found
@@ -193,12 +187,6 @@ def outer_aggregates(t: Term) -> Iterator[Term]:
 def parts_of(t: Term) -> tuple[Term, ...]:
     """The addends of a sum, the factors of a product, or else the term."""
     return t.args if t.op in ("add", "mul") else (t,)
-
-
-def _tells_nothing(f: Term, product: Iterable[Term]) -> bool:
-    """Is it a weight beside a part of its own exponent, which may be -inf? By another name it would
-    not be seen that both are nothing there."""
-    return f.op == "exp" and any(is_masked_with(g, f.args[0]) for g in product if g is not f)
 
 
 def _written_out(t: Term) -> Term:

@@ -93,20 +93,38 @@ def times(number: Number, parts: Sequence[Term]) -> Term:
     return T.inert("mul", *numbers, *parts)
 
 
-def without_condition(f: Term) -> Term:
-    """Return [condition] for 1 / [condition]: a quotient by 0 is that of 0 by 0, or unspecified."""
-    return f.args[0] if f.op == "pow" and T.is_bracket(f.args[0]) else f
-
-
 def factors_outside_frames(parts: Sequence[Term]) -> Iterator[Term]:
     """Yield the factors that are 0 where an exponential beside them may overflow, as they have no
     part in the maximum that is taken from its exponent."""
     for weight in (f for f in parts if f.op == "exp"):
-        without = set(T.left_out_of_frame(weight))
+        without = set(left_out_of_frame(weight))
         for f in parts:
             base, _ = T.base_and_power(f)
             if base in without or (base.op == "relu" and not _is_bounded(weight)):
                 yield f
+
+
+def left_out_of_frame(weight: Term) -> Iterator[Term]:
+    """Yield the w without which exp(s - m) may be infinite: m is the maximum of s for w != 0."""
+    (x,) = weight.args
+    for a in T.addends(x):
+        _, m = T.split_coefficient(a)
+        for condition in _conditions_of_frame(m, sorted(weight.free)) if m is not None else ():
+            tests = (c for c in T.conjuncts(condition) if c.op == "compare" and T.ZERO in c.args)
+            yield from (t for c in tests for t in c.args)
+
+
+def _conditions_of_frame(m: Term, names: Iterable[str]) -> Iterator[Term]:
+    """Yield conditions under which exponents count in a maximum, at positions with some names."""
+    if m.op == "fold" and m.attr.monoid in ("max", "min") and len(m.attr.indices) == 1:
+        (bound,), (condition, _) = T.open_fold(m)
+        for name in names:
+            yield T.substitute(condition, {bound.attr[0]: T.index(name, bound.attr[1])})
+    elif m.op in ("maximum", "where"):
+        if T.NEG_INF in m.args:
+            yield m.args[0]
+        for t in m.args[m.op == "where" :]:
+            yield from _conditions_of_frame(t, names)
 
 
 def _is_bounded(weight: Term) -> bool:
@@ -125,7 +143,7 @@ def in_no_frame(t: Term) -> Term:
     nothing has cancelled it: a may be 0 in the frame of b, which is less."""
     for f in factors(t):
         scale = [g for g in factors(t) if g.op == "exp" and _is_frame(g)] if _compares(f) else []
-        scale = [g for g in scale if f not in T.left_out_of_frame(g)]
+        scale = [g for g in scale if f not in left_out_of_frame(g)]
         if scale:
             operands = (*f.args, T.ZERO) if f.op == "relu" else f.args
             plain = [T.mul(a, *scale) for a in operands]

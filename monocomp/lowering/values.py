@@ -32,7 +32,6 @@ from monocomp.lowering.selects import (
     settle,
     times,
     unsigned,
-    without_condition,
 )
 from monocomp.terms import Number, Term
 from monocomp.terms.algebra import LEAST_INT, is_selection
@@ -191,10 +190,16 @@ class Values(Scopes):
     def _settled(self, addends: Sequence[Term]) -> tuple[list[Term], list[Term]]:
         """Return the addends of a sum, with numbers where maxima of nothing are subtracted; and
         those that may be -inf beside one that may still be unspecified."""
-        masked = [a for a in addends if self.domain(a).masked]
-        unspecified = [a for a in addends if self.domain(a).unspecified]
-        settled = [settle(a, self.domain) for a in addends]
-        return settled, [m for m in masked if any(u is not m for u in unspecified)]
+        domains = {a: self.domain(a) for a in addends}
+        unspecified = [a for a in addends if domains[a].unspecified]
+        if self._is_outside_loops(addends) and any(map(_is_aggregate, addends)):
+            unspecified += [a for a in addends if _reads_beside(a)]
+        masked = [a for a in addends if domains[a].masked and any(u is not a for u in unspecified)]
+        return [settle(a, self.domain) for a in addends], masked
+
+    def _is_outside_loops(self, parts: Iterable[Term]) -> bool:
+        """True if a value of these is computed once for what is stored."""
+        return self.depth_of(frozenset().union(*(p.free for p in parts))) == 0
 
     def _signed_sum(self, addends: Iterable[Term], factor: float = 1.0) -> Expr:
         """The sum of factor * a, what is known outside summed there first, but for differences."""
@@ -304,10 +309,31 @@ class Values(Scopes):
             if domains[f].zero:
                 yield [f.args[0] if f.op == "pow" else f]
         yield from ([f] for f in factors_outside_frames(parts))
+        yield from ([f] for f in self._sums_over_nothing(parts))
+
+    def _sums_over_nothing(self, parts: Sequence[Term]) -> Iterator[Term]:
+        """Yield the sums that may be over nothing beside what is read, outside of loops: a filter
+        guarded the factors that have left them, which may be no numbers. A quotient by a sum over
+        the same elements is selected anyway."""
+        divided = [
+            s
+            for p in parts
+            if p.op == "pow" and self.domain(p.args[0]).zero
+            for s in T.subterms(p)
+            if s.op == "fold"
+        ]
+        for f in parts if self._is_outside_loops(parts) else ():
+            fold = f.args[0] if f.op == "field" else f
+            if fold.op != "fold" or T.has_element(fold):
+                continue
+            if T.domain_of(fold) not in map(T.domain_of, divided) and any(
+                _reads_elsewhere(p, fold) for p in parts if p is not f
+            ):
+                yield f
 
     def _masked_product(self, factor: float, t: Term) -> Expr:
         """factor * t; a factor [condition] selects, so that 0 times NaN does not occur."""
-        parts = [without_condition(f) for f in factors(in_no_frame(t))]
+        parts = factors(in_no_frame(t))
         brackets = [f for f in parts if T.is_bracket(f)]
         rest = [f for f in parts if f not in brackets]
         if not brackets or not rest:
@@ -386,6 +412,24 @@ class Values(Scopes):
         for f in divisors:
             total = self._quotient(total, f)
         return apply("exp2", total)
+
+
+def _is_aggregate(t: Term) -> bool:
+    return t.op in ("fold", "field")
+
+
+def _reads_elsewhere(factor: Term, fold: Term) -> bool:
+    """True if a factor is an element or an exponential of what is read, but for a largest exponent
+    of the fold: where that has no element, the exponential is 0."""
+    if factor.op != "exp":
+        return _reads_beside(factor) and factor.op != "pow"
+    folds = (s for s in T.subterms(factor) if s.op == "fold" and s.attr.monoid == "max")
+    return all(T.domain_of(s) != T.domain_of(fold) for s in folds)
+
+
+def _reads_beside(t: Term) -> bool:
+    """True if a term is computed of elements that are read outside of its aggregates."""
+    return t.op == "read" or (not _is_aggregate(t) and any(map(_reads_beside, t.args)))
 
 
 def _may_be_large(t: Term) -> bool:

@@ -11,7 +11,7 @@ built. Sums and products are kept in canonical form (flattened, collected, sorte
 arithmetic of a commutative ring, over which the rewrites work.
 
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
-leaves, parts, logic, binders, asking, transfer, domain, facts, emptiness, weights, ring,
+leaves, parts, logic, binders, asking, transfer, absence, domain, facts, emptiness, ring,
 comparisons, functions, folds, walking, printer. What uses the package as a whole stands
 beside them: monomials, algebra, operators, declarations, equations, abbreviation.
 """
@@ -24,10 +24,10 @@ from monocomp.terms.comparisons import compare, in_range, negate, where
 from monocomp.terms.constructors import construct, rebuild
 from monocomp.terms.emptiness import (
     Product,
-    is_element,
     is_there,
-    left_out_of_frame,
+    is_weight_there,
     may_be_empty,
+    vanishes,
 )
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
@@ -113,4 +113,3 @@ from monocomp.terms.walking import (
     subterms,
     unnamed,
 )
-from monocomp.terms.weights import is_weight_there, may_be_no_number

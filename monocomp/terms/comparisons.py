@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from monocomp.terms.constructors import CONSTRUCTORS
-from monocomp.terms.emptiness import Product
+from monocomp.terms.emptiness import vanishes
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
     is_finite,
@@ -70,18 +70,9 @@ def _without_scale(t: Term) -> Term:
     scale = [f for f in t.args if f.op == "exp"] if t.op == "mul" else []
     if not scale:
         return t
-    parts = addends(scale[0].args[0])
     rest = [f for f in t.args if f not in scale]
-    sums = Product([f for f in rest if f.op != "pow" or f.attr > 0])
-    divisors = Product([f.args[0] for f in rest if f.op == "pow" and f.attr < 0])
-    if not all(sums.says(_exceeds(a)) or divisors.says(_exceeds(neg(a))) for a in parts):
-        return t
-    return mul(*rest)
-
-
-def _exceeds(a: Term) -> Term:
-    """-inf < a, whatever is known of a."""
-    return intern("compare", (NEG_INF, a), "<", "bool")
+    there = intern("compare", (NEG_INF, scale[0].args[0]), "<", "bool")
+    return mul(*rest) if vanishes(rest, there) else t
 
 
 def _compare_ints(op: str, a: Term, b: Term) -> Term:

@@ -16,16 +16,19 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import cast
 
+from monocomp.terms.absence import Place, follows, is_equation
 from monocomp.terms.binders import open_fold, rename
 from monocomp.terms.constructors import construct
-from monocomp.terms.leaves import INF, NEG_INF, TRUE, const, extent_of, index
+from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, const, extent_of, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term, UserMonoid, intern
 from monocomp.terms.parts import addends, is_bracket, split_coefficient
 from monocomp.terms.transfer import (
     ANYTHING,
     MASKED,
+    MISSING,
     NONNEGATIVE,
     REAL,
     SHARE,
@@ -38,6 +41,7 @@ from monocomp.terms.transfer import (
     power_of,
     sum_of,
 )
+from monocomp.terms.transfer import ZERO as ALWAYS_0
 
 _INF = math.inf
 
@@ -53,6 +57,7 @@ class Assumptions:
         names: domains of inputs, definitions and parameters, by name.
         in_kernels: True for values as kernels have them: the inverse of 0 is 0, a number stands
             for the -inf of which a negative multiple is taken, and other scales are positive.
+        unsigned: True for numbers without their signs, which add up to 0 only if all are 0.
     """
 
     elements: Dom
@@ -60,6 +65,7 @@ class Assumptions:
     filled: bool = False
     names: tuple[tuple[str, Dom], ...] = ()
     in_kernels: bool = False
+    unsigned: bool = False
 
     def of_name(self, name: str, otherwise: Dom) -> Dom:
         """Return the domain of what has a name."""
@@ -71,8 +77,9 @@ MASKS_ARE_READ = Assumptions(MASKED)
 MASKS_ARE_ADDED = Assumptions(MASKED, contracted=True)
 REALS_ARE_READ = Assumptions(REAL)
 ELEMENTS_ARE_THERE = Assumptions(REAL, filled=True)
+UNSIGNED = Assumptions(Dom(0, zero=False, masked=True), contracted=True, unsigned=True)
+UNSIGNED_AND_THERE = Assumptions(Dom(0, zero=False), filled=True, unsigned=True)
 _NOTHING: frozenset[Term] = frozenset()
-_ZERO = Dom(0, 0)
 
 
 @lru_cache(maxsize=1 << 17)
@@ -93,6 +100,8 @@ def domain(
     values = transfer(*map(of, t.args)) if transfer is not None else _domain_of_form(t, of)
     if t.kind == "int" and not values.is_real:
         values = replace(values, masked=False, unspecified=False)
+    if assumed.unsigned:
+        values = replace(values, lo=max(0, values.lo))
     for c in conditions:
         values = _refine(values, t, c, of)
     return values
@@ -112,13 +121,17 @@ class _Evaluation:
             conditions = frozenset(c for c in (*conditions, *known) if _may_refine(c, t))
         return domain(t, self.assumed, conditions)
 
-    def closed(self, fold: Term, body: Term, *known: Term) -> Dom:
-        """Return the domain of a fold's elements where its filter admits them, and conditions
-        hold."""
+    def inside(self, fold: Term) -> _Evaluation:
+        """Return the evaluation of a fold's elements, where its filter admits them. FALSE is among
+        its conditions where it admits none. Of what is 0 or -inf only elements stay that: a sum
+        of products with another 0 is no number where an input is none."""
         bound = fold.attr.indices
-        outer = frozenset(c for c in self.conditions if c.free.isdisjoint(bound))
-        condition = fold.args[fold.op == "fold_at"]
-        return _Evaluation(self.assumed, outer)(body, *conjuncts(condition), *known)
+        outer = [c for c in self.conditions if c.free.isdisjoint(bound)]
+        held = frozenset(c for c in outer if not is_equation(c))
+        held = held.union(conjuncts(fold.args[fold.op == "fold_at"]))
+        place = Place(domain, bound, held, fold)
+        new = (e for c in outer if is_equation(c) for e in place.equations_of_elements(c))
+        return _Evaluation(self.assumed, held.union(new))
 
 
 def _may_refine(condition: Term, t: Term) -> bool:
@@ -152,6 +165,8 @@ def _refine(values: Dom, t: Term, condition: Term, of: _Evaluation) -> Dom:
     if is_negated:
         op = {"<": "<=", "<=": "<", "==": "!=", "!=": "=="}[op]
         sides = sides[::-1]
+    if not is_negated and is_equation(compared) and follows(t, compared, domain):
+        return MISSING if compared.args[1] is NEG_INF else ALWAYS_0
     if op == "!=":
         other = next((b for a, b in (sides, sides[::-1]) if a is t), None)
         infinite = INF in sides and any(a.op == "abs" and a.args[0] is t for a in sides)
@@ -182,9 +197,9 @@ def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
     """Return the domain of a term whose operator needs more than the domains of its operands."""
     match t.op:
         case "const":
-            is_number = not isinstance(t.attr, float)
-            masked = t.attr == -_INF
-            return Dom(t.attr, t.attr, t.attr == 0, masked, not (is_number or masked))
+            is_number, masked = not isinstance(t.attr, float), t.attr == -_INF
+            number = abs(t.attr) if of.assumed.unsigned and is_number else t.attr
+            return Dom(number, number, number == 0, masked, not (is_number or masked))
         case "read":
             known = of.assumed.of_name(t.attr.name, of.assumed.elements)
             return known if t.kind == "float" else REAL
@@ -192,8 +207,7 @@ def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
             unknown = of.assumed.elements if t.op == "param" else ANYTHING
             return of.assumed.of_name(t.attr, unknown)
         case "symbol":
-            values: Dom = t.attr[1]
-            return values
+            return cast(Dom, t.attr[1])
         case "stored":
             return _domain_of_stored(t.attr.body, of.assumed)
         case "cast" if t.args[0].kind == "bool":
@@ -201,10 +215,8 @@ def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
         case "cast" | "stop" | "int":
             return of(t.args[0])
         case "pow":
-            base = of(t.args[0])
-            if t.attr < 0 and is_bracket(t.args[0]):
-                base = SHARE  # 1 / [condition] has no value where the condition fails
-            return power_of(base, t.attr, of.assumed.in_kernels)
+            power = power_of(of(t.args[0]), t.attr, of.assumed.in_kernels)
+            return replace(power, zero=power.zero and not (of.assumed.unsigned and t.attr < 0))
         case "mul":
             return _product(t, of)
         case "exp":
@@ -261,7 +273,7 @@ def _product(t: Term, of: _Evaluation) -> Dom:
     if not conditions or all(p.is_real for p in parts):
         return multiplied(*parts)
     values = multiplied(*(values_of(f, *conditions) for f in t.args))
-    return hull(values, _ZERO) if any(p.zero for p in parts) else values
+    return hull(values, ALWAYS_0) if any(p.zero for p in parts) else values
 
 
 def is_settled_where_negative(factor: Term) -> bool:
@@ -296,7 +308,11 @@ def _aggregate(t: Term, of: _Evaluation) -> Dom:
     (body,) = _bodies(t)
     is_there = of.assumed.filled or _has_element_here(t)
     monoid = t.attr.monoid
-    x = of.closed(t, body)
+    inside = of.inside(t)
+    if FALSE in inside.conditions and not of.assumed.filled:
+        x = MISSING if monoid in ("max", "top", "logsumexp", "log_softmax") else ALWAYS_0
+    else:
+        x = inside(body)
     if monoid == "sum" and of.assumed.contracted and is_contraction(t):
         x = replace(x, masked=False, unspecified=False)
     match monoid:
@@ -375,13 +391,16 @@ def _field(t: Term, of: _Evaluation) -> Dom:
     """Return the domain of a field of an aggregate in a user's monoid."""
     (fold,) = t.args
     monoid: UserMonoid = fold.attr.monoid
-    elements = [of.closed(fold, x) for x in _bodies(fold)]
+    inside = of.inside(fold)
+    if FALSE in inside.conditions and fold.op == "fold" and fold.attr.is_scaled:
+        return ALWAYS_0 if t.attr == "v" else MISSING
+    elements = list(map(inside, _bodies(fold)))
     if fold.op == "fold" and fold.attr.is_scaled:
         value, exponent = elements
         is_there = of.assumed.filled or admits_element(fold)
         if t.attr == "v":
             weight = exponential(exponent, of.assumed.filled)
-            value = of.closed(fold, fold.args[1], *_exceeding(fold.args[2]))
+            value = inside(fold.args[1], *_exceeding(fold.args[2]))
             return sum_of(multiply(value, weight), is_there, False)
         lo = exponent.lo if is_there else -_INF
         return replace(exponent, lo=lo, masked=exponent.masked or not is_there)

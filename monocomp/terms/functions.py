@@ -7,16 +7,9 @@ from fractions import Fraction
 from functools import partial
 
 from monocomp.declarations.vocabulary import FUNCTIONS
-from monocomp.terms.comparisons import compare, where
+from monocomp.terms.comparisons import where
 from monocomp.terms.constructors import CONSTRUCTORS, Constructor, construct
-from monocomp.terms.emptiness import may_be_empty
-from monocomp.terms.facts import (
-    is_finite,
-    is_finite_if_read,
-    is_finite_if_there,
-    is_nonnegative,
-    is_positive,
-)
+from monocomp.terms.facts import is_nonnegative, is_positive
 from monocomp.terms.leaves import NEG_INF, ONE, ZERO, as_int, const, ints
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Term, intern
@@ -88,8 +81,7 @@ def _scale(t: Term, even: bool) -> tuple[Term | None, Term]:
     """(factor, rest): what leaves a homogeneous function, f(a x) = a f(x) for a >= 0; an even one
     loses its operand's sign, too.
 
-    relu(x) is 0 for many x, and 0 times what is infinite is none. So divisors leave a relu that are
-    0 only over nothing, and of exponentials those of results: exponents that are split off.
+    Of exponentials only those of results leave a relu: exponents that are split off.
     """
     if even and t.op == "add" and leading_positive(t) is not t:
         return const(1, t.kind), neg(t)
@@ -97,20 +89,12 @@ def _scale(t: Term, even: bool) -> tuple[Term | None, Term]:
     if rest is None or isinstance(number, float):
         return None, t
     parts = rest.args if rest.op == "mul" else (rest,)
-    outside = [f for f in parts if is_nonnegative(f) and (even or _keeps_zero(f))]
+    outside = [f for f in parts if is_nonnegative(f) and (even or f.op != "exp" or f.folded)]
     if abs(number) == 1 and not outside and (number == 1 or not even):
         return None, t
     sign = 1 if number > 0 or even else -1
     inside = mul(const(sign, t.kind), *(f for f in parts if f not in outside))
     return mul(const(abs(number), t.kind), *outside), inside
-
-
-def _keeps_zero(factor: Term) -> bool:
-    """Is 0 times the factor 0, if all that is read is finite?"""
-    if factor.op == "exp":
-        return bool(factor.folded)
-    divides = factor.op == "pow" and factor.attr < 0 and may_be_empty(factor.args[0])
-    return divides or is_finite_if_read(factor)
 
 
 def log(x: Term) -> Term:
@@ -125,7 +109,7 @@ def log(x: Term) -> Term:
     if x.op == "mul":
         exponent = [t.args[0] for t in x.args if t.op == "exp"]
         if exponent:
-            return _log_of_scaled(exponent[0], mul(*(t for t in x.args if t.op != "exp")))
+            return add(exponent[0], log(mul(*(t for t in x.args if t.op != "exp"))))
         if brackets := [t for t in x.args if is_bracket(t)]:
             there = conjunction(*(t.args[0] for t in brackets))
             return where(there, log(mul(ONE, *(t for t in x.args if t not in brackets))), NEG_INF)
@@ -143,15 +127,6 @@ def log(x: Term) -> Term:
 def _is_scaled(t: Term) -> bool:
     """One over a product with an exponential, which stays whole."""
     return t.op == "pow" and t.args[0].op == "mul" and any(f.op == "exp" for f in t.args[0].args)
-
-
-def _log_of_scaled(exponent: Term, value: Term) -> Term:
-    """log(value * exp(exponent)). Where the exponent is -inf that is -inf, also beside a value
-    less than 0, which has no logarithm."""
-    apart = add(exponent, log(value))
-    if is_nonnegative(value) or is_finite(exponent) or may_be_empty(value):
-        return apart
-    return where(compare("==", exponent, NEG_INF), NEG_INF, apart)
 
 
 _LOG_2 = log(const(2, "float"))
@@ -179,18 +154,12 @@ def _integer_division(op: str, a: Term, b: Term) -> Term:
 
 
 def general_power(a: Term, b: Term) -> Term:
-    """a ** b with any exponent. A root of what may be less than 0 stays as it is: (-inf) ** 0.5
-    is inf, and -0.0 ** 0.5 is 0, as in C and IEEE 754, while sqrt gives NaN and -0.0. A power of a
-    positive number is an exponential, but for whole exponents, whose powers are exact."""
+    """a ** b with any exponent. A power of a positive number is an exponential, but for whole
+    exponents, whose powers are exact."""
     if b.op == "const" and isinstance(b.attr, Fraction):
         if b.kind == "int" and (b.attr >= 0 or a.kind == "float"):
             return construct("pow", as_int(a), attr=b.attr, kind=a.kind)
-        is_whole = b.attr.denominator == 1
-        is_moderate = b.attr.denominator <= 64 and abs(b.attr.numerator) <= 64
-        # A sum is -inf only where an element is; over nothing it is a divisor like others.
-        is_sum = may_be_empty(as_float(a)) and is_finite_if_there(as_float(a))
-        has_root = is_nonnegative(as_float(a)) or is_sum
-        if is_moderate and (is_whole or has_root):
+        if b.attr.denominator <= 64 and abs(b.attr.numerator) <= 64:
             return construct("pow", as_float(a), attr=b.attr)
     if a.op == "const" and isinstance(a.attr, Fraction) and 1 != a.attr > 0 and b.kind == "float":
         return exp(mul(b, log(as_float(a))))

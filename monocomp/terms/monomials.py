@@ -64,9 +64,8 @@ def content(
     The primitive part is the same for t and for any monomial times t, so that sums which
     differ by a factor meet in quotients, roots and logarithms. With `positive` only
     factors that are provably positive leave, and numbers stay. With `clear` divisors leave
-    that are counts, so that a mean becomes a sum, or other sums; of divisors that may be infinite
-    only those of all addends, as a * p + b is no number where a + b / p is a. With `leads` the
-    exponential of one addend may leave, otherwise only what all exponents have.
+    that are extents, so that a mean becomes a sum. With `leads` the exponential of one addend may
+    leave, otherwise only what all exponents have.
     """
     if t.op != "add" or t.kind != "float":
         return T.ONE, t
@@ -76,13 +75,8 @@ def content(
     for base in sorted(bases, key=lambda b: b.key):
         least = min(powers.get(base, Fraction(0)) for _, powers, _ in monomials)
         stays = T.is_bracket(base)
-        in_all = all(base in powers for _, powers, _ in monomials)
-        if T.may_be_empty(base):  # x / x is not 1 everywhere, but a + b / x is (a * x + b) / x
-            over = [m for m in monomials if m.powers.get(base, 0) == least]
-            stays = least > 0 or not clear or any(_may_vanish(m, base) for m in over)
-            stays |= not (in_all or (T.is_finite_if_there(base) and not _may_be_infinite(base)))
-        elif not (base.op == "cast" and clear):
-            stays |= least < 0 and not in_all
+        if least < 0 and not (base.op == "cast" and clear):  # a + b / x is (a x + b) / x for x != 0
+            stays |= not all(base in powers for _, powers, _ in monomials)
         if least != 0 and not stays and (not positive or T.is_positive(base)):
             leaving[base] = least
     outside: list[Term] = []
@@ -106,15 +100,6 @@ def _is_guarded(base: Term) -> bool:
     """Is this 0, whatever it is multiplied with, where a condition fails?"""
     (fold,) = base.args if base.op == "field" else (base,)
     return T.is_bracket(base) or (fold.op == "fold" and not T.has_element(fold))
-
-
-def _may_be_infinite(base: Term) -> bool:
-    """Does it divide by what may be of nothing, or take an extremum of nothing away?"""
-    return any(
-        (s.op == "pow" and s.attr < 0 and T.may_be_empty(s.args[0]))
-        or (s.op == "fold" and s.attr.monoid in ("max", "min") and not T.has_element(s))
-        for s in T.subterms(base)
-    )
 
 
 def without_powers(t: Term, leaving: Mapping[Term, Fraction]) -> Term:
@@ -162,25 +147,6 @@ def beside_weight(
         return [*fixed], [*moving]
     scales = [f for f in fixed if f.folded or any(s.op == "exp" for s in T.subterms(f))]
     return [f for f in fixed if f not in scales], [*moving, *scales]
-
-
-def _may_weigh_nothing(t: Term) -> bool:
-    """May this be a weight of nothing?"""
-    return t.op == "exp" and not T.is_finite(t)
-
-
-def _is_maximum(t: Term) -> bool:
-    return t.op == "fold" and t.attr.monoid == "max"
-
-
-def _may_vanish(m: Monomial, divisor: Term) -> bool:
-    """Is there a factor that may be 0 because of a sum over nothing, or a weight of the divisor?"""
-    if m.exponent is not T.ZERO and T.Product([]).vanishes_with(T.exp(m.exponent), divisor):
-        return True
-    if any(_is_maximum(f) for a in addends(m.exponent) for f in factors(a)):
-        return True
-    inside = T.subterms(*(b for b, p in m.powers.items() if p > 0))
-    return any(T.is_bracket(t) or T.may_be_empty(t) or _may_weigh_nothing(t) for t in inside)
 
 
 def _spread(lead: Term, exponents: Iterable[Term]) -> tuple[int, int, Fraction, list[Any]]:

@@ -15,13 +15,12 @@ from fractions import Fraction
 
 from monocomp.terms.binders import open_fold
 from monocomp.terms.comparisons import where
-from monocomp.terms.facts import is_finite_if_read, is_nonnegative
-from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, ZERO, const, name_of
+from monocomp.terms.facts import is_nonnegative
+from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const, is_computed, name_of
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Binder, Number, Term, UserMonoid, inert
 from monocomp.terms.parts import base_and_power, is_bracket, split_coefficient
 from monocomp.terms.ring import neg, power_of, sub
-from monocomp.terms.weights import is_masked_with
 
 _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW, _ATOM = range(1, 10)
 
@@ -282,10 +281,10 @@ def _show_product(t: Term, names: Names, context: int) -> str:
     number, _ = split_coefficient(t)
     over: list[Term] = []
     under: list[Term] = []
-    for factor in _with_masked_weight(t):
+    for factor in _guarded_factors(t):
         base, power = base_and_power(factor)
         if power < 0 and t.kind == "float":
-            under.append(_divisor(base, power))
+            under.append(power_of(base, -power))
         else:
             over.append(factor)
     over.sort(key=lambda f: not _evident(f))
@@ -333,35 +332,21 @@ def _is_sum(t: Term) -> bool:
     return t.op == "add" or (t.op == "cast" and t.args[0].op == "add")
 
 
-def _with_masked_weight(t: Term) -> list[Term]:
-    """The factors of a product but its number, [c] * exp(x) as exp(where(c, x, -inf)), and [c]
-    beside what may be infinite as exp(where(c, 0, -inf)). Beside x, which masks make -inf, exp(x)
-    is exp(where(-inf < x, x, -inf)).
-
-    These are one term, and in the language only the second says that where c fails nothing
-    is there: what it is multiplied with is not looked at, and a sum of such may be empty.
-    """
+def _guarded_factors(t: Term) -> list[Term]:
+    """Return the factors of a product but its number: [c] * exp(x) as exp(where(c, x, -inf)), so
+    that what x reads at computed positions is guarded."""
     factors = [f for f in t.args if f.op != "const"]
     brackets = [f for f in factors if is_bracket(f)]
-    weights = [f for f in factors if f.op == "exp"]
-    others = [f for f in factors if f not in brackets and (f.op != "pow" or f.attr > 0)]
-    x = weights[0].args[0] if weights else ZERO
-    conditions = [b.args[0] for b in brackets]
-    if any(is_masked_with(f, x) for f in others):
-        conditions.append(inert("compare", NEG_INF, x, attr="<"))
-    if not conditions or not (weights or not all(map(is_finite_if_read, others))):
+    guarded = next((f for f in factors if f.op == "exp" and _reads_computed(f)), None)
+    if guarded is None or not brackets:
         return factors
-    masked = where(conjunction(*conditions), x, NEG_INF)
-    rest = [f for f in factors if f not in brackets and f not in weights[:1]]
-    return [inert("exp", masked), *rest]
+    masked = where(conjunction(*(b.args[0] for b in brackets)), guarded.args[0], NEG_INF)
+    others = [f for f in factors if f not in brackets and f is not guarded]
+    return [inert("exp", masked), *others]
 
 
-def _divisor(base: Term, power: Fraction) -> Term:
-    """What `base ** power` divides by. A bracket stands there as a weight, for what is 0 may
-    be divided by a weight of nothing."""
-    if is_bracket(base):
-        return inert("exp", where(base.args[0], ZERO, NEG_INF))
-    return power_of(base, -power)
+def _reads_computed(t: Term) -> bool:
+    return is_computed(t) or any(map(_reads_computed, t.args))
 
 
 def _show_power(t: Term, names: Names, context: int) -> str:
@@ -370,7 +355,7 @@ def _show_power(t: Term, names: Names, context: int) -> str:
         name = "sqrt" if power > 0 else "rsqrt"
         return f"{name}({_show(base, names, 0, as_float=True)})"
     if power < 0:
-        text = f"1 / {_show(_divisor(base, power), names, _MUL + 1, as_float=True)}"
+        text = f"1 / {_show(power_of(base, -power), names, _MUL + 1, as_float=True)}"
         return _paren(text, _MUL, context)
     if power.denominator % 2 == 0 and not is_nonnegative(base):  # the root of a negative number
         base, power = inert("pow", base, attr=Fraction(1, 2)), 2 * power

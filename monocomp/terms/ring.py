@@ -13,20 +13,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import lru_cache
 
 from monocomp.declarations.vocabulary import Kind
 from monocomp.terms.asking import remembered
 from monocomp.terms.constructors import CONSTRUCTORS, construct
 from monocomp.terms.domain import domain
-from monocomp.terms.emptiness import Product, is_there, may_be_empty
+from monocomp.terms.emptiness import (
+    conditions_of_weights,
+    exponential_of,
+    is_there,
+    vanishes,
+)
 from monocomp.terms.facts import (
     is_finite,
     is_finite_if_there,
     is_nonnegative,
-    is_positive,
     is_small,
 )
-from monocomp.terms.leaves import INF, NEG_INF, ONE, TRUE, ZERO, as_int, const
+from monocomp.terms.leaves import NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import (
@@ -37,12 +42,6 @@ from monocomp.terms.parts import (
     is_bracket,
     is_over_nothing,
     split_coefficient,
-)
-from monocomp.terms.weights import (
-    holds_read,
-    is_scale,
-    that_cancel,
-    weight_of_logarithm,
 )
 
 _NONE, _ONCE = Fraction(0), Fraction(1)
@@ -110,14 +109,11 @@ def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
                 cancelled[rest] = True
             coefficients[rest] = before + number
     for rest in cancelled:
-        if as_written and coefficients[rest] <= 0 and kind == "float" and not is_finite(rest):
-            is_least = rest.op == "fold" and rest.attr.monoid == "min"
-            there = TRUE if is_least else construct("compare", NEG_INF, rest, attr="<")
-            if is_least or (there is not TRUE and not rest.folded):  # data masks by either sign
-                there = conjunction(there, construct("compare", rest, INF, attr="<"))
+        if as_written and coefficients[rest] <= 0 and kind == "float":
+            there = construct("compare", NEG_INF, rest, attr="<")
             # Where a logarithm is -inf, the sum is anyway.
             logarithms = [t.args[0] for t, n in coefficients.items() if t.op == "log" and n > 0]
-            if there is not TRUE and not Product(logarithms).says(there):
+            if there is not TRUE and not vanishes(logarithms, there):
                 left = construct("where", there, ZERO, NEG_INF)
                 coefficients[left] = coefficients.get(left, _NONE) + 1
     total = total + _join_casts(coefficients)
@@ -203,8 +199,7 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
             if base in powers:
                 before = powers.pop(base)
                 cancels = max(before, power) > 0 >= before + power
-                may_be_zero = domain(base).zero and holds_read(base)
-                if cancels and (may_be_zero or may_be_empty(base)):
+                if cancels and domain(base).zero and _is_of_elements(base):
                     conditions.append(is_there(base))
                 base, power = _joined_power(base, before, power)
             powers[base] = powers.get(base, _NONE) + power
@@ -213,20 +208,12 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
         return const(0, kind)
     parts = [power_of(base, power) for base, power in powers.items() if power != 0]
     exponent = add(*exponents) if len(exponents) != 1 else exponents[0]
-    cancelled: list[Term] = []
-    if len(exponents) > 1:
-        cancelled += that_cancel(exponents, as_written)
-    if conditions or cancelled:  # but for those without which it is 0 anyway
+    if as_written:
+        conditions += conditions_of_weights(exponents)
+    if conditions:
         weights = [_inert_exp(exponent)] if exponents else []
-        product = Product(
-            [*(base for base in powers if powers[base] > 0), *weights],
-            [base for base in powers if powers[base] < 0],
-            frozenset(conjuncts(conjunction(*conditions))),
-        )
-        conditions += [c for c in cancelled if not product.says(c)]
-        holds = conjunction(
-            *(c for c in conjuncts(conjunction(*conditions)) if not product.says(c))
-        )
+        over = [*(base for base in powers if powers[base] > 0), *weights]
+        holds = conjunction(*_conditions_left(over, conjunction(*conditions)))
         if holds is not TRUE:
             parts.append(as_float(holds) if kind == "float" else as_int(holds))
     if exponents and exponent is not ZERO:
@@ -245,6 +232,23 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     if number != 1:
         parts.insert(0, const(number, kind))
     return parts[0] if len(parts) == 1 else intern("mul", tuple(parts), None, kind)
+
+
+@lru_cache(maxsize=65536)
+def _is_of_elements(t: Term) -> bool:
+    """True if t is computed of more than parameters and extents, which are no 0 that is divided
+    by."""
+    is_element = t.op in ("read", "ref", "stored", "index", "fold", "fold_at")
+    return is_element or any(map(_is_of_elements, t.args))
+
+
+def _conditions_left(over: Iterable[Term], condition: Term) -> Iterable[Term]:
+    """Return the conditions without which a product is not 0 anyway."""
+    left = dict.fromkeys(conjuncts(condition))
+    for c in tuple(left):
+        if vanishes(over, c, frozenset(left) - {c}):
+            del left[c]
+    return left
 
 
 def _joined_power(base: Term, first: Fraction, second: Fraction) -> tuple[Term, Fraction]:
@@ -320,9 +324,7 @@ def power_of(base: Term, power: Fraction | int) -> Term:
     if base.op == "mul":
         if power.denominator == 1:
             return mul(*(power_of(t, power) for t in base.args))
-        # 0 times a negative number has a root, so beside unknown signs 0 must not leave alone.
-        leaves = is_nonnegative if all(map(is_nonnegative, base.args)) else is_positive
-        apart = [t for t in base.args if leaves(t) or is_scale(t, base.args)]
+        apart = list(filter(is_nonnegative, base.args))
         outside = [power_of(t, power) for t in apart]
         rest = [t for t in base.args if t not in apart]
         if outside:
@@ -354,7 +356,7 @@ def _exp(exponent: Term) -> Term:
         number, rest = split_coefficient(t)
         if rest is None and number == -math.inf:
             return _inert_exp(NEG_INF)
-        x = weight_of_logarithm(rest)
+        x = exponential_of(rest)
         if x is not None and rest is not None and isinstance(number, Fraction):
             leaving.append(power_of(*_of_root(x, number)))
         elif rest is not None and rest.op == "where" and number > 0 and NEG_INF in rest.args[1:]:

@@ -43,6 +43,16 @@ class Dom:
         return not (self.masked or self.unspecified)
 
     @property
+    def is_zero(self) -> bool:
+        """True if 0 is the only value."""
+        return self.lo == self.hi == 0 and self.is_real
+
+    @property
+    def is_missing(self) -> bool:
+        """True if -inf is the only value."""
+        return self.hi == -_INF and not self.unspecified
+
+    @property
     def is_positive(self) -> bool:
         """True if every specified value is more than 0."""
         return self.lo >= 0 and not self.zero
@@ -62,6 +72,8 @@ REAL = Dom()
 MASKED = Dom(masked=True)
 ANYTHING = Dom(masked=True, unspecified=True)
 NONNEGATIVE = Dom(lo=0)
+ZERO = Dom(0, 0)
+MISSING = Dom(hi=-_INF, masked=True)
 SHARE = Dom(0, 1)
 # Random numbers are multiples of 2**-24 (`declarations/counter_rng.py`).
 _UNIFORM = Dom(0, 1 - Fraction(1, 2**24))
@@ -79,6 +91,8 @@ def hull(a: Dom, b: Dom) -> Dom:
 
 
 def _add(*parts: Dom) -> Dom:
+    if any(p.is_missing for p in parts):
+        return MISSING
     lo = _add_ends(p.lo for p in parts)
     hi = -_add_ends(-p.hi for p in parts)
     is_apart = lo > 0 or hi < 0
@@ -119,6 +133,11 @@ def multiply_in_kernels(*parts: Dom) -> Dom:
 
 
 def _multiply(parts: Sequence[Dom], rises: bool) -> Dom:
+    if any(p.is_zero for p in parts):
+        return ZERO
+    others = [p for p in parts if not p.is_missing]
+    if len(others) < len(parts) and all(p.is_positive and p.is_real for p in others):
+        return MISSING
     lo, hi = _ends_of_product(parts)
     masks = [n for n, p in enumerate(parts) if p.masked]
     masked = any(_ends_of_product([*parts[:n], *parts[n + 1 :]])[1] > 0 for n in masks)
@@ -136,6 +155,8 @@ def _ends_of_product(parts: Sequence[Dom]) -> tuple[Number, Number]:
 
 def power_of(base: Dom, power: Fraction, in_kernels: bool = False) -> Dom:
     """Roots and inverses are bounded by 0 and 1 alone: other ends are no exact numbers."""
+    if base.is_zero and power > 0:
+        return ZERO
     lo, hi = base.lo, base.hi
     is_root = power.denominator != 1
     if not is_root and power.numerator % 2 == 0 and lo < 0:
@@ -153,11 +174,15 @@ def power_of(base: Dom, power: Fraction, in_kernels: bool = False) -> Dom:
 
 
 def exponential(x: Dom, filled: bool) -> Dom:
-    lo, hi = (1 if x.lo >= 0 else 0), (1 if x.hi <= 0 else _INF)
+    if x.is_missing:
+        return ZERO
+    lo, hi = (1 if x.lo >= 0 and not x.masked else 0), (1 if x.hi <= 0 else _INF)
     return Dom(lo, hi, x.masked and not filled, False, x.unspecified)
 
 
 def _logarithm(x: Dom) -> Dom:
+    if x.is_zero:
+        return MISSING
     unspecified = x.unspecified or x.lo < 0
     lo, hi = (0 if x.lo >= 1 else -_INF), (0 if x.hi <= 1 else _INF)
     return Dom(lo, hi, not x.lo > 1, x.zero, unspecified)

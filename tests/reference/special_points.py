@@ -291,17 +291,14 @@ STATES = (
 )
 ROWS_600 = {"S": np.zeros((1, 600)), "V": np.arange(600.0)}
 
-# A factor that leaves a sum over nothing is taken for a real number.
-NOT_YET = (
-    "O[i] = sum[k if k < i](V[k] * B[i])",
-    "O[i] = sum[k if k < i](exp(max[l](S[i,l])) * V[k])",
-)
 # Programs at inputs of their own, where an identity does not hold without its condition.
 ELSEWHERE: list[tuple[str, dict[str, Any]]] = [
     ("O[i] = log(A[i] / (1 + exp(B[i])))", {"A": [-1, 2], "B": [-INF, -INF]}),
     ("O[i] = sum[k if k < i](V[k] * B[i])", {"V": [1, 2], "B": [INF, 1]}),
     ("O[i] = sum[k](A[i] + 0 * B[i,k])", {"A": [INF], "B": np.zeros((1, 0))}),
     ("O[i] = max[k if k < i](V[k] + B[i])", {"V": [1, 2, 3], "B": [NAN, 1, 2]}),
+    ("O[i] = B[i] + max[k if k < i](V[k])", {"V": [1, 2, 3], "B": [NAN, 1, 2]}),
+    ("O[i] = B[i] + logsumexp[k if k < i](V[k])", {"V": [1, 2, 3], "B": [NAN, 1, 2]}),
     ("O[i] = max[k if k < i](exp(C[i]) * S[k])", {"C": [-INF, 0], "S": [1, 2]}),
     (
         "O[i] = sum[k if k < i]((X[i,k] + max[l](X[i,l])) * Y[k])",

@@ -29,7 +29,6 @@ from tests.reference.special_points import (
     INPUTS,
     MASKS,
     NAN,
-    NOT_YET,
     PROGRAMS,
     SOFTMAX,
     softmax,
@@ -112,10 +111,9 @@ def on_backends(texts: Iterable[str]) -> list[Any]:
     """Each on torch, and one in ten on Triton, which is slower, in `make test`."""
     cases = []
     for n, (text, values) in enumerate([*((text, INPUTS) for text in texts), *ELSEWHERE]):
-        fails = [pytest.mark.xfail(strict=True)] if text in NOT_YET else []
         slow = [pytest.mark.slow] if n % 10 else []
-        cases.append(pytest.param(text, values, "torch", marks=fails))
-        cases.append(pytest.param(text, values, "triton", marks=[*fails, *slow]))
+        cases.append(pytest.param(text, values, "torch"))
+        cases.append(pytest.param(text, values, "triton", marks=slow))
     return cases
 
 
@@ -352,7 +350,6 @@ def test_random_programs_on_triton() -> None:
     assert interpreted.call(try_programs, range(first, first + FUZZ // 10), "triton")
 
 
-@pytest.mark.xfail(strict=True, reason="the divisor's scale leaves without the dividend's")
 def test_the_scales_of_a_quotient_leave_a_comparison_together() -> None:
     text = """
         m = max[k if k < |k| - 1](x[k])
