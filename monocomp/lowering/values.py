@@ -182,7 +182,10 @@ class Values(Scopes):
     def _sum(self, t: Term) -> Expr:
         """A sum, which is -inf where an addend is, whatever the others are."""
         addends, masked = self._settled(t.args)
-        total = self._signed_sum(addends)
+        return self._where_unmasked(masked, self._signed_sum(addends))
+
+    def _where_unmasked(self, masked: Iterable[Term], total: Expr) -> Expr:
+        """Return a sum, and -inf where an addend is."""
         for a in masked:
             total = where_equal(self.value(a), -math.inf, -math.inf, total)
         return total
@@ -396,13 +399,8 @@ class Values(Scopes):
         if scale is None and is_difference(rest):
             scale = T.ONE
         if scale is None:
-            total = self._signed_sum(rest, log2_e)
-            for a in masked:
-                total = where_equal(self.value(a), -math.inf, -math.inf, total)
-            return apply("exp2", total)
-        total = self._signed_sum(rest)
-        for a in masked:
-            total = where_equal(self.value(a), -math.inf, -math.inf, total)
+            return apply("exp2", self._where_unmasked(masked, self._signed_sum(rest, log2_e)))
+        total = self._where_unmasked(masked, self._signed_sum(rest))
         divisors = [f for f in factors(scale) if f.op == "pow" and self.domain(f).zero]
         over = T.mul(T.ONE, *(f for f in factors(scale) if f not in divisors))
         value = self._hoisted([over], self._product(log2_e, over))

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from monocomp.terms.binders import rename
 from monocomp.terms.constructors import construct
-from monocomp.terms.leaves import FALSE, NEG_INF, ZERO, index
+from monocomp.terms.leaves import FALSE, NEG_INF, ZERO
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import split_coefficient
@@ -34,13 +34,13 @@ class Place:
 
     Attributes:
         domain: the domains of terms.
-        names: the names of indices that may be positions of elements.
+        indices: the indices at which elements may stand.
         known: conditions that hold.
         fold: the fold whose indices these are, if they are bound.
     """
 
     domain: Callable[[Term], Dom]
-    names: Sequence[str]
+    indices: Sequence[Term]
     known: frozenset[Term]
     fold: Term | None = None
 
@@ -74,18 +74,17 @@ class Place:
             body = construct("mul", body, construct("exp", aggregate.args[2]))
         if not is_largest and self.domain(body).lo < 0:
             return
-        for names in self._positions(binder.extents):
-            pairs = zip(binder.indices, names, binder.extents, strict=True)
-            here = {bound: index(name, extent) for bound, name, extent in pairs}
+        for position in self._positions(binder.extents):
+            here = dict(zip(binder.indices, position, strict=True))
             if self.known.issuperset(conjuncts(rename(condition, here, {}))):
                 yield from self.equations(rename(body, here, {}), value)
 
-    def _positions(self, extents: Sequence[str]) -> Sequence[Sequence[str]]:
-        """Return names for the indices of an aggregate."""
+    def _positions(self, extents: Sequence[str]) -> Sequence[Sequence[Term]]:
+        """Return indices for those of an aggregate."""
         if len(extents) == 1:
-            return [(name,) for name in self.names]
+            return [(i,) for i in self.indices if i.attr[1] == extents[0]]
         is_alike = self.fold is not None and self.fold.attr.extents == extents
-        return [self.names] if is_alike else []
+        return [self.indices] if is_alike else []
 
     def _may_be(self, t: Term, is_missing: bool) -> bool:
         values = self.domain(t)

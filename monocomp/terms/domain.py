@@ -27,9 +27,11 @@ from monocomp.terms.nodes import Term, UserMonoid, intern
 from monocomp.terms.parts import addends, is_bracket, split_coefficient
 from monocomp.terms.transfer import (
     ANYTHING,
+    LARGEST_EXTENT,
     MASKED,
     MISSING,
     NONNEGATIVE,
+    POSITION,
     REAL,
     SHARE,
     TRANSFER,
@@ -129,7 +131,7 @@ class _Evaluation:
         outer = [c for c in self.conditions if c.free.isdisjoint(bound)]
         held = frozenset(c for c in outer if not is_equation(c))
         held = held.union(conjuncts(fold.args[fold.op == "fold_at"]))
-        place = Place(domain, bound, held, fold)
+        place = Place(domain, list(map(index, bound, fold.attr.extents)), held, fold)
         new = (e for c in outer if is_equation(c) for e in place.equations_of_elements(c))
         return _Evaluation(self.assumed, held.union(new))
 
@@ -317,7 +319,7 @@ def _aggregate(t: Term, of: _Evaluation) -> Dom:
         x = replace(x, masked=False, unspecified=False)
     match monoid:
         case "sum" | "mean":
-            return sum_of(x, is_there, monoid == "mean")
+            return sum_of(x, is_there, 1 if monoid == "mean" else _count(t))
         case "prod":
             ends = (1 if x.lo >= 1 else 0), (1 if x.hi <= 1 else _INF)
             lo, hi = ends if x.lo >= 0 else (-_INF, _INF)
@@ -339,10 +341,15 @@ def _aggregate(t: Term, of: _Evaluation) -> Dom:
         case "logsumexp":
             return Dom(-_INF, _INF, True, x.masked or not is_there, x.unspecified)
         case "argmax" | "argmin":
-            return NONNEGATIVE
+            return POSITION
         case "argtop":
-            return Dom(lo=-1)
+            return replace(POSITION, lo=-1)
     return ANYTHING
+
+
+def _count(fold: Term) -> int:
+    """Return the largest number of elements."""
+    return int(LARGEST_EXTENT ** len(fold.attr.indices))
 
 
 def _has_element_here(t: Term) -> bool:
@@ -401,7 +408,7 @@ def _field(t: Term, of: _Evaluation) -> Dom:
         if t.attr == "v":
             weight = exponential(exponent, of.assumed.filled)
             value = inside(fold.args[1], *_exceeding(fold.args[2]))
-            return sum_of(multiply(value, weight), is_there, False)
+            return sum_of(multiply(value, weight), is_there, _count(fold))
         lo = exponent.lo if is_there else -_INF
         return replace(exponent, lo=lo, masked=exponent.masked or not is_there)
     nonnegative = frozenset(

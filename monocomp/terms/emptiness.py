@@ -44,8 +44,7 @@ def vanishes(
     if failing is None:
         return False
     parts = list(map(_unfold, product))
-    names = sorted(frozenset().union(*(f.free for f in parts)))
-    held = known.union(Place(domain, names, known).equations(*failing))
+    held = known.union(Place(domain, _free_indices(parts), known).equations(*failing))
     return FALSE in held or any(domain(f, conditions=held).is_zero for f in parts)
 
 
@@ -61,6 +60,21 @@ def _failing(condition: Term) -> tuple[Term, Term] | None:
         return _unfold(b if a is zero else a), zero
     is_sign = condition.attr == "<" and a is zero and is_nonnegative(b)
     return (_unfold(b), zero) if is_sign else None
+
+
+def _free_indices(terms: Iterable[Term]) -> list[Term]:
+    """Return the indices that are free in terms, in a fixed order."""
+    waiting = list(terms)
+    free = frozenset().union(*(t.free for t in waiting))
+    seen, found = set(waiting), set()
+    while waiting:
+        t = waiting.pop()
+        if t.op == "index" and t.attr[0] in free:
+            found.add(t)
+        new = {a for a in t.args if not a.free.isdisjoint(free)} - seen
+        seen |= new
+        waiting += new
+    return sorted(found, key=lambda t: t.key)
 
 
 def _unfold(t: Term) -> Term:

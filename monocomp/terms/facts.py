@@ -98,21 +98,7 @@ def is_positive_where(t: Term, conditions: Iterable[Term]) -> bool:
 
 
 def is_small(t: Term) -> bool:
-    """True if t is an int of indices and extents, whose sums and small multiples are far from
-    2**63."""
-    match t.op:
-        case "index" | "extent":
-            return True
-        case "const":
-            return bool(abs(t.attr) < 2**40)
-        case "add" | "floordiv" | "mod" | "maximum" | "minimum" | "abs" | "where":
-            return all(map(is_small, t.args[t.op == "where" :]))
-        case "mul":
-            small = [a for a in t.args if a.op != "const"]
-            return len(small) < 3 and all(map(is_small, t.args))
-        case "fold":
-            if t.attr.monoid in ("max", "min"):
-                return is_small(t.args[1]) and has_element(t)
-            is_count = t.attr.monoid == "sum" and t.args[1].op == "const"
-            return is_count or t.attr.monoid in ("argmax", "argmin")
-    return t.kind == "bool" or (t.op == "cast" and t.args[0].kind == "bool")
+    """True if t is an int whose sums and differences with others of that kind are no more than
+    64 bits hold, as those of indices and extents are."""
+    values = domain(t)
+    return max(-values.lo, values.hi) <= 2**62

@@ -75,6 +75,9 @@ NONNEGATIVE = Dom(lo=0)
 ZERO = Dom(0, 0)
 MISSING = Dom(hi=-_INF, masked=True)
 SHARE = Dom(0, 1)
+# Tensors have no more elements along an axis: sums and products of a few ints are far from 2**63.
+LARGEST_EXTENT = 2**30
+POSITION = Dom(0, LARGEST_EXTENT)
 # Random numbers are multiples of 2**-24 (`declarations/counter_rng.py`).
 _UNIFORM = Dom(0, 1 - Fraction(1, 2**24))
 
@@ -260,20 +263,22 @@ def _floor(x: Dom) -> Dom:
 
 
 def _modulo(x: Dom, y: Dom) -> Dom:
-    return Dom(0, y.hi, unspecified=True) if y.lo >= 0 else replace(REAL, unspecified=True)
+    return Dom(min(0, y.lo), max(0, y.hi), unspecified=True)
 
 
 def _quotient_of_ints(x: Dom, y: Dom) -> Dom:
-    is_signed = x.lo < 0 or y.lo < 0
-    return replace(REAL, unspecified=True) if is_signed else Dom(0, x.hi, unspecified=True)
+    if x.lo >= 0 and y.lo >= 0:
+        return Dom(0, x.hi, unspecified=True)
+    size = max(-x.lo, x.hi)
+    return Dom(-size, size, unspecified=True)
 
 
 _SIGN = _function(-1, 1, "odd", masked="-1")
 _WAVE = _function(-1, 1)
 
 TRANSFER: dict[str, Callable[..., Dom]] = {
-    "index": lambda: NONNEGATIVE,
-    "extent": lambda: Dom(1, _INF, False),
+    "index": lambda: POSITION,
+    "extent": lambda: Dom(1, LARGEST_EXTENT, False),
     "uniform": lambda *_: _UNIFORM,
     "add": _add,
     "mod": _modulo,
@@ -298,11 +303,8 @@ TRANSFER: dict[str, Callable[..., Dom]] = {
 }
 
 
-def sum_of(x: Dom, is_there: bool, is_mean: bool) -> Dom:
-    """Return the domain of a sum or mean of elements, which is 0 of none."""
-    lo: Number = 0 if x.lo >= 0 else -_INF
-    hi: Number = 0 if x.hi <= 0 else _INF
-    if is_mean:
-        lo, hi = min(0, x.lo), max(0, x.hi)
+def sum_of(x: Dom, is_there: bool, count: int) -> Dom:
+    """Return the domain of a sum of at most so many elements, which is 0 of none."""
+    lo, hi = min(0, _times(x.lo, count)), max(0, _times(x.hi, count))
     is_apart = is_there and x.has_sign and not x.zero
     return Dom(lo, hi, not is_apart, x.masked, x.unspecified)
