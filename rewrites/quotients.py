@@ -92,7 +92,7 @@ def divide_addends(t: Term) -> Term | None:
                 if any(_is_divisible(a, base, -n / power) for a in total.args)
                 and (n / power).denominator == 1
                 # What is under a power has no other divisor, see `content`.
-                and (power == 1 or T.may_be_empty(base))
+                and (power == 1 or base.folded)
             }
             if divide:
                 inverses = [T.power_of(base, n) for base, n in divide.items()]
@@ -113,9 +113,9 @@ def _apart_from_rest(total: Term, divisors: Mapping[Term, Fraction]) -> list[Ter
 
 
 def _is_divisible(addend: Term, base: Term, power: Fraction) -> bool:
-    """Does base ** power cancel? What may be over nothing need not do so altogether: what it
+    """Does base ** power cancel? A sum need not do so altogether: what it
     divides is mostly nothing, too."""
-    least = Fraction(0) if T.may_be_empty(base) else power
+    least = Fraction(0) if base.folded else power
     powers = [n for b, n in map(T.base_and_power, factors(addend)) if b is base]
     return any(n >= least for n in powers)
 
