@@ -308,7 +308,8 @@ AS_WRITTEN = [
     "O[q,k] = X[k] + (q - k)",
     "O[q,k] = X[k] * (k <= q)",
     "O[q,k] = where(k <= q, X[k], -inf)",
-    "O[q,k] = exp(where(k <= q, X[k], -inf))",
+    "O[q,k] = exp(X[k]) * (k <= q)",
+    "O[q] = exp(where(0 < q, X[q - 1], -inf)) * X[q]",
     "O[q] = sum[k if k <= q](Q[q,k])",
     "O[q,k] = exp(Q[q,k]) / sum[k](exp(Q[q,k]))",
     "O[b,k] = K[b, k // 2]",
@@ -317,7 +318,7 @@ CHANGED = [
     ("O[k] = X[k] * 2", "O[k] = 2 * X[k]"),
     ("O[k] = -2 * X[k] + 1", "O[k] = 1 - 2 * X[k]"),
     ("O[k] = 1.0 / X[k] + k", "O[k] = 1 / X[k] + k"),
-    ("O[q,k] = (k <= q) * exp(X[k])", "O[q,k] = exp(where(k <= q, X[k], -inf))"),
+    ("O[q,k] = exp(where(k <= q, X[k], -inf))", "O[q,k] = exp(X[k]) * (k <= q)"),
     ("O[q] = sum[l if l <= q](Q[q,l])", "O[q] = sum[k if k <= q](Q[q,k])"),
 ]
 
