@@ -10,13 +10,12 @@ rule says how operations are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, update_wrapper
 from itertools import combinations
 
 from monocomp import terms as T
-from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.products import is_product
 from monocomp.rewriting.rules import Choice, RuleSet
@@ -42,8 +41,8 @@ def exchange_sums(operations: Callable[[Equations], int], program: Equations) ->
     Law:     sum_k(sum_d(a_d * b_dk) * c_k) = sum_d(a_d * sum_k(b_dk * c_k))
     Claims:  distributivity, interchange
     Needs:   the program needs fewer operations by it; or as many, and then the indices come in
-             one fixed order; no a that may be of nothing, where b is divided by what may be;
-             the factors are finite, or the inverses of what is, if what they read is
+             one fixed order; the factors are finite, or the inverses of what is, if what they read
+             is
     before:  index e < 2
              O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])
     after:   index e < 2
@@ -160,30 +159,20 @@ def _in_normal_form(t: Term) -> Term:
 
 @lru_cache(maxsize=1024)
 def _exchanged(t: Term) -> Term:
-    """The sum with every sum inside of its products taken outside of it; t if there is none."""
+    """Take every sum in the products of a sum outside of it; return t if there is none."""
     (bound,), (condition, body) = T.open_fold(t)
-    name, known = bound.attr[0], T.conjuncts(condition)
+    name = bound.attr[0]
     parts = []
     for m in _expanded(body, name):
-        outside: list[Term] = []
         inside = [f for f in m if not _is_inner_sum(f, name)]
         binders: list[tuple[Term, Term]] = []
-        for f in m:
-            if not _is_inner_sum(f, name):
-                continue
+        for f in (f for f in m if _is_inner_sum(f, name)):
             (index,), (filter_, element) = T.open_as(f, (f"{name}'{len(binders)}",))
             deep = [c for c in T.conjuncts(filter_) if name in c.free]
             flat = [c for c in T.conjuncts(filter_) if name not in c.free]
             binders.append((index, T.conjunction(*flat)))
-            inside += map(T.bracket, deep)
-            for g in factors(element):
-                fixed, moving = _split_exponent(g, name, known)
-                outside.append(fixed)
-                inside.append(moving)
-        if any(map(may_divide_by_nothing, inside)) and any(map(_may_be_nothing, outside)):
-            return t
+            inside += [*map(T.bracket, deep), element]
         total = T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *inside))
-        total = T.mul(total, *outside)
         for index, filter_ in reversed(binders):
             total = T.fold("sum", (index,), filter_, total)
         parts.append(T.mul(total, _nonempty(bound, condition)) if binders else total)
@@ -196,11 +185,6 @@ def _nonempty(bound: Term, condition: Term) -> Term:
         return T.ONE
     count = T.fold("sum", (bound,), condition, T.const(1))
     return T.bracket(T.compare("<", T.const(0), count))
-
-
-def _may_be_nothing(f: Term) -> bool:
-    """Is it 0 over nothing or by a mask, so that it is 0 if it is divided by such a 0?"""
-    return T.may_be_empty(f) or f.op == "exp"
 
 
 def _is_inner_sum(t: Term, name: str) -> bool:
@@ -230,16 +214,3 @@ def _expanded(t: Term, name: str) -> list[list[Term]]:
     # inf * (a - b) is a number, inf * a - inf * b is none.
     is_finite = all(T.is_finite_if_there(T.base_and_power(f)[0]) for m in found for f in m)
     return found if is_finite else [[t]]
-
-
-def _split_exponent(t: Term, name: str, known: Iterable[Term]) -> tuple[Term, Term]:
-    """t as (what is free of the index) * (what is not). A share of a sum, which needs no maximum,
-    stays whole."""
-    one = T.const(1, t.kind)
-    if name not in t.free:
-        return t, one
-    if t.op == "exp" and T.shares(t, known)[0] is T.ONE:
-        fixed = [a for a in addends(t.args[0]) if name not in a.free]
-        moving = [a for a in addends(t.args[0]) if name in a.free]
-        return T.exp(T.add(T.ZERO, *fixed)), T.exp(T.add(T.ZERO, *moving))
-    return one, t

@@ -10,7 +10,6 @@ from monocomp.rewriting.equations import Guard, equations
 from monocomp.rewriting.matching import Bindings
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
-from monocomp.terms.emptiness import Product
 from monocomp.terms.monomials import (
     addends,
     beside_weight,
@@ -22,63 +21,114 @@ from monocomp.terms.monomials import (
 hoisting = RuleSet("hoisting", "factors, addends and conditions that do not vary leave folds")
 
 
-@hoisting.rule
-def filter_bracket(t: Term) -> Term | None:
-    """A factor that is 0 where a condition fails makes the condition a filter.
+def _is_guarded(found: Bindings) -> bool:
+    """True if a factor reads at computed positions that a filter may keep inside a tensor."""
+    _, fold = found.folds["k"]
+    _, (condition, _) = T.open_fold(fold)
+    fixed = any(c.free <= fold.free for c in T.conjuncts(condition))
+    return fixed and reads_computed(found.terms["a"])
 
-    Law:     elements that are 0, the unit of the sum, can be left out
-    Claims:  units
-    Needs:   a condition: [c], or where(c, x, 0)
-    before:  A[i] = sum[k]((k <= i) * X[i,k])
-    after:   A[i] = sum[k if k <= i](X[i,k])
+
+def _is_free_to_leave(found: Bindings) -> bool:
+    """True if a factor is neither guarded nor infinite, and no part of a share of what is given,
+    which is at most 1 as a whole."""
+    (bound,), fold = found.folds["k"]
+    _, (condition, body) = T.open_fold(fold)
+    share, _ = T.shares(body, T.conjuncts(condition))
+    a = found.terms["a"]
+    is_torn = bound.attr[0] in share.free and _is_part(a, share)
+    is_infinite = isinstance(a.attr, float)
+    return not (is_torn or is_infinite or _is_guarded(found))
+
+
+def _is_part(factor: Term, share: Term) -> bool:
+    """True if a factor, or an addend of an exponent, is one of a share."""
+    if factor.op == "exp":
+        return factor.args[0] in addends(exponent_of(share))
+    return factor in factors(share)
+
+
+hoisting.add(
+    *equations(
+        """
+        # A factor that is 0 where a condition fails makes the condition a filter.
+        filter_bracket: sum[k if c](d * x) = sum[k if c and d](x)
+
+        # So does a choice of which the alternative is 0.
+        filter_choice: sum[k if c](where(d, x, 0) * y) = sum[k if c and d](x * y)
+
+        # What a factor reads at a computed position stays guarded by the filter.
+        hoist_guarded_factor: sum[k if c and d](a * x) = where(c, a, 0) * sum[k if c and d](x)
+            needs c free of k, a free of k, a unmasked if read or x a weight,
+            worth a is guarded
+
+        # A factor that does not vary with the index leaves the sum.
+        hoist_factor: sum[k if c](a * x) = a * sum[k if c](x)
+            needs a free of k, a unmasked if read or x a weight, worth a is free to leave
+
+        # A choice of which the first branch is 0 makes a filter of what does not hold then.
+        filter_alternative: sum[k if c](where(d, 0, x) * y) = sum[k if c and not d](x * y)
+        """,
+        a_is_guarded=Guard(_is_guarded, "Z[N[{1}]]"),
+        a_is_free_to_leave=Guard(_is_free_to_leave),
+    )
+)
+
+
+@hoisting.rule
+def count_elements(t: Term) -> Term | None:
+    """A sum of ones counts its elements.
+
+    Law:     sum[k](1) = |k|
+    Claims:  hoist_factor
+    before:  A[i] = sum[k](X[i,k]) + sum[k](1.0)
+    after:   A[i] = sum[k](X[i,k]) + |k|
+    """
+    if not is_fold(t, "sum") or t.args != (T.TRUE, T.const(1, t.kind)):
+        return None
+    return T.mul(T.const(1, t.kind), T.extent_of(t.attr.extents[0]))
+
+
+@hoisting.rule
+def lead_with_number(t: Term) -> Term | None:
+    """Write the number that the addends of an element have in common before the sum.
+
+    Of what varies with the index less is taken away than added.
+
+    Law:     sum[k](a * x) = a * sum[k](x)
+    Claims:  hoist_factor
+    Needs:   no part of a share of what is given
+    before:  A[i] = sum[k]((-1 - 2 * Y[k]) * X[i,k])
+    after:   A[i] = -sum[k]((1 + 2 * Y[k]) * X[i,k])
     """
     if not is_fold(t, "sum"):
         return None
-    bound, _, condition, body = opened_fold(t)
-    zero, one = T.const(0, body.kind), T.const(1, body.kind)
-    masks: list[Term] = []
-    values: list[Term] = []
-    for f in factors(body):
-        mask, value = (f.args[0], one) if T.is_bracket(f) else _unmasked(f, zero)
-        masks.append(mask)
-        values.append(value)
-    if all(m is T.TRUE for m in masks):
+    bound, name, condition, body = opened_fold(t)
+    share, rest = T.shares(body, T.conjuncts(condition))
+    one = T.const(1, body.kind)
+    number, parts = one, list(filter(lambda f: f is not T.ONE, factors(share)))
+    for factor in factors(rest):
+        n, x = primitive(factor, name)
+        if n < 0 and share is not T.ONE:  # nothing is divided by such a sum
+            n, x = -n, T.neg(x)
+        number = T.mul(number, T.const(n, body.kind))
+        parts.append(x)
+    if number is one:
         return None
-    value = T.mul(one, *values)
-    known = frozenset(T.conjuncts(condition))
-    needed = (c for m in masks for c in T.conjuncts(m) if not _says(value, c, known))
-    return T.fold("sum", (bound,), T.conjunction(condition, *needed), value)
-
-
-def _says(value: Term, condition: Term, known: frozenset[Term]) -> bool:
-    """Is a product 0 where the condition fails, if other conditions hold?"""
-    powers = [T.base_and_power(f) for f in factors(value)]
-    over = [base for base, power in powers if power > 0]
-    return Product(over, known).says(condition)
-
-
-def _unmasked(t: Term, unit: Term) -> tuple[Term, Term]:
-    """(condition, value) of a term that is the unit where the condition fails."""
-    if t.op == "where" and t.args[2] is unit:
-        return t.args[0], t.args[1]
-    if t.op == "where" and t.args[1] is unit:
-        return T.negate(t.args[0]), t.args[2]
-    return T.TRUE, t
+    element = T.mul(one, *parts)
+    return T.construct("mul", number, T.fold("sum", (bound,), condition, element))
 
 
 def _scales_no_weights(found: Bindings) -> bool:
     """True if a factor is no scale of weights in the elements of a maximum, without which these may
     be too large for a float."""
     (bound,), fold = found.folds["k"]
-    condition, body = T.open_fold(fold)[1]
+    _, (condition, body) = T.open_fold(fold)
     is_whole = T.has_element(fold)
-    stays = (
+    moving = [
         f for f in factors(body) if bound.attr[0] in f.free or not (is_whole or T.is_positive(f))
-    )
-    moving, known = list(stays), T.conjuncts(condition)
-    if is_whole:  # a bracket will be a filter, see `extremum_of_exponentials`
-        known = (*known, *(c for f in moving if T.is_bracket(f) for c in T.conjuncts(f.args[0])))
-    return bool(beside_weight([found.terms["a"]], moving, known)[0])
+    ]
+    return bool(beside_weight([found.terms["a"]], moving, T.conjuncts(condition))[0])
 
 
 def _leaves_whole_frame(found: Bindings) -> bool:
@@ -159,69 +209,6 @@ def hoist_equal(t: Term) -> Term | None:
         return None
     given = [f for f in factors(share) if f is not T.ONE]
     return T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *given, *found))
-
-
-@hoisting.rule
-def hoist_factor(t: Term) -> Term | None:
-    """A factor that does not vary with the index leaves the sum.
-
-    What it reads at a computed position stays guarded by the filter.
-
-    Law:     sum(a * x) = a * sum(x)
-    Claims:  distributivity, exponentials
-    Needs:   a positive factor, where the elements are divided by what may be of nothing: 0 over
-             that is 0; of an exponent what is a number where a filter may leave no element; no part
-             of a share of what is given, which is at most 1
-    before:  A[i] = sum[k](exp(S[i,k] - M[i]) * X[k] / Z[i])
-    after:   A[i] = exp(-M[i]) / Z[i] * sum[k](exp(S[i,k]) * X[k])
-    """
-    if not is_fold(t, "sum"):
-        return None
-    bound, name, condition, body = opened_fold(t)
-    outside: list[Term] = []
-    inside: list[Term] = []
-
-    def leaves(a: Term) -> bool:
-        is_number = T.is_finite_if_read(a) or bool(a.folded)
-        return name not in a.free and (is_number or T.has_element(t))
-
-    share, rest = T.shares(body, T.conjuncts(condition))
-    for factor in factors(rest):
-        if factor.op == "exp" and name in factor.free:
-            fixed = [a for a in addends(factor.args[0]) if leaves(a)]
-            moving = [a for a in addends(factor.args[0]) if a not in fixed]
-            outside.append(T.exp(T.add(T.ZERO, *fixed)))
-            inside.append(T.exp(T.add(*moving)))
-        elif name in factor.free:
-            number, factor = primitive(factor, name)
-            if number < 0 and share is not T.ONE:  # nothing is divided by such a sum
-                number, factor = -number, T.neg(factor)
-            outside.append(T.const(number, body.kind))
-            inside.append(factor)
-        elif isinstance(factor.attr, float):  # infinity, and there may be 0 elements
-            inside.append(factor)
-        else:
-            outside.append(factor)
-    inside += [f for f in factors(share) if f is not T.ONE]
-    if any(map(may_divide_by_nothing, inside)):
-        inside += [f for f in outside if not T.is_positive(f)]
-        outside = list(filter(T.is_positive, outside))
-    if not inside and condition is T.TRUE:
-        return T.mul(body, T.extent_of(bound.attr[1]))
-    one = T.const(1, body.kind)
-    common = T.mul(one, *outside)
-    if common is one:
-        return None
-    guard = T.conjunction(*(c for c in T.conjuncts(condition) if name not in c.free))
-    if reads_computed(common):
-        common = T.where(guard, common, T.const(0, body.kind))
-    return T.construct("mul", common, T.fold("sum", (bound,), condition, T.mul(one, *inside)))
-
-
-def may_divide_by_nothing(factor: Term) -> bool:
-    """Does it divide by what may be 0 of nothing, so that it is infinite?"""
-    base, power = T.base_and_power(factor)
-    return power < 0 and (T.is_bracket(base) or T.may_be_empty(base))
 
 
 @hoisting.rule

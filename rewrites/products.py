@@ -23,8 +23,8 @@ def split_products(t: Term) -> Term | None:
     Of the rest, too, what varies with other indices is a sum of its own: that of x[i,k] is
     taken once and not for every j.
 
-    Law:     sum(a * b + c) = sum(a * b) + sum(c)
-    Claims:  interchange
+    Law:     sum[k](a * b + c) = sum[k](a * b) + sum[k](c)
+    Claims:  separate_results
     Needs:   an addend is a product of two parts, each with an index that the other lacks, and
              none has an exponential weight: sums of one weight are one sum
     before:  A[i,j] = sum[k](X[i,k] * Y[j,k] + Z[i,k] * W[j,k])

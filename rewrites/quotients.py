@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.rewrites.single_folds import is_fold, opened_fold
+from monocomp.rewriting.equations import Guard, equations
+from monocomp.rewriting.matching import Bindings
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import (
@@ -120,25 +121,22 @@ def _is_divisible(addend: Term, base: Term, power: Fraction) -> bool:
     return any(n >= least for n in powers)
 
 
-@quotients.rule
-def order_sums(t: Term) -> Term | None:
-    """Sums that follow one another directly are taken in one fixed order.
+def _are_out_of_order(found: Bindings) -> bool:
+    """True if the extent of the inner sum comes before that of the outer one."""
+    (_, outer), (_, inner) = found.folds["k"], found.folds["j"]
+    return bool(inner.attr.extents < outer.attr.extents)
 
-    Law:     sum_a sum_b = sum_b sum_a; a filter goes with the innermost index it names
-    Claims:  interchange
-    before:  A[i] = sum[k](sum[j if j <= k](X[i,j,k]))
-    after:   A[i] = sum[j](sum[k if j <= k](X[i,j,k]))
-    """
-    if not is_fold(t, "sum") or not is_fold(t.args[1], "sum"):
-        return None
-    outer, name, condition, body = opened_fold(t)
-    inner, _, inner_condition, inner_body = opened_fold(body)
-    if inner.attr[1] >= outer.attr[1]:
-        return None
-    parts = [*T.conjuncts(condition), *T.conjuncts(inner_condition)]
-    deep = T.conjunction(*(c for c in parts if name in c.free))
-    rest = T.conjunction(*(c for c in parts if name not in c.free))
-    return T.fold("sum", (inner,), rest, T.fold("sum", (outer,), deep, inner_body))
+quotients.add(
+    *equations(
+        """
+        # Sums that follow one another directly are taken in one fixed order; a filter goes with the
+        # innermost index that it names.
+        reorder_sums: sum[k if c](sum[j if d and e](x)) = sum[j if d](sum[k if c and e](x))
+            needs d free of k, worth their extents are out of order
+        """,
+        their_extents_are_out_of_order=Guard(_are_out_of_order),
+    )
+)
 
 
 @quotients.rule

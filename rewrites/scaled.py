@@ -25,7 +25,6 @@ from monocomp.rewrites.frames import (
     joint_frame,
     largest,
 )
-from monocomp.rewrites.hoisting import may_divide_by_nothing
 from monocomp.rewrites.quotients import factor_number
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
@@ -287,8 +286,7 @@ class _Operator:
     def plain_sum(self, bound: Term, condition: Term, element: Scaled) -> Term:
         """sum_k exp(m) x_k = exp(m) * sum_k x_k"""
         value, exponent = element.value, element.exponent
-        varies = exponent is T.ZERO or bound.attr[0] in exponent.free
-        if varies or any(map(may_divide_by_nothing, factors(value))):
+        if exponent is T.ZERO or bound.attr[0] in exponent.free:
             return T.fold("sum", (bound,), condition, element.whole)
         return T.mul(T.exp(exponent), T.fold("sum", (bound,), condition, value))
 

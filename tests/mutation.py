@@ -43,7 +43,7 @@ NAMES = (
     "elaboration",
     "results",
     "hoisting",
-    "extrema",
+    "single_elements",
     "quotients",
     "single_folds",
     "selection",
@@ -56,7 +56,7 @@ NAMES = (
     "pullback",
 )
 TESTED_WITH = dict.fromkeys(
-    ("results", "hoisting", "extrema", "quotients", "single_folds"), "normal_form"
+    ("results", "hoisting", "single_elements", "quotients", "single_folds"), "normal_form"
 ) | {"frames": "scaled"}
 LIMIT = 5  # seconds of this process that a test may take; without a mutant it takes a fraction of 1
 SAME = "without it the rule gives the term that it was given, which is no step"
@@ -65,22 +65,13 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "emptiness._without_elements: if condition is T.FALSE": SAME,
     "results.assume_filter: t.args[0] is T.TRUE": "without a filter nothing is known",
     "results.assume_filter: if new == bodies": SAME,
-    "results.separate_results: if list(groups) == [T.ONE]": SAME,
-    "results.split_weights: if len(groups) == 1": SAME,
-    "hoisting._says: ... if power < 0": "factors are looked at wherever divisors are",
-    "hoisting.filter_bracket: if all((m is T.TRUE for m in masks))": SAME,
-    "hoisting.hoist_factor: if common is one": SAME,
-    "hoisting.hoist_factor: name in factor.free": "a further step takes the 1 that is left",
     "exchange.exchange_sums: if sums": "without sums nothing is compared",
     "exchange.join_products: if alike": "without products nothing is compared",
     "exchange.join_products: if t.op == 'add'": "one addend is no two",
     "quotients._apart_from_rest: if rest": "0 over a divisor is no addend",
     "quotients.factor_number: if all((number == 1 for number, _ in found))": SAME,
-    "extrema.extremum_of_exponentials: ... if f.op == 'exp'": (
-        "nothing else is the exponential that it is compared with"
-    ),
-    "extrema._picked: ... if o is not c": "at the position that it names it is true",
-    "extrema._solved: c.op != 'compare'": "nothing else has the attribute ==",
+    "single_elements.pick_point: ... if o is not c": "at the position that it names it is true",
+    "single_elements._solve: c.op != 'compare'": "nothing else has the attribute ==",
     "elaboration.name_frame: t.op != 'field'": "only a field is one of a fold of pairs",
     "frames.condition_of: mantissas": "without mantissas nothing is added",
     "frames._is_extremum: if not s.folded <= body.folded": (

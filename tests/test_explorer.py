@@ -203,7 +203,7 @@ def test_phases_and_what_decides(causal: mc.Kernel) -> None:
     decisive = {link.step.rule: link.decisive for link in found.links if link.decisive}
     assert decisive == {
         "expand_softmax": "2 passes over k where it was 3 passes over k",
-        "filter_bracket": "1 pass over k where it was 2 passes over k",
+        "hoist_factor": "1 pass over k where it was 2 passes over k",
         "lift": "folds in SE",
     }
     assert [link.number for link in found.links] == list(range(1, len(causal.derivation) + 1))
@@ -325,7 +325,7 @@ def test_what_notebooks_show(causal: mc.Kernel) -> None:
         assert bundle["text/plain"] == str(x) and bundle["text/markdown"]
         colours = re.sub(r"(?s)<style>.*?</style>|<script>.*?</script>", "", bundle["text/html"])
         assert "color:" not in colours
-    assert "4. `filter_bracket`" in causal.derivation._repr_mimebundle_()["text/markdown"]
+    assert "4. `hoist_factor`" in causal.derivation._repr_mimebundle_()["text/markdown"]
 
 
 def test_what_may_surprise_is_said() -> None:

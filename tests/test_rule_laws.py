@@ -109,7 +109,7 @@ def is_equal(a: Array, b: Array, inputs: dict[str, Array]) -> Array:
     return np.asarray((a == b) | close)
 
 
-@pytest.mark.parametrize("name", RULE_LAWS)
+@pytest.mark.parametrize("name", [name for name in RULE_LAWS if name not in RULES])
 def test_laws_at_special_points(name: str) -> None:
     """Where a side is a number, so is the other, and they are equal; for infinite parameters it may
     be none. Rules read laws in both directions."""
@@ -121,13 +121,6 @@ def test_laws_at_special_points(name: str) -> None:
         wrong = claimed & promised & ~is_equal(left, right, inputs)
         where = [{n: x[i] for n, x in inputs.items()} for i in np.flatnonzero(wrong)[:3]]
         assert not where, f"{part}: {show(identity.left)} and {show(identity.right)} at {where}"
-
-
-@pytest.mark.parametrize("part", ["shift", "sign"])
-def test_finite_parameters_are_needed(part: str) -> None:
-    identity = dict(RULE_LAWS["increasing functions"].identities)[part]
-    inputs, left, right, claimed = sides_on_the_grid(replace(identity, finite=()))
-    assert (claimed & ~is_equal(left, right, inputs)).any()
 
 
 def test_false_identities_are_refuted() -> None:

@@ -38,7 +38,7 @@ from monocomp.terms.algebra import SE, SE_PAIR, FramedMonoid, settled
 from monocomp.terms.domain import MASKS_ARE_ADDED, Assumptions, domain
 from monocomp.terms.equations import Equations
 
-PROVER_VERSION = 4  # part of what results are remembered under; raise it with every change
+PROVER_VERSION = 5  # part of what results are remembered under; raise it with every change
 _QUICK = 60  # samples on which a user's monoid is tried before a proof is
 
 # --- plans ----------------------------------------------------------------------------

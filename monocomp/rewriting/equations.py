@@ -15,7 +15,7 @@ import itertools
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
@@ -28,7 +28,15 @@ from monocomp.language.checker import check
 from monocomp.language.parser import parse
 from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
 from monocomp.proving.unrolling import SIZES, unrolled
-from monocomp.rewriting.matching import Bindings, Pattern, Test, instance, matches, pattern_of
+from monocomp.rewriting.matching import (
+    Bindings,
+    Demand,
+    Pattern,
+    Test,
+    instance,
+    matches,
+    pattern_of,
+)
 from monocomp.rewriting.rules import Rule
 from monocomp.terms import Term
 from monocomp.translation.translator import translate
@@ -62,7 +70,16 @@ PREDICATES = {
     "finite if read": Predicate(
         T.is_finite_if_read, lambda x: x > -math.inf, "{0}", missed="1 / {0}"
     ),
+    "finite if there": Predicate(
+        T.is_finite_if_there, lambda x: x > -math.inf, "{0}", missed="log(abs({0}))"
+    ),
     "unmasked": Predicate(T.exceeds_minus_infinity, lambda x: x != -math.inf, "{1}"),
+    "unmasked if read": Predicate(
+        T.is_unmasked_if_read, lambda x: x != -math.inf, "{0}", missed="log(abs({0}))"
+    ),
+    "a weight": Predicate(
+        T.is_weight, lambda x: x >= 0, "exp({0})", lambda x: T.compare("<=", T.ZERO, x)
+    ),
     "positive": Predicate(
         T.is_positive, lambda x: not x <= 0, "(1 + {0} ** 2)", lambda x: _below(T.ZERO, x)
     ),
@@ -110,10 +127,17 @@ class Need:
 
 @dataclass(frozen=True)
 class Guard:
-    """A decision where an equation is worth using, and a term for which it is (`Predicate`)."""
+    """A decision where an equation is worth using.
+
+    Attributes:
+        holds: decides it of what matches.
+        example: a term for which it holds (`Predicate`).
+        key: a value that is the same for all addends or factors that a variable takes.
+    """
 
     holds: Test
     example: str = "{0}"
+    key: Callable[[Bindings], Hashable] | None = None
 
 
 _TEXT = re.compile(
@@ -199,7 +223,7 @@ class Equation(Rule):
 
     def program(self, side: str, write: Callable[[str], str]) -> str:
         """A side as a program, with the text of each variable."""
-        declared = [f"{self.read(v)}: bool" for v in sorted(self.conditions)]
+        declared = [f"{write(v)}: bool" for v in sorted(self.conditions)]
         head = f"input {', '.join(declared)}\n" if declared else ""
         body = _VARIABLE.sub(lambda at: write(at[0]) if at[0] in self.scopes else at[0], side)
         return f"{head}O[i] = {body}"
@@ -238,26 +262,40 @@ class Equation(Rule):
         return left, right
 
     @cached_property
-    def _tests(self) -> dict[str, list[Test]]:
-        """Return the needs of each variable that are decided by it alone."""
-        found: dict[str, list[Test]] = {}
+    def _demands(self) -> dict[str, Demand]:
+        """Return what is decided of each variable by it alone."""
+        alone = {
+            v: [c for c in self.needs if _names(c) & {*self.scopes} == {v}] for v in self.scopes
+        }
+        guards = {v: [g for words, g in self.worth.items() if words[:2] == f"{v} "] for v in alone}
+        return {
+            v: Demand(
+                (*map(_any_of, alone[v]), *(g.holds for g in guards[v])),
+                tuple(_any_of(own) for own in self._doubtful(v)),
+                next((g.key for g in guards[v] if g.key), None),
+            )
+            for v in self.scopes
+            if alone[v] or guards[v]
+        }
+
+    def _doubtful(self, variable: str) -> Iterator[tuple[Need, ...]]:
+        """Yield the needs of a variable of which something about another one excuses it."""
         for choice in self.needs:
-            names = {n.name for n in choice} & set(self.scopes)
-            if len(names) == 1:
-                found.setdefault(names.pop(), []).append(_any_of(choice))
-        for words, guard in self.worth.items():
-            found.setdefault(words[0], []).append(guard.holds)
-        return found
+            if len(_names(choice) & {*self.scopes}) > 1:
+                yield tuple(n for n in choice if n.name == variable)
 
     @cached_property
     def _remaining(self) -> list[Test]:
         """Return the needs that relate several variables, which are decided last."""
-        decided = [c for c in self.needs if len({n.name for n in c} & set(self.scopes)) != 1]
-        return [*map(_any_of, decided)]
+        decided = [c for c in self.needs if len(_names(c) & {*self.scopes}) != 1]
+        guards = [
+            g.holds for words, g in self.worth.items() if words.split(" ")[0] not in self.scopes
+        ]
+        return [*map(_any_of, decided), *guards]
 
     def _found(self, t: Term) -> Iterator[Bindings]:
         """The ways in which the left side matches and the needs are met."""
-        for found in matches(self._patterns[0], t, self._tests):
+        for found in matches(self._patterns[0], t, self._demands):
             if all(test(found) for test in self._remaining):
                 yield found
 
@@ -272,12 +310,14 @@ class Equation(Rule):
     def rewrite(self, t: Term) -> Term | None:
         """The right side, where the left one matches and the needs are met."""
         left, right = self._patterns
+        if t.op != left.op or (t.op == "fold" and t.attr.monoid != left.attr):
+            return None
         for found in self._found(t):
             new = instance(right, found)
             if found.remainder:
                 new = T.construct(left.op, new, *found.remainder, kind=t.kind)
             if new is not t:
-                return new
+                return new if new.kind == t.kind else T.as_float(new)
         return None
 
     # Examples.
@@ -293,14 +333,15 @@ class Equation(Rule):
             others = more if without is not None and without.name == variable else []
             index = ("i", *self.scopes[variable], *others)[-1]
             text = self.read(variable, *others)
-            if without is not None and without.name == variable and not others:
-                text = PREDICATES[without.words].missed.format(text)
+            for words, guard in self.worth.items():
+                text = guard.example.format(text, index) if words[:2] == f"{variable} " else text
+            for need in dropped:
+                if need.name == variable and need.words in PREDICATES:
+                    text = PREDICATES[need.words].missed.format(text)
             said = [n.words for n in needs if n.name == variable and n.words in PREDICATES]
             for words in said:
                 if words != "nonnegative" or "positive" not in said:
                     text = PREDICATES[words].example.format(text, index)
-            for words, guard in self.worth.items():
-                text = guard.example.format(text, index) if words[0] == variable else text
             return text
 
         sides = [self.left, self.right]
@@ -317,6 +358,10 @@ def _first(choice: tuple[Need, ...], dropped: tuple[Need, ...]) -> Need:
     names = {need.name for need in dropped}
     allowed = [need for need in choice if need not in dropped]
     return next((n for n in allowed if n.name not in names), allowed[0])
+
+
+def _names(choice: tuple[Need, ...]) -> set[str]:
+    return {need.name for need in choice}
 
 
 def _any_of(choice: tuple[Need, ...]) -> Test:

@@ -1,14 +1,15 @@
 """Patterns: terms with variables, compared with terms up to the order of addends and factors.
 
 A variable of which something is needed takes all addends or factors that meet it, and the last one
-takes what is left; what stands in the pattern is tried at each place. A whole sum or product may
-have more parts than the pattern; these stay.
+takes what is left; what stands in the pattern is tried at each place. exp(a + b) is a product.
+A whole sum or product may have more parts than the pattern; these stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from monocomp import terms as T
@@ -60,14 +61,50 @@ class Bindings:
 
     def with_term(self, name: str, t: Term) -> Bindings:
         """With one variable more."""
-        return replace(self, terms={**self.terms, name: t})
+        return Bindings({**self.terms, name: t}, self.folds, self.remainder)
 
 
 Test: TypeAlias = Callable[[Bindings], bool]
-Tests: TypeAlias = Mapping[str, Sequence[Test]]  # of variables
 
 
-def matches(p: Pattern, t: Term, tests: Tests) -> Iterator[Bindings]:
+@dataclass(frozen=True)
+class Demand:
+    """What a variable must be.
+
+    Attributes:
+        tests: what must hold of all that it takes, one by one.
+        doubtful: what must hold of it unless something holds of other variables.
+        key: a value that is the same for all that it takes.
+    """
+
+    tests: tuple[Test, ...] = ()
+    doubtful: tuple[Test, ...] = ()
+    key: Callable[[Bindings], Hashable] | None = None
+
+    def is_met(self, name: str, t: Term, found: Bindings) -> bool:
+        """True if the variable may be, or take, a term."""
+        new = found.with_term(name, t)
+        return all(test(new) for test in self.tests)
+
+    def choices(self, name: str, parts: Iterable[Term], found: Bindings) -> Iterator[list[Term]]:
+        """Yield those of the parts that the variable may take, as many as can be first."""
+        allowed = [x for x in parts if self.is_met(name, x, found)]
+        groups: dict[Hashable, list[Term]] = {}
+        for x in allowed:
+            key = None if self.key is None else self.key(found.with_term(name, x))
+            groups.setdefault(key, []).append(x)
+        for group in groups.values():
+            yield group
+            bound = [(x, found.with_term(name, x)) for x in group if self.doubtful]
+            certain = [x for x, new in bound if all(test(new) for test in self.doubtful)]
+            if certain and certain != group:
+                yield certain
+
+
+Demands: TypeAlias = Mapping[str, Demand]  # of variables
+
+
+def matches(p: Pattern, t: Term, tests: Demands) -> Iterator[Bindings]:
     """All ways in which a term is the pattern; `tests` says what variables need."""
     if p.op in ("add", "mul") and t.op == p.op:
         yield from _match_parts(p, t, Bindings(), tests, whole=True)
@@ -75,15 +112,14 @@ def matches(p: Pattern, t: Term, tests: Tests) -> Iterator[Bindings]:
         yield from _match(p, t, Bindings(), tests)
 
 
-def _match(p: Pattern, t: Term, found: Bindings, tests: Tests) -> Iterator[Bindings]:
+def _match(p: Pattern, t: Term, found: Bindings, tests: Demands) -> Iterator[Bindings]:
     match p.op:
         case "variable" if p.attr in found.terms:
             if found.terms[p.attr] is t:
                 yield found
-        case "variable":
-            new = found.with_term(p.attr, t)
-            if all(test(new) for test in tests.get(p.attr, ())):
-                yield new
+        case "variable" if (p.term.kind == "bool") == (t.kind == "bool"):
+            if p.attr not in tests or tests[p.attr].is_met(p.attr, t, found):
+                yield found.with_term(p.attr, t)
         case "fold":
             yield from _match_fold(p, t, found, tests)
         case "add" | "mul" | "and":
@@ -93,7 +129,7 @@ def _match(p: Pattern, t: Term, found: Bindings, tests: Tests) -> Iterator[Bindi
 
 
 def _match_all(
-    patterns: Sequence[Pattern], terms: Sequence[Term], found: Bindings, tests: Tests
+    patterns: Sequence[Pattern], terms: Sequence[Term], found: Bindings, tests: Demands
 ) -> Iterator[Bindings]:
     if not patterns:
         yield found
@@ -102,14 +138,15 @@ def _match_all(
         yield from _match_all(patterns[1:], terms[1:], new, tests)
 
 
-def _match_fold(p: Pattern, t: Term, found: Bindings, tests: Tests) -> Iterator[Bindings]:
+def _match_fold(p: Pattern, t: Term, found: Bindings, tests: Demands) -> Iterator[Bindings]:
     if t.op != "fold" or t.attr.monoid != p.attr:
         return
     if t.attr.monoid in ("max", "min") and t.kind == "int" and not T.has_element(t):
         return  # the largest of no ints is none of the numbers that laws are about
     if p.index not in found.folds:
         opened, parts = T.open_fold(t)
-        found = replace(found, folds={**found.folds, p.index: (opened, t)})
+        folds = {**found.folds, p.index: (opened, t)}
+        found = Bindings(found.terms, folds, found.remainder)
     else:
         opened, fold = found.folds[p.index]
         names = [i.attr[0] for i in opened]
@@ -119,17 +156,23 @@ def _match_fold(p: Pattern, t: Term, found: Bindings, tests: Tests) -> Iterator[
     yield from _match_all(p.args, parts, found, tests)
 
 
-def _parts(op: str, t: Term) -> list[Term]:
+@lru_cache(maxsize=16384)
+def parts_of(op: str, t: Term) -> tuple[Term, ...]:
+    """Return addends, conjuncts or factors, of which exp(a + b) is two."""
     match op:
         case "add":
-            return list(addends(t))
+            return addends(t)
         case "and":
-            return list(T.conjuncts(t))
-    found = []
+            return T.conjuncts(t)
+    found: list[Term] = []
     for f in factors(t):
-        is_negative = f.op == "const" and f.attr < 0
-        found += [T.const(-1, f.kind), T.neg(f)] if is_negative else [f]
-    return [f for f in found if f is not T.const(1, f.kind)]
+        if f.op == "const" and f.attr < 0:
+            found += [T.const(-1, f.kind), T.neg(f)]
+        elif f.op == "exp" and f.args[0].op == "add":
+            found += map(T.exp, f.args[0].args)
+        else:
+            found.append(f)
+    return tuple(f for f in found if f is not T.const(1, f.kind))
 
 
 def _joined(op: str, kind: Any, parts: Sequence[Term]) -> Term:
@@ -142,16 +185,16 @@ def _joined(op: str, kind: Any, parts: Sequence[Term]) -> Term:
 
 
 def _match_parts(
-    p: Pattern, t: Term, found: Bindings, tests: Tests, whole: bool = False
+    p: Pattern, t: Term, found: Bindings, tests: Demands, whole: bool = False
 ) -> Iterator[Bindings]:
     """Match a sum, product or conjunction. Fixed parts come first, then bound variables, then those
     of which something is needed."""
-    rank = {"variable": 1}
-    ordered = sorted(
-        p.args,
-        key=lambda a: rank.get(a.op, 0) and 3 - (a.attr in tests) - 2 * (a.attr in found.terms),
-    )
-    yield from _match_ordered(p.op, t, ordered, _parts(p.op, t), found, tests, whole)
+    ordered = [a for a in p.args if a.op != "variable"]
+    variables = [a for a in p.args if a.op == "variable"]
+    if len(variables) > 1:
+        variables.sort(key=lambda a: (a.attr not in found.terms, a.attr not in tests))
+    ordered += variables
+    yield from _match_ordered(p.op, t, ordered, list(parts_of(p.op, t)), found, tests, whole)
 
 
 def _match_ordered(
@@ -160,14 +203,14 @@ def _match_ordered(
     patterns: Sequence[Pattern],
     parts: list[Term],
     found: Bindings,
-    tests: Tests,
+    tests: Demands,
     whole: bool,
 ) -> Iterator[Bindings]:
     if not patterns:
         if not parts:
             yield found
         elif whole:
-            yield replace(found, remainder=tuple(parts))
+            yield Bindings(found.terms, found.folds, tuple(parts))
         return
     first, *others = patterns
 
@@ -176,18 +219,18 @@ def _match_ordered(
 
     if first.op != "variable":
         for n, part in enumerate(parts):
-            for new in _match(first, part, found, tests):
+            for new in _match(first, part, found, tests) if part.op == first.op else ():
                 yield from go_on(new, parts[:n] + parts[n + 1 :])
     elif first.attr in found.terms:
         left = list(parts)
-        for part in _parts(op, found.terms[first.attr]):
+        for part in parts_of(op, found.terms[first.attr]):
             if part not in left:
                 return
             left.remove(part)
         yield from go_on(found, left)
     elif first.attr in tests:
-        taken = [x for x in parts if _is_met(first.attr, x, found, tests)]
-        if taken:
+        choices = [*tests[first.attr].choices(first.attr, parts, found)]
+        for taken in choices or ([[]] if op == "and" else []):
             left = [x for x in parts if x not in taken]
             yield from go_on(found.with_term(first.attr, _joined(op, t.kind, taken)), left)
     elif not others:
@@ -195,11 +238,6 @@ def _match_ordered(
     else:
         for n, part in enumerate(parts):
             yield from go_on(found.with_term(first.attr, part), parts[:n] + parts[n + 1 :])
-
-
-def _is_met(name: str, t: Term, found: Bindings, tests: Tests) -> bool:
-    new = found.with_term(name, t)
-    return all(test(new) for test in tests[name])
 
 
 def instance(p: Pattern, found: Bindings) -> Term:

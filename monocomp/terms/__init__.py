@@ -41,6 +41,7 @@ from monocomp.terms.facts import (
     is_positive,
     is_positive_where,
     is_unmasked,
+    is_unmasked_if_read,
     is_weight,
 )
 from monocomp.terms.folds import (

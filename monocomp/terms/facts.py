@@ -66,6 +66,12 @@ def exceeds_minus_infinity(t: Term) -> bool:
     return not domain(t, MASKS_ARE_READ).masked
 
 
+@fact("> -inf if all that it reads is", "exceeds_minus_infinity")
+def is_unmasked_if_read(t: Term) -> bool:
+    """True if t is more than -inf wherever it is a number, if all that is read is."""
+    return not domain(t, REALS_ARE_READ).masked
+
+
 @fact("> 0")
 def is_positive(t: Term) -> bool:
     """True if t is more than 0 wherever it is a number."""

@@ -196,23 +196,22 @@ LAWLESS = {
     "causal": (
         {"k": 2},
         {
-            "filter_bracket": "units",
-            "hoist_factor": "distributivity",
+            "filter_bracket": "filter_bracket",
+            "hoist_factor": "hoist_factor",
             "lift": "scaled numbers",
-            "separate_results": "distributivity",
         },
     ),
     "kl_divergence": (
         {"v": 2},
         {
-            "hoist_factor": "distributivity",
+            "hoist_factor": "hoist_factor",
             "lift": "scaled numbers",
-            "separate_results": "distributivity",
+            "separate_results": "separate_results",
         },
     ),
     "layer_norm": (
         {"k": 2},
-        {"hoist_factor": "distributivity", "move_centre": "moments"},
+        {"count_elements": "hoist_factor", "move_centre": "moments"},
     ),
     "hedgehog_attention": (
         {"k": 1},
@@ -292,7 +291,7 @@ def test_shown() -> None:
     derivation = mc.compile(text).derivation
     (refusal,) = derivation.refusals
     assert refusal.place == ("O",) and refusal.term == "relu(X[i,k] - M[i])"
-    assert refusal.law == "sum(a * x) = a * sum(x)"
+    assert refusal.law == "sum[k if c](a * x) = a * sum[k if c](x)"
     assert "\n\nRefused\n\n    X[i,k] - M[i] sits inside relu, which " in str(derivation)
     assert "sits inside relu" in derivation._repr_html_()
     assert '"kept": "a further pass over k stays"' in derivation.to_json()

@@ -79,7 +79,6 @@ PLAIN = [
     "O[i] = 1 / sum[k](tanh(S[i,k]))",
     "O[i] = exp(X[i]) * sum[k](tanh(S[i,k]))",
     "O[i] = log(sum[k](sigmoid(X[i]) * Y[k]))",
-    "A[i] = sum[k](exp(M[i]) * X[i,k] / sum[j if j < k](D[j,k]))",  # infinite but for that
     "A[i] = sum[k](exp(M[i]) * V[k] + V[k])",
     # Other folds
     "O[i] = prod[k](exp(S[i,k]))",
