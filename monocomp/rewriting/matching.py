@@ -229,8 +229,12 @@ def _match_ordered(
             left.remove(part)
         yield from go_on(found, left)
     elif first.attr in tests:
-        choices = [*tests[first.attr].choices(first.attr, parts, found)]
-        for taken in choices or ([[]] if op == "and" else []):
+        demand = tests[first.attr]
+        choices = [*demand.choices(first.attr, parts, found)]
+        is_unit = op == "and" or not parts  # no conjunct need meet it; and no part may be left
+        if not choices and is_unit and demand.is_met(first.attr, _joined(op, t.kind, []), found):
+            choices = [[]]
+        for taken in choices:
             left = [x for x in parts if x not in taken]
             yield from go_on(found.with_term(first.attr, _joined(op, t.kind, taken)), left)
     elif not others:
