@@ -126,6 +126,7 @@ def _are_out_of_order(found: Bindings) -> bool:
     (_, outer), (_, inner) = found.folds["k"], found.folds["j"]
     return bool(inner.attr.extents < outer.attr.extents)
 
+
 quotients.add(
     *equations(
         """
