@@ -247,8 +247,6 @@ def test_the_first_element_is_looked_for_within_limits() -> None:
     [
         "P[q,k] = log_softmax[k](S[q,k])\nO[q,k] = where(P[q,k] >= max[j](P[q,j]), 1, 7)",
         "P[q,k] = log(softmax[k](S[q,k] + M[q,k]))\nO[q,k] = where(P[q,k] == max[j](P[q,j]), 1, 7)",
-        "P[q,k] = softmax[k](S[q,k])\nO[q] = sum[k if P[q,k] <= min[j](P[q,j])](k)",
-        "P[q,k] = softmax[k](S[q,k]) ** 2\nO[q] = sum[k if P[q,k] <= min[j](P[q,j])](k)",
     ],
 )
 def test_an_element_equals_the_largest_of_all_if_it_is_that(text: str, backend: str) -> None:
