@@ -15,11 +15,12 @@ from monocomp.terms.absence import Place
 from monocomp.terms.asking import remembered
 from monocomp.terms.binders import rename
 from monocomp.terms.constructors import construct
-from monocomp.terms.domain import UNSIGNED, UNSIGNED_AND_THERE, domain
+from monocomp.terms.domain import MASKS_ARE_READ, UNSIGNED, UNSIGNED_AND_THERE, domain
 from monocomp.terms.facts import is_finite, is_nonnegative, is_positive, is_unmasked
 from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import addends, factors, split_coefficient
+from monocomp.terms.transfer import Dom
 
 
 @remembered
@@ -44,8 +45,13 @@ def vanishes(
     if failing is None:
         return False
     parts = list(map(_unfold, product))
-    held = known.union(Place(domain, _free_indices(parts), known).equations(*failing))
-    return FALSE in held or any(domain(f, conditions=held).is_zero for f in parts)
+    held = known.union(Place(_with_masks, _free_indices(parts), known).equations(*failing))
+    return FALSE in held or any(_with_masks(f, held).is_zero for f in parts)
+
+
+def _with_masks(t: Term, conditions: frozenset[Term] = frozenset()) -> Dom:
+    """Return the domain of a term, in which every element that is read may be -inf."""
+    return domain(t, MASKS_ARE_READ, conditions)
 
 
 def _failing(condition: Term) -> tuple[Term, Term] | None:

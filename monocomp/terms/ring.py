@@ -18,7 +18,7 @@ from functools import lru_cache
 from monocomp.declarations.vocabulary import Kind
 from monocomp.terms.asking import remembered
 from monocomp.terms.constructors import CONSTRUCTORS, construct
-from monocomp.terms.domain import domain
+from monocomp.terms.domain import MASKS_ARE_READ, domain
 from monocomp.terms.emptiness import (
     conditions_of_weights,
     exponential_of,
@@ -199,7 +199,7 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
             if base in powers:
                 before = powers.pop(base)
                 cancels = max(before, power) > 0 >= before + power
-                if cancels and domain(base).zero and _is_of_elements(base):
+                if cancels and domain(base, MASKS_ARE_READ).zero and _is_of_elements(base):
                     conditions.append(is_there(base))
                 base, power = _joined_power(base, before, power)
             powers[base] = powers.get(base, _NONE) + power
