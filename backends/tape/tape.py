@@ -1,4 +1,4 @@
-"""A tape as a function of Python."""
+"""A tape as a function: its steps bound to places."""
 
 from __future__ import annotations
 
@@ -43,50 +43,54 @@ class Tape:
         self.steps = steps
         read = dict.fromkeys(v for s in steps for v in s.operands if v not in made)
         self.kept = [v.known for v in read if v.known is not None]
-        self._run = _compiled(recorder, steps, results, into, dead)
+        self._run = _bound(recorder, steps, results, into, dead)
 
     def __call__(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The results for the values of a call."""
         return self._run(*values)
 
 
-def _compiled(
+def _bound(
     recorder: Recorder,
     steps: Sequence[Step],
     results: Sequence[Value],
     into: Mapping[int, Value],
     dead: Mapping[int, Sequence[Value]],
 ) -> Callable[..., tuple[Any, ...]]:
-    """Return the steps as a function of Python.
+    """Return the steps as a function, whose values have places in one list.
 
     Args:
         into: the values into whose memory steps write, by the number of the step.
         dead: the values that nothing reads after a step.
     """
-    names: dict[Value, str] = {v: f"x{n}" for n, v in enumerate(recorder.inputs)}
-    given = ", ".join(names.values())
-    scope: dict[str, Any] = {}
-    made = {s.result for s in steps}
+    made = [s.result for s in steps]
+    kept = dict.fromkeys(v for s in steps for v in s.operands)
+    kept |= dict.fromkeys(results)
+    constants = [v for v in kept if v not in {*made, *recorder.inputs}]
+    places = {v: n for n, v in enumerate([*recorder.inputs, *constants, *made])}
+    known = [v.known for v in constants]
+    lines = [
+        (
+            s.run,
+            [places[v] for v in s.operands],
+            places[s.result],
+            places[into[n]] if n in into else None,
+            [places[v] for v in dead.get(n, ())],
+        )
+        for n, s in enumerate(steps)
+    ]
+    taken = [places[v] for v in results]
 
-    def name(v: Value) -> str:
-        if v not in names:
-            names[v] = f"v{len(names)}" if v in made else f"c{len(names)}"
-            if v not in made:
-                scope[names[v]] = v.known
-        return names[v]
+    def run(*given: Any) -> tuple[Any, ...]:
+        held = [*given, *known, *[None] * len(made)]
+        for function, operands, result, out, unread in lines:
+            values = [held[n] for n in operands]
+            held[result] = function(*values) if out is None else function(*values, out=held[out])
+            for n in unread:
+                held[n] = None
+        return tuple(held[n] for n in taken)
 
-    lines = [f"def tape({given}):"]
-    for n, s in enumerate(steps):
-        scope[f"f{n}"] = s.run
-        out = [f"out={name(into[n])}"] if n in into else []
-        arguments = ", ".join([*map(name, s.operands), *out])
-        lines.append(f" {name(s.result)} = f{n}({arguments})")
-        if n in dead:
-            lines.append(f" {' = '.join(map(name, dead[n]))} = None")
-    lines.append(f" return ({''.join(f'{name(v)}, ' for v in results)})")
-    exec("\n".join(lines), scope)
-    function: Callable[..., tuple[Any, ...]] = scope["tape"]
-    return function
+    return run
 
 
 def _needed(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:

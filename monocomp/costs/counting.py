@@ -53,9 +53,10 @@ from monocomp.costs.operations import (
     operations_to_join,
 )
 from monocomp.costs.reading import kernels
-from monocomp.costs.roles import choose_roles, fits_whole, held_by, scan_along
+from monocomp.costs.roles import choose_roles, fits_whole, scan_along
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.extents.prefixes import Start, Walk, elements_of, prefix_of, start_of, walk_along
+from monocomp.lowering.nests import held_by
 from monocomp.rewrites.products import apart, largest_sides
 from monocomp.rewrites.pullback import passes
 from monocomp.terms import Term

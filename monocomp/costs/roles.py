@@ -12,7 +12,6 @@ from monocomp import terms as T
 from monocomp.extents.nominal import MIN_DOT, power_of_two, without_elements
 from monocomp.extents.prefixes import Walk, as_prefix, walk_along
 from monocomp.rewrites.products import apart, is_product, largest_sides
-from monocomp.rewrites.pullback import held_folds
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
@@ -141,13 +140,6 @@ def scan_along(group: Sequence[Equation]) -> Walk | None:
     """Return the loop along which the aggregates of equations are prefixes, if there is one."""
     scan = scan_of(group)
     return None if scan is None else walk_along(scan, T.TRUE, [e.body for e in group])
-
-
-def held_by(group: Sequence[Equation], axes: Mapping[str, Axis]) -> dict[Term, str]:
-    """Return the folds of what loops leave along an axis that is held whole, with that axis."""
-    indices = dict.fromkeys(i for e in group for i in e.indices)
-    whole = [i for i in indices if axes[i.attr[0]].role == "whole"]
-    return held_folds([e.body for e in group], whole)
 
 
 def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[str, int]) -> bool:

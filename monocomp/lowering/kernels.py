@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from monocomp.costs.roles import held_by
 from monocomp.extents.prefixes import Walk
 from monocomp.lowering.bodies import Body
 from monocomp.lowering.continued_sums import continue_sums
 from monocomp.lowering.in_place import accumulate_in_place
 from monocomp.lowering.loops import Loops
+from monocomp.lowering.nests import held_by
 from monocomp.lowering.scopes import Scope
 from monocomp.terms.equations import Equation, Equations
 from monocomp.tile import (

@@ -7,17 +7,18 @@ value at a time, or, where it would carry tiles of three axes then, the loop aro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from monocomp import terms as T
 from monocomp.extents.prefixes import start_of, walk_along
 from monocomp.lowering.scopes import Scopes
 from monocomp.rewrites.products import largest_sides
-from monocomp.rewrites.pullback import Pass
+from monocomp.rewrites.pullback import Pass, held_folds
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_selection
+from monocomp.terms.equations import Equation
 from monocomp.terms.monomials import factors
-from monocomp.tile import Role
+from monocomp.tile import Axis, Role
 
 _MOST_AXES = 2
 
@@ -100,3 +101,10 @@ def _long_axes(at: Scopes, t: Term) -> frozenset[str]:
     return frozenset(
         n for n in at.tile_axes(t) if n not in known or known[n].role in ("row", "stream")
     )
+
+
+def held_by(group: Sequence[Equation], axes: Mapping[str, Axis]) -> dict[Term, str]:
+    """Return the folds of what loops leave along an axis that is held whole, with that axis."""
+    indices = dict.fromkeys(i for e in group for i in e.indices)
+    whole = [i for i in indices if axes[i.attr[0]].role == "whole"]
+    return held_folds([e.body for e in group], whole)
