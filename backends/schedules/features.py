@@ -38,6 +38,7 @@ class Features:
         whole: the longest padded axis that is held entirely.
         statistics: numbers of each row that a loop carries, such as its maximum.
         work: element-wise operations on tiles of rows and streams, for each of their elements.
+        gathers: tiles read whose elements have a position each.
         limbs: products of operands in two bf16 limbs.
         masked: does a loop mask some of its elements?
         bounded: how many ends of a loop vary with the rows?
@@ -67,6 +68,7 @@ class Features:
     whole: float
     statistics: int
     work: float
+    gathers: int
     limbs: int
     masked: bool
     bounded: int
@@ -130,6 +132,7 @@ def features(legal: Legal) -> Features:
         whole=log2(max([1, *lengths.values()])),
         statistics=max((_statistics(loop, held.keys()) for loop in loops), default=0),
         work=log2(1 + sum(map(_operations, tiles))),
+        gathers=sum(any(len(x.axes) > 1 for x in e.positions) for e in loads),
         limbs=sum(any(a in resources.in_limbs for a in e.args[:2]) for e in resources.products),
         masked=any(s.masked for loop in loops for s in loop.segments),
         bounded=max((_varying_ends(loop, resources.blocked) for loop in loops), default=0),

@@ -48,6 +48,7 @@ _WEIGHTS = {
     "whole": 0.332,
     "statistics": 0.285,
     "work": 0.124,
+    "gathers": 0.3,
     "limbs": 0.823,
     "masked": 0.329,
     "bounded": 0.241,
