@@ -12,8 +12,8 @@
 #
 #     name_operand: a name equals what it is defined to be
 #     expand_softmax: definition of softmax
-#     separate_results: sum(H * x + G * y) = H * sum(x) + G * sum(y)
-#     filter_bracket: elements that are 0, the unit of the sum, can be left out
+#     filter_bracket: sum[k if c](d * x) = sum[k if c and d](x)
+#     hoist_factor: sum[k if c](a * x) = a * sum[k if c](x)
 #     lift: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
 #     fuse_folds: fold(f) x fold(g) = fold(f x g); with one frame, SE(V) x SE(W) = SE(V + W)
 #     tile: the fold over a disjoint union is the product of the folds

@@ -19,7 +19,7 @@ def passes_of(text: str, extent: str = "k") -> list[Pass]:
     def is_streamed(t: Term) -> bool:
         return t.op == "fold" and t.attr.extents == (extent,)
 
-    return passes([e.body for e in program.outputs], is_streamed)
+    return passes([e.body for e in program.outputs], is_streamed, {})
 
 
 ATTENTION = "S[q,k] = Q[q,d] * K[k,d]\n"
@@ -79,7 +79,7 @@ def test_a_selection_is_carried_with_the_folds() -> None:
             "O[q] = logsumexp[k](A[q,k])"
         )
     ).program
-    (only,) = passes([e.body for e in program.outputs], is_at_the_top)
+    (only,) = passes([e.body for e in program.outputs], is_at_the_top, {})
     assert sorted(f.op for f in only.folds) == ["fold", "fold", "fold_at"]
 
 
@@ -87,7 +87,7 @@ def test_a_selection_needs_a_result() -> None:
     program = derive(
         equations("index r < 2\nM[q] = sum[k](A[q,k])\nT[q,r] = top[k -> r](relu(A[q,k] - M[q]))")
     ).program
-    first, second = passes([e.body for e in program.outputs], is_at_the_top)
+    first, second = passes([e.body for e in program.outputs], is_at_the_top, {})
     assert [first.level, second.level] == [0, 1]
     assert [f.attr.name for f in (*first.folds, *second.folds)] == ["sum", "top"]
 
@@ -164,7 +164,7 @@ def test_the_order_does_not_depend_on_what_is_asked_first() -> None:
     def is_streamed(t: Term) -> bool:
         return t.op == "fold" and t.attr.extents == ("k",)
 
-    assert passes(bodies, is_streamed) == passes(bodies[::-1], is_streamed)
+    assert passes(bodies, is_streamed, {}) == passes(bodies[::-1], is_streamed, {})
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_order_does_not_depend_on_what_is_asked_first() -> None:
 def test_tiles_join_loops_that_compute_the_same(text: str, counts: list[int]) -> None:
     program = derive(equations(ATTENTION + text)).program
     bodies = [e.body for e in program.outputs]
-    loops = passes(bodies, lambda t: t.op == "fold" and t.attr.monoid == "max")
+    loops = passes(bodies, lambda t: t.op == "fold" and t.attr.monoid == "max", {})
     folds = (t for t in T.subterms(*bodies) if t.op == "fold" and t.attr.extents == ("k",))
     join_tiles(loops, (t for t in folds if t.attr.monoid == "sum" and not T.is_open(t)))
     assert [len(p.folds) for p in loops] == counts
