@@ -150,18 +150,21 @@ def _is_finite(f: Term, conditions: Iterable[Term]) -> bool:
 
 
 def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
-    """An addend as a sum of one element, where it has a row of what one of the sums multiplies by
-    something else."""
-    condition, value = T.TRUE, addend
-    if addend.op == "where" and addend.args[2] is T.ZERO:
-        condition, value, _ = addend.args
+    """Take an addend for a sum of one element, where it has a row of what one of the sums
+    multiplies by something else."""
+    conditions: list[Term] = []
+    parts: list[Term] = []
+    for f in factors(addend):
+        is_choice = f.op == "where" and f.args[2] is T.ZERO
+        conditions += T.conjuncts(f.args[0]) if is_choice else ()
+        parts += factors(f.args[1]) if is_choice else (f,)
     for column, bound in ((c, s.bound) for s in sums for c in s.columns if s.is_product):
-        for f in factors(value):
+        for f in parts:
             position = _position_of_row(f, column, bound)
-            others = [g for g in factors(value) if g is not f]
+            others = [g for g in parts if g is not f]
             if position is not None and all(map(T.is_finite_if_read, others)):
                 in_range = T.conjuncts(T.in_range(position, bound.attr[1]))
-                asked = (c for c in T.conjuncts(condition) if c not in in_range)
+                asked = (c for c in conditions if c not in in_range)
                 here = T.conjunction(T.compare("==", bound, position), *asked)
                 return _Sum(addend, bound, here, (*others, column))
     return None
