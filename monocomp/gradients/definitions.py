@@ -33,9 +33,10 @@ def with_definitions(
     found = list(terms)
     definitions: list[Equation] = []
     while (shared := _shared([*found, *(e.body for e in definitions)])) is not None:
-        indices = tuple(sorted(T.free_indices(shared), key=order))
-        letter = "P" if shared.op == "exp" else "G"
-        equation = Equation(fresh(letter), indices, shared)
+        product = T.mul(T.ONE, *shared)
+        indices = tuple(sorted(T.free_indices(product), key=order))
+        letter = "P" if product.op == "exp" else "G"
+        equation = Equation(fresh(letter), indices, product)
         name = T.ref(equation.name, indices, "float")
         found = [_naming(t, shared, name) for t in found]
         definitions = [
@@ -131,8 +132,9 @@ def _named(a: Abbreviation, t: Term, memo: dict[Term, Term]) -> Term:
     return found
 
 
-def _shared(terms: Sequence[Term]) -> Term | None:
-    """The largest product that two of the addends of terms have in common, beyond what is plain."""
+def _shared(terms: Sequence[Term]) -> frozenset[Term] | None:
+    """Return the most factors that two of the addends of terms have in common, beyond what is
+    plain."""
     products = [factors(a) for t in dict.fromkeys(terms) for a in addends(t)]
     every = sorted({f for p in products for f in p}, key=lambda f: f.key, reverse=True)
     bits = {f: 1 << n for n, f in enumerate(every)}  # products are numbers, as there may be many
@@ -144,7 +146,7 @@ def _shared(terms: Sequence[Term]) -> Term | None:
             best = common
     found = frozenset(f for f in every if bits[f] & best)
     named = frozenset(f for f in found if not _is_column(f, found))
-    return T.mul(T.ONE, *named) if _is_worth_a_name(named) else None
+    return named if _is_worth_a_name(named) else None
 
 
 def _is_column(f: Term, product: frozenset[Term]) -> bool:
@@ -168,13 +170,15 @@ def _is_worth_a_name(product: frozenset[Term]) -> bool:
     return any(f.op not in _PLAIN and f.folded for f in product)
 
 
-def _naming(t: Term, product: Term, name: Term) -> Term:
-    """The addends of a term that have the product, with a name for it."""
+def _naming(t: Term, product: frozenset[Term], name: Term) -> Term:
+    """Return a term with a name for the product of factors in the addends that have them all.
+
+    Their product need not have them as its factors: a number is multiplied into a sum.
+    """
     parts = []
     for a in addends(t):
-        rest = list(factors(a))
-        if all(f in rest for f in factors(product)):
-            a = T.mul(name, *(f for f in rest if f not in factors(product)))
+        if product.issubset(factors(a)):
+            a = T.mul(name, *(f for f in factors(a) if f not in product))
         parts.append(a)
     return T.add(T.ZERO, *parts)
 
