@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.rewrites.single_folds import reads_computed, weight_of
+from monocomp.rewrites.single_folds import may_leave, reads_computed, weight_of
 from monocomp.rewriting.equations import Guard, equations
 from monocomp.rewriting.matching import Bindings, parts_of
 from monocomp.rewriting.rules import RuleSet
@@ -125,13 +125,28 @@ _SPLIT = "sum[k if c](x * (a + y)) = sum[k if c](x * a) + sum[k if c](x * y)"
 
 
 def _result_of(found: Bindings) -> Term | None:
-    """Return the earlier results that an addend a is multiplied with."""
-    (bound,), _ = found.folds["k"]
+    """Return the earlier results that an addend a is multiplied with and that leave the sum."""
+    (bound,), fold = found.folds["k"]
     name, extent = bound.attr
     a = found.terms["a"]
-    parts = parts_of("mul", a) if extent in a.folded else ()
-    results = [f for f in parts if _is_result(f, name, extent)]
+    if extent not in a.folded:
+        return None
+    _, (_, body) = T.open_fold(fold)
+    parts = parts_of("mul", a)
+    elements = [f for f in factors(body) if a not in addends(f)]
+    results = [
+        f
+        for f in parts
+        if _is_result(f, name, extent)
+        and may_leave(f, T.mul(T.ONE, *elements, *(g for g in parts if g is not f)))
+    ]
     return T.mul(*results) if results else None
+
+
+def _addend(found: Bindings) -> Term:
+    """Return an addend by itself: results are factors of it, and need be none of a sum of several,
+    which they would not leave."""
+    return found.terms["a"]
 
 
 def _is_mixed(found: Bindings) -> bool:
@@ -202,7 +217,7 @@ results.add(
         split_weights: {_SPLIT}  needs x finite if there, worth a is of one weight
         """,
         a_is_mixed_with_results=Guard(_is_mixed, "max[k](S[i,k])"),
-        a_is_of_one_result=Guard(_is_separable, "max[k](S[i,k])", _result_of),
+        a_is_of_one_result=Guard(_is_separable, "max[k](S[i,k])", _addend),
         a_is_of_one_weight=Guard(_is_weighted, "exp({0})", _weight),
     )
 )
