@@ -291,11 +291,20 @@ class _Operator:
         return T.mul(T.exp(exponent), T.fold("sum", (bound,), condition, value))
 
     def extremum(self, t: Term) -> Term:
-        """max_k exp(m_k) v_k = exp(m) * max_k exp(m_k - m) v_k with m = max_k m_k"""
+        """max_k exp(m_k) v_k = exp(m) * max_k exp(m_k - m) v_k with m = max_k m_k; and exp(m) alone
+        is what exponentials are at most, or at least, where a number is asked for its exponent."""
         (bound,), (condition, body) = T.open_fold(t)
         condition = self.plain(condition)
         element = self.operand(body, Need.NONE, T.conjunction(self.known, condition))
         value, exponent, whole = element.value, element.exponent, element.whole
+        if (
+            self.need is Need.SUMS
+            and value is T.ONE
+            and exponent is not T.ZERO
+            and T.has_element(t)
+        ):
+            self.exponent = T.fold(t.attr.monoid, (bound,), condition, exponent)
+            return T.exp(self.exponent)
         moving = T.add(T.ZERO, *(a for a in addends(exponent) if bound.attr[0] in a.free))
         there = T.conjunction(condition, condition_of(whole, exponent))
         _, rest = T.shares(whole, T.conjuncts(there))
