@@ -1,7 +1,7 @@
 """Equations as text with marks around parts: what a step changed, what a kernel's lines compute.
 
-The printer of terms asks for a name of each part that it prints (`Names.abbreviate`); a mark is
-the part's text between two signs that no program has, which `formulas` reads again.
+The printer of terms hands over the text of each part that it prints (`Names.mark`); a mark is the
+part's text between two signs that no program has, which `formulas` reads again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from monocomp.rewriting.driver import Step
 from monocomp.terms import Term
 from monocomp.terms.binders import rename
 from monocomp.terms.equations import Equation, Equations
-from monocomp.terms.printer import Names, definition_line, show
+from monocomp.terms.printer import Names, definition_line
 
 WAS, NOW = "was", "now"
 
@@ -62,22 +62,13 @@ def lines(program: Equations, mark: Mark) -> list[str]:
 
 def _marking(names: Names, mark: Mark, seen: set[Term]) -> Names:
     """Names that put marks around parts."""
-    known = names.abbreviate
-    inside: set[Term] = set()
 
-    def abbreviate(t: Term, inner: Names) -> str | None:
+    def put(t: Term, text: str) -> str:
         seen.add(t)
-        short = known(t, inner) if known is not None else None
         kind = mark(t)
-        if kind is None or t in inside:
-            return short
-        if short is None:
-            inside.add(t)
-            short = show(t, inner)
-            inside.remove(t)
-        return marked(kind, short)
+        return text if kind is None else marked(kind, text)
 
-    names.abbreviate = abbreviate
+    names.mark = put
     return names
 
 

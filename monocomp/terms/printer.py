@@ -36,9 +36,11 @@ class Names:
         read: the names that were printed as plain subscripts of inputs, which give the extents.
         extents_of: gives those of the dimensions of what is read. A plain subscript says that an
             index has that of the dimension; `X[j + 0]` reads X at an index of another extent.
+        mark: puts marks around the text of a part, as it stands in its place.
     """
 
     extents_of: Callable[[Term], Sequence[str]] | None = None
+    mark: Callable[[Term, str], str] | None = None
 
     def __init__(self, taken: Iterable[str] = (), abbreviate: Abbreviate | None = None) -> None:
         self.names: dict[str, str] = {}
@@ -51,7 +53,7 @@ class Names:
         """The same names, to which others can be added."""
         inner = Names(self.taken, self.abbreviate)
         inner.names, inner.bound, inner.read = dict(self.names), self.bound, self.read
-        inner.extents_of = self.extents_of
+        inner.extents_of, inner.mark = self.extents_of, self.mark
         return inner
 
     def plain(self, t: Term) -> list[bool]:
@@ -145,9 +147,14 @@ def _paren(text: str, level: int, context: int) -> str:
 def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
     """Print t for a position that binds with strength `context`. `as_float` says that the
     position makes a float of an int anyway, so that a cast needs no words."""
-    short = names.abbreviation(t)
-    if short is not None:
-        return short
+    text = names.abbreviation(t)
+    if text is None:
+        text = _show_whole(t, names, context, as_float)
+    return text if names.mark is None else names.mark(t, text)
+
+
+def _show_whole(t: Term, names: Names, context: int, as_float: bool) -> str:
+    """Print t without an abbreviation."""
     match t.op:
         case "const":
             if t.kind == "bool":
