@@ -91,7 +91,7 @@ class Centred:
         return tuple((degrees, self.weights.sum(self.element(degrees))) for degrees in powers)
 
     def coefficient(self, degrees: tuple[int, ...], moves: Sequence[Term]) -> Term:
-        """What the sum of these degrees is multiplied with.
+        """Return the factor of the sum of these degrees.
 
         Args:
             moves: the old centres minus the new ones.

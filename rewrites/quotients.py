@@ -114,7 +114,7 @@ def _apart_from_rest(total: Term, divisors: Mapping[Term, Fraction]) -> list[Ter
 
 
 def _is_divisible(addend: Term, base: Term, power: Fraction) -> bool:
-    """Does base ** power cancel? A sum need not do so altogether: what it
+    """True if base ** power cancels. A sum need not do so altogether: what it
     divides is mostly nothing, too."""
     least = Fraction(0) if base.folded else power
     powers = [n for b, n in map(T.base_and_power, factors(addend)) if b is base]

@@ -102,7 +102,7 @@ def walk_along(bound: Term, condition: Term, terms: Iterable[Term]) -> Walk:
 
 @dataclass(frozen=True)
 class Start:
-    """What a carried prefix starts with: its fold over what the loop does not pass, or nothing."""
+    """Start of a carried prefix: its fold over elements that the loop does not pass, or none."""
 
     earlier: Term | None
 

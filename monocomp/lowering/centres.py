@@ -113,7 +113,7 @@ def _difference(at: Values, a: Term, b: Term) -> Term:
 
 @dataclass(frozen=True)
 class _Symbols:
-    """What a loop has summed so far, before or after a tile.
+    """Sums of a loop, before or after a tile.
 
     Attributes:
         known: symbols by their folds. Folds that come later may hold those before them.

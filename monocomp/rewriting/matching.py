@@ -69,7 +69,7 @@ Test: TypeAlias = Callable[[Bindings], bool]
 
 @dataclass(frozen=True)
 class Demand:
-    """What a variable must be.
+    """Need of a variable.
 
     Attributes:
         tests: what must hold of all that it takes, one by one.

@@ -93,7 +93,7 @@ def _unfold(t: Term) -> Term:
 
 @dataclass(frozen=True)
 class Product:
-    """What is known of a product: its factors, and what holds in it."""
+    """A product: its factors, and the conditions that hold in it."""
 
     factors: Sequence[Term]
     known: frozenset[Term] = frozenset()

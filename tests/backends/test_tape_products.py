@@ -25,7 +25,7 @@ def run(text: str, *inputs: Tensor) -> tuple[Tensor, int]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["sum", "max"])
 def test_elements_go_where_they_belong(name: str, dtype: torch.dtype) -> None:
-    """Those of no place take no part, and a place without elements has the unit."""
+    """Elements of no place take no part, and a place without elements has the unit."""
     X, places = torch.randn(40, 3, dtype=dtype), torch.randint(-1, 7, (40,))
     places[places == 2] = 3
     X[places == 6] = torch.nan
@@ -40,7 +40,7 @@ def test_elements_go_where_they_belong(name: str, dtype: torch.dtype) -> None:
 
 
 def test_elements_are_read_at_positions() -> None:
-    """What lies outside is read as nothing."""
+    """Positions outside read nothing."""
     X, places = torch.randn(40, 3), torch.randint(-2, 43, (9,))
     text = "input X[k,d], I[i]: int\nA[i,d] = sum[k if k == I[i]](X[k,d])"
     found, largest = run(text, X, places)

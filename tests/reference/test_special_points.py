@@ -118,7 +118,7 @@ def on_backends(texts: Iterable[str]) -> list[Any]:
 
 
 def inputs_of(text: str, values: Mapping[str, Any] = INPUTS) -> dict[str, Any]:
-    """Those that a program reads, in the kinds that it declares; given ones by their definition."""
+    """Return the inputs of a program in their kinds; given ones by their definition."""
     kinds = {"int": np.int64, "float": np.float64, "bool": np.bool_}
     inputs: dict[str, Any] = {}
     for name, at in check(text).inputs.items():
