@@ -18,6 +18,7 @@ NAMES = (
     "cpu_memory",
     "gpu_forward",
     "gpu_heads",
+    "gpu_short",
     "gpu_variants",
     "gpu_gradients",
     "gpu_area",

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 FEW = {
     "gpu_forward": ("causal",),
     "gpu_heads": ("causal",),
+    "gpu_short": ("causal",),
     "gpu_variants": ("documents",),
     "gpu_gradients": ("alibi", "gqa-causal"),
     "gpu_floor": ("layer_norm", "cross_entropy", "rolling_cache"),
