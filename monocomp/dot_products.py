@@ -150,8 +150,8 @@ def sdpa(
         shares=enable_gqa and query.shape[-3] != key.shape[-3],
         dropout=dropout_p > 0,
     )
-    shapes_of_batches = [t.shape[:-3] for t in (query, key, value)]
-    batch = torch.broadcast_shapes(*shapes_of_batches)  # type: ignore[no-untyped-call]
+    corners = [t[..., :1, :1, :1] for t in (query, key, value)]  # `broadcast_shapes` imports sympy
+    batch = torch.broadcast_tensors(*corners)[0].shape[:-3]  # type: ignore[no-untyped-call]
     tensors = [
         t.expand(*batch, *t.shape[-3:]).flatten(0, -4) if batch else t[None]
         for t in (query, key, value)

@@ -215,11 +215,15 @@ def swapped(x: Tile, a: int, b: int) -> Tile:
 
 
 def common_shape(*shapes: Shape) -> Shape:
-    """Return the shape to which these are broadcast."""
+    """Return the shape to which these are broadcast.
+
+    It is `torch.broadcast_shapes`, whose first call imports sympy.
+    """
     if all(s == shapes[0] for s in shapes):
         return shapes[0]
-    broadcast: Shape = tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
-    return broadcast
+    rank = max(map(len, shapes))
+    lengths = zip(*((1,) * (rank - len(s)) + s for s in shapes), strict=True)
+    return tuple([next((n for n in at if n != 1), 1) for at in lengths])
 
 
 def viewed_strides(value: Value, order: Shape, shape: Shape) -> Shape | None:
