@@ -263,7 +263,7 @@ class _Operator:
         value, exponent = element.value, element.exponent
         moving = T.add(T.ZERO, *(a for a in addends(exponent) if name in a.free))
         if moving is T.ZERO or (
-            self.need < Need.SUMS and self.are_bounded(body, exponent, condition, name)
+            self.need < Need.SUMS and self.are_bounded(body, exponent, known, name)
         ):
             return self.plain_sum(bound, condition, self.operand(body, Need.NONE, known))
         self.use(element)
@@ -275,11 +275,11 @@ class _Operator:
         total = mantissa(bound, condition, value, moving)
         return T.mul(T.bracket(T.conjunction(*there)), total, T.exp(self.exponent))
 
-    def are_bounded(self, body: Term, exponent: Term, condition: Term, name: str) -> bool:
-        """True if the elements of a sum are at most 1 by their form."""
+    def are_bounded(self, body: Term, exponent: Term, known: Term, name: str) -> bool:
+        """True if the elements of a sum are at most 1 by their form, where a condition holds."""
         if not any(s.op == "exp" and name in s.free for s in T.subterms(body)):
             return True
-        there = T.conjunction(condition, condition_of(body, exponent))
+        there = T.conjunction(known, condition_of(body, exponent))
         _, rest = T.shares(body, T.conjuncts(there))
         return is_at_most_zero(self.number(rest, Need.SMALL, there).exponent, there)
 

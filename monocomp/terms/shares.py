@@ -12,17 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
+from monocomp.terms.asking import remembered
 from monocomp.terms.binders import open_fold
 from monocomp.terms.comparisons import in_range
 from monocomp.terms.facts import is_nonnegative
-from monocomp.terms.folds import substitute
+from monocomp.terms.folds import refold, substitute
 from monocomp.terms.functions import log
 from monocomp.terms.leaves import ONE, READS, ZERO, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term
 from monocomp.terms.parts import addends, base_and_power, factors, is_bracket, split_coefficient
-from monocomp.terms.ring import add, exp, mul, sub
-from monocomp.terms.walking import element, subterms
+from monocomp.terms.ring import add, exp, mul, multiply_out, sub
+from monocomp.terms.walking import element, map_children, subterms
 
 
 def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
@@ -109,10 +110,39 @@ def _element_of(
     there = addends(exponent)
     for e in exponents(logarithm.args[0], exponent, known):
         scaled = mul(const(number, "float"), e)
-        found = mul(const(times, "float"), add(scaled, shift))
-        if all(a in there for a in addends(found)):
-            return found
+        wanted = _split_addends(mul(const(times, "float"), add(scaled, shift)))
+        parts = [a for a in there if wanted.issuperset(_split_addends(a))]
+        if wanted == frozenset().union(*map(_split_addends, parts)):
+            return add(ZERO, *parts)
     return None
+
+
+@remembered
+def _split_addends(exponent: Term) -> frozenset[Term]:
+    """The addends of an exponent once its sums are split, which rules do where it pays."""
+    return frozenset(addends(multiply_out(_split(exponent))))
+
+
+@remembered
+def _split(t: Term) -> Term:
+    """Split sums of products that have one sum among their factors; fixed factors leave."""
+    t = map_children(t, _split)
+    if t.op != "fold" or t.attr.monoid != "sum" or t.kind != "float":
+        return t
+    opened, (condition, body) = open_fold(t)
+    names = {i.attr[0] for i in opened}
+
+    def split(product: Term) -> Term:
+        parts = list(factors([product]))
+        sums = [f for f in parts if f.op == "add"]
+        if len(sums) == 1:
+            others = [f for f in parts if f not in sums]
+            return add(*(split(mul(*others, a)) for a in sums[0].args))
+        moving = [f for f in parts if not names.isdisjoint(f.free)]
+        fixed = [f for f in parts if f not in moving]
+        return mul(*fixed, refold(t, condition, mul(ONE, *moving), opened=opened))
+
+    return split(body)
 
 
 def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:

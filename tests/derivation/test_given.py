@@ -172,7 +172,19 @@ SHARES = [
     f"{FULL}O[q,j] = sum[k](exp(S[q,k] + S[q,j] - 2 * L[q]) * V[k])",
 ]
 # Another filter, another sum, no sum, not the whole of a share, more than one.
+SPLIT = "X[q,d] * (Y[k,d] + Z[k,q,d])"  # rules make two sums of it
+SHARES += [
+    f"input L[q] = logsumexp[k](sum[d]({SPLIT}))\n"
+    f"O[q,e] = sum[k](exp(sum[d]({SPLIT}) - L[q]) * V[k,e])",
+    f"input L[q] = logsumexp[k](tanh(sum[d]({SPLIT})))\n"
+    f"O[k,e] = sum[q](exp(tanh(sum[d]({SPLIT})) - L[q]) * V[q,e])",
+    # A filter of the sum around it holds as well.
+    "input L[h,q] = logsumexp[k if k <= q and k < c[h]](S[h,q,k])\n"
+    "O[k,e] = sum[h if k < c[h]](sum[q if k <= q](exp(S[h,q,k] - L[h,q]) * V[h,q,e]))",
+]
 NO_SHARES = [
+    f"input L[q] = logsumexp[k](sum[d]({SPLIT}))\n"
+    "O[q,e] = sum[k](exp(sum[d](X[q,d] * Y[k,d]) - L[q]) * V[k,e])",
     "input L[q] = logsumexp[k if k < q](S[q,k])\nO[q] = sum[k if k <= q](exp(S[q,k] - L[q]))",
     "input L[q] = logsumexp[k](T[q,k])\nO[q,e] = sum[k](exp(S[q,k] - L[q]) * V[k,e])",
     "input L[q] = sum[k](exp(S[q,k]))\nO[q,e] = sum[k](exp(S[q,k] - L[q]) * V[k,e])",
