@@ -1,7 +1,8 @@
-"""Random well-typed programs, drawn by Hypothesis from the grammar of the language.
+"""Random well-typed programs, drawn from the grammar of the language.
 
-    programs()      a strategy for texts: up to three definitions over inputs of all kinds,
-                    with reductions, prefixes, softmax, masks, gathers, monoids, parameters
+    programs()      a strategy of Hypothesis for texts: up to three definitions over inputs of all
+                    kinds, with reductions, prefixes, softmax, masks, gathers, monoids, parameters
+    program(seed)   such a text, drawn without Hypothesis, the same for the same seed
 
 What is drawn makes sense at random places: roots and logarithms of what is not negative,
 divisors away from 0, subscripts inside their tensors, and no float comparison, sign or
@@ -12,7 +13,8 @@ fixed: `A[i,k] B[k,j] X[i] Y[k] W[j] T[i,k]: int N[i]: int F[k]: bool`, `c: floa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ MONOIDS = {
 }
 NUMBERS = ["2", "3", "0.5", "1", "-1.5", "0.25", "1 / 3", "0"]
 
-Draw = Callable[..., object]
+Choose = Callable[[Sequence[object]], object]  # one of several
 
 
 def _extent(index: str) -> str:
@@ -38,15 +40,15 @@ def _extent(index: str) -> str:
 class _Generator:
     """Draws expressions; `scope` is always the tuple of indices that may be used."""
 
-    draw: Draw
+    choose: Choose
     definitions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     monoids: set[str] = field(default_factory=set)
 
     def pick(self, *choices: object) -> object:
-        return self.draw(st.sampled_from(choices))
+        return self.choose(choices)
 
     def call(self, rules: list[str], depth: int, scope: tuple[str, ...]) -> str:
-        rule = str(self.draw(st.sampled_from(rules)))
+        rule = str(self.choose(rules))
         return str(getattr(self, f"_{rule}")(depth, scope))
 
     # Floats
@@ -78,7 +80,7 @@ class _Generator:
         if not plain:
             return ""
         index = str(self.pick(*plain))
-        if extent == "k" and self.draw(st.integers(0, 9)) == 0:
+        if extent == "k" and self.choose(range(10)) == 0:
             gather = ["T[i,k]"] if {"i", "k"} <= set(scope) else []
             return str(
                 self.pick(f"{index} // 2", f"|k| - 1 - {index}", f"2 * {index} % |k|", *gather)
@@ -96,7 +98,7 @@ class _Generator:
 
     def _times(self, depth: int, scope: tuple[str, ...]) -> str:
         factors = [self.number(depth, scope), self.number(depth, scope)]
-        if self.draw(st.integers(0, 4)) == 0:
+        if self.choose(range(5)) == 0:
             factors.append(f"({self.condition(1, scope)})")
         return f"({' * '.join(factors)})"
 
@@ -159,7 +161,7 @@ class _Generator:
 
     def filtered(self, index: str, scope: tuple[str, ...]) -> str:
         """What stands in the brackets of a reduction."""
-        if self.draw(st.integers(0, 2)):
+        if self.choose(range(3)):
             return index
         return f"{index} if {self.condition(1, scope, index)}"
 
@@ -168,7 +170,7 @@ class _Generator:
         base = f"{self.witness(index, scope)} * {self.pick(1, '0.5', 'tanh(c)', 'sqrt(|k|)')}"
         rest = f"{self.pick(*'+-')} tanh({self.number(depth - 1, scope)})"
         text = str(self.pick(base, f"{base} {rest}", f"{base} {rest}"))
-        masked = self.draw(st.integers(0, 5))
+        masked = self.choose(range(6))
         if masked == 0:
             return f"where({self.condition(1, scope, index)}, {text}, -inf)"
         if masked == 1:
@@ -313,7 +315,7 @@ class _Generator:
 
     def condition(self, depth: int, scope: tuple[str, ...], index: str | None = None) -> str:
         """A condition; one that mentions the index, if one is given."""
-        if depth > 0 and self.draw(st.integers(0, 3)) == 0:
+        if depth > 0 and self.choose(range(4)) == 0:
             a = self.condition(depth - 1, scope, index)
             b = self.condition(depth - 1, scope)
             return str(self.pick(f"({a} and {b})", f"({a} or {b})", f"not ({a})"))
@@ -330,14 +332,11 @@ class _Generator:
         return str(self.pick(*found))
 
 
-@st.composite
-def programs(draw: Draw, depth: int = 3) -> str:
-    """The text of a program."""
-    g = _Generator(draw)
+def _program(choose: Choose, depth: int) -> str:
+    g = _Generator(choose)
     lines = []
-    for name in ("D", "E", "O")[3 - int(str(draw(st.integers(1, 3)))) :]:
-        indices = tuple(str(draw(st.sampled_from(["", "i", "k", "i,k", "j,i"]))).split(","))
-        indices = tuple(i for i in indices if i)
+    for name in ("D", "E", "O")[int(str(choose((2, 1, 0)))) :]:
+        indices = tuple(i for i in str(choose(("", "i", "k", "i,k", "j,i"))).split(",") if i)
         body = " ".join([g.number(depth, indices), *g.all_of(indices)])
         lines.append(f"{name}[{','.join(indices)}] = {body}" if indices else f"{name} = {body}")
         g.definitions[name] = indices
@@ -345,3 +344,14 @@ def programs(draw: Draw, depth: int = 3) -> str:
     head += ["param c: float = 1.5, s: int = 2"]
     head += [MONOIDS[name] for name in sorted(g.monoids)]
     return "\n".join([*head, *lines])
+
+
+@st.composite
+def programs(draw: Callable[..., object], depth: int = 3) -> str:
+    """The text of a program."""
+    return _program(lambda choices: draw(st.sampled_from(choices)), depth)
+
+
+def program(seed: int, depth: int = 3) -> str:
+    """The text of a program, the same for the same seed."""
+    return _program(random.Random(seed).choice, depth)

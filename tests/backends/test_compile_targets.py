@@ -39,7 +39,6 @@ from tests.backends.test_library import OF_THEIR_OWN
 from tests.backends.test_long_axes import PROGRAMS as LONG
 from tests.marks import slow_unless
 from tests.reference import special_programs
-from tests.reference.test_special_points import FUZZ, SEED
 
 pytestmark = pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 
@@ -271,7 +270,7 @@ def test_examples_for_hopper(name: str) -> None:
         assert "ttg.target" in accepted("cuda:90", launch)
 
 
-@pytest.mark.parametrize("seed", range(SEED * 1_000_000, SEED * 1_000_000 + FUZZ // 10))
+@pytest.mark.parametrize("seed", range(5))
 def test_random_programs_for_hopper(seed: int) -> None:
     """Like examples; in float32, at sizes of a few elements."""
     text = special_programs.program(seed)

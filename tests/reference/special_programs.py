@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -282,10 +283,13 @@ PROFILES: dict[str, list[float]] = {
 EXACT = ("finite", "large", "masked")  # what is promised of the others is: equal, or NaN
 
 
-def inputs(seed: int, profile: str) -> dict[str, np.ndarray]:
-    """All inputs of `HEAD`."""
+def inputs(
+    seed: int, profile: str, sizes: Mapping[str, int] | None = None
+) -> dict[str, np.ndarray]:
+    """All inputs of `HEAD`, of a few elements unless sizes are given."""
     rng = np.random.default_rng(seed)
     size = {"i": rng.integers(1, 4), "k": rng.integers(1, 6), "j": rng.integers(1, 4)}
+    size = {**size, **(sizes or {})}
     found: dict[str, Any] = {}
     for name, dims in {**READS, "M": "ik"}.items():
         shape = tuple(int(size[d]) for d in dims)

@@ -6,7 +6,6 @@ What must hold is in `monocomp/reference/semantics.md`.
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,12 +15,10 @@ import pytest
 import torch
 
 import monocomp as mc
-from monocomp.errors import FilterError, LimitError, UnknownIndexError, UnsupportedError
 from monocomp.language.checker import check
-from monocomp.language.syntax import Program
 from monocomp.reference.oracle import evaluate, specified
+from tests.agreement import agrees, as_list
 from tests.backends import interpreted
-from tests.reference import special_programs
 from tests.reference.special_points import (
     DIFFERENTIATED,
     ELSEWHERE,
@@ -35,9 +32,6 @@ from tests.reference.special_points import (
 )
 
 INF = math.inf
-FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "50"))
-SEED = int(os.environ.get("MONOCOMP_SEED", "0"))
-PART = 25
 
 # What each backend computes in, and the relative and the absolute error that it may have there.
 DTYPES = {"torch": torch.float64, "triton": torch.float32}
@@ -88,23 +82,12 @@ def compared(
         found = interpreted.call(outputs, text, tensors, backend)
     else:
         found = outputs(text, tensors, backend)
-    return [x.to(dtype).double().numpy() for x in wanted], _listed(found)
+    return [x.to(dtype).double().numpy() for x in wanted], as_list(found)
 
 
 def outputs(text: str, tensors: Mapping[str, torch.Tensor], backend: str) -> Any:
     """What a backend computes."""
     return mc.compile(text, backend=backend)(**tensors)
-
-
-def _listed(outputs: Any) -> list[Any]:
-    found = outputs if isinstance(outputs, tuple) else (outputs,)
-    arrays = (x.cpu().numpy() if isinstance(x, torch.Tensor) else x for x in found)
-    return [np.asarray(x, np.float64) for x in arrays]
-
-
-def agrees(wanted: Any, found: Any, rtol: float = 1e-9, atol: float = 1e-12) -> Any:
-    """Where what was found is equal, or what is wanted is unspecified."""
-    return np.isnan(wanted) | np.isclose(found, wanted, rtol=rtol, atol=atol)
 
 
 def on_backends(texts: Iterable[str]) -> list[Any]:
@@ -258,94 +241,6 @@ def test_an_element_equals_the_largest_of_all_if_it_is_that(text: str, backend: 
     inputs = {name: {"S": logits, "M": masks}[name] for name in check(text).inputs}
     (wanted,), (found,) = compared(text, inputs, DTYPES[backend], backend)
     np.testing.assert_array_equal(found, wanted)
-
-
-def check_program(text: str, seed: int, backend: str = "torch", device: str = "cpu") -> None:
-    """A random program on all profiles, compared with the oracle: float64 on torch, float32 on
-    triton, where what is large overflows."""
-    program = check(text)
-    kernel = mc.compile(text, backend=backend)
-    for number, profile in enumerate(special_programs.PROFILES):
-        if profile == "large" and backend != "torch":
-            continue
-        inputs = special_programs.inputs(31 * seed + number, profile)
-        inputs = {name: inputs[name] for name in program.inputs}
-        check_outputs(program, kernel, inputs, profile, f"seed {seed}, {profile}\n{text}", device)
-
-
-def check_outputs(
-    program: Program,
-    kernel: mc.Kernel,
-    inputs: dict[str, Any],
-    profile: str,
-    note: str,
-    device: str = "cpu",
-) -> None:
-    """A kernel's outputs for inputs of a profile, compared with the oracle where they are specified
-    and no last digit decides them. Of inputs that are no numbers a NaN may come as well."""
-    dtype, rtol = (np.float64, 1e-9) if kernel.backend == "torch" else (np.float32, 1e-4)
-    inputs = {n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in inputs.items()}
-    tensors = {name: torch.from_numpy(np.array(a)).to(device) for name, a in inputs.items()}
-    wanted = [np.asarray(x, np.float64) for x in specified(program, inputs)]
-    found = _listed(kernel(**tensors))
-    or_nan = profile not in special_programs.EXACT
-    for position, (w, f) in enumerate(zip(wanted, found, strict=True)):
-        right = agrees(w, f) | (np.isnan(f) & or_nan)
-        if right.all():
-            continue
-        # What a plain evaluation in that dtype loses, and what depends on last digits, is rounding.
-        lost = _lost(w, specified(program, inputs, dtype=dtype)[position])
-        for moved in _moved(program, inputs, 8 * float(np.finfo(dtype).eps)):
-            lost = np.maximum(lost, _lost(w, moved[position]))
-        with np.errstate(invalid="ignore"):
-            scale = np.max(np.abs(w), initial=1, where=np.isfinite(w))
-            right |= np.abs(f - w) <= rtol * np.maximum(np.abs(w), min(scale, 1e3)) + 1e3 * lost
-        right |= np.isinf(lost)
-        assert right.all(), f"{note}\nwanted\n{w}\nfound\n{f}"
-
-
-def _lost(wanted: Any, other: Any) -> Any:
-    """How far apart two outcomes are; infinitely, where one is infinite or unspecified."""
-    with np.errstate(invalid="ignore"):
-        distance = np.abs(np.asarray(other, np.float64) - wanted)
-    return np.where(other == wanted, 0, np.where(np.isnan(distance), INF, distance))
-
-
-def _moved(program: Program, inputs: dict[str, Any], size: float) -> Iterable[list[Any]]:
-    """The outputs for inputs of which the last digits are others."""
-    rng = np.random.default_rng(0)
-    for _ in range(4):
-        moved = {
-            name: a * (1 + size * rng.standard_normal(a.shape)) if a.dtype.kind == "f" else a
-            for name, a in inputs.items()
-        }
-        yield list(specified(program, moved))
-
-
-def try_programs(seeds: Iterable[int], backend: str = "torch", device: str = "cpu") -> int:
-    """Check random programs; how many of the texts were programs."""
-    tried = 0
-    for seed in seeds:
-        if seed == 12:  # 0 / 0, of a minimum that is 0
-            continue
-        try:
-            check_program(special_programs.program(seed), seed, backend, device)
-        except (UnknownIndexError, FilterError, LimitError, UnsupportedError):
-            continue  # no program, or none for this backend
-        tried += 1
-    return tried
-
-
-@pytest.mark.parametrize("part", range(math.ceil(FUZZ / PART)))
-def test_random_programs(part: int) -> None:
-    """One part after the other, so that processes can share them."""
-    first = SEED * 1_000_000 + part * PART
-    assert try_programs(range(first, first + min(PART, FUZZ - part * PART)))
-
-
-def test_random_programs_on_triton() -> None:
-    first = SEED * 1_000_000 + 500
-    assert interpreted.call(try_programs, range(first, first + FUZZ // 10), "triton")
 
 
 def test_the_scales_of_a_quotient_leave_a_comparison_together() -> None:

@@ -1,0 +1,229 @@
+"""Compares what kernels compute, and their gradients, with the oracle: equal, up to rounding.
+
+The oracle says NaN where the program is unspecified, and anything may come out there. Rounding is
+what a plain evaluation in the kernel's dtype loses, and what the last digits of inputs change.
+Slopes are differences of the oracle in long numbers, on both sides, along a random direction in
+each input; where both sides differ, as at a tie of a maximum, nothing is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+import monocomp as mc
+from monocomp.language.syntax import Program
+from monocomp.reference.oracle import specified
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+# What each backend computes in, and the relative error that rounding makes there in any case.
+DTYPES: dict[str, type] = {"torch": np.float64, "triton": np.float32}
+RTOL = {np.float64: 1e-9, np.float32: 1e-4}
+STEP = 2.0**-16
+
+
+class Mismatch(AssertionError):
+    """Another outcome than the oracle's."""
+
+
+def as_list(outputs: Any) -> list[Array]:
+    """One output or several as arrays of float64."""
+    several = outputs if isinstance(outputs, tuple) else (outputs,)
+    arrays = (x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x for x in several)
+    return [np.asarray(x, np.float64) for x in arrays]
+
+
+def agrees(wanted: Array, computed: Array, rtol: float = 1e-9, atol: float = 1e-12) -> Array:
+    """True where both are equal, or what is wanted is unspecified."""
+    return np.isnan(wanted) | np.isclose(computed, wanted, rtol=rtol, atol=atol)
+
+
+def tensors_of(inputs: Arrays, device: str = "cpu") -> dict[str, torch.Tensor]:
+    """Return tensors of the same elements."""
+    return {n: torch.from_numpy(np.array(a)).to(device) for n, a in inputs.items()}
+
+
+def in_dtype(inputs: Arrays, dtype: type) -> dict[str, Array]:
+    """Return the same inputs with floats of a dtype."""
+    return {n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in inputs.items()}
+
+
+def check_outputs(
+    program: Program,
+    kernel: mc.Kernel,
+    inputs: Arrays,
+    *,
+    note: str,
+    or_nan: bool = False,
+    device: str = "cpu",
+    params: Mapping[str, int | float] | None = None,
+) -> None:
+    """Compare a kernel's outputs where no last digit decides them. With `or_nan`, NaN is right as
+    well, as of inputs that are no numbers."""
+    params = params or {}
+    dtype = DTYPES[kernel.backend]
+    inputs = in_dtype(inputs, dtype)
+    wanted = [np.asarray(x, np.float64) for x in specified(program, inputs, params)]
+    computed = as_list(kernel(**tensors_of(inputs, device), **params))
+    for position, (w, c) in enumerate(zip(wanted, computed, strict=True)):
+        right = agrees(w, c) | (np.isnan(c) & or_nan)
+        if right.all():
+            continue
+        lost = _lost(w, specified(program, inputs, params, dtype=dtype)[position])
+        for moved in _moved(inputs, dtype):
+            lost = np.maximum(lost, _lost(w, specified(program, moved, params)[position]))
+        with np.errstate(invalid="ignore"):
+            scale = np.max(np.abs(w), initial=1, where=np.isfinite(w))
+            limit = RTOL[dtype] * np.maximum(np.abs(w), min(scale, 1e3)) + 1e3 * lost
+            right |= np.abs(c - w) <= limit
+        right |= np.isinf(lost)
+        if not right.all():
+            raise Mismatch(f"{note}\nwanted\n{w}\ncomputed\n{c}")
+
+
+def _lost(wanted: Array, other: Array) -> Array:
+    """Return how far apart two outcomes are; infinity where one is infinite or unspecified."""
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(np.asarray(other, np.float64) - wanted)
+    return np.where(other == wanted, 0, np.where(np.isnan(distance), math.inf, distance))
+
+
+def _moved(inputs: Arrays, dtype: type) -> Iterator[dict[str, Array]]:
+    """Yield inputs whose last digits in a dtype are others."""
+    size = 8 * float(np.finfo(dtype).eps)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        yield {
+            name: a * (1 + size * rng.standard_normal(a.shape)) if a.dtype.kind == "f" else a
+            for name, a in inputs.items()
+        }
+
+
+# --- gradients --------------------------------------------------------------------------------
+
+
+def check_gradients(
+    program: Program,
+    kernel: mc.Kernel,
+    inputs: Arrays,
+    *,
+    note: str,
+    device: str = "cpu",
+    params: Mapping[str, int | float] | None = None,
+) -> int:
+    """Compare slopes by all inputs of kind float; return how many could be compared."""
+    params = params or {}
+    dtype = DTYPES[kernel.backend]
+    inputs = in_dtype(inputs, dtype)
+    loss = _Loss(program, inputs, params)
+    tensors = tensors_of(inputs, device)
+    floats = [t.requires_grad_() for t in tensors.values() if t.is_floating_point()]
+    outputs = kernel(**tensors, **params)
+    several = outputs if isinstance(outputs, tuple) else (outputs,)
+    pairs = [(o, w) for o, w in zip(several, loss.weights, strict=True) if o.requires_grad]
+    if not floats or not pairs or not loss.is_specified:
+        return 0
+    cotangents = [torch.from_numpy(w).to(o) for o, w in pairs]
+    torch.autograd.backward([o for o, _ in pairs], cotangents)
+    rng = np.random.default_rng(0)
+    compared = 0
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            continue
+        (gradient,) = as_list(torch.zeros_like(tensor) if tensor.grad is None else tensor.grad)
+        is_finite = np.isfinite(inputs[name])
+        if gradient[~is_finite].any():
+            raise Mismatch(f"{note}\na gradient by what is not finite in {name}\n{gradient}")
+        direction = np.where(is_finite, rng.standard_normal(gradient.shape), 0)
+        slope = loss.slope(inputs, name, direction)
+        if slope is None:
+            continue
+        compared += 1
+        terms = (gradient * direction)[is_finite]
+        scale = float(np.abs(terms).sum()) + abs(slope[0])
+        limit = 10 * RTOL[dtype] * max(scale, 1.0) + 10 * slope[1]
+        if abs(terms.sum() - slope[0]) <= limit:
+            continue
+        limit += 1e3 * loss.lost(inputs, name, direction, slope[0], dtype)
+        if not abs(terms.sum() - slope[0]) <= limit:
+            raise Mismatch(
+                f"{note}\nthe slope along a direction in {name} is {slope[0]:.12g}, and"
+                f" {terms.sum():.12g} by the gradient\n{gradient}\nalong\n{direction}"
+            )
+    return compared
+
+
+class _Loss:
+    """A weighted sum of the outputs that are floats, by the oracle."""
+
+    def __init__(self, program: Program, inputs: Arrays, params: Mapping[str, int | float]) -> None:
+        self.program, self.params = program, params
+        outputs = specified(program, inputs, params)
+        self.is_specified = not any(np.isnan(x).any() for x in outputs)
+        is_float = [program.kinds[o.name] == "float" for o in program.outputs]
+        self.weights = [
+            np.where(np.isfinite(x) & f, np.cos(np.arange(x.size)).reshape(x.shape), 0.0)
+            for x, f in zip(outputs, is_float, strict=True)
+        ]
+
+    def _value(self, inputs: Arrays) -> Any:
+        """Return the sum; NaN if an output that counts is not finite."""
+        outputs = specified(self.program, inputs, self.params)
+        with np.errstate(invalid="ignore"):
+            pairs = zip(outputs, self.weights, strict=True)
+            return sum((np.sum(np.where(w == 0, 0, x * w)) for x, w in pairs), np.longdouble(0))
+
+    def slope(self, inputs: Arrays, name: str, direction: Array) -> tuple[float, float] | None:
+        """Return the slope and its error, or None where it is not the same on both sides."""
+        here = self._value(inputs)
+
+        def differences(step: float) -> tuple[Any, Any]:
+            wide = np.asarray(inputs[name], np.longdouble)
+            above, below = (
+                self._value({**inputs, name: np.where(direction == 0, wide, wide + s * direction)})
+                for s in (step, -step)
+            )
+            return (here - below) / step, (above - here) / step
+
+        coarse, fine = differences(STEP), differences(STEP / 2)
+        if not np.isfinite([*coarse, *fine]).all():
+            return None
+        scale = 1 + abs(fine[0]) + abs(fine[1])
+        if abs(fine[1] - fine[0]) > 1e-3 * scale:
+            return None
+        means = sum(coarse) / 2, sum(fine) / 2
+        extrapolated = means[1] + (means[1] - means[0]) / 3
+        return float(extrapolated), float(abs(means[1] - means[0]))
+
+    def lost(self, inputs: Arrays, name: str, direction: Array, slope: float, dtype: type) -> float:
+        """Return how much the last digits of the inputs change a slope, or of its value, as the
+        gradient's text says it, computing in a dtype."""
+        largest = self._lost_in_dtype(inputs, name, direction, slope, dtype)
+        for moved in _moved(inputs, dtype):
+            other = self.slope(moved, name, direction)
+            if other is None:
+                return math.inf
+            largest = max(largest, abs(other[0] - slope))
+        return largest
+
+    def _lost_in_dtype(
+        self, inputs: Arrays, name: str, direction: Array, slope: float, dtype: type
+    ) -> float:
+        gradient = mc.grad(self.program.origin.text, [name], save=[])
+        cotangents = {
+            gradient.cotangents[o.name]: w.astype(dtype)
+            for o, w in zip(self.program.outputs, self.weights, strict=True)
+            if o.name in gradient.cotangents
+        }
+        declared = gradient.equations.declared.inputs
+        given = {n: a for n, a in {**inputs, **cotangents}.items() if n in declared}
+        (plain,) = specified(str(gradient), given, self.params, dtype=dtype)
+        terms = np.where(direction == 0, 0, np.asarray(plain, np.float64) * direction)
+        error = abs(float(terms.sum()) - slope)
+        return math.inf if math.isnan(error) else error

@@ -1,0 +1,316 @@
+"""Runs random programs beside the oracle, forward and gradients, in several processes.
+
+    python -m tests.random_programs COUNT [--backend torch|triton] [--processes N] [--seconds S]
+                                    [--seed K] [--timeout T]
+
+Programs of even seeds make sense at random places (`tests.program_generator`), those of odd seeds
+divide by anything (`tests.reference.special_programs`). Half of them run at a few elements, half at
+several blocks. The backend torch computes in float64, triton in float32: on a GPU if there is one,
+else in Triton's interpreter. Each failure is printed with its seed; `1 --seed K` runs it alone.
+
+A program is *refused* if an error of monocomp says so, *wrong* if an outcome is not the oracle's,
+*crashed* if anything else is raised or its process dies, *timed out* if it takes longer than T
+seconds, when its process is ended. After S seconds no further program is begun.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import numpy as np
+
+from tests import program_generator
+from tests.reference import special_programs
+
+OUTCOMES = ("run", "refused", "wrong", "crashed", "timed out")
+SMALL = {"i": 3, "k": 5, "j": 3}
+LARGE = {"i": 19, "k": 37, "j": 7}
+BLOCK = 16
+START = 300  # seconds that a process may take to import what it needs
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of a program, a text about it, and how many slopes were compared."""
+
+    outcome: str
+    text: str = ""
+    slopes: int = 0
+
+
+# --- one program ------------------------------------------------------------------------------
+
+
+def program_of(seed: int) -> str:
+    """Return the text of a seed: the first of those drawn that is a program."""
+    from monocomp.errors import MonocompError
+    from monocomp.language.checker import check
+
+    draw = special_programs.program if seed % 2 else program_generator.program
+    for attempt in range(1000):
+        text = draw(1_000_003 * attempt + seed)
+        try:
+            check(text)
+        except MonocompError:
+            continue
+        return text
+    raise AssertionError(f"no program for the seed {seed}")
+
+
+def inputs_of(text: str, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield inputs in general position and at special points, with the name of where they are."""
+    from monocomp.checking.random_inputs import random_inputs
+    from monocomp.declarations.records import free_extents
+    from monocomp.language.checker import check
+    from monocomp.translation.translator import translate
+
+    rng = np.random.default_rng(seed)
+    largest = LARGE if seed // 2 % 2 else SMALL
+    sizes = {i: int(rng.integers(1, n + 1)) for i, n in largest.items()}
+    program = translate(check(text))
+    used = {i: sizes[i] for i in free_extents(program.declared) if i in sizes}
+    yield "general", random_inputs(program, used, dtype="float64", seed=seed)
+    if seed % 2:
+        for number, profile in enumerate(special_programs.PROFILES):
+            drawn = special_programs.inputs(31 * seed + number, profile, sizes)
+            yield profile, {name: drawn[name] for name in program.declared.inputs}
+    else:
+        yield "finite", random_inputs(program, used, dtype="float64", seed=seed, points="finite")
+
+
+def check_program(text: str, seed: int, backend: str, device: str) -> int:
+    """Compare a program's outputs and slopes with the oracle's; how many slopes there were."""
+    import monocomp as mc
+    from monocomp.errors import IndexRangeError
+    from monocomp.language.checker import check
+    from tests.agreement import check_gradients, check_outputs
+
+    program = check(text)
+    kernel = mc.compile(text, backend=backend)
+    compared = 0
+    for profile, inputs in inputs_of(text, seed):
+        if backend == "triton" and profile in ("large", "nan", "logits of -inf"):
+            continue  # of which float32 has too few, or of which little is promised
+        note = f"at {profile} points"
+        or_nan = profile not in ("general", *special_programs.EXACT)
+        try:
+            check_outputs(program, kernel, inputs, note=note, or_nan=or_nan, device=device)
+        except IndexRangeError:
+            continue
+        if profile in ("general", "masked") and not re.search(r"\bstop\(", text):
+            compared += check_gradients(program, kernel, inputs, note=note, device=device)
+    return compared
+
+
+def report_of(seed: int, backend: str, device: str) -> Report:
+    """Try the program of a seed."""
+    from monocomp.errors import InternalError, MonocompError
+    from tests.agreement import Mismatch
+    from tests.backends import running
+
+    small = running.small_blocks if backend == "torch" else running.small_schedules
+    text = ""
+    try:
+        text = program_of(seed)
+        with small(BLOCK) if seed // 4 % 2 else nullcontext():
+            return Report("run", slopes=check_program(text, seed, backend, device))
+    except Mismatch as fault:
+        return Report("wrong", f"{text}\n{fault}")
+    except InternalError:
+        return Report("crashed", f"{text}\n{traceback.format_exc()}")
+    except MonocompError as fault:
+        return Report("refused", f"{text}\n{fault.described()}")
+    except Exception:
+        return Report("crashed", f"{text}\n{traceback.format_exc()}")
+
+
+# --- processes --------------------------------------------------------------------------------
+
+
+def serve(connection: Connection, backend: str, device: str) -> None:
+    """Try the programs of the seeds that arrive, and send a report of each."""
+    import torch
+
+    from tests.backends import running
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        from tests.backends import quick_interpreter
+
+        quick_interpreter.install()
+    poisoned = running.poisoned_outputs if backend == "torch" else running.poisoned_empty
+    with poisoned():
+        connection.send(None)  # ready
+        while (seed := connection.recv()) is not None:
+            connection.send(report_of(seed, backend, device))
+
+
+class Worker:
+    """A process that tries one program after the other, and is replaced where one breaks it."""
+
+    def __init__(self, backend: str, device: str) -> None:
+        self.options = backend, device
+        self._start()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=serve, args=(other, *self.options), daemon=True)
+        self.process.start()
+        other.close()
+        self.seed: int | None = None
+        self.since = time.monotonic()
+
+    def begin(self, seed: int) -> None:
+        """Send it a seed."""
+        self.seed, self.since = seed, time.monotonic()
+        self.connection.send(seed)
+
+    def receive(self) -> Report | None:
+        """Return the report that has arrived, or that there will be none; None if it is ready."""
+        try:
+            report: Report | None = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            return self.restart("crashed", "its process died")
+        if report is not None and report.outcome == "crashed" and self.options[1] == "cuda":
+            self.stop()  # what broke may be the GPU's context
+            self._start()
+        return report
+
+    def restart(self, outcome: str, text: str) -> Report:
+        """End the process and start another one."""
+        seed = self.seed
+        self.stop()
+        if seed is None:
+            raise RuntimeError(f"a process did not start: {text}")
+        text = f"{program_of(seed)}\n{text}, exit code {self.process.exitcode}"
+        self._start()
+        return Report(outcome, text)
+
+    def is_late(self, timeout: float) -> bool:
+        """True if it has been at one program, or its start, for too long."""
+        return time.monotonic() - self.since > (START if self.seed is None else timeout)
+
+    def stop(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+def reports(
+    seeds: Iterator[int], processes: int, backend: str, device: str, timeout: float
+) -> Iterator[tuple[int, Report]]:
+    """Yield the report of each seed, in the order in which they end."""
+    workers = [Worker(backend, device) for _ in range(processes)]
+    try:
+        while workers:
+            ready = wait([w.connection for w in workers], 0.5)
+            for worker in list(workers):
+                seed = worker.seed
+                if worker.connection in ready:
+                    report = worker.receive()
+                elif worker.is_late(timeout):
+                    report = worker.restart("timed out", f"took more than {timeout:g} seconds")
+                else:
+                    continue
+                if seed is not None and report is not None:
+                    yield seed, report
+                    if worker.seed is None:
+                        continue  # a new process, which says when it is ready
+                following = next(seeds, None)
+                if following is None:
+                    worker.stop()
+                    workers.remove(worker)
+                else:
+                    worker.begin(following)
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def main() -> int:
+    """Run the command; 1 if any program is wrong, crashes or takes too long."""
+    parser = argparse.ArgumentParser(prog="python -m tests.random_programs")
+    parser.add_argument("count", type=int)
+    parser.add_argument("--backend", choices=("torch", "triton"), default="torch")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--timeout", type=float, default=120)
+    parser.add_argument("--show-refused", action="store_true")
+    options = parser.parse_args()
+    device = _device(options.backend)
+    caches = _private_caches()
+    began = time.monotonic()
+
+    def seeds() -> Iterator[int]:
+        for seed in range(options.seed, options.seed + options.count):
+            if time.monotonic() - began > options.seconds:
+                return
+            yield seed
+
+    counts: Counter[str] = Counter()
+    slopes = 0
+    processes = min(options.processes, options.count)
+    try:
+        for seed, report in reports(seeds(), processes, options.backend, device, options.timeout):
+            counts[report.outcome] += 1
+            slopes += report.slopes
+            is_shown = report.outcome != "refused" or options.show_refused
+            if report.outcome != "run" and is_shown:
+                print(f"--- seed {seed}: {report.outcome}\n{report.text}", flush=True)
+            if sum(counts.values()) % 500 == 0:
+                print(f"... {_line(counts, slopes, began)}", file=sys.stderr, flush=True)
+    finally:
+        shutil.rmtree(caches, ignore_errors=True)
+    print(_line(counts, slopes, began))
+    return int(any(counts[o] for o in OUTCOMES[2:]))
+
+
+def _device(backend: str) -> str:
+    import torch
+
+    if backend == "torch":
+        return "cpu"
+    if torch.cuda.is_available():
+        return "cuda"
+    os.environ["TRITON_INTERPRET"] = "1"
+    return "cpu"
+
+
+def _private_caches() -> str:
+    """Send the caches of all processes to a folder of this run."""
+    folder = tempfile.mkdtemp(prefix="monocomp-random-")
+    os.environ["MONOCOMP_CACHE_DIR"] = os.path.join(folder, "monocomp")
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
+    os.environ["MONOCOMP_TUNE"] = "0"  # right with the first schedule
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    return folder
+
+
+def _line(counts: Counter[str], slopes: int, began: float) -> str:
+    parts = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES)
+    seconds = time.monotonic() - began
+    return f"{sum(counts.values())} programs: {parts}; {slopes} slopes, {seconds:.0f} s"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Random programs beside the oracle; `make fuzz` tries thousands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import monocomp as mc
+from monocomp.language.checker import check
+from tests.agreement import Mismatch, check_gradients, check_outputs
+from tests.backends import interpreted
+from tests.random_programs import report_of, reports
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(seed: int) -> None:
+    report = report_of(seed, "torch", "cpu")
+    assert report.outcome in ("run", "refused"), report.text
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("seed", range(12, 20))
+def test_random_programs_on_triton(seed: int) -> None:
+    report = interpreted.call(report_of, seed, "triton", "cpu")
+    assert report.outcome in ("run", "refused"), report.text
+
+
+def test_other_values_and_other_gradients_are_noticed() -> None:
+    inputs = {"X": np.array([1.0, 2.0, -3.0])}
+    text = "O[i] = X[i] * {}"
+    program = check(text.format("X[i]"))
+    for other in ("X[i] * 1.000001", "(X[i] + 0.000001)"):
+        kernel = mc.compile(text.format(other), backend="torch")
+        with pytest.raises(Mismatch):
+            check_outputs(program, kernel, inputs, note="")
+        with pytest.raises(Mismatch):
+            check_gradients(program, kernel, inputs, note="")
+    kernel = mc.compile(text.format("stop(X[i])"), backend="torch")
+    check_outputs(program, kernel, inputs, note="")
+    with pytest.raises(Mismatch):
+        check_gradients(program, kernel, inputs, note="")
+    kernel = mc.compile(text.format("X[i]"), backend="torch")
+    assert check_gradients(program, kernel, inputs, note="") == 1
+
+
+@pytest.mark.slow
+def test_a_program_that_takes_too_long_is_reported() -> None:
+    seeds = [seed for seed, report in reports(iter([0, 2]), 1, "torch", "cpu", 0.0)]
+    assert seeds == [0, 2]
+    assert all(r.outcome == "timed out" for _, r in reports(iter([0]), 1, "torch", "cpu", 0.0))
