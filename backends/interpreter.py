@@ -310,6 +310,8 @@ class Interpreter:
             inside = _both(inside, k >= self._value(e))
         for e in segment.upper:
             inside = _both(inside, k < self._value(e))
+        if axis in self.shifted:
+            inside = _both(inside, k < self.extents[self.program.axes[axis].extent])
         return inside
 
     # --- expressions ------------------------------------------------------------------

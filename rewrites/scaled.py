@@ -29,6 +29,7 @@ from monocomp.rewrites.quotients import factor_number
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa, mantissa
+from monocomp.terms.domain import MASKS_ARE_READ, domain
 from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
 
@@ -175,6 +176,12 @@ class _Operator:
         need = self.need if need is None else need
         return self.use(self.number(t, need, self.known if known is None else known))
 
+    def asked(self, t: Term) -> Scaled:
+        """Take for a scaled number what a quotient, root or logarithm is taken of: none is of -inf,
+        so addends are more than that."""
+        there = (c for c in map(T.is_weight_there, addends(t)) if c is not None)
+        return self.operand(t, Need.SUMS, T.conjunction(self.known, *there))
+
     def use(self, number: Scaled) -> Scaled:
         """Note what an operand writes anew."""
         self.place = self.place or number.place
@@ -203,7 +210,7 @@ class _Operator:
     def power(self, t: Term) -> Term:
         """(exp(m) v) ** n = exp(n m) v ** n"""
         is_asked = t.op == "power" or t.attr < 0 or t.attr.denominator > 1
-        x = self.operand(t.args[0], Need.SUMS if is_asked else self.need)
+        x = self.asked(t.args[0]) if is_asked else self.operand(t.args[0])
         if t.op == "pow":
             self.exponent = T.mul(T.const(t.attr, "float"), x.logarithm)
             return T.rebuild(t, (x.whole,))
@@ -214,7 +221,7 @@ class _Operator:
 
     def logarithm(self, t: Term) -> Term:
         """log(exp(m) v) = m + log(v)"""
-        x = self.operand(t.args[0], Need.SUMS)
+        x = self.asked(t.args[0])
         return T.add(x.logarithm, T.log(x.value))
 
     def sigmoid(self, t: Term) -> Term:
@@ -297,12 +304,9 @@ class _Operator:
         condition = self.plain(condition)
         element = self.operand(body, Need.NONE, T.conjunction(self.known, condition))
         value, exponent, whole = element.value, element.exponent, element.whole
-        if (
-            self.need is Need.SUMS
-            and value is T.ONE
-            and exponent is not T.ZERO
-            and T.has_element(t)
-        ):
+        values = domain(t, MASKS_ARE_READ, frozenset(T.conjuncts(self.known)))
+        is_whole = self.need is Need.SUMS and value is T.ONE and exponent is not T.ZERO
+        if is_whole and not values.masked:
             self.exponent = T.fold(t.attr.monoid, (bound,), condition, exponent)
             return T.exp(self.exponent)
         moving = T.add(T.ZERO, *(a for a in addends(exponent) if bound.attr[0] in a.free))

@@ -52,14 +52,14 @@ def _exponents(t: Term) -> Iterable[Term]:
 
 def _added_inputs(t: Term) -> Iterator[str]:
     """Yield the names of inputs that are -inf where t is: as they are, with a scale, or beside
-    others. Two of them that are multiplied are numbers."""
+    others. A scale varies with fewer indices; two that are multiplied otherwise are numbers."""
     if t.op == "read":
         yield t.attr.name
     elif t.op == "mul":
         numbers = ("const", "param", "extent", "pow")
         varying = [f for f in t.args if f.op not in numbers and not T.is_bracket(f)]
         for f in varying:
-            if len(varying) == 1 or f.op != "read":
+            if f.op != "read" or all(g is f or g.free < f.free for g in varying):
                 yield from _added_inputs(f)
     elif t.op in _ADDING and not is_contraction(t):
         for a in t.args:

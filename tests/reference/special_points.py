@@ -94,6 +94,7 @@ SE = (
 )
 LOG_ADD = "monoid LogAdd(x) = unit -inf, combine log(exp(x) + exp(x'))\n"
 WEIGHTS = "P0[q,k] = softmax[k](S[q,k] + Mask[q,k])\nP1[q,k] = softmax[k](R[q,k] + Mask[q,k])\n"
+SCALED_MASK = "softmax[k]((sum[d](V[q,d] * V[k,d]) + Mask[q,k]) * T[q])"
 SHARE = "sum[k if W[k] > 0](softmax[k](Large[q,k]))"
 
 PROGRAMS = [
@@ -101,6 +102,7 @@ PROGRAMS = [
     "O[q,k] = softmax[k](S[q,k] + Off[q])",
     "O[q,k] = log_softmax[k](S[q,k] + Off[q])",
     "O[q,e] = softmax[k](S[q,k] + Off[q]) * V[k,e]",
+    f"O[q,e] = {SCALED_MASK} * V[k,e]",
     "O[q] = exp(max[k if k < q](S[q,k]))",
     "O[q] = exp(S[q,0] - max[k](N[q,k]) * 0)",
     "O[q] = exp(max[k](N[q,k]))",
@@ -157,6 +159,8 @@ PROGRAMS = [
     "O[q] = min[k if k < q](S[q,k])",
     "O[q,k] = silu(Off[q]) + gelu(Off[q]) + silu(S[q,k] + Mask[q,k]) + gelu(S[q,k] + Mask[q,k])",
     "O[q] = argmax[k](S[q,k] + max[j if j < q](R[q,j]))",
+    "O[q] = max[k if k == q + 1](S[q,k])",
+    "O[q] = argmin[k if k == q + 1](S[q,k]) + sum[k if k > q and k <= q + 1](exp(S[q,k]))",
     "O[q] = var[k if S[q,k] > 0](W[k])",
     "input P[k]: int\nO[q] = var[k if S[q,k] > 0](W[P[k]] - T[k])",
     "O[q] = where(any[k if k < q](S[q,k] > 3), 1, 2) + where(all[k if k < q](S[q,k] > 3), 4, 8)",
@@ -242,6 +246,7 @@ PROGRAMS = [
             "sqrt(sum[k](exp(Large[q,k]) * V[k,0]) / (1 + sum[k](exp(Large[q,k]))))",
             "exp(0.1 * T[q] + max[l](Far[l]) - Far[q])",
             "logsumexp[k](exp(90 * W[k] + 2 * log(S[q,k] ** 2)))",
+            "log(1 + max[k if k < q](exp(Far[k] + S[q,k])))",
         )
     ),
     "O[q,k] = softmax[k](exp(31.7 * W[k] + S[q,k]))",
@@ -425,6 +430,7 @@ DIFFERENTIATED = [
     *(softmax(form, "mask") for form in ("naive", "safe", "entropy")),
     "O[q] = sum[k if Mask[q,k] > -1](log_softmax[k](S[q,k] + Mask[q,k]) * T[k])",
     "O[q] = logsumexp[k](S[q,k] + Mask[q,k]) * T[q]",
+    f"O[q,e] = {SCALED_MASK} * V[k,e]",
     "O[q] = sum[k](sigmoid(S[q,k] + Mask[q,k]) * W[k])",
     "O[q] = sum[k if k < q](T[k] * S[q,k]) / sum[k if k < q](T[k])",
     "O[q] = mean[k if k < q](S[q,k]) + var[k if k < q](S[q,k])",
