@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from monocomp.terms.asking import remembered
-from monocomp.terms.binders import open_fold
+from monocomp.terms.binders import open_as, open_fold
 from monocomp.terms.comparisons import in_range
 from monocomp.terms.facts import is_nonnegative
 from monocomp.terms.folds import refold, substitute
@@ -162,6 +162,19 @@ def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
                 here = {bound.attr[0]: position}
                 if known.issuperset(conjuncts(substitute(condition, here))):
                     yield from exponents(substitute(body, here), weight, known)
+            yield from _largest(z, weight)
+
+
+def _largest(z: Term, weight: Term) -> Iterator[Term]:
+    """The largest exponents of elements of a sum that a weight speaks of."""
+    _, (condition, body) = open_as(z, ("@0",))
+    folds = (t for t in subterms(weight) if t.op in ("fold", "fold_at") and t.free <= weight.free)
+    for t in folds if body.op == "exp" else ():
+        if t.attr.monoid in ("max", "top") and t.attr.extents == z.attr.extents:
+            _, (among, exponent) = open_as(t, ("@0",))
+            is_element = frozenset(conjuncts(among)).issuperset(conjuncts(condition))
+            if is_element and _split_addends(exponent) == _split_addends(body.args[0]):
+                yield t
 
 
 def _positions(weight: Term, extent: str, known: frozenset[Term]) -> Iterator[Term]:

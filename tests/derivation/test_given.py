@@ -178,11 +178,18 @@ SHARES += [
     f"O[q,e] = sum[k](exp(sum[d]({SPLIT}) - L[q]) * V[k,e])",
     f"input L[q] = logsumexp[k](tanh(sum[d]({SPLIT})))\n"
     f"O[k,e] = sum[q](exp(tanh(sum[d]({SPLIT})) - L[q]) * V[q,e])",
+    # The largest elements are elements.
+    "input L[q] = logsumexp[k](S[q,k])\nindex r < 4\n"
+    "O[q,e] = exp(top[k -> r](S[q,k]) - L[q]) * V[q,r,e]",
+    "input L[q] = logsumexp[k if k <= q](S[q,k])\n"
+    "O[e] = exp(max[k if k <= q and k < c[q]](S[q,k]) - L[q]) * V[q,e]",
     # A filter of the sum around it holds as well.
     "input L[h,q] = logsumexp[k if k <= q and k < c[h]](S[h,q,k])\n"
     "O[k,e] = sum[h if k < c[h]](sum[q if k <= q](exp(S[h,q,k] - L[h,q]) * V[h,q,e]))",
 ]
 NO_SHARES = [
+    "input L[q] = logsumexp[k if k <= q](S[q,k])\n"
+    "O[e] = sum[q](exp(max[k](S[q,k]) - L[q]) * V[q,e])",
     f"input L[q] = logsumexp[k](sum[d]({SPLIT}))\n"
     "O[q,e] = sum[k](exp(sum[d](X[q,d] * Y[k,d]) - L[q]) * V[k,e])",
     "input L[q] = logsumexp[k if k < q](S[q,k])\nO[q] = sum[k if k <= q](exp(S[q,k] - L[q]))",
