@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from monocomp.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from monocomp.backends.schedules.schedule import processors_of
+from monocomp.records import dataclass
 
 
 @dataclass(frozen=True)

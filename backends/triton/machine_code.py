@@ -11,7 +11,6 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,6 +28,7 @@ from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.declarations.records import Declarations
 from monocomp.errors import InternalError, UnsupportedError, UsageError
+from monocomp.records import dataclass
 
 POINTERS = {
     torch.bfloat16: "*bf16",

@@ -17,10 +17,11 @@ row of what a sum multiplies is a sum of one element:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from monocomp import terms as T
+from monocomp.records import dataclass
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from monocomp.declarations.vocabulary import Kind
+from monocomp.records import dataclass
 from monocomp.reference.algebra import Array
 
 

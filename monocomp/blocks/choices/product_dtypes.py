@@ -8,10 +8,9 @@ multiplied in two limbs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.declarations.dtypes import NARROW
+from monocomp.records import dataclass
 from monocomp.tile import Expr, TileProgram
 
 
