@@ -164,7 +164,7 @@ def _split(e: ast.expr, indent: int, before: str, after: str) -> list[str]:
 # --- between brackets ---------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass
 class _Brackets:
     """A pair of brackets and what stands between them: arguments, or one expression."""
 

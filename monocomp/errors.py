@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from monocomp.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Span:
     """A half-open range of character offsets in a program's text."""
 

@@ -14,10 +14,8 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-_METHODS = frozenset(
-    ["__init__", "__repr__", "__eq__", "__hash__", "__match_args__"]
-    + ["__dataclass_fields__", "__dataclass_params__"]
-)
+_NAMES = ("init", "repr", "eq", "hash", "match_args", "dataclass_fields", "dataclass_params")
+_METHODS = frozenset(f"__{name}__" for name in _NAMES)
 # What the methods are made from, beside the fields.
 _BODY = ("__module__", "__qualname__", "__orig_bases__", "__post_init__")
 _OPTIONAL = {"init": {"__init__"}, "repr": {"__repr__"}, "eq": {"__eq__", "__hash__"}}

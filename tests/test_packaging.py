@@ -440,7 +440,7 @@ def test_closed_rooms_use_little(folder: str) -> None:
         if room(name) == folder
         for other in imported(name, text, modules)
     }
-    assert used - {folder} <= CLOSED[folder]
+    assert used - {folder, "records"} <= CLOSED[folder]  # as they use `dataclasses`
     for other in used & CLOSED.keys():
         assert CLOSED[other] <= CLOSED[folder]
 

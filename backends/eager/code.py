@@ -13,7 +13,7 @@ from monocomp.terms import Number
 TYPES = {"float": "dtype", "int": "torch.int64", "bool": "torch.bool"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Code:
     """A Python expression, whose text may have more parentheses than it needs: they are left out
     where it is laid out.

@@ -54,7 +54,7 @@ NONE = Dtype("none", "none")
 OF_KIND: dict[Kind, Dtype] = {"float": FLOAT32, "int": INT64, "bool": BOOL}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Expr:
     """A value: an operation on values.
 
@@ -115,7 +115,7 @@ ELEMENTWISE = (*INFIX, "where", "maximum", "minimum", "function", "neg", "cast",
 Origin: TypeAlias = tile.Statement | Axis | tile.TileProgram
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Assign:
     """`targets = value`; there are several for what has several fields. Is it static, known as the
     kernel is compiled?"""
@@ -139,7 +139,7 @@ class Block:
         return tuple(a for a in self.axes if a is not None)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Pointers:
     """Elements at base + offsets; where a mask does not hold nothing is read, and `fill` is
     the value."""
@@ -150,7 +150,7 @@ class Pointers:
     fill: Expr | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Descriptor:
     """A block whose first element is at these positions, one for each dimension of the tensor; 0
     outside of the tensor."""
@@ -163,7 +163,7 @@ class Descriptor:
 Access: TypeAlias = Pointers | Descriptor
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Load:
     """`target = ` a tile of a tensor."""
 
@@ -173,7 +173,7 @@ class Load:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Store:
     """Write a value to an output where a mask holds, or add it to what is there, in any order. It
     is a tile of the pointers, or broadcasts to one."""
@@ -185,7 +185,7 @@ class Store:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Static:
     """start .. stop, unrolled."""
 
@@ -193,7 +193,7 @@ class Static:
     stop: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Serial:
     """start .. stop, one after the other."""
 
@@ -201,7 +201,7 @@ class Serial:
     stop: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Blocks:
     """start .. stop in steps of the length of an axis's blocks; loads run so many stages ahead,
     those of the schedule if it is none. `fused`: may the loop become one with that inside?"""
@@ -213,7 +213,7 @@ class Blocks:
     fused: Expr | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class For:
     variable: Expr
     range: Static | Serial | Blocks
@@ -221,14 +221,14 @@ class For:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class While:
     test: Expr
     body: Body
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class If:
     test: Expr
     body: Body
@@ -236,7 +236,7 @@ class If:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Comment:
     text: str
     origin: Origin | None = field(default=None, compare=False)
@@ -253,7 +253,7 @@ class Ring:
     depth: Expr | None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Give:
     """Ask for a block, once there is room in a ring."""
 
@@ -262,7 +262,7 @@ class Give:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Take:
     """`target = ` the next block of a ring, in shared memory, once it is there."""
 
@@ -271,7 +271,7 @@ class Take:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Release:
     """Leave the block that was taken last to others."""
 
@@ -279,7 +279,7 @@ class Release:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Issue:
     """Begin `target = ` a product, which runs beside what follows: until it has been waited for
     nothing may read it, nor write what it reads."""
@@ -289,7 +289,7 @@ class Issue:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Wait:
     """Wait for a product: so many that were issued after it may still run."""
 

@@ -19,7 +19,7 @@ from monocomp.records import dataclass
 Size = TypeVar("Size")  # what a declared extent is
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Input:
     """A tensor that a call gives; a scalar has no dims.
 
@@ -46,7 +46,7 @@ class Input:
         return f"{self.name}[{dims}]{kind}" if dims else f"{self.name}{kind}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Param:
     """A number that a call gives by keyword. Without a default it is required."""
 
@@ -59,7 +59,7 @@ class Param:
         return f"{self.name}: {self.kind}{default}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Output:
     """An equation whose value is returned, and the dtype asked for, if any. Otherwise it has the
     dtype to which those of the inputs `like` are promoted."""

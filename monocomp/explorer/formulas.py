@@ -22,7 +22,7 @@ OPEN, OPENED, CLOSE = "\ue000", "\ue001", "\ue002"  # OPEN kind OPENED ... CLOSE
 _FORMULAS: WeakValueDictionary[tuple[object, ...], Formula] = WeakValueDictionary()
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Formula:
     """An operation on formulas. Interned like terms: equal means identical.
 

@@ -21,7 +21,7 @@ def gather(*positions: int) -> Gather:
     return itemgetter(*positions)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Launched:
     """A kernel that runs, with its arguments: tensors, and what follows them.
 
@@ -36,7 +36,7 @@ class Launched:
     varying: tuple[tuple[int, int, Callable[[Any], Any] | None], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stage:
     """What is made, what is then launched, and which values are given up after that."""
 
@@ -45,7 +45,7 @@ class Stage:
     freed: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """What happens, in stages, and which are the results. No tensor outlives its call.
 

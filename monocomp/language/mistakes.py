@@ -114,7 +114,7 @@ def _closing(mark: str) -> str:
 # Words
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Word:
     """A word, number or mark of the text; the end of a line and of the text are words too."""
 

@@ -46,7 +46,7 @@ MAX_EXPONENT = 400
 _LARGEST = Fraction(sys.float_info.max)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Group:
     """What a rule that is no node of the tree collects for the rule above it."""
 

@@ -42,21 +42,21 @@ class Label(str):
         return str(self), self.span  # for pickle and copy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Node:
     """A part of a program, and where it stands, which takes no part in comparisons."""
 
     span: Span = field(compare=False, repr=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Number(Node):
     """A literal: exact, an int when written without point or exponent, or `inf`."""
 
     value: int | Fraction | float  # the only float is math.inf
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Name(Node):
     """A bare name: an index, a parameter, a scalar tensor or definition, a function's formal."""
 
@@ -64,7 +64,7 @@ class Name(Node):
     kind: NameKind = "unresolved"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Read(Node):
     """`name[subscripts]`: an element of an input or of an earlier definition."""
 
@@ -72,14 +72,14 @@ class Read(Node):
     subscripts: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Extent(Node):
     """`|index|`."""
 
     index: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Unary(Node):
     """`-x` or `not x`."""
 
@@ -87,7 +87,7 @@ class Unary(Node):
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Binary(Node):
     """`left op right` with op one of + - * / // % **."""
 
@@ -96,7 +96,7 @@ class Binary(Node):
     right: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compare(Node):
     """A chain `a < b <= c`; ops has one entry fewer than operands."""
 
@@ -104,7 +104,7 @@ class Compare(Node):
     operands: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Logic(Node):
     """`a and b and ...` or `a or b or ...`."""
 
@@ -112,7 +112,7 @@ class Logic(Node):
     operands: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call(Node):
     """`function(args)`: a built-in function or one made by `def`."""
 
@@ -120,7 +120,7 @@ class Call(Node):
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reduce(Node):
     """`op[indices if condition](args)`.
 
@@ -138,7 +138,7 @@ class Reduce(Node):
     implied: bool = field(default=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Field(Node):
     """`aggregate.name`: one field of a user monoid's result, or `aggregate.name[i,j]`, an entry
     of it."""
@@ -199,7 +199,7 @@ def with_children(expr: Expr, parts: Iterable[Expr]) -> Expr:
 # Statements. The parser makes them, and the checker resolves the expressions in them.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Definition(Node):
     """`name[indices] = body`; a scalar has no indices.
 
@@ -212,7 +212,7 @@ class Definition(Node):
     given: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Function(Node):
     """`def name(formals) = body`. A formal stands for the argument expression (by name)."""
 
@@ -221,7 +221,7 @@ class Function(Node):
     body: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Monoid(Node):
     """`monoid name(fields) = unit (...), combine (...)`.
 
@@ -250,7 +250,7 @@ class Monoid(Node):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bound(Node):
     """One entry of an `index` line: `name < extent`."""
 
@@ -258,7 +258,7 @@ class Bound(Node):
     extent: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Param(Node):
     """A scalar parameter, passed by keyword. Without a default it is required."""
 
@@ -267,7 +267,7 @@ class Param(Node):
     default: int | float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Output(Node):
     """One entry of a `return` line, or a definition that nothing reads: a result, and the dtype
     asked for, if any."""
@@ -276,7 +276,7 @@ class Output(Node):
     dtype: Label | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeclaredInput(Node):
     """One entry of an `input` line; a scalar has no dims."""
 

@@ -3,10 +3,9 @@
 The fold over a disjoint union is the product of the folds. So what a filter leaves of a long
 stream may be cut into splits; program instances of their own fold these, and store what they
 carry; and one more kernel folds the partial results, with the same combine (Flash-Decoding: Dao
-et al., 2023).
-For SE a partial result is a mantissa and its frame, which is an element like any other.
-A sum about a centre, a mean or a maximum, is taken about the centre of each split, and moved
-to the centre of all by the binomial theorem (Chan, Golub and LeVeque, 1983).
+et al., 2023). For SE a partial result is a mantissa and its frame, which is an element like any
+other. A sum about a centre, a mean or a maximum, is taken about the centre of each split, and
+moved to the centre of all by the binomial theorem (Chan, Golub and LeVeque, 1983).
 
 Rows that read the same stream are first packed (`planning.packing`).
 

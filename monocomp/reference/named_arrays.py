@@ -18,7 +18,7 @@ from monocomp.records import dataclass
 from monocomp.reference.algebra import Array
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Axis:
     """An index in one scope, running over start, ..., stop - 1."""
 
@@ -33,7 +33,7 @@ class Axis:
 Axes = tuple[Axis, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Value:
     """An expression's value over its free indices.
 

@@ -23,7 +23,7 @@ from monocomp.reference.named_arrays import Axes, Value, aligned, shape_of
 _STAND_IN: dict[Kind, float] = {"float": 0.7, "int": 1, "bool": 1}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tensor:
     """An input or a definition that has been evaluated, over its own axes."""
 

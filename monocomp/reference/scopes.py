@@ -9,7 +9,7 @@ from monocomp.records import dataclass
 from monocomp.reference import named_arrays as N
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scope:
     """Where an expression is evaluated.
 

@@ -229,17 +229,14 @@ class Equation(Rule):
         body = _VARIABLE.sub(lambda at: write(at[0]) if at[0] in self.scopes else at[0], side)
         return f"{head}O[i] = {body}"
 
-    @cached_property
-    def terms(self) -> tuple[Term, Term]:
-        """Both sides, with reads for variables."""
-        programs = (self.program(side, self.read) for side in (self.left, self.right))
-        left, right = (translate(check(text)).equations[0].body for text in programs)
-        return left, right
+    def term(self, side: str) -> Term:
+        """A side, with reads for variables."""
+        return translate(check(self.program(side, self.read))).equations[0].body
 
     def identity(self, size: int) -> Identity:
         """The equation over so many elements, for the prover."""
         params: dict[str, list[Term]] = {name: [] for name in self.scopes}
-        left, right = (unrolled(side, size) for side in self.terms)
+        left, right = (unrolled(self.term(side), size) for side in (self.left, self.right))
         for t in T.subterms(left, right):
             if t.op == "param":
                 params[t.attr[0]].append(t)
@@ -258,9 +255,18 @@ class Equation(Rule):
     # Use.
 
     @cached_property
-    def _patterns(self) -> tuple[Pattern, Pattern]:
-        left, right = map(pattern_of, self.terms)
-        return left, right
+    def _head(self) -> str | None:
+        """The reduction that the left side is, if it is one."""
+        left, _ = self._sides
+        return left.op if isinstance(left, syntax.Reduce) else None
+
+    @cached_property
+    def _pattern(self) -> Pattern:
+        return pattern_of(self.term(self.left))
+
+    @cached_property
+    def _template(self) -> Pattern:
+        return pattern_of(self.term(self.right))
 
     @cached_property
     def _demands(self) -> dict[str, Demand]:
@@ -296,7 +302,7 @@ class Equation(Rule):
 
     def _found(self, t: Term) -> Iterator[Bindings]:
         """The ways in which the left side matches and the needs are met."""
-        for found in matches(self._patterns[0], t, self._demands):
+        for found in matches(self._pattern, t, self._demands):
             if all(test(found) for test in self._remaining):
                 yield found
 
@@ -310,13 +316,12 @@ class Equation(Rule):
 
     def rewrite(self, t: Term) -> Term | None:
         """The right side, where the left one matches and the needs are met."""
-        left, right = self._patterns
-        if t.op != left.op or (t.op == "fold" and t.attr.monoid != left.attr):
+        if self._head != (t.attr.monoid if t.op == "fold" else None):
             return None
         for found in self._found(t):
-            new = instance(right, found)
+            new = instance(self._template, found)
             if found.remainder:
-                new = T.construct(left.op, new, *found.remainder, kind=t.kind)
+                new = T.construct(t.op, new, *found.remainder, kind=t.kind)
             if new is not t:
                 return new if new.kind == t.kind else T.as_float(new)
         return None
