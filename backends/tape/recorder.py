@@ -55,6 +55,7 @@ class Step:
     """A function of values.
 
     Attributes:
+        arguments: what follows the operands, the same in each call.
         takes_out: can it be told where to write?
         is_elementwise: may that be the memory of an operand?
     """
@@ -64,6 +65,7 @@ class Step:
     result: Value
     takes_out: bool
     is_elementwise: bool
+    arguments: tuple[Any, ...] = ()
 
 
 class Recorder:
@@ -100,9 +102,10 @@ class Recorder:
         is_view: bool = False,
         takes_out: bool = False,
         is_elementwise: bool = True,
+        arguments: tuple[Any, ...] = (),
     ) -> Value:
-        """The value of a function of others, of which the key tells it apart. Without one it is
-        computed anew, in each call."""
+        """The value of a function of others, and of arguments that are known, of which the key
+        tells it apart. Without one it is computed anew, in each call."""
         order = sorted(map(id, operands)) if key in COMMUTATIVE else map(id, operands)
         whole = None if key is None else (key, *order)
         made = None if whole is None else self._made.get(whole)
@@ -110,14 +113,15 @@ class Recorder:
             return made
         is_known = operands and all(v.known is not None for v in operands)
         if whole is not None and is_known and math.prod(shape) <= KNOWN:
-            made = self._alike(Value(shape, dtype, run(*(v.known for v in operands))))
+            made = self._alike(Value(shape, dtype, run(*(v.known for v in operands), *arguments)))
             if made.made_by is not None:
                 return self._made.setdefault(whole, made)
         elif is_view:
             made = Value(shape, dtype, root=operands[0].root)
         else:
             made = Value(shape, dtype, is_owned=True)
-        self.steps.append(Step(run, tuple(operands), made, takes_out, is_elementwise))
+        step = Step(run, tuple(operands), made, takes_out, is_elementwise, arguments)
+        self.steps.append(step)
         if whole is not None:
             self._made[whole] = made
             made.made_by = key, tuple(operands)

@@ -103,8 +103,13 @@ class RecordingTarget(TorchTarget):
                 held[n] = self.recorder.copy(value), shape
             seen.add(held[n][0].root)
         for value, shape in held:
-            run = partial(_shaped, shape)
-            yield self.recorder.step(None, run, [value], shape, value.dtype, is_view=True)
+            run: Callable[..., torch.Tensor] = torch.Tensor.contiguous
+            arguments: tuple[Any, ...] = ()
+            if value.shape != shape:
+                run, arguments = _shaped, (shape,)
+            yield self.recorder.step(
+                None, run, [value], shape, value.dtype, is_view=True, arguments=arguments
+            )
 
 
 def _in_memory_order(kernels: Sequence[TileProgram]) -> list[str]:
@@ -123,10 +128,9 @@ def _in_memory_order(kernels: Sequence[TileProgram]) -> list[str]:
     return order
 
 
-def _shaped(shape: tuple[int, ...], t: torch.Tensor) -> torch.Tensor:
+def _shaped(t: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """Give a tensor a shape, in one layout: itself, as a view could not be written to."""
-    t = t.contiguous()
-    return t if t.shape == shape else t.resize_(shape)
+    return t.contiguous().resize_(shape)
 
 
 def recorded(

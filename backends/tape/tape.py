@@ -1,12 +1,13 @@
-"""A tape as a function: its steps bound to places."""
+"""A tape: the steps that results need, and whose memory each of them writes to."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from monocomp.backends.tape.recorder import Recorder, Step, Value
+from monocomp.backends.tape.source import function_of
 
 KEPT = 1 << 18  # elements of what is computed once and kept: what is larger each call computes
 FREED = 1 << 14  # elements of what is given back before the call ends
@@ -43,54 +44,11 @@ class Tape:
         self.steps = steps
         read = dict.fromkeys(v for s in steps for v in s.operands if v not in made)
         self.kept = [v.known for v in read if v.known is not None]
-        self._run = _bound(recorder, steps, results, into, dead)
+        self._run = function_of(recorder.inputs, steps, results, into, dead)
 
     def __call__(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The results for the values of a call."""
         return self._run(*values)
-
-
-def _bound(
-    recorder: Recorder,
-    steps: Sequence[Step],
-    results: Sequence[Value],
-    into: Mapping[int, Value],
-    dead: Mapping[int, Sequence[Value]],
-) -> Callable[..., tuple[Any, ...]]:
-    """Return the steps as a function, whose values have places in one list.
-
-    Args:
-        into: the values into whose memory steps write, by the number of the step.
-        dead: the values that nothing reads after a step.
-    """
-    made = [s.result for s in steps]
-    kept = dict.fromkeys(v for s in steps for v in s.operands)
-    kept |= dict.fromkeys(results)
-    constants = [v for v in kept if v not in {*made, *recorder.inputs}]
-    places = {v: n for n, v in enumerate([*recorder.inputs, *constants, *made])}
-    known = [v.known for v in constants]
-    lines = [
-        (
-            s.run,
-            [places[v] for v in s.operands],
-            places[s.result],
-            places[into[n]] if n in into else None,
-            [places[v] for v in dead.get(n, ())],
-        )
-        for n, s in enumerate(steps)
-    ]
-    taken = [places[v] for v in results]
-
-    def run(*given: Any) -> tuple[Any, ...]:
-        held = [*given, *known, *[None] * len(made)]
-        for function, operands, result, out, unread in lines:
-            values = [held[n] for n in operands]
-            held[result] = function(*values) if out is None else function(*values, out=held[out])
-            for n in unread:
-                held[n] = None
-        return tuple(held[n] for n in taken)
-
-    return run
 
 
 def _needed(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:

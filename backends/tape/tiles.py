@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import methodcaller
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +122,7 @@ class TapeOps:
     def cast_to(self, x: Tile, dtype: torch.dtype) -> Tile:
         if x.dtype == dtype:
             return x
-        made = self.map(("to", dtype), lambda t: t.to(dtype), x, dtype=dtype)
+        made = self.map(("to", dtype), torch.Tensor.to, x, dtype=dtype, arguments=(dtype,))
         return made.made_by("to", lambda x: self.cast_to(x, dtype), x)
 
     def _element(self, name: str, function: Callable[..., Any], *operands: Tile) -> Tile:
@@ -226,8 +225,9 @@ class TapeOps:
         *operands: Tile,
         dtype: torch.dtype | None = None,
         takes_out: bool = False,
+        arguments: tuple[Any, ...] = (),
     ) -> Tile:
-        """A function of the elements of tiles that are at the same place."""
+        """A function of the elements of tiles that are at the same place, and of arguments."""
         dims, values = self.aligned(operands)
         made = self.recorder.step(
             key,
@@ -236,6 +236,7 @@ class TapeOps:
             common_shape(*(v.shape for v in values)),
             dtype or operands[-1].dtype,
             takes_out=takes_out,
+            arguments=arguments,
         )
         return Tile(self, made, dims, common_shape(*(x.shape for x in operands)))
 
@@ -268,20 +269,25 @@ class TapeOps:
             return value
 
         strides = viewed_strides(value, order, shape)
-        run: Callable[[torch.Tensor], torch.Tensor]
+        run: Callable[..., torch.Tensor]
+        arguments: tuple[Any, ...]
         if strides is not None:
-            run = methodcaller("as_strided", shape, strides)
+            run, arguments = torch.Tensor.as_strided, (shape, strides)
         elif is_in_order:
-            run = methodcaller("reshape", shape)
+            run, arguments = torch.Tensor.reshape, (shape,)
         elif tuple(value.shape[d] for d in order) == shape:
-            run = methodcaller("permute", order)
+            run, arguments = torch.Tensor.permute, (order,)
         else:
-
-            def run(t: torch.Tensor) -> torch.Tensor:
-                return t.permute(order).reshape(shape)
-
-        key = "view", order, shape
-        view = self.recorder.step(key, run, [value], shape, value.dtype, is_view=True)
+            run, arguments = _permuted, (order, shape)
+        view = self.recorder.step(
+            ("view", order, shape),
+            run,
+            [value],
+            shape,
+            value.dtype,
+            is_view=True,
+            arguments=arguments,
+        )
         view.strides = strides
         return view
 
@@ -298,7 +304,13 @@ class TapeOps:
         if (1,) * missing + value.shape == shape:
             return self.viewed(value, range(len(value.shape)), shape)
         return self.recorder.step(
-            ("expand", shape), lambda t: t.expand(shape), [value], shape, x.dtype, is_view=True
+            ("expand", shape),
+            torch.Tensor.expand,
+            [value],
+            shape,
+            x.dtype,
+            is_view=True,
+            arguments=(shape,),
         )
 
     def _varying(self, x: Tile, dim: int) -> Tile:
@@ -327,8 +339,15 @@ class TapeOps:
         at = (slice(None),) * x.dims.index(dim) + (part,)
         lengths = zip(x.dims, x.value.shape, strict=True)
         inner = tuple(shape[d] if d == dim else n for d, n in lengths)
-        key, is_view = ("part", repr(at)), isinstance(part, slice)
-        value = self.recorder.step(key, lambda t: t[at], [x.value], inner, x.dtype, is_view=is_view)
+        value = self.recorder.step(
+            ("part", repr(at)),
+            operator.getitem,
+            [x.value],
+            inner,
+            x.dtype,
+            is_view=isinstance(part, slice),
+            arguments=(at,),
+        )
         return Tile(self, value, x.dims, shape)
 
     def concatenate(self, tiles: Sequence[Tile], axis: int) -> Tile:
@@ -364,7 +383,7 @@ class TapeOps:
         at = x.dims.index(axis)
         inner = (*x.value.shape[:at], 1, *x.value.shape[at + 1 :])
         made = self.recorder.step(
-            (name, at), lambda t: function(t, at, True), [x.value], inner, x.dtype
+            (name, at), function, [x.value], inner, x.dtype, arguments=(at, True)
         )
         tile = Tile(self, made, [NO_DIM if d == axis else d for d in x.dims], shape)
         return tile.made_by(name, again, of, dim=axis)
@@ -423,7 +442,9 @@ class TapeOps:
             values.dtype,
         )
         first, second = (
-            self.recorder.step(("field", n), operator.itemgetter(n), [pair], inner, x.dtype)
+            self.recorder.step(
+                ("field", n), operator.getitem, [pair], inner, x.dtype, arguments=(n,)
+            )
             for n, x in enumerate((values, positions))
         )
         return Tile(self, first, dims, shape), Tile(self, second, dims, shape)
@@ -444,6 +465,10 @@ class TapeOps:
     ) -> None:
         """`TorchOps.scatter`."""
         scatter(self, output, positions, value, valid, add)
+
+
+def _permuted(t: torch.Tensor, order: Shape, shape: Shape) -> torch.Tensor:
+    return t.permute(order).reshape(shape)
 
 
 def _product(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., torch.Tensor]:
