@@ -60,13 +60,15 @@ class Repeated:
 
     def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         """The results for inputs and parameters, in their order."""
-        if torch.is_grad_enabled():
-            with torch.no_grad():
+        if torch._C._is_any_autocast_enabled():
+            with torch.autocast(self.device.type, enabled=False):
                 return self(values)
-        if not torch._C._is_any_autocast_enabled():
-            return self.run(values)
-        with torch.autocast(self.device.type, enabled=False):
-            return self.run(values)
+        with _NotRecorded():
+            return self.run(*values)
+
+
+# Nothing that is computed here has a gradient, and no operation asks for one.
+_NotRecorded = torch._C._AutoDispatchBelowAutograd
 
 
 def repeated(
@@ -95,8 +97,7 @@ def repeated(
     if not checked:
         blocks = partial(default_blocks, has_own_loops=False)
         tape = recorded(host, plan, kernels, target, inputs, params, configs, varying, blocks)
-    run = tape or plan
-    return Repeated(target.device, run)
+    return Repeated(target.device, tape.run if tape else lambda *values: plan(values))
 
 
 def accumulated(host: HostProgram, inputs: Mapping[str, torch.Tensor]) -> torch.dtype:

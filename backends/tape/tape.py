@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from monocomp.backends.tape.recorder import Recorder, Step, Value
 from monocomp.backends.tape.source import function_of
@@ -24,6 +23,7 @@ class Tape:
         steps: those.
         kept: what they read that is the same in all calls.
         largest: the elements of the largest value that is computed.
+        run: returns the results for the values of a call.
     """
 
     def __init__(self, recorder: Recorder, results: Sequence[Value]) -> None:
@@ -44,11 +44,7 @@ class Tape:
         self.steps = steps
         read = dict.fromkeys(v for s in steps for v in s.operands if v not in made)
         self.kept = [v.known for v in read if v.known is not None]
-        self._run = function_of(recorder.inputs, steps, results, into, dead)
-
-    def __call__(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """The results for the values of a call."""
-        return self._run(*values)
+        self.run = function_of(recorder.inputs, steps, results, into, dead)
 
 
 def _needed(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:

@@ -169,6 +169,8 @@ class Calls:
         other than that."""
         if not kwargs:
             return (*args, *self._not_given) if self._not_given else args
+        if not args and not self._not_given and tuple(kwargs) == self.names:
+            return tuple(kwargs.values())
         by_name = [kwargs.get(n) for n in self.names[len(args) :]]
         used = len([v for v in by_name if v is not None])
         is_right = used == len(kwargs) and len(args) <= len(self.declared.inputs)
