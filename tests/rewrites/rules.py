@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from monocomp.derivation.rule_sets import CHOICES
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting.driver import Rewriter
+from monocomp.rewriting.equations import Equation
 from monocomp.rewriting.rules import Rule, RuleSet
 from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.equations import Equations
@@ -101,3 +102,39 @@ def check_does_not_fire(rule: Rule, text: str) -> None:
     steps = apply_only(rule, text).steps
     if steps:
         pytest.fail(f"{rule.name} turned {steps[0].before} into {steps[0].after}")
+
+
+def rule_tests(
+    rules: Iterable[Rule],
+    near_misses: Mapping[str, list[str]],
+    variants: Mapping[str, list[str]],
+    *,
+    miss: str = "",
+    start: str = "",
+    rtol: float = 1e-12,
+) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
+    """Return three tests: each rule's example; programs that it leaves alone, which begin with
+    `miss`; and `before => after`, what it does elsewhere, where both begin with `start`."""
+    by_name = {rule.name: rule for rule in rules}
+    procedures = [n for n, rule in by_name.items() if not isinstance(rule, Equation)]
+    assert list(near_misses) == procedures
+    assert not variants or list(variants) == procedures
+
+    @pytest.mark.parametrize("name", by_name)
+    def test_example(name: str) -> None:
+        check_example(by_name[name])
+
+    @pytest.mark.parametrize(
+        ("name", "text"), [(n, text) for n, texts in near_misses.items() for text in texts]
+    )
+    def test_near_miss(name: str, text: str) -> None:
+        check_does_not_fire(by_name[name], miss + text)
+
+    @pytest.mark.parametrize(
+        ("name", "text"), [(n, text) for n, texts in variants.items() for text in texts]
+    )
+    def test_variant(name: str, text: str) -> None:
+        before, after = text.split(" => ")
+        check_variant(by_name[name], start + before, start + after, rtol)
+
+    return test_example, test_near_miss, test_variant

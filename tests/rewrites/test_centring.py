@@ -10,22 +10,14 @@ import pytest
 import monocomp as mc
 from monocomp.rewrites.centring import anchoring, centring, sums
 from monocomp.rewriting.driver import Rewriter
-from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
-    check_does_not_fire,
-    check_example,
-    check_variant,
     equations,
     inputs_of,
+    rule_tests,
     values,
 )
 
 RULES = {rule.name: rule for rule in (*centring.choices, *anchoring.choices)}
-
-
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_example(rule: Rule) -> None:
-    check_example(rule)
 
 
 INPUTS = "input X[i,k], D[i,k], Y[k], B[i], Z[k,k]"
@@ -120,17 +112,6 @@ NEAR_MISSES = {
 }
 
 
-def test_every_rule_has_near_misses() -> None:
-    assert list(NEAR_MISSES) == [*RULES]
-
-
-@pytest.mark.parametrize(
-    ("name", "text"), [(name, text) for name, texts in NEAR_MISSES.items() for text in texts]
-)
-def test_near_miss(name: str, text: str) -> None:
-    check_does_not_fire(RULES[name], text)
-
-
 FIRST = "argmax[l](1 * (-inf < Y[l]))"
 AT_FIRST = f"(Z[k,k] - where({FIRST} < |k|, Z[{FIRST}, {FIRST}], 0))"
 ORIGIN = "where(0 < |k|, sum[l](Y[l] * Z[0,l]), 0)"
@@ -141,99 +122,79 @@ NONE = "(not 0 < SE[k](1, X[i,k]).v)"
 MEAN_OF_D, MEAN_OF_X = mean("D[i,k]"), mean()
 VARIANTS = {
     "centre_powers": [
-        (f"sum[k]((X[i,k] - {mean()}) ** 2)", exact()),
-        ("sum[k](X[i,k] ** 2) - sum[k](X[i,k]) ** 2 / |k|", exact()),
-        (  # weights, a filter, and a factor that is multiplied out
-            "B[i] * sum[k if k < i](Y[k] ** 2 * X[i,k] ** 2)"
-            " - B[i] * sum[k if k < i](Y[k] ** 2 * X[i,k]) ** 2 / sum[k if k < i](Y[k] ** 2)",
-            exact(weight="Y[k] ** 2", where=" if k < i", scale="B[i] * "),
-        ),
-        (  # in SE
-            f"SE[k](X[i,k] ** 2, D[i,k]).v / SE[k](1, D[i,k]).v"
-            f" - ({softmean('X[i,k]', 'D[i,k]', 'k')}) ** 2",
-            f"SE[k]((X[i,k] - {softmean('X[i,l]', 'D[i,l]')}) ** 2, D[i,k]).v / SE[k](1, D[i,k]).v"
-            f" - SE[k](X[i,k] - {softmean('X[i,l]', 'D[i,l]')}, D[i,k]).v ** 2"
-            " / SE[k](1, D[i,k]).v ** 2",
-        ),
-        (  # of two series
-            f"sum[k]((X[i,k] - {mean()}) * (D[i,k] - {MEAN_OF_D}))",
-            f"sum[k]((X[i,k] - {mean()}) * (D[i,k] - {MEAN_OF_D}))"
-            f" - sum[k](X[i,k] - {mean()}) * sum[k](D[i,k] - {MEAN_OF_D}) / sum[k](1.0)",
-        ),
-        (  # about an element, which is the same for all means
-            f"Y[i] + sum[k if k <= i]((Y[k] - {mean('Y[k]', where=' if k <= i')}) ** 2)",
-            "Y[i] + sum[k if k <= i]((Y[k] - where(0 < |k|, Y[0], 0)) ** 2)"
-            " - sum[k if k <= i](Y[k] - where(0 < |k|, Y[0], 0)) ** 2 / sum[k if k <= i](1.0)",
-        ),
-        (  # as the first element is another one for each mean
-            f"Y[i] + sum[k if i <= k]((Y[k] - {mean('Y[k]', where=' if i <= k')}) ** 2)",
-            f"Y[i] + {exact('Y[k]', where=' if i <= k')}",
-        ),
-        (  # elements that are sums, so that the anchor is a result
-            f"sum[k](Z[k,k]) + sum[k]({W} * (sum[l](Y[l] * Z[k,l]) - "
-            "sum[m](exp(i * m) * sum[l](Y[l] * Z[m,l])) / sum[m](exp(i * m))) ** 2)",
-            f"sum[k](Z[k,k]) + sum[k]({W} * {FROM_ORIGIN} ** 2)"
-            f" - sum[k]({W} * {FROM_ORIGIN}) ** 2 / sum[k]({W})",
-        ),
-        (  # the first element whose weight is not 0 for all rows
-            f"SE[k]((Z[k,k] - {softmean('Z[l,l]', 'X[i,l] + Y[l]')}) ** 2, X[i,k] + Y[k]).v",
-            f"SE[k]({AT_FIRST} ** 2, X[i,k] + Y[k]).v"
-            f" - SE[k]{AT_FIRST[:-1]}, X[i,k] + Y[k]).v ** 2 / SE[k](1, X[i,k] + Y[k]).v",
-        ),
-        (  # of exponents all are finite that vary with no other index
-            f"SE[k]((Y[k] - {softmean('Y[l]', 'X[i,l] + l')}) ** 2, X[i,k] + k).v",
-            "SE[k]((Y[k] - where(0 < |k|, Y[0], 0)) ** 2, X[i,k] + k).v"
-            " - SE[k](Y[k] - where(0 < |k|, Y[0], 0), X[i,k] + k).v ** 2"
-            " / SE[k](1, X[i,k] + k).v",
-        ),
+        f"sum[k]((X[i,k] - {mean()}) ** 2) => {exact()}",
+        f"sum[k](X[i,k] ** 2) - sum[k](X[i,k]) ** 2 / |k| => {exact()}",
+        # weights, a filter, and a factor that is multiplied out
+        "B[i] * sum[k if k < i](Y[k] ** 2 * X[i,k] ** 2)"
+        " - B[i] * sum[k if k < i](Y[k] ** 2 * X[i,k]) ** 2 / sum[k if k < i](Y[k] ** 2)"
+        f" => {exact(weight='Y[k] ** 2', where=' if k < i', scale='B[i] * ')}",
+        # in SE
+        f"SE[k](X[i,k] ** 2, D[i,k]).v / SE[k](1, D[i,k]).v"
+        f" - ({softmean('X[i,k]', 'D[i,k]', 'k')}) ** 2"
+        f" => SE[k]((X[i,k] - {softmean('X[i,l]', 'D[i,l]')}) ** 2, D[i,k]).v / SE[k](1, D[i,k]).v"
+        f" - SE[k](X[i,k] - {softmean('X[i,l]', 'D[i,l]')}, D[i,k]).v ** 2"
+        " / SE[k](1, D[i,k]).v ** 2",
+        # of two series
+        f"sum[k]((X[i,k] - {mean()}) * (D[i,k] - {MEAN_OF_D}))"
+        f" => sum[k]((X[i,k] - {mean()}) * (D[i,k] - {MEAN_OF_D}))"
+        f" - sum[k](X[i,k] - {mean()}) * sum[k](D[i,k] - {MEAN_OF_D}) / sum[k](1.0)",
+        # about an element, which is the same for all means
+        f"Y[i] + sum[k if k <= i]((Y[k] - {mean('Y[k]', where=' if k <= i')}) ** 2)"
+        " => Y[i] + sum[k if k <= i]((Y[k] - where(0 < |k|, Y[0], 0)) ** 2)"
+        " - sum[k if k <= i](Y[k] - where(0 < |k|, Y[0], 0)) ** 2 / sum[k if k <= i](1.0)",
+        # as the first element is another one for each mean
+        f"Y[i] + sum[k if i <= k]((Y[k] - {mean('Y[k]', where=' if i <= k')}) ** 2)"
+        f" => Y[i] + {exact('Y[k]', where=' if i <= k')}",
+        # elements that are sums, so that the anchor is a result
+        f"sum[k](Z[k,k]) + sum[k]({W} * (sum[l](Y[l] * Z[k,l]) - "
+        "sum[m](exp(i * m) * sum[l](Y[l] * Z[m,l])) / sum[m](exp(i * m))) ** 2)"
+        f" => sum[k](Z[k,k]) + sum[k]({W} * {FROM_ORIGIN} ** 2)"
+        f" - sum[k]({W} * {FROM_ORIGIN}) ** 2 / sum[k]({W})",
+        # the first element whose weight is not 0 for all rows
+        f"SE[k]((Z[k,k] - {softmean('Z[l,l]', 'X[i,l] + Y[l]')}) ** 2, X[i,k] + Y[k]).v"
+        f" => SE[k]({AT_FIRST} ** 2, X[i,k] + Y[k]).v"
+        f" - SE[k]{AT_FIRST[:-1]}, X[i,k] + Y[k]).v ** 2 / SE[k](1, X[i,k] + Y[k]).v",
+        # of exponents all are finite that vary with no other index
+        f"SE[k]((Y[k] - {softmean('Y[l]', 'X[i,l] + l')}) ** 2, X[i,k] + k).v"
+        " => SE[k]((Y[k] - where(0 < |k|, Y[0], 0)) ** 2, X[i,k] + k).v"
+        " - SE[k](Y[k] - where(0 < |k|, Y[0], 0), X[i,k] + k).v ** 2"
+        " / SE[k](1, X[i,k] + k).v",
     ],
     "centre_exponents": [
-        (
-            f"B[i] * max[k](X[i,k]) - B[i] * {OF_X}",
-            f"B[i] * max[k](X[i,k]) * {NONE} - B[i] * {NEAR} / SE[k](1, X[i,k]).v",
-        ),
-        (  # beside a logarithm that is -inf of nothing
-            f"max[k](X[i,k]) - {OF_X} + log(SE[k](1, X[i,k]).v)",
-            f"log(SE[k](1, X[i,k]).v) - {NEAR} / SE[k](1, X[i,k]).v",
-        ),
-        (  # under a condition
-            f"(0 < SE[k](1, X[i,k]).v) * (Y[0] + max[k](X[i,k])) - {OF_X}",
-            f"(0 < SE[k](1, X[i,k]).v) * Y[0] - {NEAR} / SE[k](1, X[i,k]).v",
-        ),
-        (  # of a product, and where a condition holds
-            "(i < 2) * max[k](X[i,k]) * SE[k](Y[k], X[i,k]).v / SE[k](1, X[i,k]).v"
-            " - (i < 2) * SE[k](Y[k] * X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v",
-            "-(i < 2) * SE[k](Y[k] * (X[i,k] - max[l](X[i,l])), X[i,k]).v / SE[k](1, X[i,k]).v",
-        ),
+        f"B[i] * max[k](X[i,k]) - B[i] * {OF_X}"
+        f" => B[i] * max[k](X[i,k]) * {NONE} - B[i] * {NEAR} / SE[k](1, X[i,k]).v",
+        # beside a logarithm that is -inf of nothing
+        f"max[k](X[i,k]) - {OF_X} + log(SE[k](1, X[i,k]).v)"
+        f" => log(SE[k](1, X[i,k]).v) - {NEAR} / SE[k](1, X[i,k]).v",
+        # under a condition
+        f"(0 < SE[k](1, X[i,k]).v) * (Y[0] + max[k](X[i,k])) - {OF_X}"
+        f" => (0 < SE[k](1, X[i,k]).v) * Y[0] - {NEAR} / SE[k](1, X[i,k]).v",
+        # of a product, and where a condition holds
+        "(i < 2) * max[k](X[i,k]) * SE[k](Y[k], X[i,k]).v / SE[k](1, X[i,k]).v"
+        " - (i < 2) * SE[k](Y[k] * X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v"
+        " => -(i < 2) * SE[k](Y[k] * (X[i,k] - max[l](X[i,l])), X[i,k]).v / SE[k](1, X[i,k]).v",
     ],
 }
 FAR = "(Y[k] - stop(Y[0]))"
 VARIANTS["anchor_powers"] = [
-    (  # filtered
-        f"sum[k if k <= i]({W} * (Y[k] - {mean('Y[k]', W, ' if k <= i')}) ** 2)",
-        f"sum[k if k <= i]({W} * {FAR} ** 2)"
-        f" - sum[k if k <= i]({W} * {FAR}) ** 2 / sum[k if k <= i]({W})",
-    ),
-    (  # a third power
-        f"sum[k]({W} * (Y[k] - {mean('Y[k]', W)}) ** 3)",
-        f"sum[k]({W} * {FAR} ** 3) + 2 * sum[k]({W} * {FAR}) ** 3 / sum[k]({W}) ** 2"
-        f" - 3 * sum[k]({W} * {FAR}) * sum[k]({W} * {FAR} ** 2) / sum[k]({W})",
-    ),
-    (  # and the total
-        f"2 * sum[k]({W} * Y[k]) + sum[k]({W} * (Y[k] - {mean('Y[k]', W)}) ** 2)",
-        f"2 * sum[k]({W} * {FAR}) + 2 * stop(Y[0]) * sum[k]({W}) + sum[k]({W} * {FAR} ** 2)"
-        f" - sum[k]({W} * {FAR}) ** 2 / sum[k]({W})",
-    ),
+    # filtered
+    f"sum[k if k <= i]({W} * (Y[k] - {mean('Y[k]', W, ' if k <= i')}) ** 2)"
+    f" => sum[k if k <= i]({W} * {FAR} ** 2)"
+    f" - sum[k if k <= i]({W} * {FAR}) ** 2 / sum[k if k <= i]({W})",
+    # a third power
+    f"sum[k]({W} * (Y[k] - {mean('Y[k]', W)}) ** 3)"
+    f" => sum[k]({W} * {FAR} ** 3) + 2 * sum[k]({W} * {FAR}) ** 3 / sum[k]({W}) ** 2"
+    f" - 3 * sum[k]({W} * {FAR}) * sum[k]({W} * {FAR} ** 2) / sum[k]({W})",
+    # and the total
+    f"2 * sum[k]({W} * Y[k]) + sum[k]({W} * (Y[k] - {mean('Y[k]', W)}) ** 2)"
+    f" => 2 * sum[k]({W} * {FAR}) + 2 * stop(Y[0]) * sum[k]({W}) + sum[k]({W} * {FAR} ** 2)"
+    f" - sum[k]({W} * {FAR}) ** 2 / sum[k]({W})",
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "before", "after"),
-    [(name, *variant) for name, variants in VARIANTS.items() for variant in variants],
+test_example, test_near_miss, test_variant = rule_tests(
+    RULES.values(), NEAR_MISSES, VARIANTS, start=f"{INPUTS}\nA[i] = B[i] + ", rtol=1e-11
 )
-def test_variant(name: str, before: str, after: str) -> None:
-    start = f"{INPUTS}\nA[i] = B[i] + "
-    check_variant(RULES[name], start + before, start + after, rtol=1e-11)
 
 
 def test_sums_that_vary_with_other_folds_are_found_where_they_are_wanted() -> None:

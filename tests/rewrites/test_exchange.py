@@ -13,24 +13,17 @@ from monocomp.derivation.rule_sets import exchange
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.exchange import candidates
 from monocomp.rewriting.driver import Rewriter
-from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
-    check_does_not_fire,
-    check_example,
     check_variant,
     equations,
     inputs_of,
     rule_of,
+    rule_tests,
     same_bodies,
     values,
 )
 
 RULES = [*exchange.rules, *exchange.choices]
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_example(rule: Rule) -> None:
-    check_example(rule)
 
 
 # Without sizes i, k and l are long, and e is 2.
@@ -82,101 +75,63 @@ NEAR_MISSES = {
 }
 
 
-def test_every_rule_has_near_misses() -> None:
-    assert list(NEAR_MISSES) == [rule.name for rule in RULES]
-
-
-@pytest.mark.parametrize(
-    ("name", "text"), [(name, text) for name, texts in NEAR_MISSES.items() for text in texts]
-)
-def test_near_miss(name: str, text: str) -> None:
-    check_does_not_fire(rule_of(exchange, name), f"index e < 2\n{text}")
-
-
 INPUTS = "index e < 2\ninput A[i,j], B[k,j], C[k,e], R[i], Y[k]"
 VARIANTS = {
     "exchange_sums": [
-        (  # filters go with the innermost index that they name
-            "sum[k if k <= e](sum[j if j < i](A[i,j] * B[k,j]) * C[k,e])",
-            "sum[j if j < i](A[i,j] * sum[k if k <= e](B[k,j] * C[k,e]))",
-        ),
-        (
-            "sum[k](sum[j if j < k and j < i](A[i,j] * B[k,j]) * C[k,e])",
-            "sum[j if j < i](A[i,j] * sum[k if j < k](B[k,j] * C[k,e]))",
-        ),
-        (  # weights that separate
-            "sum[k](sum[j](exp(A[i,j] + B[k,j])) * C[k,e])",
-            "sum[j](exp(A[i,j]) * sum[k](exp(B[k,j]) * C[k,e]))",
-        ),
-        (  # multiplied out: sums, products and powers
-            "sum[k]((Y[k] + sum[j](A[i,j] * B[k,j])) * C[k,e])",
-            "sum[k](Y[k] * C[k,e]) + sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))",
-        ),
-        (
-            "sum[k](sum[j](A[i,j] * B[k,j]) ** 2 * C[k,e])",
-            "sum[j](A[i,j] * sum[l](A[i,l] * sum[k](B[k,j] * B[k,l] * C[k,e])))",
-        ),
-        (
-            "sum[k](sum[j](A[i,j] * B[k,j]) / sum[j](exp(B[k,j])) * C[k,e])",
-            "sum[j](A[i,j] * sum[k](B[k,j] / sum[l](exp(B[k,l])) * C[k,e]))",
-        ),
-        (  # what holds no such sum stays together
-            "sum[k](sum[j](A[i,j] * B[k,j]) * (C[k,e] - Y[k]))",
-            "sum[j](A[i,j] * sum[k](B[k,j] * (C[k,e] - Y[k])))",
-        ),
-        (
-            "sum[k](sum[j](A[i,j] * B[k,j]) * (C[k,e] - relu(sum[j](B[k,j]))))",
-            "-sum[j](A[i,j] * sum[k](B[k,j] * (relu(sum[l](B[k,l])) - C[k,e])))",
-        ),
-        (  # within another fold
-            "max[l](sum[k](sum[j](A[l,j] * B[k,j]) * C[k,e]))",
-            "max[l](sum[j](A[l,j] * sum[k](B[k,j] * C[k,e])))",
-        ),
-        (  # in both positions at once: in one alone it would be computed twice
-            "sum[j](B[0,j] * sum[k](C[k,e] * exp(A[i,k] - A[i,j])))"
-            " + max[l](sum[j](B[0,j] * sum[k](C[k,e] * exp(A[l,k] - A[l,j]))))",
-            "sum[j](B[0,j] * exp(-A[i,j])) * sum[k](C[k,e] * exp(A[i,k]))"
-            " + max[l](sum[j](B[0,j] * exp(-A[l,j])) * sum[k](C[k,e] * exp(A[l,k])))",
-        ),
-        (  # what stands outside already is free of charge
-            "sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e]) * sum[j](sum[k](B[k,j] * C[k,e]))",
-            "sum[j](A[i,j] * sum[k](B[k,j] * C[k,e])) * sum[j](sum[k](B[k,j] * C[k,e]))",
-        ),
+        # filters go with the innermost index that they name
+        "sum[k if k <= e](sum[j if j < i](A[i,j] * B[k,j]) * C[k,e])"
+        " => sum[j if j < i](A[i,j] * sum[k if k <= e](B[k,j] * C[k,e]))",
+        "sum[k](sum[j if j < k and j < i](A[i,j] * B[k,j]) * C[k,e])"
+        " => sum[j if j < i](A[i,j] * sum[k if j < k](B[k,j] * C[k,e]))",
+        # weights that separate
+        "sum[k](sum[j](exp(A[i,j] + B[k,j])) * C[k,e])"
+        " => sum[j](exp(A[i,j]) * sum[k](exp(B[k,j]) * C[k,e]))",
+        # multiplied out: sums, products and powers
+        "sum[k]((Y[k] + sum[j](A[i,j] * B[k,j])) * C[k,e])"
+        " => sum[k](Y[k] * C[k,e]) + sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))",
+        "sum[k](sum[j](A[i,j] * B[k,j]) ** 2 * C[k,e])"
+        " => sum[j](A[i,j] * sum[l](A[i,l] * sum[k](B[k,j] * B[k,l] * C[k,e])))",
+        "sum[k](sum[j](A[i,j] * B[k,j]) / sum[j](exp(B[k,j])) * C[k,e])"
+        " => sum[j](A[i,j] * sum[k](B[k,j] / sum[l](exp(B[k,l])) * C[k,e]))",
+        # what holds no such sum stays together
+        "sum[k](sum[j](A[i,j] * B[k,j]) * (C[k,e] - Y[k]))"
+        " => sum[j](A[i,j] * sum[k](B[k,j] * (C[k,e] - Y[k])))",
+        "sum[k](sum[j](A[i,j] * B[k,j]) * (C[k,e] - relu(sum[j](B[k,j]))))"
+        " => -sum[j](A[i,j] * sum[k](B[k,j] * (relu(sum[l](B[k,l])) - C[k,e])))",
+        # within another fold
+        "max[l](sum[k](sum[j](A[l,j] * B[k,j]) * C[k,e]))"
+        " => max[l](sum[j](A[l,j] * sum[k](B[k,j] * C[k,e])))",
+        # in both positions at once: in one alone it would be computed twice
+        "sum[j](B[0,j] * sum[k](C[k,e] * exp(A[i,k] - A[i,j])))"
+        " + max[l](sum[j](B[0,j] * sum[k](C[k,e] * exp(A[l,k] - A[l,j]))))"
+        " => sum[j](B[0,j] * exp(-A[i,j])) * sum[k](C[k,e] * exp(A[i,k]))"
+        " + max[l](sum[j](B[0,j] * exp(-A[l,j])) * sum[k](C[k,e] * exp(A[l,k])))",
+        # what stands outside already is free of charge
+        "sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e]) * sum[j](sum[k](B[k,j] * C[k,e]))"
+        " => sum[j](A[i,j] * sum[k](B[k,j] * C[k,e])) * sum[j](sum[k](B[k,j] * C[k,e]))",
     ],
     "join_products": [
-        (  # with what stands before them
-            "sum[k](A[i,k] * C[k,e]) - 2 * X[i] * sum[k](D[i,k] * C[k,e])",
-            "sum[k]((A[i,k] - 2 * X[i] * D[i,k]) * C[k,e])",
-        ),
-        (  # the other side, and a product on it
-            "sum[k](A[i,k] * C[k,e]) + sum[k](A[i,k] * D[k,e] * F[k,e])",
-            "sum[k](A[i,k] * (C[k,e] + D[k,e] * F[k,e]))",
-        ),
-        (  # filters, three of them, and what is left
-            "sum[k if k < 3](A[i,k] * C[k,e]) + sum[k if k < 3](D[i,k] * C[k,e])"
-            " + sum[k if k < 3](B[i,k] * C[k,e]) + Y[e]",
-            "sum[k if k < 3]((A[i,k] + B[i,k] + D[i,k]) * C[k,e]) + Y[e]",
-        ),
-        (  # in both positions at once
-            "sum[k](A[i,k] * C[k,e]) + sum[k](D[i,k] * C[k,e])"
-            " + max[l](sum[k](A[l,k] * C[k,e]) + sum[k](D[l,k] * C[k,e]))",
-            "sum[k]((A[i,k] + D[i,k]) * C[k,e]) + max[l](sum[k]((A[l,k] + D[l,k]) * C[k,e]))",
-        ),
+        # with what stands before them
+        "sum[k](A[i,k] * C[k,e]) - 2 * X[i] * sum[k](D[i,k] * C[k,e])"
+        " => sum[k]((A[i,k] - 2 * X[i] * D[i,k]) * C[k,e])",
+        # the other side, and a product on it
+        "sum[k](A[i,k] * C[k,e]) + sum[k](A[i,k] * D[k,e] * F[k,e])"
+        " => sum[k](A[i,k] * (C[k,e] + D[k,e] * F[k,e]))",
+        # filters, three of them, and what is left
+        "sum[k if k < 3](A[i,k] * C[k,e]) + sum[k if k < 3](D[i,k] * C[k,e])"
+        " + sum[k if k < 3](B[i,k] * C[k,e]) + Y[e]"
+        " => sum[k if k < 3]((A[i,k] + B[i,k] + D[i,k]) * C[k,e]) + Y[e]",
+        # in both positions at once
+        "sum[k](A[i,k] * C[k,e]) + sum[k](D[i,k] * C[k,e])"
+        " + max[l](sum[k](A[l,k] * C[k,e]) + sum[k](D[l,k] * C[k,e]))"
+        " => sum[k]((A[i,k] + D[i,k]) * C[k,e]) + max[l](sum[k]((A[l,k] + D[l,k]) * C[k,e]))",
     ],
 }
 
 
-def test_every_rule_has_variants() -> None:
-    assert list(VARIANTS) == [rule.name for rule in RULES]
-
-
-@pytest.mark.parametrize(
-    ("name", "before", "after"),
-    [(name, *variant) for name, variants in VARIANTS.items() for variant in variants],
+test_example, test_near_miss, test_variant = rule_tests(
+    RULES, NEAR_MISSES, VARIANTS, miss="index e < 2\n", start=f"{INPUTS}\nO[i,e] = R[i] + "
 )
-def test_variant(name: str, before: str, after: str) -> None:
-    start = f"{INPUTS}\nO[i,e] = R[i] + "
-    check_variant(rule_of(exchange, name), start + before, start + after)
 
 
 OUTER_K = "O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])"

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from monocomp import terms as T
 from monocomp.rewrites.products import apart, products
-from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
-    check_does_not_fire,
-    check_example,
-    check_variant,
     equations,
-    rule_of,
+    rule_tests,
 )
-
-
-@pytest.mark.parametrize("rule", products.rules, ids=lambda rule: rule.name)
-def test_example(rule: Rule) -> None:
-    check_example(rule)
-
 
 NEAR_MISSES = {
     "split_products": [
@@ -40,52 +28,26 @@ NEAR_MISSES = {
 }
 
 
-def test_every_rule_has_near_misses() -> None:
-    assert list(NEAR_MISSES) == [rule.name for rule in products.rules]
-
-
-@pytest.mark.parametrize(
-    ("name", "text"), [(name, text) for name, texts in NEAR_MISSES.items() for text in texts]
-)
-def test_near_miss(name: str, text: str) -> None:
-    check_does_not_fire(rule_of(products, name), text)
-
-
 INPUTS = "input X[i,k], Y[j,k], Z[i,k], W[j,k], B[i], C[i,j]"
 VARIANTS = {
     "split_products": [
-        (  # what is no product stays together where it varies with the same indices
-            "sum[k if k < i](X[i,k] * Y[j,k] + Z[i,k] + W[j,k] - X[i,k] ** 2 + 3)",
-            "sum[k if k < i](X[i,k] * Y[j,k]) + sum[k if k < i](Z[i,k] - X[i,k] ** 2)"
-            " + sum[k if k < i](W[j,k]) + sum[k if k < i](3.0)",
-        ),
-        (
-            "sum[k](Z[i,k] * (X[i,k] * Y[j,k] - 2 * W[j,k]))",
-            "sum[k](Z[i,k] * X[i,k] * Y[j,k]) + sum[k](-2 * Z[i,k] * W[j,k])",
-        ),
-        (  # what varies with nothing is part of either matrix
-            "sum[k](X[i,k] * Y[j,k] / |k| + Z[i,k])",
-            "sum[k](X[i,k] * Y[j,k] / |k|) + sum[k](Z[i,k])",
-        ),
-        (
-            "sum[k](3 * X[i,k] * Y[j,k] + C[i,j] * Z[i,k] * W[j,k])",
-            "sum[k](3 * X[i,k] * Y[j,k]) + sum[k](C[i,j] * Z[i,k] * W[j,k])",
-        ),
+        # what is no product stays together where it varies with the same indices
+        "sum[k if k < i](X[i,k] * Y[j,k] + Z[i,k] + W[j,k] - X[i,k] ** 2 + 3)"
+        " => sum[k if k < i](X[i,k] * Y[j,k]) + sum[k if k < i](Z[i,k] - X[i,k] ** 2)"
+        " + sum[k if k < i](W[j,k]) + sum[k if k < i](3.0)",
+        "sum[k](Z[i,k] * (X[i,k] * Y[j,k] - 2 * W[j,k]))"
+        " => sum[k](Z[i,k] * X[i,k] * Y[j,k]) + sum[k](-2 * Z[i,k] * W[j,k])",
+        # what varies with nothing is part of either matrix
+        "sum[k](X[i,k] * Y[j,k] / |k| + Z[i,k]) => sum[k](X[i,k] * Y[j,k] / |k|) + sum[k](Z[i,k])",
+        "sum[k](3 * X[i,k] * Y[j,k] + C[i,j] * Z[i,k] * W[j,k])"
+        " => sum[k](3 * X[i,k] * Y[j,k]) + sum[k](C[i,j] * Z[i,k] * W[j,k])",
     ],
 }
 
 
-def test_every_rule_has_variants() -> None:
-    assert list(VARIANTS) == [rule.name for rule in products.rules]
-
-
-@pytest.mark.parametrize(
-    ("name", "before", "after"),
-    [(name, *variant) for name, variants in VARIANTS.items() for variant in variants],
+test_example, test_near_miss, test_variant = rule_tests(
+    products.rules, NEAR_MISSES, VARIANTS, start=f"{INPUTS}\nA[i,j] = C[i,j] + "
 )
-def test_variant(name: str, before: str, after: str) -> None:
-    start = f"{INPUTS}\nA[i,j] = C[i,j] + "
-    check_variant(rule_of(products, name), start + before, start + after)
 
 
 def test_where_all_addends_are_products_nothing_is_left() -> None:

@@ -64,13 +64,6 @@ def test_what_moves_a_sum_is_carried_beside_it(unit: str) -> None:
     assert known in second.folds and len(second.folds) == 5
 
 
-def test_shared_weights_share_a_frame() -> None:
-    """The sums of e^S V and of e^S, and those of e^(S/2), all know one maximum."""
-    (only,) = passes_of(ONE["scaled by a positive factor"])
-    exponents = {T.open_fold(f)[1][2] for f in only.folds if f.attr.name == "SE"}
-    assert len(exponents) == 2
-
-
 def test_a_selection_is_carried_with_the_folds() -> None:
     """The values and their positions are one list, whichever entry is asked for."""
     program = derive(
@@ -92,27 +85,6 @@ def test_a_selection_needs_a_result() -> None:
     assert [f.attr.name for f in (*first.folds, *second.folds)] == ["sum", "top"]
 
 
-def test_the_maximum_of_a_frame_may_be_of_a_later_level() -> None:
-    """Where the exponent needs a result, its maximum does: both are in the second pass."""
-    text = "M[q] = sum[k](A[q,k])\nO[q] = sum[k](exp(relu(A[q,k] - M[q])))"
-    first, second = passes_of(text)
-    assert [f.attr.name for f in first.folds] == ["sum"]
-    assert [f.attr.name for f in second.folds] == ["max", "SE"]
-
-
-def test_what_is_no_loop_of_the_scope_is_not_in_a_pass() -> None:
-    """An inner sum, but what it needs."""
-    text = "O[q] = sum[k](sum[l](relu(A[q,l] * B[k] - max[k](C[q,k]))))"
-    first, second = passes_of(text)
-    assert [f.attr.name for f in (*first.folds, *second.folds)] == ["max", "sum"]
-
-
-def test_sums_about_a_centre_that_is_known_have_no_companions() -> None:
-    text = "O[q] = sum[k](relu(A[q,k] - max[l](A[q,l])) * (B[k] - sum[l](B[l]) / |k|) ** 2)"
-    first, second = passes_of(text)
-    assert (len(first.folds), len(second.folds)) == (2, 1)
-
-
 @pytest.mark.parametrize(
     ("centre", "levels"),
     [
@@ -127,15 +99,6 @@ def test_what_an_earlier_pass_finds_is_no_companion(centre: str, levels: list[in
     assert [p.level for p in found for _ in p.folds] == levels
 
 
-@pytest.mark.parametrize(
-    "element", ["relu(A[q,k] - max[j](C[q,j]))", "relu(A[q,k] - sum[l](relu(A[q,l] - A[q,k])))"]
-)
-def test_what_elements_hold_is_no_companion(element: str) -> None:
-    """Neither what other loops find nor what is found for each element."""
-    last = passes_of(f"O[q] = var[k]({element})")[-1]
-    assert all(f.attr.extents == ("k",) and not T.is_open(f) for f in last.folds)
-
-
 def test_different_domains_are_different_passes() -> None:
     text = "O[q] = sum[k if k <= q](A[q,k]) * sum[k if k < 3](A[q,k])"
     assert [(p.level, len(p.folds)) for p in passes_of(text)] == [(0, 1), (0, 1)]
@@ -147,24 +110,6 @@ def test_what_needs_a_result_comes_later() -> None:
     assert [first.level, second.level] == [0, 1]
     assert [f.attr.name for f in first.folds] == ["max", "sum"] or len(first.folds) == 2
     assert [f.attr.name for f in second.folds] == ["sum"]
-
-
-def test_three_levels() -> None:
-    text = (
-        "M[q] = max[k](A[q,k])\nR[q] = sum[k](relu(A[q,k] - M[q]))\n"
-        "O[q] = sum[k](relu(A[q,k] - R[q]))"
-    )
-    assert [p.level for p in passes_of(text)] == [0, 1, 2]
-
-
-def test_the_order_does_not_depend_on_what_is_asked_first() -> None:
-    program = derive(equations(ONE["with its logsumexp"])).program
-    bodies = [e.body for e in program.outputs]
-
-    def is_streamed(t: Term) -> bool:
-        return t.op == "fold" and t.attr.extents == ("k",)
-
-    assert passes(bodies, is_streamed, {}) == passes(bodies[::-1], is_streamed, {})
 
 
 @pytest.mark.parametrize(

@@ -172,15 +172,12 @@ OF_SUM, OF_BOTH = f"maximum(C[i], where({SUM} != 0, {MAX}, -inf))", f"maximum(C[
 COMPARED = "maximum(where(X[i] != 0, A[i], -inf), where(Z[i] != 0, B[i], -inf))"
 CUT = f"relu(exp(S[i,k] - {LARGER}) - exp(-{LARGER}))"
 VARIANTS = [
-    (  # a number that is not small has no exponent
-        "O[i] = sum[k](exp(S[i,k]) * sigmoid(abs(R[i,k])))",
-        "O[i] = exp(max[k](S[i,k])) * SE[k](sigmoid(abs(R[i,k])), S[i,k]).v",
-    ),
+    # a number that is not small has no exponent
+    "O[i] = sum[k](exp(S[i,k]) * sigmoid(abs(R[i,k])))"
+    " => O[i] = exp(max[k](S[i,k])) * SE[k](sigmoid(abs(R[i,k])), S[i,k]).v",
     *(  # what may be 0 at an element, whatever its exponent, leaves it out of the maximum
-        (
-            f"O[i] = sum[k](exp(S[i,k]) * {w})",
-            f"O[i] = exp(max[k{condition}](S[i,k])) * SE[k{condition}]({w}, S[i,k]).v",
-        )
+        f"O[i] = sum[k](exp(S[i,k]) * {w})"
+        f" => O[i] = exp(max[k{condition}](S[i,k])) * SE[k{condition}]({w}, S[i,k]).v"
         for w, condition in (
             ("B[k]", " if B[k] != 0"),
             ("sum[j](D[i,j,k])", " if sum[j](D[i,j,k]) != 0"),
@@ -192,68 +189,51 @@ VARIANTS = [
             ("tanh(X[i,k] * exp(A[i]))", " if tanh(X[i,k] * exp(A[i])) != 0"),
         )
     ),
-    (  # nor does an exponent count where it is cut off
-        "O[i] = sum[k](relu(exp(S[i,k]) - 1))",
-        f"O[i] = exp(max[k if {CUT} != 0]({LARGER})) * SE[k if {CUT} != 0]({CUT}, {LARGER}).v",
-    ),
-    (  # or where values cancel
-        "O[i] = sum[k](exp(max[j](D[i,j,k])) * SE[j](B[j], D[i,j,k]).v)",
-        "O[i] = exp(max[k if SE[j](B[j], D[i,j,k]).v != 0](max[j](D[i,j,k])))"
-        " * SE[k if SE[j](B[j], D[i,j,k]).v != 0](SE[j](B[j], D[i,j,k]).v, max[j](D[i,j,k])).v",
-    ),
-    (  # but not where it is 0 only because its own exponent is -inf
-        "O[i] = sum[k](exp(max[j](D[i,j,k])) * SE[j](1, D[i,j,k]).v)",
-        "O[i] = exp(max[k](max[j](D[i,j,k]))) * SE[k](SE[j](1, D[i,j,k]).v, max[j](D[i,j,k])).v",
-    ),
+    # nor does an exponent count where it is cut off
+    "O[i] = sum[k](relu(exp(S[i,k]) - 1))"
+    f" => O[i] = exp(max[k if {CUT} != 0]({LARGER})) * SE[k if {CUT} != 0]({CUT}, {LARGER}).v",
+    # or where values cancel
+    "O[i] = sum[k](exp(max[j](D[i,j,k])) * SE[j](B[j], D[i,j,k]).v)"
+    " => O[i] = exp(max[k if SE[j](B[j], D[i,j,k]).v != 0](max[j](D[i,j,k])))"
+    " * SE[k if SE[j](B[j], D[i,j,k]).v != 0](SE[j](B[j], D[i,j,k]).v, max[j](D[i,j,k])).v",
+    # but not where it is 0 only because its own exponent is -inf
+    "O[i] = sum[k](exp(max[j](D[i,j,k])) * SE[j](1, D[i,j,k]).v)"
+    " => O[i] = exp(max[k](max[j](D[i,j,k]))) * SE[k](SE[j](1, D[i,j,k]).v, max[j](D[i,j,k])).v",
     *(  # whichever of two sigmoids comes first
-        (
-            f"Y[i] = exp(X[i]) * sigmoid(abs({a}[i])) * sigmoid({b}[i])",
-            f"Y[i] = exp(X[i] + minimum({b}[i], 0)) * sigmoid(abs({a}[i])) * sigmoid(abs({b}[i]))",
-        )
+        f"Y[i] = exp(X[i]) * sigmoid(abs({a}[i])) * sigmoid({b}[i])"
+        f" => Y[i] = exp(X[i] + minimum({b}[i], 0)) * sigmoid(abs({a}[i])) * sigmoid(abs({b}[i]))"
         for a, b in ("AZ", "ZA")
     ),
     *(  # beside what may be no share
-        (
-            f"{GIVEN}Y[k] = {fold}({SHARE} * sigmoid(Z[i]) + Z[i])",
-            f"{GIVEN}Y[k] = {fold}("
-            "exp(S[i,k] + minimum(Z[i], 0) - L[i]) * sigmoid(abs(Z[i])) + Z[i])",
-        )
+        f"{GIVEN}Y[k] = {fold}({SHARE} * sigmoid(Z[i]) + Z[i])"
+        f" => {GIVEN}Y[k] = {fold}("
+        "exp(S[i,k] + minimum(Z[i], 0) - L[i]) * sigmoid(abs(Z[i])) + Z[i])"
         for fold in ("max[i if k < i + 2]",)
     ),
-    (
-        f"{GIVEN}Y[i,k] = {SHARE} * sigmoid(Z[i])",
-        f"{GIVEN}Y[i,k] = exp(S[i,k] + minimum(Z[i], 0) - L[i]) * sigmoid(abs(Z[i]))",
-    ),
-    (  # what the divisor's filter says is not said again
-        "O[i] = exp(max[k if k < i and k < 3](S[i,k]) - max[k if k < 3](S[i,k]))"
-        " * SE[k if k < i and k < 3](V[k], S[i,k]).v / SE[k if k < 3](1, S[i,k]).v",
-        "O[i] = SE[k if k < 3]((k < i) * V[k], S[i,k]).v / SE[k if k < 3](1, S[i,k]).v",
-    ),
-    (  # a factor of every addend
-        f"O[i] = {SCALE} * (A[i] * {PART} - {PART}) / {WHOLE}",
-        "O[i] = (A[i] - 1) * SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v",
-    ),
-    (  # what is the same for all elements may be infinite in all of them
-        f"O[i] = max[k](exp(max[j](D[i,j,k]) + {MAX}) * V[k])",
-        f"O[i] = exp(max[k if V[k] != 0](max[j](D[i,j,k])) + {MAX})"
-        " * max[k](exp(max[j](D[i,j,k]) - max[l if V[l] != 0](max[j](D[i,j,l]))) * V[k])",
-    ),
-    (  # over nothing a sum says that the addend is not there
-        f"Z[i] = log(exp({MAX}) * {SUM} + exp(C[i]))",
-        f"Z[i] = log(exp({MAX} - {OF_SUM}) * {SUM} + exp(C[i] - {OF_SUM})) + {OF_SUM}",
-    ),
+    f"{GIVEN}Y[i,k] = {SHARE} * sigmoid(Z[i])"
+    f" => {GIVEN}Y[i,k] = exp(S[i,k] + minimum(Z[i], 0) - L[i]) * sigmoid(abs(Z[i]))",
+    # what the divisor's filter says is not said again
+    "O[i] = exp(max[k if k < i and k < 3](S[i,k]) - max[k if k < 3](S[i,k]))"
+    " * SE[k if k < i and k < 3](V[k], S[i,k]).v / SE[k if k < 3](1, S[i,k]).v"
+    " => O[i] = SE[k if k < 3]((k < i) * V[k], S[i,k]).v / SE[k if k < 3](1, S[i,k]).v",
+    # a factor of every addend
+    f"O[i] = {SCALE} * (A[i] * {PART} - {PART}) / {WHOLE}"
+    " => O[i] = (A[i] - 1) * SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v",
+    # what is the same for all elements may be infinite in all of them
+    f"O[i] = max[k](exp(max[j](D[i,j,k]) + {MAX}) * V[k])"
+    f" => O[i] = exp(max[k if V[k] != 0](max[j](D[i,j,k])) + {MAX})"
+    " * max[k](exp(max[j](D[i,j,k]) - max[l if V[l] != 0](max[j](D[i,j,l]))) * V[k])",
+    # over nothing a sum says that the addend is not there
+    f"Z[i] = log(exp({MAX}) * {SUM} + exp(C[i]))"
+    f" => Z[i] = log(exp({MAX} - {OF_SUM}) * {SUM} + exp(C[i] - {OF_SUM})) + {OF_SUM}",
     *(  # but not as the divisor of what is there: that is infinite
-        (
-            f"Z[i] = log(exp({MAX}) * {x} + exp(C[i]))",
-            f"Z[i] = log(exp({MAX} - {OF_BOTH}) * {x} + exp(C[i] - {OF_BOTH})) + {OF_BOTH}",
-        )
+        f"Z[i] = log(exp({MAX}) * {x} + exp(C[i]))"
+        f" => Z[i] = log(exp({MAX} - {OF_BOTH}) * {x} + exp(C[i] - {OF_BOTH})) + {OF_BOTH}"
         for x in ("B[i] ** -1", f"{SUM} ** 2", f"{SUM} ** -1")
     ),
     *(  # a mantissa beside an exponent that is not inf where that is of nothing
-        (
-            f"Z[i] = log({bracket}exp({x}) * {WHOLE} + exp(C[i]))",
-            f"Z[i] = log({bracket}exp({x} - {m}) * {WHOLE} + exp(C[i] - {m})) + {m}",
-        )
+        f"Z[i] = log({bracket}exp({x}) * {WHOLE} + exp(C[i]))"
+        f" => Z[i] = log({bracket}exp({x} - {m}) * {WHOLE} + exp(C[i] - {m})) + {m}"
         for bracket, x, m in (
             ("", f"A[i] + {MAX}", f"maximum(C[i], A[i] + {MAX})"),
             ("", OVER, settled(f"maximum(C[i], {OVER})")),
@@ -264,77 +244,54 @@ VARIANTS = [
             ),
         )
     ),
-    (  # a sum that has an element
-        f"Z[i] = log(exp({MAX}) + sum[k](V[k]))",
-        f"Z[i] = log(exp({MAX} - maximum({MAX}, 0)) + exp(-maximum({MAX}, 0)) * sum[k](V[k]))"
-        f" + maximum({MAX}, 0)",
-    ),
-    (  # what is cut off
-        f"Z[i] = log(relu(exp({MAX}) - exp(C[i])))",
-        f"Z[i] = log(relu(exp({MAX} - {OF_BOTH}) - exp(C[i] - {OF_BOTH}))) + {OF_BOTH}",
-    ),
-    (  # what is the same for all elements leaves them
-        "A[i] = sum[k](exp(M[i]) * X[i,k])",
-        "A[i] = exp(M[i]) * sum[k](X[i,k])",
-    ),
-    (
-        "A[i] = sum[k](exp(S[i,k] - M[i]) * V[k])",
-        "A[i] = (M[i] < inf) * exp(max[k if V[k] != 0](S[i,k]) - M[i])"
-        " * SE[k if V[k] != 0](V[k], S[i,k]).v",
-    ),
-    (
-        "Y[i] = (exp(X[i]) * Z[i] ** 2) ** 0.01",
-        "Y[i] = exp(0.01 * X[i]) * (Z[i] ** 2) ** 0.01",
-    ),
-    (
-        "Y[i] = where(X[i] > 0, Z[i] * exp(A[i]), 0)",
-        "Y[i] = exp(where(X[i] > 0, A[i], 0)) * where(X[i] > 0, Z[i], 0)",
-    ),
-    (
-        "M[i] = max[k](exp(max[j](D[i,j,k])) * V[k])",
-        "M[i] = exp(max[k if V[k] != 0](max[j](D[i,j,k])))"
-        " * max[k](exp(max[j](D[i,j,k]) - max[l if V[l] != 0](max[j](D[i,j,l]))) * V[k])",
-    ),
-    (
-        "O[i] = log(sum[k](sigmoid(S[i,k])))",
-        "O[i] = log(SE[k](sigmoid(abs(S[i,k])), minimum(S[i,k], 0)).v)"
-        " + max[k](minimum(S[i,k], 0))",
-    ),
-    (  # a sum over part of a domain, divided by the sum over all of it
-        f"O[i] = {SCALE} * {PART} / {WHOLE}",
-        f"O[i] = SE[k]((k < i) * V[k], S[i,k]).v / {WHOLE}",
-    ),
-    (  # a power of a sum
-        "O[i] = sum[k]((exp(S[i,k]) - V[k]) ** 2)",
-        f"O[i] = exp(2 * max[k]({LARGER}))"
-        f" * SE[k]((exp(S[i,k] - {LARGER}) - exp(-{LARGER}) * V[k]) ** 2, 2 * {LARGER}).v",
-    ),
-    (  # -inf is no exponent
-        "O[i] = sum[k](maximum(exp(S[i,k]) * V[k] ** 2, exp(-inf)))",
-        f"O[i] = exp(max[k if {LARGEST} != 0]({FRAME}))"
-        f" * SE[k if {LARGEST} != 0]({LARGEST}, {FRAME}).v",
-    ),
-    (  # where the larger exponent counts, a sum is there, or the other one
-        f"Y[i] = log({SUM} * exp(A[i]) + exp(B[i]))",
-        f"Y[i] = log({SUM} * exp(A[i] - maximum(B[i], where({SUM} != 0, A[i], -inf)))"
-        f" + exp(B[i] - maximum(B[i], where({SUM} != 0, A[i], -inf))))"
-        f" + maximum(B[i], where({SUM} != 0, A[i], -inf))",
-    ),
-    (
-        "Y[i] = exp(A[i]) * X[i] < exp(B[i]) * Z[i]",
-        f"Y[i] = exp(A[i] - {settled(COMPARED)}) * X[i] < exp(B[i] - {settled(COMPARED)}) * Z[i]",
-    ),
-    (  # beside a number
-        f"Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(-{MAX} - 1)",
-        f"Y[i] = where(X[i] > 0, exp(A[i] - {MAX}), -inf) * exp(-1)",
-    ),
+    # a sum that has an element
+    f"Z[i] = log(exp({MAX}) + sum[k](V[k]))"
+    f" => Z[i] = log(exp({MAX} - maximum({MAX}, 0)) + exp(-maximum({MAX}, 0)) * sum[k](V[k]))"
+    f" + maximum({MAX}, 0)",
+    # what is cut off
+    f"Z[i] = log(relu(exp({MAX}) - exp(C[i])))"
+    f" => Z[i] = log(relu(exp({MAX} - {OF_BOTH}) - exp(C[i] - {OF_BOTH}))) + {OF_BOTH}",
+    # what is the same for all elements leaves them
+    "A[i] = sum[k](exp(M[i]) * X[i,k]) => A[i] = exp(M[i]) * sum[k](X[i,k])",
+    "A[i] = sum[k](exp(S[i,k] - M[i]) * V[k])"
+    " => A[i] = (M[i] < inf) * exp(max[k if V[k] != 0](S[i,k]) - M[i])"
+    " * SE[k if V[k] != 0](V[k], S[i,k]).v",
+    "Y[i] = (exp(X[i]) * Z[i] ** 2) ** 0.01 => Y[i] = exp(0.01 * X[i]) * (Z[i] ** 2) ** 0.01",
+    "Y[i] = where(X[i] > 0, Z[i] * exp(A[i]), 0)"
+    " => Y[i] = exp(where(X[i] > 0, A[i], 0)) * where(X[i] > 0, Z[i], 0)",
+    "M[i] = max[k](exp(max[j](D[i,j,k])) * V[k])"
+    " => M[i] = exp(max[k if V[k] != 0](max[j](D[i,j,k])))"
+    " * max[k](exp(max[j](D[i,j,k]) - max[l if V[l] != 0](max[j](D[i,j,l]))) * V[k])",
+    "O[i] = log(sum[k](sigmoid(S[i,k])))"
+    " => O[i] = log(SE[k](sigmoid(abs(S[i,k])), minimum(S[i,k], 0)).v)"
+    " + max[k](minimum(S[i,k], 0))",
+    # a sum over part of a domain, divided by the sum over all of it
+    f"O[i] = {SCALE} * {PART} / {WHOLE} => O[i] = SE[k]((k < i) * V[k], S[i,k]).v / {WHOLE}",
+    # a power of a sum
+    "O[i] = sum[k]((exp(S[i,k]) - V[k]) ** 2)"
+    f" => O[i] = exp(2 * max[k]({LARGER}))"
+    f" * SE[k]((exp(S[i,k] - {LARGER}) - exp(-{LARGER}) * V[k]) ** 2, 2 * {LARGER}).v",
+    # -inf is no exponent
+    "O[i] = sum[k](maximum(exp(S[i,k]) * V[k] ** 2, exp(-inf)))"
+    f" => O[i] = exp(max[k if {LARGEST} != 0]({FRAME}))"
+    f" * SE[k if {LARGEST} != 0]({LARGEST}, {FRAME}).v",
+    # where the larger exponent counts, a sum is there, or the other one
+    f"Y[i] = log({SUM} * exp(A[i]) + exp(B[i]))"
+    f" => Y[i] = log({SUM} * exp(A[i] - maximum(B[i], where({SUM} != 0, A[i], -inf)))"
+    f" + exp(B[i] - maximum(B[i], where({SUM} != 0, A[i], -inf))))"
+    f" + maximum(B[i], where({SUM} != 0, A[i], -inf))",
+    "Y[i] = exp(A[i]) * X[i] < exp(B[i]) * Z[i]"
+    f" => Y[i] = exp(A[i] - {settled(COMPARED)}) * X[i] < exp(B[i] - {settled(COMPARED)}) * Z[i]",
+    # beside a number
+    f"Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(-{MAX} - 1)"
+    f" => Y[i] = where(X[i] > 0, exp(A[i] - {MAX}), -inf) * exp(-1)",
 ]
 
 
-@pytest.mark.parametrize(("before", "after"), VARIANTS)
-def test_variant(before: str, after: str) -> None:
+@pytest.mark.parametrize("text", VARIANTS)
+def test_variant(text: str) -> None:
     """What an example leaves out."""
-    check_variant(LIFT, before, after)
+    check_variant(LIFT, *text.split(" => "))
 
 
 SCALED = [
