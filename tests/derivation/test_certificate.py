@@ -13,13 +13,11 @@ from monocomp import library
 from monocomp.derivation.certificate import Certificate, certify
 from monocomp.derivation.rule_sets import RULES
 from monocomp.kernel import Kernel
-from monocomp.proving import prover
 from monocomp.rewriting.driver import Step
-from monocomp.rewriting.rules import STATED, Rule
+from monocomp.rewriting.rules import STATED
 from monocomp.terms import facts
 
 FACTS = {name for name, ask in vars(facts).items() if hasattr(ask, "__wrapped__")}
-AFFINE = "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
 
 
 def kernel(text: str) -> Kernel:
@@ -66,14 +64,6 @@ def test_steps_of_planning(
     check_steps(plan.certificate, plan.derivation)
 
 
-@pytest.mark.parametrize("rule", STATED.values(), ids=STATED)
-def test_stated_rules(rule: Rule) -> None:
-    """Those of planning name proved laws, too, but for what names and loops are by definition."""
-    assert rule.law and rule.unproved is None
-    stored = {"store_value", "compute_value_anew"}
-    assert bool(rule.claims) == (rule.name not in stored)
-
-
 def test_a_condition_that_does_not_hold() -> None:
     derivation = kernel(library.load("gqa")).plan(PLANS[4][1], 132).derivation
     steps = [replace(s, check=lambda: False) if s.check else s for s in derivation]
@@ -116,26 +106,6 @@ def test_contents() -> None:
     assert has_element in {(c.fact, c.by) for c in lifted}
 
 
-def test_a_fact_about_a_result() -> None:
-    """A sum of exponentials leaves a maximum: each need is discharged by a fact."""
-    found = kernel("Z[i] = sum[k](exp(X[i,k]))\nO[i] = max[k](Z[i] * Y[i,k])").certificate
-    facts = {c.fact: c.by for c in found.conditions if c.rule == "hoist_positive_factor"}
-    assert facts == {
-        "a free of k: Z[i] does not vary with it": "form",
-        "a nonnegative: Z[i] >= 0": "is_nonnegative",
-        "k has an element: max[k](Y[i,k] * Z[i]) has an element": "has_element",
-        "a finite if read: Z[i] is finite if all that it reads is": "is_finite_if_read",
-    }
-
-
-def test_user_monoids() -> None:
-    found = kernel(AFFINE + "H[i] = Affine[k](X[i,k], Y[i,k]).u").certificate
-    theories = {theory.name: theory for theory in found.theories}
-    assert [law.short for law in theories["Affine"].laws][:2] == ["closed", "associative"]
-    assert found.holds  # it is not commutative, and need not be
-    assert "commutative  does not hold, and need not" in str(found)
-
-
 def test_text_and_json() -> None:
     k = kernel(library.load("attention"))
     text = str(k.certificate)
@@ -147,21 +117,3 @@ def test_text_and_json() -> None:
     assert data["holds"] is True and data["fresh"] is False
     assert sum(len(t["laws"]) for t in data["theories"]) == len(k.certificate.laws)
     assert repr(k.certificate).startswith("<Certificate Certificate of O: ")
-
-
-def test_proved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    derivation = kernel("O[i] = max[k](2 * X[i,k])").derivation
-    derivation.certify()
-    made: list[str] = []
-    prove = prover._prove
-
-    def counting(claim: prover.Claim, tick: object) -> bool:
-        made.append(claim.name)
-        return prove(claim, tick)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(prover, "_prove", counting)
-    remembered = derivation.certify()
-    assert made == [] and not remembered.fresh
-    fresh = derivation.certify(fresh=True)
-    assert len(made) >= len({law.name for law in fresh.laws}) and fresh.fresh
-    assert [law.statement for law in fresh.laws] == [law.statement for law in remembered.laws]

@@ -60,17 +60,6 @@ WRITINGS = {
         "L[q] = logsumexp[j](where(j > 0, S[q,j - 1], sink))\n"
         "O[q,e] = sum[k](exp(S[q,k] - L[q]) * V[k,e])",
     },
-    "softmax-one": {
-        "naive": f"{QKV}{S}O[q,e] = sum[k](exp(S[q,k]) * V[k,e]) / (1 + sum[k](exp(S[q,k])))",
-        "safe": f"{QKV}{S}M[q] = max[k](S[q,k])\nE[q,k] = exp(S[q,k] - M[q])\n"
-        "O[q,e] = sum[k](E[q,k] * V[k,e]) / (exp(-M[q]) + sum[k](E[q,k]))",
-        "maximum with 0": f"{QKV}{S}M[q] = maximum(0, max[k](S[q,k]))\n"
-        "E[q,k] = exp(S[q,k] - M[q])\n"
-        "O[q,e] = sum[k](E[q,k] / (exp(-M[q]) + sum[k](E[q,k])) * V[k,e])",
-        "a gate": f"{QKV}{P}O[q,e] = sum[k](P[q,k] * V[k,e]) * sigmoid(logsumexp[k](S[q,k]))",
-        "softplus": f"{QKV}{S}L[q] = softplus(logsumexp[k](S[q,k]))\n"
-        "O[q,e] = sum[k](exp(S[q,k] - L[q]) * V[k,e])",
-    },
     "update of a log-sum-exp": {
         "about c": f"input c[q]: int\n{UPDATE}R[q] = sum[k](exp(S[q,k] - c[q]))\n"
         "N[q] = c[q] + log(exp(L[q] - c[q]) + R[q])",
@@ -143,19 +132,6 @@ WRITINGS = {
         "D[q,k] = where(uniform(7, q, k) >= rate, E[q,k], 0)\nZ[q] = (1 - rate) * sum[k](E[q,k])\n"
         "O[q,e] = sum[k](D[q,k] * V[k,e]) / Z[q]",
     },
-    "differential": {
-        "one sum": f"{DIFFERENTIAL}"
-        "O[q,e] = (softmax[k](S[q,k]) - lam * softmax[k](T[q,k])) * V[k,e]",
-        "two sums": f"{DIFFERENTIAL}A[q,e] = softmax[k](S[q,k]) * V[k,e]\n"
-        "B[q,e] = softmax[k](T[q,k]) * V[k,e]\nO[q,e] = A[q,e] - lam * B[q,e]",
-        "naive": f"{DIFFERENTIAL}E[q,k] = exp(S[q,k])\nF[q,k] = exp(T[q,k])\n"
-        "A[q,e] = sum[k](E[q,k] * V[k,e]) / sum[k](E[q,k])\n"
-        "B[q,e] = sum[k](F[q,k] * V[k,e]) / sum[k](F[q,k])\nO[q,e] = A[q,e] - lam * B[q,e]",
-        "safe": f"{DIFFERENTIAL}M[q] = max[k](S[q,k])\nN[q] = max[k](T[q,k])\n"
-        "E[q,k] = exp(S[q,k] - M[q])\nF[q,k] = exp(T[q,k] - N[q])\n"
-        "W[q,k] = E[q,k] / sum[k](E[q,k]) - lam * F[q,k] / sum[k](F[q,k])\n"
-        "O[q,e] = W[q,k] * V[k,e]",
-    },
     "Gaussian kernel": {
         "squared distance": f"{QKV}D[q,k] = sum[d]((Q[q,d] - K[k,d]) ** 2)\n"
         "O[q,e] = softmax[k](-D[q,k]) * V[k,e]",
@@ -166,15 +142,6 @@ WRITINGS = {
         "O[q,e] = sum[k](E[q,k] / sum[k](E[q,k]) * V[k,e])",
         "absolute differences": f"{QKV}A[q,k,d] = abs(Q[q,d] - K[k,d])\n"
         "O[q,e] = softmax[k](-sum[d](A[q,k,d] ** 2)) * V[k,e]",
-    },
-    "Gaussian kernel, expanded": {
-        "expanded": f"{QKV}A[q] = sum[d](Q[q,d] ** 2)\nB[k] = sum[d](K[k,d] ** 2)\n"
-        "C[q,k] = Q[q,d] * K[k,d]\nO[q,e] = softmax[k](2 * C[q,k] - A[q] - B[k]) * V[k,e]",
-        "without the query's square": f"{QKV}B[k] = sum[d](K[k,d] ** 2)\n"
-        "O[q,e] = softmax[k](2 * Q[q,d] * K[k,d] - B[k]) * V[k,e]",
-        "expanded inside": f"{QKV}"
-        "D[q,k] = sum[d](Q[q,d] ** 2 - 2 * Q[q,d] * K[k,d] + K[k,d] ** 2)\n"
-        "O[q,e] = softmax[k](-D[q,k]) * V[k,e]",
     },
     "moments of the values": {
         "squares of differences": f"{QKV}{P}M[q,e] = P[q,k] * V[k,e]\n"
@@ -218,45 +185,6 @@ WRITINGS = {
         "scaled by exp(c)": f"{QKV}{S}A[q,k] = exp(S[q,k] - 3) - exp(-3)\n"
         "O[q,e] = sum[k](relu(A[q,k]) * V[k,e]) / sum[k](abs(A[q,k]))",
     },
-    "merged states": {
-        "softmax": "O[q,e] = softmax[s](L[s,q]) * X[s,q,e]",
-        "log-sum-exp": "N[q] = logsumexp[s](L[s,q])\n"
-        "O[q,e] = sum[s](exp(L[s,q] - N[q]) * X[s,q,e])",
-        "naive": "O[q,e] = sum[s](exp(L[s,q]) * X[s,q,e]) / sum[s](exp(L[s,q]))",
-        "safe": "M[q] = max[s](L[s,q])\nW[s,q] = exp(L[s,q] - M[q])\n"
-        "O[q,e] = sum[s](W[s,q] / sum[s](W[s,q]) * X[s,q,e])",
-    },
-    "cosines": {
-        "each divided": f"{QKV}A[q] = sqrt(sum[d](Q[q,d] ** 2))\nB[k] = sqrt(sum[d](K[k,d] ** 2))\n"
-        "O[q,e] = softmax[k](10 * (Q[q,d] / A[q]) * (K[k,d] / B[k])) * V[k,e]",
-        "product divided": f"{QKV}A[q] = sqrt(sum[d](Q[q,d] ** 2))\n"
-        "B[k] = sqrt(sum[d](K[k,d] ** 2))\nC[q,k] = Q[q,d] * K[k,d]\n"
-        "O[q,e] = softmax[k](10 * C[q,k] / (A[q] * B[k])) * V[k,e]",
-        "rsqrt": f"{QKV}A[q,d] = Q[q,d] * rsqrt(sum[d](Q[q,d] ** 2))\n"
-        "B[k,d] = K[k,d] * rsqrt(sum[d](K[k,d] ** 2))\n"
-        "O[q,e] = softmax[k](10 * sum[d](A[q,d] * B[k,d])) * V[k,e]",
-        "one root": f"{QKV}A[q] = sum[d](Q[q,d] * Q[q,d])\nB[k] = sum[d](K[k,d] * K[k,d])\n"
-        "C[q,k] = Q[q,d] * K[k,d]\n"
-        "O[q,e] = softmax[k](10 * C[q,k] * rsqrt(A[q] * B[k])) * V[k,e]",
-    },
-    "pairs of keys": {
-        "softmax of pairs": f"{SIMPLICIAL}O[q,e] = softmax[j, k](S[q,j,k]) * V[j,e] * W[k,e]",
-        "naive": f"{SIMPLICIAL}E[q,j,k] = exp(S[q,j,k])\n"
-        "O[q,e] = sum[j, k](E[q,j,k] * V[j,e] * W[k,e]) / sum[j, k](E[q,j,k])",
-        "other order": f"{SIMPLICIAL}E[q,j,k] = exp(S[q,j,k])\n"
-        "O[q,e] = sum[k](sum[j](E[q,j,k] * V[j,e]) * W[k,e]) / sum[j](sum[k](E[q,j,k]))",
-        "one after the other": f"{SIMPLICIAL}L[q,j] = logsumexp[k](S[q,j,k])\n"
-        "I[q,j,e] = softmax[k](S[q,j,k]) * W[k,e]\nO[q,e] = softmax[j](L[q,j]) * V[j,e] * I[q,j,e]",
-        "safe": f"{SIMPLICIAL}M[q] = max[j, k](S[q,j,k])\nE[q,j,k] = exp(S[q,j,k] - M[q])\n"
-        "O[q,e] = sum[j, k](E[q,j,k] * V[j,e] * W[k,e]) / sum[j, k](E[q,j,k])",
-    },
-    "relative values": {
-        "added": f"{QKV}input R[q,k,e]\n{P}O[q,e] = P[q,k] * (V[k,e] + R[q,k,e])",
-        "two sums": f"{QKV}input R[q,k,e]\n{P}A[q,e] = P[q,k] * V[k,e]\n"
-        "B[q,e] = P[q,k] * R[q,k,e]\nO[q,e] = A[q,e] + B[q,e]",
-        "naive": f"{QKV}input R[q,k,e]\n{S}E[q,k] = exp(S[q,k])\n"
-        "O[q,e] = sum[k](E[q,k] * (V[k,e] + R[q,k,e])) / sum[k](E[q,k])",
-    },
     "root mean square": {
         "rsqrt": "N[i,k] = X[i,k] * rsqrt(mean[k](X[i,k] ** 2) + 1e-6)",
         "sqrt": "N[i,k] = X[i,k] / sqrt(sum[k](X[i,k] * X[i,k]) / |k| + 1e-6)",
@@ -276,11 +204,7 @@ WRITINGS = {
 
 # {c} is a condition, {not} its opposite, as the ways to mask take them.
 MASKS = {
-    "filter": f"{{input}}{S}O[q,e] = softmax[k if {{c}}](S[q,k]) * V[k,e]",
     "where": f"{{input}}{S}O[q,e] = softmax[k](where({{c}}, S[q,k], -inf)) * V[k,e]",
-    "added": f"{{input}}{S}O[q,e] = softmax[k](S[q,k] + where({{not}}, -inf, 0)) * V[k,e]",
-    "bracket": f"{{input}}{S}E[q,k] = exp(S[q,k]) * ({{c}})\n"
-    "O[q,e] = sum[k](E[q,k] * V[k,e]) / sum[k](E[q,k])",
     "not": f"{{input}}{S}O[q,e] = softmax[k if not ({{not}})](S[q,k]) * V[k,e]",
     "safe": f"{{input}}{S}T[q,k] = where({{c}}, S[q,k], -inf)\nM[q] = max[k](T[q,k])\n"
     "E[q,k] = exp(T[q,k] - M[q])\nO[q,e] = sum[k](E[q,k] / sum[k](E[q,k]) * V[k,e])",

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp import terms as T
 from monocomp.checking.steps import Case
 from monocomp.costs.counting import _cost_of_kernel
 from monocomp.derivation.derivation import Derivation
-from monocomp.derivation.refusals import Refusal, refusals
 from monocomp.derivation.rule_sets import RULES, derive
 from monocomp.errors import MonoidLawError, UnsupportedError
 from monocomp.language.checker import check
-from monocomp.lowering.loops import Loops
 from monocomp.proving import proofs
-from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS, Identity, RuleLaw
+from monocomp.proving.rule_laws import EVERYWHERE
 from monocomp.rewrites.centred import move_centre
-from monocomp.rewriting.rules import RuleSet
-from monocomp.terms.printer import show
 from monocomp.translation.translator import translate
-from tests.rewrites.rules import equations
 
 
 def refused(text: str) -> list[str]:
@@ -110,67 +103,6 @@ def test_further_passes_and_kernels_are_explained(name: str) -> None:
         assert all("comes after one over" in r.kept for r in found)
 
 
-def test_stored_values_are_explained() -> None:
-    kernel = mc.compile(library.load("column_sums"))
-    reasons = [str(r) for r in kernel.derivation.refusals]
-    assert (
-        "M[b,h,q] must be known before the first element of C is: "
-        "an earlier kernel computes and stores it"
-    ) in reasons
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "M[i] = max[k](X[i,k])\nO[i] = sum[k](exp(X[i,k] - M[i]))",
-        "M[i] = sum[k](exp(X[i,k]))\nO[i] = max[k](M[i] * X[i,k])",  # its sign is known
-        "M[i] = sum[k](X[i,k])\nO[i] = max[k](M[i] + X[i,k])",
-        "M[i] = sum[k](X[i,k])\nO[i] = sum[k](M[i] * X[i,k])",
-        "M[i] = max[k](X[i,k])\nO[i] = relu(sum[k](X[i,k]) - M[i])",
-    ],
-)
-def test_neighbours_need_one_pass(text: str) -> None:
-    kernel = mc.compile(text)
-    assert kernel.report()["passes"] == {"k": 1}
-    assert kernel.derivation.refusals == ()
-
-
-def test_every_further_pass_is_explained() -> None:
-    """As many reasons, at least, as passes beyond the first."""
-    for text in REASONS:
-        kernel = mc.compile(text)
-        passes = kernel.report()["passes"]
-        assert len(kernel.derivation.refusals) >= sum(passes.values()) - len(passes)
-
-
-def test_an_unfinished_derivation_refuses_nothing() -> None:
-    """What stands in the way there may be gone after the next step."""
-    derivation = Derivation.of(derive(translate(check("P[i,k] = softmax[k](X[i,k])"))))
-    assert derivation.refusals and not derivation.first(1).refusals
-    assert not derivation.first(1).finished
-
-
-def test_a_rule_whose_law_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hoist_from_relu(t: T.Term) -> T.Term | None:
-        """What does not vary leaves a relu.
-
-        Law:     relu(a + x) = a + relu(x)
-        Claims:  relu
-        """
-        return T.add(t.args[0], T.ONE) if t.op == "relu" else None
-
-    a, x = T.param("a", "float"), T.param("x", "float")
-    wrong = Identity(T.inert("relu", T.add(a, x)), T.add(a, T.function("relu", x)))
-    monkeypatch.setitem(RULE_LAWS, "relu", RuleLaw("relu", "", (("shift", wrong),)))
-    rules = RuleSet("test", "")
-    rules.rule(hoist_from_relu)
-    (found,) = refusals(equations("O[i] = sum[k](relu(X[i,k]))"), [rules])
-    assert replace(found, reason="") == Refusal(
-        "hoist_from_relu", "relu(a + x) = a + relu(x)", ("O",), "relu(X[i,k])", ""
-    )
-    assert found.reason.startswith("the law relu: shift does not hold: relu(")
-
-
 @pytest.fixture
 def no_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], None]]:
     """A function after which no proof ends in time; what was proved until then is known."""
@@ -201,21 +133,9 @@ LAWLESS = {
             "lift": "scaled numbers",
         },
     ),
-    "kl_divergence": (
-        {"v": 2},
-        {
-            "hoist_factor": "hoist_factor",
-            "lift": "scaled numbers",
-            "separate_results": "separate_results",
-        },
-    ),
     "layer_norm": (
         {"k": 2},
         {"count_elements": "hoist_factor", "move_centre": "moments"},
-    ),
-    "hedgehog_attention": (
-        {"k": 1},
-        {"exchange_sums": "distributivity", "lift": "scaled numbers"},
     ),
 }
 
@@ -276,22 +196,3 @@ def test_what_no_kernel_can_do_without(no_time: Callable[[], None]) -> None:
     where, law = raised.value.notes
     assert where == "in sum[j, k](X[i,j,k])"
     assert law.startswith("nest_indices: the law interchange")
-
-
-def test_what_is_no_fold_is_named_as_it_is_written() -> None:
-    loops = Loops(mc.compile("O[i] = X[i]").equations, {}, bool, bool, None, False)
-    for t in (T.ref("P", [T.const(3, "int")], "float"), T.ref("Z", [], "float")):
-        with pytest.raises(UnsupportedError) as raised:
-            loops.value(t)
-        assert raised.value.message == f"no kernel is generated for {show(t)}"
-
-
-def test_shown() -> None:
-    text = next(iter(REASONS))
-    derivation = mc.compile(text).derivation
-    (refusal,) = derivation.refusals
-    assert refusal.place == ("O",) and refusal.term == "relu(X[i,k] - M[i])"
-    assert refusal.law == "sum[k if c](a * x) = a * sum[k if c](x)"
-    assert "\n\nRefused\n\n    X[i,k] - M[i] sits inside relu, which " in str(derivation)
-    assert "sits inside relu" in derivation._repr_html_()
-    assert '"kept": "a further pass over k stays"' in derivation.to_json()

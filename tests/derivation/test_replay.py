@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -91,24 +90,6 @@ def test_one_rule_at_a_time(name: str, seed: int) -> None:
     check_kernel(name, derivation.compile(backend="numpy"))
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", ["causal", "kl_divergence", "layer_norm", "variance"])
-def test_any_rule_first_and_then_the_rest(name: str, seed: int) -> None:
-    """Rules of all sets, in whatever order; the sets that follow in turn take them as given."""
-    source = random.Random(seed)
-    derivation = derive_and(name)
-    derivation = derivation.first(source.randrange(len(derivation) + 1))
-    for _ in range(4):
-        for rule in source.sample(list(RULES), len(RULES)):
-            with suppress(UsageError):
-                derivation = derivation.apply(rule)
-                break
-    finished = derivation.finish()
-    assert finished.steps[: len(derivation)] == derivation.steps
-    assert finished.finished and not derivation.first(0).finished
-    check_kernel(name, finished.compile(backend="numpy"))
-
-
 def test_finish() -> None:
     """From any step on, what is left to do leads to the same program."""
     full = derive_and("causal")
@@ -118,13 +99,6 @@ def test_finish() -> None:
     early = full.first(2).apply("lift")  # before its sum is in normal form
     assert full[2].rule != "lift"
     assert early.finish().result.text() == full.result.text()
-
-
-def test_a_centre_that_is_the_logarithm_of_a_sum() -> None:
-    """Before the first element it is -inf, and moves nothing."""
-    rules = ["expand_softmax", "hoist_factor"]
-    text = PROGRAMS["attention_statistics"]
-    check_kernel("attention_statistics", mc.compile(text, rules=rules, backend="numpy"))
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
@@ -159,28 +133,9 @@ def test_apply() -> None:
         assert message in str(raised.value)
 
 
-def test_replayed_steps_are_the_same() -> None:
-    """Rule by rule, by name: the pipeline's own derivation."""
-    made = derive(translate(check(library.load("naive_attention"))))
-    again = Derivation.of(made).first(1)
-    for step in made.steps[1:]:
-        again = again.apply(step.rule)
-    assert again.result.text() == made.program.text()
-    assert [s.rule for s in again] == [s.rule for s in made.steps]
-
-
 def test_bad_rules() -> None:
     with pytest.raises(UsageError, match="there is no rule 'fuse'"):
         mc.compile("O[i] = X[i]", rules=["fuse"])
-
-
-@pytest.mark.one_in(13)
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_steps_check(name: str) -> None:
-    checks = derive_and(name).check()
-    assert checks and checks.ok and len(checks) == len(derive_and(name))
-    assert all(step.error < 1e-12 for step in checks)
-    assert "all right" in str(checks)
 
 
 @cache

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import subprocess
 import sys
@@ -65,39 +64,6 @@ def logits(q=Q, k=K):
     return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
 
 
-def test_the_program_of_the_documentation():
-    text = """
-    input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
-    param window: int = 1024, cap: float = 30.0
-    def softcap(x, c) = c * tanh(x / c)
-
-    G[h]       = h // (|h| // |g|)
-    S[b,h,q,k] = softcap(Q[b,h,q,d] * K[b,G[h],k,d] / sqrt(|d|), cap)
-    P[b,h,q,k] = softmax[k if k <= q and q - k < window](S[b,h,q,k])
-    O[b,h,q,e] = P[b,h,q,k] * V[b,G[h],k,e]
-    L[b,h,q]   = logsumexp[k if k <= q and q - k < window](S[b,h,q,k])
-    return O, L: float32
-    """
-    q, k, v = normal(2, 4, 7, 8), normal(2, 2, 7, 8, seed=1), normal(2, 2, 7, 3, seed=2)
-    wide_k, wide_v = (x.repeat_interleave(2, dim=1) for x in (k, v))
-    i, j = torch.arange(7)[:, None], torch.arange(7)[None, :]
-    scores = 30 * torch.tanh(logits(q, wide_k) / 30)
-    scores = scores.masked_fill((j > i) | (i - j >= 3), -INF)
-    out, lse = evaluate(text, {"Q": q, "K": k, "V": v}, window=3)
-    same(out, (torch.softmax(scores, -1) @ wide_v).numpy())
-    same(lse, torch.logsumexp(scores, -1).numpy())
-
-
-def test_large_reductions_are_evaluated_in_parts(monkeypatch):
-    text = f"{LINE}\nM[b,h,q] = max[k](Q[b,h,q,d] * K[b,h,k,d])\nreturn O, M"
-    text = text.replace("softmax[k]", "softmax[k if k != q]")
-    whole = run(text, Q=Q, K=K, V=V)
-    for limit in (100, 1000):
-        monkeypatch.setattr(oracle, "_CHUNK", limit)
-        for part, other in zip(whole, run(text, Q=Q, K=K, V=V), strict=True):
-            same(other, part)
-
-
 def test_parts_keep_masks_selections_and_faults(monkeypatch):
     text = """
     index r < 2
@@ -132,11 +98,6 @@ TORCH_REDUCTIONS = {
 
 
 @pytest.mark.parametrize("op", TORCH_REDUCTIONS)
-def test_reductions(op):
-    same(run(f"O[i] = {op}[j](X[i,j])", X=X), TORCH_REDUCTIONS[op](X).numpy())
-
-
-@pytest.mark.parametrize("op", TORCH_REDUCTIONS)
 def test_reductions_see_only_what_their_filter_admits(op):
     """Row i admits 2 <= j < 2 + i + 1, and NaN stands everywhere else."""
     x = X.clone()
@@ -153,18 +114,6 @@ def test_prefixes(op):
     same(run(f"O[i,j] = {op}[..j](X[i,j])", X=X), want.numpy())
 
 
-def test_filtered_prefixes():
-    kept = np.where(np.arange(7) % 2 == 1, X.numpy(), 0)
-    same(run("O[i,j] = sum[..j if j % 2 == 1](X[i,j])", X=X), kept.cumsum(-1))
-    got = run("O[i,j] = max[..j if j > 0](X[i,j])", X=X)
-    assert (got[:, 0] == -INF).all()
-    same(got[:, 1:], np.maximum.accumulate(X.numpy()[:, 1:], -1))
-
-
-def test_a_prefix_inside_a_sum_over_its_index():
-    same(run("O[i] = sum[j](sum[..j](X[i,j]) * X[i,j])", X=X), (X.cumsum(-1) * X).sum(-1).numpy())
-
-
 def test_any_and_all():
     flags = np.array([[True, False], [True, True], [False, False]])
     text = "input C[i,j]: bool\nO[i] = {}[j](C[i,j])"
@@ -172,13 +121,6 @@ def test_any_and_all():
     same(run(text.format("all"), C=flags), flags.all(-1))
     same(run("input C[i,j]: bool\nO[i] = all[j if j > 0](C[i,j])", C=flags), flags[:, 1])
     same(run("O[i] = sum[j](X[i,j] > 0)", X=X), (X > 0).sum(-1).numpy())
-
-
-def test_several_indices_run_in_row_major_order():
-    x = normal(3, 4, 5)
-    same(run("O[i] = logsumexp[j,k](X[i,j,k])", X=x), torch.logsumexp(x, (1, 2)).numpy())
-    same(run("O = var[k,i,j](X[i,j,k])", X=x), x.var(correction=0).numpy())
-    same(run("O[i] = sum[j,k if j + k > 0](X[i,j,k])", X=x), x.flatten(1)[:, 1:].sum(1).numpy())
 
 
 def test_integers_stay_integers():
@@ -192,42 +134,11 @@ def test_integers_stay_integers():
     same(got, np.full(2, np.iinfo(np.int64).min))
 
 
-def test_softmax_and_log_softmax():
-    same(run("O[i,j] = softmax[j](X[i,j])", X=X), torch.softmax(X, -1).numpy())
-    same(run("O[i,j] = log_softmax[j](X[i,j])", X=X), torch.log_softmax(X, -1).numpy())
-    kept = X.masked_fill(torch.arange(7) >= 3, -INF)
-    got = run("O[i,j] = softmax[j if j < 3](X[i,j])", X=X)
-    same(got, torch.softmax(kept, -1).numpy())
-    same(
-        run("O[i,j] = log_softmax[j if j < 3](X[i,j])", X=X),
-        torch.log_softmax(kept, -1).numpy(),
-    )
-    x = normal(3, 4, 5)
-    want = torch.softmax(x.reshape(3, 20), -1).reshape(3, 4, 5).numpy()
-    same(run("O[i,j,k] = softmax[j,k](X[i,j,k])", X=x), want)
-
-
-def test_top_and_argtop():
-    values, positions = X.topk(3, -1)
-    text = "index r < 3\nO[i,r] = top[j -> r](X[i,j])\nP[i,r] = argtop[j -> r](X[i,j])"
-    got_values, got_positions = run(text, X=X)
-    same(got_values, values.numpy())
-    same(got_positions, positions.numpy())
-
-
 def test_top_takes_the_first_of_equals():
     text = "index r < 5\nO[i,r] = top[j -> r](X[i,j])\nP[i,r] = argtop[j -> r](X[i,j])"
     values, positions = run(text, X=np.array([[1.0, 2, 2, 1], [2, 3, -7, -INF]]))
     same(values, np.array([[2, 2, 1, 1, -INF], [3, 2, -7, -INF, -INF]]))
     same(positions, np.array([[1, 2, 0, 3, -1], [1, 0, 2, -1, -1]]))
-
-
-def test_top_pads_with_minus_infinity_at_place_minus_one():
-    text = "index r < 3\nO[q,r] = {}[k -> r if k < q](S[q,k])"
-    s = np.array([[5.0, 1, 1], [5, 1, 1], [1, 5, 1]])
-    values = np.array([[-INF, -INF, -INF], [5, -INF, -INF], [5, 1, -INF]])
-    same(run(text.format("top"), S=s), values)
-    same(run(text.format("argtop"), S=s), np.array([[-1, -1, -1], [0, -1, -1], [1, 0, -1]]))
 
 
 # --- functions and operators --------------------------------------------------------------
@@ -267,19 +178,6 @@ def test_functions(name):
     want[-1] = NAN  # torch's sign of NaN is 0
     # torch computes gelu as 1 + erf, and loses the far left of it
     same(run(f"O[i] = {name}(X[i])", X=x), want, atol=1e-15)
-
-
-AT_NOTHING = {
-    **dict.fromkeys(("exp", "exp2", "sigmoid", "softplus", "silu", "gelu", "relu"), 0.0),
-    **dict.fromkeys(("tanh", "erf", "elu", "sign"), -1.0),
-    "stop": -INF,
-}
-
-
-@pytest.mark.parametrize("name", TORCH_FUNCTIONS)
-def test_functions_of_nothing(name):
-    want = np.array([AT_NOTHING.get(name, NAN), NAN])
-    same(run(f"O[i] = {name}(X[i])", X=[-INF, INF]), want)
 
 
 def test_gelu_keeps_its_left_tail():
@@ -363,31 +261,6 @@ def test_implied_sums_and_plain_reads():
     same(run("O[i] = A[i,i] * A[0,i]", A=square), (square.diagonal() * square[0]).numpy())
 
 
-def test_affine_reads():
-    s, r = normal(5, 5), normal(10, seed=1)
-    i, j = np.arange(5)[:, None], np.arange(5)[None, :]
-    same(run("O[q,k] = S[q,k] + R[q - k + |k|]", S=s, R=r), s.numpy() + r.numpy()[i - j + 5])
-    kernel = normal(3, seed=2)
-    want = np.convolve(r.numpy(), kernel.numpy()[::-1], "valid")
-    same(
-        run(
-            "index t < |n| - |c| + 1\nO[t] = X[t + c] * W[c]\nY[n] = X[n]\nreturn O", X=r, W=kernel
-        ),
-        want,
-    )
-
-
-def test_gather():
-    table, x = np.array([[2, 0], [1, 1]]), normal(3, 4)
-    text = "input T[i,j]: int\nO[i,j,d] = X[T[i,j], d]"
-    same(run(text, T=table, X=x), x.numpy()[table])
-    same(run("O[i,j,d] = X[T[i,j], d]", T=table.astype(np.int32), X=x), x.numpy()[table])
-    label = np.array([1, 3, 0])
-    text = "L[i] = logsumexp[j](X[i,j]) - X[i, label[i]]"
-    want = torch.nn.functional.cross_entropy(x, torch.from_numpy(label), reduction="none")
-    same(run(text, X=x, label=label), want.numpy())
-
-
 PAGED = """
 input table[b,n]: int, len[b]: int, K[p,s,d], V[p,s,e]
 index k < |n| * |s|
@@ -436,13 +309,6 @@ def test_filters_guard_reads_in_nested_reductions():
     same(run(text, A=a), want)
 
 
-def test_no_element_no_read():
-    text = "O[i] = sum[j](A[i,j] * B[9])"
-    same(run(text, A=np.zeros((2, 0)), B=[1.0]), np.zeros(2))
-    same(run("O[i] = A[i] + B[i + 9]", A=np.zeros(0), B=[1.0]), np.zeros(0))
-    same(run("O = sum[j if A[j] > 0](B[j + 9])", A=[-1.0], B=[1.0]), np.asarray(0.0))
-
-
 def test_an_unused_element_may_be_out_of_range():
     text = "input X[i]\nD[i] = X[i + 1]\nO[i] = where(i + 1 < |i|, D[i], 0)"
     same(run(text, X=[1.0, 2.0]), np.array([2.0, 0.0]))
@@ -462,40 +328,6 @@ def test_range_error_of_an_output():
         "  at q = 0, k = 1\n"
         "  help: guard the read with a filter or where(...)"
     )
-
-
-def test_range_error_of_a_gather_inside_a_sum():
-    text = "input T[i]: int, X[n,d]\nO[i] = X[T[i], d] * W[d]"
-    with pytest.raises(IndexRangeError) as caught:
-        run(text, T=[0, 5], X=np.zeros((3, 2)), W=np.ones(2))
-    assert caught.value.described() == (
-        "IndexRangeError: 'X' is read at 5 along its dimension 'n' (line 2, column 10)\n"
-        "    O[i] = X[T[i], d] * W[d]\n"
-        "             ^^^^\n"
-        "  valid positions: 0 to 2\n"
-        "  at i = 1, d = 0\n"
-        "  help: guard the read with a filter or where(...)"
-    )
-
-
-def test_range_error_through_definitions_names_the_read():
-    text = """input X[i]
-    D[i,j] = X[i + 1] * A[j]
-    E[i] = D[i,j]
-    O[n] = where(n > 1, E[n], E[n + 1])
-    """
-    with pytest.raises(IndexRangeError) as caught:
-        run(text, X=[1.0, 2.0, 3.0], A=[1.0, 1.0])
-    assert "'X' is read at 3" in str(caught.value)
-    assert "at i = 2" in str(caught.value)
-    assert caught.value.line == 2
-
-
-def test_negative_positions_do_not_wrap_round():
-    with pytest.raises(IndexRangeError, match="'X' is read at -1 "):
-        run("O[i] = X[i] + X[-1]", X=[1.0])
-    with pytest.raises(IndexRangeError, match="none, as it has no element"):
-        run("O[i] = A[i] * X[0]", A=[1.0], X=np.zeros(0))
 
 
 # --- empty sets, masks and NaN ------------------------------------------------------------
@@ -544,20 +376,6 @@ def test_formulations_agree_on_empty_and_on_masked_rows(form, mask):
     inputs = {"S": np.where(admitted, x, NAN), "Mask": masks, "n": n, "V": v}
     program = check(softmax(form, mask))
     same(evaluate(program, {name: inputs[name] for name in program.inputs}), want)
-
-
-def test_poison_in_values_where_the_filter_is_false():
-    x, v = normal(2, 4).numpy(), normal(4, 3, seed=1).numpy()
-    v[2:] = NAN
-    want = torch.softmax(torch.from_numpy(x[:, :2]), -1).numpy() @ v[:2]
-    for weights in (
-        "softmax[k if k < 2](X[q,k])",
-        "softmax[k](where(k < 2, X[q,k], -inf))",
-        "softmax[k](X[q,k] + where(k < 2, 0, -inf))",
-        "exp(log_softmax[k if k < 2](X[q,k]))",
-    ):
-        same(run(f"O[q,e] = {weights} * V[k,e]", X=x, V=v), want)
-        same(run(f"P[q,k] = {weights}\nO[q,e] = V[k,e] * 2 * P[q,k] / 2", X=x, V=v), want)
 
 
 # One element of each program at a special point, and what it is there: A is 0, B is -inf, C no
@@ -625,6 +443,9 @@ ARITHMETIC = {
     "mean[j](X[j] * B * B)": NAN,
     "sum[j if j > 0](softmax[j](where(j > 0, B, C)))": 0.0,
     "X[int(C)]": NAN,
+    **{f"{f}(B)": 0.0 for f in ("exp", "exp2", "sigmoid", "softplus", "silu", "gelu", "relu")},
+    **{f"{f}(B)": -1.0 for f in ("tanh", "erf", "elu", "sign")},
+    **{f"{f}(B)": NAN for f in ("log", "sqrt", "rsqrt", "abs", "floor", "sin", "cos")},
 }
 
 
@@ -647,17 +468,6 @@ def test_what_is_unspecified_stays_in_its_own_elements():
         assert np.isnan(run(f"O[q] = {op}[k](X[q,k])", X=x)).tolist() == [True, False]
 
 
-def test_mean_and_entropy_written_out():
-    x = np.array([[1.0, 3.0], [5.0, 7.0]])
-    text = "O[i] = sum[j if j < i](X[i,j]) / sum[j if j < i](1)"
-    same(run(text, X=x), np.array([0.0, 5.0]))
-    text = "P[i,j] = softmax[j if j < i](X[i,j])\nO[i] = -sum[j](P[i,j] * log(P[i,j]))"
-    same(run(text, X=x), np.array([0.0, 0.0]))
-    y = np.array([[-INF, 0.0, 0.0], [-INF, -INF, -INF]])
-    text = "P[i,j] = softmax[j](X[i,j])\nO[i] = -sum[j](P[i,j] * log(P[i,j]))"
-    same(run(text, X=y), np.array([math.log(2), 0.0]))
-
-
 @pytest.mark.parametrize("shift", [1e4, -1e4, 0.0])
 def test_huge_logits_need_no_maximum(shift):
     x, v = normal(3, 6, scale=50) + shift, normal(6, 2, seed=1)
@@ -667,54 +477,7 @@ def test_huge_logits_need_no_maximum(shift):
     same(run("O[q] = log(sum[k](exp(X[q,k])))", X=x), torch.logsumexp(x, -1).numpy())
 
 
-def test_named_softmax_takes_logits_of_any_size():
-    x = normal(3, 6) * 1e200
-    same(run("O[q,k] = softmax[k](X[q,k])", X=x), torch.softmax(x, -1).numpy())
-    same(run("O[q] = logsumexp[k](X[q,k])", X=x), torch.logsumexp(x, -1).numpy())
-
-
-@pytest.mark.parametrize("shape", list(itertools.product((0, 1, 2), repeat=2)))
-def test_shapes_of_zero_and_one(shape):
-    q, k = shape
-    a, b, c = normal(1, 1, q, 1), normal(1, 1, k, 1), normal(1, 1, k, 3)
-    got = run(LINE, Q=a, K=b, V=c)
-    want = SDPA(a, b, c).numpy() if q and k else np.zeros((1, 1, q, 3))
-    same(got, want)
-
-
 # --- user monoids -------------------------------------------------------------------------
-
-
-WELFORD = """
-monoid Welford(n, mu, c) = unit (0, 0, 0), combine (
-    n + n', mu + (mu' - mu) * n' / (n + n'), c + c' + (mu' - mu) ** 2 * n * n' / (n + n'))
-"""
-
-
-def test_welford_merges_partial_results_that_are_empty():
-    text = WELFORD + "O[i] = Welford[j](n[i,j], m[i,j], c[i,j]).mu"
-    n, m = np.array([[0.0, 2.0, 0.0, 1.0], [0.0] * 4]), np.array([[0.0, 3.0, 0.0, 6.0], [0.0] * 4])
-    same(run(text, n=n, m=m, c=0 * n), np.array([4.0, 0.0]))
-
-
-def test_softmax_as_a_user_monoid_with_rows_of_minus_infinity():
-    text = """
-    monoid SE(m, v) = unit (-inf, 0), combine (
-        maximum(m, m'), v * exp(m - maximum(m, m')) + v' * exp(m' - maximum(m, m')))
-    O[i] = SE[j if j > 0](X[i,j], 1).m + log(SE[j if j > 0](X[i,j], 1).v)
-    """
-    x = np.array([[9.0, 1.0, 2.0], [9.0, -INF, -INF], [9.0, -INF, 3.0]])
-    want = torch.logsumexp(torch.from_numpy(x[:, 1:]), -1).numpy()
-    same(run(text, X=x), want)
-    same(run(text, X=x[:, :1]), np.full(3, -INF))
-
-
-def test_a_monoid_folds_in_row_major_order():
-    text = "monoid Last(n, a) = unit (0, 0), combine (maximum(n, n'), where(n' > 0, a', a))\n"
-    x = normal(3, 4)
-    same(run(text + "O = Last[i,j](1, X[i,j]).a", X=x), x[2, 3].numpy())
-    same(run(text + "O = Last[j,i](1, X[i,j]).a", X=x), x[2, 3].numpy())
-    same(run(text + "O = Last[i,j if j < 2](1, X[i,j]).a", X=x), x[2, 1].numpy())
 
 
 # --- random numbers -----------------------------------------------------------------------
@@ -744,25 +507,6 @@ def test_uniform_is_its_definition():
     assert counter_rng.uniform(2**40 + 5, 1) == counter_rng.uniform(5, 1)
 
 
-def test_uniform_looks_uniform():
-    u = counter_rng.uniform(0, np.arange(512)[:, None], np.arange(512))
-    assert u.min() >= 0
-    assert u.max() < 1
-    assert abs(u.mean() - 0.5) < 5 * math.sqrt(1 / 12 / u.size)
-    counts = np.bincount((u * 256).astype(int).ravel(), minlength=256)
-    expected = u.size / 256
-    chi_square = ((counts - expected) ** 2 / expected).sum()
-    assert abs(chi_square - 255) < 5 * math.sqrt(2 * 255)
-    for a, b in (
-        (u[:, 1:], u[:, :-1]),
-        (u[1:], u[:-1]),
-        (u, u.T),
-        (u, counter_rng.uniform(1, np.arange(512)[:, None], np.arange(512))),
-    ):
-        off = ~np.eye(512, dtype=bool)[: a.shape[0], : a.shape[1]]
-        assert abs(np.corrcoef(a[off], b[off])[0, 1]) < 0.01
-
-
 # --- what a call takes and gives ----------------------------------------------------------
 
 
@@ -790,12 +534,6 @@ def test_outputs_ignore_the_dtype_asked_for_and_keep_their_order():
     same(positions, np.array([0, 1]))
 
 
-def test_a_scalar_output_is_an_array():
-    got = run("O = sum[i](A[i])", A=[1.0, 2.0])
-    assert isinstance(got, np.ndarray)
-    same(got, np.asarray(3.0))
-
-
 def test_wrong_inputs_are_refused():
     with pytest.raises(InputError, match="the program has no input 'B'"):
         run("O[i] = A[i]", B=[1.0])
@@ -821,10 +559,3 @@ def test_the_oracle_shares_no_code_with_what_it_judges():
     foreign = ("rewrites", "backends", "terms", "rewriting", "tile", "lowering")
     for name in (*(f"monocomp.{part}" for part in foreign), "torch", "sympy", "mpmath"):
         assert not [module for module in loaded if f"{module}.".startswith(f"{name}.")]
-
-
-def test_deep_expressions():
-    text = "O[i] = " + "(" * 45 + "A[i]" + " + 1)" * 45
-    same(run(text, A=[0.0]), np.array([45.0]))
-    text = "O[i] = " + " + ".join(["A[i]"] * 90)
-    same(run(text, A=[1.0]), np.array([90.0]))

@@ -114,83 +114,39 @@ def test_library(name: str) -> None:
 
 PROGRAMS = {
     "least integer": "input N[i]: int\nO[i] = (N[i] == -9223372036854775808) - 2.0 ** 63 * X[i]",
-    "gather": "input T[i]: int\nO[i,e] = softmax[k](X[i,k]) * V[T[i],k,e]",
     "paged": "index k < |n| * |s|\ninput table[b,n]: int, len[b]: int, K[p,s,d], V[p,s,e]\n"
     "S[b,q,k] = Q[b,q,d] * K[table[b, k // |s|], k % |s|, d]\n"
     "O[b,q,e] = softmax[k if k < len[b]](S[b,q,k]) * V[table[b, k // |s|], k % |s|, e]\n",
-    "relative": "O[q,e] = softmax[k](Q[q,d] * K[k,d] + R[q - k + |k|]) * V[k,e]",
-    "prefix": "C[i,k] = sum[..k](X[i,k]) * Y[k]",
     "prefix maximum": "M[k] = max[..k](X[k])\nO[k] = X[k] - M[k]",
-    "mean and variance": "O[i,k] = (X[i,k] - mean[l](X[i,l])) / sqrt(var[l](X[i,l]) + 1e-5)",
     "raw variance": "O[i] = mean[k](X[i,k] ** 2) - mean[k](X[i,k]) ** 2",
-    "user monoid": "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
-    "H[t,i] = Affine[..t](g[t], x[t,i]).u",
     "user fold": "monoid Both(p, q) = unit (0, -inf), combine (p + p', maximum(q, q'))\n"
     "O[i] = Both[k if k <= i](X[i,k], X[i,k] - 1).q / Both[k](X[i,k], 1 / 3).p",
     "one field": "monoid Top(t) = unit (-inf), combine (maximum(t, t'))\nO[i] = Top[k](X[i,k])",
     "argmax": "input L[i]: int\nA[i] = argmax[k](X[i,k])\n"
     "O[i] = sum[k](1 * (k == A[i])) + (A[i] == L[i])",
-    "argmin": "O[i] = argmin[k if k < i](abs(X[i,k]))",
-    "top": "index r < 2\nT[i,r] = top[k -> r](X[i,k])\n"
-    "P[i,r] = argtop[k -> r if k <= i](2 * X[i,k])",
     "parameters": "param c: float = 0.5, n: int = 3, f: float = 1e-5\n"
     "O[i] = where(i % n == 0, c, -c * f) * X[i]",
     "required parameter": "param c: float\nO[i] = max[k](c * X[i,k])",
-    "where": "O[i] = where(X[i] < 0 and not (i == 2 or i > 3), X[i], where(Y[i] > 0, 1, inf))",
     "conditions": "input F[i]: bool\nO[i] = F[i] and X[i] != 0 or i < 2",
     "nested": "O[i] = sum[j](max[k if k <= j](D[i,j,k]) * sum[k](D[i,j,k] * min[l](D[i,j,l])))",
-    "several indices": "O[i] = sum[j, k if j <= k](D[i,j,k]) + max[j, k](D[i,j,k])",
-    "scalars": "input s\nZ = sum[k](X[k])\nO[k] = X[k] / Z + s",
     "integers": "input N[i]: int\nO[i] = N[i] // 3 - -N[i] % 4 * (i + 1) ** 2 - 7\n"
     "R[i] = -(N[i] // 2) + 0.5 * X[i]\n"
     "M[i] = 2 * (N[i] // 3) - 3 * (N[i] % 2) * (i // 2) + 0.5 * (i % 2) / (2 * (N[i] // 2) + 1)",
     "numbers": "O[i] = 1e-30 * X[i] + 1 / 3 - 2.5e7 * X[i] / 7 + 0.1",
     "powers": "O[i] = X[i] ** 2 ** 3 + (X[i] ** 2) ** 0.5 + abs(X[i]) ** (1 / 3) + 2 ** X[i]",
-    "signs": "O[i] = -(X[i] - Y[i]) * (X[i] + 1) / -(Y[i] - 2) - (1 - X[i]) * (i - 3) * (2 - i)",
     "sums of integers": "param s: int = 2\n"
     "O = 2 * ((2 + s) * (0.5 + (1 + s)))\nR[i] = 3 * (s - i) / X[i] - (i - s) * (i + s) / 7",
-    "logit mask": "C[q,k] = where(k <= q, 0, -inf)\nP[q,k] = softmax[k](S[q,k] + C[q,k])",
     "empty filter": "O[i] = sum[k if k < k](X[i,k]) + max[k if k != k](X[i,k]) + X[i,0]",
     "filter of outer indices": "O[i] = sum[k](X[i,k] * (i < 2))",
-    "sink": "O[q,e] = sum[k](exp(S[q,k]) * V[k,e]) / (exp(C[q]) + sum[k](exp(S[q,k])))",
-    "entropy": "P[q,k] = softmax[k if k <= q](S[q,k])\n"
-    "H[q] = -sum[k if k <= q](P[q,k] * log(P[q,k])) + S[q,0]",
-    "shadowed": "E[k] = exp(X[k])\nO[k] = sum[k](E[k] / sum[k](E[k]) * Y[k]) * E[k]",
     "one extent of two names": "E[k] = sum[l](Y[l] * |k|) * Y[k]",
     "taken names": "k_1[i] = X[i,k] * Y[k]\n"
     "O[i] = sum[k](X[i,k] * sum[l](X[i,l] * max[j](B[k,j] * k_1[i])))",
-    "functions": "def f(x, y) = maximum(x, y) * sigmoid(x - y)\n"
-    "O[i] = f(gelu(X[i]), silu(Y[i])) + f(floor(X[i]), sign(Y[i])) - elu(X[i]) * erf(cos(Y[i]))",
-    "dropout": "param seed: int = 7\n"
-    "O[q] = sum[k](softmax[l](S[q,l]) * (uniform(seed, q, k) < 0.9) * V[k])",
-    "stop": "O[i] = stop(X[i] * 2) + stop(i)",
-    "dtype": "L[q] = logsumexp[k](S[q,k])\nO[q,e] = softmax[k](S[q,k]) * V[k,e]\n"
-    "return O: bfloat16, L: float32",
-    "one divisor": "O[i] = X[i] / (0.5 + sigmoid(max[k](Y[k])))",
-    "products of products": "O[i] = sum[j, k](B[k,j] * (B[k // 2,j] + A[i,k // 2])) + X[i]",
-    "numbers of products": "O[i,k] = A[i,k] * sum[j](B[l,j] * ((W[j] < 0.5) / 3 + A[i,k]))",
-    "one weight": "O[i] = X[i] + sum[j](exp(W[j]) * X[i] + exp(W[j]) * Y[i] ** 2)",
-    "variance under a weight": "O[i,k] = A[i,k] + sum[j](softmax[j](W[j]) * var[l](A[i,l]))",
-    "multiples of a sum": "E[k] = Y[k] + sum[k](exp(Y[k]) * var[i](X[i] + exp(A[i,k] + Y[k])))",
-    "numbers beside frames": "O[i] = sum[l](exp(Y[l] + where(l % 2 == 0, 0, -inf))"
-    " * (-1.5 - (max[j](W[j]) + X[i]) * X[i])) - X[i]",
-    "frames of no sum's index": "O[i] = X[i] + var[j](W[j] - sum[k](exp(A[i,k] - 0.5)))",
-    "exponential of exponentials": "Z[i] = sum[k](exp(A[i,k]) * k)\nO[i] = 1 / (1 + exp(-Z[i]))",
     "a divisor over nothing beside others": "O[k] = X[k] - min[k, j]"
     "(B[k,j] * exp(log_softmax[j](W[j] * 0.5 + where(W[j] < -100, 0, -inf))))",
     "a difference in the frame of its divisor": "input N[i]: int\n"
     "O[j,i] = sum[j](exp(where(2 <= j, W[j], -inf)) * (var[j](W[j] - X[i])"
     " * sum[k](exp(A[i,k]) * N[i]) / sum[k](exp(A[i,k]))))"
     " / sum[j](exp(where(2 <= j, W[j], -inf))) + W[j] - X[i]",
-    "a sigmoid of a number": "O = (4 * sigmoid(2)) ** 2",
-    "one element or none": "input X[i], Y[k]\nZ = sum[k](Y[k])\n"
-    "E = sum[i](exp(X[i] + where(i == |k|, 0, -inf)) * X[i])"
-    " / sum[i](exp(X[i] + where(i == |k|, 0, -inf)))",
-    "a variance where a row has one": "O[i] = mean[k if k < i and i < 1](A[i,k] ** 2)"
-    " - mean[k if k < i and i < 1](A[i,k]) ** 2 + X[i]",
-    "frames within frames": "input F[k]: bool\n"
-    "O[k] = mean[k if F[k]](1 - minimum(sum[l](exp(Y[l]) * Y[k]), 1)) + Y[k]",
-    "a mean in a softmax's range": "O = var[k](Y[k] - sigmoid(mean[..k](Y[k] - |k|)))",
     "brackets of results": "input N[i]: int\n"
     "O[i] = sum[l](exp(where(l < N[i], A[i,l] + logsumexp[..l](A[i,l]), -inf))"
     " * sum[k](exp(A[i,k] + where(k < N[i], 0, -inf)))"
@@ -199,23 +155,12 @@ PROGRAMS = {
     "brackets of sums with a maximum": "param s: int = 2\ninput B[k,j], Y[k]\n"
     "E[k] = sum[l](Y[l] - sum[l](Y[l]) * |k| % 3) * Y[k]\n"
     "O[k] = k ** 3 * var[l](Y[l] * max[j, k](B[k,j] + E[l])) * (k < s)",
-    "exponentials of exponentials": "O[k] = softplus(min[i](exp(X[i]))"
-    " / (0.5 + sigmoid(1 / 3))) + Y[k]",
     "a dimension called like an input": "O[i] = A[i,0] + A1[i] * sum[j](B[j])",
-    "sums of one sign": "E[k] = sum[i](softmax[i](X[i]) * -1.5 * sigmoid(Y[k]) * X[i])\n"
-    "O[k] = sum[k, j](W[j] + B[k,j] * E[k]) + Y[k]",
-    "a variance of points": "O[i,k] = var[j](sum[k if k == j](Y[k]) * W[j]) * A[i,k]",
-    "a factor of every addend": "param s: int = 2\n"
-    "O[k] = var[j if j < s](W[j] * max[l](Y[l] + sum[i](exp(X[i] * |k|) * |k|))) - Y[k]",
     "masked exponents of a square": "param s: int = 2\n"
     "E[j,i] = 1 / (1 + exp(log_softmax[j](where(j < s, 1 + X[i], -inf))) ** 2) + W[j]",
     "an absolute value over nothing": "param s: int = 2\n"
     "E[j,i] = W[j] / (1 + abs(sum[k if k > j + s](exp(A[i,k]) * B[k,j]))"
     " / sum[k if k > j + s](exp(A[i,k])))",
-    "whole numbers that are shared": "param s: int = 2\ninput Y[l]\n"
-    "C = sum[l if Y[l] < 1](1)\nO = C + C * (0 < s)",
-    "a sigmoid of an index": "O[i] = sum[k](A[i,k] * sigmoid(k + 0.5))",
-    "a sigmoid about its row": "O[i,j] = sum[k](B[k,j] * sigmoid(A[i,k] + X[i]))",
     "roots of sigmoids": "D = (0.5 + sigmoid(sum[j](W[j]))) ** (1 / 3)\n"
     "E[i] = sigmoid(X[i]) ** (1 / 3) + D\nF[i] = 1 / (2 + exp(X[i])) ** (1 / 3)",
     "a root of a sigmoid of a variance": "E[i] = (0.5 + sigmoid(mean[j](W[j] ** 2)"
@@ -228,7 +173,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     params = {"c": -0.7} if name == "required parameter" else {}
