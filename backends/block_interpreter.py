@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,6 @@ from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
 from monocomp.declarations import counter_rng
 from monocomp.errors import InternalError
-from monocomp.records import dataclass
 from monocomp.tile.operations import OPERATIONS
 
 Rings: TypeAlias = dict[str, deque[Any]]

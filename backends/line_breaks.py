@@ -11,11 +11,11 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from monocomp.errors import InternalError
-from monocomp.records import dataclass
 
 WIDTH = 88
 _IF, _COMPARE, _OR, _AND, _SHIFT, _ADD, _MUL, _UNARY, _POW, _ATOM = range(10)

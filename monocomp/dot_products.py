@@ -6,6 +6,7 @@ of a few lines; one is compiled for each combination that occurs.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,6 @@ import torch
 
 from monocomp.calls import dynamo
 from monocomp.errors import UsageError
-from monocomp.records import dataclass
 
 if TYPE_CHECKING:
     from monocomp.kernel import Kernel

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-
-from monocomp.records import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)

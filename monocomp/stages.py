@@ -14,11 +14,11 @@ steps of a rule, and blocks without and with a pass of `blocks.choices` or of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from monocomp.declarations.records import by_representative
 from monocomp.errors import UsageError, did_you_mean
-from monocomp.records import dataclass
 from monocomp.rewriting.changes import find
 
 if TYPE_CHECKING:  # a kernel has stages

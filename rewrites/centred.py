@@ -16,12 +16,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from monocomp import terms as T
-from monocomp.records import dataclass
 from monocomp.rewriting.rules import Rule
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, is_mantissa, mantissa

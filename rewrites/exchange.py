@@ -11,11 +11,11 @@ rule says how operations are counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial, update_wrapper
 from itertools import combinations
 
 from monocomp import terms as T
-from monocomp.records import dataclass
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.products import is_product
 from monocomp.rewriting.rules import Choice, RuleSet

@@ -9,11 +9,10 @@ another's result comes a pass later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.records import dataclass
 from monocomp.rewrites.centred import Centred, centred
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term

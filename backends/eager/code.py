@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from monocomp.backends.line_breaks import WIDTH
-from monocomp.records import dataclass
 from monocomp.terms import Number
 
 TYPES = {"float": "dtype", "int": "torch.int64", "bool": "torch.bool"}

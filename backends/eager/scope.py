@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from math import log2, prod
 
 from monocomp.backends.schedules.legal import Legal, Shape
 from monocomp.backends.schedules.schedule import CHUNK, SECTOR, held_length
 from monocomp.extents.nominal import power_of_two
-from monocomp.records import dataclass
 from monocomp.tile import Assign, Expr, Loop, Statement, TileProgram
 
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")

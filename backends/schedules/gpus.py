@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from monocomp.backends.schedules.schedule import processors_of
-from monocomp.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ from monocomp.blocks.building.kernels import is_grouped
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import power_of_two
-from monocomp.records import dataclass
 from monocomp.tile import Loop, TileProgram
 from monocomp.tile.split_padding import divisible, split_padding
 

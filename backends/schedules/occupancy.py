@@ -15,11 +15,11 @@ about a tenth, beside each other, and that of different kernels to about a quart
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import ceil, prod
 from typing import NamedTuple
 
 from monocomp.backends.schedules.legal import Shape
-from monocomp.records import dataclass
 
 _SIDE = 64  # of a block: rows, and elements of the stream
 _ROWS, _MASKED = 2.2, 0.9  # fill of 64 rows, and what a block with a mask takes more

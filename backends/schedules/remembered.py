@@ -14,7 +14,7 @@ import os
 import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from monocomp.backends.schedules.schedule import Schedule
 from monocomp.errors import UsageError
 from monocomp.machine.cache import JsonStore
 from monocomp.machine.plain_files import open_plain, require_writable, write
-from monocomp.records import dataclass
 
 _FORMAT = 1
 _MOST_BYTES = 1 << 26

@@ -8,6 +8,7 @@ measured, and nothing here says it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil, isqrt, prod, sqrt
 
 from monocomp.backends.schedules.gpus import Gpu
@@ -16,7 +17,6 @@ from monocomp.blocks.building.kernels import is_grouped
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.operands import Operands
 from monocomp.extents.nominal import LONG, SHORT, power_of_two
-from monocomp.records import dataclass
 from monocomp.tile import program as P
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have

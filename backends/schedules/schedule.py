@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from monocomp.blocks.program import MIN_DOT as MIN_DOT
 from monocomp.extents.nominal import power_of_two
-from monocomp.records import dataclass
 from monocomp.tile import TileProgram
 
 CHUNK = 8  # elements of 16 bits that a lane loads at once

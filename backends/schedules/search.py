@@ -14,12 +14,11 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from monocomp.backends.schedules.remembered import Entry
 from monocomp.backends.schedules.schedule import Schedule
-from monocomp.records import dataclass
 
 Choice: TypeAlias = tuple[Schedule, ...]  # one for each kernel
 Outputs: TypeAlias = tuple[Any, ...]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from heapq import nsmallest
 from importlib.resources import files
@@ -29,7 +29,6 @@ from monocomp.backends.schedules.features import NAMES, features
 from monocomp.backends.schedules.legal import Legal, Shape
 from monocomp.backends.schedules.occupancy import Occupancy
 from monocomp.backends.schedules.schedule import Schedule
-from monocomp.records import dataclass
 
 FORMAT = 1
 # What a difference of 1 counts. Lengths are logarithms, and beyond a limit they are all the same.

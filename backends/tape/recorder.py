@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-
-from monocomp.records import dataclass
 
 COMMUTATIVE = {"add", "mul", "maximum", "minimum", "and", "or", "eq", "ne"}
 KNOWN = 1 << 21  # elements of what is computed once: what is larger is not known

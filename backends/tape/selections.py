@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import torch
@@ -21,7 +21,6 @@ from monocomp.backends.tape.choices import replaced_infinities
 from monocomp.backends.tape.reading import elements_at
 from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape, conjuncts
 from monocomp.declarations.vocabulary import Kind
-from monocomp.records import dataclass
 
 _UNITS = {"sum": 0.0, "amax": -math.inf, "amin": math.inf}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -16,7 +17,6 @@ import torch
 from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.torch_operations import TorchOps
 from monocomp.declarations.vocabulary import Kind
-from monocomp.records import dataclass
 
 Shape: TypeAlias = tuple[int, ...]
 NO_DIM = -1  # of a value's dimension with one element, which may meet any of a tile

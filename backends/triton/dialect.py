@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from monocomp.backends.schedules import table
@@ -15,7 +15,6 @@ from monocomp.backends.triton.printer import Printer
 from monocomp.backends.triton.selfcheck import DEVICES
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.program import BlockProgram
-from monocomp.records import dataclass
 from monocomp.tile import TileProgram
 
 

@@ -7,7 +7,7 @@ numbers, whitelisted identifiers and comments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from monocomp import __version__
@@ -31,7 +31,6 @@ from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.building import host_program
 from monocomp.host.promised import promised
-from monocomp.records import dataclass
 from monocomp.terms.equations import Equations
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from monocomp.backends.identifiers import LAUNCH, Identifiers
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
@@ -13,7 +14,6 @@ from monocomp.blocks.passes.chains import unchain
 from monocomp.blocks.passes.constants import Constant, Key, with_constants
 from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.errors import UnsupportedError
-from monocomp.records import dataclass
 from monocomp.tile import Combine, Fold, TileProgram
 
 _OPTIONS = {"INDEX", "PRECISION", "FAST", "STEP", "GROUP_SIZE", "pid"}

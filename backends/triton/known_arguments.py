@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from monocomp.backends.schedules.schedule import Schedule, held_length
 from monocomp.blocks.passes.constants import Constant, Key
 from monocomp.blocks.program import INT32, BlockProgram
-from monocomp.records import dataclass
 from monocomp.tile import TileProgram
 
 

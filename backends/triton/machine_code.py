@@ -11,6 +11,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,7 +29,6 @@ from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.declarations.records import Declarations
 from monocomp.errors import InternalError, UnsupportedError, UsageError
-from monocomp.records import dataclass
 
 POINTERS = {
     torch.bfloat16: "*bf16",

@@ -17,13 +17,12 @@ loops which blocks they run over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from monocomp import tile
 from monocomp.declarations.vocabulary import Kind
 from monocomp.extents.nominal import MIN_DOT as MIN_DOT
-from monocomp.records import dataclass
 from monocomp.tile import Axis
 
 Layout: TypeAlias = tuple[str | None, ...]

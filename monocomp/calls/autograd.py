@@ -8,7 +8,7 @@ what tells autograd.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
@@ -19,7 +19,6 @@ from monocomp.calls import paths
 from monocomp.calls.batching import batched
 from monocomp.gradients.derived import gradient
 from monocomp.gradients.reverse import LEAVES
-from monocomp.records import dataclass
 
 if TYPE_CHECKING:
     from monocomp.calls.calls import Calls

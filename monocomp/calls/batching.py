@@ -10,13 +10,12 @@ is shared. Law: an equation holds for every value of an index that nothing in it
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from monocomp import terms as T
 from monocomp.declarations.records import Input
 from monocomp.gradients.reverse import LEAVES
 from monocomp.planning.naming import NewNames
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
 

@@ -7,14 +7,13 @@ that admits no element for any row, whatever the tensors hold, is a mistake of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
 from monocomp import terms as T
 from monocomp.errors import InputError
 from monocomp.extents.domain import split
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
 from monocomp.terms.printer import show

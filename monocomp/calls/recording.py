@@ -7,6 +7,7 @@ these are, and with which arguments, is found once for calls that look alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,7 +25,6 @@ from monocomp.calls.autograd import (
 )
 from monocomp.declarations.vocabulary import DTYPES
 from monocomp.host.plan import Gather, gather
-from monocomp.records import dataclass
 
 if TYPE_CHECKING:
     from monocomp.calls.plans import Repeat

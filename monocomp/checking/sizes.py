@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from monocomp import terms as T
 from monocomp.declarations.records import by_representative, free_extents
 from monocomp.extents.intervals import Interval, interval
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 

@@ -10,7 +10,7 @@ are no numbers a NaN is right as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -19,7 +19,6 @@ from monocomp.checking.random_inputs import Points, random_inputs
 from monocomp.checking.sizes import complete_extents
 from monocomp.declarations.records import Declarations, free_extents
 from monocomp.errors import IndexRangeError, MonocompError
-from monocomp.records import dataclass
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equations
 

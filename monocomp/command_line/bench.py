@@ -11,6 +11,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,7 +21,6 @@ from monocomp.backends.eager.calls import eager
 from monocomp.backends.timing import timed
 from monocomp.errors import MonocompError
 from monocomp.kernel import Kernel
-from monocomp.records import dataclass
 from monocomp.terms.equations import Equations
 
 Results = tuple[torch.Tensor, ...]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from monocomp import library
-from monocomp.records import dataclass
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -13,12 +13,12 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import monocomp as mc
 from monocomp.command_line.progress import Progress
 from monocomp.display.paragraphs import wrap_formula
-from monocomp.records import dataclass
 
 if TYPE_CHECKING:
     import torch

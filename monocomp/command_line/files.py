@@ -11,13 +11,13 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from monocomp import library
 from monocomp.backends.dialects import DIALECTS
 from monocomp.errors import LimitError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
 from monocomp.language.mistakes import MAX_BYTES
-from monocomp.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import groupby
 
 from monocomp.command_line import streams
 from monocomp.command_line.progress import Progress
-from monocomp.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monocomp.errors import UsageError
-from monocomp.records import dataclass
 from monocomp.terms.equations import Equations
 from monocomp.tile.operations import OPERATIONS
 

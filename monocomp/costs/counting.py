@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from monocomp import terms as T
@@ -56,7 +57,6 @@ from monocomp.costs.roles import choose_roles, fits_whole, scan_along
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.extents.prefixes import Start, Walk, elements_of, prefix_of, start_of, walk_along
 from monocomp.lowering.nests import held_by
-from monocomp.records import dataclass
 from monocomp.rewrites.products import apart, largest_sides
 from monocomp.rewrites.pullback import passes
 from monocomp.terms import Term

@@ -8,12 +8,11 @@ summed up and in shared memory for what is multiplied, fit 32 rows where those o
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from monocomp.costs.cost import ELEMENT_BYTES, Amount
 from monocomp.costs.roles import LARGEST_TILE
 from monocomp.extents.nominal import MIN_DOT
-from monocomp.records import dataclass
 from monocomp.terms import Term
 
 ROW_BLOCK = 128  # rows of a block, with the usual schedules

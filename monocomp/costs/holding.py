@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from monocomp.costs.counting import Estimate, estimate_of
@@ -25,7 +25,6 @@ from monocomp.costs.roles import (
     outer_folds,
 )
 from monocomp.extents.nominal import planned_sizes
-from monocomp.records import dataclass
 from monocomp.rewriting.driver import Saving
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations

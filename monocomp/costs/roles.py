@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 
 from monocomp import terms as T
 from monocomp.extents.nominal import MIN_DOT, power_of_two, without_elements
 from monocomp.extents.prefixes import Walk, as_prefix, walk_along
-from monocomp.records import dataclass
 from monocomp.rewrites.products import apart, is_product, largest_sides
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.terms import Term

@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
@@ -23,7 +24,6 @@ from monocomp.errors import (
     in_text,
     shorten,
 )
-from monocomp.records import dataclass
 
 MAX_EXTENT = 2**63 - 1
 Size = TypeVar("Size")

@@ -8,13 +8,12 @@ output by adding a record.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from monocomp.declarations.vocabulary import Kind
 from monocomp.display.notes import Note
 from monocomp.errors import Span, UsageError, unknown
-from monocomp.records import dataclass
 
 Size = TypeVar("Size")  # what a declared extent is
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from monocomp import terms as T
@@ -22,7 +22,6 @@ from monocomp.display.rendering import Rendered
 from monocomp.proving.proofs import certificate, certify_rule_law
 from monocomp.proving.prover import Law, is_proved
 from monocomp.proving.rule_laws import EVERYWHERE, FOLDED, RULE_LAWS
-from monocomp.records import dataclass
 from monocomp.rewrites.centred import centred, move_centre
 from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.equations import Equation

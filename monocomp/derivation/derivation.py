@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, overload
@@ -22,7 +22,6 @@ from monocomp.derivation import rule_sets
 from monocomp.display.paragraphs import LABEL, row, wrap_formula
 from monocomp.display.rendering import Rendered
 from monocomp.errors import UsageError
-from monocomp.records import dataclass
 from monocomp.rewriting.driver import Rewriter, Step, result_of
 from monocomp.terms.equations import Equations
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.costs.counting import is_at_the_top
 from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles
 from monocomp.derivation.tiling import fuse_folds
-from monocomp.records import dataclass
 from monocomp.rewrites.centred import move_centre
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.rewriting.rules import STATED, Rule, RuleSet

@@ -10,10 +10,10 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from monocomp.errors import MonocompWarning, Span, message
-from monocomp.records import dataclass
 
 _PACKAGE = str(Path(__file__).parent.parent)
 

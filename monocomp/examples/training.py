@@ -14,6 +14,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from pydoc_data import topics
 
@@ -22,7 +23,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import monocomp as mc
-from monocomp.records import dataclass
 
 SINK = """
 input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], sink[h]

@@ -11,6 +11,7 @@ All that the page shows of a derivation is decided here, as data.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from monocomp.costs.cost import Cost, formula
@@ -20,7 +21,6 @@ from monocomp.derivation.certificate import Certificate, Condition
 from monocomp.derivation.derivation import Derivation
 from monocomp.explorer.marking import Pair, pairs
 from monocomp.extents.nominal import LONG, nominal_sizes
-from monocomp.records import dataclass
 from monocomp.rewriting.driver import NAMING_LAW, Step
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms.equations import Equations

@@ -7,10 +7,8 @@ own style decides about its words.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from html import escape
-
-from monocomp.records import dataclass
 
 KEY, GOOD, WARM, GREY = "#6f7bf0", "#2f9e6c", "#d98a2b", "#8a8f9b"
 XMLNS = ' xmlns="http://www.w3.org/2000/svg"'  # which a file needs, and a page knows

@@ -7,12 +7,11 @@ circles, as jaxprs name what is shared; a part has the same number before a step
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from monocomp.explorer.formulas import Formula
 from monocomp.explorer.mathml import typeset
-from monocomp.records import dataclass
 
 _NUMBERS = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 _LEAST = 5.0  # ems: what is narrower is no easier to read as a number

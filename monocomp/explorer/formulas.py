@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
-
-from monocomp.records import dataclass
 
 OPEN, OPENED, CLOSE = "\ue000", "\ue001", "\ue002"  # OPEN kind OPENED ... CLOSE: a mark
 

@@ -8,6 +8,7 @@ them; what has the same number belongs together, wherever it is shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from monocomp import terms as T
@@ -15,7 +16,6 @@ from monocomp.blocks import program as B
 from monocomp.blocks.text import program_lines as block_lines
 from monocomp.explorer.formulas import OPEN, OPENED, marked
 from monocomp.explorer.marking import Mark, lines
-from monocomp.records import dataclass
 from monocomp.stages import Line, Stages
 from monocomp.terms import Term
 from monocomp.terms.binders import rename

@@ -7,11 +7,11 @@ part's text between two signs that no program has, which `formulas` reads again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from monocomp import terms as T
 from monocomp.explorer.formulas import marked
-from monocomp.records import dataclass
 from monocomp.rewriting.changes import operands
 from monocomp.rewriting.driver import Step
 from monocomp.terms import Term

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from html import escape, unescape
 
 from monocomp.explorer.formulas import Formula
-from monocomp.records import dataclass
 
 FOLDS = {"sum": "∑", "prod": "∏"}
 _LIMITS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")

@@ -9,14 +9,13 @@ that shows what may overlap, no measurement.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 
 from monocomp.blocks import program as B
 from monocomp.costs.cost import BYTE_TIME, ELEMENT_BYTES, MATRIX_RATE, SPECIAL, SPECIAL_TIME
 from monocomp.errors import UsageError
 from monocomp.explorer.drawing import GREY, KEY, WARM, Drawing
-from monocomp.records import dataclass
 
 _BLOCKS = 4
 _LANES = ("loads", "products", "other")

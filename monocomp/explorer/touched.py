@@ -6,6 +6,7 @@ The filter is evaluated at every pair of positions, so the picture is exact for 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -17,7 +18,6 @@ from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import UsageError
 from monocomp.explorer.drawing import GREY, KEY, Drawing
 from monocomp.planning.plan import Plan
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.printer import show
 from monocomp.tile.operations import SIGNS

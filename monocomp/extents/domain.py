@@ -16,10 +16,10 @@ comparisons of floats, and what would take more than `LIMIT` intervals.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import chain
 
 from monocomp import terms as T
-from monocomp.records import dataclass
 from monocomp.terms import Term
 
 LIMIT = 4  # more intervals than this are one with a mask: each costs code

@@ -7,11 +7,11 @@ is known is an interval of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import product
 from typing import Generic, TypeAlias, TypeVar
 
 from monocomp import terms as T
-from monocomp.records import dataclass
 from monocomp.terms import Term
 
 V = TypeVar("V")

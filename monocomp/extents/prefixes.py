@@ -10,11 +10,11 @@ begins and t. What comes before that, or after, it starts with.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.extents.domain import split
-from monocomp.records import dataclass
 from monocomp.terms import Term
 
 

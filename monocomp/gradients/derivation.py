@@ -8,7 +8,7 @@ a tensor's reads hand on is added up at its elements. The last step's program is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from monocomp import terms as T
@@ -18,7 +18,6 @@ from monocomp.gradients.laws import FOLDS, certified, law_of
 from monocomp.gradients.reverse import LEAVES, handed_on
 from monocomp.gradients.saving import is_logarithm
 from monocomp.gradients.trace import Choice, Trace
-from monocomp.records import dataclass
 from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term

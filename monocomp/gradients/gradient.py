@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from monocomp.gradients.intermediates import Named
 from monocomp.gradients.trace import Choice, Trace
-from monocomp.records import dataclass
 from monocomp.terms.equations import Equation, Equations
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ for each block of keys, in loops that have no room for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from monocomp import terms as T
 from monocomp.gradients.saving import Reading, Saved
-from monocomp.records import dataclass
 from monocomp.rewriting.driver import NAMING_LAW, Rewriter
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, in_order

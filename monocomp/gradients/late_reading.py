@@ -12,10 +12,10 @@ are at most 1. So are values that are made of what is read, as the weights thems
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.costs.closing import Closing
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.equations import Equation

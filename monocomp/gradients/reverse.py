@@ -12,14 +12,13 @@ with f(i) = j. (Griewank and Walther, Evaluating Derivatives, 2008, chapter 3.)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from monocomp import terms as T
 from monocomp.gradients.folds import Fresh as Fresh
 from monocomp.gradients.folds import fold_partials
 from monocomp.gradients.partials import Partial, partials
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.monomials import factors
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from monocomp import terms as T
@@ -28,7 +29,6 @@ from monocomp.gradients.late_reading import (
     outer_aggregates,
 )
 from monocomp.gradients.reverse import Fresh
-from monocomp.records import dataclass
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from monocomp.gradients.reverse import Visit
-from monocomp.records import dataclass
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equation, Equations
 

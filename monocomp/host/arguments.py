@@ -6,10 +6,9 @@ name of the kernel's parameter.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.printer import show
 

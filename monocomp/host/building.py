@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.declarations.dtypes import NARROW, promoted
 from monocomp.extents.nominal import without_elements
 from monocomp.host import arguments as A
 from monocomp.host import program as H
-from monocomp.records import dataclass
 from monocomp.terms.equations import Equations, Slices
 from monocomp.tile import OPERAND, Expr, Let, Tensor, TileProgram, expressions, walk
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias
-
-from monocomp.records import dataclass
 
 Gather: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
 

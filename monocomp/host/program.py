@@ -18,6 +18,7 @@ the backend triton prints it as the host function of an emitted file.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -34,7 +35,6 @@ from monocomp.host.arguments import (
     TensorName,
     shown,
 )
-from monocomp.records import dataclass
 from monocomp.terms import Term
 
 # --- statements ---------------------------------------------------------------------------------

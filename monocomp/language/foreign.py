@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from monocomp.declarations.vocabulary import ALL_REDUCTIONS, FUNCTIONS
 from monocomp.language.notation import (
@@ -31,7 +31,6 @@ from monocomp.language.notation import (
     Unary,
     Word,
 )
-from monocomp.records import dataclass
 
 
 class NotReadable(Exception):

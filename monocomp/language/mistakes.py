@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from monocomp.declarations.vocabulary import ALL_REDUCTIONS, FUNCTIONS, KEYWORDS
 from monocomp.errors import LimitError, MonocompError, ParseError, Span, nearest
 from monocomp.language.foreign import SPELLINGS
-from monocomp.records import dataclass
 
 MAX_BYTES = 64 * 1024
 MAX_BRACKETS = 64

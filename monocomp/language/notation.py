@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
-
-from monocomp.records import dataclass
 
 # Operators by strength, in the spelling of this language; @ is a matrix product.
 COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")

@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from importlib import resources
@@ -33,7 +33,6 @@ from monocomp.errors import (
 from monocomp.language import syntax as S
 from monocomp.language.mistakes import CONTINUING, check_size, explain, unknown_character
 from monocomp.machine.cache import JsonStore
-from monocomp.records import dataclass
 
 if TYPE_CHECKING:
     from lark import Lark, Token

@@ -10,7 +10,7 @@ names of the program inside their own body.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NoReturn
@@ -31,7 +31,6 @@ from monocomp.errors import (
 )
 from monocomp.language import syntax as S
 from monocomp.language.prelude import standard_monoids
-from monocomp.records import dataclass
 
 MAX_DIMENSIONS = 16
 MAX_EXTENT = 16  # of an index in a monoid

@@ -15,7 +15,7 @@ the compiler start from there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import islice
 from typing import Any, Literal, TypeAlias
@@ -23,7 +23,6 @@ from typing import Any, Literal, TypeAlias
 from monocomp.declarations.records import Declarations, Origin
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import Span
-from monocomp.records import dataclass
 
 NameKind: TypeAlias = Literal["index", "param", "scalar", "formal", "unresolved"]
 

@@ -7,13 +7,12 @@ the tile about the new one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from monocomp import terms as T
 from monocomp.errors import UnsupportedError
 from monocomp.lowering.framed_sums import FramedSums
 from monocomp.lowering.values import Values
-from monocomp.records import dataclass
 from monocomp.rewrites.centred import Centred, Weights
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term

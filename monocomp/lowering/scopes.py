@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
 from monocomp.extents.prefixes import Start, Walk, start_of
 from monocomp.lowering.expressions import same
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.nodes import intern
 from monocomp.terms.transfer import Dom

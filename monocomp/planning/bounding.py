@@ -23,7 +23,7 @@ Of a row that admits nothing the bounds are the units of min and max, between wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from monocomp import terms as T
@@ -32,7 +32,6 @@ from monocomp.costs.roles import scan_of
 from monocomp.extents.domain import split
 from monocomp.planning.naming import NewNames
 from monocomp.planning.trials import keep_cheaper
-from monocomp.records import dataclass
 from monocomp.rewriting.driver import Saving, Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term

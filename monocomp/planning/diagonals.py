@@ -17,7 +17,7 @@ With k = B * i + y and r + c = X * j + x - y + low these are the same pairs of r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from monocomp import terms as T
@@ -31,7 +31,6 @@ from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
 from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.trials import keep_cheaper
-from monocomp.records import dataclass
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term

@@ -21,7 +21,7 @@ index comes last along which elements lie one after the other:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
 
@@ -29,7 +29,6 @@ from monocomp import terms as T
 from monocomp.costs.counting import Estimate, elements
 from monocomp.costs.roles import fits_whole, outer_folds, rows_of
 from monocomp.planning.naming import NewNames
-from monocomp.records import dataclass
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.products import apart
 from monocomp.rewrites.single_folds import is_fold, reads_computed

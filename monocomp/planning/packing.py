@@ -8,10 +8,10 @@ them. Heads or queries that share what a list says to read are packed, too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.costs.roles import rows_of, streamed_reads
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation
 

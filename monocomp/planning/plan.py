@@ -10,7 +10,7 @@ search alike. Sizes that decide alike share a plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,6 @@ from monocomp.planning.report import report
 from monocomp.planning.splitting import split
 from monocomp.planning.storing import cut
 from monocomp.proving.proofs import require_program, require_proved
-from monocomp.records import dataclass
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import Rewriter, Step
 from monocomp.rewriting.rules import STATED

@@ -19,7 +19,7 @@ the sort is stable, and sums are added up in the same order each time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from monocomp import terms as T
@@ -32,7 +32,6 @@ from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
 from monocomp.planning.trials import keep_cheaper
 from monocomp.proving.rule_laws import law
-from monocomp.records import dataclass
 from monocomp.rewriting.driver import Saving, Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term

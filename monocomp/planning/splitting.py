@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from monocomp import terms as T
@@ -38,7 +38,6 @@ from monocomp.planning.packing import FEW_ROWS, Rows, are_in_order, packed_rows
 from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.stretches import Stretch, can_be_split, stretch
 from monocomp.planning.trials import keep_cheaper
-from monocomp.records import dataclass
 from monocomp.rewrites.centred import Centred, centred, weighted_sum
 from monocomp.rewrites.frames import largest
 from monocomp.rewrites.products import largest_sides

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from monocomp import terms as T
@@ -44,7 +44,6 @@ from monocomp.planning.random_filters import choose_elements
 from monocomp.planning.segments import in_segments
 from monocomp.planning.slicing import SHORTEST_SLICE, lengths_of_slices, slice_index, time_of
 from monocomp.planning.stored_reading import StoredReading, times
-from monocomp.records import dataclass
 from monocomp.rewriting.driver import Saving, Step, result_of
 from monocomp.rewriting.rules import STATED, stated
 from monocomp.rewriting.sharing import reading_stored

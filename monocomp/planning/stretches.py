@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 
 from monocomp import terms as T
 from monocomp.extents.domain import Interval, split
 from monocomp.extents.intervals import Ranges, extremes
-from monocomp.records import dataclass
 from monocomp.rewrites.centred import centred
 from monocomp.terms import Term
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from monocomp.proving.extended_reals import Cases, Value
-from monocomp.records import dataclass
 from monocomp.terms.printer import number_text
 
 Values: TypeAlias = Sequence[Value]

@@ -10,9 +10,8 @@ right, and "possible" only means that this arithmetic sees no contradiction.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-
-from monocomp.records import dataclass
 
 _MOST_ROWS = 400  # elimination may square the number of rows; beyond this, give up
 

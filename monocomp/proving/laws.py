@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -40,7 +40,6 @@ from monocomp.proving.extended_reals import (
 )
 from monocomp.proving.rule_laws import identity
 from monocomp.proving.sampling import Sample
-from monocomp.records import dataclass
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE, first_position, of_one_field
 

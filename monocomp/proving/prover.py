@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias, TypeVar
 
@@ -16,7 +17,6 @@ from monocomp.proving.case_analysis import OutOfTimeError, Path, UnprovedError, 
 from monocomp.proving.claims import Claim, Operands, shown_values
 from monocomp.proving.extended_reals import ContradictionError, UnsupportedTermError
 from monocomp.proving.sampling import Sample
-from monocomp.records import dataclass
 
 TIME_LIMIT = 10.0  # seconds for one law
 FACTS = ("commutative",)  # worth knowing, and no obligation

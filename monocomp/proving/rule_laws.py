@@ -17,6 +17,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -24,7 +25,6 @@ from monocomp import terms as T
 from monocomp.errors import InternalError
 from monocomp.proving.claims import Claim, Operands, Sides
 from monocomp.proving.extended_reals import Cases
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.printer import show
 

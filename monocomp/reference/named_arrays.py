@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from monocomp.declarations.vocabulary import Kind
-from monocomp.records import dataclass
 from monocomp.reference.algebra import Array
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import IndexRangeError
 from monocomp.language.syntax import Read
-from monocomp.records import dataclass
 from monocomp.reference.algebra import Array
 from monocomp.reference.named_arrays import Axes, Value, aligned, shape_of
 

@@ -9,10 +9,10 @@ products.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from monocomp import terms as T
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
 

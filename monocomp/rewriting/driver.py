@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from monocomp import terms as T
 from monocomp.display.paragraphs import heading, row
 from monocomp.display.rendering import Rendered
 from monocomp.errors import InternalError
-from monocomp.records import dataclass
 from monocomp.rewriting.changes import Change, changes
 from monocomp.rewriting.rules import STATED, Choice, Rule, RuleSet
 from monocomp.rewriting.sharing import kept, require_few

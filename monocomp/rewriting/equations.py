@@ -16,7 +16,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
@@ -28,7 +28,6 @@ from monocomp.language.checker import check
 from monocomp.language.parser import parse
 from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
 from monocomp.proving.unrolling import SIZES, unrolled
-from monocomp.records import dataclass
 from monocomp.rewriting.matching import (
     Bindings,
     Demand,

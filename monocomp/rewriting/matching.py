@@ -8,12 +8,11 @@ A whole sum or product may have more parts than the pattern; these stay.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from monocomp import terms as T
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, factors
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -18,7 +18,6 @@ from monocomp import terms as T
 from monocomp.errors import InternalError
 from monocomp.proving.proofs import certify_rule_law
 from monocomp.proving.prover import Law, missing
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.asking import remembered
 from monocomp.terms.equations import Equations

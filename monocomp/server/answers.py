@@ -6,9 +6,9 @@ A program is text and never a path, and nothing of it is run: kernels are emitte
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from monocomp.errors import InternalError, MonocompError, UsageError, require_known
-from monocomp.records import dataclass
 
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
 DTYPES = ("bf16", "fp16", "fp32")

@@ -8,8 +8,8 @@ of its indices, is printed by the name that the user gave it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.printer import Names, show
 

@@ -8,9 +8,9 @@ z, at whatever position of its index. An equation that cannot hold is FALSE: the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
-from monocomp.records import dataclass
 from monocomp.terms.binders import rename
 from monocomp.terms.constructors import construct
 from monocomp.terms.leaves import FALSE, NEG_INF, ZERO

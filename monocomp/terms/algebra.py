@@ -22,11 +22,10 @@ arXiv:1805.02867.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.nodes import SCALED, intern
 

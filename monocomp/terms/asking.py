@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import TypeAlias, TypeVar, TypeVarTuple
 
-from monocomp.records import dataclass
 from monocomp.terms.nodes import Term
 
 Decision: TypeAlias = Callable[[Term], bool]

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
 
-from monocomp.records import dataclass
 from monocomp.terms.absence import Place, follows, is_equation
 from monocomp.terms.binders import open_fold, rename
 from monocomp.terms.constructors import construct

@@ -7,11 +7,10 @@ without which it is 0 anyway (`monocomp/reference/semantics.md`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import copysign
 
 from monocomp.declarations.vocabulary import LOGARITHM_OF
-from monocomp.records import dataclass
 from monocomp.terms.absence import Place
 from monocomp.terms.asking import remembered
 from monocomp.terms.binders import rename

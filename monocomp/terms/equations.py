@@ -6,13 +6,12 @@ Equations own what they declare (`monocomp.declarations.records`) and mention no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TypeVar
 
 from monocomp import terms as T
 from monocomp.declarations.records import Declarations, Origin
-from monocomp.records import dataclass
 from monocomp.terms import Equation, Term
 from monocomp.terms.abbreviation import Abbreviation, abbreviator
 from monocomp.terms.printer import Names, definition_line, show, show_monoid

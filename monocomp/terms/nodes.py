@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from monocomp.declarations.vocabulary import Kind
-from monocomp.records import dataclass
 
 Number: TypeAlias = Fraction | float  # the only floats are inf and -inf
 # Where a factor or addend stands when terms are printed and summed: numbers first.

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from monocomp.declarations.vocabulary import Kind
-from monocomp.records import dataclass
 
 # What a part of an attribute is: a number, something by its name, or one of a few words.
 Sort: TypeAlias = Literal["value", "param", "extent", "axis", "local", "tensor"]

@@ -26,14 +26,13 @@ stages, order) is the schedule.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from monocomp.declarations.vocabulary import Kind
 from monocomp.display.rendering import Rendered
 from monocomp.errors import InternalError
-from monocomp.records import dataclass
 from monocomp.terms import Term
 from monocomp.terms.printer import show
 from monocomp.tile.operations import OPERATIONS, result_kind

@@ -10,7 +10,7 @@ the unit neutral.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from monocomp.errors import UsageError, in_text
 from monocomp.language import syntax
@@ -20,7 +20,6 @@ from monocomp.language.parser import parse
 from monocomp.language.scoping import Scope
 from monocomp.proving.proofs import require
 from monocomp.proving.prover import Law, is_commutative
-from monocomp.records import dataclass
 from monocomp.translation.translator import translate_monoid
 
 _FORM = "Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from monocomp.blocks.building.context import Context, Stream
@@ -26,7 +27,6 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.program import INDEX, INT32, Expr, subexpressions
-from monocomp.records import dataclass
 from monocomp.tile import program as P
 from monocomp.tile.printer import show
 

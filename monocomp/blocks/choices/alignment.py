@@ -12,10 +12,10 @@ So before the loop as much is computed as can be, and in it numbers instead of t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from monocomp.blocks.choices.phases import Phases
 from monocomp.blocks.program import MIN_DOT
-from monocomp.records import dataclass
 from monocomp.tile import Expr, Loop, TileProgram, expressions
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from monocomp.blocks.choices.alignment import Period, align
 from monocomp.blocks.choices.descriptors import descriptor_loads
@@ -12,7 +13,6 @@ from monocomp.blocks.choices.phases import Phases, loads_in_step, loops_of, peel
 from monocomp.blocks.choices.product_dtypes import Product, choose_dtypes
 from monocomp.blocks.choices.short_ints import short_ints
 from monocomp.blocks.program import Block
-from monocomp.records import dataclass
 from monocomp.tile import Expr, Loop, TileProgram
 
 PASSES = ("flip", "choose_loads", "peel", "align", "leave_out", "choose_dtypes")

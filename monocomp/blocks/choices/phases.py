@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import gcd, prod
 from typing import Literal, TypeAlias
@@ -33,7 +33,6 @@ from typing import Literal, TypeAlias
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.choices.moving import signs
 from monocomp.blocks.program import Block
-from monocomp.records import dataclass
 from monocomp.tile import (
     Expr,
     Fold,

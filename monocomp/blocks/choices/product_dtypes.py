@@ -8,9 +8,10 @@ multiplied in two limbs.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.declarations.dtypes import NARROW
-from monocomp.records import dataclass
 from monocomp.tile import Expr, TileProgram
 
 
