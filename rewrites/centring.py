@@ -24,12 +24,6 @@ from monocomp.rewrites.centred import (
     centred,
     times,
 )
-from monocomp.rewrites.quotients import (
-    cancel_addend,
-    is_more_than_nothing,
-    nonzero,
-    under_logarithms,
-)
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
@@ -356,22 +350,67 @@ def _is_far(addend: Term) -> bool:
 
 def _cancelled(t: Term) -> Term:
     """m - [c] * m = [not c] * m, and log(z) + [not 0 < z] * m = log(z), for a maximum m"""
-    shorter = cancel_addend(t)
+    shorter = _cancel_addend(t)
     if shorter is not None:
         return _cancelled(shorter)
-    logarithms = under_logarithms(t)
+    logarithms = _under_logarithms(t)
     for a in filter(_is_far, addends(t)):
         for f in filter(T.is_bracket, factors(a)):
             whole, conditions = T.neg(_without(a, f)), T.conjuncts(f.args[0])
-            weights = list(nonzero(conditions))
+            weights = list(_nonzero(conditions))
             there = Product([*logarithms, *weights])
-            if whole not in addends(t) or not is_more_than_nothing(whole, there):
+            if whole not in addends(t) or not _is_more_than_nothing(whole, there):
                 continue
             others = [b for b in addends(t) if b is not a and b is not whole]
             if not logarithms.issuperset(weights) or len(weights) < len(conditions):
                 others.append(T.mul(whole, T.bracket(T.negate(f.args[0]))))
             return _cancelled(T.add(T.ZERO, *others))
     return t
+
+
+def _cancel_addend(t: Term) -> Term | None:
+    """p * (x + y) - p * x = p * y, where p * x is more than -inf"""
+    for a in t.args if t.op == "add" else ():
+        for f in factors(a):
+            if f.op == "add":
+                others = [g for g in factors(a) if g is not f]
+                parts = [T.mul(*others, b) for b in f.args]
+                gone = [p for p in parts if T.neg(p) in t.args]
+                conditions = (c for g in others if T.is_bracket(g) for c in T.conjuncts(g.args[0]))
+                weights = [*_nonzero(conditions)]
+                if all(map(T.is_nonnegative, others)):
+                    weights += _under_logarithms(f)
+                there = Product(weights)
+                if gone and all(_is_more_than_nothing(p, there) for p in gone):
+                    return T.add(*(b for b in t.args if b is not a), *parts)
+    return None
+
+
+def _under_logarithms(total: Term) -> set[Term]:
+    """z of the addends c * log(z) with c > 0: where it is 0, the total is -inf"""
+    parts = map(T.split_coefficient, addends(total))
+    return {x.args[0] for number, x in parts if x is not None and x.op == "log" and number > 0}
+
+
+def _nonzero(conditions: Iterable[Term]) -> Iterator[Term]:
+    """Yield z of the conditions 0 < z and z != 0."""
+    for c in conditions:
+        if c.op == "compare" and c.attr in ("<", "!=") and c.args[0] is T.ZERO:
+            yield c.args[1]
+
+
+def _is_more_than_nothing(product: Term, there: Product) -> bool:
+    """True if a product is -inf nowhere: its maxima are of something beside weights."""
+
+    def is_finite(f: Term) -> bool:
+        if f.op == "pow" and f.attr < 0:
+            return True  # what it divides is 0 as well, or unspecified
+        if f.op != "fold" or f.attr.monoid not in ("max", "min"):
+            return T.is_finite_if_read(f)
+        sides = (T.NEG_INF, f) if f.attr.monoid == "max" else (f, T.INF)
+        return T.is_unmasked(f) or there.says(T.compare("<", *sides))
+
+    return all(map(is_finite, factors(product)))
 
 
 def _without(product: Term, factor: Term) -> Term:

@@ -7,14 +7,11 @@ tanh, for one, loses small arguments when written with exponentials.
 from __future__ import annotations
 
 from monocomp import terms as T
-from monocomp.rewrites.frames import maxima
-from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.rewriting.equations import Guard, definitions, equations
 from monocomp.rewriting.matching import Bindings
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE_PAIR, frame, is_mantissa
 from monocomp.terms.monomials import addends
 
 elaboration = RuleSet("elaboration", "derived reductions become sums of exponentials")
@@ -101,45 +98,6 @@ def expand_prefix(t: Term) -> Term | None:
     if t.op != "fold_at" or t.attr.monoid in ("softmax", "log_softmax", "top", "argtop"):
         return None
     return T.by_definition(t)
-
-
-@elaboration.rule
-def expand_scaled(t: Term) -> Term | None:
-    """A fold in SE is a sum with its exponent split off; lifting will split it again.
-
-    So a program that has been derived, and one that a user writes in this form, come to the
-    same normal form as any other.
-
-    Law:     SE_k(v_k, s_k).v = exp(-m) * sum_k exp(s_k) v_k  with  m = max_k s_k
-    Claims:  scaled numbers, SE
-    before:  O[i] = SE[k](V[k], S[i,k]).v
-    after:   O[i] = exp(-max[k](S[i,k])) * sum[k](exp(S[i,k]) * V[k])
-    """
-    if not is_mantissa(t) or t.args[0].op != "fold":
-        return None
-    opened, (condition, value, exponent) = T.open_fold(t.args[0])
-    total = T.fold("sum", opened, condition, T.mul(value, T.exp(exponent)))
-    # In the form of the frames that it is multiplied with, which it cancels.
-    largest = normalise(T.fold("max", opened, condition, exponent), maxima)
-    return T.mul(total, T.exp(T.neg(largest)))
-
-
-@elaboration.rule
-def name_frame(t: Term) -> Term | None:
-    """The exponent of a fold in SE is the largest exponent of its elements.
-
-    Law:     SE_k(v_k, s_k).m = max_k s_k
-    Claims:  SE
-    before:  M[i] = SE[k](V[k], S[i,k]).m
-    after:   M[i] = max[k](S[i,k])
-    """
-    if t.op != "field" or t.attr != "m" or t.args[0].op != "fold":
-        return None
-    folded = t.args[0]
-    if folded.attr.monoid is not SE_PAIR or len(folded.attr.indices) != 1:
-        return None
-    (bound,), (condition, _, exponent) = T.open_fold(folded)
-    return frame(bound, condition, exponent)
 
 
 @elaboration.rule

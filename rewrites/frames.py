@@ -216,7 +216,6 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
 _OF_MAXIMA = (
     "assume_filter",
     "filter_masked_extremum",
-    "extremum_of_equals",
     "turn_maximum",
     "hoist_addend",
     "hoist_addend_of_minimum",

@@ -154,9 +154,6 @@ for one, of_one, leaving in (
     hoisting.add(
         *equations(
             f"""
-            # An extremum of equal numbers is each of them.
-            extremum_of_equals{of_one}: {one}[k if c](a) = a  needs a free of k, k has an element
-
             # An addend that does not vary with the index leaves, as addition is monotone.
             hoist_addend{of_one}: {one}[k if c](a + x) = a + {one}[k if c](x)
                 needs a free of k{leaving}

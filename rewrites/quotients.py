@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 
 from monocomp import terms as T
@@ -11,7 +11,6 @@ from monocomp.rewriting.matching import Bindings
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import (
-    addends,
     common_number,
     content,
     factors,
@@ -138,59 +137,3 @@ quotients.add(
         their_extents_are_out_of_order=Guard(_are_out_of_order),
     )
 )
-
-
-@quotients.rule
-def cancel_addend(t: Term) -> Term | None:
-    """Cancel an addend of a factor that is taken away as well.
-
-    So what elements and their mean are both shifted by takes no digits of the distances along.
-
-    Law:     p * (x + y) - p * x = p * y
-    Claims:  distributivity
-    Needs:   what p * x is made of is finite if what it reads is, but for divisors, and for maxima
-             that p says are of something, or beside which a logarithm in y is -inf
-    before:  A[i] = Z[i] * (exp(X[i]) + Y[i]) - Z[i] * exp(X[i])
-    after:   A[i] = Y[i] * Z[i]
-    """
-    for a in t.args if t.op == "add" else ():
-        for f in factors(a):
-            if f.op == "add":
-                others = [g for g in factors(a) if g is not f]
-                parts = [T.mul(*others, b) for b in f.args]
-                gone = [p for p in parts if T.neg(p) in t.args]
-                conditions = (c for g in others if T.is_bracket(g) for c in T.conjuncts(g.args[0]))
-                weights = [*nonzero(conditions)]
-                if all(map(T.is_nonnegative, others)):
-                    weights += under_logarithms(f)
-                there = T.Product(weights)
-                if gone and all(is_more_than_nothing(p, there) for p in gone):
-                    return T.add(*(b for b in t.args if b is not a), *parts)
-    return None
-
-
-def under_logarithms(total: Term) -> set[Term]:
-    """z of the addends c * log(z) with c > 0: where it is 0, the total is -inf"""
-    parts = map(T.split_coefficient, addends(total))
-    return {x.args[0] for number, x in parts if x is not None and x.op == "log" and number > 0}
-
-
-def nonzero(conditions: Iterable[Term]) -> Iterator[Term]:
-    """Yield z of the conditions 0 < z and z != 0."""
-    for c in conditions:
-        if c.op == "compare" and c.attr in ("<", "!=") and c.args[0] is T.ZERO:
-            yield c.args[1]
-
-
-def is_more_than_nothing(product: Term, there: T.Product) -> bool:
-    """True if a product is -inf nowhere: its maxima are of something beside weights."""
-
-    def is_finite(f: Term) -> bool:
-        if f.op == "pow" and f.attr < 0:
-            return True  # what it divides is 0 as well, or unspecified
-        if f.op != "fold" or f.attr.monoid not in ("max", "min"):
-            return T.is_finite_if_read(f)
-        sides = (T.NEG_INF, f) if f.attr.monoid == "max" else (f, T.INF)
-        return T.is_unmasked(f) or there.says(T.compare("<", *sides))
-
-    return all(map(is_finite, factors(product)))

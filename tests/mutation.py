@@ -72,7 +72,6 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "quotients.factor_number: if all((number == 1 for number, _ in found))": SAME,
     "single_elements.pick_point: ... if o is not c": "at the position that it names it is true",
     "single_elements._solve: c.op != 'compare'": "nothing else has the attribute ==",
-    "elaboration.name_frame: t.op != 'field'": "only a field is one of a fold of pairs",
     "frames.condition_of: mantissas": "without mantissas nothing is added",
     "frames._is_extremum: if not s.folded <= body.folded": (
         "no element holds other folds; it is asked before one is made"

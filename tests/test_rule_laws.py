@@ -57,6 +57,7 @@ def tried(identity: Identity) -> prover.Law:
 CONDITIONAL = [
     (name, n, identity)
     for name, at in RULE_LAWS.items()
+    if name not in RULES
     for n, identity in at.identities
     if identity.given is not T.TRUE
 ]

@@ -18,7 +18,7 @@ from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.expressions import where_equal
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE, settled
+from monocomp.terms.algebra import embed, move, settled
 from monocomp.terms.monomials import addends, factors
 from monocomp.terms.transfer import REAL
 from monocomp.tile import Expr, apply
@@ -90,21 +90,21 @@ class FramedSums:
             carried = at.symbol("old", state, at.domain(T.field(f, "v")))
             scaled = at.value(T.add(carried, *moved))
         if frames:
-            scale = at.value(SE.move(old, new), role="alpha")
+            scale = at.value(move(old, new), role="alpha")
             for extremum, frame in frames.items():
                 if not _is_scaled_positively(whole, extremum):
                     start = UNITS[extremum.attr.monoid]
                     scale = where_equal(at.value(frame.old), start, 0.0, scale)
             scaled = apply("mul", scaled, scale)
-        element = SE.embed(new, value, masked)
+        element = embed(new, value, masked)
         safe = all(f.op == "exp" or _is_0_outside(f, condition) for f in factors(element))
         unbounded = [f for f in factors(value) if f in far or not at.domain(f).is_real]
-        absorbed = _absorbed(SE.embed(new, value, exponent), self.bound.attr[0])
+        absorbed = _absorbed(embed(new, value, exponent), self.bound.attr[0])
         if absorbed is not None and not at.domain(exponent).unspecified:
             element, safe = absorbed, False
         elif unbounded and at.domain(exponent).masked:
             # A weight of 0 beside what is -inf or unspecified.
-            weight = at.value(SE.embed(new, T.ONE, masked))
+            weight = at.value(embed(new, T.ONE, masked))
             weighted = apply("mul", weight, at.value(T.mul(*unbounded)))
             selected = where_equal(weight, 0.0, 0.0, weighted)
             bounded = [f for f in factors(value) if f not in unbounded]

@@ -20,8 +20,10 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial, reduce
 from typing import Any
 
+from monocomp import terms as T
 from monocomp.proving.claims import (
     Claim,
     Lazy,
@@ -41,7 +43,7 @@ from monocomp.proving.extended_reals import (
 from monocomp.proving.rule_laws import identity
 from monocomp.proving.sampling import Sample
 from monocomp.terms import Term, UserMonoid
-from monocomp.terms.algebra import SE, first_position, of_one_field
+from monocomp.terms.algebra import SE_PAIR, embed, first_position, of_one_field, settled
 
 # --- monoids on tuples ----------------------------------------------------------------
 
@@ -249,6 +251,7 @@ BUILT_IN: dict[str, UserMonoid] = {
         *map(of_one_field, ("sum", "prod", "max", "min")),
         *(of_one_field(name, "bool") for name in ("any", "all")),
         *map(first_position, ("argmax", "argmin")),
+        SE_PAIR,
     )
 }
 
@@ -256,11 +259,32 @@ BUILT_IN: dict[str, UserMonoid] = {
 RESTS_ON: dict[str, tuple[str, ...]] = {
     "mean": ("sum",),
     "var": ("sum",),
-    "logsumexp": (SE.name, "max", "sum"),
-    "softmax": (SE.name, "max", "sum"),
-    "log_softmax": (SE.name, "max", "sum"),
+    "logsumexp": (SE_PAIR.name, "max", "sum"),
+    "softmax": (SE_PAIR.name, "max", "sum"),
+    "log_softmax": (SE_PAIR.name, "max", "sum"),
     "argtop": ("top",),
 }
+
+
+def tile(c: Carrier) -> Claim:
+    """A tile of pairs in SE is folded at once, each element written in the largest frame."""
+    values, frames = ([T.param(f"{n}{x}", "float") for x in "xyz"] for n in "vm")
+    top = reduce(partial(T.function, "maximum"), frames)
+    at_once = (T.add(*map(partial(embed, settled(top)), values, frames)), top)
+
+    def check(cases: Cases, shown: Operands) -> Sides:
+        pairs = [c.element(cases, name, shown) for name in "xyz"]
+        given = _Given(
+            {
+                f"{n}{x}": (p, k)
+                for x, p in zip("xyz", pairs, strict=True)
+                for k, n in enumerate("vm")
+            }
+        )
+        folded = reduce(partial(c.combine, cases), pairs)
+        return Sides(folded, Lazy(2, lambda n: cases.evaluate(at_once[n], given)))
+
+    return Claim("tile", "({x} . {y}) . {z}", "tile of {x}, {y}, {z}", check)
 
 
 def top_claims() -> list[Claim]:

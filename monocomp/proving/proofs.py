@@ -1,6 +1,6 @@
 """The laws that every bracketing rests on, proved for each monoid before it is used.
 
-Each law is a claim (`laws`, `framed_laws`; for rewrite rules `rule_laws`), which is proved or
+Each law is a claim (`laws`; for rewrite rules `rule_laws`), which is proved or
 refuted (`prover`). What is proved is remembered (`cache`) under a hash of the monoid's
 definition, so that later runs need no sympy. A remembered result is used only if it says
 exactly what would be claimed now; those of a user's monoid are tried on a few numbers again.
@@ -21,7 +21,6 @@ from monocomp.errors import InternalError, MonoidLawError, Span
 from monocomp.machine.cache import JsonStore
 from monocomp.proving import laws as L
 from monocomp.proving.claims import Claim, Values, shown_values
-from monocomp.proving.framed_laws import framed_claims
 from monocomp.proving.prover import (
     TIME_LIMIT,
     Law,
@@ -34,11 +33,11 @@ from monocomp.proving.prover import (
 )
 from monocomp.proving.rule_laws import EVERYWHERE, FOLDED, RULE_LAWS
 from monocomp.terms import UserMonoid
-from monocomp.terms.algebra import SE, SE_PAIR, FramedMonoid, settled
+from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.domain import MASKS_ARE_ADDED, Assumptions, domain
 from monocomp.terms.equations import Equations
 
-PROVER_VERSION = 5  # part of what results are remembered under; raise it with every change
+PROVER_VERSION = 6  # part of what results are remembered under; raise it with every change
 _QUICK = 60  # samples on which a user's monoid is tried before a proof is
 
 # --- plans ----------------------------------------------------------------------------
@@ -61,17 +60,10 @@ def _builtin_plan(name: str) -> Plan:
     if name == "top":
         return [("top", [claim]) for claim in L.top_claims()]
     if name in L.BUILT_IN:
-        return _plan(L.carrier_of(L.BUILT_IN[name]))
+        carrier = L.carrier_of(L.BUILT_IN[name])
+        tile = [(name, [L.tile(carrier)])] if name == SE_PAIR.name else []
+        return [*_plan(carrier), *tile]
     raise InternalError(f"there is no monoid '{name}'")
-
-
-def _framed_plan(f: FramedMonoid) -> Plan:
-    """The laws of a framed monoid; with the same as pairs, that those agree, and their laws."""
-    frames = L.carrier_of(L.BUILT_IN[f.join])
-    claims = [L.associative(frames), L.commutative(frames), L.idempotent(frames)]
-    joins = [replace(claim, name=f"join {claim.name}") for claim in claims]
-    plan = [(f.name, [claim]) for claim in (*joins, *framed_claims(f))]
-    return plan if f.pair is None else [*plan, *_plan(L.carrier_of(f.pair))]
 
 
 def prove_monoid(
@@ -114,20 +106,13 @@ def _monoid_key(m: UserMonoid | None) -> object:
     return m.name, m.fields, tuple(t.key[2] for t in (*m.unit, *m.combine))
 
 
-@cache
-def _framed_key(f: FramedMonoid) -> object:
-    a, b, c = (T.param(name, "float") for name in "abc")
-    operations = f.move(a, b).key[2], f.embed(a, b, c).key[2], settled(a).key[2]
-    return f.name, f.join, operations, _monoid_key(L.BUILT_IN[f.join])
-
-
 def certify(
-    monoid: str | UserMonoid | FramedMonoid, nonnegative: Iterable[str] = (), fresh: bool = False
+    monoid: str | UserMonoid, nonnegative: Iterable[str] = (), fresh: bool = False
 ) -> tuple[Law, ...]:
     """The laws of a monoid, remembered from an earlier run if they were proved then.
 
     Args:
-        monoid: a user's monoid, a framed one, or the name of a reduction.
+        monoid: a user's monoid, or the name of a reduction.
         nonnegative: as in `prove_monoid`.
         fresh: prove anew.
     """
@@ -136,13 +121,8 @@ def certify(
         fields = tuple(sorted(nonnegative))
         content = "monoid", _monoid_key(monoid), fields
         return _certified(content, lambda: _monoid_plans(monoid, fields), fresh, _QUICK, _CHECKS)
-    if isinstance(monoid, FramedMonoid):
-        content = "framed", _framed_key(monoid), _monoid_key(monoid.pair)
-        return _certified(content, lambda: [_framed_plan(monoid)], fresh)
     if monoid in L.RESTS_ON:
         return tuple(law for part in L.RESTS_ON[monoid] for law in certify(part, fresh=fresh))
-    if monoid == SE.name:
-        return certify(SE, fresh=fresh)
     content = "builtin", monoid, _monoid_key(L.BUILT_IN.get(monoid))
     return _certified(content, lambda: [_builtin_plan(monoid)], fresh)
 
@@ -156,7 +136,7 @@ def certify_rule_law(name: str, fresh: bool = False) -> tuple[Law, ...]:
     """
     if name == FOLDED:
         return ()
-    if name == SE.name or name in L.BUILT_IN:
+    if name in L.BUILT_IN:
         return certify(name, fresh=fresh)
     if name not in RULE_LAWS:
         raise InternalError(f"there is no law '{name}'")
@@ -350,7 +330,7 @@ def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, tuple[str
         if isinstance(monoid, str):
             names[monoid] = None
         elif monoid == SE_PAIR:
-            names[SE.name] = None
+            names[SE_PAIR.name] = None
         else:
             elements = dict(zip(monoid.fields, T.open_fold(t)[1][1:], strict=True))
             fields = nonnegative.get(monoid, monoid.fields)

@@ -14,7 +14,6 @@ A law can also be one of a monoid: a claim "SE" or "sum" means the laws of that.
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -209,15 +208,6 @@ def _negative(t: Term) -> Term:
     return T.inert("mul", T.const(-1, "float"), t)
 
 
-def _product(*factors: str) -> str:
-    """The text of a product, without ones."""
-    return " * ".join(f for f in factors if f not in ("1", "(1)")) or "1"
-
-
-def _raised(x: str, power: int) -> str:
-    return "1" if power == 0 else x if power == 1 else f"{x} ** {power}"
-
-
 # --- the laws -------------------------------------------------------------------------
 
 law(
@@ -349,65 +339,15 @@ law(
     power_in_an_exponent="exp(2 * log(a)) = a ** 2 for 0 < a",
     sum_in_an_exponent="exp(a + b) = exp(a) * exp(b)",
 )
-
-
-# --- actions --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Action:
-    """A basis that is carried in a moving frame, and the matrix that moves it.
-
-    With b(x; r) a column of basis functions of an element x, as text, in the frame r, move(r, s)
-    is rho(r, s) = T(s) T(r)^-1, so that
-
-        equivariance   rho(r, s) b(x; r) = b(x; s)
-        cocycle        rho(s, t) rho(r, s) = rho(r, t)
-
-    Then sums of b may be merged in any bracketing, each in the frame that is known there.
-    """
-
-    basis: Callable[[str], list[str]]
-    move: Callable[[str, str], list[list[str]]]
-
-    def identities(self) -> dict[str, Identity]:
-        """Equivariance and the cocycle, entry by entry."""
-        rs, st, rt = (self.move(*frames) for frames in ("rs", "st", "rt"))
-        size = range(len(rs))
-        texts = {
-            f"equivariance_{i}": f"{_dot(rs[i], self.basis('r'))} = {self.basis('s')[i]}"
-            " for finite r, s"
-            for i in size
-        }
-        for i in size:
-            for j in size:
-                moved = _dot(st[i], [row[j] for row in rs])
-                texts[f"cocycle_{i}{j}"] = f"{moved} = {rt[i][j]} for finite r, s, t"
-        found = {name: identity(text) for name, text in texts.items()}
-        return {n: at for n, at in found.items() if at.left is not at.right}
-
-
-def _dot(row: list[str], column: list[str]) -> str:
-    pairs = (pair for pair in zip(row, column, strict=True) if "0" not in pair)
-    return " + ".join(_product(f"({a})", f"({b})") for a, b in pairs) or "0"
-
-
-def moments(degree: int) -> Action:
-    """Powers of the distance from a centre, up to a degree: moved by the binomial theorem."""
-    size = range(degree + 1)
-
-    def entry(r: str, s: str, i: int, j: int) -> str:
-        return _product(str(math.comb(i, j)), _raised(f"({r} - {s})", i - j)) if j <= i else "0"
-
-    return Action(
-        lambda r: [_raised(f"(x - {r})", n) for n in size],
-        lambda r, s: [[entry(r, s, i, j) for j in size] for i in size],
-    )
-
-
 law(
     "moments",
     "sums of powers about one centre give those about another (Welford, Chan)",
-    **moments(4).identities(),
+    shift="x - s = (x - r) + (r - s) for finite r, s",
+    square="(x - s) ** 2 = (x - r) ** 2 + 2 * (r - s) * (x - r) + (r - s) ** 2 for finite r, s",
+    cube="(x - s) ** 3 = (x - r) ** 3 + 3 * (r - s) * (x - r) ** 2 + 3 * (r - s) ** 2 * (x - r)"
+    " + (r - s) ** 3 for finite r, s",
+    fourth_power="(x - s) ** 4 = (x - r) ** 4 + 4 * (r - s) * (x - r) ** 3"
+    " + 6 * (r - s) ** 2 * (x - r) ** 2 + 4 * (r - s) ** 3 * (x - r) + (r - s) ** 4"
+    " for finite r, s",
     about_the_mean="x - x / n * n = 0 for n != 0 and finite x",
 )

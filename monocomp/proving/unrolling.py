@@ -43,6 +43,8 @@ def unrolled(t: Term, size: int, at: Mapping[str, int] | None = None) -> Term:
             return T.negate(visit(t.args[0]))
         case "fold" if t.attr.monoid in _JOINS:
             return _unrolled_fold(t, size, positions)
+        case "fold_at" if t.attr.monoid == "argtop":
+            return _first_of_largest(t, size, positions)
         case "fold" | "fold_at":
             raise InternalError(f"no law about {t.attr.monoid} can be proved")
     args = [visit(a) for a in t.args]
@@ -65,6 +67,20 @@ def _unrolled_fold(t: Term, size: int, positions: Mapping[str, int]) -> Term:
         if admitted is not T.TRUE:
             element = T.inert("where", admitted, element, unit)
         found = element if found is unit else T.inert(_JOINS[t.attr.monoid], found, element)
+    return found
+
+
+def _first_of_largest(t: Term, size: int, positions: Mapping[str, int]) -> Term:
+    """Return the first of the listed positions of the largest of so many elements, or -1."""
+    (extent,) = t.attr.extents
+    best, found = T.NEG_INF, T.const(-1, "float")
+    _, (condition, body) = T.open_as(t, (extent,))
+    for n in range(size):
+        here = {**positions, extent: n}
+        admitted, element = unrolled(condition, size, here), unrolled(body, size, here)
+        larger = T.conjunction(admitted, T.inert("compare", best, element, attr="<"))
+        found = T.inert("where", larger, T.const(n, "float"), found)
+        best = T.inert("where", larger, element, best)
     return found
 
 

@@ -202,14 +202,14 @@ class Equation(Rule):
 
     @cached_property
     def scopes(self) -> dict[str, tuple[str, ...]]:
-        """The indices that each variable varies with: those in scope wherever it stands."""
+        """The indices that each variable varies with: those in scope wherever it stands, but for
+        those that it must be free of."""
+        fixed = {(n.name, n.free_of) for choice in self.needs for n in choice}
         found: dict[str, tuple[str, ...]] = {}
         for side in self._sides:
             for name, scope in _occurrences(side, ()):
-                found[name] = tuple(i for i in found.get(name, scope) if i in scope)
-        stated = (need for choice in self.needs for need in choice)
-        if any(n.free_of is not None and n.free_of in found[n.name] for n in stated):
-            raise InternalError(f"no variable of {self.name} is free of an index that binds it")
+                known = found.get(name, scope)
+                found[name] = tuple(i for i in known if i in scope and (name, i) not in fixed)
         return found
 
     @cached_property
@@ -226,6 +226,8 @@ class Equation(Rule):
         declared = [f"{write(v)}: bool" for v in sorted(self.conditions)]
         head = f"input {', '.join(declared)}\n" if declared else ""
         body = _VARIABLE.sub(lambda at: write(at[0]) if at[0] in self.scopes else at[0], side)
+        if "-> r" in side:
+            return f"index r < 2\n{head}O[i,r] = {body}"
         return f"{head}O[i] = {body}"
 
     def term(self, side: str) -> Term:
@@ -315,7 +317,7 @@ class Equation(Rule):
 
     def rewrite(self, t: Term) -> Term | None:
         """The right side, where the left one matches and the needs are met."""
-        if self._head != (t.attr.monoid if t.op == "fold" else None):
+        if self._head != (t.attr.monoid if t.op in ("fold", "fold_at") else None):
             return None
         for found in self._found(t):
             new = instance(self._template, found)

@@ -39,9 +39,9 @@ def pattern_of(t: Term) -> Pattern:
     """The pattern that a term is whose reads stand for variables."""
     if t.op == "read":
         return Pattern("variable", t.attr.name.lower(), (), t)
-    if t.op == "fold":
+    if t.op in ("fold", "fold_at"):
         _, parts = T.open_as(t, t.attr.extents)
-        return Pattern("fold", t.attr.monoid, tuple(map(pattern_of, parts)), t, *t.attr.extents)
+        return Pattern(t.op, t.attr.monoid, tuple(map(pattern_of, parts)), t, *t.attr.extents)
     return Pattern(t.op, t.attr, tuple(map(pattern_of, t.args)), t)
 
 
@@ -120,7 +120,7 @@ def _match(p: Pattern, t: Term, found: Bindings, tests: Demands) -> Iterator[Bin
         case "variable" if (p.term.kind == "bool") == (t.kind == "bool"):
             if p.attr not in tests or tests[p.attr].is_met(p.attr, t, found):
                 yield found.with_term(p.attr, t)
-        case "fold":
+        case "fold" | "fold_at":
             yield from _match_fold(p, t, found, tests)
         case "add" | "mul" | "and":
             yield from _match_parts(p, t, found, tests)
@@ -139,7 +139,7 @@ def _match_all(
 
 
 def _match_fold(p: Pattern, t: Term, found: Bindings, tests: Demands) -> Iterator[Bindings]:
-    if t.op != "fold" or t.attr.monoid != p.attr:
+    if t.op != p.op or t.attr.monoid != p.attr:
         return
     if t.attr.monoid in ("max", "min") and t.kind == "int" and not T.has_element(t):
         return  # the largest of no ints is none of the numbers that laws are about
@@ -253,6 +253,10 @@ def instance(p: Pattern, found: Bindings) -> Term:
             opened, _ = found.folds[p.index]
             condition, *bodies = (instance(a, found) for a in p.args)
             return T.fold(p.attr, opened, condition, *bodies)
+        case "fold_at":
+            opened, fold = found.folds[p.index]
+            parts = (instance(a, found) for a in p.args)
+            return T.fold_at(p.attr, fold.args[0], *opened, *parts, target=fold.attr.target)
         case "extent" if p.attr in found.folds:
             ((bound,), _) = found.folds[p.attr]
             return T.extent_of(bound.attr[1])

@@ -1,52 +1,23 @@
-"""Monoids with a moving frame, and SE, the number format of exponentials.
+"""SE, the number format of exponentials: a monoid with a moving frame.
 
-A *framed* monoid carries pairs (r, a): r is a frame that only grows (a fold of its own,
-joined by `join`), and a is a sum of elements written in that frame. `embed(r, ...)` writes
-an element in frame r, and `move(r, s)` takes a sum from frame r to frame s:
+The pair (v, m) stands for exp(m) v, a number with its exponent split off. m is a frame that only
+grows, a maximum, and v a sum of elements written in it: `embed` writes one so, and `move` takes a
+sum from one frame to another.
 
-    (r1, a1) . (r2, a2) = (r, move(r1, r) a1 + move(r2, r) a2),   r = join(r1, r2)
+    (v, m) . (w, n) = (move(m, r) v + move(n, r) w, r),   r = max(m, n)
 
-This is a monoid when move is an action that agrees with embed:
-
-    equivariance   move(r, s) embed(r, x) = embed(s, x)
-    cocycle        move(s, t) move(r, s) = move(r, t)
-    linearity      move(r, s) is a factor, so it distributes over the sum
-
-Then tiles may be folded straight into the joined frame, and partial results merged in any
-bracketing. SE(V) = V x (R u {-inf}) is the case join = max, embed(m, v, s) = exp(s - m) v,
-move(m, n) = exp(m - n): the pair (v, m) stands for exp(m) v, a number with its exponent
-split off. (Semidirect products of monoids; for softmax: Milakov and Gimelshein 2018,
-arXiv:1805.02867.)
+So tiles are folded straight into the joined frame, and partial results merged in any bracketing.
+(Semidirect products of monoids; for softmax: Milakov and Gimelshein 2018, arXiv:1805.02867.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
 from monocomp.terms import Term
 from monocomp.terms.nodes import SCALED, intern
-
-
-@dataclass(frozen=True)
-class FramedMonoid:
-    """A monoid of sums in a moving frame; see the module's text for its laws.
-
-    Attributes:
-        name: how it prints.
-        join: the monoid of frames, a fold that the backends know.
-        embed: (frame, value, exponent) -> the element's contribution in that frame.
-        move: (old frame, new frame) -> the factor that takes a sum from one to the other.
-        pair: the same as pairs (a, r), as a user would declare it, if there is one.
-    """
-
-    name: str
-    join: str
-    embed: Callable[[Term, Term, Term], Term]
-    move: Callable[[Term, Term], Term]
-    pair: T.UserMonoid | None = None
 
 
 def settled(frame: Term) -> Term:
@@ -58,8 +29,18 @@ def settled(frame: Term) -> Term:
     return T.where(T.compare("==", T.INF, T.function("abs", frame)), T.ZERO, frame)
 
 
-_a, _b = T.param("m", "float"), T.param("m'", "float")
-_top = T.function("maximum", _a, _b)
+def move(old: Term, new: Term) -> Term:
+    """Return the factor that takes a sum from one frame to another."""
+    return T.exp(T.sub(old, new))
+
+
+def embed(frame: Term, value: Term, exponent: Term) -> Term:
+    """Return what an element contributes in a frame."""
+    return T.mul(value, move(exponent, frame))
+
+
+_v, _w, _m, _n = (T.param(name, "float") for name in ("v", "v'", "m", "m'"))
+_top = T.function("maximum", _m, _n)
 
 # The same as a user would declare it; programs print their lifted folds with it, so that
 # the oracle and a reader can follow. It is proved like any user's monoid.
@@ -67,23 +48,8 @@ SE_PAIR = T.UserMonoid(
     "SE",
     ("v", "m"),
     (T.ZERO, T.NEG_INF),
-    (
-        T.add(
-            T.mul(T.exp(T.sub(_a, settled(_top))), T.param("v", "float")),
-            T.mul(T.exp(T.sub(_b, settled(_top))), T.param("v'", "float")),
-        ),
-        _top,
-    ),
+    (T.add(embed(settled(_top), _v, _m), embed(settled(_top), _w, _n)), _top),
 )
-
-SE = FramedMonoid(
-    name="SE",
-    join="max",
-    embed=lambda frame, value, exponent: T.mul(value, T.exp(T.sub(exponent, frame))),
-    move=lambda old, new: T.exp(T.sub(old, new)),
-    pair=SE_PAIR,
-)
-
 SCALED.add(SE_PAIR)
 
 
@@ -94,7 +60,7 @@ def mantissa(bound: Term, condition: Term, value: Term, exponent: Term) -> Term:
 
 def frame(bound: Term, condition: Term, exponent: Term) -> Term:
     """`max[k if condition](exponent)`: what `SE[k](value, exponent).m` equals."""
-    return T.fold(SE.join, (bound,), condition, exponent)
+    return T.fold("max", (bound,), condition, exponent)
 
 
 def value_of(f: Term) -> Term:

@@ -32,17 +32,6 @@ NEAR_MISSES = {
     "expand_softmax": ["P[i,k] = log_softmax[k](S[i,k])", "L[i] = logsumexp[k](S[i,k])"],
     "expand_log_softmax": ["P[i,k] = softmax[k](S[i,k])", "P[i,k] = log(softmax[k](S[i,k]))"],
     "expand_prefix": ["P[k] = softmax[k](X[k])", "index r < 2\nA[r] = top[k -> r](X[k])"],
-    "expand_scaled": [
-        "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\nO[i] = M[k](V[k], S[i,k]).v",
-        "O[i] = SE[k](V[k], S[i,k]).m",
-        "O[k] = SE[..k](V[k], S[k]).v",
-    ],
-    "name_frame": [
-        "monoid M(v, m) = unit (0, 0), combine (v + v', m + m')\nO[i] = M[k](V[k], S[i,k]).m",
-        "O[i] = SE[k](V[k], S[i,k]).v",
-        "O[k] = SE[..k](V[k], S[k]).m",
-        "O[i] = SE[j, k](V[j,k], S[i,j,k]).m",  # one index after the other
-    ],
     "nest_indices": [
         "A[i] = max[k](X[i,k])",
         "A[i] = mean[j, k](X[i,j,k])",  # the inner means would weigh alike

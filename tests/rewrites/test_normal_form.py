@@ -151,14 +151,6 @@ NEAR_MISSES = {
         "A[i] = maximum(B[i] * C[i] + D[i], 1 / C[i])",  # no quotient
         "A[i] = (B[i] + X[i,0] / D[i]) / D[i]",  # it divides already
     ],
-    "cancel_addend": [
-        "A[i] = B[i] * (C[i] + D[i]) + B[i] * C[i]",  # it is not taken away
-        "A[i] = B[i] * (C[i] + D[i]) - M[i] * C[i]",
-        "A[i] = B[i] * (C[i] + D[i]) ** 2 - B[i] * C[i]",
-        "A[i] = maximum(B[i] * (C[i] + D[i]), -B[i] * C[i])",
-        "A[i] = B[i] * (max[k if k < i](X[i,k]) + D[i]) - B[i] * max[k if k < i](X[i,k])",
-        "A[i] = B[i] * (log(C[i]) + D[i]) - B[i] * log(C[i])",  # which may be -inf
-    ],
 }
 
 
@@ -353,12 +345,6 @@ VARIANTS = {
         (  # which a sum over nothing is
             "(B[i] * sum[k if k < i](exp(Y[k])) + B[i] - Y[1]) / sum[k if k < i](exp(Y[k]))",
             "B[i] * (0 < sum[k if k < i](exp(Y[k]))) + (B[i] - Y[1]) / sum[k if k < i](exp(Y[k]))",
-        ),
-    ],
-    "cancel_addend": [
-        (  # as from elements and their mean, both shifted
-            "X[i,0] - (sum[k](X[i,k]) - sum[k](Y[k])) / |k| - sum[k](Y[k]) / |k|",
-            "X[i,0] - sum[k](X[i,k]) / |k|",
         ),
     ],
 }

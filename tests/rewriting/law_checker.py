@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,17 +23,27 @@ def counterexample(law: Equation, without: Need | None = None) -> str | None:
     where the needs are met, but for one."""
     for size in range(4):
         inputs = _inputs(law, size, np.random.default_rng(size))
-        sides = [np.asarray(_value(law, side, inputs), dtype=float) for side in law_sides(law)]
-        left, right = (np.broadcast_to(side, SAMPLES) for side in sides)
-        admitted = _admitted(law, inputs, without) & ~np.isnan(left)
+        sides = [np.asarray(_value(law, side, inputs)) for side in law_sides(law)]
+        shape = (SAMPLES, *sides[0].shape[1:])
+        left, right = (np.broadcast_to(side, shape).reshape(SAMPLES, -1) for side in sides)
+        admitted = _admitted(law, inputs, without)
+        if left.dtype.kind != "f":  # an int or a condition does not show that it is unspecified
+            admitted &= ~_any(inputs, np.isnan)
+        left, right = left.astype(float), right.astype(float)
         close = np.abs(left - right) <= 1e-9 * (1 + np.abs(left))
         equal = np.where(np.isfinite(left), close, left == right)
-        wrong = np.flatnonzero(admitted & ~equal)
+        wrong = np.flatnonzero(admitted & (~np.isnan(left) & ~equal).any(axis=1))
         if len(wrong):
             at = wrong[0]
             values = ", ".join(f"{n} = {x[at].tolist()}" for n, x in inputs.items())
             return f"{law.law} at {values}: {left[at]} and {right[at]}"
     return None
+
+
+def _any(inputs: dict[str, Array], holds: Callable[[Array], Array]) -> Array:
+    """The samples in which something holds of an input."""
+    numbers = (x.astype(float).reshape(SAMPLES, -1) for x in inputs.values())
+    return np.logical_or.reduce([holds(x).any(axis=1) for x in numbers])
 
 
 def law_sides(law: Equation) -> tuple[str, str]:

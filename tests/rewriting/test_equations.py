@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from monocomp.derivation.rule_sets import RULES
-from monocomp.errors import InternalError
 from monocomp.rewriting.equations import Equation, Guard, Need, equations
 from tests.rewrites.rules import apply_only, check_does_not_fire, check_example
 from tests.rewriting.law_checker import counterexample
@@ -71,12 +70,6 @@ def test_a_prefix_is_no_aggregate(reduction: str) -> None:
     text = f"input X[i,k]\nO[i,k] = {reduction}[..k](2 * X[i,k])"
     for law in EQUATIONS:
         check_does_not_fire(law, text)
-
-
-def test_an_equation_says_where_its_variables_vary() -> None:
-    (law,) = equations("wrong: max[k](a + x) = max[k](a) + max[k](x) needs x free of k")
-    with pytest.raises(InternalError, match="free of an index that binds it"):
-        law.example()
 
 
 def test_what_an_equation_is_worth_is_decided() -> None:
