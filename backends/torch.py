@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from monocomp.backends.block_lengths import default_blocks
 from monocomp.backends.interpreter import Interpreter
-from monocomp.backends.tape.recording import recorded
+from monocomp.backends.tape.recording import Recording, recorded
+from monocomp.backends.tape.sharing import shared
+from monocomp.backends.tape.tape import Tape
 from monocomp.backends.torch_operations import TorchOps, TorchTarget
 from monocomp.host.arguments import PROGRAMS
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.interpreting import KernelRun
+from monocomp.host.plan import Plan
 from monocomp.host.program import HostProgram, Promote
 from monocomp.tile import TileProgram
+
+if TYPE_CHECKING:
+    from monocomp.calls.plans import Repeat
 
 TILE_ELEMENTS = 1 << 19  # of the largest tile: 2 MiB in float32, of which a few live at once
 
@@ -48,15 +54,25 @@ class _Target(TorchTarget):
 class Repeated:
     """Repeats a call: `host.plan.Plan`, or the tape that it comes to.
 
-    Attributes:
+    Args:
         device: that of the inputs.
+        by: repeats it.
+
+    Attributes:
         run: computes the results.
+        recording: what the tape is recorded from, if it is one.
     """
 
-    __slots__ = ("device", "run")
+    __slots__ = ("device", "recording", "run")
 
-    def __init__(self, device: torch.device, run: Callable[..., tuple[torch.Tensor, ...]]) -> None:
-        self.device, self.run = device, run
+    def __init__(self, device: torch.device, by: Plan | Tape) -> None:
+        self.device = device
+        self.recording: Recording | None = None
+        self.run: Callable[..., tuple[torch.Tensor, ...]]
+        if isinstance(by, Tape):
+            self.run, self.recording = by.run, by.recording
+        else:
+            self.run = lambda *values: by(values)
 
     def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         """The results for inputs and parameters, in their order."""
@@ -65,6 +81,27 @@ class Repeated:
                 return self(values)
         with _NotRecorded():
             return self.run(*values)
+
+
+def sharing(
+    call: Repeat, backward: Repeat, sources: Sequence[int]
+) -> tuple[Repeated, Repeated] | None:
+    """Return what repeats a call and its backward pass, as `tape.sharing.shared` has them; None
+    where they share nothing.
+
+    Args:
+        sources: for each value of the backward pass where it is among the values of the call and
+            then its results; -1 for one that is not.
+    """
+    if not (isinstance(call, Repeated) and isinstance(backward, Repeated)):
+        return None
+    if call.recording is None or backward.recording is None:
+        return None
+    tapes = shared(call.recording, backward.recording, sources)
+    if tapes is None:
+        return None
+    first, second = (Repeated(call.device, tape) for tape in tapes)
+    return first, second
 
 
 # Nothing that is computed here has a gradient, and no operation asks for one.
@@ -97,7 +134,7 @@ def repeated(
     if not checked:
         blocks = partial(default_blocks, has_own_loops=False)
         tape = recorded(host, plan, kernels, target, inputs, params, configs, varying, blocks)
-    return Repeated(target.device, tape.run if tape else lambda *values: plan(values))
+    return Repeated(target.device, tape or plan)
 
 
 def accumulated(host: HostProgram, inputs: Mapping[str, torch.Tensor]) -> torch.dtype:

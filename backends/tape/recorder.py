@@ -70,20 +70,24 @@ class Step:
 class Recorder:
     """Notes steps.
 
+    Args:
+        count: of the values of a call.
+        before: has recorded other steps, which are the first of these.
+
     Attributes:
         inputs: the values of a call, in their order.
         steps: what has been done.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, before: Recorder | None = None) -> None:
         self.inputs = [Value((), torch.float32) for _ in range(count)]
-        self.steps: list[Step] = []
-        self._made: dict[object, Value] = {}
+        self.steps: list[Step] = [] if before is None else [*before.steps]
+        self._made: dict[object, Value] = {} if before is None else {**before._made}
 
-    def input(self, position: int, tensor: torch.Tensor) -> Value:
+    def input(self, position: int, shape: tuple[int, ...], dtype: torch.dtype) -> Value:
         """A tensor that a call gives."""
         value = self.inputs[position]
-        value.shape, value.dtype = tuple(tensor.shape), tensor.dtype
+        value.shape, value.dtype = shape, dtype
         return value
 
     def constant(self, key: object, tensor: torch.Tensor) -> Value:

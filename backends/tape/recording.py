@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ from monocomp.host.plan import Plan
 from monocomp.host.program import HostProgram, Slices, Sort
 from monocomp.tile import Store, TileProgram, walk
 
+_NONE: Mapping[int, Value] = {}
 Blocks: TypeAlias = Callable[..., dict[str, int]]
 LARGEST = 1 << 21  # elements of the largest tile: 8 MiB in float32, of which a few live at once
 WHOLE = 1 << 62  # of one that need not be computed, as what selects its elements reads them
@@ -36,22 +38,56 @@ def is_short(program: TileProgram, extents: Mapping[str, int], lengths: Mapping[
     return all(a.role == "grid" for a in cut) and math.prod(cut.values()) <= MOST_BLOCKS
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a tensor lies in memory.
+
+    Attributes:
+        shape, strides, dtype: its own.
+        is_plain: is it contiguous, and aligned?
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    is_plain: bool
+
+    @classmethod
+    def of(cls, t: torch.Tensor) -> Layout:
+        """That of a tensor."""
+        is_plain = t.is_contiguous() and not t.data_ptr() % _ALIGNMENT
+        return cls(tuple(t.shape), t.stride(), t.dtype, is_plain)
+
+    def stand_in(self) -> torch.Tensor:
+        """A tensor without elements."""
+        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device="meta")
+
+
 class RecordingTarget(TorchTarget):
     """Notes what the kernels of a host program do.
 
     Args:
         kernels: the kernels.
         like: runs them.
-        count: of the values of a call.
+        recorder: has a value for each of a call.
         blocks: chooses their lengths.
+        known: values of the call that the recorder has in one layout, by their positions.
+
+    Attributes:
+        inputs: the values of a call, tensors in one layout, by their positions.
     """
 
     def __init__(
-        self, kernels: Sequence[TileProgram], like: TorchTarget, count: int, blocks: Blocks
+        self,
+        kernels: Sequence[TileProgram],
+        like: TorchTarget,
+        recorder: Recorder,
+        blocks: Blocks,
+        known: Mapping[int, Value],
     ) -> None:
         super().__init__(like.device, like.accumulated, like.results)
         self.kernels, self.blocks = kernels, blocks
-        self.recorder = Recorder(count)
+        self.recorder, self.inputs = recorder, dict(known)
         self.order = {name: rank for rank, name in enumerate(_in_memory_order(kernels))}
         self.ops = self._ops(())
 
@@ -59,17 +95,21 @@ class RecordingTarget(TorchTarget):
         done_by = TorchOps(self.device, self.accumulated)
         return TapeOps(self.recorder, done_by, axes, self.order)
 
-    def input(self, position: int, tensor: torch.Tensor) -> Tile:
+    def input(self, position: int, tensor: Layout) -> Tile:
         """A tensor that a call gives, in one layout and alignment, so that results do not vary."""
-        value = self.recorder.input(position, tensor)
-        if not tensor.is_contiguous() or tensor.data_ptr() % _ALIGNMENT:
-            value = self.recorder.copy(value)
-        value.strides = torch.empty(tensor.shape, device="meta").stride()
-        return Tile(self.ops, value, range(tensor.dim()), tensor.shape)
+        value = self.inputs.get(position)
+        if value is None:
+            value = self.recorder.input(position, tensor.shape, tensor.dtype)
+            if not tensor.is_plain:
+                value = self.recorder.copy(value)
+            value.strides = torch.empty(tensor.shape, device="meta").stride()
+            self.inputs[position] = value
+        return Tile(self.ops, value, range(len(tensor.shape)), tensor.shape)
 
     def param(self, position: int) -> Tile:
         """A parameter that a call gives."""
-        return Tile(self.ops, self.recorder.inputs[position], (), ())
+        value = self.inputs.setdefault(position, self.recorder.inputs[position])
+        return Tile(self.ops, value, (), ())
 
     def allocation(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[[], Any]:
         return partial(Buffer, shape, dtype)
@@ -133,6 +173,61 @@ def _shaped(t: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     return t.contiguous().resize_(shape)
 
 
+@dataclass(frozen=True)
+class Recording:
+    """All that a tape is recorded from, for calls that look alike.
+
+    Attributes:
+        host, kernels: the program.
+        like: runs the kernels.
+        tensors: the inputs of such a call.
+        params: the values of its parameters.
+        configs, varying: as for `Evaluation`.
+        blocks: chooses the lengths of blocks.
+    """
+
+    host: HostProgram
+    kernels: Sequence[TileProgram]
+    like: TorchTarget
+    tensors: Mapping[str, Layout]
+    params: Mapping[str, Any]
+    configs: Sequence[Mapping[str, int]]
+    varying: Collection[str]
+    blocks: Blocks
+
+    def record(self, before: Record | None = None, known: Mapping[int, Value] = _NONE) -> Record:
+        """What such a call does.
+
+        Args:
+            before: what another call has done, of which this one may read values.
+            known: those that this one is called with, by their positions.
+        """
+        count = len(self.tensors) + len(self.params)
+        recorder = Recorder(count, None if before is None else before.recorder)
+        target = RecordingTarget(self.kernels, self.like, recorder, self.blocks, known)
+        inputs = {n: t.stand_in() for n, t in self.tensors.items()}
+        how = self.params, self.configs, self.varying
+        plan = Evaluation(self.host, target, inputs, *how).plan()
+        values: list[Any] = [target.input(n, t) for n, t in enumerate(self.tensors.values())]
+        values += [target.param(len(values) + n) for n in range(len(self.params))]
+        return Record(recorder, target.inputs, [*target.returned(plan(values))])
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a call does.
+
+    Attributes:
+        recorder: has the steps.
+        inputs: the values of the call, tensors in one layout, by their positions.
+        results: its results.
+    """
+
+    recorder: Recorder
+    inputs: Mapping[int, Value]
+    results: Sequence[Value]
+
+
 def recorded(
     host: HostProgram,
     plan: Plan,
@@ -149,6 +244,7 @@ def recorded(
         return None
     runs = [(x.run, x.args) for stage in plan.stages for x in stage.launches]
     kernel_runs = [(run, args) for run, args in runs if isinstance(run, KernelRun)]
+    tensors = {n: Layout.of(t) for n, t in inputs.items()}
     cuts: list[object] = []
     for most in (WHOLE, LARGEST):
         lengths = [blocks(run.kernel, run.extents(args), most) for run, args in kernel_runs]
@@ -159,13 +255,10 @@ def recorded(
             for n, (run, args) in enumerate(kernel_runs)
         ):
             continue
-        target = RecordingTarget(
-            kernels, like, len(inputs) + len(params), partial(blocks, elements=most)
-        )
-        again = Evaluation(host, target, inputs, params, configs, varying).plan()
-        given: list[Any] = [target.input(n, t) for n, t in enumerate(inputs.values())]
-        given += [target.param(len(inputs) + n) for n in range(len(params))]
-        tape = Tape(target.recorder, [*target.returned(again(given))])
+        cut = partial(blocks, elements=most)
+        recording = Recording(host, kernels, like, tensors, params, configs, varying, cut)
+        record = recording.record()
+        tape = Tape(record.recorder.steps, record.recorder.inputs, record.results, recording)
         if tape.largest <= LARGEST:
             return tape
     return None

@@ -35,7 +35,7 @@ def function_of(
             names[v] = hold(v.known)
         return names[v]
 
-    lines = [f"def run({', '.join(names.values())}):"]
+    lines = [f"def run({', '.join(f'x{n}' for n in range(len(inputs)))}):"]
     for n, s in enumerate(steps):
         given = [*map(name_of, s.operands), *map(hold, s.arguments)]
         if n in into:

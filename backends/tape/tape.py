@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from monocomp.backends.tape.recorder import Recorder, Step, Value
+from monocomp.backends.tape.recorder import Step, Value
 from monocomp.backends.tape.source import function_of
+
+if TYPE_CHECKING:
+    from monocomp.backends.tape.recording import Recording
 
 KEPT = 1 << 18  # elements of what is computed once and kept: what is larger each call computes
 FREED = 1 << 14  # elements of what is given back before the call ends
@@ -16,64 +20,84 @@ class Tape:
     """The steps that results need.
 
     Args:
-        recorder: has noted them.
+        steps: those that have been recorded.
+        inputs: the values of a call.
         results: the values that a call returns.
+        recording: what the tape is recorded from.
 
     Attributes:
-        steps: those.
+        steps: those that results need.
         kept: what they read that is the same in all calls.
         largest: the elements of the largest value that is computed.
         run: returns the results for the values of a call.
     """
 
-    def __init__(self, recorder: Recorder, results: Sequence[Value]) -> None:
-        steps = _needed(recorder.steps, results)
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        inputs: Sequence[Value],
+        results: Sequence[Value],
+        recording: Recording,
+    ) -> None:
+        self.recording = recording
+        self.steps = steps = needed(steps, inputs, results)
         held = (s.result for s in steps if s.result.root is s.result)
         self.largest = max((math.prod(v.shape) for v in held), default=0)
         made = {s.result for s in steps}
         last_read = {v: n for n, s in enumerate(steps) for v in (s.result, *s.operands)}
         for v in results:
             last_read[v] = len(steps)
-        into = _memory(steps, results)
+        into = _memory(steps, inputs, results)
         for n, v in into.items():
             last_read[v] = max(last_read[v], n)
         dead: dict[int, list[Value]] = {}
         for v, n in last_read.items():
             if v in made and math.prod(v.shape) >= FREED:
                 dead.setdefault(n, []).append(v)
-        self.steps = steps
         read = dict.fromkeys(v for s in steps for v in s.operands if v not in made)
         self.kept = [v.known for v in read if v.known is not None]
-        self.run = function_of(recorder.inputs, steps, results, into, dead)
+        self.run = function_of(inputs, steps, results, into, dead)
 
 
-def _needed(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
-    """The steps that lead to results, but for those to what is kept."""
-    needed = {v for v in results if not _is_kept(v)}
+def needed(
+    steps: Sequence[Step],
+    inputs: Sequence[Value],
+    results: Sequence[Value],
+    is_shared: Callable[[Value], bool] = lambda v: False,
+) -> list[Step]:
+    """The steps that lead from inputs to results, but for those to what is kept, and to what is
+    shared."""
+    read = {v for v in results if not is_kept(v)}
+    stop = {*inputs}
     found = []
     for s in reversed(steps):
-        if s.result in needed:
+        if s.result in read and s.result not in stop and not is_shared(s.result):
             found.append(s)
-            needed |= {v for v in s.operands if not _is_kept(v)}
+            read |= {v for v in s.operands if not is_kept(v)}
     return found[::-1]
 
 
-def _is_kept(v: Value) -> bool:
+def is_kept(v: Value) -> bool:
+    """True if a value is the same in all calls, and not too large to be held between them."""
     return v.known is not None and v.known.numel() <= KEPT
 
 
-def _memory(steps: Sequence[Step], results: Sequence[Value]) -> dict[int, Value]:
+def _memory(
+    steps: Sequence[Step], inputs: Sequence[Value], results: Sequence[Value]
+) -> dict[int, Value]:
     """Return the values whose memory steps write their results into, by the number of the step: an
     operand that nothing else reads, or else what nothing reads any more."""
     last_use = {v.root: n for n, s in enumerate(steps) for v in (s.result, *s.operands)}
     last_use |= dict.fromkeys((v.root for v in results), len(steps))
     fresh = {s.result for s in steps if s.takes_out}
+    foreign = {*inputs}
     free: dict[object, list[Value]] = {}
     into: dict[int, Value] = {}
     for n, s in enumerate(steps):
         alike = free.setdefault((s.result.shape, s.result.dtype), [])
         if s.takes_out:
-            taken = next((v for v in s.operands if last_use[v.root] == n and _takes(s, v)), None)
+            own = (v for v in s.operands if v not in foreign and last_use[v.root] == n)
+            taken = next((v for v in own if _takes(s, v)), None)
             taken = alike.pop() if taken is None and alike else taken
             if taken is not None:
                 into[n] = taken

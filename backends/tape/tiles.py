@@ -441,6 +441,7 @@ class TapeOps:
             inner,
             values.dtype,
         )
+        pair.is_owned = False
         first, second = (
             self.recorder.step(
                 ("field", n), operator.getitem, [pair], inner, x.dtype, arguments=(n,)

@@ -64,7 +64,7 @@ class Call(torch.autograd.Function):
         else:
             results = call.site.forward.calls.call(call.site.named(others, tensors))
         call.save(ctx, others, tensors, results)
-        return results
+        return results[: len(call.site.forward.outputs)]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
@@ -139,8 +139,8 @@ class Site:
     def __init__(self, forward: Forward, names: Names) -> None:
         self.forward, self.names = forward, names
         every = (*names, *forward.outputs)
-        self._saved = tuple(n for n in forward.kept if n in every)
-        self.kept = gather(*map(every.index, self._saved))
+        self.saved = tuple(n for n in forward.kept if n in every)
+        self.kept = gather(*map(every.index, self.saved))
         self.sized = tuple(map(every.index, forward.others))
         self._routes: dict[object, Route] = {}
 
@@ -171,7 +171,7 @@ class Site:
             given = tuple(compress(self.forward.outputs, present))
             if not wrt or not given:
                 return None
-            found = Route.of(self.forward.backward(wrt, given), self._saved, self)
+            found = Route.of(self.forward.backward(wrt, given), self.saved, self)
             self._routes[key] = found
         return found
 
@@ -186,12 +186,15 @@ class Route:
             parameters, and of tensors that have the size of what is not kept.
         values: takes its inputs and parameters from these and None.
         gradients: takes the gradients of all arguments from its results and None.
+        sources: where each of its inputs and parameters is among the values of the call and then
+            its results; -1 for one that is not.
     """
 
     backward: Backward
     names: Names
     values: Gather
     gradients: Gather
+    sources: tuple[int, ...]
 
     @classmethod
     def of(cls, backward: Backward, saved: Names, site: Site) -> Route:
@@ -201,7 +204,48 @@ class Route:
         names = (*saved, *cotangents, *forward.params, *(site.names[n] for n in site.sized))
         values = (names.index(n) if n in names else -1 for n in backward.names)
         results = (wrt.index(n) if n in wrt else -1 for n in site.names)
-        return cls(backward, names, gather(*values), gather(-1, -1, *results))
+        known = (*site.names, *forward.params, *forward.outputs)
+        is_known = {*saved, *forward.params}
+        sources = tuple(known.index(n) if n in is_known else -1 for n in backward.names)
+        return cls(backward, names, gather(*values), gather(-1, -1, *results), sources)
+
+
+class Repeated:
+    """Repeats a backward pass.
+
+    Args:
+        route: its arguments and results.
+        repeat: computes it.
+        sized: tensors that have the sizes of those that are not kept.
+    """
+
+    def __init__(self, route: Route, repeat: Repeat, sized: Results) -> None:
+        self.route, self.repeat, self.sized = route, repeat, sized
+        self.shared: Repeat | None = None  # the same, of what the call shares with it besides
+
+    def __call__(self, every: Params, more: Results, call: Recorded) -> Gradients:
+        """The gradients of all arguments.
+
+        Args:
+            every: what the route takes values from.
+            more: what the call has computed for it besides.
+            call: the call, which shares values from the first repetition on.
+        """
+        values = self.route.values((*every, *self.sized, None))
+        if call.may_share:
+            self._share(call)
+        if more and self.shared is not None:
+            return self.route.gradients((*self.shared((*values, *more)), None))
+        return self.route.gradients((*self.repeat(values), None))
+
+    def _share(self, call: Recorded) -> None:
+        from monocomp.backends.torch import sharing
+
+        call.may_share = False
+        assert call.replay is not None
+        both = sharing(call.replay, self.repeat, self.route.sources)
+        if both is not None:
+            call.replay, self.shared = both
 
 
 class Recorded:
@@ -212,9 +256,13 @@ class Recorded:
         forward: what is called.
         tensors: with which tensors.
         replay: what computes the results of such a call, if it is known.
+
+    Attributes:
+        replay: the same, or what returns as well what it shares with a backward pass.
+        may_share: has no backward pass been repeated yet?
     """
 
-    __slots__ = ("_backwards", "device", "dtypes", "replay", "shapes", "site")
+    __slots__ = ("_backwards", "device", "dtypes", "may_share", "replay", "shapes", "site")
 
     def __init__(self, forward: Forward, tensors: Values, replay: Repeat | None = None) -> None:
         names = tuple(tensors)
@@ -226,7 +274,8 @@ class Recorded:
         self.dtypes = tuple([t.dtype for t in every])
         self.shapes = [every[n].shape for n in site.sized]
         self.replay, self.device = replay, every[0].device
-        self._backwards: dict[object, tuple[Route, Repeat, Results]] = {}
+        self._backwards: dict[object, Repeated] = {}
+        self.may_share = True
 
     def __call__(self, values: Sequence[Any]) -> Results:
         """The results for inputs, which are the tensors, and parameters, of a call that nothing
@@ -245,20 +294,21 @@ class Recorded:
         ctx.set_materialize_grads(False)
         if site.forward.constant:
             ctx.mark_non_differentiable(*[results[n] for n in site.forward.constant])
-        ctx.save_for_backward(*site.kept((*tensors, *results)))
+        more = results[len(site.forward.outputs) :]
+        ctx.save_for_backward(*site.kept((*tensors, *results)), *more)
 
     def gradients(
         self, ctx: Any, others: Params, cotangents: Sequence[torch.Tensor | None]
     ) -> Gradients:
         """The gradients of the arguments of a call, as far as they are needed."""
         needed, kept, signature = ctx.needs_input_grad, ctx.saved_tensors, None
-        every = (*kept, *cotangents, *others)
+        count = len(self.site.saved)
+        every = (*kept[:count], *cotangents, *others)
         if self.replay is not None and not is_grad_enabled() and not is_watched():
-            signature = _signature(needed, kept, cotangents)
+            signature = _signature(needed, kept[:count], cotangents)
             repeated = self._backwards.get(signature)
             if repeated is not None:
-                route, repeat, sized = repeated
-                return route.gradients((*repeat(route.values((*every, *sized, None))), None))
+                return repeated(every, kept[count:], self)
         present = tuple([c is not None for c in cotangents])
         new = self.site.route(needed, present, self.dtypes)
         if new is None:
@@ -270,7 +320,7 @@ class Recorded:
         if signature is not None:
             again = new.backward.repeat(new.values((*every, None)))
             if again is not None:
-                self._backwards[signature] = new, again, sized
+                self._backwards[signature] = Repeated(new, again, sized)
         return new.gradients((*found, None))
 
     def _sized(self, cotangents: Sequence[torch.Tensor | None]) -> Results:

@@ -1,0 +1,58 @@
+"""Values that a call computes and its backward pass reads.
+
+A backward pass computes much of what its call has computed once more, as what is kept between them
+is little. Where the values that both compute have few elements, they are kept as well: the tape of
+the call returns them beside its results, and that of the backward pass takes them beside its own
+values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from monocomp.backends.tape.recorder import Value
+from monocomp.backends.tape.recording import Record, Recording
+from monocomp.backends.tape.tape import Tape, needed
+
+SHARED = 1 << 20  # elements that are kept at most: 4 MiB in float32
+
+
+def shared(first: Recording, second: Recording, sources: Sequence[int]) -> tuple[Tape, Tape] | None:
+    """Return the tapes of two calls of which the second takes, after its own values, what the first
+    returns after its results; None where there is nothing to share, or too much.
+
+    Args:
+        sources: for each value of the second call where it is among the values of the first and
+            then its results; -1 for one that is not.
+    """
+    before = first.record()
+    values = [*(before.inputs[n] for n in range(len(before.inputs))), *before.results]
+    plain = [t.is_plain for t in second.tensors.values()]
+    plain += [True] * len(second.params)
+    known = {n: values[at] for n, at in enumerate(sources) if at >= 0 and plain[n]}
+    after = second.record(before, known)
+    given = {*before.recorder.inputs, *before.results}
+    inputs = [
+        known[n] if n in known and known[n] in given else own
+        for n, own in enumerate(after.recorder.inputs)
+    ]
+    both = _shared(before, after, inputs)
+    if not both or sum(math.prod(v.shape) for v in both) > SHARED:
+        return None
+    return (
+        Tape(before.recorder.steps, before.recorder.inputs, [*before.results, *both], first),
+        Tape(after.recorder.steps, [*inputs, *both], after.results, second),
+    )
+
+
+def _shared(before: Record, after: Record, inputs: Sequence[Value]) -> list[Value]:
+    """The values that a call computes and the next one reads: tensors with memory of their own,
+    which is no result's."""
+    steps = needed(before.recorder.steps, before.recorder.inputs, before.results)
+    returned = {v.root for v in before.results}
+    computed = {s.result for s in steps if s.result.is_owned and s.result.root is s.result}
+    computed -= {*returned, *inputs}
+    own = needed(after.recorder.steps, inputs, after.results, computed.__contains__)
+    read = dict.fromkeys(v for s in own for v in s.operands)
+    return [v for v in read if v in computed]

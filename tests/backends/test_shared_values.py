@@ -1,0 +1,136 @@
+"""Values that calls compute for their backward passes besides what these are derived to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor
+
+import monocomp as mc
+from monocomp.backends import torch as backend
+from monocomp.backends.tape import sharing
+from tests.backends.library_cases import CASES
+
+CAUSAL = "input Q[q,d], K[k,d], V[k,e]\nO[q,e] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,e]"
+
+
+def kept_elements(call: Callable[[], Any]) -> int:
+    """How many elements autograd keeps for a call."""
+    sizes = []
+
+    def pack(t: Tensor) -> Tensor:
+        sizes.append(t.numel())
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        call()
+    return sum(sizes)
+
+
+def causal(n: int = 24) -> tuple[mc.Kernel, list[Tensor], list[Tensor]]:
+    """A kernel, its inputs, and their gradients of the sum of its results."""
+    tensors = [torch.randn(n, 8, generator=torch.Generator().manual_seed(s)) for s in range(3)]
+    tensors = [t.requires_grad_() for t in tensors]
+    wanted = torch.autograd.grad(in_eager_torch(*tensors).sum(), tensors)
+    return mc.compile(CAUSAL, backend="torch"), tensors, list(wanted)
+
+
+def in_eager_torch(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
+    """The results of the kernel."""
+    hidden = torch.ones(len(Q), len(K)).tril() == 0
+    return (Q @ K.mT).masked_fill(hidden, -torch.inf).softmax(-1) @ V
+
+
+def repeat(kernel: mc.Kernel, tensors: Sequence[Tensor], times: int = 3) -> list[Tensor]:
+    """The gradients of the last of some calls."""
+    for _ in range(times):
+        found = torch.autograd.grad(kernel(*tensors).sum(), tensors)
+    return list(found)
+
+
+def assert_close(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
+    """Compare tensors one by one."""
+    for x, y in zip(found, wanted, strict=True):
+        torch.testing.assert_close(x, y)
+
+
+@pytest.mark.parametrize("name", ["dropout", "gqa", "document"])
+def test_gradients_are_those_of_the_first_call(name: str) -> None:
+    """That has shared nothing; and the pass may be repeated."""
+    case = CASES[name]
+    inputs = case.inputs(case.sizes(19, 23, 8, 6, 2))
+    floats = [t.requires_grad_() for t in inputs.values() if t.is_floating_point()]
+    kernel, every, passes = mc.compile(case.text, backend="torch"), [], []
+    with patch.object(backend, "sharing", wraps=backend.sharing) as shared:
+        for _ in range(4):
+            out = kernel(**inputs, **case.params)
+            out = out[0] if isinstance(out, tuple) else out
+            cotangent = torch.linspace(-1, 1, out.numel()).reshape(out.shape)
+            again = [
+                torch.autograd.grad(out, floats, cotangent, retain_graph=True) for _ in range(2)
+            ]
+            every.append([out.detach(), *again[0]])
+            passes.append(again)
+    assert shared.call_count == 1
+    for made in every[1:]:
+        assert_close(made, every[0])
+    for first, second in passes:
+        assert all(map(torch.equal, first, second))
+
+
+def test_what_is_shared_is_computed_once() -> None:
+    """The logits; and where it has too many elements it is computed again, and not kept."""
+    kernel, tensors, wanted = causal()
+    before = kept_elements(lambda: kernel(*tensors))
+    assert_close(repeat(kernel, tensors), wanted)
+    more = kept_elements(lambda: kernel(*tensors)) - before
+    assert 24 * 24 <= more <= 2 * 24 * 24
+    with patch.object(sharing, "SHARED", 24 * 24 - 1):
+        kernel, *_ = causal()
+        assert_close(repeat(kernel, tensors), wanted)
+        assert kept_elements(lambda: kernel(*tensors)) == before
+
+
+def test_other_passes_after_one_that_shares() -> None:
+    """Gradients of fewer inputs, of other cotangents, of gradients, and of an earlier call."""
+    kernel, tensors, wanted = causal()
+    earlier = kernel(*tensors)
+    earlier = kernel(*tensors)
+    repeat(kernel, tensors)
+    for _ in range(3):
+        assert_close(torch.autograd.grad(kernel(*tensors).sum(), tensors[:1]), wanted[:1])
+        ones = torch.ones(8, 24).mT
+        assert_close(torch.autograd.grad(kernel(*tensors), tensors, ones), wanted)
+    assert_close(torch.autograd.grad(earlier.sum(), tensors), wanted)
+    both = []
+    for compute in (in_eager_torch, kernel):
+        out = compute(*tensors)
+        (first,) = torch.autograd.grad(out.square().sum(), tensors[:1], create_graph=True)
+        both.append(torch.autograd.grad(first.sum(), tensors))
+    for x, y in zip(*both, strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
+
+
+def test_hooks_may_lay_out_what_is_kept_anew() -> None:
+    """As those do that keep it elsewhere."""
+    kernel, tensors, wanted = causal()
+    repeat(kernel, tensors)
+
+    def unpack(t: Tensor) -> Tensor:
+        return t.mT.contiguous().mT if t.dim() > 1 else t
+
+    for _ in range(3):
+        with torch.autograd.graph.saved_tensors_hooks(torch.clone, unpack):
+            found = torch.autograd.grad(kernel(*tensors).sum(), tensors)
+        assert_close(found, wanted)
+
+
+def test_inputs_in_another_layout() -> None:
+    """They are copied once, for both."""
+    kernel, tensors, wanted = causal()
+    strided = [t.detach().mT.contiguous().mT.requires_grad_() for t in tensors]
+    assert_close(repeat(kernel, strided), wanted)
