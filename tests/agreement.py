@@ -9,13 +9,14 @@ each input; where both sides differ, as at a tie of a maximum, nothing is compar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 import monocomp as mc
+from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.reference.oracle import specified
 
@@ -116,8 +117,10 @@ def check_gradients(
     note: str,
     device: str = "cpu",
     params: Mapping[str, int | float] | None = None,
+    elementwise: bool = False,
 ) -> int:
-    """Compare slopes by all inputs of kind float; return how many could be compared."""
+    """Compare slopes by all inputs of kind float, along a random direction in each or by each of
+    their elements; return how many could be compared."""
     params = params or {}
     dtype = DTYPES[kernel.backend]
     inputs = in_dtype(inputs, dtype)
@@ -129,48 +132,102 @@ def check_gradients(
     pairs = [(o, w) for o, w in zip(several, loss.weights, strict=True) if o.requires_grad]
     if not floats or not pairs or not loss.is_specified:
         return 0
-    cotangents = [torch.from_numpy(w).to(o) for o, w in pairs]
-    torch.autograd.backward([o for o, _ in pairs], cotangents)
-    rng = np.random.default_rng(0)
+    torch.autograd.backward([o for o, _ in pairs], [torch.from_numpy(w).to(o) for o, w in pairs])
     compared = 0
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
             continue
         (gradient,) = as_list(torch.zeros_like(tensor) if tensor.grad is None else tensor.grad)
-        is_finite = np.isfinite(inputs[name])
-        if gradient[~is_finite].any():
+        if gradient[~np.isfinite(inputs[name])].any():
             raise Mismatch(f"{note}\na gradient by what is not finite in {name}\n{gradient}")
-        direction = np.where(is_finite, rng.standard_normal(gradient.shape), 0)
-        slope = loss.slope(inputs, name, direction)
-        if slope is None:
-            continue
-        compared += 1
-        terms = (gradient * direction)[is_finite]
-        scale = float(np.abs(terms).sum()) + abs(slope[0])
-        limit = 10 * RTOL[dtype] * max(scale, 1.0) + 10 * slope[1]
-        if abs(terms.sum() - slope[0]) <= limit:
-            continue
-        limit += 1e3 * loss.lost(inputs, name, direction, slope[0], dtype)
-        if not abs(terms.sum() - slope[0]) <= limit:
-            raise Mismatch(
-                f"{note}\nthe slope along a direction in {name} is {slope[0]:.12g}, and"
-                f" {terms.sum():.12g} by the gradient\n{gradient}\nalong\n{direction}"
-            )
+        for direction in _directions(inputs[name], elementwise):
+            compared += _check_slope(loss, inputs, name, gradient, direction, dtype, note)
     return compared
+
+
+def slopes(
+    text: str,
+    inputs: Arrays,
+    cotangents: Arrays,
+    wrt: Iterable[str],
+    params: Mapping[str, int | float] | None = None,
+) -> dict[str, Array]:
+    """Return the gradients of sum(cotangent * output), NaN where both sides differ."""
+    loss = _Loss(check(text), inputs, params or {}, cotangents)
+    gradients = {}
+    for name in wrt:
+        gradients[name] = np.full(inputs[name].shape, math.nan)
+        for at in np.ndindex(inputs[name].shape):
+            slope = loss.slope(inputs, name, _unit(inputs[name].shape, at))
+            gradients[name][at] = math.nan if slope is None else slope[0]
+    return gradients
+
+
+def _directions(array: Array, elementwise: bool) -> Iterator[Array]:
+    """Yield directions that leave what is not finite as it is."""
+    is_finite = np.isfinite(array)
+    if elementwise:
+        yield from (_unit(array.shape, tuple(at)) for at in np.argwhere(is_finite))
+    else:
+        yield np.where(is_finite, np.random.default_rng(0).standard_normal(array.shape), 0)
+
+
+def _unit(shape: tuple[int, ...], at: tuple[int, ...]) -> Array:
+    direction = np.zeros(shape)
+    direction[at] = 1
+    return direction
+
+
+def _check_slope(
+    loss: _Loss,
+    inputs: Arrays,
+    name: str,
+    gradient: Array,
+    direction: Array,
+    dtype: type,
+    note: str,
+) -> bool:
+    """Compare one slope; True if there is one."""
+    slope = loss.slope(inputs, name, direction)
+    if slope is None:
+        return False
+    terms = np.where(direction == 0, 0, gradient * direction)
+    scale = float(np.abs(terms).sum()) + abs(slope[0])
+    limit = 10 * RTOL[dtype] * max(scale, 1.0) + 10 * slope[1]
+    if not abs(terms.sum() - slope[0]) <= limit:
+        limit += 1e3 * loss.lost(inputs, name, direction, slope[0], dtype)
+    if not abs(terms.sum() - slope[0]) <= limit:
+        raise Mismatch(
+            f"{note}\nthe slope along a direction in {name} is {slope[0]:.12g}, and"
+            f" {terms.sum():.12g} by the gradient\n{gradient}\nalong\n{direction}"
+        )
+    return True
 
 
 class _Loss:
     """A weighted sum of the outputs that are floats, by the oracle."""
 
-    def __init__(self, program: Program, inputs: Arrays, params: Mapping[str, int | float]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        inputs: Arrays,
+        params: Mapping[str, int | float],
+        cotangents: Arrays | None = None,
+    ) -> None:
         self.program, self.params = program, params
         outputs = specified(program, inputs, params)
         self.is_specified = not any(np.isnan(x).any() for x in outputs)
-        is_float = [program.kinds[o.name] == "float" for o in program.outputs]
         self.weights = [
-            np.where(np.isfinite(x) & f, np.cos(np.arange(x.size)).reshape(x.shape), 0.0)
-            for x, f in zip(outputs, is_float, strict=True)
+            self._weight(o.name, x, cotangents) if program.kinds[o.name] == "float" else 0.0 * x
+            for o, x in zip(program.outputs, outputs, strict=True)
         ]
+
+    @staticmethod
+    def _weight(name: str, output: Array, cotangents: Arrays | None) -> Array:
+        if cotangents is not None:
+            return cotangents.get(name, np.zeros(output.shape))
+        cosines = np.cos(np.arange(output.size)).reshape(output.shape)
+        return np.where(np.isfinite(output), cosines, 0.0)
 
     def _value(self, inputs: Arrays) -> Any:
         """Return the sum; NaN if an output that counts is not finite."""

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import monocomp as mc
+from tests.agreement import slopes
 from tests.backends import interpreted
 from tests.backends.running import DISTINCT
-from tests.gradients import twin
 
 Inputs: TypeAlias = Mapping[str, np.ndarray]
 
@@ -79,8 +79,8 @@ def test_guarded_positions(name: str, sizes: tuple[int, int], backend: str) -> N
     random = np.random.default_rng(0)
     inputs = {"W": random.normal(size=v), "X": random.normal(size=shape)}
     slope = random.normal(size=shape[0])
-    values, slopes = twin.gradients(text, inputs, {"Y": slope}, ["W", "X"])
-    check([values["Y"], slopes["W"], slopes["X"]], backend, text, inputs, slope)
+    gradients = slopes(text, inputs, {"Y": slope}, ["W", "X"])
+    check([mc.evaluate(text, inputs), *gradients.values()], backend, text, inputs, slope)
 
 
 @pytest.mark.parametrize("name", LOOKED_UP)

@@ -14,7 +14,7 @@ import monocomp as mc
 from monocomp.planning.plan import Plan
 from tests.backends.running import DISTINCT, cut_for_long_extents, exact, run
 from tests.backends.tolerances import ALONE
-from tests.gradients.test_emitted import check_by_twin
+from tests.gradients.test_emitted import check_pasted
 
 ONE = "input N[i]: int\nO[i,d] = W[N[i],d]"
 SEVERAL = "input N[b,t]: int\nO[b,t,d] = W[N[b,t],d]"
@@ -159,8 +159,8 @@ def test_training(dtype: torch.dtype) -> None:
 
 def test_pasted_files() -> None:
     """They sort by themselves."""
-    check_by_twin(ONE, ("W",), {"i": 9, "d": 5}, {})
-    check_by_twin(LISTS, ("W",), {"h": 2, "t": 9, "b": 3, "d": 5}, {})
+    check_pasted(ONE, ("W",), {"i": 9, "d": 5}, {})
+    check_pasted(LISTS, ("W",), {"h": 2, "t": 9, "b": 3, "d": 5}, {})
     whole = {"i": 1024, "W0": 4096, "d": 64}
     text = mc.grad(ONE, name="pasted").source(extents=whole, minimal=True)
     assert (

@@ -17,8 +17,8 @@ from monocomp.command_line.main import main
 from monocomp.errors import MonocompError
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
+from tests.agreement import slopes
 from tests.backends import interpreted as interpreter
-from tests.gradients import twin
 from tests.gradients.test_derived import tuple_of
 
 SEVERAL = """
@@ -29,7 +29,7 @@ N[i] = argmax[k](X[i,k])
 M[i] = max[k if k < m](X[i,k])
 return N, L, M
 """
-# A row that is empty has -inf, which the twin cannot weigh.
+# A row that is empty has -inf, which has no slope.
 FINITE = SEVERAL.replace("k < n[i]", "k <= n[i]")
 
 
@@ -51,14 +51,14 @@ def _differentiated(
     return tuple(x.detach() for x in results), found
 
 
-def check_by_twin(
+def check_pasted(
     program: str,
     wrt: tuple[str, ...],
     extents: Mapping[str, int],
     params: Mapping[str, float],
     minimal: bool = False,
 ) -> None:
-    """Results and gradients of the file are those of the oracle's twin and torch's autograd."""
+    """Results and gradients of the file are the oracle's, and its slopes."""
     found = mc.grad(program, wrt, name="pasted")
     known = {i: n for i, n in extents.items() if i in found.program.declared.extent_of}
     text = found.source(dtype="fp32", extents=known if minimal else None, minimal=minimal)
@@ -72,24 +72,25 @@ def check_by_twin(
     weights = tuple(torch.randint(-8, 9, x.shape, generator=generator) / 8 for x in outputs)
     given = {o.name: w for o, w in zip(found.program.declared.outputs, weights, strict=True)}
     cotangents = {o: given[o].double().numpy() for o in found.cotangents}
-    exact, slopes = twin.gradients(program, wide, cotangents, wrt, params)
+    exact = dict(zip(given, outputs, strict=True))
+    wanted = slopes(program, wide, cotangents, wrt, params)
     results, gradients = interpreter.call(_differentiated, text, inputs, wrt, weights, params)
     names = [o.name for o in found.program.declared.outputs]
     for name, x in zip(names, results, strict=True):
         torch.testing.assert_close(x.double(), torch.as_tensor(exact[name]).double())
     for name, x in zip(wrt, gradients, strict=True):
-        torch.testing.assert_close(x.double(), torch.as_tensor(slopes[name]), atol=2e-5, rtol=2e-5)
+        torch.testing.assert_close(x.double(), torch.as_tensor(wanted[name]), atol=2e-5, rtol=2e-5)
 
 
 @pytest.mark.parametrize("minimal", [False, True])
 def test_gradients_of_a_pasted_file(minimal: bool) -> None:
     sizes = {"b": 1, "h": 1, "q": 7, "k": 9, "d": 5, "e": 6}
-    check_by_twin(library.load("causal"), ("Q", "K", "V"), sizes, {}, minimal)
+    check_pasted(library.load("causal"), ("Q", "K", "V"), sizes, {}, minimal)
 
 
 def test_several_results_and_params() -> None:
     """Those that are no floats have no gradient; params are numbers."""
-    check_by_twin(FINITE, ("X",), {"i": 5, "k": 11}, {"m": 4})
+    check_pasted(FINITE, ("X",), {"i": 5, "k": 11}, {"m": 4})
     text = mc.grad(FINITE, ["X"], name="pasted").source()
     assert "def pasted(X, W, n, *, c=2.0, m):" in text
     assert "ctx.mark_non_differentiable(N)" in text
@@ -154,4 +155,4 @@ def test_programs_that_are_differentiated_again() -> None:
     again = str(mc.grad("O[q] = softmax[k](S[q,k]) * V[k]", ["S"]))
     program = translate(check(again))
     wrt = tuple(n for n, i in program.declared.inputs.items() if i.kind == "float" and n != "L")
-    check_by_twin(again, wrt, {"q": 5, "k": 9}, {})
+    check_pasted(again, wrt, {"q": 5, "k": 9}, {})

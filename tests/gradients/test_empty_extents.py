@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 import monocomp as mc
 from monocomp import library
+from monocomp.checking.random_inputs import random_inputs
 from monocomp.checking.sizes import free_extents
 from monocomp.checking.steps import small_params
 from monocomp.translation.translator import translate
-from tests.backends.running import exact, make_inputs, program_of
-from tests.gradients import twin
+from tests.agreement import check_gradients, check_outputs
+from tests.backends.running import program_of
 
 # A group of no heads reads at 0, where nothing is.
 UNDEFINED = {("gqa", "g")}
@@ -34,23 +33,9 @@ def cases() -> list[Any]:
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "index"), cases())
 def test_an_index_without_values(name: str, index: str) -> None:
-    text = library.load(name)
-    program = translate(program_of(text))
-    params = small_params(program.declared)
-    inputs = make_inputs(text, {index: 0}, torch.float64, params=params)
-    wanted = exact(text, inputs, **params)
-    floats = [n for n, t in inputs.items() if t.is_floating_point()]
-    leaves = {n: t.clone().requires_grad_(n in floats) for n, t in inputs.items()}
-    found = mc.compile(text, backend="torch")(**leaves, **params)
-    results = found if isinstance(found, tuple) else (found,)
-    slopes = {}
-    for output, result, want in zip(program.outputs, results, wanted, strict=True):
-        torch.testing.assert_close(result, want, equal_nan=True)
-        slopes[output.name] = np.ones(want.shape)
-    loss = torch.stack([r.sum() for r in results]).sum()
-    gradients = torch.autograd.grad(loss, [leaves[n] for n in floats], allow_unused=True)
-    arrays = {n: t.numpy() for n, t in inputs.items()}
-    _, theirs = twin.gradients(text, arrays, slopes, floats, params)
-    for n, gradient in zip(floats, gradients, strict=True):
-        ours = torch.zeros_like(inputs[n]) if gradient is None else gradient
-        torch.testing.assert_close(ours, torch.from_numpy(theirs[n]))
+    program = program_of(library.load(name))
+    params = small_params(translate(program).declared)
+    drawn = random_inputs(translate(program), {index: 0}, dtype="float64", params=params)
+    kernel = mc.compile(library.load(name), backend="torch")
+    check_outputs(program, kernel, drawn, note=name, params=params)
+    check_gradients(program, kernel, drawn, note=name, params=params)

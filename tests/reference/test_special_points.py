@@ -17,7 +17,7 @@ import torch
 import monocomp as mc
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate, specified
-from tests.agreement import agrees, as_list
+from tests.agreement import agrees, as_list, check_gradients
 from tests.backends import interpreted
 from tests.reference.special_points import (
     DIFFERENTIATED,
@@ -134,35 +134,8 @@ def test_programs(text: str, values: Mapping[str, Any], backend: str) -> None:
 @pytest.mark.parametrize("text", DIFFERENTIATED, ids=repr)
 def test_first_derivatives(text: str) -> None:
     """Beside differences of the oracle, on both sides, in its long numbers; 0 by what is masked."""
-    inputs = inputs_of(text)
-    tensors = {
-        name: torch.from_numpy(np.array(a)).requires_grad_(a.dtype.kind == "f")
-        for name, a in inputs.items()
-    }
-    output = mc.compile(text, backend="torch")(**tensors)
-    weights = np.cos(np.arange(output.numel())).reshape(output.shape)
-    output.backward(torch.from_numpy(weights))
-
-    def value(changed: Mapping[str, Any]) -> Any:
-        return np.multiply(specified(text, changed)[0], weights)
-
-    step = 2.0**-20
-    here = value(inputs)
-    for name, a in inputs.items():
-        for at in np.ndindex(a.shape) if a.dtype.kind == "f" else ():
-            slope = tensors[name].grad[at].item()
-            if not np.isfinite(a[at]):
-                assert slope == 0, (name, at)
-                continue
-            moved = [{n: np.array(x) for n, x in inputs.items()} for _ in range(2)]
-            moved[0][name][at] -= step
-            moved[1][name][at] += step
-            below, above = map(value, moved)
-            with np.errstate(invalid="ignore"):
-                differences = np.stack([here - below, above - here]).reshape(2, -1)
-            sides = differences.sum(axis=1) / step
-            if np.isfinite(sides).all() and abs(sides[0] - sides[1]) < 1e-3 * (1 + abs(sides[0])):
-                assert slope == pytest.approx(float(sides.mean()), 1e-5, 1e-5), (name, at)
+    kernel = mc.compile(text, backend="torch")
+    assert check_gradients(check(text), kernel, inputs_of(text), note=text, elementwise=True)
 
 
 @pytest.mark.parametrize("fold", ["softmax", "log_softmax"])
