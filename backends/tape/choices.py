@@ -51,11 +51,6 @@ def bound(infinity: float, mask: torch.Tensor) -> torch.Tensor:
     return torch.sub(mask, 0.5).mul_(-infinity)
 
 
-def replace(infinities: tuple[float, float], x: torch.Tensor, out: Any = None) -> torch.Tensor:
-    """Return x with other numbers in place of the infinities, the positive one first."""
-    return torch.nan_to_num(x, math.nan, *infinities, out=out)
-
-
 def mask(recorder: Recorder, name: str, a: Value, b: Value, shape: tuple[int, ...]) -> Value:
     """Record the mask of a comparison."""
     run = partial(compared, _COMPARED[name], shape)
@@ -106,8 +101,9 @@ def _inverse(recorder: Recorder, of: Value) -> Value:
 
 
 def replaced_infinities(condition: Value, x: Value, number: float) -> tuple[float, float] | None:
-    """Return what the infinities of x are replaced by, where a condition says that it is one of
-    them, or is either of them, and a number is chosen then; None where it says something else."""
+    """Return what the infinities of x are replaced by, the positive one first, where a condition
+    says that it is one of them, or is either of them, and a number is chosen then; None where it
+    says something else. A maximum that is infinity is unspecified, so that both may be."""
     name, operands = condition.made_by or (None, ())
     if name == "truth":
         (_, name), operands = operands[0].made_by or ((None, None), ())
@@ -117,5 +113,12 @@ def replaced_infinities(condition: Value, x: Value, number: float) -> tuple[floa
         if infinity.number == math.inf and compared_to.made_by == ("abs", (x,)):
             return number, number
         if infinity.number is not None and abs(infinity.number) == math.inf and compared_to is x:
+            if infinity.number < 0 and _is_maximum(x):
+                return number, number
             return (number, -math.inf) if infinity.number > 0 else (math.inf, number)
     return None
+
+
+def _is_maximum(x: Value) -> bool:
+    name, _ = x.made_by or (None, ())
+    return name == "maximum" or (isinstance(name, tuple) and name[0] == "amax")

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from monocomp.backends.tape.recorder import Step, Value
+import torch
+
+from monocomp.backends.tape.recorder import COMMUTATIVE, Step, Value
+
+
+def in_place_of(run: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The method that writes what a function of torch computes into its first operand, which takes
+    less time than to name it as `out`."""
+    name = getattr(run, "__name__", "")
+    return getattr(torch.Tensor, f"{name}_", None) if getattr(torch, name, None) is run else None
+
+
+def is_commutative(s: Step) -> bool:
+    """True if a step may take its operands in any order."""
+    return s.result.made_by is not None and s.result.made_by[0] in COMMUTATIVE
 
 
 def function_of(
@@ -37,11 +51,15 @@ def function_of(
 
     lines = [f"def run({', '.join(f'x{n}' for n in range(len(inputs)))}):"]
     for n, s in enumerate(steps):
-        given = [*map(name_of, s.operands), *map(hold, s.arguments)]
-        if n in into:
-            given.append(f"out={name_of(into[n])}")
+        run, operands, out = s.run, s.operands, into.get(n)
+        if out is not None and operands[-1] is out and is_commutative(s):
+            operands = operands[::-1]
+        in_place = in_place_of(run) if out is not None and operands[0] is out else None
+        given = [*map(name_of, operands), *map(hold, s.arguments)]
+        if out is not None and in_place is None:
+            given.append(f"out={name_of(out)}")
         names[s.result] = f"v{n}"
-        lines.append(f" v{n} = {hold(s.run)}({', '.join(given)})")
+        lines.append(f" v{n} = {hold(in_place or run)}({', '.join(given)})")
         lines += [f" del {names[v]}" for v in unread.get(n, ())]
     lines.append(f" return ({''.join(f'{name_of(v)}, ' for v in results)})")
     exec("\n".join(lines), held)

@@ -200,8 +200,9 @@ class TapeOps:
         if first is not None and condition.dims == b.dims:
             infinities = choices.replaced_infinities(condition.value, b.value, first)
             if infinities is not None:
-                run = partial(choices.replace, infinities)
-                return self.map(("replace", infinities), run, b, takes_out=True)
+                numbers = math.nan, *infinities
+                key = "replace", infinities
+                return self.map(key, torch.nan_to_num, b, takes_out=True, arguments=numbers)
         size = math.prod(common_shape(*(x.shape for x in self.aligned((condition, a, b))[1])))
         if size < choices.VECTOR:
             return None

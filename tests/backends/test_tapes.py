@@ -282,3 +282,25 @@ def test_kernels_share_what_guards_keep_apart() -> None:
         computed("varlen", True, torch.float32)
     powers = [s for s in made[-1].steps if s.result.made_by and s.result.made_by[0] == "exp2"]
     assert len(powers) == 1
+
+
+def test_maxima_are_guarded_alike() -> None:
+    """One that is infinity is unspecified, so that the sum and the results share exponentials."""
+    with tapes_made() as made:
+        computed("softmax", False, torch.float32)
+    powers = [s for s in made[-1].steps if s.result.made_by and s.result.made_by[0] == "exp2"]
+    assert len(powers) == 1
+
+
+def test_operations_in_place_take_equal_operands() -> None:
+    """And write to the second of two, where these may be exchanged, or else not."""
+    kernel = mc.compile(
+        "input X[i,j], Y[i,j]\nA[i,j] = exp(X[i,j]) * exp(X[i,j])\n"
+        "B[i,j] = Y[i,j] - exp(X[i,j] + 1)\nC[i,j] = Y[i,j] * exp(X[i,j] + 2)\nreturn A, B, C",
+        backend="torch",
+    )
+    X, Y = torch.randn(2, 5, 7).unbind()
+    wanted = (X.exp() ** 2, Y - (X + 1).exp(), Y * (X + 2).exp())
+    for _ in range(2):
+        for x, y in zip(kernel(X, Y), wanted, strict=True):
+            torch.testing.assert_close(x, y)
