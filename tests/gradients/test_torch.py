@@ -102,6 +102,7 @@ def test_second_derivatives() -> None:
     assert gradgradcheck(lambda s, v, c: MIXED(S=s, V=v, c=c), inputs, fast_mode=True)
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_a_running_sum() -> None:
     """They read no result of the first backward pass that its calls do not keep."""
     kernel = mc.compile("""
@@ -403,6 +404,7 @@ def test_forward_mode() -> None:
     torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
 def test_forward_mode_saves_nothing_more() -> None:
     """It has what the call returns, and not what other gradients would save of the program."""
