@@ -27,6 +27,7 @@ from monocomp.errors import (
     require_known,
 )
 from monocomp.host.slow_products import slow_products
+from monocomp.machine.locking import BUILDING
 from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan, Planner
 from monocomp.source import module
@@ -89,16 +90,17 @@ def compile(
         MonocompWarning: of what `Kernel.notes` says of the text.
     """
     try:
-        kernel = Kernel(
-            read_equations(text_or_path, name, monoids),
-            backend=backend,
-            checked=checked,
-            tf32=tf32,
-            steps=steps,
-            rules=rules,
-            processors=processors,
-            save=save,
-        )
+        with BUILDING:
+            kernel = Kernel(
+                read_equations(text_or_path, name, monoids),
+                backend=backend,
+                checked=checked,
+                tf32=tf32,
+                steps=steps,
+                rules=rules,
+                processors=processors,
+                save=save,
+            )
     except MonocompError as error:
         if keeps_traceback(error):
             raise

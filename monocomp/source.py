@@ -53,8 +53,8 @@ def module(
     target = canonical(target)
     precision = "tf32" if tf32 else "ieee"
     dtypes = dtypes_of(planner.equations.declared, dtype)
-    part = _part(planner, extents, dtypes, target, DIALECTS[backend](), precision, minimal)
     with BUILDING:
+        part = _part(planner, extents, dtypes, target, DIALECTS[backend](), precision, minimal)
         made = emit_part(part, precision, target)
     for tensor in {r.block.tensor for k in made.kernels for r in k.rings}:
         if dtypes.get(tensor) not in ("bfloat16", "float16"):
@@ -138,11 +138,11 @@ def gradient_source(
     precision = "tf32" if tf32 else "ieee"
     name = found.program.origin.name or "kernel"
     parts = []
-    for program, kind in ((found.forward, "forward"), (found.equations, "backward")):
-        program = replace(program, origin=replace(program.origin, name=f"{name}_{kind}"))
-        inputs = {n: every[n] for n, i in program.declared.inputs.items() if i.kind == "float"}
-        parts.append(_part(Planner(program), sizes, inputs, target, TRITON, precision, minimal))
     with BUILDING:
+        for program, kind in ((found.forward, "forward"), (found.equations, "backward")):
+            program = replace(program, origin=replace(program.origin, name=f"{name}_{kind}"))
+            inputs = {n: every[n] for n, i in program.declared.inputs.items() if i.kind == "float"}
+            parts.append(_part(Planner(program), sizes, inputs, target, TRITON, precision, minimal))
         return emit_gradient(found, *parts, precision=precision, target=target)
 
 
