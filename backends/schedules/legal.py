@@ -154,11 +154,19 @@ class Legal:
 
     def schedule(self, shape: Shape) -> Schedule | None:
         """The schedule of a shape for this kernel; None if it cannot have one."""
-        found = self.named(shape)
-        return found if found is not None and self.holds(found) else None
+        found = self._blocks(shape)
+        if found is None or not self.resources_of(found).fits(found):
+            return None
+        found = self._with_registers(found)
+        return found if self.holds(found) else None
 
     def named(self, shape: Shape) -> Schedule | None:
         """The same, whether it fits or not, with blocks no longer than the sizes."""
+        found = self._blocks(shape)
+        return None if found is None else self._with_registers(found)
+
+    def _blocks(self, shape: Shape) -> Schedule | None:
+        """Return the blocks of a shape, and how they are loaded."""
         if (len(shape.rows), len(shape.streams)) != (len(self.rows), len(self.streams)):
             return None
         if bool(shape.instances) != bool(self.program.splits):
@@ -170,8 +178,8 @@ class Legal:
         lengths = dict(zip(self.rows, shape.rows, strict=True))
         lengths |= dict(zip(self.streams, shape.streams, strict=True))
         axes = self.program.axis_names("row") + self.program.axis_names("stream")
-        found = Schedule(
-            tuple((a, min(lengths[a], self._longest(a))) for a in axes),
+        return Schedule(
+            tuple((a, min(lengths[a], self._longest[a])) for a in axes),
             shape.warps,
             shape.stages,
             shape.instances * self.processors,
@@ -179,6 +187,9 @@ class Legal:
             shape.descriptors,
             self.orders[0],
         )
+
+    def _with_registers(self, found: Schedule) -> Schedule:
+        """Return a schedule with what its tiles leave of registers."""
         resources = self.resources_of(found)
         found = replace(found, unchained=resources.lacks_rows(found))
         return replace(found, registers=resources.register_limit(found))
@@ -193,7 +204,7 @@ class Legal:
         streams = streams + (streams[-1:] or (MIN_DOT,)) * more if more > 0 else streams[-more:]
         return Shape(
             self._within(rows),
-            tuple(min(n, self._longest(a)) for n, a in zip(streams, self.streams, strict=True)),
+            tuple(min(n, self._longest[a]) for n, a in zip(streams, self.streams, strict=True)),
             shape.warps,
             shape.stages,
             max(1, shape.instances) if self.program.splits else 0,
@@ -204,9 +215,9 @@ class Legal:
     def _within(self, lengths: tuple[int, ...]) -> tuple[int, ...]:
         """Blocks of rows that are no longer than the sizes. Where columns are few, a tile has as
         many elements in more rows."""
-        found = [min(n, self._longest(a)) for n, a in zip(lengths, self.rows, strict=True)]
+        found = [min(n, self._longest[a]) for n, a in zip(lengths, self.rows, strict=True)]
         if len(found) > 1:
-            found[-2] = min(found[-2] * lengths[-1] // found[-1], self._longest(self.rows[-2]))
+            found[-2] = min(found[-2] * lengths[-1] // found[-1], self._longest[self.rows[-2]])
         return tuple(found)
 
     def shape(self, schedule: Schedule) -> Shape:
@@ -227,11 +238,15 @@ class Legal:
         """How many positions of the grid may take turns, what is taken first before the others."""
         return self.resources.orders()
 
-    def _longest(self, axis: str) -> int:
-        """The longest block of an axis that is of use."""
-        size = self.sizes.get(self.program.axes[axis].extent)
-        least = MIN_DOT if self.multiplies or axis in self.rows else SHORTEST
-        return 1 << 16 if size is None else max(least, power_of_two(size))
+    @cached_property
+    def _longest(self) -> dict[str, int]:
+        """The longest block of each axis that is of use."""
+        sizes = {a: self.sizes.get(self.program.axes[a].extent) for a in self.rows + self.streams}
+        least = {a: MIN_DOT if self.multiplies or a in self.rows else SHORTEST for a in sizes}
+        return {
+            a: 1 << 16 if size is None else max(least[a], power_of_two(size))
+            for a, size in sizes.items()
+        }
 
     def holds(self, schedule: Schedule) -> bool:
         """Does all of it fit? Registers that are missing are slow, so that they count, but where
