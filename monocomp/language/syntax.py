@@ -167,8 +167,11 @@ _PARTS: dict[type[Expr], tuple[str, ...]] = {
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The expressions directly inside one, in order of the text."""
+    names = _PARTS.get(type(expr))
+    if names is None:
+        return ()
     found: list[Expr] = []
-    for name in _PARTS.get(type(expr), ()):
+    for name in names:
         part = getattr(expr, name)
         found += part if isinstance(part, tuple) else () if part is None else (part,)
     return tuple(found)
