@@ -29,6 +29,7 @@ from monocomp.rewrites.quotients import factor_number
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa, mantissa
+from monocomp.terms.asking import remembered
 from monocomp.terms.domain import MASKS_ARE_READ, domain
 from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
@@ -51,9 +52,8 @@ def lift(program: Equations) -> Choice | None:
     before:  O[i,e] = sum[k](exp(S[i,k]) * V[k,e]) / sum[k](exp(S[i,k]))
     after:   O[i,e] = SE[k](V[k,e], S[i,k]).v / SE[k](1, S[i,k]).v
     """
-    scaling = Scaling()
     for e in program.equations:
-        number = scaling.of(e.body, Need.NONE, T.TRUE)
+        number = scaled(e.body, Need.NONE, T.TRUE)
         if number.place is not None:
             return Choice.replacing(*number.place, program)
         if number.whole is not e.body:
@@ -95,34 +95,23 @@ class Scaled(NamedTuple):
         return without_exponent(self.whole)
 
 
-class Scaling:
-    """Take terms for scaled numbers, each once."""
+@remembered
+def scaled(t: Term, need: Need, known: Term) -> Scaled:
+    """Take a term for a scaled number.
 
-    def __init__(self) -> None:
-        self.numbers: dict[tuple[Term, Need, Term], Scaled] = {}
-
-    def of(self, t: Term, need: Need, known: Term) -> Scaled:
-        """Take a term for a scaled number.
-
-        Args:
-            need: which numbers must keep their exponents.
-            known: a condition that holds.
-        """
-        if not _holds_exponential(t):
-            return Scaled(t)
-        key = (t, need, known)
-        if key not in self.numbers:
-            self.numbers[key] = self._scaled(t, need, known)
-        return self.numbers[key]
-
-    def _scaled(self, t: Term, need: Need, known: Term) -> Scaled:
-        operator = _Operator(self, need, known)
-        whole = operator.scaled(t)
-        place = operator.place
-        if place is None and whole is not t and exponent_of(whole) is T.ZERO:
-            place = t, whole
-        is_told = exponent_of(T.exp(operator.exponent)) is exponent_of(whole)
-        return Scaled(whole, place, operator.exponent if is_told else exponent_of(whole))
+    Args:
+        need: which numbers must keep their exponents.
+        known: a condition that holds.
+    """
+    if not _holds_exponential(t):
+        return Scaled(t)
+    operator = _Operator(need, known)
+    whole = operator.scaled(t)
+    place = operator.place
+    if place is None and whole is not t and exponent_of(whole) is T.ZERO:
+        place = t, whole
+    is_told = exponent_of(T.exp(operator.exponent)) is exponent_of(whole)
+    return Scaled(whole, place, operator.exponent if is_told else exponent_of(whole))
 
 
 @lru_cache(maxsize=65536)
@@ -138,8 +127,7 @@ class _Operator:
         exponent: that of the number, before exp multiplies it out.
     """
 
-    def __init__(self, scaling: Scaling, need: Need, known: Term) -> None:
-        self.number = scaling.of
+    def __init__(self, need: Need, known: Term) -> None:
         self.need = need
         self.known = known
         self.place: tuple[Term, Term] | None = None
@@ -174,7 +162,7 @@ class _Operator:
     def operand(self, t: Term, need: Need | None = None, known: Term | None = None) -> Scaled:
         """Take an operand for a scaled number."""
         need = self.need if need is None else need
-        return self.use(self.number(t, need, self.known if known is None else known))
+        return self.use(scaled(t, need, self.known if known is None else known))
 
     def asked(self, t: Term) -> Scaled:
         """Take for a scaled number what a quotient, root or logarithm is taken of: none is of -inf,
@@ -193,13 +181,13 @@ class _Operator:
 
     def product(self, t: Term) -> Term:
         """exp(m) v * exp(n) w = exp(m + n) (v * w): what is small counts beside what is large."""
-        parts = [self.number(f, self.need, self.known) for f in t.args]
+        parts = [scaled(f, self.need, self.known) for f in t.args]
         need = Need.LARGE if any(map(_is_scale, t.args)) else Need.NONE
         whole = T.mul(*(p.whole for p in parts))
         if any(map(_divides_by_mantissa, parts)) or not is_bounded_by_form(whole, self.known):
             need = Need.SUMS
         if need > self.need:
-            parts = [self.number(f, need, self.known) for f in t.args]
+            parts = [scaled(f, need, self.known) for f in t.args]
         whole = T.rebuild(t, tuple(self.use(p).whole for p in parts))
         self.exponent = T.add(*(p.logarithm for p in parts))
         if whole is not t:  # numbers stand before products, in what is brought to normal form
@@ -266,7 +254,7 @@ class _Operator:
         name = bound.attr[0]
         condition = self.plain(condition)
         known = T.conjunction(self.known, condition)
-        element = self.number(body, Need.SMALL, known)
+        element = scaled(body, Need.SMALL, known)
         value, exponent = element.value, element.exponent
         moving = T.add(T.ZERO, *(a for a in addends(exponent) if name in a.free))
         if moving is T.ZERO or (
@@ -288,7 +276,7 @@ class _Operator:
             return True
         there = T.conjunction(known, condition_of(body, exponent))
         _, rest = T.shares(body, T.conjuncts(there))
-        return is_at_most_zero(self.number(rest, Need.SMALL, there).exponent, there)
+        return is_at_most_zero(scaled(rest, Need.SMALL, there).exponent, there)
 
     def plain_sum(self, bound: Term, condition: Term, element: Scaled) -> Term:
         """sum_k exp(m) x_k = exp(m) * sum_k x_k"""

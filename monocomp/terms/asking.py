@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, TypeAlias, TypeVar, TypeVarTuple
 
 from monocomp.terms.nodes import Term
 
@@ -14,16 +14,19 @@ Decision: TypeAlias = Callable[[Term], bool]
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _ASKED: list[dict[tuple[str, Term], None]] = []
+_FOUND: list[dict[Any, Any]] = []  # what follows from them
 
 
 @contextmanager
 def facts_asked() -> Iterator[dict[tuple[str, Term], None]]:
     """The facts that hold of those that are asked for meanwhile: what a rule relied on."""
     _ASKED.append({})
+    _FOUND.append({})
     try:
         yield _ASKED[-1]
     finally:
         _ASKED.pop()
+        _FOUND.pop()
 
 
 def is_asking() -> bool:
@@ -68,11 +71,18 @@ def fact(words: str, *follows_from: str) -> Callable[[Decision], Decision]:
 
 
 def remembered(find: Callable[[*_Ts], _T]) -> Callable[[*_Ts], _T]:
-    """What follows from facts, remembered; found anew where somebody wants to know these."""
+    """Remember what follows from facts (decorator); where somebody wants to know these, it is found
+    anew, once."""
     found = lru_cache(maxsize=65536)(find)
 
     @wraps(find)
     def ask(*args: *_Ts) -> _T:
-        return find(*args) if _ASKED else found(*args)
+        if not _ASKED:
+            return found(*args)
+        here, question = _FOUND[-1], (ask, args)
+        if question not in here:
+            here[question] = find(*args)
+        answer: _T = here[question]
+        return answer
 
     return ask
