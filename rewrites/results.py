@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.rewrites.single_folds import may_leave, reads_computed, weight_of
+from monocomp.rewrites.single_folds import may_leave, weight_of
 from monocomp.rewriting.equations import Guard, equations
 from monocomp.rewriting.matching import Bindings, parts_of
 from monocomp.rewriting.rules import RuleSet
@@ -40,35 +40,14 @@ def assume_filter(t: Term) -> Term | None:
     return T.refold(t, condition, *new, opened=opened)
 
 
-@results.rule
-def assume_bracket(t: Term) -> Term | None:
-    """Beside a condition it holds: elsewhere the product is 0.
-
-    What is read at a computed position stays guarded.
-
-    Law:     [c] * f([c]) = [c] * f(1)
-    Claims:  brackets
-    before:  A[i] = (0 < M[i]) * (X[i] - (0 < M[i]) * Y[i]) ** 2
-    after:   A[i] = (0 < M[i]) * (X[i] - Y[i]) ** 2
-    """
-    brackets = [f for f in factors(t) if T.is_bracket(f)]
-    if not brackets:
-        return None
-    known = frozenset(c for f in brackets for c in T.conjuncts(f.args[0]))
-    return T.mul(*brackets, *(_assume(f, known, guarded=False) for f in factors(t)))
-
-
-def _assume(t: Term, known: frozenset[Term], guarded: bool = True) -> Term:
-    """A term where the conditions hold. If nothing else guards it, a read at a computed position
-    keeps its guard."""
-    if t.op == "where" and not guarded and reads_computed(t):
-        return t
+def _assume(t: Term, known: frozenset[Term]) -> Term:
+    """A term where the conditions hold."""
     if t.kind == "bool":
         return T.conjunction(*(c for c in T.conjuncts(t) if c not in known))
     if T.is_bracket(t):
-        return T.rebuild(t, (_assume(t.args[0], known, guarded),))
+        return T.rebuild(t, (_assume(t.args[0], known),))
     if t.op in ("mul", "add", "where", "exp", "pow", "log"):
-        return T.map_children(t, lambda a: _assume(a, known, guarded))
+        return T.map_children(t, lambda a: _assume(a, known))
     return t
 
 

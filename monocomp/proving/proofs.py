@@ -3,7 +3,7 @@
 Each law is a claim (`laws`; for rewrite rules `rule_laws`), which is proved or
 refuted (`prover`). What is proved is remembered (`cache`) under a hash of the monoid's
 definition, so that later runs need no sympy. A remembered result is used only if it says
-exactly what would be claimed now; those of a user's monoid are tried on a few numbers again.
+exactly what would be claimed now.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ def prove_monoid(
 
 _STORE = JsonStore("proofs")
 _IN_MEMORY: dict[str, tuple[Law, ...]] = {}  # of this process
-_CHECKS = 20  # samples that every remembered law of a user's monoid must still pass
 
 
 @cache
@@ -120,7 +119,7 @@ def certify(
     if isinstance(monoid, UserMonoid):
         fields = tuple(sorted(nonnegative))
         content = "monoid", _monoid_key(monoid), fields
-        return _certified(content, lambda: _monoid_plans(monoid, fields), fresh, _QUICK, _CHECKS)
+        return _certified(content, lambda: _monoid_plans(monoid, fields), fresh, _QUICK)
     if monoid in L.RESTS_ON:
         return tuple(law for part in L.RESTS_ON[monoid] for law in certify(part, fresh=fresh))
     content = "builtin", monoid, _monoid_key(L.BUILT_IN.get(monoid))
@@ -156,44 +155,28 @@ def certify_claims(
 
 
 def _certified(
-    content: object,
-    plans: Callable[[], Iterable[Plan]],
-    fresh: bool,
-    samples: int = 0,
-    checks: int = 0,
+    content: object, plans: Callable[[], Iterable[Plan]], fresh: bool, samples: int = 0
 ) -> tuple[Law, ...]:
     key = _key(content)
-    if not fresh:
-        remembered = _IN_MEMORY.get(key)
-        if remembered is None:
-            remembered = _recalled(_STORE.get(key), plans(), checks)
-        if remembered is not None:
-            return _keep(key, remembered, checks)
-    laws = Prover(TIME_LIMIT, samples).first_plan(plans())
-    if is_proved(laws):
+    laws = () if fresh else _IN_MEMORY.get(key) or _recalled(_STORE.get(key), plans())
+    if not laws:
+        laws = Prover(TIME_LIMIT, samples).first_plan(plans())
+        if not is_proved(laws):
+            return laws
         _STORE.put(key, {"laws": [asdict(law) for law in laws]})
-        _keep(key, laws, checks)
+    _IN_MEMORY[key] = laws
     return laws
 
 
-def _keep(key: str, laws: tuple[Law, ...], checks: int) -> tuple[Law, ...]:
-    """Laws that need no further samples stay in memory: every compilation asks for them."""
-    if checks == 0:
-        _IN_MEMORY[key] = laws
-    return laws
-
-
-def _recalled(
-    entry: dict[str, object] | None, plans: Iterable[Plan], checks: int
-) -> tuple[Law, ...] | None:
+def _recalled(entry: dict[str, object] | None, plans: Iterable[Plan]) -> tuple[Law, ...]:
     """The laws in an entry, if they are those of one of the plans, in number and wording."""
     items = None if entry is None else entry.get("laws")
     if not isinstance(items, list):
-        return None
+        return ()
     laws = tuple(law for law in map(_law, items) if law is not None)
     if len(laws) < len(items) or not is_proved(laws):
-        return None
-    return laws if any(_fits(laws, plan, checks) for plan in plans) else None
+        return ()
+    return laws if any(_fits(laws, plan) for plan in plans) else ()
 
 
 def _law(item: object) -> Law | None:
@@ -209,17 +192,13 @@ def _law(item: object) -> Law | None:
     return None
 
 
-def _fits(laws: Sequence[Law], plan: Plan, checks: int) -> bool:
-    """Are these the laws of the plan? Claims that are said to be proved are tried again."""
-    if len(laws) != len(plan):
-        return False
-    for law, (subject, claims) in zip(laws, plan, strict=True):
-        claim = next((c for c in claims if c.statement == law.statement), None)
-        if claim is None or law.name != f"{subject}: {claim.name}":
-            return False
-        if law.holds and not survives(claim, checks):
-            return False
-    return True
+def _fits(laws: Sequence[Law], plan: Plan) -> bool:
+    """True if these are the laws of the plan."""
+    stated = [{(f"{subject}: {c.name}", c.statement) for c in claims} for subject, claims in plan]
+    named = [(law.name, law.statement) for law in laws]
+    return len(named) == len(stated) and all(
+        law in forms for law, forms in zip(named, stated, strict=True)
+    )
 
 
 # --- programs -------------------------------------------------------------------------

@@ -243,10 +243,8 @@ law(
 law(
     "increasing functions",
     "they keep the order of elements, so a choice by order is the same before and after",
-    shift="a + x < a + y = x < y for finite a",
     factor="a * x < a * y = x < y for 0 < a",
     exponential="exp(x) < exp(y) = x < y",
-    sign="-x < -y = y < x for finite x, y",
     maximum_of_exponentials="maximum(exp(x), exp(y)) = exp(maximum(x, y))",
     minimum_of_exponentials="minimum(exp(x), exp(y)) = exp(minimum(x, y))",
 )

@@ -49,13 +49,6 @@ NEAR_MISSES = {
         "A[i] = (0 < max[k](X[i,k])) * M[i] + (0 < max[k](X[i,k])) * X[i,0]",
         "A[i] = exp(-max[k](X[i,k])) * M[i] * X[i,0]",
     ],
-    "assume_bracket": [
-        "A[i] = (0 < M[i]) + (X[i,0] - (0 < M[i]) * Y[i])",  # no product
-        "A[i] = (0 < M[i]) * (X[i,0] - (0 < Y[i]) * Y[i])",  # not this condition
-        "A[i] = M[i] * (X[i,0] - (0 < M[i]) * Y[i])",
-        "A[i] = (2 < |i|) * where(2 < |i|, Y[2], 0) * Y[i]",  # it would be read where it is not
-        "A[i] = (0 < M[i]) * sum[k]((0 < M[i]) * X[i,k] * (k < i))",  # in a fold it is said of k
-    ],
     "hoist_equal": [
         "A[i] = sum[k if i == k // 2](X[i,k] * Y[k])",  # nothing to replace
         # A share and the sign of what it weighs stay as they are.
@@ -165,17 +158,6 @@ def test_near_miss(name: str, text: str) -> None:
 INPUTS = "input D[i,j,k], X[i,k], Y[k], B[i]"
 COUNT = "sum[j if D[i,j,k] > 0](1.0)"
 VARIANTS = {
-    "assume_bracket": [
-        (
-            "(0 < B[i]) * sin(1) * where(0 < B[i], B[i] ** 2, B[i])",
-            "(0 < B[i]) * sin(1) * B[i] ** 2",
-        ),
-        (
-            "X[i,0] * (0 < B[i] and i < 2) * (X[i,0] - (0 < B[i]) * B[i])",
-            "X[i,0] * (0 < B[i] and i < 2) * (X[i,0] - B[i])",
-        ),
-        ("(i < 2) * (i - 3 * (i < 2)) * (i < 2)", "(i < 2) * (i - 3)"),  # integers stay integers
-    ],
     "common_result": [
         (
             "X[i,0] * (exp(B[i] + max[k](X[i,k])) * 2"
