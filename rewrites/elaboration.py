@@ -61,7 +61,7 @@ elaboration.add(
 )
 
 
-@elaboration.rule
+@elaboration.procedure
 def expand_softmax(t: Term) -> Term | None:
     """A softmax is a weight over the sum of the weights; outside its filter it is 0.
 
@@ -74,7 +74,7 @@ def expand_softmax(t: Term) -> Term | None:
     return T.by_definition(t)
 
 
-@elaboration.rule
+@elaboration.procedure
 def expand_log_softmax(t: Term) -> Term | None:
     """The logarithm of a softmax; outside its filter it is -inf.
 
@@ -87,7 +87,7 @@ def expand_log_softmax(t: Term) -> Term | None:
     return T.by_definition(t)
 
 
-@elaboration.rule
+@elaboration.procedure
 def expand_prefix(t: Term) -> Term | None:
     """A prefix aggregate at k is the aggregate over what comes no later than k.
 
@@ -100,7 +100,7 @@ def expand_prefix(t: Term) -> Term | None:
     return T.by_definition(t)
 
 
-@elaboration.rule
+@elaboration.procedure
 def nest_indices(t: Term) -> Term | None:
     """A fold over several indices is a fold of folds, row by row; what its filter asks of rows is
     asked of them.

@@ -15,7 +15,7 @@ from monocomp.terms import Term
 equalities = RuleSet("equalities", "what filters say is equal is written once")
 
 
-@equalities.rule
+@equalities.procedure
 def assume_equality(t: Term) -> Term | None:
     """What a filter says equals something that does not vary with the index is that.
 

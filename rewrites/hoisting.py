@@ -75,7 +75,7 @@ hoisting.add(
 )
 
 
-@hoisting.rule
+@hoisting.procedure
 def count_elements(t: Term) -> Term | None:
     """A sum of ones counts its elements.
 
@@ -89,7 +89,7 @@ def count_elements(t: Term) -> Term | None:
     return T.mul(T.const(1, t.kind), T.extent_of(t.attr.extents[0]))
 
 
-@hoisting.rule
+@hoisting.procedure
 def lead_with_number(t: Term) -> Term | None:
     """Write the number that the addends of an element have in common before the sum.
 
@@ -173,7 +173,7 @@ for one, of_one, leaving in (
     )
 
 
-@hoisting.rule
+@hoisting.procedure
 def hoist_equal(t: Term) -> Term | None:
     """What does not vary with the index by what the filter says is equal leaves the sum, too.
 
@@ -208,7 +208,7 @@ def hoist_equal(t: Term) -> Term | None:
     return T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *given, *found))
 
 
-@hoisting.rule
+@hoisting.procedure
 def merge_weighted_sums(t: Term) -> Term | None:
     """Sums of one weight that are only added are one sum. The weight is all that their exponents
     have in common: a share of a sum, exp(s - L), stays whole.

@@ -16,7 +16,7 @@ from monocomp.terms.monomials import addends, exponent_of, factors
 products = RuleSet("products", "products of matrices are summed one by one")
 
 
-@products.rule
+@products.procedure
 def split_products(t: Term) -> Term | None:
     """A sum of several products of matrices is a sum for each of them.
 

@@ -19,7 +19,7 @@ from monocomp.terms.monomials import (
 quotients = RuleSet("quotients", "what sums and their divisors have in common cancels")
 
 
-@quotients.rule
+@quotients.procedure
 def common_factor(t: Term) -> Term | None:
     """What the addends under a power, logarithm, absolute value or relu share leaves it.
 
@@ -49,7 +49,7 @@ def common_factor(t: Term) -> Term | None:
     return T.mul(common, T.function(t.op, rest))
 
 
-@quotients.rule
+@quotients.procedure
 def factor_number(t: Term) -> Term | None:
     """The number that the addends of a factor share stands before the product.
 
@@ -69,7 +69,7 @@ def factor_number(t: Term) -> Term | None:
     return T.mul(*(x for number, f in found for x in (T.const(number, t.kind), f)))
 
 
-@quotients.rule
+@quotients.procedure
 def divide_addends(t: Term) -> Term | None:
     """A sum is divided addend by addend where a divisor cancels.
 

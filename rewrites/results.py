@@ -21,7 +21,7 @@ from monocomp.terms.monomials import (
 results = RuleSet("results", "what earlier results have in common leaves folds")
 
 
-@results.rule
+@results.procedure
 def assume_filter(t: Term) -> Term | None:
     """Inside a filtered fold its filter holds.
 
@@ -51,7 +51,7 @@ def _assume(t: Term, known: frozenset[Term]) -> Term:
     return t
 
 
-@results.rule
+@results.procedure
 def common_result(t: Term) -> Term | None:
     """An earlier result that all addends are multiplied with, or have in their exponents,
     leaves them.

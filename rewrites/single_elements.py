@@ -10,7 +10,7 @@ from monocomp.terms import Term
 single_elements = RuleSet("single elements", "a sum of one element is that")
 
 
-@single_elements.rule
+@single_elements.procedure
 def pick_point(t: Term) -> Term | None:
     """A sum over the one index that equals a given position is the element there.
 

@@ -146,7 +146,7 @@ def false_rule(monkeypatch: pytest.MonkeyPatch, claims: str) -> RuleSet:
     wrong = Identity(T.inert("relu", T.add(a, x)), T.add(a, T.function("relu", x)))
     monkeypatch.setitem(RULE_LAWS, "relu", RuleLaw("relu", "", (("shift", wrong),)))
     rules = RuleSet("test", "")
-    rules.rule(hoist_from_relu)
+    rules.procedure(hoist_from_relu)
     return rules
 
 

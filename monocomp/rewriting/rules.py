@@ -109,8 +109,8 @@ class RuleSet:
         """Add rules, such as equations (`rewriting.equations`)."""
         self.rules += rules
 
-    def rule(self, apply: Callable[[Term], Term | None]) -> Callable[[Term], Term | None]:
-        """Add a rule (decorator)."""
+    def procedure(self, apply: Callable[[Term], Term | None]) -> Callable[[Term], Term | None]:
+        """Add a rule that no equation says (decorator)."""
         self.rules.append(Rule(apply.__name__, apply))
         return apply
 
