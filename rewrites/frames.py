@@ -22,7 +22,7 @@ def is_joined(t: Term) -> bool:
     return t.op == "add" or (t.op == "maximum" and all(map(T.is_nonnegative, t.args)))
 
 
-def joint_frame(parts: list[tuple[Term, Term]], exact: bool = False) -> Term:
+def joint_frame(parts: list[tuple[Term, Term]]) -> Term:
     """The largest exponent of scaled numbers. Where a bracket says that one is not there, its
     exponent does not count, nor does that of 0. What is compared is `exact`, also at inf."""
     there = [(v, e) for v, e in parts if v is not T.ZERO]
@@ -30,9 +30,7 @@ def joint_frame(parts: list[tuple[Term, Term]], exact: bool = False) -> Term:
         counted = {there[0][1]}
     else:
         counted = {T.where(condition_of(v, e), e, T.NEG_INF) for v, e in there}
-    joint = settled_frame(_largest_of(counted))
-    is_open = exact and _is_settled(settled_frame(_largest_of({e for _, e in there})))
-    return _settled(joint) if is_open and not _is_settled(joint) else joint
+    return _largest_of(counted)
 
 
 def _largest_of(exponents: Iterable[Term]) -> Term:
@@ -40,32 +38,6 @@ def _largest_of(exponents: Iterable[Term]) -> Term:
     for e in others:
         joint = T.function("maximum", joint, e)
     return joint
-
-
-def settled_frame(joint: Term) -> Term:
-    """The exponent to subtract, 0 where it is infinite of what is finite, so that inf - inf does
-    not occur. The maximum of a fold is settled anyway (`lowering.values`)."""
-    exponents = joint.args if joint.op == "maximum" else (joint,)
-    parts = [a for e in exponents for a in addends(e)]
-    is_inf_of_nothing = any(_is_scaled_extremum(T.neg(a)) and not _is_there(a) for a in parts)
-    is_frame = any(_is_scaled_extremum(a) or _is_masked(a) for a in parts)
-    is_frame &= not (is_inf_of_nothing or any(map(_leaves_out_zeros, parts)))
-    is_bounded = T.is_below_infinity(joint)
-    # An exponential in an exponent would be split off again, and so would what is made of it.
-    is_bounded |= any(map(_holds_exponential, parts))
-    if is_bounded and (is_frame or T.exceeds_minus_infinity(joint)):
-        return joint
-    return _settled(joint)
-
-
-def _holds_exponential(t: Term) -> bool:
-    """Is there an exponential in it, but for conditions?"""
-    is_conditional = t.op in ("fold", "where")
-    return t.op == "exp" or any(map(_holds_exponential, t.args[is_conditional:]))
-
-
-def _settled(joint: Term) -> Term:
-    return T.where(T.compare("==", T.function("abs", joint), T.INF), T.ZERO, joint)
 
 
 def _is_scaled_extremum(addend: Term) -> bool:
@@ -76,33 +48,6 @@ def _is_scaled_extremum(addend: Term) -> bool:
         f for f in parts if f.op == "fold" and f.attr.monoid == ("max" if number > 0 else "min")
     ]
     return len(folds) == 1 and all(T.is_nonnegative(f) for f in parts if f not in folds)
-
-
-def _is_there(addend: Term) -> bool:
-    """Has the extremum that an addend is an element, one that is no mask's -inf?"""
-    folds = [f for f in factors(addend) if f.op == "fold"]
-    return all(T.has_element(f) and T.is_unmasked(f.args[1]) for f in folds)
-
-
-def _is_settled(t: Term) -> bool:
-    return t.op == "where" and t is _settled(t.args[2])
-
-
-def _is_masked(t: Term) -> bool:
-    if t.op != "where" or t.args[2] is not T.NEG_INF:
-        return False
-    return t.args[1].op == "fold" or T.is_finite_if_read(t.args[1])
-
-
-def _leaves_out_zeros(t: Term) -> bool:
-    """Is it -inf where a number is 0 that is not of nothing? 0 * exp(inf) is none."""
-    if t.op != "where" or t.args[2] is not T.NEG_INF:
-        return False
-    return not all(map(_asks_for_an_element, T.conjuncts(t.args[0])))
-
-
-def _asks_for_an_element(condition: Term) -> bool:
-    return T.ZERO in condition.args and any(map(T.may_be_empty, condition.args))
 
 
 def condition_of(t: Term, exponent: Term) -> Term:
@@ -186,8 +131,6 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
     conditions that hold."""
     if m is s:
         return True
-    if _is_settled(m):
-        return _is_extremum(m.args[2], s, monoid, known)
     if s.op == "fold" and s.attr.monoid == monoid:
         _, (inside, body) = T.open_fold(s)
         if _is_extremum(m, body, monoid, known.union(T.conjuncts(inside))):

@@ -245,7 +245,7 @@ class _Operator:
         wholes = tuple(p.whole for p in parts)
         if any(map(is_bounded_by_form, wholes)):
             return T.rebuild(t, wholes)
-        joint = joint_frame([(p.value, p.exponent) for p in parts], exact=True)
+        joint = joint_frame([(p.value, p.exponent) for p in parts])
         return T.compare(t.attr, *(T.mul(x, T.exp(T.neg(joint))) for x in wholes))
 
     def sum(self, t: Term) -> Term:
