@@ -40,16 +40,6 @@ def _largest_of(exponents: Iterable[Term]) -> Term:
     return joint
 
 
-def _is_scaled_extremum(addend: Term) -> bool:
-    """Is it a maximum, scaled by what is not negative, or such a minimum taken away?"""
-    number, rest = T.split_coefficient(addend)
-    parts = [] if rest is None else list(factors(rest))
-    folds = [
-        f for f in parts if f.op == "fold" and f.attr.monoid == ("max" if number > 0 else "min")
-    ]
-    return len(folds) == 1 and all(T.is_nonnegative(f) for f in parts if f not in folds)
-
-
 def condition_of(t: Term, exponent: Term) -> Term:
     """Where an addend t * exp(exponent) is there: its brackets hold, folds in it and those that
     divide it have an element, as have mantissas beside an exponent that may be inf, and factors
@@ -59,12 +49,6 @@ def condition_of(t: Term, exponent: Term) -> Term:
     divisors = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
     folds += [z for z in divisors if product.says(T.is_there(z))]
     said = [c for f in factors(t) if T.is_bracket(f) for c in T.conjuncts(f.args[0])]
-    mantissas = list(filter(is_mantissa, factors(t)))  # whose frames are -inf over nothing
-    if mantissas and not all(
-        _is_scaled_extremum(a) or T.is_below_infinity(a) or T.is_weight_there(T.neg(a)) in said
-        for a in addends(exponent)
-    ):
-        folds += mantissas
     return T.conjunction(
         *said,
         *(T.is_there(base) for base in folds if T.may_be_empty(base)),

@@ -8,10 +8,8 @@ import pytest
 from monocomp import terms as T
 from monocomp.derivation.rule_sets import derive
 from monocomp.reference.oracle import evaluate
-from monocomp.rewrites.frames import condition_of, settled_frame
 from monocomp.rewrites.scaled import lifting
 from monocomp.terms.algebra import is_mantissa
-from monocomp.terms.monomials import exponent_of
 from tests.mutation import check_result
 from tests.rewrites.rules import (
     apply_only,
@@ -159,10 +157,6 @@ def test_plain(text: str) -> None:
     check_does_not_fire(LIFT, text)
 
 
-def settled(frame: str) -> str:
-    return f"where(abs({frame}) == inf, 0, {frame})"
-
-
 SUM = "sum[k if k < i](X[i,k])"
 OVER, THERE = "max[k](S[i,k] / X[k])", "(-inf < B[i]) * "
 LARGER = "maximum(S[i,k], 0)"
@@ -236,12 +230,8 @@ VARIANTS = [
         f" => Z[i] = log({bracket}exp({x} - {m}) * {WHOLE} + exp(C[i] - {m})) + {m}"
         for bracket, x, m in (
             ("", f"A[i] + {MAX}", f"maximum(C[i], A[i] + {MAX})"),
-            ("", OVER, settled(f"maximum(C[i], {OVER})")),
-            (
-                THERE,
-                f"{MAX} - B[i]",
-                settled(f"maximum(C[i], where(-inf < B[i], {MAX} - B[i], -inf))"),
-            ),
+            ("", OVER, f"maximum(C[i], {OVER})"),
+            (THERE, f"{MAX} - B[i]", f"maximum(C[i], where(-inf < B[i], {MAX} - B[i], -inf))"),
         )
     ),
     # a sum that has an element
@@ -281,7 +271,7 @@ VARIANTS = [
     f" + exp(B[i] - maximum(B[i], where({SUM} != 0, A[i], -inf))))"
     f" + maximum(B[i], where({SUM} != 0, A[i], -inf))",
     "Y[i] = exp(A[i]) * X[i] < exp(B[i]) * Z[i]"
-    f" => Y[i] = exp(A[i] - {settled(COMPARED)}) * X[i] < exp(B[i] - {settled(COMPARED)}) * Z[i]",
+    f" => Y[i] = exp(A[i] - ({COMPARED})) * X[i] < exp(B[i] - ({COMPARED})) * Z[i]",
     # beside a number
     f"Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(-{MAX} - 1)"
     f" => Y[i] = where(X[i] > 0, exp(A[i] - {MAX}), -inf) * exp(-1)",
@@ -436,73 +426,6 @@ def test_zero_has_any_exponent() -> None:
 
 
 # Exponents that numbers are joined in: what may be infinite of finite inputs is settled.
-FRAMES = {
-    "max[k](S[i,k])": False,
-    "maximum(max[k if k < i](S[i,k]), X[i])": False,  # -inf where both are: so are the numbers
-    "maximum(-min[k if k < i](S[i,k]), X[i])": True,
-    "maximum(min[k if k < i](S[i,k]), 0)": True,
-    "maximum(min[k](S[i,k]), X[i])": True,
-    "maximum(-max[k](S[i,k]), X[i])": True,  # inf over nothing
-    "maximum(max[k](S[i,k]) - max[k](R[i,k]), X[i])": True,  # inf where all R are masked
-    "maximum(max[k if k < i](S[i,k]) - max[k if k < i](R[i,k]), X[i])": True,
-    "maximum(max[k](S[i,k]) * max[k](R[i,k]), X[i])": True,
-    "maximum(X[i] * max[k](S[i,k]), Z[i])": True,
-    "maximum(abs(X[i]) * max[k](S[i,k]), Z[i])": True,
-    "maximum(log(X[i]), max[k](S[i,k]))": True,
-    "maximum(1 / X[i], max[k](S[i,k]))": True,
-    "maximum(max[k](S[i,k] / X[i]), Z[i])": True,
-    "maximum(exp(X[i]), Z[i])": False,  # would be split off again and again
-    "maximum(X[i], Z[i])": True,
-    "maximum(X[i], 0)": False,
-    "maximum(1 / X[i], 0)": True,
-    "maximum(-max[k if k < i](S[i,k]), 0)": True,
-    "maximum(where(X[i] > 0, Z[i], -inf), X[i])": True,  # where X is 0 beside a mask
-    "where(0 != sum[k if k < i](S[i,k]), max[k](R[i,k]), -inf)": False,
-    "where(0 != sum[k if k < i](S[i,k]), max[k if k < i](R[i,k]), -inf)": False,
-    "where(0 != sum[k if k < i](S[i,k]), X[i], -inf)": False,
-    "where(1 < sum[k if k < i](S[i,k]), max[k](R[i,k]), -inf)": True,  # it may be there
-    "maximum(where(X[i] > 0, Z[i], 0), max[k](S[i,k]))": False,
-    "X[i] + 1": True,
-    # Beside an exponential, where nothing else is settled.
-    "maximum(exp(X[i]) / Z[i], max[k](S[i,k]))": False,
-    "maximum(exp(X[i]) + X[i] * max[k](S[i,k]), Z[i])": True,
-    "maximum(exp(X[i]) - max[k](S[i,k]), max[k](R[i,k]))": False,
-    "maximum(exp(X[i]) - max[k](sum[l](S[i,l] * R[k,l])), max[k](R[i,k]))": False,
-    "maximum(exp(X[i]) - max[k if k < i](sum[l](S[i,l] * R[k,l])), max[k](R[i,k]))": False,
-    "maximum(where(X[i] > 0, 1 / Z[i], -inf), X[i])": True,
-    "maximum(where(X[i] > 0, sin(Z[i]), -inf), sin(X[i]))": True,
-    "maximum(where(X[i] > 0, Z[i], 0), X[i])": True,
-    "maximum(where(X[i] > 0, max[k if k < i](S[i,k]), -inf), X[i])": True,
-    "where(X[i] > 0, max[k](S[i,k]), Z[i])": True,
-}
-
-
-@pytest.mark.parametrize(("frame", "is_settled"), FRAMES.items())
-def test_frames_are_settled(frame: str, is_settled: bool) -> None:
-    read = ("S[i,k]", "R[i,k]", "X[i]", "Z[i]")
-    declared = ", ".join(x for x in read if f"{x[0]}[" in frame)
-    (equation,) = equations(f"input {declared}\nM[i] = {frame}").equations
-    assert (settled_frame(equation.body) is not equation.body) == is_settled
-
-
-@pytest.mark.parametrize(
-    ("exponent", "is_asked"),
-    {
-        "max[k if k < i](S[i,k])": False,
-        "-min[k if k < i](S[i,k])": False,
-        "max[k if k < i](S[i,k]) + X[i]": False,
-        "max[k if k < i](S[i,k]) - X[i]": True,  # inf - inf
-        "where(-inf < X[i], max[k if k < i](S[i,k]) - X[i], -inf)": False,
-    }.items(),
-)
-def test_a_mantissa_over_nothing_is_in_no_frame_that_may_be_none(
-    exponent: str, is_asked: bool
-) -> None:
-    mantissa = "SE[k if k < i](1, S[i,k]).v"
-    declared = "input S[i,k], X[i]" if "X" in exponent else "input S[i,k]"
-    (t,) = (e.body for e in equations(f"{declared}\nY[i] = {mantissa} * exp({exponent})").equations)
-    asked = T.conjuncts(condition_of(t, exponent_of(t)))
-    assert any(map(is_mantissa, T.subterms(*asked))) == is_asked
 
 
 @pytest.mark.parametrize("distance", ["(P[i,k] - R[i,k]) ** 2", "abs(P[i,k] - R[i,k])"])
