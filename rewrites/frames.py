@@ -80,6 +80,9 @@ def is_bounded_by_form(addend: Term, condition: Term = T.TRUE) -> bool:
     return any(is_at_most_zero(e, condition) for e in (exponent, exponent_of(rest)))
 
 
+_EXTREMA = ("fold", "maximum", "minimum", "where")
+
+
 def is_at_most_zero(exponent: Term, condition: Term) -> bool:
     """Is it s - m, with an m that is at least s where the condition holds, or more of that?"""
     known = frozenset(T.conjuncts(condition))
@@ -91,7 +94,7 @@ def is_at_most_zero(exponent: Term, condition: Term) -> bool:
         exponent = unsigned[0]
     for a in addends(exponent):
         number, _ = T.split_coefficient(a)
-        extrema = [f for f in factors(a) if f.op in ("fold", "maximum", "minimum", "where")]
+        extrema = [f for f in factors(a) if _definition(f).op in _EXTREMA]
         scale = [f for f in factors(a) if f not in extrema and f.op != "const"]
         if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_nonnegative, scale)):
             continue
@@ -110,9 +113,15 @@ def _without(t: Term, scale: Iterable[Term]) -> Term:
     return T.mul(T.ONE, *(f for f in parts if f not in scale), *missing)
 
 
+def _definition(t: Term) -> Term:
+    """Return what a value is computed from, which another kernel stores."""
+    return T.element(t.attr, t.args) if t.op == "stored" else t
+
+
 def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
     """Is m the maximum (or minimum) of several terms, of which s is one? `known` are
     conditions that hold."""
+    m = _definition(m)
     if m is s:
         return True
     if s.op == "fold" and s.attr.monoid == monoid:

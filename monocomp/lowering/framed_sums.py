@@ -9,7 +9,7 @@ new one, and adds the tile's elements in the new one (`terms.algebra`):
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -92,7 +92,7 @@ class FramedSums:
         if frames:
             scale = at.value(move(old, new), role="alpha")
             for extremum, frame in frames.items():
-                if not _is_scaled_positively(whole, extremum):
+                if not self._is_missing_with(whole, extremum, extremum):
                     start = UNITS[extremum.attr.monoid]
                     scale = where_equal(at.value(frame.old), start, 0.0, scale)
             scaled = apply("mul", scaled, scale)
@@ -116,9 +116,7 @@ class FramedSums:
 
     def _moved(self, whole: Term, frames: Mapping[Term, Frame]) -> tuple[Term, Term]:
         """The frame of a sum before this tile, and what is subtracted from its exponents."""
-        is_linear = all(any(f in factors(a) for a in addends(whole)) for f in frames) and all(
-            T.is_finite_if_read(s) for f in frames for s in _scales(whole, f)
-        )
+        is_linear = all(self._is_missing_with(whole, f, f) for f in frames)
         old = new = whole
         for extremum, frame in frames.items():
             old = T.replace(old, extremum, frame.old)
@@ -152,13 +150,17 @@ class FramedSums:
         for extremum, frame in frames.items():
             _, (_, element) = T.open_as(extremum, (self.bound.attr[0],))
             found = _in_terms_of(found, element, frame.masked)
-            unit = T.NEG_INF if extremum.attr.monoid == "max" else T.INF
-            is_missing |= _is_missing_with(found, frame.masked, unit)
+            is_missing |= self._is_missing_with(found, frame.masked, extremum)
         if is_missing and self.bound.attr[0] not in found.free:
             return found
         # The frame is known from an earlier pass and moves no more, or is of other terms, or is an
         # increasing function of one: where an element is missing, exp(-inf) = 0 is not.
         return self.body.masked_symbol(found, UNITS["max"])
+
+    def _is_missing_with(self, t: Term, part: Term, extremum: Term) -> bool:
+        """True if t is -inf where a part is what an extremum is over nothing."""
+        nothing = T.const(UNITS[extremum.attr.monoid], "float")
+        return self.body.at.domain(T.replace(t, part, nothing)).is_missing
 
 
 def _absorbed(body: Term, name: str) -> Term | None:
@@ -183,41 +185,6 @@ def _absorbed(body: Term, name: str) -> Term | None:
         if scaled(f) is not f and count(absorbed) < count(body):
             return absorbed
     return None
-
-
-def _is_scaled_positively(frame: Term, extremum: Term) -> bool:
-    """Is 0 times the -inf that an extremum begins with nowhere in a frame?"""
-    return all(
-        f.op == "const" or (T.is_positive(f) and T.is_finite_if_read(T.power_of(f, -1)))
-        for f in _scales(frame, extremum)
-    )
-
-
-def _scales(frame: Term, extremum: Term) -> Iterator[Term]:
-    """The factors of an extremum in a frame, and of the sums that hold it."""
-    for a in addends(frame):
-        for f in factors(a):
-            if _is_addend(extremum, f):
-                yield from (g for g in factors(a) if g is not f)
-                yield from _scales(f, extremum) if f is not extremum else ()
-
-
-def _is_addend(extremum: Term, t: Term) -> bool:
-    """Is it an addend of t, with factors, so that t is infinite where it is?"""
-    return extremum is t or (
-        t.op in ("add", "mul") and any(_is_addend(extremum, a) for a in t.args)
-    )
-
-
-def _is_missing_with(t: Term, x: Term, unit: Term) -> bool:
-    """Is t -inf where x is the unit: a multiple of it, and what does not depend on it?"""
-    (only, *others) = [a for a in addends(t) if x in T.subterms(a)] or [t]
-    number_, rest = T.split_coefficient(only)
-    if others or rest is None or (number_ < 0) is not (unit is T.INF):
-        return False
-    left = [f for f in factors(rest) if f is not x]
-    is_there = len(left) < len(list(factors(rest)))
-    return is_there and all(T.is_positive(f) and x not in T.subterms(f) for f in left)
 
 
 def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:

@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
+from monocomp.rewrites.frames import is_at_most_zero
 from monocomp.terms import Number, Term
 from monocomp.terms.domain import Assumptions, is_contraction, is_settled_where_negative
 from monocomp.terms.monomials import factors
@@ -93,14 +94,16 @@ def times(number: Number, parts: Sequence[Term]) -> Term:
     return T.inert("mul", *numbers, *parts)
 
 
-def factors_outside_frames(parts: Sequence[Term]) -> Iterator[Term]:
+def factors_outside_frames(parts: Sequence[Term], known: Iterable[Term]) -> Iterator[Term]:
     """Yield the factors that are 0 where an exponential beside them may overflow, as they have no
-    part in the maximum that is taken from its exponent."""
+    part in the maximum that is taken from its exponent, where conditions are known to hold."""
+    condition = T.conjunction(*known)
     for weight in (f for f in parts if f.op == "exp"):
         without = set(left_out_of_frame(weight))
+        is_bounded = is_at_most_zero(weight.args[0], condition)
         for f in parts:
             base, _ = T.base_and_power(f)
-            if base in without or (base.op == "relu" and not _is_bounded(weight)):
+            if base in without or (base.op == "relu" and not is_bounded):
                 yield f
 
 
@@ -125,46 +128,6 @@ def _conditions_of_frame(m: Term, names: Iterable[str]) -> Iterator[Term]:
             yield m.args[0]
         for t in m.args[m.op == "where" :]:
             yield from _conditions_of_frame(t, names)
-
-
-def _is_bounded(weight: Term) -> bool:
-    """True if an exponential is at most 1 by its form, such as exp(x - maximum(x, y))."""
-    for a in T.addends(weight.args[0]):
-        number, m = T.split_coefficient(a)
-        if m is not None and m.op == "maximum" and number < 0:
-            rest = T.sub(weight.args[0], a)
-            if rest in (T.mul(T.const(-number, "float"), x) for x in m.args):
-                return True
-    return T.is_finite(weight)
-
-
-def in_no_frame(t: Term) -> Term:
-    """Put the scale of what is compared, exp(m) * maximum(a * exp(-m), b), back into it, where
-    nothing has cancelled it: a may be 0 in the frame of b, which is less."""
-    for f in factors(t):
-        scale = [g for g in factors(t) if g.op == "exp" and _is_frame(g)] if _compares(f) else []
-        scale = [g for g in scale if f not in left_out_of_frame(g)]
-        if scale:
-            operands = (*f.args, T.ZERO) if f.op == "relu" else f.args
-            plain = [T.mul(a, *scale) for a in operands]
-            name = "maximum" if f.op == "relu" else f.op
-            total = T.add(*plain) if f.op == "add" else T.function(name, *plain)
-            return T.mul(total, *(g for g in factors(t) if g is not f and g not in scale))
-    return t
-
-
-def _compares(t: Term) -> bool:
-    """True for the larger or smaller of two numbers, and for a sum with one."""
-    if t.op == "add":
-        return any(_compares(f) for a in t.args for f in factors(a))
-    return t.op in ("maximum", "minimum", "relu") and t.kind == "float"
-
-
-def _is_frame(weight: Term) -> bool:
-    """True for the exponential of an aggregate or a maximum that is not at most 1 by its form."""
-    (exponent,) = weight.args
-    is_frame = exponent.folded or any(a.op == "maximum" for a in T.addends(exponent))
-    return is_frame and not (_is_bounded(weight) or T.is_nonnegative(T.neg(exponent)))
 
 
 def is_negative(t: Term) -> bool:

@@ -27,7 +27,6 @@ from monocomp.lowering.scopes import Scopes
 from monocomp.lowering.selects import (
     EXTREMA,
     factors_outside_frames,
-    in_no_frame,
     is_negative,
     settle,
     times,
@@ -76,8 +75,11 @@ class Values(Scopes):
 
     def domain(self, t: Term) -> Dom:
         """Return the domain of a term where the open loops look at it."""
-        known = (c for scope in self.scopes for c in scope.known())
-        return domain(t, self.assumed, frozenset(known))
+        return domain(t, self.assumed, self.known())
+
+    def known(self) -> frozenset[Term]:
+        """Return the conditions that hold in the open loops."""
+        return frozenset(c for scope in self.scopes for c in scope.known())
 
     def value(self, t: Term, guard: Term | None = None, role: str | None = None) -> Expr:
         """The value of a term, with a name where it is first known. Where the guard fails nobody
@@ -311,7 +313,7 @@ class Values(Scopes):
         for f in unbounded if len(unbounded) > 1 else ():
             if domains[f].zero:
                 yield [f.args[0] if f.op == "pow" else f]
-        yield from ([f] for f in factors_outside_frames(parts))
+        yield from ([f] for f in factors_outside_frames(parts, self.known()))
         yield from ([f] for f in self._sums_over_nothing(parts))
 
     def _sums_over_nothing(self, parts: Sequence[Term]) -> Iterator[Term]:
@@ -336,7 +338,7 @@ class Values(Scopes):
 
     def _masked_product(self, factor: float, t: Term) -> Expr:
         """factor * t; a factor [condition] selects, so that 0 times NaN does not occur."""
-        parts = factors(in_no_frame(t))
+        parts = factors(t)
         brackets = [f for f in parts if T.is_bracket(f)]
         rest = [f for f in parts if f not in brackets]
         if not brackets or not rest:
