@@ -425,9 +425,6 @@ def test_zero_has_any_exponent() -> None:
     check_variant(LIFT, before, after)
 
 
-# Exponents that numbers are joined in: what may be infinite of finite inputs is settled.
-
-
 @pytest.mark.parametrize("distance", ["(P[i,k] - R[i,k]) ** 2", "abs(P[i,k] - R[i,k])"])
 def test_nothing_over_nothing_is_in_no_frame(distance: str) -> None:
     """The exponent of what is divided by a weight of nothing is inf, and counts where something is
