@@ -51,15 +51,15 @@ def function_of(
 
     lines = [f"def run({', '.join(f'x{n}' for n in range(len(inputs)))}):"]
     for n, s in enumerate(steps):
-        run, operands, out = s.run, s.operands, into.get(n)
+        operands, out = s.operands, into.get(n)
         if out is not None and operands[-1] is out and is_commutative(s):
             operands = operands[::-1]
-        in_place = in_place_of(run) if out is not None and operands[0] is out else None
+        in_place = in_place_of(s.run) if out is not None and operands[0] is out else None
         given = [*map(name_of, operands), *map(hold, s.arguments)]
         if out is not None and in_place is None:
             given.append(f"out={name_of(out)}")
         names[s.result] = f"v{n}"
-        lines.append(f" v{n} = {hold(in_place or run)}({', '.join(given)})")
+        lines.append(f" v{n} = {hold(in_place or s.run)}({', '.join(given)})")
         lines += [f" del {names[v]}" for v in unread.get(n, ())]
     lines.append(f" return ({''.join(f'{name_of(v)}, ' for v in results)})")
     exec("\n".join(lines), held)
