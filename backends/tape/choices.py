@@ -113,12 +113,13 @@ def replaced_infinities(condition: Value, x: Value, number: float) -> tuple[floa
         if infinity.number == math.inf and compared_to.made_by == ("abs", (x,)):
             return number, number
         if infinity.number is not None and abs(infinity.number) == math.inf and compared_to is x:
-            if infinity.number < 0 and _is_maximum(x):
+            if infinity.number < 0 and is_maximum(x):
                 return number, number
             return (number, -math.inf) if infinity.number > 0 else (math.inf, number)
     return None
 
 
-def _is_maximum(x: Value) -> bool:
+def is_maximum(x: Value) -> bool:
+    """True if a value is the largest of some."""
     name, _ = x.made_by or (None, ())
     return name == "maximum" or (isinstance(name, tuple) and name[0] == "amax")

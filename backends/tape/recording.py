@@ -195,15 +195,21 @@ class Recording:
     varying: Collection[str]
     blocks: Blocks
 
-    def record(self, before: Record | None = None, known: Mapping[int, Value] = _NONE) -> Record:
+    @property
+    def count(self) -> int:
+        """The values of a call."""
+        return len(self.tensors) + len(self.params)
+
+    def record(
+        self, recorder: Recorder | None = None, known: Mapping[int, Value] = _NONE
+    ) -> Record:
         """What such a call does.
 
         Args:
-            before: what another call has done, of which this one may read values.
+            recorder: has recorded another call, of which this one may read values.
             known: those that this one is called with, by their positions.
         """
-        count = len(self.tensors) + len(self.params)
-        recorder = Recorder(count, None if before is None else before.recorder)
+        recorder = recorder or Recorder(self.count)
         target = RecordingTarget(self.kernels, self.like, recorder, self.blocks, known)
         inputs = {n: t.stand_in() for n, t in self.tensors.items()}
         how = self.params, self.configs, self.varying

@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from monocomp.backends.tape.recorder import Value
+from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.recording import Record, Recording
 from monocomp.backends.tape.tape import Tape, needed
+from monocomp.backends.tape.weights import Quotients
 
 SHARED = 1 << 20  # elements that are kept at most: 4 MiB in float32
 
@@ -31,7 +32,7 @@ def shared(first: Recording, second: Recording, sources: Sequence[int]) -> tuple
     plain = [t.is_plain for t in second.tensors.values()]
     plain += [True] * len(second.params)
     known = {n: values[at] for n, at in enumerate(sources) if at >= 0 and plain[n]}
-    after = second.record(before, known)
+    after = second.record(_later(before, second.count), known)
     given = {*before.recorder.inputs, *before.results}
     inputs = [
         known[n] if n in known and known[n] in given else own
@@ -44,6 +45,20 @@ def shared(first: Recording, second: Recording, sources: Sequence[int]) -> tuple
         Tape(before.recorder.steps, before.recorder.inputs, [*before.results, *both], first),
         Tape(after.recorder.steps, [*inputs, *both], after.results, second),
     )
+
+
+def _later(before: Record, count: int) -> Recorder:
+    """What records a call that may read what another one has computed."""
+    recorder = Recorder(count, before.recorder)
+    steps = needed(recorder.steps, before.recorder.inputs, before.results)
+    of_results = {s.result: s.operands[0] for s in steps if s.result in before.results}
+    quotients = Quotients((s.result for s in steps), of_results)
+
+    def laws(key: object, operands: Sequence[Value]) -> Value | None:
+        return quotients.of(recorder, operands[0]) if key == "exp2" else None
+
+    recorder.laws = laws
+    return recorder
 
 
 def _shared(before: Record, after: Record, inputs: Sequence[Value]) -> list[Value]:

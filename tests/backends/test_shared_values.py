@@ -134,3 +134,50 @@ def test_inputs_in_another_layout() -> None:
     kernel, tensors, wanted = causal()
     strided = [t.detach().mT.contiguous().mT.requires_grad_() for t in tensors]
     assert_close(repeat(kernel, strided), wanted)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input X[i,k]\nP[i,k] = softmax[k](X[i,k])",
+        "input X[i,k]\nO[i] = sum[k](softmax[k](X[i,k]) * cos(k))",
+        "input X[i,k]\nL[i] = logsumexp[k](X[i,k])",
+    ],
+)
+def test_weights_are_quotients(text: str) -> None:
+    """Also where elements, or all of a row, are -inf: the exponentials of the call are shared."""
+    kernel = mc.compile(text, backend="torch")
+    X = torch.randn(6, 9)
+    X[1], X[2, ::2], X[3, 1:] = -torch.inf, -torch.inf, -torch.inf
+    X[4] += 1e4
+    X.requires_grad_()
+    tapes = []
+
+    def shared(*args: Any) -> Any:
+        tapes.append(sharing.shared(*args))
+        return tapes[-1]
+
+    with patch.object(backend, "shared", shared):
+        every = []
+        for _ in range(4):
+            out = kernel(X)
+            cotangent = torch.linspace(-1, 1, out.numel()).reshape(out.shape)
+            every.append(torch.autograd.grad(out, X, cotangent)[0])
+    for found in every[1:]:
+        torch.testing.assert_close(found, every[0])
+    ((_, backward),) = tapes
+    made = [s.result.made_by for s in backward.steps]
+    assert not any(m is not None and m[0] == "exp2" for m in made)
+
+
+def test_guards_of_sums_of_others_stay() -> None:
+    """The logarithm of what is no sum of the exponentials may be 0 where these are not."""
+    text = (
+        "input X[i,k], s[i]\nl[i] = where(log(s[i]) == -inf, 0, log(s[i]))\n"
+        "O[i] = sum[k](exp(X[i,k] - l[i]))"
+    )
+    kernel = mc.compile(text, backend="torch")
+    X, s = torch.randn(4, 5, requires_grad=True), torch.tensor([0.0, 0.5, 2.0, 0.0])
+    for _ in range(4):
+        (found,) = torch.autograd.grad(kernel(X, s).sum(), X)
+        torch.testing.assert_close(found, (X - torch.where(s == 0, 1, s).log()[:, None]).exp())
