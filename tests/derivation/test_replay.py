@@ -65,7 +65,7 @@ def test_stopped_anywhere(name: str) -> None:
         check_kernel(name, kernel)
 
 
-@settings(max_examples=60)
+@settings(max_examples=24)
 @given(st.sampled_from(sorted(PROGRAMS)), st.integers(0, 2**32), st.booleans())
 def test_other_orders_and_fewer_rules(name: str, seed: int, all_of_them: bool) -> None:
     source = random.Random(seed)
@@ -75,7 +75,7 @@ def test_other_orders_and_fewer_rules(name: str, seed: int, all_of_them: bool) -
     check_kernel(name, kernel)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.sampled_from(sorted(PROGRAMS)), st.integers(0, 2**32))
 def test_one_rule_at_a_time(name: str, seed: int) -> None:
     """From a random step on, rules are applied by name, at random."""

@@ -458,7 +458,7 @@ def claims_about(rng: random.Random) -> Iterator[laws.Claim]:
 
 def test_what_is_proved_is_not_refuted() -> None:
     proved = refuted = 0
-    for seed in range(30):
+    for seed in range(12):
         for claim in claims_about(random.Random(seed)):
             try:
                 holds = prover._prove(claim, clock(0.5))
@@ -468,7 +468,7 @@ def test_what_is_proved_is_not_refuted() -> None:
             assert not (holds and found), f"seed {seed}: {claim.statement}: {found}"
             proved += holds
             refuted += found is not None
-    assert min(proved, refuted) > 25
+    assert min(proved, refuted) > 10
 
 
 def test_a_claim_about_nothing_is_not_proved() -> None:
@@ -579,7 +579,7 @@ from monocomp.proving import proofs, prover
 laws = proofs.certificate(translate(checker.check({text!r})), fresh={fresh})
 print(prover.is_proved(laws), "sympy" in sys.modules)
 """
-EXAMPLE = PROVED["affine"] + "\nH[t] = M[..t](g[t], x[t]).u\nO = max[k](A[k]) + sum[k](A[k])"
+EXAMPLE = f"{PROVED['circle']}\nO = M[k](A[k])"
 
 
 def test_the_second_time_needs_no_sympy(cache: FilePath) -> None:
@@ -606,9 +606,9 @@ def entries(cache: FilePath) -> list[FilePath]:
 
 
 def test_remembered_laws_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = proofs.certify("SE"), proofs.certify("max"), proofs.certify(monoid(PROVED["affine"]))
+    first = proofs.certify("min"), proofs.certify("max"), proofs.certify(monoid(PROVED["affine"]))
     made = count_proofs(monkeypatch)
-    again = proofs.certify("SE"), proofs.certify("max"), proofs.certify(monoid(PROVED["affine"]))
+    again = proofs.certify("min"), proofs.certify("max"), proofs.certify(monoid(PROVED["affine"]))
     assert again == first
     assert made == []
     proofs.certify("max", fresh=True)

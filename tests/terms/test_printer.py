@@ -36,7 +36,7 @@ from monocomp.terms.printer import number_text, show
 from monocomp.translation.translator import translate
 from tests.program_generator import PARAMS, programs
 
-FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "12"))
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "8"))
 SEED = int(os.environ.get("MONOCOMP_SEED", "0"))
 PART = 250
 

@@ -16,7 +16,7 @@ from monocomp.tile.verifier import verify_all
 from tests.program_generator import programs
 from tests.tile.kernels import TEXTS, after_passes, kernels
 
-FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "20"))
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "6"))
 
 
 def without_origins(body: list[Statement]) -> list[Statement]:
