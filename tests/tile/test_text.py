@@ -6,17 +6,17 @@ import os
 from dataclasses import astuple, replace
 
 import pytest
-from hypothesis import given, settings
 
 from monocomp.backends.triton.kernel_source import block_program, source_of
 from monocomp.errors import InternalError
 from monocomp.tile import Loop, Statement, TileProgram
 from monocomp.tile.parser import parse
 from monocomp.tile.verifier import verify_all
-from tests.program_generator import programs
+from tests.program_generator import program
 from tests.tile.kernels import TEXTS, after_passes, kernels
 
-FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "6"))
+FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "12"))
+SEED = int(os.environ.get("MONOCOMP_SEED", "0"))
 
 
 def without_origins(body: list[Statement]) -> list[Statement]:
@@ -49,10 +49,9 @@ def test_every_pass(name: str) -> None:
     check_passes(TEXTS[name])
 
 
-@settings(max_examples=FUZZ)
-@given(programs())
-def test_random_programs(text: str) -> None:
-    check_passes(text)
+@pytest.mark.parametrize("seed", range(SEED, SEED + FUZZ))
+def test_random_programs(seed: int) -> None:
+    check_passes(program(seed))
 
 
 def test_dtypes_of_inputs() -> None:
