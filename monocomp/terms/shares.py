@@ -22,7 +22,7 @@ from monocomp.terms.leaves import ONE, READS, ZERO, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term
 from monocomp.terms.parts import addends, base_and_power, factors, is_bracket, split_coefficient
-from monocomp.terms.ring import add, exp, mul, multiply_out, sub
+from monocomp.terms.ring import add, exp, mul, multiply_out, power_of, sub
 from monocomp.terms.walking import element, map_children, subterms
 
 
@@ -110,23 +110,27 @@ def _element_of(
     there = addends(exponent)
     for e in exponents(logarithm.args[0], exponent, known):
         scaled = mul(const(number, "float"), e)
-        wanted = _split_addends(mul(const(times, "float"), add(scaled, shift)))
-        parts = [a for a in there if wanted.issuperset(_split_addends(a))]
-        if wanted == frozenset().union(*map(_split_addends, parts)):
+        wanted = split_addends(mul(const(times, "float"), add(scaled, shift)))
+        parts = [a for a in there if wanted.issuperset(split_addends(a))]
+        if wanted == frozenset().union(*map(split_addends, parts)):
             return add(ZERO, *parts)
     return None
 
 
 @remembered
-def _split_addends(exponent: Term) -> frozenset[Term]:
-    """The addends of an exponent once its sums are split, which rules do where it pays."""
+def split_addends(exponent: Term) -> frozenset[Term]:
+    """The addends of an exponent in a form of their own: rules split sums, and clear divisors,
+    where it pays."""
     return frozenset(addends(multiply_out(_split(exponent))))
 
 
 @remembered
 def _split(t: Term) -> Term:
-    """Split sums of products that have one sum among their factors; fixed factors leave."""
+    """Split sums of products that have one sum among their factors; fixed factors leave, and from
+    the addends under a power their divisors."""
     t = map_children(t, _split)
+    if t.op == "pow" and t.args[0].op == "add":
+        return _cleared(t)
     if t.op != "fold" or t.attr.monoid != "sum" or t.kind != "float":
         return t
     opened, (condition, body) = open_fold(t)
@@ -143,6 +147,17 @@ def _split(t: Term) -> Term:
         return mul(*fixed, refold(t, condition, mul(ONE, *moving), opened=opened))
 
     return split(body)
+
+
+def _cleared(t: Term) -> Term:
+    """(a / n + b) ** p = (a + b * n) ** p * n ** -p for an extent n."""
+    (total,) = t.args
+    powers = [base_and_power(f) for a in total.args for f in factors([a])]
+    divisors = {base: min(n for b, n in powers if b is base) for base, _ in powers}
+    lowest = [power_of(b, n) for b, n in divisors.items() if b.op == "cast" and n < 0]
+    inverses = [power_of(d, -1) for d in lowest]
+    whole = add(*(mul(a, *inverses) for a in total.args))
+    return mul(power_of(whole, t.attr), *(power_of(d, t.attr) for d in lowest))
 
 
 def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
@@ -173,7 +188,7 @@ def _largest(z: Term, weight: Term) -> Iterator[Term]:
         if t.attr.monoid in ("max", "top") and t.attr.extents == z.attr.extents:
             _, (among, exponent) = open_as(t, ("@0",))
             is_element = frozenset(conjuncts(among)).issuperset(conjuncts(condition))
-            if is_element and _split_addends(exponent) == _split_addends(body.args[0]):
+            if is_element and split_addends(exponent) == split_addends(body.args[0]):
                 yield t
 
 
