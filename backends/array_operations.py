@@ -10,6 +10,7 @@ from monocomp.declarations.vocabulary import Kind
 from monocomp.tile.operations import OPERATIONS
 
 Array = Any
+LAST = 2**63 - 1  # after all positions
 Tiles: TypeAlias = tuple[Array, ...]  # the fields of a monoid, or positions
 
 
@@ -31,6 +32,9 @@ class Ops(Protocol):
     def largest(
         self, values: Array, positions: Array, dim: int, count: int
     ) -> tuple[Array, Array]: ...
+    def first_extreme(self, name: str, values: Array, positions: Array, dim: int) -> Tiles:
+        """Return the maximum or minimum along a dimension, and the least position that has it."""
+
     def bounds(self, x: Array) -> tuple[int, int]:
         """The least element and the largest, or bounds on them."""
 
@@ -53,6 +57,15 @@ def elementwise(
     """The element-wise operations by name: functions of a library, or ones of our own."""
     named = ((o.name, o.array) for o in OPERATIONS.values() if o.array)
     return {name: own.get(name) or getattr(library, array) for name, array in named}
+
+
+def first_extreme(ops: Ops, name: str, values: Array, positions: Array, dim: int) -> Tiles:
+    """Return the maximum or minimum along a dimension, and the least position that has it."""
+    extremum = getattr(ops.library, f"a{name}")
+    value = extremum(values, axis=dim, keepdims=True)
+    last = ops.full((1,) * len(values.shape), LAST, "int")
+    places = ops.library.where(values == value, positions, last)
+    return value, ops.library.amin(places, axis=dim, keepdims=True)
 
 
 def bounds(x: Array) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from monocomp import tile as T
 from monocomp.backends.array_operations import Array, Ops, Tiles
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import IndexRangeError
+from monocomp.tile.extrema import extremum_of
 from monocomp.tile.operations import SIGNS
 
 _EXTREMA = {"max": ("amax", -math.inf), "min": ("amin", math.inf)}
@@ -58,6 +59,7 @@ class Interpreter:
         self.coordinates: dict[str, Array] = {}
         self.shifted: set[str] = set()  # axes along which values of the grid start anywhere
         self.values: dict[str, Array] = {}
+        self.units: set[str] = set()  # states that are still what their loop starts with
         self.inside: Array | None = None
         self.around: Array | None = None
         self.masked = False
@@ -117,6 +119,7 @@ class Interpreter:
                     self._store(s)
                 case _:
                     self.values[s.name] = self._value(s.value)
+                    self.units.discard(s.name)
 
     def _store(self, s: T.Store) -> None:
         axes = self._coordinates(s.positions)
@@ -161,6 +164,8 @@ class Interpreter:
                 start, stop = self.range[a]
                 value = self._stretch(value, self.dims[a], stop - start)
             self.values[state.name] = value
+            if state.start.op == "number":
+                self.units.add(state.name)
         axis = loop.axis
         extent = self.extents[axis.extent]
         outer = self.inside, self.masked, self.around
@@ -188,13 +193,19 @@ class Interpreter:
         if isinstance(s.monoid, T.Selection):
             results = self._select(s.monoid, dim, state, elements)
         elif s.prefixes:
-            tiles = self._combine(s.monoid, state, self._scan(s.monoid, dim, elements))
+            tiles = self._after(s, state, self._scan(s.monoid, dim, elements))
             tiles = tuple(self._stretch(x, dim, elements[0].shape[dim]) for x in tiles)
             results = self._parts(tiles, dim, slice(-1, None))
             self.values |= zip(s.prefixes, self._in_order(tiles, s.axis), strict=True)
         else:
-            results = self._combine(s.monoid, state, self._total(s.monoid, dim, elements))
+            results = self._after(s, state, self._total(s.monoid, dim, elements))
         self.values |= zip(s.names, results, strict=True)
+
+    def _after(self, s: T.Fold, state: Tiles, tiles: Tiles) -> Tiles:
+        """The state combined with what comes after it."""
+        assert isinstance(s.monoid, T.Combine)
+        is_unit = all(e.op == "local" and e.attr in self.units for e in s.state)
+        return tiles if is_unit else self._combine(s.monoid, state, tiles)
 
     def _in_order(self, tiles: Tiles, axis: str) -> Tiles:
         """Tiles in the order of the loop along an axis, or those back again."""
@@ -210,6 +221,9 @@ class Interpreter:
         return self._combine(monoid, left, right), self._parts(tiles, dim, slice(even, None))
 
     def _total(self, monoid: T.Combine, dim: int, tiles: Tiles) -> Tiles:
+        extremum = extremum_of(monoid)
+        if extremum is not None:
+            return self.ops.first_extreme(extremum, tiles[0], tiles[1], dim)
         while tiles[0].shape[dim] > 1:
             halved, rest = self._pairs(monoid, dim, tiles)
             tiles = self._joined(halved, rest, dim) if rest[0].shape[dim] else halved
@@ -284,23 +298,25 @@ class Interpreter:
         return start, full_start, full_stop, max(start, stop)
 
     def _own_start(self, segment: T.Segment, count: int) -> tuple[Array | None, int]:
-        """The first element of each value of the grid, and how many any of them has, if these are
-        at most half of those that some have."""
-        if count < 2 or not segment.lower or not segment.upper:
-            return None, count
-        bounds = [[self._value(e) for e in side] for side in (segment.lower, segment.upper)]
-        grid = {self.dims[n] for n in self.program.axis_names("grid")}
-        varied = {d for side in bounds for x in side for d, n in enumerate(x.shape) if n > 1}
-        if not varied or not varied <= grid:
-            return None, count
-        first, last = (
-            reduce(self.ops.elementwise[extremum], side)
-            for extremum, side in zip(("maximum", "minimum"), bounds, strict=True)
-        )
-        first = self.ops.elementwise["maximum"](first, self._zero("int"))
-        lengths = self.ops.known(self.ops.elementwise["sub"](last, first))
-        most = count if lengths is None else max(0, int(lengths.max()))
-        return (first, most) if 2 * most <= count else (None, count)
+        """The first element of each value of the grid, or also of each row, and how many any of
+        them has, if these are at most half of those that some have, and no two rows share any."""
+        sides = [
+            [x for x in map(self._value, side) if self.ops.known(x) is not None]
+            for side in (segment.lower, segment.upper)
+        ]
+        grid, rows = ({self.dims[n] for n in self.program.axis_names(r)} for r in ("grid", "row"))
+        for dims in (grid | rows, grid) if count > 1 else ():
+            chosen = [[x for x in side if _varying(x) <= dims] for side in sides]
+            varying = set[int]().union(*(_varying(x) for side in chosen for x in side))
+            if not all(chosen) or not varying:
+                continue
+            first = reduce(self.ops.elementwise["maximum"], [*chosen[0], self._zero("int")])
+            last = reduce(self.ops.elementwise["minimum"], chosen[1])
+            lengths = self.ops.known(self.ops.elementwise["sub"](last, first))
+            most = count if lengths is None else max(0, int(lengths.max()))
+            if most * max(2, math.prod(first.shape[d] for d in varying & rows)) <= count:
+                return first, most
+        return None, count
 
     def _within(self, segment: T.Segment, axis: str) -> Array:
         """Which elements of this block are in the segment."""
@@ -459,6 +475,11 @@ class Interpreter:
                     f"{what} at {worst} in dimension {dim}, which has {size} entries",
                     help="guard the read with a filter, or mend the subscript",
                 )
+
+
+def _varying(x: Array) -> set[int]:
+    """Return the dimensions along which an array may vary."""
+    return {d for d, n in enumerate(x.shape) if n > 1}
 
 
 def _within(positions: Sequence[Array], sizes: Sequence[int]) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from monocomp.backends.array_operations import bounds, elementwise
+from monocomp.backends.array_operations import bounds, elementwise, first_extreme
 from monocomp.backends.block_lengths import default_blocks
 from monocomp.backends.interpreter import Interpreter
 from monocomp.declarations import counter_rng
@@ -66,6 +66,7 @@ class NumpyOps:
         positions = np.take_along_axis(positions, kept, dim)
         return values, np.where(values == -np.inf, -1, positions)
 
+    first_extreme = first_extreme
     bounds = staticmethod(bounds)
 
     def known(self, x: Array) -> Array | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.array_operations import bounds, elementwise
+from monocomp.backends.array_operations import bounds, elementwise, first_extreme
 from monocomp.backends.sorting import sort_positions
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
@@ -81,6 +81,7 @@ class TorchOps:
         values, positions = values.gather(dim, order), positions.gather(dim, order)
         return values, torch.where(values == -torch.inf, -1, positions)
 
+    first_extreme = first_extreme
     bounds = staticmethod(bounds)
 
     def known(self, x: torch.Tensor) -> torch.Tensor | None:

@@ -2,6 +2,7 @@
 
     sum[d](A[i,d] * B[j,d] * C[k,d])  =  sum[d]((A[i,d] * B[j,d]) * C[k,d])    as one product
     sum[d](A[i,d] * (B[j,d] + C[k,d]))  =  sum[d](A[i,d] * B[j,d]) + sum[d](A[i,d] * C[k,d])
+    sum[d if c[j,d]](A[i,d] * B[j,d])  =  sum[d if any[j](c[j,d])](A[i,d] * ([c[j,d]] * B[j,d]))
     sum[d](A[i,d] * T[p[i,j], d])  =  sum[d](A[i,d] * T[r,d])  at r = p[i,j]
     sum[k](A[i,k] * T[p[i,k], e])  =  sum[r](sum[k if r == p[i,k]](A[i,k]) * T[r,e])
 
@@ -11,12 +12,14 @@ None of them has all elements of the products at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import combinations
 
+import torch
+
 from monocomp.backends.tape.selections import Elements, Selection, scattered, span_of
-from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape
+from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape
 
 _FACTORS = 6  # of products of which all ways to split them in two are tried
 
@@ -24,30 +27,64 @@ _FACTORS = 6  # of products of which all ways to split them in two are tried
 def sum_products(ops: TileOps, x: Tile, axis: int) -> Tile | None:
     """Record the sum of a product along an axis as products of matrices; None if it is none that
     needs fewer elements."""
-    factors = list(_factors(x))
+    condition, product = _condition_of(x)
+    factors = list(_factors(product))
     if not 2 <= len(factors) <= _FACTORS:
         return None
     shape = common_shape(*(f.shape for f in factors))
-    every = _size(factors, shape)
-    ways = [
-        (_size(left, shape) + _size(right, shape), left, right)
-        for left, right in _halves(factors)
-        if all(any(axis in f.dims for f in half) for half in (left, right))
+    every = _size([x, *factors], common_shape(x.shape, shape))
+    halves = [
+        half
+        for half in _halves(factors)
+        if all(any(axis in f.dims for f in factors) for factors in half)
+        and (condition is None or any(_varies_with(f, condition) for f in half))
     ]
-    size, left, right = min(ways, key=lambda way: way[0], default=(every, [], []))
-    if 2 * size < every:
-        multiply = ops.elementwise["mul"]
-        return ops.contract(reduce(multiply, left), reduce(multiply, right), axis)
-    return _distributed(ops, factors, axis)
+    sizes = [_size(left, shape) + _size(right, shape) for left, right in halves]
+    size = min(sizes, default=every)
+    if 2 * size >= every:
+        return _distributed(ops, x, axis)
+    multiply = ops.elementwise["mul"]
+    left, right = (reduce(multiply, half) for half in halves[sizes.index(size)])
+    if condition is not None:
+        left, right = (_where_met(ops, condition, x) for x in (left, right))
+    return ops.contract(left, right, axis)
 
 
-def _distributed(ops: TileOps, factors: Sequence[Tile], axis: int) -> Tile | None:
+def _condition_of(x: Tile) -> tuple[Tile | None, Tile]:
+    """Return a condition and a tile, such that x is 0 where the condition fails."""
+    if x.source is not None and x.source.name == "where":
+        condition, chosen, other = x.source.operands
+        if other.value.number == 0:
+            return condition, chosen
+    return None, x
+
+
+def _varies_with(factors: Sequence[Tile], condition: Tile) -> bool:
+    """True if a product varies along all dimensions of a condition."""
+    return {d for f in factors for d in f.dims} >= {*condition.dims} - {NO_DIM}
+
+
+def _where_met(ops: TileOps, condition: Tile, x: Tile) -> Tile:
+    """Record a factor where a condition holds for some of the elements that it is multiplied with,
+    and 0 elsewhere: what no element meets may be anything."""
+    for d in {*condition.dims} - {*x.dims, NO_DIM}:
+        condition = ops.library.amax(condition, axis=d, keepdims=True)
+    zero = ops.full((1,) * len(x.shape), 0, "float" if x.dtype.is_floating_point else "int")
+    met: Tile = ops.library.where(condition, x, zero)
+    return met
+
+
+def _distributed(ops: TileOps, x: Tile, axis: int) -> Tile | None:
     """Record the sum of a product with a sum among its factors as the sum of two."""
+    condition, product = _condition_of(x)
+    factors = list(_factors(product))
     for factor in factors:
         if factor.source is None or factor.source.name not in ("add", "sub"):
             continue
         others = [f for f in factors if f is not factor]
-        products = (reduce(ops.elementwise["mul"], [*others, x]) for x in factor.source.operands)
+        products = [reduce(ops.elementwise["mul"], [*others, x]) for x in factor.source.operands]
+        if condition is not None:
+            products = [_where_met(ops, condition, x) for x in products]
         sums = [x for x in (sum_products(ops, x, axis) for x in products) if x is not None]
         if len(sums) == 2:
             return factor.source.again(*sums)
@@ -126,3 +163,17 @@ def _looked_up(x: Tile) -> tuple[Tile, list[int | None], Tile] | None:
     if dims.count(None) != 1 or len({*whole}) < len(whole):
         return None
     return table, dims, at[dims.index(None)]
+
+
+def multiplication(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., torch.Tensor]:
+    """Return a product of matrices, or of batches of them, with several dimensions of each."""
+    multiply = torch.bmm if math.prod(batch) != 1 else torch.mm
+    if len(rows) == len(columns) == 1 and len(batch) == int(multiply is torch.bmm):
+        return multiply
+    shape = (*batch, *rows, *columns)
+    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default  # it is no view
+
+    def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return reshape(multiply(a, b), shape)
+
+    return run

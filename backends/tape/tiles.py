@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from monocomp.backends.array_operations import first_extreme
 from monocomp.backends.tape import choices
 from monocomp.backends.tape.buffers import Buffer, scatter, store
 from monocomp.backends.tape.guards import unguarded
-from monocomp.backends.tape.products import contract_table, sum_products
+from monocomp.backends.tape.products import contract_table, multiplication, sum_products
 from monocomp.backends.tape.reading import elements_at
 from monocomp.backends.tape.recorder import Recorder, Value
-from monocomp.backends.tape.selections import reduce_selected
+from monocomp.backends.tape.selections import reduce_selected, span_of
 from monocomp.backends.tape.tile import (
     NO_DIM,
     Shape,
@@ -409,7 +410,7 @@ class TapeOps:
         x = self._joined(a, (*batch, *left, dim), (math.prod(count), math.prod(m), length))
         y = self._joined(b, (*batch, dim, *right), (math.prod(count), length, math.prod(n)))
         inner = (*count, *m, *n)
-        run = _product(count, m, n)
+        run = multiplication(count, m, n)
         takes_out = run in (torch.bmm, torch.mm)
         made = self.recorder.step(
             ("product", inner),
@@ -435,21 +436,45 @@ class TapeOps:
         both = [self.whole(x, dims) for x in (values, positions)]
         shape = (*values.shape[:dim], count, *values.shape[dim + 1 :])
         inner, at = tuple(shape[d] for d in dims), dims.index(dim)
+        run = self.ops.largest
+        first, second = self._pair("largest", run, both, inner, positions.dtype, at, count)
+        return Tile(self, first, dims, shape), Tile(self, second, dims, shape)
+
+    def first_extreme(
+        self, name: str, values: Tile, positions: Tile, dim: int
+    ) -> tuple[Tile, Tile]:
+        """Return the maximum or minimum along a dimension, and the least position that has it."""
+        span = span_of(positions)
+        if span is None or span[0] != dim or dim not in values.dims:
+            value, position = first_extreme(self, name, values, positions, dim)
+            return value, position
+        at = values.dims.index(dim)
+        inner = (*values.value.shape[:at], 1, *values.value.shape[at + 1 :])
+        shape = (*values.shape[:dim], 1, *values.shape[dim + 1 :])
+        key, run = f"first {name}", getattr(torch, name)
+        both = self._pair(key, run, [values.value], inner, torch.int64, at, True)
+        value, place = (Tile(self, x, values.dims, shape) for x in both)
+        first = self.full((1,) * len(shape), span[1], "int")
+        return value, self.elementwise["add"](place, first) if span[1] else place
+
+    def _pair(
+        self,
+        key: str,
+        run: Callable[..., Any],
+        operands: Sequence[Value],
+        shape: Shape,
+        dtype: torch.dtype,
+        *arguments: Any,
+    ) -> Iterator[Value]:
+        """Record a function that gives two tensors of one shape, the second one with a dtype."""
         pair = self.recorder.step(
-            ("largest", at, count),
-            lambda v, p: self.ops.largest(v, p, at, count),
-            both,
-            inner,
-            values.dtype,
+            (key, *arguments), run, operands, shape, operands[0].dtype, arguments=arguments
         )
         pair.is_owned = False
-        first, second = (
-            self.recorder.step(
-                ("field", n), operator.getitem, [pair], inner, x.dtype, arguments=(n,)
+        for n, d in enumerate((pair.dtype, dtype)):
+            yield self.recorder.step(
+                ("field", n), operator.getitem, [pair], shape, d, arguments=(n,)
             )
-            for n, x in enumerate((values, positions))
-        )
-        return Tile(self, first, dims, shape), Tile(self, second, dims, shape)
 
     # --- tensors ----------------------------------------------------------------------
 
@@ -471,17 +496,3 @@ class TapeOps:
 
 def _permuted(t: torch.Tensor, order: Shape, shape: Shape) -> torch.Tensor:
     return t.permute(order).reshape(shape)
-
-
-def _product(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., torch.Tensor]:
-    """A product of matrices, or of batches of such, and the dimensions of each."""
-    multiply = torch.bmm if math.prod(batch) != 1 else torch.mm
-    if len(rows) == len(columns) == 1 and len(batch) == int(multiply is torch.bmm):
-        return multiply
-    shape = (*batch, *rows, *columns)
-    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default  # it is no view
-
-    def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return reshape(multiply(a, b), shape)
-
-    return run

@@ -20,7 +20,7 @@ from monocomp.terms.algebra import SE_PAIR, carried_positions, first_position, o
 from monocomp.terms.domain import Assumptions
 from monocomp.terms.monomials import factors
 from monocomp.terms.transfer import MASKED, REAL
-from monocomp.tile import Assign, Combine, Expr, Let, Selection, local
+from monocomp.tile import Assign, Combine, Expr, Let, Selection, apply, local
 from monocomp.tile.single_uses import inline_single_uses
 
 _POSITIONS = ("argmax", "argmin")
@@ -105,7 +105,7 @@ def add_tuples(body: Body, f: Term, parts: Sequence[Term], commutes: bool) -> di
         for element, start in zip(_elements(body, f, parts), _starts(monoid), strict=True)
     ]
     body.combine(combine_of(monoid, commutes, body.loop.is_backwards), states, values)
-    return _results(f, monoid, states)
+    return _results(body.at, f, monoid, states)
 
 
 def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
@@ -141,7 +141,7 @@ def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
     elif not is_tile:  # one element a step: the state before or after it is the prefix
         after = [body.next_value(s.attr) for s in states]
         prefixes = states if prefix.is_strict else after
-    found = _results(f, monoid, prefixes)
+    found = _results(at, f, monoid, prefixes)
     if f.attr.monoid in _POSITIONS:
         found[f] = at.let(body.scope, "position", found[f])
     return found
@@ -161,14 +161,10 @@ def add_selection(body: Body, f: Term, element: Term, rank: str) -> dict[Term, E
 
 
 def _elements(body: Body, f: Term, parts: Sequence[Term]) -> Sequence[Term]:
-    """The elements' fields; for argmax and argmin a NaN counts as extreme."""
+    """The elements' fields."""
     if f.attr.monoid not in _POSITIONS:
         return parts
-    (x,) = parts
-    if x.kind == "float":
-        extreme = T.INF if f.attr.monoid == "argmax" else T.NEG_INF
-        x = T.where(T.compare("!=", x, x), extreme, x)
-    return x, T.index(body.loop.axis.name, body.loop.axis.extent)
+    return *parts, T.index(body.loop.axis.name, body.loop.axis.extent)
 
 
 def _start(body: Body, f: Term, monoid: UserMonoid) -> Sequence[float | Expr]:
@@ -199,11 +195,13 @@ def _starts(monoid: UserMonoid) -> list[float]:
     return [int(start) if kind == "int" else float(start) for start, kind in starts]
 
 
-def _results(f: Term, monoid: UserMonoid, folded: Sequence[Expr]) -> dict[Term, Expr]:
-    """What a fold is, and its fields are. Where all elements are the worst, no position counts."""
+def _results(at: Values, f: Term, monoid: UserMonoid, folded: Sequence[Expr]) -> dict[Term, Expr]:
+    """Return a fold's value and its fields. Where all elements are the worst, no position counts; a
+    position stays inside, whatever the elements are."""
     if f.attr.monoid in _POSITIONS:
-        (worst, _) = _starts(monoid)
-        return {f: where_equal(folded[0], worst, 0, folded[1])}
+        worst, _ = _starts(monoid)
+        last = at.value(T.add(T.extent_of(f.attr.extents[0]), T.const(-1)))
+        return {f: where_equal(folded[0], worst, 0, apply("minimum", folded[1], last))}
     if not isinstance(f.attr.monoid, UserMonoid):
         return {f: folded[0]}
     fields = {T.field(f, n): x for n, x in zip(monoid.fields, folded, strict=True)}

@@ -4,6 +4,7 @@
     program        the data types, and their grammar
     printer        a program as text
     parser         the text as a program
+    extrema        which combines are extrema with their positions
     verifier       what holds of every program
     single_uses    a pass that names no value which is used once
     order          a pass that puts reads and sums before products

@@ -97,6 +97,38 @@ def test_products_with_sums() -> None:
     torch.testing.assert_close(found, wanted)
 
 
+def test_products_with_a_condition() -> None:
+    """What a condition excludes is no number; what it excludes for all is in neither factor."""
+    A, B, C = torch.randn(40, 30), torch.randn(40, 20), torch.randn(40, 20)
+    limits = torch.randint(0, 18, (40,))
+    k = torch.arange(20)
+    for x in (B, C):
+        x[k >= limits[:, None]] = torch.nan
+    A[limits == 0] = torch.nan
+    text = """input A[q,d], B[q,k], C[q,k], c[q]: int
+O[d,k] = sum[q if k < c[q]](A[q,d] * B[q,k] * C[q,k])"""
+    found, largest = run(text, A, B, C, limits)
+    product = A.nan_to_num()[:, :, None] * (B * C).nan_to_num()[:, None]
+    torch.testing.assert_close(found, product.sum(0))
+    assert largest < product.numel()
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize("shift", [0, 3])
+def test_first_of_the_largest(name: str, shift: int) -> None:
+    """Of equal elements the first one; position 0 where there is none; one step for each."""
+    X = torch.randint(0, 4, (9, 40)).float()
+    X[0], X[1, 3:] = -torch.inf, -torch.inf
+    sign = -1 if name == "argmin" else 1
+    text = f"A[i] = {name}[k if {shift} <= k]({sign} * X[i,k])"
+    with tapes_made() as made:
+        found = mc.compile(text, backend="torch")(X=X)
+    wanted = X[:, shift:].numpy().argmax(1) + shift
+    wanted[X[:, shift:].amax(1).numpy() == -torch.inf] = 0
+    assert found.tolist() == wanted.tolist()
+    assert len(made[0].steps) < 16
+
+
 @pytest.mark.parametrize("summed", ["d", "k"])
 def test_tables_that_are_looked_up(summed: str) -> None:
     """Products go with the table, not with what is read of it."""
