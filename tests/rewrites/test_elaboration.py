@@ -8,25 +8,16 @@ import pytest
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewriting.driver import Rewriter
-from monocomp.rewriting.equations import Equation
-from monocomp.rewriting.rules import Rule
 from tests.rewrites.rules import (
     apply_only,
-    check_does_not_fire,
-    check_example,
     check_variant,
     equations,
     inputs_of,
     rule_of,
+    rule_tests,
     same_bodies,
     values,
 )
-
-
-@pytest.mark.parametrize("rule", elaboration.rules, ids=lambda rule: rule.name)
-def test_example(rule: Rule) -> None:
-    check_example(rule)
-
 
 NEAR_MISSES = {
     "expand_softmax": ["P[i,k] = log_softmax[k](S[i,k])", "L[i] = logsumexp[k](S[i,k])"],
@@ -40,16 +31,7 @@ NEAR_MISSES = {
 }
 
 
-def test_every_rule_has_near_misses() -> None:
-    stated = [rule.name for rule in elaboration.rules if not isinstance(rule, Equation)]
-    assert list(NEAR_MISSES) == stated
-
-
-@pytest.mark.parametrize(
-    ("name", "text"), [(name, text) for name, texts in NEAR_MISSES.items() for text in texts]
-)
-def test_near_miss(name: str, text: str) -> None:
-    check_does_not_fire(rule_of(elaboration, name), text)
+test_example, test_near_miss, _ = rule_tests(elaboration.rules, NEAR_MISSES, {})
 
 
 @pytest.mark.parametrize("first", ["all", "any", "mean", "var", "logsumexp"])
