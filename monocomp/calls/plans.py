@@ -82,8 +82,9 @@ class Plans:
         if len(values) != self.inputs + len(self.params):
             return None
         signature: list[Any] = []
+        tensors = values[: self.inputs] if self.params else values
         try:
-            for value in values[: self.inputs]:
+            for value in tensors:
                 # The elements of a negative view are others than memory has.
                 if type(value) not in _TENSORS or value.is_neg():
                     return None

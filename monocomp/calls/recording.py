@@ -64,7 +64,7 @@ class Call(torch.autograd.Function):
         else:
             results = call.site.forward.calls.call(call.site.named(others, tensors))
         call.save(ctx, others, tensors, results)
-        return results[: len(call.site.forward.outputs)]
+        return results[: call.site.outputs]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
@@ -132,7 +132,9 @@ class Site:
         names: of the tensors.
 
     Attributes:
+        inputs, results, outputs: how many tensors there are, results for the caller, and results.
         kept: takes what is kept from the tensors and the results.
+        count: how many tensors that are.
         sized: the positions of the tensors of which a backward pass may ask for the size.
     """
 
@@ -141,6 +143,8 @@ class Site:
         every = (*names, *forward.outputs)
         self.saved = tuple(n for n in forward.kept if n in every)
         self.kept = gather(*map(every.index, self.saved))
+        self.inputs, self.count = len(names), len(self.saved)
+        self.results, self.outputs = len(forward.results), len(forward.outputs)
         self.sized = tuple(map(every.index, forward.others))
         self._routes: dict[object, Route] = {}
 
@@ -280,10 +284,9 @@ class Recorded:
     def __call__(self, values: Sequence[Any]) -> Results:
         """The results for inputs, which are the tensors, and parameters, of a call that nothing
         but autograd watches."""
-        site = self.site
-        inputs = len(site.names)
+        inputs = self.site.inputs
         results = _recorded(self, values[inputs:], *values[:inputs])
-        return results[: len(site.forward.results)]
+        return results[: self.site.results]
 
     def save(
         self, ctx: Any, others: Params, tensors: Sequence[torch.Tensor], results: Results
@@ -294,21 +297,20 @@ class Recorded:
         ctx.set_materialize_grads(False)
         if site.forward.constant:
             ctx.mark_non_differentiable(*[results[n] for n in site.forward.constant])
-        more = results[len(site.forward.outputs) :]
-        ctx.save_for_backward(*site.kept((*tensors, *results)), *more)
+        ctx.save_for_backward(*site.kept((*tensors, *results)), *results[site.outputs :])
 
     def gradients(
         self, ctx: Any, others: Params, cotangents: Sequence[torch.Tensor | None]
     ) -> Gradients:
         """The gradients of the arguments of a call, as far as they are needed."""
-        needed, kept, signature = ctx.needs_input_grad, ctx.saved_tensors, None
-        count = len(self.site.saved)
-        every = (*kept[:count], *cotangents, *others)
+        needed, saved, signature = ctx.needs_input_grad, ctx.saved_tensors, None
+        kept = saved[: self.site.count]
+        every = (*kept, *cotangents, *others)
         if self.replay is not None and not is_grad_enabled() and not is_watched():
-            signature = _signature(needed, kept[:count], cotangents)
+            signature = _signature(needed, kept, cotangents)
             repeated = self._backwards.get(signature)
             if repeated is not None:
-                return repeated(every, kept[count:], self)
+                return repeated(every, saved[self.site.count :], self)
         present = tuple([c is not None for c in cotangents])
         new = self.site.route(needed, present, self.dtypes)
         if new is None:
