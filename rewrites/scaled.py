@@ -95,7 +95,6 @@ class Scaled(NamedTuple):
         return without_exponent(self.whole)
 
 
-@remembered
 def scaled(t: Term, need: Need, known: Term) -> Scaled:
     """Take a term for a scaled number.
 
@@ -105,6 +104,18 @@ def scaled(t: Term, need: Need, known: Term) -> Scaled:
     """
     if not _holds_exponential(t):
         return Scaled(t)
+    if known.folded:  # what is known of other folds says nothing of its parts
+        known = T.conjunction(*(c for c in T.conjuncts(known) if _is_of_parts(c, t)))
+    return _scaled(t, need, known)
+
+
+def _is_of_parts(condition: Term, t: Term) -> bool:
+    """True if a condition is about no folds that a term does not hold."""
+    return all(T.holds(t, s) for s in T.subterms(condition) if s.op == "fold")
+
+
+@remembered
+def _scaled(t: Term, need: Need, known: Term) -> Scaled:
     operator = _Operator(need, known)
     whole = operator.scaled(t)
     place = operator.place
