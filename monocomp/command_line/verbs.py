@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import webbrowser
-import zipfile
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -166,6 +164,8 @@ def serve(options: Namespace) -> int:
     with server as listening, suppress(KeyboardInterrupt):
         streams.say_text(f"{listening.address}\nCtrl-C ends it.")
         if options.open:
+            import webbrowser
+
             webbrowser.open(listening.address)
         listening.serve_forever()
     return OK
@@ -328,6 +328,8 @@ def _with_usual(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
 
 def _save(path: str, named: Mapping[str, Any]) -> None:
     """A .npz file, as `numpy.savez` writes it, but with any names."""
+    import zipfile
+
     import numpy as np
 
     buffer = io.BytesIO()

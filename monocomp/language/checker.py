@@ -36,7 +36,6 @@ from monocomp.language.kinds import Kinds
 from monocomp.language.monoids import MonoidResolver, with_sums
 from monocomp.language.notes import notes_on, unused_params, used_names
 from monocomp.language.parser import parse
-from monocomp.language.proposals import help_with
 from monocomp.language.resolving import Resolver
 from monocomp.language.scoping import Scope
 
@@ -54,6 +53,8 @@ def check(text: str, name: str | None = None, monoids: _Monoids = None) -> S.Pro
     try:
         return _checked(text, name, monoids)
     except MonocompError as error:
+        from monocomp.language.proposals import help_with
+
         help_with(text, error, lambda other: _checked(other, None, monoids))
         raise
 

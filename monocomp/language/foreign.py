@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 (characters that look like operators are what this is about)
 """Read a statement as torch, einops, NumPy, C or LaTeX users write it.
 
 The reader takes more than any of these languages: whatever brackets, commas, keyword arguments,
@@ -13,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from monocomp.declarations.vocabulary import ALL_REDUCTIONS, FUNCTIONS
+from monocomp.language.mistakes import SPELLINGS
 from monocomp.language.notation import (
     LEVELS,
     NOT,
@@ -43,10 +43,6 @@ _TOKENS = re.compile(
     r"|(?P<name>\\?[^\W\d]\w*)"
     r"|(?P<mark>\*\*|//|<=|>=|==|!=|->|\.\.|:=|=<|=>|<>|<-|\+=|&&|\|\||[^\s])"
 )
-SPELLINGS = {"=<": "<=", "=>": ">=", "<>": "!=", "&": "and", "&&": "and", "|": "or", "||": "or"}
-SPELLINGS |= {"!": "not", "~": "not", "^": "**", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->"}
-SPELLINGS |= {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "∧": "and", "∨": "or"}
-SPELLINGS |= {"÷": "/", "¬": "not", "∞": "inf", "∑": "sum", "Σ": "sum"}
 _OPEN, _CLOSE = "([{", ")]}"
 _WORDS = {"if", "else", "for", "in", "where", "and", "or", "not"}
 MAX_WORDS = 400

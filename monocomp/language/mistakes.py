@@ -17,11 +17,15 @@ from dataclasses import dataclass
 
 from monocomp.declarations.vocabulary import ALL_REDUCTIONS, FUNCTIONS, KEYWORDS
 from monocomp.errors import LimitError, MonocompError, ParseError, Span, nearest
-from monocomp.language.foreign import SPELLINGS
 
 MAX_BYTES = 64 * 1024
 MAX_BRACKETS = 64
 _CLOSES = {")": "(", "]": "["}
+# What signs of other notations are here.
+SPELLINGS = {"=<": "<=", "=>": ">=", "<>": "!=", "&": "and", "&&": "and", "|": "or", "||": "or"}
+SPELLINGS |= {"!": "not", "~": "not", "^": "**", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->"}
+SPELLINGS |= {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "∧": "and", "∨": "or"}
+SPELLINGS |= {"÷": "/", "¬": "not", "∞": "inf", "∑": "sum", "Σ": "sum"}
 
 _FORMS = {
     "input": "input Q[b,q,d], mask[q,k]: bool",
