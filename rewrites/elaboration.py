@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from monocomp import terms as T
 from monocomp.rewrites.single_folds import reads_computed
-from monocomp.rewriting.equations import Guard, definitions, equations
-from monocomp.rewriting.matching import Bindings
+from monocomp.rewriting.equations import definitions
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
-from monocomp.terms.monomials import addends
 
 elaboration = RuleSet("elaboration", "derived reductions become sums of exponentials")
 
@@ -38,26 +36,6 @@ elaboration.add(
     # All conditions hold if none fails.
     expand_all: all[k if c](p) = not 0 < sum[k if c and not p](1)
     """)
-)
-
-
-def _holds_logarithm(found: Bindings) -> bool:
-    """True if an addend is the logarithm of an aggregate."""
-    parts = (T.split_coefficient(a)[1] for a in addends(found.terms["x"]))
-    return any(x is not None and x.op == "log" and bool(x.folded) for x in parts)
-
-
-elaboration.add(
-    *equations(
-        """
-        # The sigmoid of a logarithm is a quotient without exponentials.
-        expand_sigmoid: sigmoid(x) = exp(x) / (1 + exp(x))  worth x holds a logarithm
-
-        # The soft maximum of a logarithm and 0 is the logarithm of a sum.
-        expand_softplus: softplus(x) = log(1 + exp(x))  worth x holds a logarithm
-        """,
-        x_holds_a_logarithm=Guard(_holds_logarithm, "log(sum[l](S[{1},l] ** 2))"),
-    )
 )
 
 

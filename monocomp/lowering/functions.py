@@ -6,7 +6,6 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.lowering.selects import unsigned
 from monocomp.terms import Term
 
 _HALF = T.const(Fraction(1, 2))
@@ -16,14 +15,8 @@ _ROOT_HALF = T.power_of(_HALF, Fraction(1, 2))
 
 
 def _sigmoid(x: Term) -> Term:
-    """1 / (1 + exp(-x)), which is 0 at -inf. A sum is not taken apart if an aggregate in it may be
-    -inf, as it is -inf where an addend is."""
-    may_be_masked = any(a.folded and not T.is_unmasked(unsigned(a)) for a in T.addends(x))
-    if x.op == "add" and may_be_masked:
-        power = T.inert("exp", T.inert("mul", T.const(-1, "float"), x))
-    else:
-        power = T.exp(T.neg(x))
-    return T.power_of(T.add(T.ONE, power), -1)
+    """1 / (1 + exp(-x))"""
+    return T.power_of(T.add(T.ONE, T.exp(T.neg(x))), -1)
 
 
 def _log_one_plus(x: Term) -> Term:

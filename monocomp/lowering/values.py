@@ -34,7 +34,7 @@ from monocomp.lowering.selects import (
 )
 from monocomp.terms import Number, Term
 from monocomp.terms.algebra import LEAST_INT, is_selection
-from monocomp.terms.domain import Assumptions, domain
+from monocomp.terms.domain import Assumptions, domain, is_settled_where_negative
 from monocomp.terms.monomials import factors
 from monocomp.terms.transfer import MASKED, Dom
 from monocomp.tile import Expr, apply, number
@@ -158,8 +158,10 @@ class Values(Scopes):
         expansion = EXPANSIONS.get(t.op)
         if expansion is not None:
             expanded = expansion(*t.args)
-            leaf = self._leaf(expanded)  # of a number it is a number
-            return self._build(expanded, guard) if leaf is None else leaf
+            value = self._leaf(expanded) or self._build(expanded, guard)  # of a number it is one
+            if t.op in ("sigmoid", "softplus") and self._is_settled(t.args[0]):
+                value = where_equal(self.value(t.args[0]), -math.inf, 0.0, value)
+            return value
         if is_selection(t):
             return self.entry(t)
         if t.op == "field":
@@ -167,6 +169,10 @@ class Values(Scopes):
         if t.op in ("fold_at", "ref"):
             self.refuse(t)
         return apply(t.op, *(self.value(a) for a in t.args))
+
+    def _is_settled(self, x: Term) -> bool:
+        """True if x may be -inf, and a number stands for that where it is taken away."""
+        return any(self.domain(a).masked and is_settled_where_negative(a) for a in T.addends(x))
 
     def _load(self, t: Term, guard: Term | None) -> Expr:
         subscripts = [self.value(a) for a in t.args]

@@ -111,6 +111,15 @@ PROGRAMS = [
     "O[q] = log(exp(max[k](N[q,k])) + exp(Off[q]))",
     "O[q,k] = sigmoid(S[q,k] + Mask[q,k])",
     "O[q,k] = softplus(S[q,k] + Mask[q,k])",
+    *(
+        f"O[q] = {gate}({masked})"
+        for gate in ("sigmoid", "softplus", "silu", "gelu")
+        for masked in (
+            "max[k if k < q](S[q,k])",
+            "where(T[q] > 0, S[q,0], -inf) - T[q]",
+            "logsumexp[k if k < q](S[q,k]) - T[q]",
+        )
+    ),
     "O[q,e] = sum[k](exp(Mask[q,k]) * V[k,e]) / (exp(Off[q]) + sum[k](exp(Mask[q,k])))",
     "O[q] = argmax[k](S[q,k] + Off[q])",
     "O[q] = argmax[k](exp(Mask[q,k]))",
