@@ -157,7 +157,8 @@ def _ends_of_product(parts: Sequence[Dom]) -> tuple[Number, Number]:
 
 
 def power_of(base: Dom, power: Fraction, in_kernels: bool = False) -> Dom:
-    """Roots and inverses are bounded by 0 and 1 alone: other ends are no exact numbers."""
+    """Return the domain of a power. Roots and inverses are bounded by 0 and 1 alone: other ends are
+    no exact numbers."""
     if base.is_zero and power > 0:
         return ZERO
     lo, hi = base.lo, base.hi
@@ -167,6 +168,8 @@ def power_of(base: Dom, power: Fraction, in_kernels: bool = False) -> Dom:
     is_settled = in_kernels and power < 0
     unspecified = base.unspecified or base.masked or (is_root and lo < 0 and not is_settled)
     unspecified |= power < 0 and base.zero and not is_settled
+    if power > 0 and not is_root:
+        return Dom(lo ** int(power), hi ** int(power), base.zero, False, unspecified)
     if lo < 0 and not is_root:
         return Dom(-_INF, (0 if hi <= 0 else _INF), base.zero, False, unspecified)
     if power < 0:
@@ -263,10 +266,18 @@ def _floor(x: Dom) -> Dom:
 
 
 def _modulo(x: Dom, y: Dom) -> Dom:
-    return Dom(min(0, y.lo), max(0, y.hi), unspecified=True)
+    if x.lo == x.hi and y.lo == y.hi != 0 and not isinstance(x.lo + y.lo, float):
+        return Dom(x.lo % y.lo, x.lo % y.lo, unspecified=True)
+    largest = min(x.hi, y.hi) if x.lo >= 0 else y.hi
+    return Dom(min(0, y.lo), max(0, largest), unspecified=True)
 
 
 def _quotient_of_ints(x: Dom, y: Dom) -> Dom:
+    if y.is_zero:
+        return ZERO
+    if (y.lo > 0 or y.hi < 0) and x.lo > -_INF and x.hi < _INF:
+        corners = [int(a // b) for a in (x.lo, x.hi) for b in (y.lo, y.hi)]
+        return Dom(min(corners), max(corners), unspecified=True)
     if x.lo >= 0 and y.lo >= 0:
         return Dom(0, x.hi, unspecified=True)
     size = max(-x.lo, x.hi)
