@@ -298,14 +298,14 @@ class Interpreter:
         return start, full_start, full_stop, max(start, stop)
 
     def _own_start(self, segment: T.Segment, count: int) -> tuple[Array | None, int]:
-        """The first element of each value of the grid, or also of each row, and how many any of
-        them has, if these are at most half of those that some have, and no two rows share any."""
+        """The first element for each value of the grid, or also of other axes, and how many any of
+        them has, if these are at most half of those that some have, and the values share none."""
         sides = [
             [x for x in map(self._value, side) if self.ops.known(x) is not None]
             for side in (segment.lower, segment.upper)
         ]
-        grid, rows = ({self.dims[n] for n in self.program.axis_names(r)} for r in ("grid", "row"))
-        for dims in (grid | rows, grid) if count > 1 else ():
+        grid = {self.dims[n] for n in self.program.axis_names("grid")}
+        for dims in ({*self.dims.values()}, grid) if count > 1 else ():
             chosen = [[x for x in side if _varying(x) <= dims] for side in sides]
             varying = set[int]().union(*(_varying(x) for side in chosen for x in side))
             if not all(chosen) or not varying:
@@ -314,7 +314,7 @@ class Interpreter:
             last = reduce(self.ops.elementwise["minimum"], chosen[1])
             lengths = self.ops.known(self.ops.elementwise["sub"](last, first))
             most = count if lengths is None else max(0, int(lengths.max()))
-            if most * max(2, math.prod(first.shape[d] for d in varying & rows)) <= count:
+            if most * max(2, math.prod(first.shape[d] for d in varying - grid)) <= count:
                 return first, most
         return None, count
 

@@ -72,7 +72,7 @@ def mask_of(recorder: Recorder, condition: Value, dtype: torch.dtype, holds: boo
     """
     shape = condition.shape
     name, operands = condition.made_by or (None, ())
-    if condition.known is None:
+    if condition.known is None and math.prod(shape) >= VECTOR:
         if name == "not":
             return mask_of(recorder, operands[0], dtype, not holds)
         if name in ("and", "or"):
