@@ -196,9 +196,12 @@ class Equation(Rule):
     # Variables.
 
     @cached_property
+    def _left(self) -> syntax.Expr:
+        return _expression(self.left)
+
+    @cached_property
     def _sides(self) -> tuple[syntax.Expr, syntax.Expr]:
-        left, right = map(_expression, (self.left, self.right))
-        return left, right
+        return self._left, _expression(self.right)
 
     @cached_property
     def scopes(self) -> dict[str, tuple[str, ...]]:
@@ -258,8 +261,7 @@ class Equation(Rule):
     @cached_property
     def _head(self) -> str | None:
         """The reduction that the left side is, if it is one."""
-        left, _ = self._sides
-        return left.op if isinstance(left, syntax.Reduce) else None
+        return self._left.op if isinstance(self._left, syntax.Reduce) else None
 
     @cached_property
     def _pattern(self) -> Pattern:
