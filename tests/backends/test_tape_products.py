@@ -115,14 +115,14 @@ O[d,k] = sum[q if k < c[q]](A[q,d] * B[q,k] * C[q,k])"""
 
 def test_blocks_of_a_stream() -> None:
     """Each row goes over its own elements alone, beside conditions that vary otherwise."""
-    X, Y, limits = torch.randn(12, 5), torch.randn(32, 5), torch.randint(0, 33, (12,))
-    text = """input X[q,d], Y[k,d], c[q]: int
-index j < |k| // 8
-O[q,j] = sum[k if j == k // 8 and k < c[q]](exp(sum[d](X[q,d] * Y[k,d])))"""
+    X, Y, limits = torch.randn(4, 2), torch.randn(32, 2), torch.randint(0, 33, (4,))
+    text = """input X[j,d], Y[k,d], c[j]: int
+O[j] = sum[k if j == k // 8 and k < c[j]](exp(sum[d](X[j,d] * Y[k,d])))"""
     found, largest = run(text, X, Y, limits)
-    terms = torch.where(torch.arange(32) < limits[:, None], (X @ Y.T).exp(), 0)
-    torch.testing.assert_close(found, terms.reshape(12, 4, 8).sum(2))
-    assert largest <= terms.numel()
+    k = torch.arange(32)
+    members = (k // 8 == torch.arange(4)[:, None]) & (k < limits[:, None])
+    torch.testing.assert_close(found, torch.where(members, (X @ Y.T).exp(), 0).sum(1))
+    assert largest <= Y.numel()
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
