@@ -33,7 +33,7 @@ from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import addends, content, exponent_of, factors
-from monocomp.terms.shares import exponents, split_addends
+from monocomp.terms.shares import canonical_addends, exponents
 
 Value = Callable[[Sequence[Term]], Term | None]  # at subscripts, if there is one there
 
@@ -400,8 +400,8 @@ def _share(t: Term, total: Term, logarithm: Term, known: frozenset[Term]) -> Ter
 
 def _is_element(weight: Term, total: Term, known: frozenset[Term]) -> bool:
     """Is exp(s) an element of a sum, or that times more?"""
-    parts = split_addends(weight.args[0])
-    return any(split_addends(e) <= parts for e in exponents(total, weight, known))
+    parts = canonical_addends(weight.args[0])
+    return any(canonical_addends(e) <= parts for e in exponents(total, weight, known))
 
 
 def _divisors(t: Term) -> Iterator[Term]:

@@ -110,15 +110,15 @@ def _element_of(
     there = addends(exponent)
     for e in exponents(logarithm.args[0], exponent, known):
         scaled = mul(const(number, "float"), e)
-        wanted = split_addends(mul(const(times, "float"), add(scaled, shift)))
-        parts = [a for a in there if wanted.issuperset(split_addends(a))]
-        if wanted == frozenset().union(*map(split_addends, parts)):
+        wanted = canonical_addends(mul(const(times, "float"), add(scaled, shift)))
+        parts = [a for a in there if wanted.issuperset(canonical_addends(a))]
+        if wanted == frozenset().union(*map(canonical_addends, parts)):
             return add(ZERO, *parts)
     return None
 
 
 @remembered
-def split_addends(exponent: Term) -> frozenset[Term]:
+def canonical_addends(exponent: Term) -> frozenset[Term]:
     """The addends of an exponent in a form of their own: rules split sums, and clear divisors,
     where it pays."""
     return frozenset(addends(multiply_out(_split(exponent))))
@@ -154,7 +154,8 @@ def _cleared(t: Term) -> Term:
     (total,) = t.args
     powers = [base_and_power(f) for a in total.args for f in factors([a])]
     divisors = {base: min(n for b, n in powers if b is base) for base, _ in powers}
-    lowest = [power_of(b, n) for b, n in divisors.items() if b.op == "cast" and n < 0]
+    extents = [b for b in divisors if b.op == "cast" and b.args[0].op == "extent"]
+    lowest = [power_of(b, divisors[b]) for b in extents if divisors[b] < 0]
     inverses = [power_of(d, -1) for d in lowest]
     whole = add(*(mul(a, *inverses) for a in total.args))
     return mul(power_of(whole, t.attr), *(power_of(d, t.attr) for d in lowest))
@@ -188,7 +189,7 @@ def _largest(z: Term, weight: Term) -> Iterator[Term]:
         if t.attr.monoid in ("max", "top") and t.attr.extents == z.attr.extents:
             _, (among, exponent) = open_as(t, ("@0",))
             is_element = frozenset(conjuncts(among)).issuperset(conjuncts(condition))
-            if is_element and split_addends(exponent) == split_addends(body.args[0]):
+            if is_element and canonical_addends(exponent) == canonical_addends(body.args[0]):
                 yield t
 
 
