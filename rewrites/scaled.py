@@ -318,7 +318,6 @@ class _Operator:
             or value is T.ONE
             or is_at_most_zero(exponent_of(rest), there)
             or largest(bound, condition, exponent) is T.ZERO
-            or not T.is_below_infinity(moving)
         )
         if is_plain:
             return T.fold(t.attr.monoid, (bound,), condition, whole)

@@ -32,7 +32,6 @@ from monocomp.terms.emptiness import (
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
     has_element,
-    is_below_infinity,
     is_finite,
     is_finite_if_read,
     is_finite_if_there,

@@ -53,13 +53,6 @@ def is_number_if_read(t: Term) -> bool:
     return not domain(t, ELEMENTS_ARE_THERE).unspecified
 
 
-@fact("< inf if all that it reads is")
-def is_below_infinity(t: Term) -> bool:
-    """True if t is less than inf wherever it is a number, if all that is read is, though that may
-    be -inf."""
-    return not domain(t, MASKS_ARE_ADDED).unspecified
-
-
 @fact("> -inf")
 def exceeds_minus_infinity(t: Term) -> bool:
     """True if t is more than -inf wherever it is a number."""

@@ -117,15 +117,17 @@ def _in_all(exponents: Iterable[Term]) -> Term:
 
 
 def _may_lead(lead: Term, exponents: Iterable[Term], is_guarded: bool) -> bool:
-    """Can exp(lead) leave a sum of exponentials? Where it is 0, what it leaves is infinite: so it
-    must be finite, or what all have in common, but for what is subtracted and below infinity:
-    where an element that is subtracted is -inf, the sum was infinite already, unless a condition
-    or filter kept it out; but an extremum may be of nothing."""
+    """True if exp(lead) can leave a sum of exponentials.
+
+    Where it is 0, what it leaves is infinite: so an addend of it is finite, or what all exponents
+    have in common, or subtracted. Where an element that is subtracted is -inf, the sum was
+    unspecified already, unless a condition or filter kept it out; an extremum may be of nothing.
+    """
     common = addends(_in_all(exponents))
 
     def is_subtracted(a: Term) -> bool:
         number, x = T.split_coefficient(a)
-        if x is None or not -math.inf < number < 0 or not T.is_below_infinity(x):
+        if x is None or not -math.inf < number < 0:
             return False
         if is_guarded:
             return T.exceeds_minus_infinity(x)

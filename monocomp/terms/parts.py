@@ -61,11 +61,6 @@ def is_bracket(t: Term) -> bool:
     return t.op == "cast" and t.args[0].kind == "bool"
 
 
-def is_mask(t: Term) -> bool:
-    """Is this -inf where a condition fails, or holds?"""
-    return t.op == "where" and NEG_INF in t.args
-
-
 def is_read(t: Term) -> bool:
     """Is this an element as it is read, or converted to a float?"""
     return t.op in READS or (t.op == "cast" and is_read(t.args[0]))

@@ -95,7 +95,6 @@ PLAIN = [
     "M[i] = max[k](V[k] * exp(S[i,k] - max[l](S[i,l])"  # the frame is 0
     " - where(max[l](S[i,l]) > -inf, 0, -inf)))",
     "M[i] = max[j, k](exp(max[l](D[i,j,l])) * V[k])",  # two indices
-    "M[i] = max[k](V[k] * exp(-max[j if j < i](D[i,j,k])))",  # inf of nothing
     # Sums that nothing is taken of, beside nothing that is scaled
     "Y[i] = exp(A[i]) + exp(B[i])",
     f"Z[i] = exp({MAX}) * X[i] + exp(C[i])",

@@ -28,14 +28,13 @@ FACTS: dict[str, Callable[[Array], Array]] = {
     "is_finite_if_read": np.isfinite,
     "is_finite_if_there": np.isfinite,
     "is_unmasked": np.isfinite,
-    "is_below_infinity": lambda x: ~(x == np.inf),
     "exceeds_minus_infinity": lambda x: ~(x == -np.inf),
     "is_positive": lambda x: ~(x <= 0),
     "is_weight": lambda x: ~(x < 0),
     "is_nonnegative": lambda x: ~(x < 0),
 }
 
-OF_FINITE = ("is_below_infinity", "is_unmasked", "exceeds_minus_infinity")
+OF_FINITE = ("is_unmasked", "exceeds_minus_infinity")
 
 EXAMPLES = [
     "O[i] = sum[k](exp(S[i,k]) * V[k]) / sum[k](exp(S[i,k]))",
