@@ -46,10 +46,11 @@ def mend() -> None:
 def _rounded_once(self: Any, x: Any, y: Any, z: Any) -> Any:
     """Return x * y + z, whose product is not rounded."""
     exact = [_wide(a).data.astype(np.float64) for a in (x, y, z)]
-    result = exact[0] * exact[1] + exact[2]
-    if _is_bfloat16(x):
-        return _narrow(TensorHandle(result.astype(np.float32), tl.float32))
-    return TensorHandle(result.astype(x.data.dtype), x.dtype.scalar)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = exact[0] * exact[1] + exact[2]
+        if _is_bfloat16(x):
+            return _narrow(TensorHandle(result.astype(np.float32), tl.float32))
+        return TensorHandle(result.astype(x.data.dtype), x.dtype.scalar)
 
 
 def _is_bfloat16(x: object) -> bool:
