@@ -375,6 +375,9 @@ class Values(Scopes):
             half = self.value(base if power < 4 else T.inert("pow", base, attr=power // 2))
             total = apply("mul", half, half)
             return total if power % 2 == 0 else apply("mul", total, self.value(base))
+        if power.denominator == 2 and power < 0:  # 0 where there is no root
+            inverse = T.power_of(base, Fraction(-1, 2))
+            return self.value(T.inert("pow", inverse, attr=-2 * power))
         if power.denominator == 2 and power > 0:
             root = self.value(T.power_of(base, Fraction(1, 2)))
             return apply("mul", self.value(T.power_of(base, power - Fraction(1, 2))), root)

@@ -223,6 +223,7 @@ PROGRAMS = [
     "O[q] = where(sum[k if k < q](Z[q,k]) / sum[k if k < q](Z[q,k] ** 2) <= 5, 1, 7)",
     "O[q] = where(mean[k](where(k < q, S[q,k], 0)) / W[q] < 1, 1, 7)",
     "O[i] = W[i] ** 2 / abs(W[i])",
+    "O[i] = W[i] * (W[i] - 1) ** (-1.5)",
     "O[i] = where(W[i] * S[i,0] / W[i] == S[i,0], 1, 7)",
     "O[i] = where(S[i,0] * (1 / (W[i] + 1)) < 2, 1, 7)",
     "O[q,k] = exp(S[q,k]) * Z[q,k] ** 2 / sum[k](exp(S[q,k]) * Z[q,k] ** 2)",
