@@ -2,7 +2,7 @@
 
     m'    = max(m, max[k](x))               m'    = max(m, max[k](x))
     shift = settled m'                      shift = settled m'
-    alpha = exp2(s * (m - shift))           a     = where(abs(shift) < 2**28 / s, s, power of two)
+    alpha = exp2(s * (m - shift))           a     = where(abs(m') < 2**28 / s, s, power of two)
     p     = exp2(s * (x - shift))      ->   c     = a * shift
     sum  <- sum * alpha + sum[k](p * v)     alpha = exp2(a * m - c)
                                             p     = exp2(fma(a, x, -c))
@@ -281,9 +281,9 @@ class _Rewriting:
         body.append(P.Let(name, value))
         return local(name, value.axes, value.kind)
 
-    def factor(self, body: list[P.Let], shift: Expr) -> tuple[Expr, Expr]:
+    def factor(self, body: list[P.Let], m: Expr, shift: Expr) -> tuple[Expr, Expr]:
         """Return the factor of exponents beside a maximum, and what is added to them."""
-        is_small = apply("compare", apply("abs", shift), self.limit, attr="<")
+        is_small = apply("compare", apply("abs", m), self.limit, attr="<")
         factor = apply("where", is_small, self.frame.scale, self.power)
         factor = self.named(body, "factor", factor)
         less = apply("mul", number(-1.0), shift)  # costs nothing, where 0 - shift would
@@ -293,7 +293,8 @@ class _Rewriting:
         """Return the loop with the frame in base 2."""
         frame = self.frame
         lets: list[P.Let] = []
-        factor, offset = self.factor(lets, local(frame.shift, frame.axes, "float"))
+        m, shift = (local(n, frame.axes, "float") for n in (frame.new, frame.shift))
+        factor, offset = self.factor(lets, m, shift)
 
         def weight(e: Expr) -> Expr:
             if e not in frame.weights:
@@ -316,7 +317,7 @@ class _Rewriting:
         m = local(self.frame.state, self.frame.axes, "float")
         is_infinite = apply("compare", number(math.inf), apply("abs", m), attr="==")
         shift = self.named(lets, "shift", apply("where", is_infinite, number(0.0), m))
-        factor, offset = self.factor(lets, shift)
+        factor, offset = self.factor(lets, m, shift)
         excess = apply("fma", factor, shift, offset)
         inverse = self.named(lets, "inverse", apply("exp2", apply("neg", excess)))
         return _Excess(self.frame.sums, inverse, tuple(lets))

@@ -1,7 +1,8 @@
-"""The order of the statements of a loop: gathers, products, sums of tiles, products with them.
+"""The order of statements in a loop: gathers, blocks, products, sums of tiles, products with them.
 
 No block is loaded ahead whose elements have a position each, and no load passes a product of
-matrices. So such a tile is read before the first product, which hides the wait.
+matrices, nor the wait for a block that is loaded ahead. So such a tile is read first, and these
+hide the wait for it.
 
 A product takes its operands rounded, or in limbs. Where a sum of the same tile is done by then, no
 registers hold the tile in full any more.
@@ -57,10 +58,10 @@ def _reads(u: Assign, state: str) -> bool:
 
 def _gather_early(body: Sequence[Statement]) -> list[Statement]:
     """Return the statements, gathers and what their positions are computed from before the first
-    product. None passes a loop, or the condition of a block that may not need it.
+    block or product. None passes a loop, or the condition of a block that may not need it.
     """
     ordered: list[Statement] = []
-    first: int | None = None  # product since the last loop
+    first: int | None = None  # block or product since the last loop
     late: dict[str, Statement] = {}  # by the names of values since then
     for s in body:
         if isinstance(s, Loop | Mask):
@@ -70,7 +71,7 @@ def _gather_early(body: Sequence[Statement]) -> list[Statement]:
             first += len(needed) + 1
             late = {name: x for name, x in late.items() if x not in needed}
             continue
-        elif first is not None or _multiplies(s):
+        elif first is not None or _multiplies(s) or _reads_block(s):
             first = len(ordered) if first is None else first
             late |= dict.fromkeys(names([s]), s)
         ordered.append(s)
@@ -91,6 +92,10 @@ def _needed(s: Statement, late: Mapping[str, Statement]) -> list[Statement] | No
 
 def _multiplies(s: Statement) -> bool:
     return any(x.op == "contract" for root in roots(s) for x in subexpressions(root))
+
+
+def _reads_block(s: Statement) -> bool:
+    return isinstance(s, Let) and s.value.op == "load" and not _gathers(s)
 
 
 def _gathers(s: Statement) -> bool:
