@@ -76,7 +76,8 @@ def divide_addends(t: Term) -> Term | None:
     Law:     (a * p + b) ** n / p ** n = (a + b / p) ** n
     Claims:  distributivity
     Needs:   an addend is divided without rest, and those that are not stay together where the
-             divisor may be 0; if n > 1 it may be over an empty set
+             divisor may be 0; if n > 1 it may be over an empty set, and an addend loses it, as
+             `common_factor` takes out what all still have
     before:  A[i] = (X[i] * Y[i] + Z[i]) / Y[i]
     after:   A[i] = X[i] * Y[i] / Y[i] + Z[i] / Y[i]
     """
@@ -89,7 +90,7 @@ def divide_addends(t: Term) -> Term | None:
             divide = {
                 base: n / power
                 for base, n in divisors.items()
-                if any(_is_divisible(a, base, -n / power) for a in total.args)
+                if any(_has_power(a, base, _least(base, n, power)) for a in total.args)
                 and (n / power).denominator == 1
                 # What is under a power has no other divisor, see `content`.
                 and (power == 1 or base.folded)
@@ -107,17 +108,20 @@ def divide_addends(t: Term) -> Term | None:
 def _apart_from_rest(total: Term, divisors: Mapping[Term, Fraction]) -> list[Term]:
     """The addends, and as one those in which a divisor that may be 0 does not cancel: each over it
     is infinite, and inf - inf has no value."""
-    zero = [(base, n) for base, n in divisors.items() if not T.is_positive(base)]
-    rest = [a for a in total.args if not all(_is_divisible(a, base, -n) for base, n in zero)]
+    least = {b: _least(b, n) for b, n in divisors.items() if not T.is_positive(b)}
+    rest = [a for a in total.args if not all(_has_power(a, b, n) for b, n in least.items())]
     return [*(a for a in total.args if a not in rest), *([T.add(*rest)] if rest else [])]
 
 
-def _is_divisible(addend: Term, base: Term, power: Fraction) -> bool:
-    """True if base ** power cancels. A sum need not do so altogether: what it
-    divides is mostly nothing, too."""
-    least = Fraction(0) if base.folded else power
-    powers = [n for b, n in map(T.base_and_power, factors(addend)) if b is base]
-    return any(n >= least for n in powers)
+def _least(divisor: Term, n: Fraction, power: Fraction = Fraction(1)) -> Fraction:
+    """Return which power of a divisor an addend must have. A sum that is divided itself need not
+    lose one over a set: such a divisor mostly cancels."""
+    return Fraction(0) if divisor.folded and power == 1 else -n / power
+
+
+def _has_power(addend: Term, base: Term, least: Fraction) -> bool:
+    """True if a power of a base is a factor, and no lower one."""
+    return any(b is base and n >= least for b, n in map(T.base_and_power, factors(addend)))
 
 
 def _are_out_of_order(found: Bindings) -> bool:

@@ -145,7 +145,9 @@ class _Operator:
         self.exponent = T.ZERO
 
     def scaled(self, t: Term) -> Term:
-        """Apply the law of a term's operator."""
+        """Apply the law of a term's operator; an integer has no exponent."""
+        if t.kind == "int":
+            return T.map_children(t, self.plain)
         match t.op:
             case "mul":
                 return self.product(t)

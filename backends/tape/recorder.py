@@ -122,7 +122,7 @@ class Recorder:
             return self._made.setdefault(whole, known)
         is_known = operands and all(v.known is not None for v in operands)
         if whole is not None and is_known and math.prod(shape) <= KNOWN:
-            made = self._alike(Value(shape, dtype, run(*(v.known for v in operands), *arguments)))
+            made = self.alike(Value(shape, dtype, run(*(v.known for v in operands), *arguments)))
             if made.made_by is not None:
                 return self._made.setdefault(whole, made)
         elif is_view:
@@ -136,8 +136,8 @@ class Recorder:
             made.made_by = key, tuple(operands)
         return made
 
-    def _alike(self, value: Value) -> Value:
-        """A value that is known to have the same elements."""
+    def alike(self, value: Value) -> Value:
+        """Return a value that is known to have the same elements."""
         assert value.known is not None
         elements = value.known.cpu().flatten().clone(memory_format=torch.contiguous_format)
         bits = elements.view(torch.uint8).numpy().tobytes()

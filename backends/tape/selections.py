@@ -155,9 +155,12 @@ def span_of(x: Tile) -> tuple[int, int, int] | None:
     known, dims = x.value.known, [d for d in x.dims if d != NO_DIM]
     if known is None or len(dims) != 1 or known.dtype != torch.int64:
         return None
-    first = int(known.flatten()[0])
-    count = torch.arange(first, first + known.numel(), device=known.device)
-    return (dims[0], first, known.numel()) if torch.equal(known.flatten(), count) else None
+    elements, count = known.flatten(), known.numel()
+    first, last = int(elements[0]), int(elements[-1])
+    if last - first != count - 1:  # of Python's numbers: a place of no element is the largest int
+        return None
+    in_order = torch.equal(elements - first, torch.arange(count, device=known.device))
+    return (dims[0], first, count) if in_order else None
 
 
 # --- elements at positions ----------------------------------------------------------------------

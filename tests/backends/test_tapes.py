@@ -211,6 +211,25 @@ def test_the_largest_of_equal_elements_come_in_their_order(dtype: torch.dtype) -
 
 
 @pytest.mark.parametrize(
+    ("taken", "positions"),
+    [
+        ("argmax[k](k)", [4, 4]),
+        ("argmin[k if k > 1](tanh(k))", [2, 2]),
+        ("argmin[k if k > 7](k)", [0, 0]),  # of nothing
+        ("argmax[k if k > 7](X[r,k])", [0, 0]),
+        ("argmax[k if k == 3](X[r,k])", [3, 3]),
+        ("argmax[k if k % 2 == 1](0 * X[r,k])", [1, 1]),  # the first element has no position
+        ("argtop[k -> r](sin(k))", [2, 1]),
+    ],
+)
+def test_positions_that_no_call_changes(taken: str, positions: list[int]) -> None:
+    """Of elements that are the same in each call, and beside a filter that is."""
+    text = f"input X[r,k]\nA[r] = r * |k| + {taken}"
+    found = mc.compile(text, backend="torch")(torch.randn(2, 5))
+    assert found.tolist() == [positions[0], 5 + positions[1]]
+
+
+@pytest.mark.parametrize(
     ("index", "positions"),
     [
         ("2 * q + 1", [1, 3, 5]),

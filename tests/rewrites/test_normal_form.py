@@ -126,6 +126,8 @@ NEAR_MISSES = {
                 "1 / (sum[k if k < i](X[i,k]) * M[i] + Y[i])",
             )
         ),
+        # Both addends would keep the divisor, and `common_factor` would take it out again.
+        "A[i] = (sum[k if k < i](exp(X[i,k])) * M[i] + 1) ** 2 / sum[k if k < i](exp(X[i,k])) ** 4",
         "A[i] = (B[i] + C[i]) / D[i]",  # nothing cancels
         "A[i] = (B[i] - C[i]) / B[i] ** 3",  # nor all of a divisor: inf - inf where it is 0
         "A[i] = (B[i] * C[i] + D[i]) * C[i]",
@@ -247,9 +249,9 @@ VARIANTS = {
     ],
     "divide_addends": [
         "(B[i] ** 2 * X[i,0] + 1) / B[i] => X[i,0] * B[i] + 1 / B[i]",
-        "(sum[k if k < i](1.0) * X[i,0] + B[i]) ** 2 / sum[k if k < i](1.0) ** 4"
-        " => (sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0) ** 2"
-        " + B[i] / sum[k if k < i](1.0) ** 2) ** 2",
+        "(sum[k if k < i](1.0) * X[i,0] + B[i]) ** 2 / sum[k if k < i](1.0) ** 2"
+        " => (sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0)"
+        " + B[i] / sum[k if k < i](1.0)) ** 2",
         *(  # beside a sum in which nothing cancels, whichever stands first
             f"(B[i] * X[i,0] + {a}) * (X[i,0] + {b}) / B[i]"
             f" => (X[i,0] + {b}) * (X[i,0] * (B[i] != 0) + {a} / B[i])"

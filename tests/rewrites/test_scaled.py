@@ -452,6 +452,12 @@ def test_nothing_is_in_any_frame() -> None:
     check_result("O[i] = sum[k](maximum(exp(S[i,k]) * V[k] ** 2, exp(-inf)))")
 
 
+def test_an_integer_has_no_exponent() -> None:
+    """A distance between positions is one, whatever exponentials they are found by."""
+    program = equations("O[i] = X[i] * abs(i - argmax[k](exp(S[i,k])))")
+    assert not any(s.rule == "lift" for s in derive(program).steps)
+
+
 @pytest.mark.parametrize("monoid", ["max", "min"])
 def test_extrema_of_scaled_numbers_end(monoid: str) -> None:
     """What a maximum of 0 would scale is not lifted again and again."""
