@@ -51,7 +51,7 @@ class Interpreter:
         self.blocks = blocks
         self.checked = checked
         loops = [s for s in T.walk(program.body) if isinstance(s, T.Loop)]
-        self.backwards = {s.axis.name for s in loops if s.is_backwards}
+        self.backwards: set[str] = set()  # axes along which the loops that are open go backwards
         # Bounds that are exact are those of one value of the grid.
         self.is_exact = any(s.is_exact and not s.is_whole for s in loops)
         self.dims = {name: n for n, name in enumerate(program.axes)}
@@ -168,6 +168,8 @@ class Interpreter:
                 self.units.add(state.name)
         axis = loop.axis
         extent = self.extents[axis.extent]
+        if loop.is_backwards:
+            self.backwards.add(axis.name)
         outer = self.inside, self.masked, self.around
         if self.inside is not None:
             self.around = _both(self.around, self.inside)
@@ -184,6 +186,7 @@ class Interpreter:
                 self.masked = segment.masked
                 self._run(loop.body)
         self.inside, self.masked, self.around = outer
+        self.backwards.discard(axis.name)
 
     def _fold(self, s: T.Fold) -> None:
         """The state combined with the elements of this block, in their order."""

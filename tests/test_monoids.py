@@ -13,6 +13,7 @@ from monocomp.proving import proofs, prover
 from monocomp.reference.oracle import evaluate
 from monocomp.translation.declared_monoids import Monoid
 from monocomp.translation.translator import translate
+from tests.agreement import as_list
 
 AFFINE = "Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')"
 X = torch.randn(37, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()
@@ -179,3 +180,26 @@ def test_proofs_of_given_monoids_are_remembered(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(prover, "_prove", prove)
     mc.monoid(AFFINE)
+
+
+# A sum beside the suffix that it adds up, which changes in the same step; a kernel whose loops go
+# along one axis both ways.
+ORDERED = {
+    "a suffix in a sum": "O[k] = sum[i, l](A[i,k] * Affine[m if l < m](A[i,m], Y[k]).a)",
+    "both ways": """
+        G[i,k] = Affine[l if k < l and l < 4](tanh(A[i,l]), X[i]).a * sum[k](Y[k] * A[i,k])
+        Before[i,k] = Affine[l if l < k and l < 4](tanh(A[i,l]), X[i]).u
+        O[i,k] = where(k < 4, (1 - tanh(A[i,k]) ** 2) * G[i,k] * Before[i,k], 0)
+        P[i] = sum[k if k < 4](G[i,k])
+        return O, P""",
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_recurrences_that_keep_their_order(name: str) -> None:
+    text = f"input A[i,k], X[i], Y[k]\nindex l < |k|, m < |k|\nmonoid {AFFINE}\n{ORDERED[name]}"
+    rng = np.random.default_rng(0)
+    inputs = {"A": rng.standard_normal((1, 5)), "X": rng.standard_normal(1), "Y": X[:5]}
+    wanted, computed = evaluate(text, inputs), mc.compile(text, backend="numpy")(**inputs)
+    for w, c in zip(as_list(wanted), as_list(computed), strict=True):
+        np.testing.assert_allclose(c, w, rtol=1e-12)

@@ -39,6 +39,7 @@ from monocomp.terms.monomials import factors
 from monocomp.terms.nodes import Binder
 from monocomp.terms.printer import show
 from monocomp.tile import Axis, Expr, Loop, Mask, Segment, apply, number
+from monocomp.tile.order import order_updates
 
 
 class Loops(Values):
@@ -261,7 +262,7 @@ class Loops(Values):
             results |= add_centred(sums, moving, results)
         frames = {results[f].attr for f in sums.frames}
         updates = sorted(body.updates, key=lambda u: u.name in frames)  # sums are moved first
-        body.scope.body += updates
+        body.scope.body += order_updates(updates)
         return results
 
     def _is_only_a_frame(self, f: Term, mantissas: Iterable[Term]) -> bool:

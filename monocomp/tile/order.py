@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from monocomp.errors import InternalError
 from monocomp.tile.program import (
     Assign,
     Let,
@@ -25,6 +26,23 @@ from monocomp.tile.program import (
     roots,
     subexpressions,
 )
+
+
+def order_updates(updates: Sequence[Assign]) -> list[Assign]:
+    """Return the updates in an order in which all read what states are before any of them.
+
+    Raises:
+        InternalError: there is none, as two states read each other.
+    """
+    ordered, waiting = list[Assign](), list(updates)
+    while waiting:
+        ready = (u for u in waiting if not any(v is not u and _reads(v, u.name) for v in waiting))
+        first = next(ready, None)
+        if first is None:
+            raise InternalError(f"the states {', '.join(u.name for u in waiting)} read each other")
+        ordered.append(first)
+        waiting.remove(first)
+    return ordered
 
 
 def order_statements(body: list[Statement]) -> list[Statement]:
