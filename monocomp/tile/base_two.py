@@ -1,7 +1,7 @@
 """Frames in base 2: a weight takes one fused operation and an exponential.
 
     m'    = max(m, max[k](x))               m'    = max(m, max[k](x))
-    shift = settled m'                      shift = settled m'
+    shift = settled m'                      shift = max(m', least)
     alpha = exp2(s * (m - shift))           a     = where(abs(m') < 2**28 / s, s, power of two)
     p     = exp2(s * (x - shift))      ->   c     = a * shift
     sum  <- sum * alpha + sum[k](p * v)     alpha = exp2(a * m - c)
@@ -28,6 +28,7 @@ from monocomp.tile.printer import show
 from monocomp.tile.program import Expr, apply, local, number
 
 _LARGE = 2.0**28
+_LEAST = -(2.0 - 2.0**-23) * 2.0**127  # finite number: a maximum of nothing less it is -inf still
 
 # The powers of 2**d that a value grows with: of the step before, and of this one.
 Degree = tuple[int, int]
@@ -306,21 +307,27 @@ class _Rewriting:
 
         body: list[P.Statement] = []
         for s in loop.body:
-            body.append(P.with_roots(s, weight))
             if isinstance(s, P.Let) and s.name == frame.shift:
+                body.append(replace(s, value=_finite(m)))
                 body += [replace(let, origin=s.origin) for let in lets]
+            else:
+                body.append(P.with_roots(s, weight))
         return replace(loop, body=body)
 
     def excess(self) -> _Excess:
         """Return the factor that sums have after the loop."""
         lets: list[P.Let] = []
         m = local(self.frame.state, self.frame.axes, "float")
-        is_infinite = apply("compare", number(math.inf), apply("abs", m), attr="==")
-        shift = self.named(lets, "shift", apply("where", is_infinite, number(0.0), m))
+        shift = self.named(lets, "shift", _finite(m))
         factor, offset = self.factor(lets, m, shift)
         excess = apply("fma", factor, shift, offset)
         inverse = self.named(lets, "inverse", apply("exp2", apply("neg", excess)))
         return _Excess(self.frame.sums, inverse, tuple(lets))
+
+
+def _finite(m: Expr) -> Expr:
+    """Return a maximum, that of nothing as the least finite number."""
+    return apply("maximum", m, number(_LEAST))
 
 
 def _rounded(a: Expr, b: Expr) -> Expr:
