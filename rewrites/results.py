@@ -62,9 +62,9 @@ def common_result(t: Term) -> Term | None:
     Law:     exp(a + c) * p * x + exp(b + c) * p * y = exp(c) * p * (exp(a) * x + exp(b) * y)
     Claims:  distributivity, arithmetic, scaling
     Needs:   c and p hold a fold, or c a maximum; of a maximum or minimum only exp(c) leaves; p
-             is no truth value, is more than -inf, and is a divisor only beside exp(c) or another p.
-             What else the exponents of a sum have in common leaves with c, which it may be the
-             frame of
+             is no truth value, and is a divisor only beside exp(c) or another p; p ** 1 is more
+             than -inf, as -inf * 1 - inf * 2 is -inf. What else the exponents of a sum have in
+             common leaves with c, which it may be the frame of
     before:  Z[i] = exp(M[i]) * (exp(A[i] - max[k](S[i,k])) + exp(-max[k](S[i,k])))
     after:   Z[i] = exp(M[i] - max[k](S[i,k])) * (exp(A[i]) + 1)
     """
@@ -79,9 +79,10 @@ def common_result(t: Term) -> Term | None:
     leaving: dict[Term, Fraction] = {}
     for base, power in one.powers.items() if t.op == "add" else ():
         powers = [power, *(m.powers.get(base, Fraction(0)) for m in others)]
-        leaves = T.is_unmasked_if_read(base) and not T.is_bracket(base)
+        least = min(powers, key=abs)
+        leaves = (T.is_unmasked(base) or least != 1) and not T.is_bracket(base)
         if base.folded and (min(powers) > 0 or max(powers) < 0) and leaves:
-            leaving[base] = min(powers, key=abs)
+            leaving[base] = least
     # Over nothing a divisor is 0 with what it divides: it must not stay where that is gone.
     if not frame and not any(power > 0 for power in leaving.values()):
         return None

@@ -383,9 +383,10 @@ class _Evaluator:
             return N.Value((*free, rank), chosen[..., rank.start :], kind)
         kind = _kind_of_aggregate(node.op, args[0])
         fold = folds.FOLDS[node.op]
+        elements = _number_kind(args)
         if node.prefix:
-            return _kept(folds.prefixes(fold, row, admitted, kind), free, bound, within, kind)
-        aggregate = fold(row, admitted, kind)
+            return _kept(folds.prefixes(fold, row, admitted, elements), free, bound, within, kind)
+        aggregate = fold(row, admitted, elements)
         if kind == "int" and node.op in ("sum", "prod"):
             aggregate = algebra.whole(aggregate)
         return N.Value(free, np.asarray(aggregate), kind)

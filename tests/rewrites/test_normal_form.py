@@ -37,6 +37,7 @@ NEAR_MISSES = {
         "A[i] = X[i,0] / max[k](X[i,k]) + M[i] / max[k](X[i,k])",  # divisors
         # Over nothing -inf - [-inf] is -inf, and -inf * 0 no number.
         "A[i] = max[k if k < i](X[i,k]) - (0 < M[i]) * max[k if k < i](X[i,k])",
+        "A[i] = max[k](X[i,k]) * M[i] + max[k](X[i,k]) * Y[i]",  # -inf, whatever M + Y is
         "A[i] = (0 < max[k](X[i,k])) * M[i] + (0 < max[k](X[i,k])) * X[i,0]",
         "A[i] = exp(-max[k](X[i,k])) * M[i] * X[i,0]",
     ],
@@ -156,8 +157,9 @@ VARIANTS = {
         " => X[i,0] * exp(B[i] - max[k](X[i,k])) / sum[k](Y[k]) * (B[i] + i / sum[k](Y[k]))",
         "X[i,0] * (max[k](X[i,k]) ** 3 * B[i] - max[k](X[i,k]) ** 2)"
         " => X[i,0] * max[k](X[i,k]) ** 2 * (max[k](X[i,k]) * B[i] - 1)",
-        "X[i,0] * (sum[k if k < i](Y[k]) ** 3 * B[i] - 2 * sum[k if k < i](Y[k]))"
-        " => X[i,0] * sum[k if k < i](Y[k]) * (sum[k if k < i](Y[k]) ** 2 * B[i] - 2)",
+        "X[i,0] * (sum[k if k < i](X[i,k] * Y[k]) ** 3 * B[i] - 2 * sum[k if k < i](X[i,k] * Y[k]))"
+        " => X[i,0] * sum[k if k < i](X[i,k] * Y[k])"
+        " * (sum[k if k < i](X[i,k] * Y[k]) ** 2 * B[i] - 2)",
         "maximum(exp(-max[k](X[i,k])) * B[i], exp(B[i] - max[k](X[i,k])))"
         " => exp(-max[k](X[i,k])) * maximum(B[i], exp(B[i]))",
         "minimum(exp(-max[k](X[i,k])) * B[i], exp(B[i] - max[k](X[i,k])))"
