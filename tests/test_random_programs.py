@@ -43,6 +43,16 @@ def test_other_values_and_other_gradients_are_noticed() -> None:
     assert check_gradients(program, kernel, inputs, note="") == 1
 
 
+def test_outputs_are_compared_in_their_own_dtype() -> None:
+    """One for which no float is read is of float32, and others are not compared more loosely."""
+    text = "input X[i]\nA = 1 / 3\nB[i] = X[i] / 3"
+    kernel, inputs = mc.compile(text, backend="torch"), {"X": np.array([1.0, 2.0])}
+    check_outputs(check(text), kernel, inputs, note="")
+    for other in ("A = 1.001 / 3\nB[i] = X[i] / 3", "A = 1 / 3\nB[i] = 1.00000001 * X[i] / 3"):
+        with pytest.raises(Mismatch):
+            check_outputs(check(f"input X[i]\n{other}"), kernel, inputs, note="")
+
+
 @pytest.mark.slow
 def test_a_program_that_takes_too_long_is_reported() -> None:
     seeds = [seed for seed, report in reports(iter([0, 2]), 1, "torch", "cpu", 0.0)]

@@ -440,6 +440,7 @@ ARITHMETIC = {
     "any[j](where(j > 0, C > 0, D > 0))": NAN,
     "argmax[j](where(j > 0, D, C))": NAN,
     "argmax[j](where(j > 0, D, B))": 1.0,
+    "argmax[j if j < 1](B * X[j])": 0.0,
     "mean[j](X[j] * B * B)": NAN,
     "sum[j if j > 0](softmax[j](where(j > 0, B, C)))": 0.0,
     "X[int(C)]": NAN,
