@@ -101,6 +101,20 @@ def test_as_few_passes_as_can_be(name: str) -> None:
     assert {index: found[index] for index in wanted} == wanted
 
 
+ROUTERS = {
+    "values": "P[t,r] = top[x -> r](softmax[x](S[t,x]))",
+    "positions": "I[t,r] = argtop[x -> r](softmax[x](S[t,x]))",
+    "both": "P[t,r] = top[x -> r](softmax[x](S[t,x]))\nI[t,r] = argtop[x -> r](softmax[x](S[t,x]))",
+    "the largest": "I[t] = argmax[x](softmax[x](S[t,x]))",
+}
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_probabilities_are_chosen_in_the_pass_that_sums_them(name: str) -> None:
+    kernel = mc.compile(f"index r < 4\n{ROUTERS[name]}" if "r]" in ROUTERS[name] else ROUTERS[name])
+    assert kernel.report()["passes"]["x"] == 1
+
+
 LINEAR = ["hedgehog_attention", "linear_attention", "taylor_attention"]
 
 

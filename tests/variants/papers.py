@@ -306,6 +306,18 @@ VARIANTS["moba"] = Variant(
     _moba,
 )
 
+# Shazeer et al., Outrageously Large Neural Networks, 2017: the largest probabilities of experts.
+VARIANTS["router"] = Variant(
+    """
+    input X[t,d], W[d,x]
+    index r < 3
+    P[t,x] = softmax[x](X[t,d] * W[d,x])
+    T[t,r] = top[x -> r](P[t,x])
+    """,
+    {"X": (N, D), "W": (D, 11)},
+    lambda x: (x["X"] @ x["W"]).softmax(-1).topk(3).values,
+)
+
 # Child et al., Sparse Transformers, 2019, and FlashInfer's block-sparse rows, 2025: lists.
 
 _LISTS = torch.tensor([[0, 0, 0], [1, 0, 0], [2, 0, 1], [3, 1, 0], [4, 2, 0], [5, 0, 3]])
