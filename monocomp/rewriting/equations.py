@@ -325,8 +325,12 @@ class Equation(Rule):
             new = instance(self._template, found)
             if found.remainder:
                 new = T.construct(t.op, new, *found.remainder, kind=t.kind)
+            if new.kind != t.kind:
+                if t.kind != "float":  # an equation with numbers that are floats says nothing
+                    continue
+                new = T.as_float(new)
             if new is not t:
-                return new if new.kind == t.kind else T.as_float(new)
+                return new
         return None
 
     # Examples.
