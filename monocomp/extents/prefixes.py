@@ -112,7 +112,8 @@ def start_of(f: Term, loop: Walk, rows: Collection[str]) -> Start | None:
 
     One with gaps, or that skips blocks, does not. Each block of rows has the loop: a prefix that
     lacks one of the `rows` is the same for all of their blocks; it is computed once and stored.
-    One whose elements are more than numbers, such as positions, starts with nothing.
+    One whose elements are more than numbers, such as positions, starts with nothing. None starts
+    with what varies along an index that it lacks, as where each element has a loop of its own.
     """
     bound, prefix = loop.bound, as_prefix(f)
     if prefix is None or not loop.reaches(f) or not f.free.issuperset(rows):
@@ -136,4 +137,6 @@ def start_of(f: Term, loop: Walk, rows: Collection[str]) -> Start | None:
     if outside is T.FALSE:
         return Start(None)
     is_number = isinstance(f.attr.monoid, str) and f.attr.monoid not in T.INT_REDUCTIONS
-    return Start(T.refold(f, outside, *bodies, opened=(own,))) if is_number else None
+    if not is_number or not outside.free <= f.free | own.free:
+        return None
+    return Start(T.refold(f, outside, *bodies, opened=(own,)))

@@ -596,6 +596,13 @@ EXAMPLES: dict[str, Example] = {
         (sizes(t=37, e=5),),
         tolerance=4,
     ),
+    "prefixes from each element on": Example(
+        """
+        index l < |k|, m < |k|
+        O[i] = sum[k](X[i,k] * sum[l if k <= l](exp(X[i,l] * max[m if m <= l](X[i,m]))))
+        """,
+        (sizes(i=2, k=5), sizes(i=3, k=37)),
+    ),
     "prefixes within sums": Example(
         f"O[i,k] = {'sum[..k](' * 6}X[i,k]{')' * 6}", (sizes(i=2, k=4),), tolerance=4
     ),
