@@ -87,7 +87,7 @@ def with_gradients_dtypes(
     """Return a program of gradients, each of which has the dtype of its input.
 
     Products have that of the forward's: what decides nothing there decides nothing here, nor does
-    a value that is saved as it is added up.
+    a value that is saved as it is added up. Where no product has others, all others decide.
 
     Args:
         backward: the program of the gradients.
@@ -95,11 +95,13 @@ def with_gradients_dtypes(
         gradients: their names, by input or parameter.
     """
     declared = with_dtypes(backward).declared
+    floats = _Finder(backward).floats
     silent = {o.name for o in forward.declared.outputs if o.dtype == "accumulated"}
     silent.update(forward.declared.side)
+    deciding = [n for n in declared.deciding if n not in silent]
     own = replace(
         declared,
-        deciding=tuple(n for n in declared.deciding if n not in silent),
+        deciding=tuple(deciding or [n for n in floats if n not in silent]),
         side=tuple(n for n in forward.declared.side if n in declared.inputs),
     )
     like = {g: (n,) if n in declared.inputs else () for n, g in gradients.items()}

@@ -102,6 +102,14 @@ def test_second_derivatives() -> None:
     assert gradgradcheck(lambda s, v, c: MIXED(S=s, V=v, c=c), inputs, fast_mode=True)
 
 
+def test_gradients_of_products_of_sums_are_float64() -> None:
+    """The sum over one row leaves the product, whose other factor decides no dtype."""
+    kernel = mc.compile("input B[k,j], W[j]\nO = sum[j,k](B[k,j] * W[j]) ** 2")
+    B, W = float64(1, 3), float64(3)
+    (found,) = grad(kernel(B, W), W)
+    torch.testing.assert_close(found, 2 * (B @ W) * B[0], rtol=1e-12, atol=0)
+
+
 @pytest.mark.slow
 def test_second_derivatives_of_a_running_sum() -> None:
     """They read no result of the first backward pass that its calls do not keep."""
