@@ -371,9 +371,10 @@ class TapeOps:
         self, name: str, function: Callable[..., Any], x: Tile, axis: int, keepdims: bool
     ) -> Tile:
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-        if x.shape[axis] == 1 or (axis not in x.dims and name in ("amax", "amin")):
-            return x.like([NO_DIM if d == axis else d for d in x.dims], shape)
         again = partial(self._reduced, name, function, axis=axis, keepdims=True)
+        if x.shape[axis] == 1 or (axis not in x.dims and name in ("amax", "amin")):
+            one = x.like([NO_DIM if d == axis else d for d in x.dims], shape)
+            return one.made_by(name, again, x, dim=axis)  # of other operands it may be one of many
         selected = reduce_selected(self, name, x, axis)
         if selected is not None:
             return selected if selected.source else selected.made_by(name, again, x, dim=axis)

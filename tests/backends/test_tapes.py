@@ -229,6 +229,19 @@ def test_positions_that_no_call_changes(taken: str, positions: list[int]) -> Non
     assert found.tolist() == [positions[0], 5 + positions[1]]
 
 
+def test_extrema_of_what_a_condition_settles_stay_extrema() -> None:
+    """Where a branch that is never taken counts, its elements vary again along their axis."""
+    text = """
+        param s: int = 2
+        input B[k,j], Y[k]
+        A = where(s - 1 < s, 0.5, min[j,k](B[k,j] * min[k](-Y[k])))
+    """
+    B, Y = torch.randn(4, 3, requires_grad=True), torch.randn(4, requires_grad=True)
+    mc.compile(text, backend="torch")(B, Y).backward()
+    assert torch.equal(B.grad, torch.zeros(4, 3))
+    assert torch.equal(Y.grad, torch.zeros(4))
+
+
 @pytest.mark.parametrize(
     ("index", "positions"),
     [
