@@ -305,18 +305,20 @@ class Values(Scopes):
         parts = [*factors(rest)]
         settled = settle(times(coefficient, parts), self.domain)
         total = self._product(factor, settled)
-        for zero in dict.fromkeys(map(tuple, self._zeros(parts))):
+        for zero in dict.fromkeys(map(tuple, self._zeros(parts, coefficient))):
             total = where_equal(self.value(times(1, zero)), 0.0, 0.0, total)
         return total
 
-    def _zeros(self, parts: Sequence[Term]) -> Iterator[Sequence[Term]]:
-        """Yield factors that are 0 where a product is, while another is -inf or unspecified."""
+    def _zeros(self, parts: Sequence[Term], number: Number) -> Iterator[Sequence[Term]]:
+        """Yield factors that are 0 where a product is, while another is -inf or unspecified, or the
+        number before them."""
+        is_infinite = math.isinf(number)
         domains = {f: self.domain(f) for f in parts}
         unbounded = [f for f in parts if not domains[f].is_real]
         bounded = [f for f in parts if f not in unbounded and domains[f].zero]
-        if unbounded and bounded:
+        if (unbounded or is_infinite) and bounded:
             yield [f.args[0] if f.op == "pow" else f for f in bounded]
-        for f in unbounded if len(unbounded) > 1 else ():
+        for f in unbounded if len(unbounded) + is_infinite > 1 else ():
             if domains[f].zero:
                 yield [f.args[0] if f.op == "pow" else f]
         yield from ([f] for f in factors_outside_frames(parts, self.known()))

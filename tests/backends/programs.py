@@ -596,6 +596,9 @@ EXAMPLES: dict[str, Example] = {
         (sizes(t=37, e=5),),
         tolerance=4,
     ),
+    "an infinite number before a count of nothing": Example(
+        "O[k] = -inf * Y[k] * sum[i if not -inf < X[i]](1)", (sizes(i=3, k=5),)
+    ),
     "prefixes from each element on": Example(
         """
         index l < |k|, m < |k|
