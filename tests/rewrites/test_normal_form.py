@@ -107,9 +107,6 @@ NEAR_MISSES = {
         "A[i] = relu(B[i] + C[i] / sum[k if k < i](exp(Y[k])))",
         "A[i] = (exp(-B[i]) + 1) ** 2",  # exp(B) would be large for nothing
         "A[i] = log(exp(-B[i]) * C[i] + 3)",
-        # Where the exponent is -inf, what it leaves would be infinite.
-        "A[i] = 1 / (1 + exp(-min[k if k < i](X[i,k] ** 2)))",
-        "A[i] = 1 / (1 + exp(-abs(B[i])))",
     ],
     "factor_number": [
         "A[i] = X[i] * (2 * Y[i] + 3 * Z[i])",  # they share none
@@ -243,6 +240,8 @@ VARIANTS = {
         "1 / (-2 - 4 * X[i,0]) => -0.5 / (1 + 2 * X[i,0])",
         "1 / (exp(-X[i,0]) + exp(X[i,0])) => exp(X[i,0]) / (exp(2 * X[i,0]) + 1)",
         "sqrt(exp(-i) * X[i,0] ** 2 + 1) => exp(-i / 2) * sqrt(X[i,0] ** 2 + exp(i))",
+        # What is subtracted is not infinite: -(-inf) is unspecified.
+        "1 / (1 + exp(-abs(B[i]))) => exp(abs(B[i])) / (exp(abs(B[i])) + 1)",
     ],
     "factor_number": [
         "X[i,0] * (2 * B[i] + 2) * (6 - 3 * B[i]) => 6 * X[i,0] * (B[i] + 1) * (2 - B[i])",

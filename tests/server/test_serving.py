@@ -81,7 +81,7 @@ def test_what_it_is_for(server: Server, fields: dict[str, Any], expected: str) -
     assert found["error"] == ""
     text = Page(found["html"]).text
     assert expected in text
-    assert ("tl." in text) == (fields.get("backend", "triton") == "triton")
+    assert ("tl.program_id" in text) == (fields.get("backend", "triton") == "triton")
 
 
 def test_dtypes_and_targets_reach_the_kernel() -> None:
