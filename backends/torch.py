@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -16,17 +16,13 @@ from monocomp.backends.block_lengths import default_blocks
 from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.tape.recording import Recording, recorded
 from monocomp.backends.tape.sharing import shared
-from monocomp.backends.tape.tape import Tape
 from monocomp.backends.torch_operations import TorchOps, TorchTarget
 from monocomp.host.arguments import PROGRAMS
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.interpreting import KernelRun
-from monocomp.host.plan import Plan
+from monocomp.host.plan import Repeat
 from monocomp.host.program import HostProgram, Promote
 from monocomp.tile import TileProgram
-
-if TYPE_CHECKING:
-    from monocomp.calls.plans import Repeat
 
 TILE_ELEMENTS = 1 << 19  # of the largest tile: 2 MiB in float32, of which a few live at once
 
@@ -52,27 +48,23 @@ class _Target(TorchTarget):
 
 
 class Repeated:
-    """Repeats a call: `host.plan.Plan`, or the tape that it comes to.
+    """Repeat a call as its plan does, or the tape that this comes to.
 
     Args:
         device: that of the inputs.
-        by: repeats it.
-
-    Attributes:
         run: computes the results.
         recording: what the tape is recorded from, if it is one.
     """
 
     __slots__ = ("device", "recording", "run")
 
-    def __init__(self, device: torch.device, by: Plan | Tape) -> None:
-        self.device = device
-        self.recording: Recording | None = None
-        self.run: Callable[..., tuple[torch.Tensor, ...]]
-        if isinstance(by, Tape):
-            self.run, self.recording = by.run, by.recording
-        else:
-            self.run = lambda *values: by(values)
+    def __init__(
+        self,
+        device: torch.device,
+        run: Callable[..., tuple[torch.Tensor, ...]],
+        recording: Recording | None = None,
+    ) -> None:
+        self.device, self.run, self.recording = device, run, recording
 
     def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         """The results for inputs and parameters, in their order."""
@@ -100,8 +92,11 @@ def sharing(
     tapes = shared(call.recording, backward.recording, sources)
     if tapes is None:
         return None
-    first, second = (Repeated(call.device, tape) for tape in tapes)
-    return first, second
+    first, second = tapes
+    return (
+        Repeated(call.device, first.run, call.recording),
+        Repeated(call.device, second.run, backward.recording),
+    )
 
 
 # Nothing that is computed here has a gradient, and no operation asks for one.
@@ -130,11 +125,13 @@ def repeated(
     target = _Target(host, kernels, inputs, results, checked)
     configs = [{PROGRAMS: programs}] * len(kernels)
     plan = Evaluation(host, target, inputs, params, configs, varying).plan()
-    tape = None
     if not checked:
         blocks = partial(default_blocks, has_own_loops=False)
-        tape = recorded(host, plan, kernels, target, inputs, params, configs, varying, blocks)
-    return Repeated(target.device, tape or plan)
+        taped = recorded(host, plan, kernels, target, inputs, params, configs, varying, blocks)
+        if taped is not None:
+            tape, recording = taped
+            return Repeated(target.device, tape.run, recording)
+    return Repeated(target.device, lambda *values: plan(values))
 
 
 def accumulated(host: HostProgram, inputs: Mapping[str, torch.Tensor]) -> torch.dtype:

@@ -244,8 +244,9 @@ def recorded(
     configs: Sequence[Mapping[str, int]],
     varying: Collection[str],
     blocks: Blocks,
-) -> Tape | None:
-    """The tape of a plan; None where one of its kernels would make it long."""
+) -> tuple[Tape, Recording] | None:
+    """Return the tape of a plan, and what it is recorded from; None where one of its kernels would
+    make it long."""
     if any(isinstance(s, Slices | Sort) for s in host.body):
         return None
     runs = [(x.run, x.args) for stage in plan.stages for x in stage.launches]
@@ -264,7 +265,7 @@ def recorded(
         cut = partial(blocks, elements=most)
         recording = Recording(host, kernels, like, tensors, params, configs, varying, cut)
         record = recording.record()
-        tape = Tape(record.recorder.steps, record.recorder.inputs, record.results, recording)
+        tape = Tape(record.recorder.steps, record.recorder.inputs, record.results)
         if tape.largest <= LARGEST:
-            return tape
+            return tape, recording
     return None

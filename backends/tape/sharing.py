@@ -42,8 +42,8 @@ def shared(first: Recording, second: Recording, sources: Sequence[int]) -> tuple
     if not both or sum(math.prod(v.shape) for v in both) > SHARED:
         return None
     return (
-        Tape(before.recorder.steps, before.recorder.inputs, [*before.results, *both], first),
-        Tape(after.recorder.steps, [*inputs, *both], after.results, second),
+        Tape(before.recorder.steps, before.recorder.inputs, [*before.results, *both]),
+        Tape(after.recorder.steps, [*inputs, *both], after.results),
     )
 
 

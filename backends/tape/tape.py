@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from monocomp.backends.tape.recorder import Step, Value
 from monocomp.backends.tape.source import function_of
-
-if TYPE_CHECKING:
-    from monocomp.backends.tape.recording import Recording
 
 KEPT = 1 << 18  # elements of what is computed once and kept: what is larger each call computes
 FREED = 1 << 14  # elements of what is given back before the call ends
@@ -23,7 +19,6 @@ class Tape:
         steps: those that have been recorded.
         inputs: the values of a call.
         results: the values that a call returns.
-        recording: what the tape is recorded from.
 
     Attributes:
         steps: those that results need.
@@ -33,13 +28,8 @@ class Tape:
     """
 
     def __init__(
-        self,
-        steps: Sequence[Step],
-        inputs: Sequence[Value],
-        results: Sequence[Value],
-        recording: Recording,
+        self, steps: Sequence[Step], inputs: Sequence[Value], results: Sequence[Value]
     ) -> None:
-        self.recording = recording
         self.steps = steps = needed(steps, inputs, results)
         held = (s.result for s in steps if s.result.root is s.result)
         self.largest = max((math.prod(v.shape) for v in held), default=0)

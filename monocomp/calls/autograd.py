@@ -22,7 +22,7 @@ from monocomp.gradients.reverse import LEAVES
 
 if TYPE_CHECKING:
     from monocomp.calls.calls import Calls
-    from monocomp.calls.plans import Repeat
+    from monocomp.host.plan import Repeat
 
 Names: TypeAlias = tuple[str, ...]
 Values: TypeAlias = Mapping[str, Any]  # of inputs and parameters

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from monocomp.backends.schedules.search import Tuning
     from monocomp.backends.triton.launch import TritonRunner
     from monocomp.calls.autograd import Forward
-    from monocomp.calls.plans import Plans, Repeat
+    from monocomp.calls.plans import Plans
+    from monocomp.host.plan import Repeat
     from monocomp.terms.equations import Equations
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -16,21 +16,13 @@ from monocomp import terms as T
 from monocomp.blocks.program import SMALL_INT
 from monocomp.declarations.given import is_in_float32
 from monocomp.declarations.records import Declarations
+from monocomp.host.plan import Repeat
 
 Signature: TypeAlias = tuple[Any, ...]
 _PLANS = 256  # that a kernel keeps; the oldest go
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _ALIGNMENT = 16  # bytes; Triton compiles for pointers and integers that this divides
 _KINDS = {"int": int, "float": float}
-
-
-class Repeat(Protocol):
-    """What repeats a call."""
-
-    device: torch.device
-
-    def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-        """The results for inputs and parameters, in their order."""
 
 
 class Plans:

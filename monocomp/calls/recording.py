@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -24,10 +24,7 @@ from monocomp.calls.autograd import (
     is_watched,
 )
 from monocomp.declarations.vocabulary import DTYPES
-from monocomp.host.plan import Gather, gather
-
-if TYPE_CHECKING:
-    from monocomp.calls.plans import Repeat
+from monocomp.host.plan import Gather, Repeat, gather
 
 Results: TypeAlias = tuple[torch.Tensor, ...]
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
@@ -236,20 +233,16 @@ class Repeated:
             call: the call, which shares values from the first repetition on.
         """
         values = self.route.values((*every, *self.sized, None))
-        if call.may_share:
-            self._share(call)
+        if call.may_share and call.replay is not None:
+            from monocomp.backends.torch import sharing
+
+            call.may_share = False
+            both = sharing(call.replay, self.repeat, self.route.sources)
+            if both is not None:
+                call.replay, self.shared = both
         if more and self.shared is not None:
             return self.route.gradients((*self.shared((*values, *more)), None))
         return self.route.gradients((*self.repeat(values), None))
-
-    def _share(self, call: Recorded) -> None:
-        from monocomp.backends.torch import sharing
-
-        call.may_share = False
-        assert call.replay is not None
-        both = sharing(call.replay, self.repeat, self.route.sources)
-        if both is not None:
-            call.replay, self.shared = both
 
 
 class Recorded:

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Gather: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
+
+
+class Repeat(Protocol):
+    """Repeat a call on a device."""
+
+    device: Any
+
+    def __call__(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the results for inputs and parameters, in their order."""
 
 
 def gather(*positions: int) -> Gather:

@@ -23,13 +23,14 @@ DIFFERENTIATED = ("causal", "gqa", "alibi", "t5", "varlen", "softmax_top8", "pag
 
 @contextmanager
 def tapes_made(largest: int | None = None) -> Iterator[list[Any]]:
-    """What `recorded` gives, None for what is no tape, for tiles of at most so many elements."""
+    """Yield the tapes of `recorded`, None for what has none, for tiles of at most this size."""
     made: list[Any] = []
     original = recording.recorded
 
     def recorded(*args: Any) -> Any:
-        made.append(original(*args))
-        return made[-1]
+        both = original(*args)
+        made.append(None if both is None else both[0])
+        return both
 
     limit = recording.LARGEST if largest is None else largest
     with (
