@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from typing import Any
 
 from monocomp import tile as T
+from monocomp.backends import folds
 from monocomp.backends.array_operations import Array, Ops, Tiles
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import IndexRangeError
@@ -196,9 +197,10 @@ class Interpreter:
         if isinstance(s.monoid, T.Selection):
             results = self._select(s.monoid, dim, state, elements)
         elif s.prefixes:
-            tiles = self._after(s, state, self._scan(s.monoid, dim, elements))
+            combine = partial(self._combine, s.monoid)
+            tiles = self._after(s, state, folds.prefixes(self.ops, combine, dim, elements))
             tiles = tuple(self._stretch(x, dim, elements[0].shape[dim]) for x in tiles)
-            results = self._parts(tiles, dim, slice(-1, None))
+            results = folds.parts(tiles, dim, slice(-1, None))
             self.values |= zip(s.prefixes, self._in_order(tiles, s.axis), strict=True)
         else:
             results = self._after(s, state, self._total(s.monoid, dim, elements))
@@ -215,36 +217,13 @@ class Interpreter:
         if axis not in self.backwards:
             return tiles
         dim = self.dims[axis]
-        return tuple(self._part(x, dim, [*reversed(range(x.shape[dim]))]) for x in tiles)
-
-    def _pairs(self, monoid: T.Combine, dim: int, tiles: Tiles) -> tuple[Tiles, Tiles]:
-        """Neighbours combined, and the last element if it has none: the order is kept."""
-        even = tiles[0].shape[dim] // 2 * 2
-        left, right = (self._parts(tiles, dim, slice(n, even, 2)) for n in (0, 1))
-        return self._combine(monoid, left, right), self._parts(tiles, dim, slice(even, None))
+        return folds.parts(tiles, dim, [*reversed(range(tiles[0].shape[dim]))])
 
     def _total(self, monoid: T.Combine, dim: int, tiles: Tiles) -> Tiles:
         extremum = extremum_of(monoid)
         if extremum is not None:
             return self.ops.first_extreme(extremum, tiles[0], tiles[1], dim)
-        while tiles[0].shape[dim] > 1:
-            halved, rest = self._pairs(monoid, dim, tiles)
-            tiles = self._joined(halved, rest, dim) if rest[0].shape[dim] else halved
-        return tiles
-
-    def _scan(self, monoid: T.Combine, dim: int, tiles: Tiles) -> Tiles:
-        """All prefixes: those of the pairs are every second one, the others one step more."""
-        count = tiles[0].shape[dim]
-        if count < 2:
-            return tiles
-        odd = self._scan(monoid, dim, self._pairs(monoid, dim, tiles)[0])
-        before = self._parts(odd, dim, slice((count - 1) // 2))
-        even = self._combine(monoid, before, self._parts(tiles, dim, slice(2, None, 2)))
-        even = self._joined(self._parts(tiles, dim, slice(1)), even, dim)
-        both = self._joined(even, odd, dim)
-        halves = (count + 1) // 2
-        order = [n // 2 + n % 2 * halves for n in range(count)]
-        return tuple(self._part(x, dim, order) for x in both)
+        return folds.total(self.ops, partial(self._combine, monoid), dim, tiles)
 
     def _combine(self, monoid: T.Combine, left: Tiles, right: Tiles) -> Tiles:
         outer = self.values
@@ -257,35 +236,12 @@ class Interpreter:
         return results
 
     def _select(self, selection: T.Selection, dim: int, state: Tiles, elements: Tiles) -> Tiles:
-        """The largest of the list so far and of this block."""
+        """Return the largest of the list so far and of this block."""
         rank = self.dims[selection.axis]
-        moved = [self.ops.library.swapaxes(x, dim, rank) for x in elements]
-        values, positions = (
-            self.ops.library.concatenate(self._alike(old, new, rank), axis=rank)
-            for old, new in zip(state, moved, strict=True)
-        )
-        values, positions = self._alike(values, positions, rank)
+        moved = tuple(self.ops.library.swapaxes(x, dim, rank) for x in elements)
+        values, positions = folds.joined(self.ops, state, moved, rank)
+        values, positions = folds.alike(self.ops, values, positions, rank)
         return self.ops.largest(values, positions, rank, state[0].shape[rank])
-
-    def _part(self, x: Array, dim: int, part: slice | list[int]) -> Array:
-        return x[(slice(None),) * dim + (part,)]
-
-    def _parts(self, tiles: Tiles, dim: int, part: slice) -> Tiles:
-        return tuple(self._part(x, dim, part) for x in tiles)
-
-    def _joined(self, first: Tiles, second: Tiles, dim: int) -> Tiles:
-        pairs = (self._alike(a, b, dim) for a, b in zip(first, second, strict=True))
-        return tuple(self.ops.library.concatenate(p, axis=dim) for p in pairs)
-
-    def _alike(self, a: Array, b: Array, dim: int) -> tuple[Array, Array]:
-        """Two arrays broadcast to each other in all dimensions but one."""
-        shape = [max(m, n) if m and n else 0 for m, n in zip(a.shape, b.shape, strict=True)]
-        broadcast = self.ops.library.broadcast_to
-        both = []
-        for x in (a, b):
-            shape[dim] = x.shape[dim]
-            both.append(broadcast(x, tuple(shape)))
-        return both[0], both[1]
 
     def _range_of(self, segment: T.Segment, extent: int) -> tuple[int, int, int, int]:
         """(start, start of the part that is inside for all rows, its stop, stop)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from monocomp.backends.array_operations import first_extreme
-from monocomp.backends.tape import choices
+from monocomp.backends.tape import choices, extrema
 from monocomp.backends.tape.buffers import Buffer, scatter, store
 from monocomp.backends.tape.guards import unguarded
 from monocomp.backends.tape.products import contract_table, multiplication, sum_products
 from monocomp.backends.tape.reading import elements_at
 from monocomp.backends.tape.recorder import Recorder, Value
-from monocomp.backends.tape.selections import reduce_selected, span_of
+from monocomp.backends.tape.selections import reduce_selected
 from monocomp.backends.tape.tile import (
     NO_DIM,
     Shape,
@@ -431,56 +431,16 @@ class TapeOps:
         return self.viewed(x.value, order, shape if shape[0] != 1 else shape[1:])
 
     def largest(self, values: Tile, positions: Tile, dim: int, count: int) -> tuple[Tile, Tile]:
-        """`TorchOps.largest`."""
-        every = {d for x in (values, positions) for d in x.dims} | {dim}
-        dims = sorted(every - {NO_DIM}, key=self.rank)
-        both = [self.whole(x, dims) for x in (values, positions)]
-        shape = (*values.shape[:dim], count, *values.shape[dim + 1 :])
-        inner, at = tuple(shape[d] for d in dims), dims.index(dim)
-        run = self.ops.largest
-        first, second = self._pair("largest", run, both, inner, positions.dtype, at, count)
-        return Tile(self, first, dims, shape), Tile(self, second, dims, shape)
+        """Return what `TorchOps.largest` does."""
+        return extrema.largest(self, values, positions, dim, count)
 
     def first_extreme(
         self, name: str, values: Tile, positions: Tile, dim: int
     ) -> tuple[Tile, Tile]:
         """Return the maximum or minimum along a dimension, and the least position that has it."""
-        span = span_of(positions)
-        if span is None or span[0] != dim or dim not in values.dims:
-            value, position = first_extreme(self, name, values, positions, dim)
-            return value, position
-        at = values.dims.index(dim)
-        inner = (*values.value.shape[:at], 1, *values.value.shape[at + 1 :])
-        shape = (*values.shape[:dim], 1, *values.shape[dim + 1 :])
-        key, run = f"first {name}", getattr(torch, name)
-        both = self._pair(key, run, [values.value], inner, torch.int64, at, True)
-        value, place = (Tile(self, x, values.dims, shape) for x in both)
-        first = self.full((1,) * len(shape), span[1], "int")
-        return value, self.elementwise["add"](place, first) if span[1] else place
-
-    def _pair(
-        self,
-        key: str,
-        run: Callable[..., Any],
-        operands: Sequence[Value],
-        shape: Shape,
-        dtype: torch.dtype,
-        *arguments: Any,
-    ) -> Iterator[Value]:
-        """Record a function that gives two tensors of one shape, the second one with a dtype."""
-        known = [v.known.expand(v.shape) for v in operands if v.known is not None]
-        if len(known) == len(operands):
-            for n, made in enumerate(run(*known, *arguments)):
-                yield self.recorder.alike(Value(shape, (operands[0].dtype, dtype)[n], made))
-            return
-        pair = self.recorder.step(
-            (key, *arguments), run, operands, shape, operands[0].dtype, arguments=arguments
-        )
-        pair.is_owned = False
-        for n, d in enumerate((pair.dtype, dtype)):
-            yield self.recorder.step(
-                ("field", n), operator.getitem, [pair], shape, d, arguments=(n,)
-            )
+        both = extrema.first_extreme(self, name, values, positions, dim)
+        value, position = both or first_extreme(self, name, values, positions, dim)
+        return value, position
 
     # --- tensors ----------------------------------------------------------------------
 

@@ -1,0 +1,65 @@
+"""Extrema with their positions: one step gives both, and a step each takes one of them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from monocomp.backends.tape.recorder import Value
+from monocomp.backends.tape.selections import span_of
+from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps
+
+
+def largest(ops: TileOps, values: Tile, positions: Tile, dim: int, count: int) -> tuple[Tile, Tile]:
+    """Record the largest elements along a dimension, and their positions."""
+    every = {d for x in (values, positions) for d in x.dims} | {dim}
+    dims = sorted(every - {NO_DIM}, key=ops.rank)
+    both = [ops.whole(x, dims) for x in (values, positions)]
+    shape = (*values.shape[:dim], count, *values.shape[dim + 1 :])
+    inner, at = tuple(shape[d] for d in dims), dims.index(dim)
+    run = ops.ops.largest
+    first, second = _pair(ops, "largest", run, both, inner, positions.dtype, at, count)
+    return Tile(ops, first, dims, shape), Tile(ops, second, dims, shape)
+
+
+def first_extreme(
+    ops: TileOps, name: str, values: Tile, positions: Tile, dim: int
+) -> tuple[Tile, Tile] | None:
+    """Record the maximum or minimum along a dimension, and the least position that has it; None
+    where the positions are no coordinates."""
+    span = span_of(positions)
+    if span is None or span[0] != dim or dim not in values.dims:
+        return None
+    at = values.dims.index(dim)
+    inner = (*values.value.shape[:at], 1, *values.value.shape[at + 1 :])
+    shape = (*values.shape[:dim], 1, *values.shape[dim + 1 :])
+    key, run = f"first {name}", getattr(torch, name)
+    both = _pair(ops, key, run, [values.value], inner, torch.int64, at, True)
+    value, place = (Tile(ops, x, values.dims, shape) for x in both)
+    first = ops.full((1,) * len(shape), span[1], "int")
+    return value, ops.elementwise["add"](place, first) if span[1] else place
+
+
+def _pair(
+    ops: TileOps,
+    key: str,
+    run: Callable[..., Any],
+    operands: Sequence[Value],
+    shape: Shape,
+    dtype: torch.dtype,
+    *arguments: Any,
+) -> Iterator[Value]:
+    """Record a function that gives two tensors of one shape, the second one with a dtype."""
+    recorder, own = ops.recorder, operands[0].dtype
+    known = [v.known.expand(v.shape) for v in operands if v.known is not None]
+    if len(known) == len(operands):
+        for n, made in enumerate(run(*known, *arguments)):
+            yield recorder.alike(Value(shape, (own, dtype)[n], made))
+        return
+    pair = recorder.step((key, *arguments), run, operands, shape, own, arguments=arguments)
+    pair.is_owned = False
+    for n, d in enumerate((own, dtype)):
+        yield recorder.step(("field", n), operator.getitem, [pair], shape, d, arguments=(n,))
