@@ -55,7 +55,6 @@ def elementwise(
     library: Any, own: Mapping[str, Callable[..., Array]]
 ) -> dict[str, Callable[..., Array]]:
     """The element-wise operations by name: functions of a library, or ones of our own."""
-    own = {"fma": lambda x, y, z: x * y + z, **own}
     named = ((o.name, o.array) for o in OPERATIONS.values() if o.array)
     return {name: own.get(name) or getattr(library, array) for name, array in named}
 

@@ -5,8 +5,6 @@ functions take these for whole numbers, conversions to bfloat16 cut off what the
 conversions to and from other types than float32 convert the bits. Nothing says so. Here what takes
 a bfloat16 takes it widened to float32, and a result that should be bfloat16 is rounded to the
 nearest one. Loads, stores and what only moves elements are as they are.
-
-It also rounds the product of a fused multiplication and addition, which a GPU does not.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 _ELEMENTWISE = (
     *("create_fadd", "create_fsub", "create_fmul", "create_fdiv", "create_precise_divf"),
-    *("create_frem", "create_clampf", "create_minimumf", "create_maximumf"),
+    *("create_frem", "create_fma", "create_clampf", "create_minimumf", "create_maximumf"),
     *("create_minnumf", "create_maxnumf", "create_cos", "create_sin", "create_exp", "create_exp2"),
     *("create_log", "create_log2", "create_sqrt", "create_precise_sqrt", "create_rsqrt"),
     *("create_erf", "create_floor", "create_ceil"),
@@ -37,20 +35,9 @@ def mend() -> None:
             function = getattr(InterpreterBuilder, name)
             rounds = name in _ELEMENTWISE
             setattr(InterpreterBuilder, name, _widened(function, rounds))
-    InterpreterBuilder.create_fma = _rounded_once
     for name in ("cast_impl", "create_fp_to_fp"):
         setattr(InterpreterBuilder, name, _converted(getattr(InterpreterBuilder, name)))
     InterpreterBuilder.create_dot = _product(InterpreterBuilder.create_dot)
-
-
-def _rounded_once(self: Any, x: Any, y: Any, z: Any) -> Any:
-    """Return x * y + z, whose product is not rounded."""
-    exact = [_wide(a).data.astype(np.float64) for a in (x, y, z)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        result = exact[0] * exact[1] + exact[2]
-        if _is_bfloat16(x):
-            return _narrow(TensorHandle(result.astype(np.float32), tl.float32))
-        return TensorHandle(result.astype(x.data.dtype), x.dtype.scalar)
 
 
 def _is_bfloat16(x: object) -> bool:

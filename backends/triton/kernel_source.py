@@ -15,7 +15,6 @@ from monocomp.blocks.passes.constants import Constant, Key, with_constants
 from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Combine, Fold, TileProgram
-from monocomp.tile.base_two import in_base_two
 
 _OPTIONS = {"INDEX", "PRECISION", "FAST", "STEP", "GROUP_SIZE", "pid"}
 
@@ -75,7 +74,6 @@ def block_program(
         others = combines if function == kernel else set()
         return Identifiers({*taken, function, *others})
 
-    program = in_base_two(program)
     choices = choose(program, passes, dialect.resident)
     found = build(program, choices, kernel, scope, functions)
     constants = known(found)

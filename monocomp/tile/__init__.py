@@ -9,7 +9,6 @@
     single_uses    a pass that names no value which is used once
     order          a pass that puts reads and sums before products
     split_padding  a pass that holds an axis as two tiles
-    base_two       a pass that carries sums of weights in frames of base 2
 
 Everything else of the compiler imports the types from here.
 """

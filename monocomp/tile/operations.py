@@ -133,7 +133,6 @@ OPERATIONS: dict[str, Operation] = {
         _element("add", 2, _NUMBERS),
         _element("sub", 2, _NUMBERS, "subtract"),
         _element("mul", 2, _NUMBERS, "multiply"),
-        _element("fma", 3, _FLOATS, device="fma"),
         _element("neg", 1, _NUMBERS, "negative"),
         _element("abs", 1, _NUMBERS, device="abs"),
         _element("sign", 1, _NUMBERS),

@@ -3,6 +3,7 @@ with one is found."""
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -291,3 +292,28 @@ def test_walk() -> None:
     """Statements inside loops and conditions are met too."""
     kinds = {type(s) for s in walk(block_program(ATTENTION).body)}
     assert kinds >= {Assign, Load, Store, For, If}
+
+
+# --- scaled exponentials ----------------------------------------------------------------------
+
+
+SHARED_LOGITS = """
+input Q[q,d], K[k,d], V[k,e]{more}
+S[q,k] = Q[q,d] * K[k,d] {scale}
+O[q,e] = sum[k](relu(exp(S[q,k]) - 1) * V[k,e]) / sum[k](abs(exp(S[q,k]) - 1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("scale", "more", "is_apart"),
+    [
+        ("/ sqrt(|d|)", "", True),
+        ("* c", "\nparam c: float = 1.0", False),
+    ],
+)
+def test_exponentials_do_not_wait_for_scaled_logits(scale: str, more: str, is_apart: bool) -> None:
+    """exp2(c * (n * x - m)) is exp2((c * n) * x - c * m) for an n of a size."""
+    source = mc.compile(SHARED_LOGITS.format(scale=scale, more=more)).source(target="cuda:90")
+    (product,) = re.findall(r" (\w+) = tl\.dot\(Q_tile", source)
+    (power,) = re.findall(r"tl\.exp2\(\s*(1\.44\S* \*[^-]*) - 1\.44\S* \* \w+\[:, None\]", source)
+    assert power.endswith(f"* {product}") == is_apart

@@ -4,6 +4,8 @@ whose dimensions are in an order, and conversions are written down.
 
 from __future__ import annotations
 
+import math
+
 from monocomp.blocks.building import masks, periods, products
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.choices.operands import has_float
@@ -138,6 +140,9 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
             return helper("tanh", x, c.fast, layout=x.layout, dtype=FLOAT32)
     if e.op in _INFIX:
         return _infix(c, e, want)
+    if e.op == "exp2" and _is_fused(c, e.args[0]):
+        scale, difference = e.args[0].args
+        return _fused_exponential(c, scale, difference, want)
     device = OPERATIONS[e.op].device
     assert device is not None, e.op
     return function(device, *(value(c, a, want) for a in e.args))
@@ -167,6 +172,58 @@ def _larger_or_smaller(c: Context, e: P.Expr, want: Layout) -> Expr:
         return extreme(e.op, value(c, a, want), value(c, b, want), keeps_nan=True)
     second = spread(_reduce(c, b, "frame"), want) if b.op == "reduce" else value(c, b, want)
     return extreme(e.op, value(c, a, want), second)
+
+
+def _is_fused(c: Context, e: P.Expr) -> bool:
+    """Is this scale * (x - y) for a row y and an x that is made of products of matrices, and of
+    positions? There scale * x - scale * y pays, one fused operation an element, and x was rounded
+    as much as scale * y is. What is loaded may be exact and large, as a mask of -1e9 is."""
+    if e.op != "mul" or e.args[1].op != "sub" or c.order(e.args[0].axes):
+        return False
+    x, y = e.args[1].args
+    is_row = len(c.order(y.axes)) < len(c.order(x.axes))
+    return is_row and bool(c.choices.products) and _is_computed(c, x)
+
+
+def _is_computed(c: Context, e: P.Expr) -> bool:
+    """Is all that is added up, or chosen from, made of positions or products of matrices?"""
+    e = c.meaning(e)
+    if e in c.choices.products or e.op == "coordinate":
+        return True
+    if e.op == "load" or e.kind == "bool":
+        return False
+    if e.op in ("add", "sub", "where", "maximum", "minimum"):
+        choices = e.args[e.op == "where" :]
+        parts = [a for a in choices if not (a.op == "number" and a.attr == -math.inf)]
+        return all(_is_computed(c, a) for a in parts)
+    return any(_is_computed(c, a) for a in e.args)
+
+
+def _fused_exponential(c: Context, scale: P.Expr, difference: P.Expr, want: Layout) -> Expr:
+    """exp2(scale * x - scale * y). A number that x is multiplied with is multiplied with the scale:
+    then nobody waits for x."""
+    x, y = difference.args
+    factor = above = value(c, scale, want)
+    if (product := _scaled(c, x)) is not None:
+        n, x = product
+        above = infix("*", factor, value(c, n, want))
+    shift = infix("*", factor, value(c, y, want))
+    return function("exp2", infix("-", infix("*", above, value(c, x, want)), shift))
+
+
+def _scaled(c: Context, e: P.Expr) -> tuple[P.Expr, P.Expr] | None:
+    """(n, x) with e = n * x, where a size decides n: then it is neither huge nor tiny."""
+    e = c.meaning(e)
+    if e.op != "mul" or not _is_of_a_size(c, e.args[0]):
+        return None
+    n, x = e.args
+    return n, x
+
+
+def _is_of_a_size(c: Context, e: P.Expr) -> bool:
+    e = c.meaning(e)
+    is_function = e.op in ("cast", "sqrt", "rsqrt")
+    return e.op == "extent" or (is_function and _is_of_a_size(c, e.args[0]))
 
 
 def _infix(c: Context, e: P.Expr, want: Layout) -> Expr:
