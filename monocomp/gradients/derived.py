@@ -415,6 +415,7 @@ class _Derivation:
         own = (e for n, e in self.stored.given.items() if n in self.saved)
         given = {e.name: e for e in (*self.program.given, *own)}
         definitions = {e.name: self._by_saved(e) for e in self.program.equations}
+        found = [*map(self._by_saved, found)]
         read, defined = names_needed(found, given, definitions)
         defined -= {e.name for e in found}
         equations = (*(e for n, e in definitions.items() if n in defined), *found)
