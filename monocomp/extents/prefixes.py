@@ -9,7 +9,7 @@ begins and t. What comes before that, or after, it starts with.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -107,13 +107,14 @@ class Start:
     earlier: Term | None
 
 
-def start_of(f: Term, loop: Walk, rows: Collection[str]) -> Start | None:
+def start_of(f: Term, loop: Walk, rows: Collection[str], outputs: Set[str]) -> Start | None:
     """Return what a prefix starts with in a loop; None if the loop does not carry it.
 
     One with gaps, or that skips blocks, does not. Each block of rows has the loop: a prefix that
     lacks one of the `rows` is the same for all of their blocks; it is computed once and stored.
     One whose elements are more than numbers, such as positions, starts with nothing. None starts
-    with what varies along an index that it lacks, as where each element has a loop of its own.
+    with what varies along an index that it lacks, and that is none of the `outputs`, as where each
+    element of a fold has a loop of its own.
     """
     bound, prefix = loop.bound, as_prefix(f)
     if prefix is None or not loop.reaches(f) or not f.free.issuperset(rows):
@@ -137,6 +138,6 @@ def start_of(f: Term, loop: Walk, rows: Collection[str]) -> Start | None:
     if outside is T.FALSE:
         return Start(None)
     is_number = isinstance(f.attr.monoid, str) and f.attr.monoid not in T.INT_REDUCTIONS
-    if not is_number or not outside.free <= f.free | own.free:
+    if not is_number or not outside.free <= f.free | own.free | outputs:
         return None
     return Start(T.refold(f, outside, *bodies, opened=(own,)))

@@ -185,7 +185,7 @@ class Scopes:
         assert scope.axis is not None
         index = T.index(scope.axis, self.axes[scope.axis].extent)
         loop = Walk(index, scope.condition, scope.is_backwards)
-        return start_of(t, loop, self.axis_names("row"))
+        return start_of(t, loop, self.axis_names("row"), self.output_indices)
 
     def home_of(self, value: Expr, t: Term) -> Scope:
         """The innermost scope on which the value depends, also through named values."""
