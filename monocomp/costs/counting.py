@@ -247,7 +247,6 @@ class _Counter:
         self.late = tuple(i for i in indices if i.attr[0] in late)
         self.grid = frozenset(n for n, axis in roles.items() if axis.role == "grid")
         self.rows = frozenset(n for n, axis in roles.items() if axis.role == "row")
-        self.axes = frozenset(roles)
         self.seen: set[tuple[Term, tuple[Term, ...], str]] = set()
         self.depth = dict.fromkeys(indices, len(indices) - 1)  # how many are around an index
         self.walks: dict[Term, Walk] = {}  # the loops over indices that are open
@@ -386,7 +385,7 @@ class _Counter:
     def _start(self, fold: Term, index: Term) -> Start | None:
         """Return what a prefix starts with in the loop around it, if that carries it."""
         loop = self.walks.get(index)
-        return None if loop is None else start_of(fold, loop, self.rows, self.axes)
+        return None if loop is None else start_of(fold, loop, self.rows, self.roles.keys())
 
     def _before(self, fold: Term, index: Term, path: tuple[Term, ...], scope: str) -> None:
         """Count what a prefix comes to where the loop that carries it begins."""

@@ -115,8 +115,6 @@ def causal_kernel(
         other=0.0,
     )
     scale = 1.4426950408889634 * tl.rsqrt(tl.cast(size_d, tl.float32))
-    power = tl.exp2(tl.floor(tl.log2(scale)))
-    limit = 268435456.0 / scale
     m_i = tl.full([BLOCK_Q], -float("inf"), tl.float32)
     l_i = tl.full([BLOCK_Q], 0.0, tl.float32)
     acc = tl.full([BLOCK_Q, BLOCK_E], 0.0, tl.float32)
@@ -160,10 +158,8 @@ def causal_kernel(
             s_in = tl.where(keep, s, -float("inf"))
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
             shift = tl.where(float("inf") == tl.abs(m_i_new), 0.0, m_i_new)
-            factor = tl.where(tl.abs(shift) < limit, scale, power)
-            offset = tl.fma(factor, -1.0 * shift, 0.0)
-            alpha = tl.exp2(tl.fma(factor, m_i, 0.0) + offset)
-            p = tl.exp2(tl.fma(factor[:, None], s_in, offset[:, None]))
+            alpha = tl.exp2(scale * (m_i - shift))
+            p = tl.exp2(scale * s_in - scale * shift[:, None])
             if V_desc is not None and phase == 1:
                 V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_E])
             else:

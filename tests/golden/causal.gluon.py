@@ -123,8 +123,6 @@ def causal_kernel_consumer(
     mbarrier.wait(Q_ring_full.index(0), 0)
     Q_tile = Q_ring.index(0).reshape([BLOCK_Q, BLOCK_D])
     scale = 1.4426950408889634 * gl.rsqrt(gl.cast(size_d, gl.float32))
-    power = gl.exp2(gl.floor(gl.log2(scale)))
-    limit = 268435456.0 / scale
     m_i = gl.full(
         [BLOCK_Q], -float("inf"), gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K)
     )
@@ -158,10 +156,8 @@ def causal_kernel_consumer(
             s_in = gl.where(keep, s, -float("inf"))
             m_i_new = gl.maximum(m_i, gl.max(s_in, 1))
             shift = gl.where(float("inf") == gl.abs(m_i_new), 0.0, m_i_new)
-            factor = gl.where(gl.abs(shift) < limit, scale, power)
-            offset = gl.fma(factor, -1.0 * shift, 0.0)
-            alpha = gl.exp2(gl.fma(factor, m_i, 0.0) + offset)
-            p = gl.exp2(gl.fma(factor[:, None], s_in, offset[:, None]))
+            alpha = gl.exp2(scale * (m_i - shift))
+            p = gl.exp2(scale * s_in - scale * shift[:, None])
             mbarrier.wait(V_ring_full.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2))
             V_tile = V_ring.index(V_ring_turn % STAGES).reshape([BLOCK_K, BLOCK_E])
             l_i = l_i * alpha + gl.sum(p, 1)
