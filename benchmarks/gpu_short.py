@@ -39,14 +39,14 @@ FLOPS = {FORWARD: 4, BACKWARD: 10}  # of a pair and an element of a head
 
 @dataclass(frozen=True)
 class Pass:
-    """One direction of a case."""
+    """Forward or backward of a case."""
 
     case: Case
     direction: str
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What `--only` is compared with."""
+        """Return the words that `--only` chooses by."""
         return (*self.case.words, self.direction)
 
 
@@ -62,22 +62,22 @@ def passes(setting: Setting) -> list[Pass]:
 
 @dataclass
 class Result(gpu.Contest[Pass]):
-    """What was measured of one pass."""
+    """Measurements of one pass."""
 
     pairs: int
 
     def teraflops(self, name: str) -> float:
-        """The rate of a contender."""
+        """Return the TFLOP/s of a contender."""
         shape = self.case.case.shape
         operations = FLOPS[self.case.direction] * shape.heads * shape.head * self.pairs
         return operations / self.outcome.median(name) / 1e9
 
     def over(self, name: str) -> float:
-        """A first call's time over a contender's."""
+        """Return a first call's time over a contender's."""
         return self.outcome.median(OURS) / self.outcome.median(name)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, as plain data."""
+        """Return everything as plain data."""
         return {
             "variant": self.case.case.variant.name,
             **vars(self.case.case.shape),
@@ -87,7 +87,7 @@ class Result(gpu.Contest[Pass]):
 
 
 def searching(prepare: Prepare) -> Prepare:
-    """The same, with a search of schedules in its first call."""
+    """Return the same, with a search of schedules in its first call."""
 
     def search() -> Call:
         os.environ["MONOCOMP_TUNE"] = "1"
@@ -172,7 +172,7 @@ def _table(results: Sequence[Result]) -> str:
 
 
 def tables(setting: Setting) -> Report:
-    """The table."""
+    """Measure, and return the table."""
     os.environ["MONOCOMP_TUNE"] = "0"
     run = gpu.Run(setting)
     results = run.each(passes(setting), lambda p: run_pass(p, run))

@@ -47,8 +47,8 @@ def choose_by_order(t: Term) -> Term | None:
 
 
 def _is_element(x: Term, bound: Term, condition: Term) -> bool:
-    """Is an element x found where all are -inf? It is like what a filter excludes, of which the
-    first is found; that is an element if all are that come before one."""
+    """True if an element x is found where all are -inf. It is like what a filter excludes, of which
+    the first is found; that is an element if all are that come before one."""
     name = bound.attr[0]
 
     def ends(c: Term) -> bool:
@@ -104,7 +104,7 @@ def map_listed_values(t: Term) -> Term | None:
 
 @selection.procedure
 def compare_by_order(t: Term) -> Term | None:
-    """What both sides have in common leaves a comparison.
+    """A comparison does without what both sides have in common.
 
     So rounding does not tell an element from the largest of all, if it is that.
 
@@ -128,7 +128,7 @@ def compare_by_order(t: Term) -> Term | None:
 
 
 def _is_shift(a: Term, x: Term, y: Term) -> bool:
-    """Is a finite, or infinite only where x and y are -inf?"""
+    """True if a is finite, or infinite only where x and y are -inf."""
     _, logarithm = T.split_coefficient(a)
     if logarithm is None or logarithm.op != "log" or T.is_finite(a):
         return T.is_finite(a)
@@ -136,14 +136,14 @@ def _is_shift(a: Term, x: Term, y: Term) -> bool:
 
 
 def _is_scale(a: Term, x: Term, y: Term) -> bool:
-    """Is a positive and finite, or one over what is 0 only where x and y are?"""
+    """True if a is positive and finite, or one over what is 0 only where x and y are."""
     if a.op != "pow" or a.attr > 0 or T.is_finite(a):
         return T.is_positive(a) and T.is_finite(a)
     return all(_vanishes_with(side, a.args[0]) for side in (x, y))
 
 
 def _vanishes_with(t: Term, z: Term) -> bool:
-    """Is t 0 wherever the sum z of weights is, as one of them, or the largest of these?"""
+    """True if t is 0 wherever the sum z of weights is, as one of them, or the largest of these."""
     if not T.is_weight(z):
         return False
     known = [c for f in factors(t) if T.is_bracket(f) for c in T.conjuncts(f.args[0])]
@@ -166,7 +166,7 @@ def _selected(t: Term, monoid: str, core: Term) -> Term:
 
 
 def _peeled(t: Term) -> tuple[Term, list[Callable[[Term], Term]]]:
-    """The element without increasing functions around it, and those, the outermost first. An
+    """Return the element without increasing functions around it, and those, the outermost first. An
     element exp(-inf) = 0 is one, while -inf is none, so that its exponent is a number."""
     _, (_, core) = T.open_fold(t)
     images = []
@@ -207,8 +207,8 @@ def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], T
 
 
 def _keeps_order(factor: Term, elements: T.Product) -> bool:
-    """Is the factor positive and finite, or a power of a sum of weights, such as their divisor,
-    that are all 0 where it is?"""
+    """True if the factor is positive and finite, or a power of a sum of weights, such as their
+    divisor, that are all 0 where it is."""
     if T.is_positive(factor) and T.is_finite(factor):
         return True
     if factor.op == "pow":

@@ -54,7 +54,7 @@ class Layout:
 
     @classmethod
     def of(cls, t: torch.Tensor) -> Layout:
-        """That of a tensor."""
+        """Return the layout of a tensor."""
         is_plain = t.is_contiguous() and not t.data_ptr() % _ALIGNMENT
         return cls(tuple(t.shape), t.stride(), t.dtype, is_plain)
 
@@ -203,7 +203,7 @@ class Recording:
     def record(
         self, recorder: Recorder | None = None, known: Mapping[int, Value] = _NONE
     ) -> Record:
-        """What such a call does.
+        """Record the steps of such a call.
 
         Args:
             recorder: has recorded another call, of which this one may read values.
@@ -221,7 +221,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Record:
-    """What a call does.
+    """The steps of a call.
 
     Attributes:
         recorder: has the steps.

@@ -48,7 +48,7 @@ def shared(first: Recording, second: Recording, sources: Sequence[int]) -> tuple
 
 
 def _later(before: Record, count: int) -> Recorder:
-    """What records a call that may read what another one has computed."""
+    """Return a recorder of a call that may read what another one has computed."""
     recorder = Recorder(count, before.recorder)
     steps = needed(recorder.steps, before.recorder.inputs, before.results)
     of_results = {s.result: s.operands[0] for s in steps if s.result in before.results}
@@ -62,8 +62,8 @@ def _later(before: Record, count: int) -> Recorder:
 
 
 def _shared(before: Record, after: Record, inputs: Sequence[Value]) -> list[Value]:
-    """The values that a call computes and the next one reads: tensors with memory of their own,
-    which is no result's."""
+    """Return the values that a call computes and the next one reads: tensors with memory of their
+    own, which is no result's."""
     steps = needed(before.recorder.steps, before.recorder.inputs, before.results)
     returned = {v.root for v in before.results}
     computed = {s.result for s in steps if s.result.is_owned and s.result.root is s.result}

@@ -1,4 +1,7 @@
-"""Steps as one Python function: a line for each, whose local variables are the values."""
+"""Steps as one Python function: a line for each, whose local variables are the values.
+
+The text that is run holds no word of a program: each name in it is a letter and a number.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from monocomp.backends.tape.recorder import COMMUTATIVE, Step, Value
 
 
 def in_place_of(run: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The method that writes what a function of torch computes into its first operand, which takes
-    less time than to name it as `out`."""
+    """Return the method that writes what a function of torch computes into its first operand, which
+    takes less time than to name it as `out`; None if there is none."""
     name = getattr(run, "__name__", "")
     return getattr(torch.Tensor, f"{name}_", None) if getattr(torch, name, None) is run else None
 

@@ -23,7 +23,7 @@ _TOLERANCE = 1e-6  # of factors that are products of numbers, in another order
 
 
 class Quotients:
-    """Finds the exponentials of a call among those of another, later one.
+    """Find the exponentials of a call among those of a later one.
 
     Args:
         values: what the call has computed.
@@ -50,7 +50,7 @@ class Quotients:
         return None
 
     def _linear(self, v: Value) -> Linear:
-        """A value as a sum of others with factors."""
+        """Return a value as a sum of others with factors."""
         terms: Linear = {}
         self._add(terms, v, v.shape, 1.0)
         return terms
@@ -80,7 +80,7 @@ class Quotients:
 
 
 def _difference(one: Linear, other: Linear) -> Linear:
-    """Sums without the terms that both have."""
+    """Subtract sums; terms that both have leave 0."""
     found: Linear = {}
     for atom in {**one, **other}:
         a, b = one.get(atom, 0.0), other.get(atom, 0.0)
@@ -89,7 +89,7 @@ def _difference(one: Linear, other: Linear) -> Linear:
 
 
 def _antilogarithm(atom: Atom, factor: float) -> Value | None:
-    """The sum of which a term subtracts the logarithm to the base 2."""
+    """Return the sum whose logarithm to the base 2 a term subtracts; None if it is no such term."""
     v, shape = atom
     if v.made_by is None or not _is_logarithm(v) or v.shape != shape:
         return None

@@ -21,7 +21,7 @@ from monocomp.errors import LimitError, MonocompError, ParseError, Span, nearest
 MAX_BYTES = 64 * 1024
 MAX_BRACKETS = 64
 _CLOSES = {")": "(", "]": "["}
-# What signs of other notations are here.
+# The meaning here of signs of other notations.
 SPELLINGS = {"=<": "<=", "=>": ">=", "<>": "!=", "&": "and", "&&": "and", "|": "or", "||": "or"}
 SPELLINGS |= {"!": "not", "~": "not", "^": "**", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->"}
 SPELLINGS |= {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "∧": "and", "∨": "or"}
