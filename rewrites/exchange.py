@@ -10,14 +10,16 @@ rule says how operations are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, update_wrapper
 from itertools import combinations
+from typing import TypeAlias
 
 from monocomp import terms as T
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.products import is_product
+from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.asking import remembered
@@ -26,51 +28,65 @@ from monocomp.terms.monomials import addends, exponent_of, factors
 
 LARGEST_POWER = 4
 
+Measure: TypeAlias = Callable[[Equations], tuple[int, ...]]
 
-def exchange_by(operations: Callable[[Equations], int]) -> RuleSet:
-    """The rule set, with what counts the operations of a program."""
-    rules = RuleSet("exchange", "nested sums of products are taken in the cheapest order")
+
+def exchange_by(rules: RuleSet, operations: Callable[[Equations], int]) -> RuleSet:
+    """Return the rule set.
+
+    Args:
+        rules: the rules that bring its results to normal form.
+        operations: counts the operations of a program.
+
+    Each step lowers the measure of the program's normal form: the number of operations, then that
+    of sums, then that of sums out of order. So the steps end, whatever the rules of the normal form
+    do between them.
+    """
+
+    def measure(program: Equations) -> tuple[int, ...]:
+        normal = program.map(partial(normalise, rules=rules))
+        return operations(normal), *disorder(normal)
+
+    exchange = RuleSet("exchange", "nested sums of products are taken in the cheapest order")
     for choice in (exchange_sums, join_products):
-        rules.choice(update_wrapper(partial(choice, operations), choice))
-    return rules
+        exchange.choice(update_wrapper(partial(choice, measure), choice))
+    return exchange
 
 
-def exchange_sums(operations: Callable[[Equations], int], program: Equations) -> Choice | None:
+def disorder(program: Equations) -> tuple[int, int]:
+    """Count the sums, and the pairs of nested ones of which the inner extent comes before the outer
+    one."""
+    sums = {t for t in T.subterms(*(e.body for e in program.equations)) if is_fold(t, "sum")}
+    inner = ((t, s) for t in sums for s in T.subterms(t) if is_fold(s, "sum"))
+    return len(sums), sum(s.attr.extents < t.attr.extents for t, s in inner)
+
+
+def exchange_sums(measure: Measure, program: Equations) -> Choice | None:
     """A sum of products that hold a sum: the outer sum is taken first.
 
     Law:     sum_k(sum_d(a_d * b_dk) * c_k) = sum_d(a_d * sum_k(b_dk * c_k))
     Claims:  distributivity, interchange
-    Needs:   the program needs fewer operations by it; or as many, and then the indices come in
-             one fixed order; the factors are finite, or the inverses of what is, if what they read
-             is
+    Needs:   it lowers the measure of the program's normal form; the factors are finite, or the
+             inverses of what is, if what they read is
     before:  index e < 2
              O[i,e] = sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])
     after:   index e < 2
              O[i,e] = sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))
     """
-    best, sums = None, candidates(program)
-    cost = operations(program) if sums else 0
     alike: dict[Term, list[tuple[Term, Term]]] = {}
-    for t in sums:
+    for t in candidates(program):
         alike.setdefault(T.unnamed(t), []).append((t, _in_normal_form(t)))
-    for positions in alike.values():
-        choice = _replaced(positions, program)
-        new_cost = operations(choice.program)
-        old, new = choice.before, choice.after
-        in_order = new.op == "fold" and new.attr.extents < old.attr.extents
-        if new_cost < cost or (new_cost == cost and in_order and best is None):
-            best, cost = choice, new_cost
-    return best
+    return _least(measure, program, alike.values())
 
 
-def join_products(operations: Callable[[Equations], int], program: Equations) -> Choice | None:
+def join_products(measure: Measure, program: Equations) -> Choice | None:
     """Products of matrices of which one side is the same are one, of the sum of the others.
 
     Law:     x * sum(a * c) + y * sum(b * c) = sum((x * a + y * b) * c)
     Claims:  distributivity, interchange
     Needs:   both are products of matrices, and so is the sum of both, or it would be split again;
              a and b vary with the same indices; x and y are finite and hold no aggregates, and
-             there are no exponential weights; the program needs fewer operations by it
+             there are no exponential weights; it lowers the measure of the normal form
     before:  A[i,j] = sum[k](X[i,k] * Z[j,k]) - sum[k](Y[i,k] * Z[j,k])
     after:   A[i,j] = sum[k]((X[i,k] - Y[i,k]) * Z[j,k])
     """
@@ -81,12 +97,16 @@ def join_products(operations: Callable[[Equations], int], program: Equations) ->
             if (joined := _joined(one, other)) is not None:
                 rest = (a for a in t.args if a not in (one.addend, other.addend))
                 alike.setdefault(T.unnamed(joined), []).append((t, T.add(*rest, joined)))
-    cost = operations(program) if alike else 0
-    for positions in alike.values():
-        choice = _replaced(positions, program)
-        if operations(choice.program) < cost:
-            return choice
-    return None
+    return _least(measure, program, alike.values())
+
+
+def _least(
+    measure: Measure, program: Equations, changes: Iterable[Sequence[tuple[Term, Term]]]
+) -> Choice | None:
+    """Return the first of the changes that give the least measure, if it is less than before."""
+    choices = [_replaced(positions, program) for positions in changes]
+    best = min(choices, key=lambda choice: measure(choice.program), default=None)
+    return best if best and measure(best.program) < measure(program) else None
 
 
 def _replaced(positions: Sequence[tuple[Term, Term]], program: Equations) -> Choice:

@@ -28,7 +28,7 @@ from monocomp.terms.equations import Equations
 
 # What these bring is brought to normal form again, with what stands around it.
 split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])
-exchange = exchange_by(elements_of_folds)
+exchange = exchange_by(split_normal_form, elements_of_folds)
 exchanged_normal_form = RuleSet(
     "exchange",
     exchange.purpose,

@@ -102,10 +102,10 @@ VARIANTS = {
         "max[l](sum[k](sum[j](A[l,j] * B[k,j]) * C[k,e]))"
         " => max[l](sum[j](A[l,j] * sum[k](B[k,j] * C[k,e])))",
         # in both positions at once: in one alone it would be computed twice
-        "sum[j](B[0,j] * sum[k](C[k,e] * exp(A[i,k] - A[i,j])))"
-        " + max[l](sum[j](B[0,j] * sum[k](C[k,e] * exp(A[l,k] - A[l,j]))))"
-        " => sum[j](B[0,j] * exp(-A[i,j])) * sum[k](C[k,e] * exp(A[i,k]))"
-        " + max[l](sum[j](B[0,j] * exp(-A[l,j])) * sum[k](C[k,e] * exp(A[l,k])))",
+        "sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e])"
+        " + max[l](sum[k](sum[j](A[l,j] * B[k,j]) * C[k,e]))"
+        " => sum[j](A[i,j] * sum[k](B[k,j] * C[k,e]))"
+        " + max[l](sum[j](A[l,j] * sum[k](B[k,j] * C[k,e])))",
         # what stands outside already is free of charge
         "sum[k](sum[j](A[i,j] * B[k,j]) * C[k,e]) * sum[j](sum[k](B[k,j] * C[k,e]))"
         " => sum[j](A[i,j] * sum[k](B[k,j] * C[k,e])) * sum[j](sum[k](B[k,j] * C[k,e]))",
