@@ -30,7 +30,7 @@ from benchmarks.report import (
     versions,
     write_json,
 )
-from monocomp.proving.laws import BUILT_IN
+from monocomp.proving.monoid_laws import BUILT_IN
 from monocomp.proving.proofs import certify_rule_law
 from monocomp.proving.rule_laws import RULE_LAWS
 

@@ -9,17 +9,19 @@ by induction over the elements, and in a user's monoid from that of `before . el
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.gradients.folds import Product
 from monocomp.gradients.partials import Partial, partials
+from monocomp.proving.arithmetic import Arithmetic, Memo, Operands, Value
 from monocomp.proving.case_analysis import Path
-from monocomp.proving.claims import Claim, Operands, Sides
-from monocomp.proving.extended_reals import Cases, UnsupportedTermError, Value
+from monocomp.proving.identities import Claim, Identity
 from monocomp.proving.proofs import certify_claims
 from monocomp.proving.prover import Law
+from monocomp.proving.symbolic import UnsupportedTermError
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_selection
 from monocomp.terms.printer import show
@@ -75,7 +77,7 @@ def _certified(of: Term | T.UserMonoid, fresh: bool) -> tuple[Law, ...]:
     claims = list(_of_product(of) if isinstance(of, T.UserMonoid) else _claims(of))
     parts = (*of.unit, *of.combine) if isinstance(of, T.UserMonoid) else (of,)
     content = tuple(t.key[2] for t in parts), tuple(c.statement for c in claims)
-    return certify_claims("derivatives", content, claims, fresh)
+    return certify_claims("derivatives", content, lambda: claims, fresh)
 
 
 @lru_cache(maxsize=256)
@@ -116,24 +118,29 @@ def _of_product(m: T.UserMonoid) -> Iterator[Claim]:
 
 
 def _claim(
-    name: str, shown: str, sides: Sequence[Term], x: Term, smooth: Sequence[Term], position: str
+    name: str, shown: str, sides: tuple[Term, Term], x: Term, smooth: Iterable[Term], position: str
 ) -> Claim:
     """The second side is the derivative of the first one."""
-    params = {s.attr: s.kind for s in T.subterms(*sides, x) if s.op == "param"}
+    value, slope = sides
+    return Claim(name, f"{name} = {shown}{position}", (_Slope.of_value(value, slope, x, smooth),))
 
-    def check(cases: Cases, shown: Operands) -> Sides:
-        if not isinstance(cases, Path):
+
+@dataclass(frozen=True)
+class _Slope(Identity):
+    """The right side is the derivative of the left one, for the parameter that is the operand."""
+
+    @classmethod
+    def of_value(cls, value: Term, slope: Term, x: Term, smooth: Iterable[Term]) -> _Slope:
+        """Return the claim about a value, where it is smooth."""
+        return cls((value,), (slope,), T.conjunction(*smooth), {}, ("", ""), {"x": (x,)})
+
+    def sides(self, case: Arithmetic, field: int, known: tuple[Operands, Memo]) -> Sequence[Value]:
+        """Return the derivative, and what is said to be it."""
+        if not isinstance(case, Path):
             raise UnsupportedTermError("what is differentiated are symbols")
-        given: dict[str, Value] = {
-            n: bool(cases.choose(2)) if kind == "bool" else cases.real(n)
-            for n, kind in params.items()
-        }
-        cases.assume(all(cases.evaluate(c, given) for c in smooth))
-        value, slope = (cases.evaluate(side, given) for side in sides)
-        found = _differentiated(cases, value, given[x.attr])
-        return Sides((found,), (_exact(cases, slope),))
-
-    return Claim(name, name, shown, check, position)
+        value, slope = super().sides(case, field, known)
+        (x,) = self.operands["x"]
+        return _differentiated(case, value, case.evaluate(x, *known)), _exact(case, slope)
 
 
 def _smooth(t: Term) -> tuple[Term, ...]:

@@ -44,9 +44,9 @@ law(
     "in a sorted list the position of an element is the number of smaller ones, a, and of those of "
     "its n equals that come before it, m: it is from the number of elements smaller than v on, up "
     "to the number of those that are not larger, if the element is v, and else not",
-    it_is_v="a <= a + m and a + m < a + n = true for 0 <= m and m < n and finite a, m, n",
-    it_is_smaller="b <= a + m = false for a + n <= b and m < n and finite a, b, m, n",
-    it_is_larger="a + m < b = false for b <= a and 0 <= m and finite a, b, m",
+    it_is_v="a <= a + m and a + m < a + n = 1 for 0 <= m and m < n and finite a, m, n",
+    it_is_smaller="b <= a + m = 0 for a + n <= b and m < n and finite a, b, m, n",
+    it_is_larger="a + m < b = 0 for b <= a and 0 <= m and finite a, b, m",
 )
 
 

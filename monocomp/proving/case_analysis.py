@@ -15,19 +15,13 @@ the first proof, since most runs of the compiler need none.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
 
-from monocomp.proving.extended_reals import (
-    Cases,
-    ContradictionError,
-    UnsupportedTermError,
-    Value,
-    is_finite,
-)
+from monocomp.proving.arithmetic import Arithmetic, ContradictionError, Value, is_finite
 from monocomp.proving.inequalities import Row, is_possible
-from monocomp.proving.symbolic import Algebra, Expr
+from monocomp.proving.symbolic import Algebra, Expr, UnsupportedTermError
 
 _ALL_SIGNS = frozenset((-1, 0, 1))
 _LARGEST_NUMBER = 10**5  # bits
@@ -76,12 +70,11 @@ def for_all_cases(check: Callable[[Path], None], tick: Callable[[], None]) -> No
         raise UnprovedError
 
 
-class Path(Cases):
+class Path(Arithmetic):
     """One case: arbitrary operands, with what its choices assume about them."""
 
     def __init__(self, algebra: Algebra, trail: list[list[int]]) -> None:
-        self.algebra = algebra
-        self.tick = algebra.tick  # type: ignore[method-assign]
+        super().__init__(algebra)
         self._trail = trail  # of every choice which one and of how many, shared by all paths
         self._next = 0
         self._facts: list[tuple[Expr, frozenset[int]]] = []  # an expression and its signs
@@ -93,7 +86,7 @@ class Path(Cases):
         return self.algebra.symbol(name, nonnegative)
 
     def choose(self, count: int) -> int:
-        self.tick()
+        self.algebra.tick()
         if self._next == len(self._trail):
             self._trail.append([0, count])
         self._next += 1
@@ -117,18 +110,9 @@ class Path(Cases):
 
     # Finite arithmetic.
 
-    def number(self, x: Fraction) -> Value:
-        return self.algebra.number(x)
-
-    def finite_sum(self, xs: Sequence[Value]) -> Value:
-        return self.algebra.sympy.Add(*xs)
-
-    def finite_product(self, xs: Sequence[Value]) -> Value:
-        return self.algebra.sympy.Mul(*xs)
-
     def finite_power(self, x: Value, power: Fraction) -> Value:
         algebra = self.algebra
-        if x.is_Rational and algebra.bits(x) * abs(power) > _LARGEST_NUMBER:
+        if algebra.bits(x) * abs(power) > _LARGEST_NUMBER:
             raise UnsupportedTermError("a number grows too long")
         if power.denominator == 1:
             return x ** int(power)

@@ -1,26 +1,25 @@
 """The laws that every bracketing rests on, proved for each monoid before it is used.
 
-Each law is a claim (`laws`; for rewrite rules `rule_laws`), which is proved or
-refuted (`prover`). What is proved is remembered (`cache`) under a hash of the monoid's
-definition, so that later runs need no sympy. A remembered result is used only if it says
-exactly what would be claimed now.
+Each law is a claim (`monoid_laws`; for rewrite rules `rule_laws`), which is proved or refuted
+(`prover`). What is proved is remembered (`machine.cache`) under all that it says, so that later
+runs need no sympy.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from monocomp import terms as T
 from monocomp.errors import InternalError, MonoidLawError, Span
 from monocomp.machine.cache import JsonStore
-from monocomp.proving import laws as L
-from monocomp.proving.claims import Claim, Values, shown_values
+from monocomp.proving import monoid_laws as L
+from monocomp.proving.identities import Claim
 from monocomp.proving.prover import (
     TIME_LIMIT,
     Law,
@@ -37,33 +36,22 @@ from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.domain import MASKS_ARE_ADDED, Assumptions, domain
 from monocomp.terms.equations import Equations
 
-PROVER_VERSION = 6  # part of what results are remembered under; raise it with every change
-_QUICK = 60  # samples on which a user's monoid is tried before a proof is
+PROVER_VERSION = 7  # part of what results are remembered under; raise it with every change
 
 # --- plans ----------------------------------------------------------------------------
 
 
 def _plan(c: L.Carrier) -> Plan:
-    """The laws of a monoid on a carrier."""
+    """Return the laws of a monoid on a carrier."""
     units = (list(L.unit_claims(c, on_the_left)) for on_the_left in (True, False))
     laws = ([L.closed(c)], [L.associative(c)], *units, [L.commutative(c)])
-    return [(c.monoid.name, forms) for forms in laws]
+    tile = [[L.tile(c)]] if c.monoid == SE_PAIR else []
+    return [(c.monoid.name, forms) for forms in (*laws, *tile)]
 
 
-def _monoid_plans(m: UserMonoid, nonnegative: Iterable[str]) -> Iterator[Plan]:
-    everywhere = L.carrier_of(m)
-    yield _plan(everywhere)
-    yield from map(_plan, L.restricted(everywhere, frozenset(nonnegative)))
-
-
-def _builtin_plan(name: str) -> Plan:
-    if name == "top":
-        return [("top", [claim]) for claim in L.top_claims()]
-    if name in L.BUILT_IN:
-        carrier = L.carrier_of(L.BUILT_IN[name])
-        tile = [(name, [L.tile(carrier)])] if name == SE_PAIR.name else []
-        return [*_plan(carrier), *tile]
-    raise InternalError(f"there is no monoid '{name}'")
+def _plans(m: UserMonoid, nonnegative: Iterable[str]) -> Iterator[Plan]:
+    yield _plan(L.Carrier(m))
+    yield from map(_plan, L.restricted(m, frozenset(nonnegative)))
 
 
 def prove_monoid(
@@ -76,7 +64,7 @@ def prove_monoid(
         nonnegative: fields that are >= 0 in every element; used if the laws need it.
         limit: seconds for each law.
     """
-    return Prover(limit, _QUICK).first_plan(_monoid_plans(m, nonnegative))
+    return Prover(limit).first_plan(_plans(m, nonnegative))
 
 
 # --- remembering ----------------------------------------------------------------------
@@ -87,47 +75,41 @@ _IN_MEMORY: dict[str, tuple[Law, ...]] = {}  # of this process
 
 @cache
 def _sympy_release() -> str:
-    """What says which sympy this is, without the import of it or of what reads all metadata."""
-    found = find_spec("sympy")
-    places = found.submodule_search_locations if found else None
+    """Return the text of sympy's release number, without the import of sympy."""
+    spec = find_spec("sympy")
+    places = spec.submodule_search_locations if spec else None
     return "".join(Path(place, "release.py").read_text("utf-8") for place in places or ())
 
 
 def _key(content: object) -> str:
-    """What results are remembered under: everything that they depend on."""
+    """Return what results are remembered under: everything that they depend on."""
     text = repr((PROVER_VERSION, _sympy_release(), content))
     return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
-
-
-def _monoid_key(m: UserMonoid | None) -> object:
-    if m is None:
-        return None
-    return m.name, m.fields, tuple(t.key[2] for t in (*m.unit, *m.combine))
 
 
 def certify(
     monoid: str | UserMonoid, nonnegative: Iterable[str] = (), fresh: bool = False
 ) -> tuple[Law, ...]:
-    """The laws of a monoid, remembered from an earlier run if they were proved then.
+    """Return the laws of a monoid, remembered from an earlier run if they were proved then.
 
     Args:
         monoid: a user's monoid, or the name of a reduction.
         nonnegative: as in `prove_monoid`.
         fresh: prove anew.
     """
-    content: object
-    if isinstance(monoid, UserMonoid):
-        fields = tuple(sorted(nonnegative))
-        content = "monoid", _monoid_key(monoid), fields
-        return _certified(content, lambda: _monoid_plans(monoid, fields), fresh, _QUICK)
-    if monoid in L.RESTS_ON:
-        return tuple(law for part in L.RESTS_ON[monoid] for law in certify(part, fresh=fresh))
-    content = "builtin", monoid, _monoid_key(L.BUILT_IN.get(monoid))
-    return _certified(content, lambda: [_builtin_plan(monoid)], fresh)
+    if isinstance(monoid, str):
+        if monoid in L.RESTS_ON:
+            return tuple(law for part in L.RESTS_ON[monoid] for law in certify(part, fresh=fresh))
+        if monoid not in L.BUILT_IN:
+            return certify_rule_law(monoid, fresh)
+        monoid = L.BUILT_IN[monoid]
+    fields, parts = tuple(sorted(nonnegative)), (*monoid.unit, *monoid.combine)
+    content = monoid.name, monoid.fields, tuple(t.key[2] for t in parts), fields
+    return certified(content, partial(_plans, monoid, fields), fresh)
 
 
 def certify_rule_law(name: str, fresh: bool = False) -> tuple[Law, ...]:
-    """What a rule claims: a law of `rule_laws`, or those of a monoid.
+    """Return what a rule claims: a law of `rule_laws`, or those of a monoid.
 
     Args:
         name: as in the rule's docstring.
@@ -140,27 +122,22 @@ def certify_rule_law(name: str, fresh: bool = False) -> tuple[Law, ...]:
     if name not in RULE_LAWS:
         raise InternalError(f"there is no law '{name}'")
     law = RULE_LAWS[name]
-
-    def plans() -> Iterable[Plan]:
-        return [[(name, [claim]) for claim in law.claims()]]
-
-    return _certified(("rule", law.key), plans, fresh)
+    return certify_claims(name, law.texts, law.claims, fresh)
 
 
 def certify_claims(
-    name: str, content: object, claims: Sequence[Claim], fresh: bool = False
+    name: str, content: object, claims: Callable[[], Iterable[Claim]], fresh: bool = False
 ) -> tuple[Law, ...]:
-    """The laws that claims are, remembered under their content."""
-    return _certified((name, content), lambda: [[(name, [c]) for c in claims]], fresh)
+    """Return the laws that claims are, remembered under their content."""
+    return certified((name, content), lambda: [[(name, [c]) for c in claims()]], fresh)
 
 
-def _certified(
-    content: object, plans: Callable[[], Iterable[Plan]], fresh: bool, samples: int = 0
-) -> tuple[Law, ...]:
+def certified(content: object, plans: Callable[[], Iterable[Plan]], fresh: bool) -> tuple[Law, ...]:
+    """Prove plans, unless their content is remembered as proved."""
     key = _key(content)
-    laws = () if fresh else _IN_MEMORY.get(key) or _recalled(_STORE.get(key), plans())
+    laws = () if fresh else _IN_MEMORY.get(key) or _recalled(key)
     if not laws:
-        laws = Prover(TIME_LIMIT, samples).first_plan(plans())
+        laws = Prover(TIME_LIMIT).first_plan(plans())
         if not is_proved(laws):
             return laws
         _STORE.put(key, {"laws": [asdict(law) for law in laws]})
@@ -168,37 +145,9 @@ def _certified(
     return laws
 
 
-def _recalled(entry: dict[str, object] | None, plans: Iterable[Plan]) -> tuple[Law, ...]:
-    """The laws in an entry, if they are those of one of the plans, in number and wording."""
-    items = None if entry is None else entry.get("laws")
-    if not isinstance(items, list):
-        return ()
-    laws = tuple(law for law in map(_law, items) if law is not None)
-    if len(laws) < len(items) or not is_proved(laws):
-        return ()
-    return laws if any(_fits(laws, plan) for plan in plans) else ()
-
-
-def _law(item: object) -> Law | None:
-    match item:
-        case {
-            "name": str(name),
-            "statement": str(statement),
-            "holds": True | False | None as holds,
-            "counterexample": str() | None as counterexample,
-            "seconds": float(seconds),
-        } if (holds is False) == (counterexample is not None):
-            return Law(name, statement, holds, counterexample, seconds)
-    return None
-
-
-def _fits(laws: Sequence[Law], plan: Plan) -> bool:
-    """True if these are the laws of the plan."""
-    stated = [{(f"{subject}: {c.name}", c.statement) for c in claims} for subject, claims in plan]
-    named = [(law.name, law.statement) for law in laws]
-    return len(named) == len(stated) and all(
-        law in forms for law, forms in zip(named, stated, strict=True)
-    )
+def _recalled(key: str) -> tuple[Law, ...]:
+    entry = _STORE.get(key)
+    return () if entry is None else tuple(Law(**item) for item in entry["laws"])
 
 
 # --- programs -------------------------------------------------------------------------
@@ -262,7 +211,7 @@ def _advice(m: UserMonoid, failed: Law) -> str:
     if failed.short in ("left unit", "right unit"):
         unit = _neutral_unit(m)
         if unit is not None:
-            return f"unit ({', '.join(shown_values((u,)) for u in unit)}) is neutral"
+            return f"unit ({', '.join(map(T.show, unit))}) is neutral"
     laws = prove_monoid(m, m.fields, limit=1.0)
     if is_proved(laws):
         fields = laws[0].statement.rpartition(", for ")[2]
@@ -275,15 +224,14 @@ def _advice(m: UserMonoid, failed: Law) -> str:
     return "give a unit that leaves every element as it is"
 
 
-def _neutral_unit(m: UserMonoid) -> Values | None:
-    """A unit that no sample contradicts, of the usual numbers."""
+def _neutral_unit(m: UserMonoid) -> tuple[T.Term, ...] | None:
+    """Return a unit that no sample contradicts, of the usual numbers."""
     if len(m.fields) > 3:
         return None
     for unit in itertools.product((T.ZERO, T.ONE, T.NEG_INF, T.INF), repeat=len(m.fields)):
-        carrier = L.carrier_of(replace(m, unit=unit))
-        sides = (L.neutral(carrier, left) for left in (True, False))
-        if all(survives(claim, _QUICK) for claim in sides):
-            return carrier.unit
+        carrier = L.Carrier(replace(m, unit=unit))
+        if all(survives(L.neutral(carrier, left)) for left in (True, False)):
+            return unit
     return None
 
 

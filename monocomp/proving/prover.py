@@ -1,8 +1,8 @@
 """Claims proved on symbols or refuted by numbers, in limited time.
 
-A claim (`claims`) is evaluated on symbols, case by case, and proved by sympy's expansion
-(`case_analysis`), or evaluated on numbers and refuted (`sampling`). A law that is neither is
-not proved, and what rests on it is refused as if it failed.
+A claim (`identities`) is evaluated on symbols, case by case, and proved by sympy's expansion
+(`case_analysis`). Where no proof is found, numbers may refute it (`sampling`). A law that is
+neither is not proved, and what rests on it is refused as if it failed.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import partial
 from typing import TypeAlias, TypeVar
 
+from monocomp.proving.arithmetic import ContradictionError
 from monocomp.proving.case_analysis import OutOfTimeError, Path, UnprovedError, clock, for_all_cases
-from monocomp.proving.claims import Claim, Operands, shown_values
-from monocomp.proving.extended_reals import ContradictionError, UnsupportedTermError
+from monocomp.proving.identities import Claim, shown_values
 from monocomp.proving.sampling import Sample
+from monocomp.proving.symbolic import Algebra, UnsupportedTermError
 
 TIME_LIMIT = 10.0  # seconds for one law
 FACTS = ("commutative",)  # worth knowing, and no obligation
-_LONG = 3000  # samples after a proof was tried
+_SAMPLES = 300  # of a claim for which there is no proof
 
 _T = TypeVar("_T")
 
-# A law: its subject, and the forms in which it may hold, the strongest first.
-Forms: TypeAlias = tuple[str, Sequence[Claim]]
-# What to prove: all laws of the first plan that succeeds.
-Plan: TypeAlias = Sequence[Forms]
+# Laws, each with its subject, and the forms in which it may hold, the strongest first. What is to
+# be proved is all laws of the first plan that succeeds.
+Plan: TypeAlias = Sequence[tuple[str, Sequence[Claim]]]
 
 
 @dataclass(frozen=True)
@@ -55,32 +55,32 @@ class Law:
 
     @property
     def is_fact(self) -> bool:
-        """Is it no obligation?"""
+        """True if it is no obligation."""
         return self.short in FACTS
 
 
 def is_proved(laws: Iterable[Law]) -> bool:
-    """Do all obligations hold?"""
+    """True if all obligations hold."""
     return missing(laws) is None
 
 
 def missing(laws: Iterable[Law]) -> Law | None:
-    """The first obligation that is not proved."""
+    """Return the first obligation that is not proved."""
     return next((law for law in laws if not law.holds and not law.is_fact), None)
 
 
 def is_commutative(laws: Iterable[Law]) -> bool:
-    """Is it proved that the order of elements does not matter?"""
+    """True if the order of elements is proved not to matter."""
     return any(law.holds for law in laws if law.short == "commutative")
 
 
 def _prove(claim: Claim, tick: Callable[[], None]) -> bool:
-    """Does the claim hold in every case? False only says that no proof was found."""
+    """True if the claim holds in every case. False only says that no proof was found."""
 
     def check(path: Path) -> None:
-        sides = claim.check(path, {})
-        field = path.choose(len(sides.left))
-        if not path.same(sides.left[field], sides.right[field]):
+        part = claim.parts[path.choose(len(claim.parts))]
+        field = path.choose(len(part.left))
+        if not path.same(*part.sides(path, field, part.assumed(path))):
             raise UnprovedError
 
     try:
@@ -90,52 +90,46 @@ def _prove(claim: Claim, tick: Callable[[], None]) -> bool:
     return True
 
 
-def _refute(claim: Claim, count: int, tick: Callable[[], None]) -> str | None:
-    """The shortest of the first few counterexamples among `count` samples."""
-    found: list[str] = []
-    for seed in range(count):
-        pool = Sample.NICE if seed < count // 3 else Sample.PLAIN
-        text = _counterexample(claim, seed, pool, 40, tick)
-        # Digits that cancel could make a difference; it would vanish with more of them.
-        if text is not None and _counterexample(claim, seed, pool, 100, tick) is not None:
-            found.append(text)
-            if len(found) == 5:
-                break
-    return min(found, key=lambda text: (len(text), text), default=None)
+def _refute(claim: Claim, tick: Callable[[], None]) -> str | None:
+    """Return a counterexample among numbers at random, the simplest first."""
+    algebra = Algebra(tick)
+    texts = (_counterexample(claim, Sample(seed, algebra)) for seed in range(_SAMPLES))
+    return next(filter(None, texts), None)
 
 
-def survives(claim: Claim, count: int) -> bool:
-    """Does no sample contradict the claim? It must answer soon, and False is always safe."""
+def survives(claim: Claim) -> bool:
+    """True if no sample contradicts the claim. It must answer soon, and False is always safe."""
     try:
-        return _refute(claim, count, clock(1.0)) is None
+        return _refute(claim, clock(1.0)) is None
     except OutOfTimeError:
         return False
 
 
-def _counterexample(
-    claim: Claim, seed: int, pool: Sequence[Fraction], digits: int, tick: Callable[[], None]
-) -> str | None:
-    sample = Sample(seed, pool, digits, tick)
-    operands: Operands = {}
+def _counterexample(claim: Claim, sample: Sample) -> str | None:
+    part = claim.parts[sample.choose(len(claim.parts))]
     try:
-        sides = claim.check(sample, operands)
-        left, right = tuple(sides.left), tuple(sides.right)
-        if all(map(sample.same, left, right)):
+        known = part.assumed(sample)
+        pairs = [part.sides(sample, n, known) for n in range(len(part.left))]
+        if all(sample.same(*pair) for pair in pairs):
             return None
-        shown = {name: shown_values(values) for name, values in operands.items()}
+        named = {
+            name: shown_values([sample.evaluate(t, *known) for t in terms])
+            for name, terms in part.operands.items()
+        }
     except (ContradictionError, UnsupportedTermError, RecursionError):
         return None
-    left_text, right_text = sides.left_text or claim.left, sides.right_text or claim.right
+    left, right = zip(*pairs, strict=True)
+    left_text, right_text = part.texts
     # Sides that differ late are shown with more digits.
-    texts = [(shown_values(left, n), shown_values(right, n)) for n in (6, 12, digits)]
+    texts = [(shown_values(left, n), shown_values(right, n)) for n in (6, 12, 24)]
     one, other = next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
-    text = f"{_filled(left_text, shown)} = {one}"
-    if right_text in {"{" + name + "}" for name in shown}:
+    text = f"{_filled(left_text, named)} = {one}"
+    if right_text in {"{" + name + "}" for name in named}:
         text += f", not {other}"
     elif right_text:
-        text += f", but {_filled(right_text, shown)} = {other}"
-    hidden = [name for name in shown if "{" + name + "}" not in left_text + right_text]
-    given = ", ".join(f"{name} = {shown[name]}" for name in hidden)
+        text += f", but {_filled(right_text, named)} = {other}"
+    hidden = [n for n in named if n != "unit" and "{" + n + "}" not in left_text + right_text]
+    given = ", ".join(f"{name} = {named[name]}" for name in hidden)
     return f"with {given}: {text}" if given else text
 
 
@@ -149,18 +143,17 @@ def _filled(text: str, shown: dict[str, str]) -> str:
 class Prover:
     """Proves plans. Every law has its time, however often and in whatever form it is tried."""
 
-    def __init__(self, limit: float, samples: int) -> None:
+    def __init__(self, limit: float) -> None:
         self.limit = limit
-        self.samples = samples  # of the refutation that comes before a proof
         self.spent: dict[str, float] = {}
 
     def first_plan(self, plans: Iterable[Plan]) -> tuple[Law, ...]:
-        """The laws of the first plan whose obligations are all proved, else of the first."""
+        """Return the laws of the first plan whose obligations are all proved, else of the first."""
         first: tuple[Law, ...] | None = None
         for plan in plans:
             laws = []
-            for forms in plan:
-                laws.append(self._law(forms, search=first is None))
+            for subject, claims in plan:
+                laws.append(self._law(subject, claims, search=first is None))
                 if first is not None and not is_proved(laws):
                     break
             if is_proved(laws):
@@ -168,28 +161,18 @@ class Prover:
             first = first or tuple(laws)
         return first or ()
 
-    def _law(self, forms: Forms, search: bool) -> Law:
-        """The law in the first form that is proved; else what is known of the strongest."""
-        subject, claims = forms
-        strongest, *weaker = claims
+    def _law(self, subject: str, claims: Sequence[Claim], search: bool) -> Law:
+        """Return the law in the first form that is proved; else what is known of the strongest."""
+        strongest = claims[0]
         name = f"{subject}: {strongest.name}"
-        proved, counterexample = self._try(name, strongest)
-        if proved:
-            return Law(name, strongest.statement, True, None, self.spent[name])
-        for claim in weaker:
-            if self._try(name, claim)[0]:
+        for claim in claims:
+            if self._timed(name, partial(_prove, claim)):
                 return Law(name, claim.statement, True, None, self.spent[name])
-        if counterexample is None and search:
-            counterexample = self._timed(name, lambda tick: _refute(strongest, _LONG, tick))
+        counterexample = None
+        if search:
+            counterexample = self._timed(name, partial(_refute, strongest))
         holds = None if counterexample is None else False
         return Law(name, strongest.statement, holds, counterexample, self.spent[name])
-
-    def _try(self, name: str, claim: Claim) -> tuple[bool, str | None]:
-        def decide(tick: Callable[[], None]) -> tuple[bool, str | None]:
-            found = _refute(claim, self.samples, tick)
-            return found is None and _prove(claim, tick), found
-
-        return self._timed(name, decide) or (False, None)
 
     def _timed(self, name: str, run: Callable[[Callable[[], None]], _T]) -> _T | None:
         """Run within what is left of a law's time; None when that is over."""

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from monocomp.proving.extended_reals import UnsupportedTermError
-
 Expr: TypeAlias = Any  # a sympy expression
 
 _MOST_TERMS = 4000  # of an expanded expression
 _MOST_FACTORED, _HIGHEST_FACTORED = 16, 8  # terms and powers of what is worth factoring
+
+
+class UnsupportedTermError(Exception):
+    """The arithmetic cannot evaluate the term, so nothing is known about its value."""
 
 
 class Algebra:
@@ -42,8 +44,8 @@ class Algebra:
         return self.sympy.Rational(x.numerator, x.denominator)
 
     def bits(self, x: Expr) -> int:
-        """The length of a rational number."""
-        return int(x.p).bit_length() + int(x.q).bit_length()
+        """Return the length of a number, which is 0 unless it is rational."""
+        return int(x.p).bit_length() + int(x.q).bit_length() if x.is_Rational else 0
 
     def expand(self, x: Expr) -> Expr:
         """Multiplied out, exponentials of sums split."""

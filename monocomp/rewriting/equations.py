@@ -17,7 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -25,9 +25,9 @@ from monocomp import terms as T
 from monocomp.errors import InternalError
 from monocomp.language import syntax
 from monocomp.language.checker import check
-from monocomp.language.parser import parse
-from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
-from monocomp.proving.unrolling import SIZES, unrolled
+from monocomp.proving.identities import Claim, Identity
+from monocomp.proving.reading import SIZES, Reader, conditions, expression
+from monocomp.proving.rule_laws import RULE_LAWS, RuleLaw
 from monocomp.rewriting.matching import (
     Bindings,
     Demand,
@@ -197,11 +197,11 @@ class Equation(Rule):
 
     @cached_property
     def _left(self) -> syntax.Expr:
-        return _expression(self.left)
+        return expression(self.left)
 
     @cached_property
     def _sides(self) -> tuple[syntax.Expr, syntax.Expr]:
-        return self._left, _expression(self.right)
+        return self._left, expression(self.right)
 
     @cached_property
     def scopes(self) -> dict[str, tuple[str, ...]]:
@@ -218,7 +218,7 @@ class Equation(Rule):
     @cached_property
     def conditions(self) -> frozenset[str]:
         """The variables that are conditions."""
-        return frozenset(name for side in self._sides for name in _conditions(side))
+        return frozenset(name for side in self._sides for name in conditions(side))
 
     def read(self, variable: str, *more: str) -> str:
         """The input that a variable is in a program."""
@@ -237,10 +237,21 @@ class Equation(Rule):
         """A side, with reads for variables."""
         return translate(check(self.program(side, self.read))).equations[0].body
 
+    def claims_of_law(self) -> list[Claim]:
+        """Return what is to be proved: the equation over few elements."""
+        is_nonempty = any(all(n.words == "has an element" for n in choice) for choice in self.needs)
+        identities = {n: self.identity(n) for n in SIZES if n or not is_nonempty}
+        return [
+            Claim(f"over {SIZES[n]}", identity.statement, (identity,))
+            for n, identity in identities.items()
+            if identity.left != identity.right
+        ]
+
     def identity(self, size: int) -> Identity:
-        """The equation over so many elements, for the prover."""
+        """Return the equation over so many elements, for the prover."""
+        reader = Reader(self.conditions, self.scopes, size)
+        left, right = map(reader.number, self._sides)
         params: dict[str, list[Term]] = {name: [] for name in self.scopes}
-        left, right = (unrolled(self.term(side), size) for side in (self.left, self.right))
         for t in T.subterms(left, right):
             if t.op == "param":
                 params[t.attr[0]].append(t)
@@ -254,7 +265,7 @@ class Equation(Rule):
             return T.conjunction(*map(PREDICATES[need.words].hypothesis, params[need.name]))
 
         choices = (T.disjunction(*map(hypothesis, choice)) for choice in self.needs)
-        return Identity(left, right, T.conjunction(*choices))
+        return Identity.of(left, right, T.conjunction(*choices))
 
     # Use.
 
@@ -432,17 +443,9 @@ def _equation(name: str, *stated: Any) -> Equation:
 
     made = _STATED[name] = Equation(name, apply, *stated)
     if not made.is_definition:
-        is_nonempty = any(all(n.words == "has an element" for n in choice) for choice in made.needs)
-        sizes = [size for size in SIZES if size or not is_nonempty]
-        parts = [(f"over {SIZES[n]}", partial(made.identity, n)) for n in sizes]
-        RULE_LAWS[name] = RuleLaw(name, made.law, tuple(parts))
+        texts = made.law, *(" or ".join(map(str, choice)) for choice in made.needs)
+        RULE_LAWS[name] = RuleLaw(name, made.law, texts, made.claims_of_law)
     return made
-
-
-def _expression(text: str) -> syntax.Expr:
-    (statement,) = parse(f"O = {text}")
-    assert isinstance(statement, syntax.Definition)
-    return statement.body
 
 
 def _occurrences(e: syntax.Expr, scope: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -453,17 +456,3 @@ def _occurrences(e: syntax.Expr, scope: tuple[str, ...]) -> Iterator[tuple[str, 
         scope = (*scope, *map(str, e.indices))
     for part in syntax.children(e):
         yield from _occurrences(part, scope)
-
-
-def _conditions(e: syntax.Expr) -> Iterator[str]:
-    """The variables that stand where a condition is wanted."""
-    for part in syntax.walk(e):
-        match part:
-            case syntax.Reduce(condition=syntax.Name(name)):
-                yield name
-            case syntax.Logic(operands=operands):
-                yield from (o.name for o in operands if isinstance(o, syntax.Name))
-            case syntax.Unary(op="not", operand=syntax.Name(name)):
-                yield name
-            case syntax.Call(function="where", args=(syntax.Name(name), *_)):
-                yield name

