@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import partial, reduce
 
 from monocomp import terms as T
-from monocomp.declarations.vocabulary import Kind
 from monocomp.proving.identities import Claim, Identity, Terms, without_braces
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE_PAIR, embed, first_position, of_one_field, settled
