@@ -39,7 +39,6 @@ from tests.rewriting import test_guards
 from tests.terms import test_printer
 
 NAMES = (
-    "emptiness",
     "elaboration",
     "results",
     "hoisting",
@@ -61,8 +60,6 @@ TESTED_WITH = dict.fromkeys(
 LIMIT = 5  # seconds of this process that a test may take; without a mutant it takes a fraction of 1
 SAME = "without it the rule gives the term that it was given, which is no step"
 EQUIVALENT = {  # mutants that no test can notice, and why
-    "emptiness.fold_nothing: if not empty": "without it no fold is found to be empty",
-    "emptiness._without_elements: if condition is T.FALSE": SAME,
     "results.assume_filter: t.args[0] is T.TRUE": "without a filter nothing is known",
     "results.assume_filter: if new == bodies": SAME,
     "exchange.exchange_sums: if sums": "without sums nothing is compared",

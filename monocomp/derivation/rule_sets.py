@@ -15,7 +15,6 @@ from monocomp.costs.counting import elements_of_folds
 from monocomp.errors import require_known
 from monocomp.rewrites.centring import anchoring, centring
 from monocomp.rewrites.elaboration import elaboration
-from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewrites.exchange import candidates, exchange_by
 from monocomp.rewrites.normal_form import normal_form, normalise
@@ -36,7 +35,6 @@ exchanged_normal_form = RuleSet(
     [*normal_form.choices, *exchange.choices],
 )
 RULE_SETS = (
-    emptiness,
     elaboration,
     normal_form,
     selection,
@@ -96,7 +94,6 @@ def complete(rewriter: Rewriter) -> None:
     """Take the steps without which no kernel is generated."""
     rewriter.limit = None
     rewriter.inline_definitions()
-    rewriter.exhaust(emptiness)
     rewriter.exhaust(elaboration)
 
 

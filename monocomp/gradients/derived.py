@@ -45,7 +45,6 @@ from monocomp.machine.locking import BUILDING
 from monocomp.planning.naming import NewNames
 from monocomp.rewrites.centring import anchoring
 from monocomp.rewrites.elaboration import elaboration
-from monocomp.rewrites.emptiness import emptiness
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.sharing import is_small, kept
@@ -103,7 +102,7 @@ def normalising(program: Equations) -> Rewriter:
     rewriter = Rewriter(program)
     rewriter.inline_definitions()
     rewriter.name_logits()
-    for rules in (emptiness, elaboration, normal_form, anchoring):
+    for rules in (elaboration, normal_form, anchoring):
         rewriter.exhaust(rules)
     return rewriter
 

@@ -6,8 +6,8 @@ has one transfer function, from the domains of its operands to its own. Names hi
 of a stored value has the domain of what it is computed from.
 
 Domains are those of real arithmetic: that exp(1000) is infinite in a float is rounding. An extent
-is at least 1: where one is 0, folds over it are their units before anything else is done
-(`rewrites/emptiness.py`). A condition holds or fails, whatever it compares.
+is at least 1: where one is 0, folds over it are made as folds over nothing
+(`Equations.at`). A condition holds or fails, whatever it compares.
 """
 
 from __future__ import annotations

@@ -124,11 +124,12 @@ class Equations:
         return found
 
     def at(self, sizes: Mapping[str, int]) -> Equations:
-        """The program as it is written, for sizes by representative: a fold over an extent of 0 is
-        empty, while what simplifies terms supposes that extents are at least 1."""
-        if self.as_written is None:
-            return replace(self, sizes=sizes)
-        return replace(self.as_written(sizes), declared=self.declared, kept=self.kept)
+        """Return the program as it is written, for sizes by representative. A fold over an extent
+        of 0 admits nothing: what simplifies terms supposes that extents are at least 1."""
+        if self.as_written is not None:
+            return replace(self.as_written(sizes), declared=self.declared, kept=self.kept)
+        empty = frozenset(e for e, size in sizes.items() if size == 0)
+        return replace(self.map(partial(_without_elements, empty=empty)), sizes=sizes)
 
     @cached_property
     def monoids(self) -> tuple[T.UserMonoid, ...]:
@@ -312,6 +313,18 @@ def _called(e: Equation, labels: Sequence[str]) -> Equation:
     """An equation, its indices called otherwise."""
     indices = tuple(T.index(label, i.attr[1]) for label, i in zip(labels, e.indices, strict=True))
     return replace(e, indices=indices, body=T.element(e, indices))
+
+
+def _without_elements(t: Term, empty: frozenset[str]) -> Term:
+    """Return a term whose folds over empty extents admit nothing."""
+    t = T.map_children(t, partial(_without_elements, empty=empty))
+    if t.op not in ("fold", "fold_at") or empty.isdisjoint(t.attr.extents):
+        return t
+    opened, (_, *bodies) = T.open_fold(t)
+    if t.op == "fold":
+        return T.refold(t, T.FALSE, *bodies, opened=opened)
+    monoid, target = t.attr.monoid, t.attr.target
+    return T.fold_at(monoid, t.args[0], opened[0], T.FALSE, *bodies, target=target)
 
 
 @lru_cache(maxsize=4096)

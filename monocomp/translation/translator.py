@@ -70,6 +70,12 @@ class _Translator:
     def index(self, name: str) -> Term:
         return T.index(name, self.program.extent_of[name])
 
+    def _is_empty(self, extent: str) -> bool:
+        """True if an extent is known, or declared, to be 0."""
+        bound = self.program.bounds.get(extent)
+        is_declared = isinstance(bound, syntax.Number) and bound.value == 0
+        return is_declared or self.sizes.get(extent) == 0
+
     def declarations(self) -> Declarations[Term]:
         """What the program declares; extents that depend on others keep these as they are."""
         program = self.program
@@ -108,7 +114,7 @@ class _Translator:
                 return self._read(e.name, [self.expr(s) for s in e.subscripts])
             case syntax.Extent():
                 extent = self.program.extent_of[e.index]
-                return T.extent_of(extent) if self.sizes.get(extent, 1) else T.const(0)
+                return T.const(0) if self._is_empty(extent) else T.extent_of(extent)
             case syntax.Unary() if e.op == "not":
                 return T.negate(self._condition(e.operand))
             case syntax.Unary():
@@ -165,7 +171,7 @@ class _Translator:
     def _reduce(self, e: syntax.Reduce) -> Term:
         condition = T.TRUE if e.condition is None else self._condition(e.condition)
         opened = tuple(self.index(i) for i in e.indices)
-        if any(self.sizes.get(i.attr[1]) == 0 for i in opened):
+        if any(self._is_empty(i.attr[1]) for i in opened):
             condition = T.FALSE  # what simplifies terms supposes that extents are at least 1
         monoid: str | T.UserMonoid = self.monoids.get(e.op, e.op)
         bodies = [self.expr(a) for a in e.args]
