@@ -10,7 +10,7 @@ program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from fractions import Fraction
 from functools import cache
 
@@ -27,7 +27,6 @@ from monocomp.rewrites.centred import (
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
-from monocomp.terms.emptiness import Product
 from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import (
     addends,
@@ -358,8 +357,9 @@ def _cancelled(t: Term) -> Term:
         for f in filter(T.is_bracket, factors(a)):
             whole, conditions = T.neg(_without(a, f)), T.conjuncts(f.args[0])
             weights = list(_nonzero(conditions))
-            there = Product([*logarithms, *weights])
-            if whole not in addends(t) or not _is_more_than_nothing(whole, there):
+            if whole not in addends(t):
+                continue
+            if not _is_more_than_nothing(whole, [*logarithms, *weights]):
                 continue
             others = [b for b in addends(t) if b is not a and b is not whole]
             if not logarithms.issuperset(weights) or len(weights) < len(conditions):
@@ -380,8 +380,7 @@ def _cancel_addend(t: Term) -> Term | None:
                 weights = [*_nonzero(conditions)]
                 if all(map(T.is_nonnegative, others)):
                     weights += _under_logarithms(f)
-                there = Product(weights)
-                if gone and all(_is_more_than_nothing(p, there) for p in gone):
+                if gone and all(_is_more_than_nothing(p, weights) for p in gone):
                     return T.add(*(b for b in t.args if b is not a), *parts)
     return None
 
@@ -399,7 +398,7 @@ def _nonzero(conditions: Iterable[Term]) -> Iterator[Term]:
             yield c.args[1]
 
 
-def _is_more_than_nothing(product: Term, there: Product) -> bool:
+def _is_more_than_nothing(product: Term, weights: Collection[Term]) -> bool:
     """True if a product is -inf nowhere: its maxima are of something beside weights."""
 
     def is_finite(f: Term) -> bool:
@@ -408,7 +407,7 @@ def _is_more_than_nothing(product: Term, there: Product) -> bool:
         if f.op != "fold" or f.attr.monoid not in ("max", "min"):
             return T.is_finite_if_read(f)
         sides = (T.NEG_INF, f) if f.attr.monoid == "max" else (f, T.INF)
-        return T.is_unmasked(f) or there.says(T.compare("<", *sides))
+        return T.is_unmasked(f) or T.vanishes(weights, T.compare("<", *sides))
 
     return all(map(is_finite, factors(product)))
 

@@ -44,10 +44,9 @@ def condition_of(t: Term, exponent: Term) -> Term:
     """Where an addend t * exp(exponent) is there: its brackets hold, folds in it and those that
     divide it have an element, as have mantissas beside an exponent that may be inf, and factors
     are not 0 that may be it with any exponent."""
-    product = T.Product(factors(t))
     folds = [f for f in factors(t) if f.op == "fold"]
     divisors = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
-    folds += [z for z in divisors if product.says(T.is_there(z))]
+    folds += [z for z in divisors if T.vanishes(factors(t), T.is_there(z))]
     said = [c for f in factors(t) if T.is_bracket(f) for c in T.conjuncts(f.args[0])]
     return T.conjunction(
         *said,

@@ -23,10 +23,6 @@ quotients = RuleSet("quotients", "what sums and their divisors have in common ca
 def common_factor(t: Term) -> Term | None:
     """What the addends under a power, logarithm, absolute value or relu share leaves it.
 
-    An exponential leaves a root or divisor even if it is that of one addend, as such a sum is
-    scaled in the end. It does not leave a positive power or a logarithm, where exp(-x) + 1 has more
-    digits than exp(-x) * (1 + exp(x)), nor a relu, which may be 0 where it is infinite.
-
     Law:     (c * p) ** n = c ** n * p ** n; log(c * p) = log(c) + log(p); f(c * p) = c * f(p)
     Claims:  common factors
     Needs:   c is provably positive, but for whole powers
@@ -37,8 +33,7 @@ def common_factor(t: Term) -> Term | None:
         return None
     whole = t.op == "pow" and t.attr.denominator == 1
     divides = t.op == "log" or (whole and t.attr < 0)
-    leads = t.op == "pow" and (not whole or t.attr < 0)
-    common, rest = content(t.args[0], positive=not whole, clear=divides, leads=leads)
+    common, rest = content(t.args[0], positive=not whole, clear=divides)
     if common is T.ONE:
         return None
     match t.op:

@@ -378,7 +378,7 @@ def _weights(value: Term, exponent: Term, name: str) -> Iterable[Term]:
         varies = name in w.free and w.free <= exponent.free
         is_scaled = w.op not in ("relu", "maximum", "minimum") and (
             (holds_exponential(w) and all(map(T.is_unmasked, taken_away)))
-            or (T.is_weight(w) and any(map(T.Product([w]).says, conditions)))
+            or (T.is_nonnegative(w) and any(T.vanishes([w], c) for c in conditions))
         )
         if power > 0 and varies and not (is_scaled or T.is_bracket(w) or T.is_positive(w)):
             yield w

@@ -144,7 +144,7 @@ def _is_scale(a: Term, x: Term, y: Term) -> bool:
 
 def _vanishes_with(t: Term, z: Term) -> bool:
     """True if t is 0 wherever the sum z of weights is, as one of them, or the largest of these."""
-    if not T.is_weight(z):
+    if not T.is_nonnegative(z):
         return False
     known = [c for f in factors(t) if T.is_bracket(f) for c in T.conjuncts(f.args[0])]
     for f in factors(t):
@@ -154,8 +154,7 @@ def _vanishes_with(t: Term, z: Term) -> bool:
                     _, (condition, element) = T.open_fold(m)
                     f = T.replace(f, m, element)
                     known += T.conjuncts(condition)
-        weights = T.Product(factors(f), known=frozenset(known))
-        if any(weights.vanishes_with(w, z) for w in weights.factors):
+        if T.vanishes_with(factors(f), z, frozenset(known)):
             return True
     return False
 
@@ -197,8 +196,8 @@ def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], T
             return None
         return T.add(T.const(0, x.kind), *moving), lambda y: T.add(*fixed, y)
     known = [f.args[0] for f in factors(x) if T.is_bracket(f)]
-    elements = T.Product(factors(x), known=frozenset(T.conjuncts(T.conjunction(condition, *known))))
-    fixed = [f for f in factors(x) if name not in f.free and _keeps_order(f, elements)]
+    holding = frozenset(T.conjuncts(T.conjunction(condition, *known)))
+    fixed = [f for f in factors(x) if name not in f.free and _keeps_order(f, x, holding)]
     moving = [f for f in factors(x) if f not in fixed]
     fixed, moving = beside_weight(fixed, moving, T.conjuncts(condition))
     if not fixed:
@@ -206,11 +205,9 @@ def _without_increasing(x: Term, choice: Term) -> tuple[Term, Callable[[Term], T
     return T.mul(T.const(1, x.kind), *moving), lambda y: T.mul(*fixed, y)
 
 
-def _keeps_order(factor: Term, elements: T.Product) -> bool:
+def _keeps_order(factor: Term, element: Term, known: frozenset[Term]) -> bool:
     """True if the factor is positive and finite, or a power of a sum of weights, such as their
     divisor, that are all 0 where it is."""
     if T.is_positive(factor) and T.is_finite(factor):
         return True
-    if factor.op == "pow":
-        return any(elements.vanishes_with(f, factor.args[0]) for f in elements.factors)
-    return False
+    return factor.op == "pow" and T.vanishes_with(factors(element), factor.args[0], known)

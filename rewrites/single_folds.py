@@ -28,7 +28,7 @@ def weight_of(t: Term, name: str) -> Term:
 def may_leave(factor: Term, x: Term) -> bool:
     """True if a factor that does not vary with the index may leave a sum of its products with x,
     as `hoist_factor` needs it."""
-    return T.is_unmasked_if_read(factor) or T.is_weight(x)
+    return T.is_unmasked_if_read(factor) or T.is_nonnegative(x)
 
 
 def reads_computed(t: Term) -> bool:

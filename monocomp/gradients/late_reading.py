@@ -18,6 +18,7 @@ from monocomp import terms as T
 from monocomp.costs.closing import Closing
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
+from monocomp.terms.domain import ELEMENTS_ARE_THERE, domain
 from monocomp.terms.equations import Equation
 
 Here = dict[str, Term]  # what stands for the indices of an equation
@@ -231,7 +232,7 @@ def _are_invertible(whole: _Whole) -> bool:
 
 
 def is_invertible(f: Term, conditions: Iterable[Term] = ()) -> bool:
-    """A factor that is 0 only where there is nothing, and the product with it: elements for which
-    conditions hold."""
+    """True if a factor is 0 only where there is nothing, and the product with it: elements for
+    which conditions hold."""
     base, _ = T.base_and_power(f)
-    return T.is_weight(base) or T.is_positive_where(base, conditions)
+    return domain(base, ELEMENTS_ARE_THERE, frozenset(conditions)).is_positive

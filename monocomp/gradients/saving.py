@@ -31,6 +31,7 @@ from monocomp.gradients.late_reading import (
 from monocomp.gradients.reverse import Fresh
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
+from monocomp.terms.domain import ELEMENTS_ARE_THERE, domain
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import addends, content, exponent_of, factors
 from monocomp.terms.shares import canonical_addends, exponents
@@ -152,7 +153,8 @@ def as_logsumexp(t: Term) -> Term:
 
 def is_exponential_sum(t: Term) -> bool:
     """Is it a sum of positive numbers, exponentials among them?"""
-    return T.is_weight(t) and any(map(_sums_exponentials, addends(t)))
+    is_positive = domain(t, ELEMENTS_ARE_THERE).is_positive
+    return is_positive and any(map(_sums_exponentials, addends(t)))
 
 
 def _sums_exponentials(t: Term) -> bool:
@@ -316,7 +318,7 @@ class Reading:
             if None not in cleared:
                 total = T.add(*(a for a in cleared if a is not None))
                 return T.mul(T.power_of(base, -1), self._factored(total))
-        common, rest = content(t, positive=True, leads=False)
+        common, rest = content(t, positive=True)
         return T.mul(common, rest)
 
     def _weights_beside(self, t: Term) -> Term:
@@ -418,7 +420,7 @@ def _divisors(t: Term) -> Iterator[Term]:
 def _vanishes_with(t: Term, total: Term) -> bool:
     """Is a product 0 where a sum is over nothing, as a factor is, or all that a factor sums?"""
     return any(
-        T.Product(()).vanishes_with(f, total)
+        T.vanishes_with((f,), total)
         or (
             f.op == "fold"
             and f.attr.monoid == "sum"

@@ -125,8 +125,6 @@ class Values(Scopes):
                 return self._masked_product(1.0, t)
             case "pow":
                 return self._power(t)
-            case "exp" | "fold" if T.is_over_nothing(t):
-                return number(0.0)
             case "exp":
                 return self._exponential(t)
             case "power":

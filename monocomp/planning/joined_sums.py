@@ -25,6 +25,7 @@ from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
+from monocomp.terms.domain import REALS_ARE_READ, domain
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import addends, content, factors
 
@@ -142,11 +143,8 @@ def sum_of(addend: Term) -> _Sum | None:
 
 
 def _is_finite(f: Term, conditions: Iterable[Term]) -> bool:
-    """Is a factor finite where conditions hold, if what it reads is?"""
-    base, _ = T.base_and_power(f)
-    if T.is_finite_if_read(f):
-        return True
-    return T.is_finite_if_read(base) and T.is_positive_where(base, conditions)
+    """True if a factor is finite where conditions hold, if what it reads is."""
+    return domain(f, REALS_ARE_READ, frozenset(conditions)).is_real
 
 
 def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
@@ -183,5 +181,5 @@ def _position_of_row(f: Term, column: Term, bound: Term) -> Term | None:
 def _separated(element: Term) -> Iterator[Term]:
     """The factors of an element, with those that all addends of one have."""
     for f in factors(element):
-        common, rest = content(f, clear=False, leads=False)
+        common, rest = content(f, clear=False)
         yield from (c for c in (*factors(common), rest) if c is not T.ONE)

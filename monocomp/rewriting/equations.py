@@ -78,7 +78,7 @@ PREDICATES = {
         T.is_unmasked_if_read, lambda x: x != -math.inf, "{0}", missed="log(abs({0}))"
     ),
     "a weight": Predicate(
-        T.is_weight, lambda x: x >= 0, "exp({0})", lambda x: T.compare("<=", T.ZERO, x)
+        T.is_nonnegative, lambda x: x >= 0, "exp({0})", lambda x: T.compare("<=", T.ZERO, x)
     ),
     "positive": Predicate(
         T.is_positive, lambda x: not x <= 0, "(1 + {0} ** 2)", lambda x: _below(T.ZERO, x)

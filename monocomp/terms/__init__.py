@@ -23,11 +23,11 @@ from monocomp.terms.binders import domain_of, is_open, open_as, open_fold
 from monocomp.terms.comparisons import compare, in_range, negate, where
 from monocomp.terms.constructors import construct, rebuild
 from monocomp.terms.emptiness import (
-    Product,
     is_there,
     is_weight_there,
     may_be_empty,
     vanishes,
+    vanishes_with,
 )
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
@@ -38,10 +38,8 @@ from monocomp.terms.facts import (
     is_nonnegative,
     is_number_if_read,
     is_positive,
-    is_positive_where,
     is_unmasked,
     is_unmasked_if_read,
-    is_weight,
 )
 from monocomp.terms.folds import (
     BOOL_REDUCTIONS,
@@ -81,7 +79,6 @@ from monocomp.terms.parts import (
     addends,
     base_and_power,
     is_bracket,
-    is_over_nothing,
     is_read,
     split_addends,
     split_coefficient,
@@ -99,7 +96,7 @@ from monocomp.terms.ring import (
     power_of,
     sub,
 )
-from monocomp.terms.shares import is_beside_given, shares
+from monocomp.terms.shares import shares
 from monocomp.terms.walking import (
     children,
     element,

@@ -29,11 +29,6 @@ def facts_asked() -> Iterator[dict[tuple[str, Term], None]]:
         _FOUND.pop()
 
 
-def is_asking() -> bool:
-    """Does somebody want to know which facts are asked for?"""
-    return bool(_ASKED)
-
-
 @dataclass(frozen=True)
 class Fact:
     """What is known of a term.

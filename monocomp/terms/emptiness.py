@@ -6,8 +6,8 @@ without which it is 0 anyway (`monocomp/reference/semantics.md`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from math import copysign
 
 from monocomp.declarations.vocabulary import LOGARITHM_OF
@@ -91,20 +91,9 @@ def _unfold(t: Term) -> Term:
     return t
 
 
-@dataclass(frozen=True)
-class Product:
-    """A product: its factors, and the conditions that hold in it."""
-
-    factors: Sequence[Term]
-    known: frozenset[Term] = frozenset()
-
-    def says(self, condition: Term) -> bool:
-        """True if the product is 0, or unspecified, without the condition."""
-        return vanishes(self.factors, condition, self.known - {condition})
-
-    def vanishes_with(self, t: Term, z: Term) -> bool:
-        """True if the factor t is 0 wherever z is: z may be a sum that t is an element of."""
-        return vanishes((t,), intern("compare", (const(0, z.kind), z), "!=", "bool"), self.known)
+def vanishes_with(product: Iterable[Term], z: Term, known: frozenset[Term] = frozenset()) -> bool:
+    """True if a product is 0 wherever z is: z may be a sum that a factor is an element of."""
+    return vanishes(product, intern("compare", (const(0, z.kind), z), "!=", "bool"), known)
 
 
 def is_weight_there(exponent: Term) -> Term | None:

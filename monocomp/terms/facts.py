@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from monocomp.terms.asking import fact
 from monocomp.terms.domain import (
     ELEMENTS_ARE_THERE,
@@ -71,14 +69,7 @@ def is_positive(t: Term) -> bool:
     return domain(t).is_positive
 
 
-@fact(">= 0, and 0 only where nothing is there", "is_positive")
-def is_weight(t: Term) -> bool:
-    """True if t is at least 0, and 0 only where nothing is there: a sum has no element, an exponent
-    is -inf, a condition fails."""
-    return is_nonnegative(t) and not domain(t, ELEMENTS_ARE_THERE).zero
-
-
-@fact(">= 0", "is_weight", "is_positive")
+@fact(">= 0", "is_positive")
 def is_nonnegative(t: Term) -> bool:
     """True if t is at least 0 wherever it is a number."""
     return domain(t).lo >= 0
@@ -88,12 +79,6 @@ def is_nonnegative(t: Term) -> bool:
 def has_element(fold: Term) -> bool:
     """True if the filter of a fold admits an element, whatever its free indices are."""
     return admits_element(fold)
-
-
-def is_positive_where(t: Term, conditions: Iterable[Term]) -> bool:
-    """True if t is more than 0 where conditions hold. So is 1 - rate where a random number, which
-    is below 1, is not less than the rate."""
-    return domain(t, MASKS_ARE_READ, frozenset(conditions)).is_positive
 
 
 def is_small(t: Term) -> bool:

@@ -9,7 +9,7 @@ from monocomp.declarations.vocabulary import Kind
 from monocomp.terms.binders import close, open_fold, rename, rename_all
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, rebuild
-from monocomp.terms.leaves import FALSE, INF, NEG_INF, ONE, TRUE, as_int, const, index
+from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, as_int, const, index
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
 from monocomp.terms.parts import addends
@@ -47,9 +47,7 @@ def fold(
         bodies = tuple(as_float(t) for t in bodies)
     if not isinstance(monoid, str):
         bodies = tuple(as_float(t) for t in bodies)
-    if monoid == "sum" and condition is FALSE and bodies[0].kind == "float":
-        bodies = (ONE,)  # which stays a sum: a quotient by it is one by nothing, and not by 0
-    elif isinstance(monoid, str) and (condition is FALSE or bodies[0].op == "const"):
+    if isinstance(monoid, str) and (condition is FALSE or bodies[0].op == "const"):
         unit = _unit(monoid, _fold_kind(monoid, bodies))
         is_position = monoid in INT_REDUCTIONS and condition is not TRUE
         if unit is not None and (condition is FALSE or (bodies[0] is unit and not is_position)):
@@ -114,8 +112,7 @@ def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> 
     if monoid == "log_softmax":
         condition, x = _with_masks_as_conditions(condition, x)
         return where(condition, sub(x, fold("logsumexp", opened, condition, x)), NEG_INF)
-    weight = exp(NEG_INF) if condition is FALSE else mul(bracket(condition), exp(x))
-    return divide(weight, fold("sum", opened, condition, exp(x)))
+    return divide(mul(bracket(condition), exp(x)), fold("sum", opened, condition, exp(x)))
 
 
 def _with_masks_as_conditions(condition: Term, x: Term) -> tuple[Term, Term]:

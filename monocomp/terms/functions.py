@@ -104,6 +104,8 @@ def log(x: Term) -> Term:
         return ZERO
     if x.op == "exp":
         return x.args[0]
+    if x is ZERO:
+        return NEG_INF
     if x.op == "const" and 0 < x.attr < 1:
         return neg(log(const(1 / x.attr, "float")))
     if x.op == "mul":

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from monocomp import terms as T
 from monocomp.terms import Number, Term
@@ -27,15 +27,12 @@ def factors(t: Term) -> tuple[Term, ...]:
 
 
 def exponent_of(t: Term) -> Term:
-    """s in a monomial exp(s) * rest; exp(-inf), which is nothing, is none."""
-    found = (f.args[0] for f in factors(t) if f.op == "exp" and not T.is_over_nothing(f))
-    return next(found, T.ZERO)
+    """Return s of a monomial exp(s) * rest."""
+    return next((f.args[0] for f in factors(t) if f.op == "exp"), T.ZERO)
 
 
 def without_exponent(t: Term) -> Term:
-    """The rest in a monomial exp(s) * rest."""
-    if T.is_over_nothing(t):
-        return t
+    """Return the rest of a monomial exp(s) * rest."""
     return T.mul(T.const(1, t.kind), *(f for f in factors(t) if f.op != "exp"))
 
 
@@ -56,16 +53,16 @@ def monomial(t: Term) -> Monomial:
 
 
 @lru_cache(maxsize=16384)
-def content(
-    t: Term, positive: bool = False, clear: bool = True, leads: bool = True
-) -> tuple[Term, Term]:
-    """A float sum as (common factor, primitive part).
+def content(t: Term, positive: bool = False, clear: bool = True) -> tuple[Term, Term]:
+    """Split a float sum into (common factor, primitive part).
 
-    The primitive part is the same for t and for any monomial times t, so that sums which
-    differ by a factor meet in quotients, roots and logarithms. With `positive` only
-    factors that are provably positive leave, and numbers stay. With `clear` divisors leave
-    that are extents, so that a mean becomes a sum. With `leads` the exponential of one addend may
-    leave, otherwise only what all exponents have.
+    The primitive part is the same for t and for any monomial times t, so that sums which differ by
+    a factor meet in quotients, roots and logarithms.
+
+    Args:
+        t: the sum.
+        positive: True if only factors that are provably positive leave, and no numbers.
+        clear: True if divisors leave that are extents, so that a mean becomes a sum.
     """
     if t.op != "add" or t.kind != "float":
         return T.ONE, t
@@ -80,12 +77,10 @@ def content(
         if least != 0 and not stays and (not positive or T.is_positive(base)):
             leaving[base] = least
     outside: list[Term] = []
-    exponents = list(dict.fromkeys(exponent for _, _, exponent in monomials))
-    guarded = {e for _, powers, e in monomials if any(map(_is_guarded, powers))}
-    may_lead = [e for e in exponents if leads and _may_lead(e, exponents, e in guarded)]
-    lead = min(may_lead, key=lambda e: _spread(e, exponents), default=_in_all(exponents))
-    if lead is not T.ZERO:
-        outside.append(T.exp(lead))
+    first, *others = (addends(exponent) for _, _, exponent in monomials)
+    shared = T.add(T.ZERO, *(a for a in first if all(a in e for e in others)))
+    if shared is not T.ZERO:
+        outside.append(T.exp(shared))
     if not positive:
         outside.append(T.const(_common_number([n for n, _, _ in monomials]), "float"))
     common = T.mul(T.ONE, *(T.power_of(b, least) for b, least in leaving.items()), *outside)
@@ -96,44 +91,12 @@ def content(
     return common, T.add(*(T.mul(without_powers(a, leaving), *inverses) for a in t.args))
 
 
-def _is_guarded(base: Term) -> bool:
-    """Is this 0, whatever it is multiplied with, where a condition fails?"""
-    (fold,) = base.args if base.op == "field" else (base,)
-    return T.is_bracket(base) or (fold.op == "fold" and not T.has_element(fold))
-
-
 def without_powers(t: Term, leaving: Mapping[Term, Fraction]) -> Term:
     """A product with lower powers; where that is 0 the base is gone, even if it may be 0."""
     kept = (f for f in factors(t) if T.base_and_power(f)[0] not in leaving)
     powers = monomial(t).powers
     lower = (T.power_of(b, powers.get(b, 0) - n) for b, n in leaving.items())
     return T.mul(T.const(1, t.kind), *kept, *lower)
-
-
-def _in_all(exponents: Iterable[Term]) -> Term:
-    """The addends that all exponents have."""
-    first, *others = (addends(e) for e in exponents)
-    return T.add(T.ZERO, *(a for a in first if all(a in e for e in others)))
-
-
-def _may_lead(lead: Term, exponents: Iterable[Term], is_guarded: bool) -> bool:
-    """True if exp(lead) can leave a sum of exponentials.
-
-    Where it is 0, what it leaves is infinite: so an addend of it is finite, or what all exponents
-    have in common, or subtracted. Where an element that is subtracted is -inf, the sum was
-    unspecified already, unless a condition or filter kept it out; an extremum may be of nothing.
-    """
-    common = addends(_in_all(exponents))
-
-    def is_subtracted(a: Term) -> bool:
-        number, x = T.split_coefficient(a)
-        if x is None or not -math.inf < number < 0:
-            return False
-        if is_guarded:
-            return T.exceeds_minus_infinity(x)
-        return not x.folded or T.exceeds_minus_infinity(x)
-
-    return all(a in common or T.is_finite(a) or is_subtracted(a) for a in addends(lead))
 
 
 def beside_weight(
@@ -149,16 +112,6 @@ def beside_weight(
         return [*fixed], [*moving]
     scales = [f for f in fixed if f.folded or any(s.op == "exp" for s in T.subterms(f))]
     return [f for f in fixed if f not in scales], [*moving, *scales]
-
-
-def _spread(lead: Term, exponents: Iterable[Term]) -> tuple[int, int, Fraction, list[Any]]:
-    """How simple the exponents are once `lead` is subtracted: the choice that is made
-    with it does not change when all exponents are shifted."""
-    shifted = [T.sub(e, lead) for e in exponents]
-    parts = [a for e in shifted if e is not T.ZERO for a in addends(e)]
-    negative = [a for a in parts if T.split_coefficient(a)[0] < 0]
-    degree = sum((abs(p) for a in negative for p in monomial(a).powers.values()), Fraction(0))
-    return len(parts), len(negative), degree, sorted(e.key for e in shifted)
 
 
 def _common_number(numbers: list[Number]) -> Fraction:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
-from monocomp.terms.leaves import FALSE, NEG_INF, READS
+from monocomp.terms.leaves import READS
 from monocomp.terms.nodes import Number, Term, intern
 
 _ONCE = Fraction(1)
@@ -64,13 +64,6 @@ def is_bracket(t: Term) -> bool:
 def is_read(t: Term) -> bool:
     """Is this an element as it is read, or converted to a float?"""
     return t.op in READS or (t.op == "cast" and is_read(t.args[0]))
-
-
-def is_over_nothing(t: Term) -> bool:
-    """A sum that has no element, whatever the sizes are, or exp(-inf), the weight of none."""
-    if t.op == "exp":
-        return t.args[0] is NEG_INF
-    return t.op == "fold" and t.attr.monoid == "sum" and t.args[0] is FALSE
 
 
 def exact_power(number: Number, power: Fraction) -> Number | None:

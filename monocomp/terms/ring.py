@@ -40,7 +40,6 @@ from monocomp.terms.parts import (
     exact_power,
     factors,
     is_bracket,
-    is_over_nothing,
     split_coefficient,
 )
 
@@ -90,7 +89,6 @@ def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
     """The sum; as it is written, what is -inf less itself is -inf: an element that is missing, less
     the maximum or the logarithm of nothing."""
     operands, kind = promote(terms)
-    operands = [t for t in operands if not is_over_nothing(t)] or operands[:1]
     total: Number = _NONE
     coefficients: dict[Term, Number] = {}
     cancelled: dict[Term, bool] = {}
@@ -181,8 +179,6 @@ def mul(*terms: Term) -> Term:
 @remembered
 def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     operands, kind = promote(terms)
-    if nothing := next(filter(is_over_nothing, operands), None):
-        return nothing
     number: Number = _ONCE
     powers: dict[Term, Fraction] = {}
     exponents: list[Term] = []
@@ -310,8 +306,6 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         return ONE
     if base.op == "abs" and power % 2 == 0:
         return power_of(base.args[0], power)
-    if is_over_nothing(base):
-        return base if power > 0 else intern("pow", (base,), Fraction(-1), base.kind)
     if base.op == "exp":
         return exp(mul(const(power, "float"), base.args[0]))
     if base.op == "pow":
@@ -355,7 +349,7 @@ def _exp(exponent: Term) -> Term:
     for t in parts:
         number, rest = split_coefficient(t)
         if rest is None and number == -math.inf:
-            return _inert_exp(NEG_INF)
+            return ZERO
         x = exponential_of(rest)
         if x is not None and rest is not None and isinstance(number, Fraction):
             leaving.append(power_of(*_of_root(x, number)))

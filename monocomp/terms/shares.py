@@ -53,11 +53,6 @@ def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
     return share, mul(const(1, t.kind), *(f for f in parts if f.op != "exp"), exp(exponent))
 
 
-def is_beside_given(exponent: Term) -> bool:
-    """Is the logarithm of a given sum subtracted in an exponent?"""
-    return any(_logarithms(exponent))
-
-
 def _logarithms(exponent: Term) -> Iterator[tuple[Term, Fraction, Term]]:
     """(addend, c, log(z)) for the addends -c * log(z) of an exponent that are given."""
     for a in addends(exponent):

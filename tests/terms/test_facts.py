@@ -30,7 +30,6 @@ FACTS: dict[str, Callable[[Array], Array]] = {
     "is_unmasked": np.isfinite,
     "exceeds_minus_infinity": lambda x: ~(x == -np.inf),
     "is_positive": lambda x: ~(x <= 0),
-    "is_weight": lambda x: ~(x < 0),
     "is_nonnegative": lambda x: ~(x < 0),
 }
 
