@@ -5,7 +5,7 @@ what is done with it. What depends on neither inputs nor parameters is computed 
 kernels have in common is done once, and what no result needs not at all; an operation writes into
 the memory of an operand that nothing else reads. Small values that the tape of a backward pass has
 in common with that of its call are kept between them (`sharing`), exponentials among them
-(`weights`).
+(`weights`). Exponentials that only their sum divides are computed as softmax (`softmax`).
 
 A tile knows how it is computed (`tile.Source`), so laws apply as it is recorded: sums of elements
 that a condition selects (`selections`), sums of products (`products`), and guards that a later

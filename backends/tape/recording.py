@@ -13,7 +13,8 @@ import torch
 from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.tape.buffers import Buffer, clear
 from monocomp.backends.tape.recorder import Recorder, Value
-from monocomp.backends.tape.tape import Tape
+from monocomp.backends.tape.softmax import normalised
+from monocomp.backends.tape.tape import Tape, needed
 from monocomp.backends.tape.tile import Tile
 from monocomp.backends.tape.tiles import TapeOps
 from monocomp.backends.torch_operations import TorchOps, TorchTarget
@@ -265,7 +266,9 @@ def recorded(
         cut = partial(blocks, elements=most)
         recording = Recording(host, kernels, like, tensors, params, configs, varying, cut)
         record = recording.record()
-        tape = Tape(record.recorder.steps, record.recorder.inputs, record.results)
+        own, results = record.recorder.inputs, record.results
+        steps, same = normalised(needed(record.recorder.steps, own, results), results)
+        tape = Tape(steps, own, [same(v) for v in results])
         if tape.largest <= LARGEST:
             return tape, recording
     return None

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.backends.tape.recorder import Recorder, Step, Value
 from monocomp.backends.tape.recording import Record, Recording
+from monocomp.backends.tape.softmax import normalised
 from monocomp.backends.tape.tape import Tape, needed
 from monocomp.backends.tape.weights import Quotients
 
@@ -38,13 +39,16 @@ def shared(first: Recording, second: Recording, sources: Sequence[int]) -> tuple
         known[n] if n in known and known[n] in given else own
         for n, own in enumerate(after.recorder.inputs)
     ]
-    both = _shared(before, after, inputs)
+    every = [*before.recorder.inputs, *after.recorder.inputs], [*before.results, *after.results]
+    steps, same = normalised(needed(after.recorder.steps, *every), every[1])
+    own, inputs, results, gradients = (
+        [same(v) for v in values]
+        for values in (before.recorder.inputs, inputs, before.results, after.results)
+    )
+    both = _shared(steps, own, results, inputs, gradients)
     if not both or sum(math.prod(v.shape) for v in both) > SHARED:
         return None
-    return (
-        Tape(before.recorder.steps, before.recorder.inputs, [*before.results, *both]),
-        Tape(after.recorder.steps, [*inputs, *both], after.results),
-    )
+    return Tape(steps, own, [*results, *both]), Tape(steps, [*inputs, *both], gradients)
 
 
 def _later(before: Record, count: int) -> Recorder:
@@ -61,13 +65,25 @@ def _later(before: Record, count: int) -> Recorder:
     return recorder
 
 
-def _shared(before: Record, after: Record, inputs: Sequence[Value]) -> list[Value]:
+def _shared(
+    steps: Sequence[Step],
+    own: Sequence[Value],
+    results: Sequence[Value],
+    inputs: Sequence[Value],
+    gradients: Sequence[Value],
+) -> list[Value]:
     """Return the values that a call computes and the next one reads: tensors with memory of their
-    own, which is no result's."""
-    steps = needed(before.recorder.steps, before.recorder.inputs, before.results)
-    returned = {v.root for v in before.results}
-    computed = {s.result for s in steps if s.result.is_owned and s.result.root is s.result}
+    own, which is no result's.
+
+    Args:
+        steps: of both.
+        own, results: of the call.
+        inputs, gradients: of the next one.
+    """
+    first = needed(steps, own, results)
+    returned = {v.root for v in results}
+    computed = {s.result for s in first if s.result.is_owned and s.result.root is s.result}
     computed -= {*returned, *inputs}
-    own = needed(after.recorder.steps, inputs, after.results, computed.__contains__)
-    read = dict.fromkeys(v for s in own for v in s.operands)
+    second = needed(steps, inputs, gradients, computed.__contains__)
+    read = dict.fromkeys(v for s in second for v in s.operands)
     return [v for v in read if v in computed]

@@ -1,0 +1,273 @@
+"""Softmax as one operation: exponentials that are divided by their sum are computed so.
+
+    f(p, sum p)  =  f(p / sum p, 1)    where f is the same for all multiples of p
+    exp(x - max x) / sum exp(x - max x)  =  softmax x
+    sum exp(x - max x)  =  1 / max softmax x
+
+Weighted means are such functions: what divides a product with values by the sum is needless. Steps
+of a whole call are looked through, and of its backward pass with it, as kernels divide exponentials
+that others have computed. Where something else reads these, they stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from monocomp.backends.tape.recorder import Step, Value
+
+_ROUNDINGS = 4  # of a factor that is a product of numbers
+
+
+def softmax(x: torch.Tensor, out: torch.Tensor | None = None) -> Any:
+    """Return the softmax of each row, which is NaN where all of it is -inf."""
+    return torch._softmax(x, -1, False) if out is None else _SOFTMAX_OUT(x, -1, False, out=out)
+
+
+_SOFTMAX_OUT = torch.ops.aten._softmax.out._op
+
+
+def normalised(
+    steps: Sequence[Step], results: Sequence[Value]
+) -> tuple[list[Step], Callable[[Value], Value]]:
+    """Return steps with softmax where all that reads exponentials divides by their sum, and what
+    gives the values that results are then."""
+    steps, same = list(steps), dict[Value, Value]()
+    for s in steps:
+        power = same.get(s.result, s.result)
+        logits = _logits(power)
+        attempt = None if logits is None else _Normalising(power, *logits)
+        if attempt is not None and attempt.add(steps, [same.get(v, v) for v in results]):
+            steps = attempt.steps
+            same = {**attempt.same, **{v: attempt.same.get(w, w) for v, w in same.items()}}
+    return steps, lambda v: same.get(v, v)
+
+
+def _logits(power: Value) -> tuple[Value, float] | None:
+    """Return numbers, and their factor, whose exponentials relative to the largest of each row a
+    value has; None if it has none."""
+    if _name(power) != "exp2" or not math.prod(power.shape):
+        return None
+    factor, exponent = math.log(2), _operands(power)[0]
+    if _name(exponent) == "mul":
+        number, exponent = sorted(_operands(exponent), key=lambda v: v.number is None)
+        factor *= number.number or 0.0
+    if _name(exponent) != "sub" or factor <= 0:
+        return None
+    x, largest = _operands(exponent)
+    if _name(largest) == "replace":
+        (largest,) = _operands(largest)
+    is_relative = largest.made_by == (("amax", len(x.shape) - 1), (x,))
+    return (x, factor) if is_relative and x.shape == power.shape else None
+
+
+class _Normalising:
+    """Steps in which exponentials become softmax.
+
+    Args:
+        power: the exponentials, row by row.
+        x, factor: what they are the exponentials of, relative to the largest of each row.
+    """
+
+    def __init__(self, power: Value, x: Value, factor: float) -> None:
+        self.power, self.x, self.factor = power, x, factor
+        self.rows = math.prod(power.shape[:-1])
+        self.steps: list[Step] = []
+        self.same: dict[Value, Value] = {}  # what is computed in place of a value
+        self.images: dict[Value, Value] = {}  # linear in the exponentials: the same of softmax
+        self.later: dict[Value, Step] = {}  # of the sums, until something reads it
+        self.roles: dict[Value, str] = {}  # of these: sum, inverse, empty, or not empty
+        self.is_divided = self.is_guarded = False
+
+    def add(self, steps: Sequence[Step], results: Sequence[Value]) -> bool:
+        """Add steps that lead to the same results; False where these need the exponentials, or
+        nothing divides by their sum."""
+        if not all(map(self._add, steps)) or not self.is_divided:
+            return False
+        if any(v in self.images or v in self.later for v in results):
+            return False
+        if not self.is_guarded:
+            at, made = self.steps.index(self.guard), self.guard.result
+            made.made_by = self.guard.operands[0].made_by
+            self.steps[at - 1 : at + 1] = [replace(self.steps[at - 1], result=made)]
+        return True
+
+    def _add(self, s: Step) -> bool:
+        """Add what a step becomes; False if there is nothing."""
+        if s.result is self.power:
+            self._start()
+        elif any(v in self.images for v in s.operands):
+            return self._divide(s) or self._follow(s)
+        elif role := self._role(s):
+            self.roles[s.result], self.later[s.result] = role, s
+        elif not self._drop_guard(s):
+            self._again(s, [self._value(v) for v in s.operands])
+        return True
+
+    def _start(self) -> None:
+        """Add softmax, and 0 where all of a row is -inf."""
+        x, like = self.x, self.power
+        if not math.isclose(self.factor, 1, rel_tol=_ROUNDINGS * torch.finfo(x.dtype).eps):
+            number = torch.tensor(self.factor, dtype=x.dtype)
+            x = self._step("mul", torch.mul, [Value((), x.dtype, number), x], like)
+        made = self._step("softmax", softmax, [x], like, is_elementwise=False)
+        self.images[like] = self._replaced(made, 0.0)
+        self.guard = self.steps[-1]
+
+    def _replaced(self, v: Value, number: float) -> Value:
+        """Add a guard: a number in place of NaN and of infinities."""
+        numbers = number, number, number
+        return self._step("replace", torch.nan_to_num, [v], v, arguments=numbers)
+
+    # --- what reads the exponentials ----------------------------------------------------------
+
+    def _divide(self, s: Step) -> bool:
+        """True if a step adds up the exponentials, or divides by their sum."""
+        name, first, last = _name(s.result), s.operands[0], s.operands[-1]
+        if s.operands == (self.power,) and _key(s.result) == ("sum", len(self.power.shape) - 1):
+            self.roles[s.result], self.later[s.result] = "sum", s
+            return True
+        if name == "mul" and first in self.roles:
+            first, last = last, first
+        role = {"div": "sum", "mul": "inverse"}.get(name)
+        shape = first.shape
+        is_quotient = role is not None and first in self.images and self.roles.get(last) == role
+        if not is_quotient or s.result.shape != shape or last.shape != (*shape[:-1], 1):
+            return False
+        self.same[s.result] = self.images[first]
+        self.is_divided = True
+        return True
+
+    def _follow(self, s: Step) -> bool:
+        """Add a step whose result is linear in the exponentials, row by row; False if it is not."""
+        name, of = _name(s.result), [v for v in s.operands if v in self.images]
+        first, shape = s.operands[0], s.result.shape
+        is_like = all(v.shape == shape for v in of)
+        if any(v in self.roles for v in s.operands) or not shape:
+            return False
+        match name:
+            case "neg":
+                is_linear = True
+            case "mul":
+                is_linear = is_like and len(of) == 1
+            case "div" | "keep":
+                is_linear = is_like and of == [first]
+            case "add" | "sub":
+                is_linear = is_like and len(of) == 2
+            case "sum":
+                is_linear = _key(s.result) == ("sum", len(shape) - 1)
+            case "view":
+                is_linear = _is_in_order(s) and math.prod(shape[:-1]) == self.rows
+            case "product":
+                is_linear = of == [first] and math.prod(shape[:-1]) == self.rows
+            case _:
+                is_linear = False
+        if is_linear:
+            self._again(s, [self.images.get(v) or self._value(v) for v in s.operands])
+            self.images[s.result] = self.same.pop(s.result)
+        return is_linear
+
+    # --- what reads the sums ------------------------------------------------------------------
+
+    def _role(self, s: Step) -> str | None:
+        """Return what a step makes of the sums, if it is of use to divide by them."""
+        name, roles = _name(s.result), [self.roles.get(v) for v in s.operands]
+        if name == "view":
+            return roles[0] if _is_in_order(s) else None
+        if (name == "reciprocal" and roles == ["sum"]) or (
+            name == "div" and roles == [None, "sum"] and s.operands[0].number == 1
+        ):
+            return "inverse"
+        if "sum" in roles and any(v.number == 0 for v in s.operands):
+            return {"eq": "empty", ("mask", "ne"): "not empty"}.get(_key(s.result))
+        if name == "mask" and roles == ["empty"]:
+            return None if _key(s.result)[-1] else "not empty"
+        is_guard = name == "replace" and roles == ["inverse"]
+        if name == "where" and s.operands[1].number == 0:
+            is_guard = roles == ["empty", None, "inverse"]
+        self.is_guarded |= is_guard
+        return "inverse" if is_guard else None
+
+    def _drop_guard(self, s: Step) -> bool:
+        """True if a step makes 0 of what is 0, as a row has no element."""
+        name, operands = _name(s.result), s.operands
+        if name == "keep" and self.roles.get(operands[1]) == "not empty":
+            x = operands[0]
+        elif name == "where" and self.roles.get(operands[0]) == "empty" and operands[1].number == 0:
+            x = operands[2]
+        else:
+            return False
+        if x not in self.same or s.result.shape != x.shape:
+            return False
+        self.same[s.result] = self.same[x]
+        self.is_guarded = True
+        return True
+
+    def _value(self, v: Value) -> Value:
+        """Return what is computed in place of a value that is none of the exponentials."""
+        s = self.later.pop(v, None)
+        if s is None:
+            return self.same.get(v, v)
+        if self.roles[v] == "sum" and s.operands == (self.power,):
+            self.is_guarded = True
+            weights = self.images[self.power]
+            axis = len(weights.shape) - 1
+            most = self._step(("amax", axis), torch.amax, [weights], v, arguments=(axis, True))
+            one = self._step("reciprocal", torch.reciprocal, [most], v)
+            self.same[v] = self._replaced(one, 0.0)
+            return self.same[v]
+        return self._again(s, [self._value(v) for v in s.operands])
+
+    def _again(self, s: Step, operands: Sequence[Value]) -> Value:
+        """Add a step for other operands."""
+        made = s.result
+        if any(v is not w for v, w in zip(operands, s.operands, strict=True)):
+            root = None if made.root is made else operands[0].root
+            made = Value(made.shape, made.dtype, root=root, is_owned=made.is_owned)
+            made.strides = s.result.strides
+            if s.result.made_by is not None:
+                made.made_by = _key(s.result), tuple(operands)
+            self.same[s.result] = made
+        self.steps.append(replace(s, operands=tuple(operands), result=made))
+        return made
+
+    def _step(
+        self,
+        key: object,
+        run: Callable[..., Any],
+        operands: Sequence[Value],
+        like: Value,
+        *,
+        is_elementwise: bool = True,
+        arguments: tuple[Any, ...] = (),
+    ) -> Value:
+        made = Value(like.shape, like.dtype, is_owned=True)
+        made.made_by = key, tuple(operands)
+        takes_out = run is not torch.amax
+        step = Step(run, tuple(operands), made, takes_out, is_elementwise, arguments)
+        self.steps.append(step)
+        return made
+
+
+def _is_in_order(s: Step) -> bool:
+    """True if a view has its elements in the order of its operand."""
+    _, order, _ = _key(s.result)
+    varying = [d for d in order if s.operands[0].shape[d] != 1]
+    return varying == sorted(varying)
+
+
+def _key(v: Value) -> Any:
+    return None if v.made_by is None else v.made_by[0]
+
+
+def _name(v: Value) -> Any:
+    key = _key(v)
+    return key[0] if isinstance(key, tuple) else key
+
+
+def _operands(v: Value) -> tuple[Value, ...]:
+    return () if v.made_by is None else v.made_by[1]
