@@ -71,7 +71,7 @@ def centre_exponents(program: Equations) -> Choice | None:
 
     Law:     SE(g * u, s).v = SE(g * (u - m), s).v + m * SE(g, s).v, m - [c] * m = [not c] * m, and
              log(z) + [not 0 < z] * m = log(z)
-    Claims:  distributivity, scaled numbers, brackets, logarithm of nothing
+    Claims:  distributivity, scaled numbers, brackets, units
     Needs:   m = max(u), and fewer operands stand outside of folds
     before:  H[i] = max[k](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v
     after:   H[i] = (not 0 < SE[k](1, S[i,k]).v) * max[k](S[i,k]) - SE[k](S[i,k] - max[l](S[i,l]), S[i,k]).v / SE[k](1, S[i,k]).v

@@ -24,7 +24,7 @@ def common_factor(t: Term) -> Term | None:
     """What the addends under a power, logarithm, absolute value or relu share leaves it.
 
     Law:     (c * p) ** n = c ** n * p ** n; log(c * p) = log(c) + log(p); f(c * p) = c * f(p)
-    Claims:  common factors
+    Claims:  common factors, arithmetic
     Needs:   c is provably positive, but for whole powers
     before:  A[i] = 1 / (exp(S[i] - B[i]) + exp(-B[i]))
     after:   A[i] = exp(B[i]) / (exp(S[i]) + 1)

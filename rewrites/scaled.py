@@ -45,8 +45,8 @@ def lift(program: Equations) -> Choice | None:
     the others. What only columns of the values have in common does not count.
 
     Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
-    Claims:  scaled numbers, SE, units, scaling, sigmoids, common factors, increasing functions,
-             arithmetic, distributivity
+    Claims:  scaled numbers, SE, units, scaling, common factors, increasing functions, arithmetic,
+             distributivity
     Needs:   the laws of SE: associative, unit, tile form (proved); exponents that are not at
              most 0 by their form, nor because of what is given, unless they are divided by
     before:  O[i,e] = sum[k](exp(S[i,k]) * V[k,e]) / sum[k](exp(S[i,k]))

@@ -19,13 +19,14 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.derivation.rule_sets import RULES
 from monocomp.display.rendering import Rendered
-from monocomp.proving.proofs import certificate, certify_rule_law
+from monocomp.proving import proofs
 from monocomp.proving.prover import Law, is_proved
 from monocomp.proving.rule_laws import EVERYWHERE, FOLDED, RULE_LAWS
 from monocomp.rewrites.centred import centred, move_centre
 from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.equations import Equation
 from monocomp.rewriting.rules import STATED, Rule
+from monocomp.terms import Term
 from monocomp.terms.asking import FACTS
 from monocomp.terms.equations import Equations
 from monocomp.terms.printer import show
@@ -146,22 +147,8 @@ class Certificate(Rendered):
         return json.dumps(self.as_data(), indent=2)
 
     def as_data(self) -> dict[str, Any]:
-        """Everything, as lists and dictionaries."""
-        return {
-            "holds": self.holds,
-            "fresh": self.fresh,
-            "theories": [
-                {
-                    "name": theory.name,
-                    "about": theory.about,
-                    "used": [{"rule": u.rule, "steps": list(u.steps)} for u in theory.uses],
-                    "laws": [asdict(law) for law in theory.laws],
-                }
-                for theory in self.theories
-            ],
-            "conditions": [asdict(c) for c in self.conditions],
-            "definitions": [{"rule": u.rule, "steps": list(u.steps)} for u in self.definitions],
-        }
+        """Return everything as lists and dictionaries."""
+        return {"holds": self.holds, **asdict(self)}
 
 
 def _shown(law: Law) -> str:
@@ -182,69 +169,54 @@ def certify(start: Equations, made: Sequence[Step], fresh: bool = False) -> Cert
         made: the steps, for a kernel with those that make its loops.
         fresh: prove all laws anew, instead of remembering.
     """
-    steps = list(enumerate(made, 1))
     result = result_of(start, made)
-    laws: dict[str, list[Law]] = {}
+    steps = list(enumerate(made, 1))
     used: dict[str, list[tuple[int, str]]] = {}
     defined: list[tuple[int, str]] = []
     for number, step in steps:
-        claims = _claims(step)
-        for claim in claims:
+        rule = _rule(step)
+        for claim in () if rule is None else rule.claims:
             used.setdefault(claim, []).append((number, step.rule))
-            if claim not in laws:
-                laws[claim] = list(certify_rule_law(claim, fresh))
-        if not claims and (_rule(step) is not None or step.law == NAMING_LAW):
+        if step.law == NAMING_LAW or (rule is not None and not rule.claims):
             defined.append((number, step.rule))
     if any(step.rule in RULES for _, step in steps):
-        laws[EVERYWHERE] = list(certify_rule_law(EVERYWHERE, fresh))
-    laws.pop(FOLDED, None)
+        used.setdefault(EVERYWHERE, [])
     loops = used.pop(FOLDED, [])
     if any(map(centred, T.subterms(*(e.body for e in result.equations)))):
         for claim in move_centre.claims:
-            laws[claim] = list(certify_rule_law(claim, fresh))
             used.setdefault(claim, []).extend(loops)
-    known = set(laws)
-    for law in certificate(result, fresh):
-        name = law.name.rpartition(": ")[0]
-        if name not in known and law not in laws.setdefault(name, []):
-            laws[name].append(law)
-        used.setdefault(name, []).extend(at for at in loops if at not in used[name])
-    theories = tuple(
-        Theory(name, _about(name), tuple(found), tuple(_uses(used.get(name, []))))
-        for name, found in laws.items()
-    )
-    outputs = ", ".join(o.name for o in start.declared.outputs)
-    conditions = tuple(c for number, step in steps for c in _conditions(number, step))
-    return Certificate(
-        f"Certificate of {outputs}", theories, conditions, tuple(_uses(defined)), fresh
-    )
+    laws = {claim: proofs.certify(claim, (), fresh) for claim in used}
+    folded: dict[str, dict[Law, None]] = {}
+    for law in proofs.certificate(result, fresh):
+        folded.setdefault(law.name.rpartition(": ")[0], {})[law] = None
+    for name, own in folded.items():
+        laws.setdefault(name, tuple(own))
+        used[name] = list(dict.fromkeys([*used.get(name, []), *loops]))
+    theories = (Theory(n, _about(n), found, _uses(used[n])) for n, found in laws.items())
+    conditions = (c for number, step in steps for c in _conditions(number, step))
+    title = f"Certificate of {', '.join(o.name for o in start.declared.outputs)}"
+    return Certificate(title, tuple(theories), tuple(conditions), _uses(defined), fresh)
 
 
 def _about(name: str) -> str:
-    if name in RULE_LAWS:
-        return RULE_LAWS[name].about
-    return "partial folds may be merged in any bracketing"
+    """Return what laws are good for: those of rules, or of a monoid."""
+    return RULE_LAWS[name if name in RULE_LAWS else FOLDED].about
 
 
-def _uses(found: Iterable[tuple[int, str]]) -> Iterator[Use]:
-    by_rule: dict[str, dict[int, None]] = {}
-    for number, rule in found:
-        by_rule.setdefault(rule, {})[number] = None
-    for rule, steps in by_rule.items():
-        yield Use(rule, tuple(steps))
+def _uses(numbered: Iterable[tuple[int, str]]) -> tuple[Use, ...]:
+    """Return the steps of each rule."""
+    steps: dict[str, dict[int, None]] = {}
+    for number, rule in numbered:
+        steps.setdefault(rule, {})[number] = None
+    return tuple(Use(rule, tuple(numbers)) for rule, numbers in steps.items())
 
 
 def _rule(step: Step) -> Rule | None:
     return RULES.get(step.rule) or STATED.get(step.rule)
 
 
-def _claims(step: Step) -> tuple[str, ...]:
-    rule = _rule(step)
-    return () if rule is None else rule.claims
-
-
 def _conditions(number: int, step: Step) -> Iterator[Condition]:
-    """The facts on which a step's rule relied: the rule is asked again, and they are noted."""
+    """Yield the facts on which a step's rule relied: it is asked again, and they are noted."""
     rule = _rule(step)
     needs = "" if rule is None else " ".join(rule.section("Needs").split())
     if not needs:
@@ -257,12 +229,19 @@ def _conditions(number: int, step: Step) -> Iterator[Condition]:
     names = step.start.reader_names()
     if isinstance(rule, Equation) and step.redex is not None:
         for need, t in rule.discharged(step.redex):
-            said = (
-                f"{need}: {show(t, names)} {FACTS[need.fact].words}" if need.fact in FACTS else ""
-            )
-            text = said or f"{need}: {show(t, names)} does not vary with it"
+            is_fact = need.fact in FACTS
+            words = FACTS[need.fact].words if is_fact else "does not vary with it"
+            text = f"{need}: {show(t, names)} {words}"
             yield Condition(number, step.rule, str(need), text, need.fact)
         return
+    found = {f"{show(t, names)} {FACTS[fact].words}": fact for fact, t in _relied_on(asked)}
+    for text, fact in (found or {f"by its form: {needs}": "form"}).items():
+        yield Condition(number, step.rule, needs, text, fact)
+
+
+def _relied_on(asked: Iterable[tuple[str, Term]]) -> Iterator[tuple[str, Term]]:
+    """Yield the facts that neither a stronger one implies nor one about a larger term."""
+    asked = dict.fromkeys(asked)
     noted = [
         (fact, t)
         for fact, t in asked
@@ -270,9 +249,4 @@ def _conditions(number: int, step: Step) -> Iterator[Condition]:
         if not any((stronger, t) in asked for stronger in FACTS[fact].follows_from)
     ]
     parts = {t for _, about in noted for t in T.subterms(about) if t is not about}
-    found: dict[str, str] = {}
-    for fact, t in noted:
-        if t not in parts:
-            found.setdefault(f"{show(t, names)} {FACTS[fact].words}", fact)
-    for text, fact in (found or {f"by its form: {needs}": "form"}).items():
-        yield Condition(number, step.rule, needs, text, fact)
+    yield from ((fact, t) for fact, t in noted if t not in parts)

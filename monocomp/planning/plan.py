@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from monocomp.checking.verifier import verify_scopes
+from monocomp.checking.scopes import verify_scopes
 from monocomp.costs.holding import roles_by_cost
 from monocomp.costs.operands import stored_operands
 from monocomp.costs.roles import (

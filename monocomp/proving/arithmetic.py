@@ -223,25 +223,10 @@ class Arithmetic(ABC):
             return self.maximum(*args)
         if op in _LIMITS:
             return self.function(op, *args)
-        (x, *_) = args
-        if op == "stop":
-            return x
-        if op == "sign":
-            return math.nan if is_undefined(x) else self.number(self.sign(x))
-        if op == "abs":
-            return self.mul(self.sign(x), x) if is_finite(x) else abs(x)
-        if op in ("int", "power") and not all(map(is_finite, args)):
-            raise UnsupportedTermError(f"{op} of what is no number")
-        if op == "power":
-            self._require_positive(x)
         says = meaning(op)
         if says is None:
             raise UnsupportedTermError(op)
         return self.evaluate(says, dict(zip("xy", args, strict=False)))
-
-    def _require_positive(self, x: Value) -> None:
-        if self.less(x, self.number(0), or_equal=True):
-            raise UnsupportedTermError("a power of a number that is not positive")
 
 
 def is_undefined(x: Value) -> bool:

@@ -30,7 +30,7 @@ from monocomp.proving.prover import (
     missing,
     survives,
 )
-from monocomp.proving.rule_laws import EVERYWHERE, FOLDED, RULE_LAWS
+from monocomp.proving.rule_laws import EVERYWHERE, RULE_LAWS
 from monocomp.terms import UserMonoid
 from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.domain import MASKS_ARE_ADDED, Assumptions, domain
@@ -88,51 +88,39 @@ def _key(content: object) -> str:
 
 
 def certify(
-    monoid: str | UserMonoid, nonnegative: Iterable[str] = (), fresh: bool = False
+    subject: str | UserMonoid, nonnegative: Iterable[str] = (), fresh: bool = False
 ) -> tuple[Law, ...]:
-    """Return the laws of a monoid, remembered from an earlier run if they were proved then.
+    """Return the laws of a monoid or a rule, remembered from an earlier run if they were proved.
 
     Args:
-        monoid: a user's monoid, or the name of a reduction.
+        subject: a user's monoid, or the name of a reduction or of what a rule claims.
         nonnegative: as in `prove_monoid`.
         fresh: prove anew.
     """
-    if isinstance(monoid, str):
-        if monoid in L.RESTS_ON:
-            return tuple(law for part in L.RESTS_ON[monoid] for law in certify(part, fresh=fresh))
-        if monoid not in L.BUILT_IN:
-            return certify_rule_law(monoid, fresh)
-        monoid = L.BUILT_IN[monoid]
-    fields, parts = tuple(sorted(nonnegative)), (*monoid.unit, *monoid.combine)
-    content = monoid.name, monoid.fields, tuple(t.key[2] for t in parts), fields
-    return certified(content, partial(_plans, monoid, fields), fresh)
-
-
-def certify_rule_law(name: str, fresh: bool = False) -> tuple[Law, ...]:
-    """Return what a rule claims: a law of `rule_laws`, or those of a monoid.
-
-    Args:
-        name: as in the rule's docstring.
-        fresh: prove anew.
-    """
-    if name == FOLDED:
-        return ()
-    if name in L.BUILT_IN:
-        return certify(name, fresh=fresh)
-    if name not in RULE_LAWS:
-        raise InternalError(f"there is no law '{name}'")
-    law = RULE_LAWS[name]
-    return certify_claims(name, law.texts, law.claims, fresh)
+    if isinstance(subject, str):
+        if subject in L.RESTS_ON:
+            return tuple(law for part in L.RESTS_ON[subject] for law in certify(part, (), fresh))
+        if subject in RULE_LAWS:
+            law = RULE_LAWS[subject]
+            return certify_claims(subject, law.texts, law.claims, fresh)
+        if subject not in L.BUILT_IN:
+            raise InternalError(f"there is no law '{subject}'")
+        subject = L.BUILT_IN[subject]
+    fields, parts = tuple(sorted(nonnegative)), (*subject.unit, *subject.combine)
+    content = subject.name, subject.fields, tuple(t.key[2] for t in parts), fields
+    return _certified(content, partial(_plans, subject, fields), fresh)
 
 
 def certify_claims(
     name: str, content: object, claims: Callable[[], Iterable[Claim]], fresh: bool = False
 ) -> tuple[Law, ...]:
     """Return the laws that claims are, remembered under their content."""
-    return certified((name, content), lambda: [[(name, [c]) for c in claims()]], fresh)
+    return _certified((name, content), lambda: [[(name, [c]) for c in claims()]], fresh)
 
 
-def certified(content: object, plans: Callable[[], Iterable[Plan]], fresh: bool) -> tuple[Law, ...]:
+def _certified(
+    content: object, plans: Callable[[], Iterable[Plan]], fresh: bool
+) -> tuple[Law, ...]:
     """Prove plans, unless their content is remembered as proved."""
     key = _key(content)
     laws = () if fresh else _IN_MEMORY.get(key) or _recalled(key)
@@ -174,7 +162,7 @@ def require(
     text: str | None = None,
     span: Span | None = None,
 ) -> tuple[Law, ...]:
-    """The laws of a user's monoid; an error unless they are proved.
+    """Return the laws of a user's monoid; raise an error unless they are proved.
 
     Args:
         monoid: what the user declared.
@@ -205,7 +193,7 @@ def require(
 
 
 def _advice(m: UserMonoid, failed: Law) -> str:
-    """What to write instead."""
+    """Return what to write instead."""
     if failed.counterexample is None:
         return "write combine with + - *, exp, maximum and where; these the prover decides"
     if failed.short in ("left unit", "right unit"):
@@ -266,7 +254,7 @@ def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, tuple[str
 
 
 def certificate(equations: Equations, fresh: bool = False) -> tuple[Law, ...]:
-    """The laws that a program's folds rest on, each once, with what is known of them."""
+    """Return the laws that a program's folds rest on, each once, with what is known of them."""
     names, monoids = _folded(equations)
     parts = dict.fromkeys(part for name in names for part in L.RESTS_ON.get(name, (name,)))
     laws = [law for part in parts for law in certify(part, fresh=fresh)]
@@ -276,7 +264,7 @@ def certificate(equations: Equations, fresh: bool = False) -> tuple[Law, ...]:
 
 
 def commutes(equations: Equations, monoid: UserMonoid) -> bool:
-    """Is it proved that the order of elements does not matter, in a program's folds?"""
+    """True if the order of elements is proved not to matter, in a program's folds."""
     return is_commutative(certify(monoid, _folded(equations)[1].get(monoid, ())))
 
 
@@ -293,9 +281,9 @@ def require_proved(name: str, failed: Law | None) -> None:
 
 
 def require_program(equations: Equations) -> tuple[Law, ...]:
-    """The certificate of a program; an error at the first law that is not proved."""
+    """Return the laws of a program; raise an error at the first that is not proved."""
     names, monoids = _folded(equations)
-    needed = {EVERYWHERE: certify_rule_law(EVERYWHERE)} | {n: certify(n) for n in names}
+    needed = {EVERYWHERE: certify(EVERYWHERE)} | {n: certify(n) for n in names}
     for name, laws in needed.items():
         require_proved(name, missing(laws))
     for monoid, nonnegative in monoids.items():

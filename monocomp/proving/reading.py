@@ -29,8 +29,11 @@ _UNITS = {"sum": T.ZERO, "prod": T.ONE, "max": T.NEG_INF, "min": T.INF}
 _MINUS_ONE = T.const(-1, "float")
 _OPERATORS = {"+": "add", "-": "add", "*": "mul", "/": "mul", "//": "floordiv", "%": "mod"}
 
-# Functions that others make up, of x and y.
+# Functions that others make up, of x and y; 0 * x is undefined unless x is finite.
 _MEANINGS = {
+    "stop": "x",
+    "sign": "where(x < 0, -1, where(0 < x, 1, 0 * x))",
+    "abs": "where(x < 0, -x, x)",
     "sqrt": "x ** 0.5",
     "rsqrt": "x ** -0.5",
     "exp2": "exp(x * log(2))",
@@ -43,7 +46,7 @@ _MEANINGS = {
     "elu": "where(0 < x, x, exp(x) - 1)",
     "relu": "maximum(x, 0)",
     "minimum": "-maximum(-x, -y)",
-    "int": "where(x < 0, -floor(-x), floor(x))",
+    "int": "where(x < 0, -floor(-x), floor(x)) + 0 * x",
     "floordiv": "floor(x / y)",
     "mod": "x - y * floor(x / y)",
     "power": "exp(y * log(x))",

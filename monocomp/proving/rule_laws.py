@@ -35,7 +35,9 @@ class RuleLaw:
 
 RULE_LAWS: dict[str, RuleLaw] = {}
 EVERYWHERE = "arithmetic"  # what no rule names, as every term rests on it
-FOLDED = "the monoids of its folds"  # a claim, too: a program's folds are checked as a whole
+FOLDED = (
+    "the monoids of its folds"  # a claim without laws: a program's folds are checked as a whole
+)
 
 
 def law(name: str, about: str, **identities: str) -> RuleLaw:
@@ -49,6 +51,7 @@ def law(name: str, about: str, **identities: str) -> RuleLaw:
     return RULE_LAWS[name]
 
 
+law(FOLDED, "partial folds may be merged in any bracketing")
 law(
     "distributivity",
     "a factor leaves a sum, by induction over its elements",
@@ -105,12 +108,8 @@ law(
     bracket="c * x = where(c, x, 0)",
     masked_factor="a * where(c, x, 0) = where(c, a * x, 0)",
     masked_addend="a + where(c, x, -inf) = where(c, a + x, -inf)",
-)
-law(
-    "logarithm of nothing",
-    "it is -inf, whatever is added",
-    sum="log(0) + a = log(0)",
-    bracket="x + c * a = where(c, x + a, x)",
+    logarithm_of_nothing="log(0) + a = log(0)",
+    chosen_addend="x + c * a = where(c, x + a, x)",
 )
 law(
     "one point",
@@ -124,18 +123,6 @@ law(
     logarithm="log(exp(a) * x) = a + log(x) for 0 < x",
     absolute_value="abs(a * x) = a * abs(x) for 0 < a",
     relu="relu(a * x) = a * relu(x) for 0 < a",
-    power="(x * y) ** 2 = x ** 2 * y ** 2",
-)
-law(
-    "sigmoids",
-    "a sigmoid is a scaled number",
-    scaled="exp(minimum(x, 0)) * sigmoid(abs(x)) = sigmoid(x)",
-)
-law(
-    "shares",
-    "one of several numbers that are at least 0 is at most their sum, by induction over the others",
-    element="maximum(x, x + y) = x + y for 0 <= x and 0 <= y",
-    quotient="minimum(x / (x + y), 1) = x / (x + y) for 0 <= x and 0 <= y and 0 < x",
 )
 law(
     "division with remainder",
@@ -162,6 +149,7 @@ law(
     " = exp(m) * v + exp(n) * u",
     element="exp(s) * v = exp(m) * (v * exp(s - m)) for finite m",
     shift_of_a_frame="(a + s) - (a + m) = s - m for finite a",
+    sigmoid="exp(minimum(x, 0)) * sigmoid(abs(x)) = sigmoid(x)",
 )
 law(
     EVERYWHERE,

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from monocomp import terms as T
 from monocomp.errors import InternalError
-from monocomp.proving.proofs import certify_rule_law
+from monocomp.proving.proofs import certify
 from monocomp.proving.prover import Law, missing
 from monocomp.terms import Term
 from monocomp.terms.asking import remembered
@@ -73,7 +73,7 @@ class Rule:
     @cached_property
     def unproved(self) -> Law | None:
         """The first of these laws that is not proved; the rule must then not be used."""
-        return missing(law for name in self.claims for law in certify_rule_law(name))
+        return missing(law for name in self.claims for law in certify(name))
 
     def gives(self, start: Any, result: Any) -> bool:
         """Asked again, does it make the same of a term, or of a program?"""

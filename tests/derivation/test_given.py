@@ -8,14 +8,13 @@ import pytest
 import torch
 
 import monocomp as mc
-from monocomp.checking.verifier import verify
 from monocomp.derivation.rule_sets import derive
 from monocomp.errors import MonocompError
 from monocomp.language.checker import check
-from monocomp.proving.proofs import certify_rule_law
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
 from tests.backends.running import exact, make_inputs, run
+from tests.printed import verify
 
 BACKWARD = """
 input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]
@@ -162,10 +161,6 @@ def test_shares_are_not_lifted(text: str) -> None:
     for step in steps:
         verify(step.program)
     assert any(step.rule.startswith("lift") for step in steps) == (text in NO_SHARES)
-
-
-def test_a_share_is_at_most_1_by_a_law() -> None:
-    assert all(law.holds for law in certify_rule_law("shares"))
 
 
 # --- numbers ----------------------------------------------------------------------------------

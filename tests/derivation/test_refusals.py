@@ -146,7 +146,7 @@ def test_what_is_not_proved_in_time_is_refused(name: str, no_time: Callable[[], 
     """The law is named, and the program runs without the rule."""
     for known in (*proofs.L.BUILT_IN, "softmax", "log_softmax"):
         proofs.certify(known)
-    proofs.certify_rule_law(EVERYWHERE)
+    proofs.certify(EVERYWHERE)
     no_time()
     kernel = mc.compile(library.load(name), backend="numpy")
     assert not any(RULES[s.rule].claims for s in kernel.derivation if s.rule in RULES)
@@ -176,7 +176,7 @@ def test_what_no_program_can_do_without(
     known: list[str], law: str, no_time: Callable[[], None]
 ) -> None:
     for name in known:
-        proofs.certify_rule_law(name)
+        proofs.certify(name)
     no_time()
     with pytest.raises(MonoidLawError) as raised:
         mc.compile(library.load("causal"))
@@ -188,7 +188,7 @@ def test_what_no_kernel_can_do_without(no_time: Callable[[], None]) -> None:
     """The law for want of which a fold stays that no kernel computes."""
     for known in proofs.L.BUILT_IN:
         proofs.certify(known)
-    proofs.certify_rule_law(EVERYWHERE)
+    proofs.certify(EVERYWHERE)
     no_time()
     with pytest.raises(UnsupportedError) as raised:
         mc.compile("O[i] = sum[j,k](X[i,j,k])").tile_programs()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.checking.verifier import loosely
 from monocomp.derivation.rule_sets import CHOICES
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
@@ -20,6 +19,7 @@ from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.equations import Equations
 from monocomp.terms.printer import show_monoid
 from monocomp.translation.translator import translate
+from tests.printed import loosely
 
 SIZES = {"i": 4, "j": 3, "k": 5, "e": 2}
 

@@ -23,7 +23,6 @@ from monocomp import library
 from monocomp import terms as T
 from monocomp.checking.random_inputs import Points
 from monocomp.checking.steps import Case
-from monocomp.checking.verifier import loosely, verify
 from monocomp.costs.counting import cost
 from monocomp.derivation.rule_sets import derive
 from monocomp.errors import IndexRangeError, LimitError
@@ -34,6 +33,7 @@ from monocomp.reference.oracle import evaluate
 from monocomp.terms.equations import Equations
 from monocomp.terms.printer import number_text, show
 from monocomp.translation.translator import translate
+from tests.printed import loosely, verify
 from tests.program_generator import PARAMS, programs
 
 FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "8"))

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from monocomp import terms as T
-from monocomp.checking.verifier import verify
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
 from tests.elements import element
+from tests.printed import verify
 
 
 def with_body(change: Callable[[T.Term], T.Term]) -> Equations:
