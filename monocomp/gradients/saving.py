@@ -228,6 +228,8 @@ class Reading:
         if len(aggregates) == 1 and all(is_invertible(f, _filter(aggregates[0])) for f in others):
             if self._holds(others, aggregates[0]):  # it would be told by itself
                 return False
+            if not T.is_unmasked_if_read(T.add(T.ZERO, *known)):  # -inf - -inf is not 0
+                return False
             inverse = (T.power_of(f, -1) for f in others)
             less = self._rewritten(T.add(T.ZERO, *known), frozenset())
             return self._know(self.values, aggregates[0], e, *inverse, less=less)

@@ -116,7 +116,8 @@ class StoredValues:
         return {e.name: self._with_definition(e) for e in given}
 
     def _is_given(self, e: Equation) -> bool:
-        return is_given(e.body) or e.name in self._defined or e.name in self._frames
+        is_told = e.name in self._defined or e.name in self._frames
+        return is_told or is_given(e.body) or not T.is_unmasked_if_read(e.body)
 
     def _with_definition(self, e: Equation) -> Equation:
         """A value as it is given, by logits that are read, unless it is of these itself."""

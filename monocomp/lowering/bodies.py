@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
-from monocomp.lowering.expressions import contract, masked, reduce
+from monocomp.lowering.expressions import contract, masked, reduce, where_equal
 from monocomp.lowering.nests import sides_of
 from monocomp.lowering.values import Values
 from monocomp.rewrites.products import apart
@@ -93,6 +93,18 @@ class Body:
         folded = reduce(monoid, self.loop.axis, self.at.locals[value])
         attr = "frame" if is_frame else None
         self.update(state, apply(JOIN[monoid], state, folded, attr=attr))
+        values = self.at.domain(element)
+        if monoid == "prod" and values.zero and not values.is_real:
+            return where_equal(self._is_nonzero(value, state), 0.0, 0.0, state)
+        return state
+
+    def _is_nonzero(self, element: Term, product: Expr) -> Expr:
+        """Carry 1, or 0 if a factor of a product is 0: so is the product then, whatever the others
+        are."""
+        state = self.state("is_nonzero", product.axes, "float", 1.0)
+        is_nonzero = apply("compare", number(0.0), self.at.locals[element], attr="!=")
+        signs = apply("cast", is_nonzero, attr="float")
+        self.update(state, apply("minimum", state, reduce("min", self.loop.axis, signs)))
         return state
 
     def sum_tile(self, body: Term, state: Expr, vanishing: bool = False) -> Expr:
@@ -107,11 +119,11 @@ class Body:
                 state = self.sum_tile(part, state, vanishing)
             return state
         sides = [body] if axis.role == "serial" else sides_of(self.at, body, axis.name)
-        left, *others = (self.at.value(s) for s in sides)
-        if not others:
-            value = left if vanishing else self.masked(left, 0.0)
+        if len(sides) == 1:
+            value = self.at.summand(body)
+            value = value if vanishing else self.masked(value, 0.0)
             return apply("add", state, reduce("sum", axis, value))
-        (right,) = others
+        left, right = map(self.at.value, sides)
         if not vanishing:
             # What is loaded is 0 outside, and 0 times what a computed factor is masked to. Of two
             # that are loaded, one is masked where the domain may differ from row to row: that

@@ -69,14 +69,11 @@ def _added_inputs(t: Term) -> Iterator[str]:
 
 
 def settle(t: Term, domain: Callable[[Term], Dom]) -> Term:
-    """Return a product with a number for the -inf that is multiplied with a negative number."""
+    """Return a product with numbers for each -inf of which it is a negative multiple."""
     number, rest = T.split_coefficient(t)
     parts = factors(rest) if rest is not None and number < 0 else ()
-    for f in parts:
-        if is_settled_where_negative(f) and domain(f).masked:
-            scale = [g for g in parts if g is not f]
-            return T.mul(T.const(number, "float"), clamp(f), *scale)
-    return t
+    settled = [clamp(f) if is_settled_where_negative(f) and domain(f).masked else f for f in parts]
+    return T.mul(T.const(number, "float"), *settled) if settled != [*parts] else t
 
 
 def clamp(frame: Term) -> Term:

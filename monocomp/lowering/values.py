@@ -190,6 +190,15 @@ class Values(Scopes):
         addends, masked = self._settled(t.args)
         return self._where_unmasked(masked, self._signed_sum(addends))
 
+    def summand(self, t: Term) -> Expr:
+        """The value of a sum's element, with a number for what is unspecified, where others may be
+        -inf: so is the sum then."""
+        value, values = self.value(t), self.domain(t)
+        if not (values.masked and values.unspecified):
+            return value
+        is_number = apply("compare", value, number(math.inf), attr="<")
+        return apply("where", is_number, value, number(0.0))
+
     def _where_unmasked(self, masked: Iterable[Term], total: Expr) -> Expr:
         """Return a sum, and -inf where an addend is."""
         for a in masked:
@@ -370,7 +379,7 @@ class Values(Scopes):
         if power == Fraction(-1, 2):
             return self._inverse_root(base)
         if power < 0 and power.denominator == 1:
-            return divide(number(1.0), self.value(T.power_of(base, -power)))
+            return self._quotient(number(1.0), t)
         if power.denominator == 1:
             half = self.value(base if power < 4 else T.inert("pow", base, attr=power // 2))
             total = apply("mul", half, half)

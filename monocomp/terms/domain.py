@@ -39,7 +39,6 @@ from monocomp.terms.transfer import (
     exponential,
     hull,
     multiply,
-    multiply_in_kernels,
     power_of,
     sum_of,
 )
@@ -57,8 +56,8 @@ class Assumptions:
         contracted: True if what a contraction multiplies is never -inf.
         filled: True if every aggregate has an element, and no weight is 0 for want of one.
         names: domains of inputs, definitions and parameters, by name.
-        in_kernels: True for values as kernels have them: the inverse of 0 is 0, a number stands
-            for the -inf of which a negative multiple is taken, and other scales are positive.
+        in_kernels: True for values as kernels have them: the inverse of 0 is 0, and a number stands
+            for the -inf of which a negative multiple is taken.
         unsigned: True for numbers without their signs, which add up to 0 only if all are 0.
     """
 
@@ -262,7 +261,6 @@ def _domain_of_stored(body: Term, assumed: Assumptions) -> Dom:
 def _product(t: Term, of: _Evaluation) -> Dom:
     """Return the domain of a product: it is 0 where a factor is, whatever the others are, so these
     count where conditions hold and exponents are more than -inf."""
-    multiplied = multiply_in_kernels if of.assumed.in_kernels else multiply
     is_negative = of.assumed.in_kernels and split_coefficient(t)[0] < 0
 
     def values_of(f: Term, *conditions: Term) -> Dom:
@@ -273,8 +271,8 @@ def _product(t: Term, of: _Evaluation) -> Dom:
     parts = [values_of(f) for f in t.args]
     conditions = [c for f in t.args for c in _conditions_of(f)]
     if not conditions or all(p.is_real for p in parts):
-        return multiplied(*parts)
-    values = multiplied(*(values_of(f, *conditions) for f in t.args))
+        return multiply(*parts)
+    values = multiply(*(values_of(f, *conditions) for f in t.args))
     return hull(values, ALWAYS_0) if any(p.zero for p in parts) else values
 
 

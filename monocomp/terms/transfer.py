@@ -125,17 +125,6 @@ def _times(x: Number, y: Number) -> Number:
 
 def multiply(*parts: Dom) -> Dom:
     """Return the domain of a product: -inf times what is less than 0 is unspecified."""
-    return _multiply(parts, sum(p.lo < 0 for p in parts) > 1)
-
-
-def multiply_in_kernels(*parts: Dom) -> Dom:
-    """Return the domain of a product in which -inf is multiplied with no number of unknown sign
-    that is negative."""
-    is_negative = any(p.hi <= 0 and not p.masked for p in parts)
-    return _multiply(parts, is_negative or sum(p.masked for p in parts) > 1)
-
-
-def _multiply(parts: Sequence[Dom], rises: bool) -> Dom:
     if any(p.is_zero for p in parts):
         return ZERO
     others = [p for p in parts if not p.is_missing]
@@ -144,7 +133,8 @@ def _multiply(parts: Sequence[Dom], rises: bool) -> Dom:
     lo, hi = _ends_of_product(parts)
     masks = [n for n, p in enumerate(parts) if p.masked]
     masked = any(_ends_of_product([*parts[:n], *parts[n + 1 :]])[1] > 0 for n in masks)
-    unspecified = (bool(masks) and rises) or any(p.unspecified for p in parts)
+    rises = bool(masks) and sum(p.lo < 0 for p in parts) > 1
+    unspecified = rises or any(p.unspecified for p in parts)
     return Dom(-_INF if masked else lo, hi, any(p.zero for p in parts), masked, unspecified)
 
 

@@ -190,6 +190,12 @@ PROGRAMS = [
             "tanh(var[j if j < q](T[j])) + 0 * S[q,k]",
         )
     ),
+    # -inf beside what is unspecified, as a negative multiple of -inf is, and 0 times that.
+    "O[q,k] = logsumexp[k if k < q](S[q,k]) + max[k if k < q](S[q,k]) * R[q,k]",
+    "O[q] = sum[k](R[q,k] * log_softmax[k if k < q](S[q,k]))",
+    "O[q] = sum[j]((W[j] - max[j](W[j])) * logsumexp[k](S[q,k] + Mask[q,k])"
+    " + max[k](S[q,k] + Mask[q,k]))",
+    "O[q] = prod[k](W[k] * logsumexp[j if j < q](S[q,j]))",
     # Gates, recurrences and users' monoids.
     f"{AFFINE}O[q,k] = Affine[..k](exp(Mask[q,k]), S[q,k]).u",
     f"{AFFINE}O[q,k] = Affine[..k](sigmoid(S[q,k] + Mask[q,k]), T[k]).u",
@@ -453,6 +459,10 @@ DIFFERENTIATED = [
     "O[q,e] = softmax[k](S[q,k] - 1e9 * (1 - Kept[q,k])) * V[k,e]",
     "O[b] = sum[k](where(T[b] > 0, S[b,k] / T[b], 0))",
     "O[q] = max[k if k < q](S[q,k] ** 2)",
+    "O[q] = sum[k](R[q,k] + mean[j if j < q and k <= q](S[q,j] - max[q](T[q]))) * T[q]",
+    "O[q,k] = sum[l](softmax[l](S[q,l]) * where(q - l < 1, 1, R[q,k]))"
+    " + log_softmax[k if k < n[q]](S[q,k])",
+    "O[q] = sum[k](exp(T[k] - max[k](T[k])) * log_softmax[q if q > k](S[q,k]))",
     "O[q] = silu(Off[q]) + gelu(Off[q]) + gelu(2 * Off[q] - 1)",
     "O[q,k] = T[q] * silu(S[q,k] + Mask[q,k]) + gelu(W[k] * S[q,k] + Mask[q,k])",
 ]
