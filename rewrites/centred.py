@@ -30,21 +30,30 @@ LARGEST_DEGREE = 8
 
 
 class Weights(NamedTuple):
-    """The weights of a sum over a domain, times exp(exponent) in SE."""
+    """The weights of a sum over a domain, times exp(exponent) in SE.
+
+    Attributes:
+        inside: the indices and filters of sums that are its elements, from outside in.
+    """
 
     bound: Term
     condition: Term
     weight: Term
     exponent: Term | None
+    inside: tuple[tuple[Term, Term], ...] = ()
 
     def sum(self, value: Term) -> Term:
         """sum(weight * value), or the mantissa of that in SE, of primitive factors."""
-        return weighted_sum(self.bound, self.condition, T.mul(self.weight, value), self.exponent)
+        value = T.mul(self.weight, value)
+        for bound, condition in reversed(self.inside):
+            value = weighted_sum(bound, condition, value, None)
+        return weighted_sum(self.bound, self.condition, value, self.exponent)
 
     def mean(self, value: Term) -> Term:
         """sum(weight * value) / sum(weight). Elements are counted, so that it is a mean while a
-        loop runs as well."""
-        return T.mul(self.sum(value), T.power_of(self.sum(T.ONE), -1))
+        loop runs as well; one loop in another knows all of them."""
+        mean = T.mul(self.sum(value), T.power_of(self.sum(T.ONE), -1))
+        return self.whole(mean) if self.inside else mean
 
     @property
     def domain(self) -> tuple[object, ...]:
@@ -54,8 +63,10 @@ class Weights(NamedTuple):
     def whole(self, t: Term) -> Term:
         """Write a count of all elements as the normal form does, after the loop."""
         count = self.sum(T.ONE)
-        if self.weight is T.ONE and self.condition is T.TRUE and count.op == "fold":
-            return T.replace(t, count, T.as_float(T.extent_of(self.bound.attr[1])))
+        nest = ((self.bound, self.condition), *self.inside)
+        if self.weight is T.ONE and count.op == "fold" and all(c is T.TRUE for _, c in nest):
+            extents = (T.as_float(T.extent_of(b.attr[1])) for b, _ in nest)
+            return T.replace(t, count, T.mul(*extents))
         return t
 
 
@@ -104,7 +115,8 @@ class Centred:
 
     def moved(self, moves: Sequence[Term]) -> Term:
         """The sum about other centres."""
-        return T.add(*(times(self.coefficient(n, moves), s) for n, s in self.degrees))
+        total = T.add(*(times(self.coefficient(n, moves), s) for n, s in self.degrees))
+        return self.weights.whole(total) if self.weights.inside else total
 
     def about(self, centres: Sequence[Term]) -> Centred:
         """The sum of the same units about other centres."""
@@ -113,6 +125,8 @@ class Centred:
 
     def mean(self, unit: Unit) -> Weights | None:
         """The weights by which the centre of a unit is its mean, if it is one."""
+        if self.weights.inside:
+            return self.weights if unit.centre is self.weights.mean(unit.distance) else None
         return mean(unit.centre, unit.distance, self.weights.bound, self.weights.condition)
 
     def results(self) -> set[Term]:
@@ -190,11 +204,13 @@ def _inside_of_folds(t: Term, of: Term) -> Iterator[Term]:
             yield from T.subterms(*g.args)
 
 
-def centred(fold: Term) -> Centred | None:
-    """Take apart a fold whose earlier results over its own domain are all centres. None as well
-    where the law by which they move is not proved."""
+def centred(fold: Term, is_nested: bool = False) -> Centred | None:
+    """Take apart a fold whose earlier results over its own domain are all centres; or a sum of
+    sums, which no loop moves. None as well where the law by which they move is not proved."""
     parts = _apart(fold)
-    return parts if parts is None or move_centre.unproved is None else None
+    if parts is None or move_centre.unproved is not None:
+        return None
+    return parts if is_nested or not parts.weights.inside else None
 
 
 @lru_cache(maxsize=4096)
@@ -210,10 +226,14 @@ def _apart(fold: Term) -> Centred | None:
     if fold.attr.monoid not in ("sum", SE_PAIR) or fold.kind != "float":
         return None
     (bound,), (condition, value, *exponent) = T.open_fold(fold)
-    name, extent = bound.attr[0], bound.attr[1]
+    extent, names, inside = bound.attr[1], {bound.attr[0]}, list[tuple[Term, Term]]()
+    while value.op == "fold" and value.attr.monoid == "sum" and len(value.attr.indices) == 1:
+        (inner,), (filtered, value) = T.open_fold(value)
+        inside.append((inner, filtered))
+        names.add(inner.attr[0])
 
     def is_result(t: Term) -> bool:
-        return name not in t.free and any(
+        return names.isdisjoint(t.free) and any(
             g.op == "fold" and _same_domain(g, fold) for g in T.subterms(t)
         )
 
@@ -235,7 +255,7 @@ def _apart(fold: Term) -> Centred | None:
         return None
     if any(is_result(t) for u in units for t in _inside_of_folds(u.centre, fold)):
         return None  # another fold would begin anew wherever this one has come to
-    weights = Weights(bound, condition, rest, exponent[0] if exponent else None)
+    weights = Weights(bound, condition, rest, exponent[0] if exponent else None, tuple(inside))
     return Centred(weights, tuple(units))
 
 

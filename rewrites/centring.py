@@ -67,10 +67,10 @@ def centre_powers(program: Equations) -> Choice | None:
 
 @centring.choice
 def centre_exponents(program: Equations) -> Choice | None:
-    """Take sums of exponents about their maximum, where that cancels by it.
+    """Take sums about a maximum of what they sum, where that cancels by it.
 
-    Law:     SE(g * u, s).v = SE(g * (u - m), s).v + m * SE(g, s).v, m - [c] * m = [not c] * m, and
-             log(z) + [not 0 < z] * m = log(z)
+    Law:     sum(g * u) = sum(g * (u - m)) + m * sum(g), in SE as well, m - [c] * m = [not c] * m,
+             and log(z) + [not 0 < z] * m = log(z)
     Claims:  distributivity, scaled numbers, brackets, units
     Needs:   m = max(u), and fewer operands stand outside of folds
     before:  H[i] = max[k](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v
@@ -135,7 +135,7 @@ def _is_element(t: Term, weights: Weights) -> bool:
 
 def _correct(t: Term, known: frozenset[Term]) -> Term | None:
     """Return a sum of powers about means in terms of those about any centres."""
-    taken = centred(t.args[0] if is_mantissa(t) else t)
+    taken = centred(t.args[0] if is_mantissa(t) else t, is_nested=True)
     if taken is None or sum(u.power for u in taken.units) == 1:
         return None
     centres, moves = [], []
@@ -275,9 +275,7 @@ def _element(bound: Term, condition: Term, distance: Term, position: Term) -> Te
 
 
 def _about_maxima(weights: Weights, extrema: Iterable[Term]) -> Iterator[Term]:
-    """Yield a sum in SE of distances from maxima and minima of the same domain."""
-    if weights.exponent is None:
-        return
+    """Yield a sum of distances from maxima and minima of the same domain."""
     (name, _), parts = weights.bound.attr, list(addends(weights.weight))
     outside: list[tuple[Term, Term]] = []
     for m in extrema:
@@ -295,7 +293,8 @@ def _about_maxima(weights: Weights, extrema: Iterable[Term]) -> Iterator[Term]:
                 outside.append((m, rest))
                 parts[position] = T.mul(rest, T.sub(body, m))
     if outside:
-        moved = (T.mul(m, weights._replace(weight=g).sum(T.ONE)) for m, g in outside)
+        counts = ((m, weights._replace(weight=g)) for m, g in outside)
+        moved = (T.mul(m, w.whole(w.sum(T.ONE))) for m, w in counts)
         yield T.add(weights._replace(weight=T.add(*parts)).sum(T.ONE), *moved)
 
 
@@ -377,9 +376,7 @@ def _cancel_addend(t: Term) -> Term | None:
                 parts = [T.mul(*others, b) for b in f.args]
                 gone = [p for p in parts if T.neg(p) in t.args]
                 conditions = (c for g in others if T.is_bracket(g) for c in T.conjuncts(g.args[0]))
-                weights = [*_nonzero(conditions)]
-                if all(map(T.is_nonnegative, others)):
-                    weights += _under_logarithms(f)
+                weights = [*_nonzero(conditions), *_under_logarithms(f)]
                 if gone and all(_is_more_than_nothing(p, weights) for p in gone):
                     return T.add(*(b for b in t.args if b is not a), *parts)
     return None

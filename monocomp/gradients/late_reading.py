@@ -235,4 +235,6 @@ def is_invertible(f: Term, conditions: Iterable[Term] = ()) -> bool:
     """True if a factor is 0 only where there is nothing, and the product with it: elements for
     which conditions hold."""
     base, _ = T.base_and_power(f)
+    if base.op == "const":
+        return base is not T.ZERO
     return domain(base, ELEMENTS_ARE_THERE, frozenset(conditions)).is_positive

@@ -6,18 +6,20 @@ the tile about the new one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from monocomp import terms as T
 from monocomp.errors import UnsupportedError
+from monocomp.lowering.differences import differences
 from monocomp.lowering.framed_sums import FramedSums
 from monocomp.lowering.values import Values
-from monocomp.rewrites.centred import Centred, Weights
+from monocomp.rewrites.centred import Centred, Unit, Weights
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
 from monocomp.terms.algebra import settled, value_of
 from monocomp.terms.monomials import addends, factors
+from monocomp.terms.nodes import Number
 from monocomp.terms.transfer import hull
 from monocomp.tile import Expr
 
@@ -62,13 +64,9 @@ def add_centred(
         with at.computing(f):
             taken, result = moving[f], value_of(f)
             *lower, _ = taken.degrees
-            centres = [new.centre(u.centre) for u in taken.units]
-            moves = [
-                _difference(at, old.centre(u.centre), c)
-                for u, c in zip(taken.units, centres, strict=True)
-            ]
+            moves = [_move(u.centre, old, new) for u in taken.units]
             moved = [T.mul(taken.coefficient(n, moves), old.multiple(s)) for n, s in lower]
-            parts, far = _element(taken, centres, sums)
+            parts, far = _element(taken, new, sums)
             if taken.weights.exponent is None:
                 state = body.state("acc", at.tile_axes(f), f.kind, 0.0)
                 start = at.value(T.add(at.symbol("old", state, at.domain(f)), *moved))
@@ -83,7 +81,7 @@ def add_centred(
 
 
 def _element(
-    taken: Centred, centres: Sequence[Term], sums: FramedSums
+    taken: Centred, new: _Symbols, sums: FramedSums
 ) -> tuple[tuple[Term, Term, Term], list[Term]]:
     """((condition, value, exponent), factors that may be infinite) of an element of the tile."""
     at, weights = sums.body.at, taken.weights
@@ -92,9 +90,9 @@ def _element(
         return T.substitute(t, {weights.bound.attr[0]: sums.bound})
 
     factors_, far = [here(weights.weight)], []
-    for unit, centre in zip(taken.units, centres, strict=True):
-        distance = _difference(at, here(unit.distance), centre)
-        is_below = _is_below_frame(unit.distance, centre, weights, sums)
+    for unit in taken.units:
+        distance = _distance(unit, here, new)
+        is_below = _is_below_frame(unit, new, weights, sums)
         if is_below:  # -inf weighs 0, as does whatever is that far below the largest
             distance = T.function("maximum", distance, _NO_WEIGHT)
         power = T.power_of(distance, unit.power)
@@ -102,6 +100,33 @@ def _element(
             far.append(power)
         factors_.append(power)
     return (here(weights.condition), T.mul(*factors_), here(weights.exponent or T.ZERO)), far
+
+
+def _move(centre: Term, old: _Symbols, new: _Symbols) -> Term:
+    """Return the old centre minus the new one, addend by addend: these may be large and cancel."""
+    total = []
+    for count, t in map(T.split_coefficient, addends(centre)):
+        assert t is not None
+        total.append(_times(count, _difference(new.at, old.centre(t), new.centre(t))))
+    return T.add(T.ZERO, *total)
+
+
+def _distance(unit: Unit, here: Callable[[Term], Term], new: _Symbols) -> Term:
+    """Return the distance of an element from the new centre: from each maximum, that of what it is
+    of."""
+    pairs, rest = differences([*addends(unit.distance), *addends(T.neg(unit.centre))])
+    elements = T.add(T.ZERO, *(a for a in addends(unit.distance) if a in rest))
+    centre = T.add(T.ZERO, *(a for a in addends(unit.centre) if T.neg(a) in rest))
+    total = [_difference(new.at, here(elements), new.centre(centre))] if rest else []
+    for x, extremum in pairs:
+        count, m = T.split_coefficient(extremum)
+        assert m is not None
+        total.append(_times(-count, _difference(new.at, here(x), new.centre(m))))
+    return T.add(T.ZERO, *total)
+
+
+def _times(count: Number, t: Term) -> Term:
+    return T.mul(T.const(count, "float"), t)
 
 
 def _difference(at: Values, a: Term, b: Term) -> Term:
@@ -147,14 +172,14 @@ class _Symbols:
         return T.mul(T.const(number, t.kind), symbol)
 
 
-def _is_below_frame(distance: Term, centre: Term, weights: Weights, sums: FramedSums) -> bool:
+def _is_below_frame(unit: Unit, new: _Symbols, weights: Weights, sums: FramedSums) -> bool:
     """True for the exponent of a weight, that may be -inf, less the largest one."""
-    if weights.exponent is None or distance is not weights.exponent:
+    if weights.exponent is None or unit.distance is not weights.exponent:
         return False
-    if not sums.body.at.domain(distance).masked:
+    if not sums.body.at.domain(unit.distance).masked:
         return False
     whole = largest(weights.bound, weights.condition, weights.exponent)
-    return whole in sums.frames and centre is sums.frames[whole].shift
+    return whole in sums.frames and new.centre(unit.centre) is sums.frames[whole].shift
 
 
 def _unit_of(t: Term) -> Term:

@@ -36,11 +36,11 @@ def is_difference(addends: list[Term]) -> bool:
 
 
 def _difference(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
-    names = sorted(frozenset().union(*(a.free for a in addends)))
+    positions = _positions(addends)
     extrema = {a: m for a in addends if (m := _extremum_in(_definition(a))) is not None}
     for a, m in extrema.items():
         number_, _ = T.split_coefficient(a)
-        for x in _elements(m, names):
+        for x in _elements(m, positions):
             x = T.replace(_definition(a), m, x)
             parts = T.addends(T.mul(T.const(-number_, "float"), x))
             if all(p in addends for p in parts):
@@ -81,13 +81,23 @@ def _extremum_in(t: Term) -> Term | None:
     return extrema[0] if len(extrema) == 1 else None
 
 
-def _elements(m: Term, names: Sequence[str]) -> Iterable[Term]:
-    """The terms, with indices of these names, of which m is the maximum or minimum."""
+def _positions(addends: Iterable[Term]) -> list[Term]:
+    """Return the indices that addends vary with, and the computed subscripts of what they read."""
+    terms = T.subterms(*addends)
+    indices = (t for t in terms if t.op == "index" and any(t.attr[0] in a.free for a in addends))
+    computed = (i for t in terms if t.op in T.READS for i in t.args if i.op != "index")
+    return [*sorted(indices, key=lambda t: t.attr), *dict.fromkeys(computed)]
+
+
+def _elements(m: Term, positions: Sequence[Term]) -> Iterable[Term]:
+    """Yield the terms, at these positions, of which m is the maximum or minimum."""
     if m.op == "fold" and m.attr.monoid in EXTREMA:
-        for at in itertools.permutations(names, len(m.attr.indices)):
-            yield from _elements(T.open_as(m, at)[1][1], names)
+        opened, (_, body) = T.open_fold(m)
+        for at in itertools.permutations(positions, len(opened)):
+            here = {i.attr[0]: p for i, p in zip(opened, at, strict=True)}
+            yield from _elements(T.substitute(body, here), positions)
     elif m.op in ("maximum", "minimum"):
         for x in m.args:
-            yield from _elements(x, names)
+            yield from _elements(x, positions)
     else:
         yield m

@@ -236,9 +236,10 @@ class Values(Scopes):
             number_, m = T.split_coefficient(largest)
             assert m is not None
             difference = apply("sub", self.value(x), self.value(m))
-            if number_ * factor != -1:
-                difference = apply("mul", number(-float(number_) * factor), difference)
-            total = plus(total, difference, False)
+            times = -float(number_) * factor
+            if abs(times) != 1:
+                difference = apply("mul", number(times), difference)
+            total = plus(total, difference, times == -1)
         assert total is not None
         return total
 

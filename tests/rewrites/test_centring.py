@@ -57,6 +57,9 @@ NEAR_MISSES = {
         "V[i] = sum[k]((X[i,k] - max[l](X[i,l])) ** 2)"
         " - sum[k](X[i,k] - max[l](X[i,l])) ** 2 / |k|",  # it varies with a result
         "V[i] = sum[j, k](D[i,j,k] ** 2) - sum[j, k](D[i,j,k]) ** 2",  # two indices
+        # A mean of other weights, and one that varies with an index of the nest.
+        "V = sum[i](sum[k]((X[i,k] - sum[j](sum[l](D[j,l])) / |i| / |k|) ** 2))",
+        f"V = sum[i](sum[k](relu(X[i,k] - {mean()})))",
         "input N[i,k]: int\nV[i] = sum[k](N[i,k] ** 2) - sum[k](N[i,k]) ** 2 / |k|",  # exact
         f"V[i] = {exact()}",  # done
         "V[i] = sum[k](X[i,k]) / sum[k](1.0)",  # no powers about it
@@ -84,7 +87,7 @@ NEAR_MISSES = {
         # It would stay where the other condition fails, whatever is added.
         f"H[i] = max[k](S[i,k]) - (i < 2) * {softmean('S[i,k]', 'S[i,k]', 'k')}"
         " + log(SE[k](1, S[i,k]).v)",
-        "H[i] = max[k](S[i,k]) * sum[k](1.0) - sum[k](S[i,k])",  # no exponent
+        "H[i] = max[k](S[i,k]) * B[i] - sum[k](S[i,k])",  # it would not leave
         f"H[i] = max[j, k](D[i,j,k]) - {softmean('S[i,k]', 'S[i,k]', 'k')}",
         f"H[i] = max[k if k < i](S[i,k]) - {softmean('S[i,k]', 'S[i,k]', 'k')}",
         f"H[i] = max[k](R[i,k]) - {softmean('S[i,k]', 'S[i,k]', 'k')}",
@@ -119,6 +122,7 @@ FROM_ORIGIN = f"(sum[l](Y[l] * Z[k,l]) - {ORIGIN})"
 OF_X = softmean("X[i,k]", "X[i,k]", "k")
 NEAR = "SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v"
 NONE = "(not 0 < SE[k](1, X[i,k]).v)"
+NESTED = "D[j,k] + X[i,k] - sum[l](sum[m](D[l,m] + X[i,m])) / |j| / |k|"
 MEAN_OF_D, MEAN_OF_X = mean("D[i,k]"), mean()
 VARIANTS = {
     "centre_powers": [
@@ -138,6 +142,9 @@ VARIANTS = {
         f"sum[k]((X[i,k] - {mean()}) * (D[i,k] - {MEAN_OF_D}))"
         f" => sum[k]((X[i,k] - {mean()}) * (D[i,k] - {MEAN_OF_D}))"
         f" - sum[k](X[i,k] - {mean()}) * sum[k](D[i,k] - {MEAN_OF_D}) / sum[k](1.0)",
+        # of sums of sums
+        f"sum[j](sum[k](({NESTED}) ** 2)) => sum[j](sum[k](({NESTED}) ** 2))"
+        f" - sum[j](sum[k]({NESTED})) ** 2 / |j| / |k|",
         # about an element, which is the same for all means
         f"Y[i] + sum[k if k <= i]((Y[k] - {mean('Y[k]', where=' if k <= i')}) ** 2)"
         " => Y[i] + sum[k if k <= i]((Y[k] - where(0 < |k|, Y[0], 0)) ** 2)"
@@ -163,6 +170,11 @@ VARIANTS = {
     "centre_exponents": [
         f"B[i] * max[k](X[i,k]) - B[i] * {OF_X}"
         f" => B[i] * max[k](X[i,k]) * {NONE} - B[i] * {NEAR} / SE[k](1, X[i,k]).v",
+        # of plain sums
+        "max[k](X[i,k]) * |k| - sum[k](X[i,k]) => -sum[k](X[i,k] - max[l](X[i,l]))",
+        "(max[k](X[i,k]) + log(SE[k](1, X[i,k]).v)) * sum[k](D[i,k]) - sum[k](D[i,k] * X[i,k])"
+        " => log(SE[k](1, X[i,k]).v) * sum[k](D[i,k])"
+        " - sum[k](D[i,k] * (X[i,k] - max[l](X[i,l])))",
         # beside a logarithm that is -inf of nothing
         f"max[k](X[i,k]) - {OF_X} + log(SE[k](1, X[i,k]).v)"
         f" => log(SE[k](1, X[i,k]).v) - {NEAR} / SE[k](1, X[i,k]).v",
