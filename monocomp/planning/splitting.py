@@ -435,7 +435,7 @@ class _Splitting:
         if split is None:
             raise InternalError(f"the centre of a split is lost in {show(value_of(f))}")
         frame_of_split = None
-        bound, condition, _, frame = split.weights
+        bound, condition, _, frame, *_ = split.weights
         if frame is not None:
             exponent = largest(bound, condition, frame)
             frame_of_split = self._stored("M", exponent, stored)
