@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.rewrites.single_folds import is_fold, opened_fold, reads_computed, weight_of
+from monocomp.rewrites.single_folds import (
+    is_fold,
+    opened_fold,
+    reads_computed,
+    scales_no_weights,
+    weight_of,
+)
 from monocomp.rewriting.equations import Guard, equations
 from monocomp.rewriting.matching import Bindings
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import (
     addends,
-    beside_weight,
+    common_number,
     exponent_of,
     factors,
     primitive,
@@ -119,18 +125,6 @@ def lead_with_number(t: Term) -> Term | None:
     return T.construct("mul", number, T.fold("sum", (bound,), condition, element))
 
 
-def _scales_no_weights(found: Bindings) -> bool:
-    """True if a factor is no scale of weights in the elements of a maximum, without which these may
-    be too large for a float."""
-    (bound,), fold = found.folds["k"]
-    _, (condition, body) = T.open_fold(fold)
-    is_whole = T.has_element(fold)
-    moving = [
-        f for f in factors(body) if bound.attr[0] in f.free or not (is_whole or T.is_positive(f))
-    ]
-    return bool(beside_weight([found.terms["a"]], moving, T.conjuncts(condition))[0])
-
-
 def _leaves_whole_frame(found: Bindings) -> bool:
     """True if no number that may be infinite leaves a maximum over nothing, so that the frames of
     several sums over one domain stay alike."""
@@ -168,7 +162,7 @@ for one, of_one, leaving in (
             a_is_finite_if_there_are_elements=Guard(
                 lambda found: T.is_finite_if_there(found.terms["a"])
             ),
-            a_scales_no_weights=Guard(_scales_no_weights),
+            a_scales_no_weights=Guard(scales_no_weights),
         )
     )
 
@@ -256,3 +250,42 @@ def _is_weighted_sum(t: Term) -> bool:
         return False
     _, name, _, body = opened_fold(t)
     return weight_of(body, name) is not T.ZERO
+
+
+@hoisting.procedure
+def factor_number(t: Term) -> Term | None:
+    """The number that the addends of a factor share stands before the product.
+
+    So a sum meets its multiples: p * (2 * p) is a square.
+
+    Law:     x * (c * a + c * b) = c * x * (a + b)
+    Claims:  distributivity
+    Needs:   c is a number
+    before:  A[i] = X[i] * (2 * Y[i] + 6 * Z[i])
+    after:   A[i] = 2 * X[i] * (Y[i] + 3 * Z[i])
+    """
+    if t.op != "mul":
+        return None
+    found = [common_number(f) for f in t.args]
+    if all(number == 1 for number, _ in found):
+        return None
+    return T.mul(*(x for number, f in found for x in (T.const(number, t.kind), f)))
+
+
+def _are_out_of_order(found: Bindings) -> bool:
+    """True if the extent of the inner sum comes before that of the outer one."""
+    (_, outer), (_, inner) = found.folds["k"], found.folds["j"]
+    return bool(inner.attr.extents < outer.attr.extents)
+
+
+hoisting.add(
+    *equations(
+        """
+        # Sums that follow one another directly are taken in one fixed order; a filter goes with the
+        # innermost index that it names.
+        reorder_sums: sum[k if c](sum[j if d and e](x)) = sum[j if d](sum[k if c and e](x))
+            needs d free of k, worth their extents are out of order
+        """,
+        their_extents_are_out_of_order=Guard(_are_out_of_order),
+    )
+)

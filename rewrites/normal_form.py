@@ -11,13 +11,12 @@ from functools import cache
 
 from monocomp import terms as T
 from monocomp.rewrites.hoisting import hoisting
-from monocomp.rewrites.quotients import quotients
 from monocomp.rewrites.results import results
 from monocomp.rewrites.single_elements import single_elements
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 
-_PARTS = (results, hoisting, single_elements, quotients)
+_PARTS = (results, hoisting, single_elements)
 
 normal_form = RuleSet(
     "normal_form",

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from monocomp import terms as T
+from monocomp.rewriting.matching import Bindings
 from monocomp.terms import Term
-from monocomp.terms.monomials import (
-    addends,
-    exponent_of,
-)
+from monocomp.terms.monomials import addends, beside_weight, exponent_of, factors
 
 
 def is_fold(t: Term, *names: str) -> bool:
@@ -34,3 +32,17 @@ def may_leave(factor: Term, x: Term) -> bool:
 def reads_computed(t: Term) -> bool:
     """Is there a read that may leave its tensor?"""
     return any(map(T.is_computed, T.subterms(t)))
+
+
+def scales_no_weights(found: Bindings) -> bool:
+    """True if a factor is no scale of weights in the elements of a maximum or choice, without which
+    these may be too large for a float."""
+    (bound,), fold = found.folds["k"]
+    _, (condition, body) = T.open_fold(fold)
+    is_whole = T.has_element(fold)
+
+    def stays(f: Term) -> bool:
+        return bound.attr[0] in f.free or not (is_whole or T.is_positive_if_specified(f))
+
+    moving = [*filter(stays, factors(body))]
+    return bool(beside_weight([found.terms["a"]], moving, T.conjuncts(condition))[0])

@@ -26,6 +26,7 @@ from monocomp.terms.nodes import intern
 SIZES = {0: "nothing", 1: "one element", 2: "two elements"}
 _JOINS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 _UNITS = {"sum": T.ZERO, "prod": T.ONE, "max": T.NEG_INF, "min": T.INF}
+_FIRST = {"argmax": 0, "argmin": 0, "argtop": -1, "top": -1}  # the position of no element
 _MINUS_ONE = T.const(-1, "float")
 _OPERATORS = {"+": "add", "-": "add", "*": "mul", "/": "mul", "//": "floordiv", "%": "mod"}
 
@@ -138,6 +139,8 @@ class Reader:
                 return T.inert(name, *map(number, args))
             case syntax.Reduce(op, prefix=False) if op in _JOINS:
                 return self._reduction(e, positions)
+            case syntax.Reduce(op, prefix=False) if op in _FIRST:
+                return self._choice(e, positions)
         raise InternalError(f"no law can say {e}")
 
     def _reduction(self, e: syntax.Reduce, positions: Mapping[str, int]) -> Term:
@@ -150,6 +153,21 @@ class Reader:
                 element = T.inert("where", self.term(e.condition, here), element, unit)
             result = element if result is unit else T.inert(_JOINS[e.op], result, element)
         return result
+
+    def _choice(self, e: syntax.Reduce, positions: Mapping[str, int]) -> Term:
+        """Read the first position that is chosen or listed, or the element there."""
+        is_least = e.op == "argmin"
+        best, position = (T.INF if is_least else T.NEG_INF), T.const(_FIRST[e.op], "float")
+        (body,), (index,) = e.args, map(str, e.indices)
+        for n in range(self.size):
+            here = {**positions, index: n}
+            element = self.number(body, here)
+            better = _comparison("<", *((element, best) if is_least else (best, element)))
+            if e.condition is not None:
+                better = T.conjunction(self.term(e.condition, here), better)
+            position = T.inert("where", better, T.const(n, "float"), position)
+            best = T.inert("where", better, element, best)
+        return best if e.op == "top" else position
 
 
 def _negative(t: Term) -> Term:

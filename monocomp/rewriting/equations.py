@@ -83,6 +83,12 @@ PREDICATES = {
     "positive": Predicate(
         T.is_positive, lambda x: not x <= 0, "(1 + {0} ** 2)", lambda x: _below(T.ZERO, x)
     ),
+    "positive where it is a number": Predicate(
+        T.is_positive_if_specified,
+        lambda x: not x <= 0,
+        "(1 / abs({0}))",
+        lambda x: _below(T.ZERO, x),
+    ),
     "nonnegative": Predicate(
         T.is_nonnegative,
         lambda x: not x < 0,
@@ -294,6 +300,7 @@ class Equation(Rule):
                 (*map(_any_of, alone[v]), *(g.holds for g in guards[v])),
                 tuple(_any_of(own) for own in self._doubtful(v)),
                 next((g.key for g in guards[v] if g.key), None),
+                [name for name, _ in _occurrences(self._left, ())].count(v) > 1,
             )
             for v in self.scopes
             if alone[v] or guards[v]

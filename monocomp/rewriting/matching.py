@@ -75,11 +75,14 @@ class Demand:
         tests: what must hold of all that it takes, one by one.
         doubtful: what must hold of it unless something holds of other variables.
         key: a value that is the same for all that it takes.
+        is_repeated: True if the variable stands in several places, which may have only some of it
+            in common.
     """
 
     tests: tuple[Test, ...] = ()
     doubtful: tuple[Test, ...] = ()
     key: Callable[[Bindings], Hashable] | None = None
+    is_repeated: bool = False
 
     def is_met(self, name: str, t: Term, found: Bindings) -> bool:
         """True if the variable may be, or take, a term."""
@@ -99,6 +102,8 @@ class Demand:
             certain = [x for x, new in bound if all(test(new) for test in self.doubtful)]
             if certain and certain != group:
                 yield certain
+        if self.is_repeated and len(allowed) > 1:
+            yield from ([x] for x in allowed)
 
 
 Demands: TypeAlias = Mapping[str, Demand]  # of variables

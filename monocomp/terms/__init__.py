@@ -38,6 +38,7 @@ from monocomp.terms.facts import (
     is_nonnegative,
     is_number_if_read,
     is_positive,
+    is_positive_if_specified,
     is_unmasked,
     is_unmasked_if_read,
 )

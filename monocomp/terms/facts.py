@@ -13,6 +13,7 @@ from monocomp.terms.domain import (
     domain,
 )
 from monocomp.terms.nodes import Term
+from monocomp.terms.parts import base_and_power, factors
 
 
 @fact("is finite")
@@ -67,6 +68,13 @@ def is_unmasked_if_read(t: Term) -> bool:
 def is_positive(t: Term) -> bool:
     """True if t is more than 0 wherever it is a number."""
     return domain(t).is_positive
+
+
+@fact("> 0 where it is a number", "is_positive")
+def is_positive_if_specified(t: Term) -> bool:
+    """True if t is more than 0 where it is specified: a divisor then is not 0."""
+    parts = map(base_and_power, factors((t,)))
+    return all(is_positive(b) if n > 0 else is_nonnegative(b) for b, n in parts)
 
 
 @fact(">= 0", "is_positive")

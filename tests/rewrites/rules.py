@@ -70,7 +70,7 @@ def check_example(rule: Rule) -> None:
     assert rule.law, "no law, no rule"
     before, after = rule.section("before"), rule.section("after")
     texts = [(before, after)]
-    if "<=" in before:  # the first row has no element left
+    if "<=" in before and not isinstance(rule, Equation):  # the first row has no element left
         texts.append((before.replace("<=", "<"), after.replace("<=", "<")))
     for text, expected in texts:
         rewriter = apply_only(rule, text)
