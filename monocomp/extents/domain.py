@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import chain
 
 from monocomp import terms as T
 from monocomp.terms import Term
+from monocomp.terms.asking import remembered
 
 LIMIT = 4  # more intervals than this are one with a mask: each costs code
 MANY = 32  # of so many sets or intervals no few are left: nobody looks for them
@@ -40,11 +42,11 @@ class Interval:
     @property
     def start(self) -> Term:
         """The first element, if there is any."""
-        return _Order().join((T.const(0), *self.lower), "maximum")[0]
+        return join((T.const(0), *self.lower), "maximum")
 
     def end(self, extent: str) -> Term:
         """Return the position after the last element, if there is any."""
-        return _Order().join((T.extent_of(extent), *self.upper), "minimum")[0]
+        return join((T.extent_of(extent), *self.upper), "minimum")
 
 
 @dataclass(frozen=True)
@@ -67,63 +69,56 @@ def split(bound: Term, condition: Term) -> Domain:
     return Domain(tuple(intervals) or (Interval(upper=(T.const(0),)),), T.conjunction(*rest))
 
 
-class _Order:
-    """Which terms are provably at least which others, and their maxima and minima.
+@remembered
+def is_at_least(a: Term, b: Term) -> bool:
+    """Return whether a >= b, provably."""
+    return (
+        T.compare("<=", b, a) is T.TRUE
+        or (a.op == "maximum" and any(is_at_least(t, b) for t in a.args))
+        or (b.op == "minimum" and any(is_at_least(a, t) for t in b.args))
+    )
 
-    What was found is remembered, for one domain: facts are asked anew for the next, as
-    certificates name those that a rule needed.
-    """
 
-    def __init__(self) -> None:
-        self._found: dict[tuple[Term, Term], bool] = {}
+def extreme(terms: Iterable[Term], op: str) -> tuple[Term, ...]:
+    """Return fewer terms of the same maximum or minimum: those that another one decides are left
+    out, nested ones are written out."""
+    kept: list[Term] = []
 
-    def is_at_least(self, a: Term, b: Term) -> bool:
-        """Provably a >= b."""
-        found = self._found.get((a, b))
-        if found is None:
-            found = self._found[a, b] = (
-                T.compare("<=", b, a) is T.TRUE
-                or (a.op == "maximum" and any(self.is_at_least(t, b) for t in a.args))
-                or (b.op == "minimum" and any(self.is_at_least(a, t) for t in b.args))
-            )
-        return found
+    def wins(a: Term, b: Term) -> bool:
+        return is_at_least(a, b) if op == "maximum" else is_at_least(b, a)
 
-    def is_at_most(self, a: Term, b: Term) -> bool:
-        """Provably a <= b."""
-        return self.is_at_least(b, a)
+    for t in chain.from_iterable(t.args if t.op == op else (t,) for t in terms):
+        if not any(wins(other, t) for other in kept):
+            kept = [other for other in kept if not wins(t, other)] + [t]
+    return tuple(kept)
 
-    def extreme(self, terms: Iterable[Term], op: str) -> tuple[Term, ...]:
-        """The same maximum or minimum of fewer terms: those that another one decides are left
-        out, nested ones are written out."""
-        kept: list[Term] = []
-        wins = self.is_at_least if op == "maximum" else self.is_at_most
-        for t in chain.from_iterable(t.args if t.op == op else (t,) for t in terms):
-            if not any(wins(other, t) for other in kept):
-                kept = [other for other in kept if not wins(t, other)] + [t]
-        return tuple(kept)
 
-    def join(self, terms: Iterable[Term], op: str) -> tuple[Term]:
-        """The maximum or minimum as one term."""
-        first, *others = sorted(self.extreme(terms, op), key=lambda t: t.key)
-        for t in others:
-            first = T.function(op, first, t)
-        return (first,)
+def join(terms: Iterable[Term], op: str) -> Term:
+    """Return the maximum or minimum as one term."""
+    return reduce(partial(T.function, op), sorted(extreme(terms, op), key=lambda t: t.key))
 
-    def least_and_end(self, i: Interval) -> tuple[Term | None, Term | None]:
-        """The first element and the position after the last, or after nothing at the first: of
-        an interval that is empty at run time both are the same position."""
-        low = self.join(i.lower, "maximum")[0] if i.lower else None
-        high = self.join(i.upper, "minimum")[0] if i.upper else None
-        if low is not None and high is not None:
-            (high,) = self.join((low, high), "maximum")
-        return low, high
+
+def least_and_end(i: Interval) -> tuple[Term | None, Term | None]:
+    """Return the first element and the position after the last, or after nothing at the first: of
+    an interval that is empty at run time both are the same position."""
+    low = join(i.lower, "maximum") if i.lower else None
+    high = join(i.upper, "minimum") if i.upper else None
+    if low is not None and high is not None:
+        high = join((low, high), "maximum")
+    return low, high
+
+
+def _weakest(bounds: list[tuple[Term, ...]], inner: str, outer: str) -> tuple[Term, ...]:
+    """Return bounds that hold for all of several sets, each with bounds of its own."""
+    common = tuple(t for t in bounds[0] if all(t in own for own in bounds))
+    rest = [tuple(t for t in own if t not in common) for own in bounds]
+    return (*common, join((join(own, inner) for own in rest), outer)) if all(rest) else common
 
 
 class _Sets:
     """Sets of values of one index. A set is a list of intervals as a `Domain` has them."""
 
     def __init__(self, bound: Term) -> None:
-        self.order = _Order()
         self.bound = bound
         self.name: str = bound.attr[0]
         self.extent = T.extent_of(bound.attr[1])
@@ -167,18 +162,18 @@ class _Sets:
         return found
 
     def meet(self, a: Interval, b: Interval) -> Interval:
-        lower = (t for t in (*a.lower, *b.lower) if not self.order.is_at_least(T.const(0), t))
-        upper = (t for t in (*a.upper, *b.upper) if not self.order.is_at_least(t, self.extent))
+        lower = (t for t in (*a.lower, *b.lower) if not is_at_least(T.const(0), t))
+        upper = (t for t in (*a.upper, *b.upper) if not is_at_least(t, self.extent))
         return Interval(
-            self.order.extreme(lower, "maximum"),
-            self.order.extreme(upper, "minimum"),
+            extreme(lower, "maximum"),
+            extreme(upper, "minimum"),
             a.masked or b.masked,
         )
 
     def is_empty(self, i: Interval) -> bool:
         """Provably without an element."""
         return any(
-            self.order.is_at_least(low, high)
+            is_at_least(low, high)
             for low in (T.const(0), *i.lower)
             for high in (self.extent, *i.upper)
         )
@@ -197,7 +192,7 @@ class _Sets:
                 exact += parts
         found = [self.hull(masked)] if masked else []
         for part in sorted(exact, key=_variation):
-            low, high = self.order.least_and_end(part)
+            low, high = least_and_end(part)
             below = [self.meet(i, Interval(upper=(low,))) for i in found] if low else []
             above = [self.meet(i, Interval(lower=(high,))) for i in found] if high else []
             found = [i for i in (*below, part, *above) if not self.is_empty(i)]
@@ -222,10 +217,10 @@ class _Sets:
         both may be cut at common bounds."""
         if first.masked != second.masked or not second.lower:
             return None
-        (position,) = self.order.join(second.lower, "maximum")
+        position = join(second.lower, "maximum")
         if position in first.upper:
             common = tuple(t for t in first.upper if t is not position)
-        elif position is self.order.least_and_end(first)[1]:
+        elif position is least_and_end(first)[1]:
             common = ()
         else:
             return None
@@ -233,32 +228,19 @@ class _Sets:
         if len(rest) + len(common) != len(second.upper):
             return None
         if rest:
-            common += self.order.join((position, *self.order.join(rest, "minimum")), "maximum")
+            common = (*common, join((position, join(rest, "minimum")), "maximum"))
         return self.meet(Interval(self.lowest([first, second]), common, first.masked), Interval())
 
     def hull(self, parts: list[Interval]) -> Interval:
         """One masked interval that holds all."""
         if not parts:
             return Interval(upper=(T.const(0),))
-        uppers = [i.upper for i in parts]
-        common = tuple(t for t in uppers[0] if all(t in u for u in uppers))
-        rest = [tuple(t for t in u if t not in common) for u in uppers]
-        if all(rest):
-            common += self.order.join(
-                (t for r in rest for t in self.order.join(r, "minimum")), "maximum"
-            )
-        return Interval(self.lowest(parts), common, masked=True)
+        upper = _weakest([i.upper for i in parts], "minimum", "maximum")
+        return Interval(self.lowest(parts), upper, masked=True)
 
     def lowest(self, parts: list[Interval]) -> tuple[Term, ...]:
         """Lower bounds that hold for all."""
-        lowers = [i.lower for i in parts]
-        common = tuple(t for t in lowers[0] if all(t in low for low in lowers))
-        rest = [tuple(t for t in low if t not in common) for low in lowers]
-        if all(rest):
-            common += self.order.join(
-                (t for r in rest for t in self.order.join(r, "maximum")), "minimum"
-            )
-        return common
+        return _weakest([i.lower for i in parts], "maximum", "minimum")
 
     # --- comparisons ------------------------------------------------------------------
 
@@ -277,7 +259,7 @@ class _Sets:
         equal = self.meet(above, below)
         if c.attr == "==":
             return [equal]
-        low, high = self.order.least_and_end(equal)
+        low, high = least_and_end(equal)
         parts = [Interval(upper=(low,))] if low else []
         parts += [Interval(lower=(high,))] if high else []
         return [i for i in (self.meet(p, Interval()) for p in parts) if not self.is_empty(i)]

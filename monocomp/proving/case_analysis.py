@@ -98,15 +98,9 @@ class Path(Arithmetic):
         if a is b or isinstance(a, bool):
             return bool(a == b)
         numerator, _ = self.algebra.ratio(self._reduced(a - b))
-        # Signs that contradict the case are impossible, so in a case that is impossible
-        # as a whole every equation holds.
-        if numerator == 0 or self._signs(numerator) <= {0}:
-            return True
-        if not numerator.has(self.algebra.sympy.log):
-            return False
-        # Equal if their exponentials are, from which logarithms leave as factors.
-        quotient = self.algebra.sympy.exp(self._reduced(a - b))
-        return bool(self.algebra.ratio(quotient - 1)[0] == 0)
+        # Signs that contradict the case are impossible, so in a case that is impossible as a
+        # whole every equation holds.
+        return bool(numerator == 0 or self._signs(numerator) <= {0})
 
     # Finite arithmetic.
 
@@ -220,7 +214,7 @@ class Path(Arithmetic):
 
     def _rows(self, x: Expr, signs: frozenset[int]) -> Iterator[Row]:
         """The inequalities that say that x has one of these signs."""
-        terms = self.algebra.terms(self._reduced(x))
+        terms = dict(self.algebra.terms(self._reduced(x)))
         constant = terms.pop(self.algebra.sympy.Integer(1), Fraction(0))
         row = Row(terms, constant, strict=0 not in signs)
         if -1 not in signs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any, TypeAlias
 
 Expr: TypeAlias = Any  # a sympy expression
@@ -26,21 +27,18 @@ class Algebra:
         self.sympy: Any = sympy
         self.tick = tick
         self._symbols: dict[tuple[str, bool], Expr] = {}
-        self._ratios: dict[Expr, tuple[Expr, Expr]] = {}
-        self._factors: dict[Expr, tuple[Expr, ...]] = {}
-        self._terms: dict[Expr, dict[Expr, Fraction]] = {}
+        self.ratio = cache(self._ratio)
+        self.factors = cache(self._factors)
+        self.terms = cache(self._terms)
 
     def symbol(self, name: str, nonnegative: bool = False) -> Expr:
-        """The symbol for a name. No name reaches sympy: they are called x0, x1, ..."""
-        found = self._symbols.get((name, nonnegative))
-        if found is None:
-            known = {"nonnegative": True} if nonnegative else {"real": True}
-            found = self.sympy.Symbol(f"x{len(self._symbols)}", **known)
-            self._symbols[name, nonnegative] = found
-        return found
+        """Return the symbol for a name. No name reaches sympy: they are called x0, x1, ..."""
+        known = {"nonnegative": True} if nonnegative else {"real": True}
+        new = self.sympy.Symbol(f"x{len(self._symbols)}", **known)
+        return self._symbols.setdefault((name, nonnegative), new)
 
     def number(self, x: Fraction) -> Expr:
-        """An exact number."""
+        """Return an exact number."""
         return self.sympy.Rational(x.numerator, x.denominator)
 
     def bits(self, x: Expr) -> int:
@@ -48,71 +46,59 @@ class Algebra:
         return int(x.p).bit_length() + int(x.q).bit_length() if x.is_Rational else 0
 
     def expand(self, x: Expr) -> Expr:
-        """Multiplied out, exponentials of sums split."""
+        """Multiply out, and split exponentials of sums."""
         self.tick()
         if self._size(x, {}) > _MOST_TERMS:
             raise UnsupportedTermError("an expression grows too large")
-        return self.sympy.expand(x, trig=x.has(self.sympy.cos, self.sympy.sin))
+        return self.sympy.expand(x)
 
     def _size(self, x: Expr, memo: dict[Expr, float]) -> float:
-        """About how many terms x has when multiplied out."""
+        """Return about how many terms x has when multiplied out."""
         if not x.args:
             return 1
-        found = memo.get(x)
-        if found is None:
+        if x not in memo:
             sizes = [self._size(a, memo) for a in x.args]
             if x.is_Mul:
-                found = math.prod(sizes)
+                size = math.prod(sizes)
             elif x.is_Pow and x.exp.is_Integer:
-                found = sizes[0] ** min(abs(int(x.exp)), 64)
-            elif x.is_Add:
-                found = sum(sizes)
+                size = sizes[0] ** min(abs(int(x.exp)), 64)
             else:
-                found = max(sizes)
-            found = memo[x] = min(found, 1e9)
-        return found
+                size = sum(sizes) if x.is_Add else max(sizes)
+            memo[x] = min(size, 1e9)
+        return memo[x]
 
-    def ratio(self, x: Expr) -> tuple[Expr, Expr]:
-        """Numerator, multiplied out, and denominator.
+    def _ratio(self, x: Expr) -> tuple[Expr, Expr]:
+        """Return the numerator, multiplied out, and the denominator.
 
         The common denominator comes first: multiplying out fractions of different
         denominators makes a hundred times as many terms.
         """
-        found = self._ratios.get(x)
-        if found is None:
-            self.tick()
-            numerator, denominator = x, self.sympy.Integer(1)
-            if any(p.exp.is_negative for p in x.atoms(self.sympy.Pow)):
-                numerator, denominator = self.sympy.fraction(self.sympy.together(x))
-            found = self._ratios[x] = self.expand(numerator), denominator
-        return found
+        self.tick()
+        numerator, denominator = x, self.sympy.Integer(1)
+        if any(p.exp.is_negative for p in x.atoms(self.sympy.Pow)):
+            numerator, denominator = self.sympy.fraction(self.sympy.together(x))
+        return self.expand(numerator), denominator
 
-    def factors(self, x: Expr) -> tuple[Expr, ...]:
-        """Factors whose signs make the sign of x; the base of a square comes twice."""
-        found = self._factors.get(x)
-        if found is None:
-            self.tick()
-            product = x
-            powers = (p.exp for p in x.atoms(self.sympy.Pow))
-            low = all(p.is_Rational and abs(p) <= _HIGHEST_FACTORED for p in powers)
-            if x.is_Add and len(x.args) <= _MOST_FACTORED and low:
-                product = self.sympy.factor(x)
-            factors: list[Expr] = []
-            for factor in self.sympy.Mul.make_args(product):
-                whole = factor.is_Pow and factor.exp.is_Integer
-                factors += [factor.base] * (2 - int(factor.exp) % 2) if whole else [factor]
-            found = self._factors[x] = tuple(factors)
-        return found
+    def _factors(self, x: Expr) -> tuple[Expr, ...]:
+        """Return factors whose signs make the sign of x; the base of a square comes twice."""
+        self.tick()
+        product = x
+        powers = (p.exp for p in x.atoms(self.sympy.Pow))
+        low = all(p.is_Rational and abs(p) <= _HIGHEST_FACTORED for p in powers)
+        if x.is_Add and len(x.args) <= _MOST_FACTORED and low:
+            product = self.sympy.factor(x)
+        factors: list[Expr] = []
+        for factor in self.sympy.Mul.make_args(product):
+            whole = factor.is_Pow and factor.exp.is_Integer
+            factors += [factor.base] * (2 - int(factor.exp) % 2) if whole else [factor]
+        return tuple(factors)
 
-    def terms(self, x: Expr) -> dict[Expr, Fraction]:
-        """The monomials of a sum with their coefficients."""
-        found = self._terms.get(x)
-        if found is None:
-            found = {}
-            for monomial, c in self.expand(x).as_coefficients_dict().items():
-                if c.is_Rational:
-                    found[monomial] = Fraction(int(c.p), int(c.q))
-                else:
-                    found[monomial * c] = Fraction(1)
-            self._terms[x] = found
-        return dict(found)
+    def _terms(self, x: Expr) -> dict[Expr, Fraction]:
+        """Return the monomials of a sum with their coefficients."""
+        terms: dict[Expr, Fraction] = {}
+        for monomial, c in self.expand(x).as_coefficients_dict().items():
+            if c.is_Rational:
+                terms[monomial] = Fraction(int(c.p), int(c.q))
+            else:
+                terms[monomial * c] = Fraction(1)
+        return terms
