@@ -14,12 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 from monocomp.terms.binders import open_fold
-from monocomp.terms.comparisons import where
 from monocomp.terms.facts import is_nonnegative
-from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const, is_computed, name_of
-from monocomp.terms.logic import conjunction
+from monocomp.terms.leaves import FALSE, TRUE, const, name_of
 from monocomp.terms.nodes import Binder, Number, Term, UserMonoid, inert
-from monocomp.terms.parts import base_and_power, is_bracket, split_coefficient
+from monocomp.terms.parts import base_and_power, split_coefficient
 from monocomp.terms.ring import neg, power_of, sub
 
 _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW, _ATOM = range(1, 10)
@@ -288,7 +286,7 @@ def _show_product(t: Term, names: Names, context: int) -> str:
     number, _ = split_coefficient(t)
     over: list[Term] = []
     under: list[Term] = []
-    for factor in _guarded_factors(t):
+    for factor in t.args[t.args[0].op == "const" :]:
         base, power = base_and_power(factor)
         if power < 0 and t.kind == "float":
             under.append(power_of(base, -power))
@@ -337,23 +335,6 @@ def _has_sign(number: Number) -> bool:
 
 def _is_sum(t: Term) -> bool:
     return t.op == "add" or (t.op == "cast" and t.args[0].op == "add")
-
-
-def _guarded_factors(t: Term) -> list[Term]:
-    """Return the factors of a product but its number: [c] * exp(x) as exp(where(c, x, -inf)), so
-    that what x reads at computed positions is guarded."""
-    factors = [f for f in t.args if f.op != "const"]
-    brackets = [f for f in factors if is_bracket(f)]
-    guarded = next((f for f in factors if f.op == "exp" and _reads_computed(f)), None)
-    if guarded is None or not brackets:
-        return factors
-    masked = where(conjunction(*(b.args[0] for b in brackets)), guarded.args[0], NEG_INF)
-    others = [f for f in factors if f not in brackets and f is not guarded]
-    return [inert("exp", masked), *others]
-
-
-def _reads_computed(t: Term) -> bool:
-    return is_computed(t) or any(map(_reads_computed, t.args))
 
 
 def _show_power(t: Term, names: Names, context: int) -> str:
