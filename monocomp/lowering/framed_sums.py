@@ -82,7 +82,7 @@ class FramedSums:
         inside = set(T.subterms(whole))
         frames = {g: frame for g, frame in self.frames.items() if g in inside}
         old, new = self._moved(whole, frames)
-        masked = self._masked(self._as_in_frame(exponent, whole), frames)
+        masked = self._masked(exponent, frames)
         base = "acc" if value is not T.ONE else "l_i"
         state = self.body.state(base, at.tile_axes(T.field(f, "v")), "float", 0.0)
         scaled = state
@@ -128,19 +128,6 @@ class FramedSums:
             # what is known from an earlier pass may be of nothing.
             new = settled(new)
         return old, new
-
-    def _as_in_frame(self, exponent: Term, whole: Term) -> Term:
-        """The exponent in terms of what an earlier pass has folded to its frame, so that both round
-        alike, however large they are."""
-        name, at = self.bound.attr[0], self.body.at
-        for g in factors(whole):
-            if g.op == "fold" and g not in self.frames and g.attr.extents == (self.bound.attr[1],):
-                _, (*_, element) = T.open_as(g, (name,))
-                if element.op == "mul":
-                    value = at.let_once(self.body.scope, "x", at.value(element))
-                    symbol = at.symbol("element", value, at.domain(element))
-                    exponent = _in_terms_of(exponent, element, symbol)
-        return exponent
 
     def _masked(self, exponent: Term, frames: Mapping[Term, Frame]) -> Term:
         """The exponent, -inf outside the domain: in terms of what a frame is folded of, if that

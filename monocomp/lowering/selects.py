@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
-from monocomp.rewrites.frames import is_at_most_zero
+from monocomp.rewrites.frames import condition_of, is_at_most_zero
 from monocomp.terms import Number, Term
 from monocomp.terms.domain import Assumptions, is_contraction, is_settled_where_negative
 from monocomp.terms.monomials import factors
@@ -92,39 +92,24 @@ def times(number: Number, parts: Sequence[Term]) -> Term:
 
 
 def factors_outside_frames(parts: Sequence[Term], known: Iterable[Term]) -> Iterator[Term]:
-    """Yield the factors that are 0 where an exponential beside them may overflow, as they have no
-    part in the maximum that is taken from its exponent, where conditions are known to hold."""
+    """Yield the factors that are 0 where an exponential beside them may overflow.
+
+    Its exponent is at most 0 only where such a factor counts: it has no part elsewhere in the
+    maximum that is taken from the exponent.
+
+    Args:
+        parts: the factors.
+        known: conditions that hold.
+    """
     condition = T.conjunction(*known)
-    for weight in (f for f in parts if f.op == "exp"):
-        without = set(left_out_of_frame(weight))
-        is_bounded = is_at_most_zero(weight.args[0], condition)
-        for f in parts:
-            base, _ = T.base_and_power(f)
-            if base in without or (base.op == "relu" and not is_bounded):
-                yield f
-
-
-def left_out_of_frame(weight: Term) -> Iterator[Term]:
-    """Yield the w without which exp(s - m) may be infinite: m is the maximum of s for w != 0."""
-    (x,) = weight.args
-    for a in T.addends(x):
-        _, m = T.split_coefficient(a)
-        for condition in _conditions_of_frame(m, sorted(weight.free)) if m is not None else ():
-            tests = (c for c in T.conjuncts(condition) if c.op == "compare" and T.ZERO in c.args)
-            yield from (t for c in tests for t in c.args)
-
-
-def _conditions_of_frame(m: Term, names: Iterable[str]) -> Iterator[Term]:
-    """Yield conditions under which exponents count in a maximum, at positions with some names."""
-    if m.op == "fold" and m.attr.monoid in ("max", "min") and len(m.attr.indices) == 1:
-        (bound,), (condition, _) = T.open_fold(m)
-        for name in names:
-            yield T.substitute(condition, {bound.attr[0]: T.index(name, bound.attr[1])})
-    elif m.op in ("maximum", "where"):
-        if T.NEG_INF in m.args:
-            yield m.args[0]
-        for t in m.args[m.op == "where" :]:
-            yield from _conditions_of_frame(t, names)
+    for (exponent,) in (f.args for f in parts if f.op == "exp"):
+        if not is_at_most_zero(exponent, condition):
+            for f in parts:
+                counts = condition_of(f, exponent)
+                if counts is not T.TRUE and is_at_most_zero(
+                    exponent, T.conjunction(condition, counts)
+                ):
+                    yield f
 
 
 def is_negative(t: Term) -> bool:

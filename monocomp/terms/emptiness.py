@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from math import copysign
 
 from monocomp.declarations.vocabulary import LOGARITHM_OF
 from monocomp.terms.absence import Place
@@ -113,8 +112,6 @@ def conditions_of_weights(exponents: Iterable[Term]) -> Iterator[Term]:
     for e in exponents:
         for a in addends(e):
             number, rest = split_coefficient(a)
-            if rest is not None and isinstance(number, float):
-                number, rest = -copysign(1, number), construct("mul", NEG_INF, rest)
             if rest is not None:
                 numbers.setdefault(rest, []).append(number)
     for rest, found in numbers.items():

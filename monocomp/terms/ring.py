@@ -115,11 +115,8 @@ def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
                 left = construct("where", there, ZERO, NEG_INF)
                 coefficients[left] = coefficients.get(left, _NONE) + 1
     total = total + _join_casts(coefficients)
-    if isinstance(total, float):  # inf + x is inf wherever x is finite; -inf masks win
-        if math.isnan(total):
-            total = -math.inf
-        if kind == "float" and not coefficients:
-            return const(total)
+    if total != total:  # inf - inf
+        total = -math.inf
     parts = [
         rest if number == 1 else mul(const(number, kind), rest)
         for rest, number in coefficients.items()
