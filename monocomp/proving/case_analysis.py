@@ -100,7 +100,13 @@ class Path(Arithmetic):
         numerator, _ = self.algebra.ratio(self._reduced(a - b))
         # Signs that contradict the case are impossible, so in a case that is impossible as a
         # whole every equation holds.
-        return bool(numerator == 0 or self._signs(numerator) <= {0})
+        if numerator == 0 or self._signs(numerator) <= {0}:
+            return True
+        if not numerator.has(self.algebra.sympy.log):
+            return False
+        # Equal if their exponentials are, from which logarithms leave as factors.
+        quotient = self.algebra.sympy.exp(self._reduced(a - b))
+        return bool(self.algebra.ratio(quotient - 1)[0] == 0)
 
     # Finite arithmetic.
 

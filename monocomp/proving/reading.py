@@ -17,7 +17,7 @@ from functools import cache, reduce
 
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
-from monocomp.errors import InternalError
+from monocomp.errors import MonoidLawError
 from monocomp.language import syntax
 from monocomp.language.parser import parse
 from monocomp.terms import Term
@@ -141,7 +141,11 @@ class Reader:
                 return self._reduction(e, positions)
             case syntax.Reduce(op, prefix=False) if op in _FIRST:
                 return self._choice(e, positions)
-        raise InternalError(f"no law can say {e}")
+        word = e.op if isinstance(e, syntax.Reduce) else type(e).__name__.lower()
+        raise MonoidLawError(
+            f"no law about '{word}' can be proved",
+            help="write it with arithmetic, and sum, prod, max or min over what a filter admits",
+        )
 
     def _reduction(self, e: syntax.Reduce, positions: Mapping[str, int]) -> Term:
         result = unit = _UNITS[e.op]

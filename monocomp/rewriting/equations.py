@@ -244,13 +244,16 @@ class Equation(Rule):
         return translate(check(self.program(side, self.read))).equations[0].body
 
     def claims_of_law(self) -> list[Claim]:
-        """Return what is to be proved: the equation over few elements."""
+        """Return what is to be proved: the equation over few elements, where it has reductions."""
+        parts = itertools.chain.from_iterable(map(syntax.walk, self._sides))
+        is_fold = any(isinstance(part, syntax.Reduce) for part in parts)
         is_nonempty = any(all(n.words == "has an element" for n in choice) for choice in self.needs)
-        identities = {n: self.identity(n) for n in SIZES if n or not is_nonempty}
+        sizes = [n for n in SIZES if n or not is_nonempty] if is_fold else [1]
+        identities = {n: self.identity(n) for n in sizes}
         return [
-            Claim(f"over {SIZES[n]}", identity.statement, (identity,))
-            for n, identity in identities.items()
-            if identity.left != identity.right
+            Claim(f"over {SIZES[n]}" if is_fold else "equation", i.statement, (i,))
+            for n, i in identities.items()
+            if i.left != i.right
         ]
 
     def identity(self, size: int) -> Identity:

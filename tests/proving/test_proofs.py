@@ -82,6 +82,8 @@ PROVED = {
     "logsumexp pair": "monoid M(m, s) = unit (-inf, 0), "
     f"combine ({TOP}, where({TOP} == -inf, 0, s * exp(m - {TOP}) + s' * exp(m' - {TOP})))",
     "logaddexp": "monoid M(l) = unit (-inf), combine (log(exp(l) + exp(l')))",
+    "safe logaddexp": "monoid M(l) = unit (-inf), combine (where(l == -inf, l', where(l' == -inf, "
+    "l, maximum(l, l') + log(exp(l - maximum(l, l')) + exp(l' - maximum(l, l'))))))",
     "tropical": "monoid M(a, b) = unit (0, -inf), combine (a + a', maximum(b + a', b'))",
     "tropical matrix": "monoid M(a, b, c, d) = unit (0, -inf, -inf, 0), "
     "combine (maximum(a + a', b + c'), maximum(a + b', b + d'), "

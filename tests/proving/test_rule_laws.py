@@ -14,6 +14,7 @@ import pytest
 
 from monocomp import terms as T
 from monocomp.derivation.rule_sets import RULES
+from monocomp.errors import MonoidLawError
 from monocomp.proving import proofs, prover
 from monocomp.proving.identities import Claim, claim_of
 from monocomp.proving.monoid_laws import BUILT_IN
@@ -21,6 +22,7 @@ from monocomp.proving.rule_laws import RULE_LAWS, law
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.equations import Equation
+from monocomp.rewriting.equations import equations as own_equations
 from monocomp.rewriting.rules import Rule, RuleSet
 from monocomp.terms.printer import show
 from tests.rewrites.rules import equations
@@ -174,3 +176,36 @@ def test_proofs_are_remembered_by_content(monkeypatch: pytest.MonkeyPatch) -> No
     register(monkeypatch, "scaling", maximum="a * maximum(x, y) = maximum(a * x, a * y)")
     assert not prover.is_proved(proofs.certify("scaling"))
     assert made
+
+
+OWN_EQUATIONS = {
+    "sqrt(x ** 2) = abs(x)": True,
+    "exp2(x) * exp2(y) = exp2(x + y)": True,
+    "log2(x * y) = log2(x) + log2(y)  needs x positive, y positive": True,
+    "log2(x * y) = log2(x) + log2(y)": False,
+    "tanh(x) = 2 * sigmoid(2 * x) - 1": True,
+    "maximum(x, y, z) = maximum(x, maximum(z, y))": True,
+    "sum[k](a) = |k| * a  needs a free of k": True,
+    "sum[k if c](k * x) = sum[k if c and k > 0](k * x)": True,
+    "prod[k if c](a * x) = a * prod[k if c](x)  needs a free of k": False,
+    "min[k if c](a + x) = a + min[k if c](x)  needs a free of k": True,
+    "where(c, x, x) = x": True,
+    "x / x = 1": False,
+}
+
+
+@pytest.mark.parametrize("text", OWN_EQUATIONS)
+def test_equations_of_users(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULE_LAWS, "own", RULE_LAWS["units"])
+    own_equations(f"own: {text}")
+    laws = proofs.certify("own", fresh=True)
+    assert laws
+    assert prover.is_proved(laws) == OWN_EQUATIONS[text]
+    assert all(law.holds or law.counterexample for law in laws)
+
+
+def test_what_cannot_be_proved_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULE_LAWS, "own", RULE_LAWS["units"])
+    own_equations("own: mean[k](a * x) = a * mean[k](x)  needs a free of k")
+    with pytest.raises(MonoidLawError, match="no law about 'mean' can be proved"):
+        proofs.certify("own")
