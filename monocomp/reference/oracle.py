@@ -37,6 +37,7 @@ from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS, SELECTIONS, Kin
 from monocomp.errors import InputError, InternalError
 from monocomp.language import checker
 from monocomp.language import syntax as S
+from monocomp.language.free_indices import FreeIndices
 from monocomp.language.parser import HasText, text_of
 from monocomp.reference import algebra, folds
 from monocomp.reference import named_arrays as N
@@ -152,6 +153,7 @@ class _Evaluator:
         self.program = program
         self.dtype = dtype
         self.outside = outside
+        self.free_indices = FreeIndices({}, program.monoids)
         arrays = {name: algebra.to_numpy(name, given) for name, given in inputs.items()}
         shapes = {name: a.shape for name, a in arrays.items()}
         size = functools.partial(declared_extent, program.extent_of)
@@ -438,35 +440,18 @@ class _Evaluator:
         sizes = {**self.extents, **scope.extents}
         return tuple(N.Axis(index, 0, sizes[index]) for index in node.indices)
 
-    # Which indices an expression depends on
-
-    def _axes_inside(self, expr: S.Expr, scope: Scope) -> N.Axes:
-        return N.union(*(self._axes_of(part, scope) for part in S.children(expr)))
-
-    def _axes_of(self, expr: S.Expr, scope: Scope) -> N.Axes:
-        match expr:
-            case S.Name() if expr.name in scope.fields:
-                return scope.fields[expr.name].axes
-            case S.Read() if expr.name in scope.fields:
-                axes = scope.fields[expr.name].axes[: -len(expr.subscripts)]
-                return N.union(axes, self._axes_inside(expr, scope))
-            case S.Name() if expr.name in scope.indices:
-                return (scope.indices[expr.name],)
-            case S.Reduce():
-                free = self._axes_of_reduction(expr, scope)
-                kept = expr.indices if expr.prefix or expr.op in KEEPING_REDUCTIONS else ()
-                kept += () if expr.target is None else (expr.target,)
-                return N.union(free, (scope.indices[name] for name in kept))
-        return self._axes_inside(expr, scope)
-
     def _axes_of_reduction(self, node: S.Reduce, scope: Scope) -> N.Axes:
         """The axes that the parts of a reduction have, and it does not bind."""
-        bound, own = self._bound_by(node, scope), self._axes_of_entries(node)
-        inner = scope.bind(node.indices, bound)
-        parts = [] if node.condition is None else [self._axes_of(node.condition, inner)]
-        for arg, of in zip(node.args, own, strict=True):
-            parts.append(self._axes_of(arg, inner.bind((axis.index for axis in of), of)))
-        return tuple(a for a in N.union(*parts) if a not in bound and a not in N.union(*own))
+        names: set[str] = set()
+        for number, part in enumerate(S.children(node)):
+            names |= self.free_indices.free(part) - self.free_indices.bound(node, number)
+        axes = [axis for name, axis in scope.indices.items() if name in names]
+        for part in S.walk(node):
+            if isinstance(part, S.Name | S.Read) and part.name in scope.fields:
+                entries = len(part.subscripts) if isinstance(part, S.Read) else 0
+                of = scope.fields[part.name].axes
+                axes += of[: len(of) - entries]
+        return N.union(axes)
 
 
 def _number_kind(operands: Sequence[N.Value]) -> Kind:
