@@ -453,7 +453,10 @@ def _equation(name: str, *stated: Any) -> Equation:
 
     made = _STATED[name] = Equation(name, apply, *stated)
     if not made.is_definition:
-        texts = made.law, *(" or ".join(map(str, choice)) for choice in made.needs)
+        x, words = T.param("x", "float"), dict.fromkeys(n.words for c in made.needs for n in c)
+        hypotheses = (PREDICATES[w].hypothesis(x) for w in words if w in PREDICATES)
+        needs = (" or ".join(map(str, choice)) for choice in made.needs)
+        texts = made.law, *needs, *map(T.show, hypotheses)
         RULE_LAWS[name] = RuleLaw(name, made.law, texts, made.claims_of_law)
     return made
 

@@ -21,7 +21,7 @@ import pytest
 from monocomp import terms as T
 from monocomp.errors import MonoidLawError
 from monocomp.language import checker
-from monocomp.machine.cache import JsonStore, cache_folder
+from monocomp.machine.cache import JsonStore
 from monocomp.proving import monoid_laws, proofs, prover
 from monocomp.proving.arithmetic import ContradictionError
 from monocomp.proving.case_analysis import OutOfTimeError, UnprovedError, clock, for_all_cases
@@ -683,34 +683,6 @@ def test_what_others_own_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.warns(RuntimeWarning, match="others may write here"):
         assert prover.is_proved(proofs.certify("sum"))
     assert made
-
-
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MONOCOMP_CACHE_DIR", "/a")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/b")
-    monkeypatch.setenv("HOME", "/c")
-    assert cache_folder() == FilePath("/a")
-    monkeypatch.setenv("MONOCOMP_CACHE_DIR", "")
-    assert cache_folder() == FilePath("/b/monocomp")
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_folder() == FilePath("/c/.cache/monocomp")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == FilePath("/c/.cache/monocomp")
-
-
-def test_a_store_keeps_what_it_is_given() -> None:
-    store = JsonStore("tuning")
-    assert store.get("a key / with .. anything\n") is None
-    store.put("a key / with .. anything\n", {"block": [64, 128], "ms": 0.25, "note": "ü"})
-    assert store.get("a key / with .. anything\n") == {
-        "block": [64, 128],
-        "ms": 0.25,
-        "note": "ü",
-    }
-    store.put("a key / with .. anything\n", {"block": []})
-    assert store.get("a key / with .. anything\n") == {"block": []}
-    assert store.get("another") is None
-    assert JsonStore("other").get("a key / with .. anything\n") is None
 
 
 # --- programs
