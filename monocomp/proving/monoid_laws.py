@@ -50,34 +50,24 @@ class Carrier:
         memo: dict[Term, Term] = {}
         return tuple(_put_in(t, operands, memo) for t in self.monoid.combine)
 
-    def identity(
-        self,
-        texts: tuple[str, str],
-        left: Terms,
-        right: Terms,
-        names: str,
-        given: Iterable[Term] = (),
-    ) -> Identity:
-        """Return an identity about the elements of these names."""
-        operands = {name: self.element(name) for name in names}
-        fields = list(zip(self.monoid.fields, self.monoid.unit, strict=True))
-        infinite = {f"{n}.{f}": u.attr for n in names for f, u in fields if is_infinite(u)}
+    def identity(self, texts: tuple[str, str], left: Terms, right: Terms, *given: Term) -> Identity:
+        """Return an identity about the elements that its texts name."""
+        units = dict(zip(self.monoid.fields, self.monoid.unit, strict=True))
+        infinite = {f"{n}.{f}": u.attr for n in "xyz" for f, u in units.items() if is_infinite(u)}
+        operands = {n: self.element(n) for n in "xyz" if "{" + n + "}" in texts[0]}
         signs = [
-            _compared("<=", T.ZERO, T.param(f"{n}.{f}", "float"))
-            for n in names
-            for f in self.monoid.fields
+            _compared("<=", T.ZERO, x)
+            for element in operands.values()
+            for f, x in zip(units, element, strict=True)
             if f in self.nonnegative
         ]
         operands["unit"] = self.monoid.unit
         return Identity(left, right, T.conjunction(*signs, *given), infinite, texts, operands)
 
-    def claim(
-        self, name: str, texts: tuple[str, str], left: Terms, right: Terms, names: str
-    ) -> Claim:
-        """Return the claim that an identity about the elements of these names holds."""
+    def claim(self, name: str, texts: tuple[str, str], left: Terms, right: Terms) -> Claim:
+        """Return the claim that an identity holds."""
         statement = " = ".join(map(without_braces, texts))
-        part = self.identity(texts, left, right, names)
-        return Claim(name, statement + self.condition, (part,))
+        return Claim(name, statement + self.condition, (self.identity(texts, left, right),))
 
     @property
     def condition(self) -> str:
@@ -109,14 +99,14 @@ def associative(c: Carrier) -> Claim:
     """All bracketings agree."""
     x, y, z = map(c.element, "xyz")
     left, right = c.combine(c.combine(x, y), z), c.combine(x, c.combine(y, z))
-    return c.claim("associative", ("({x} . {y}) . {z}", "{x} . ({y} . {z})"), left, right, "xyz")
+    return c.claim("associative", ("({x} . {y}) . {z}", "{x} . ({y} . {z})"), left, right)
 
 
 def commutative(c: Carrier) -> Claim:
     """All orders agree."""
     x, y = map(c.element, "xy")
     texts = "{x} . {y}", "{y} . {x}"
-    return c.claim("commutative", texts, c.combine(x, y), c.combine(y, x), "xy")
+    return c.claim("commutative", texts, c.combine(x, y), c.combine(y, x))
 
 
 def closed(c: Carrier) -> Claim:
@@ -136,7 +126,7 @@ def closed(c: Carrier) -> Claim:
     right = tuple(map(kept, c.monoid.fields, c.monoid.unit, values))
     signs = "".join(f", with {f} >= 0" for f in sorted(c.nonnegative))
     infinities = ", or infinite as in the unit" if any(map(is_infinite, c.monoid.unit)) else ""
-    part = c.identity(("{x} . {y}", ""), values, right, "xy")
+    part = c.identity(("{x} . {y}", ""), values, right)
     return Claim("closed", f"x . y is finite{signs}{infinities}{c.condition}", (part,))
 
 
@@ -151,7 +141,7 @@ def neutral(c: Carrier, on_the_left: bool, excuses: tuple[str, ...] = ()) -> Cla
     product = c.combine(unit, x) if on_the_left else c.combine(x, unit)
     positions = [n for n, f in enumerate(c.monoid.fields) if f in excuses]
     differs = [_compared("!=", x[n], unit[n]) for n in positions]
-    parts = [c.identity((text, "{x}"), product, x, "x", differs)]
+    parts = [c.identity((text, "{x}"), product, x, *differs)]
     for n in positions:
         parts += _interchangeable(c, product, text, _compared("==", x[n], unit[n]))
     plain = without_braces(text)
@@ -173,7 +163,7 @@ def _interchangeable(c: Carrier, product: Terms, text: str, given: Term) -> Iter
         (f"{{y}} . ({text})", "{y} . {x}"): (dot(y, product), dot(y, x)),
     }
     for texts, sides in pairs.items():
-        yield c.identity(texts, *sides, "xy" if "{y}" in texts[0] else "x", [given])
+        yield c.identity(texts, *sides, given)
 
 
 def unit_claims(c: Carrier, on_the_left: bool) -> Iterator[Claim]:
@@ -226,4 +216,4 @@ def tile(c: Carrier) -> Claim:
     top = reduce(partial(T.function, "maximum"), (frame for _, frame in pairs))
     at_once = T.add(*(embed(settled(top), *pair) for pair in pairs)), top
     texts = "({x} . {y}) . {z}", "tile of {x}, {y}, {z}"
-    return c.claim("tile", texts, reduce(c.combine, pairs), at_once, "xyz")
+    return c.claim("tile", texts, reduce(c.combine, pairs), at_once)
