@@ -76,7 +76,7 @@ class Repeated:
 
 
 def sharing(
-    call: Repeat, backward: Repeat, sources: Sequence[int]
+    call: Repeat, backward: Repeat, sources: Sequence[int], count: int
 ) -> tuple[Repeated, Repeated] | None:
     """Return what repeats a call and its backward pass, as `tape.sharing.shared` has them; None
     where they share nothing.
@@ -84,12 +84,13 @@ def sharing(
     Args:
         sources: for each value of the backward pass where it is among the values of the call and
             then its results; -1 for one that is not.
+        count: of the results that the call still returns.
     """
     if not (isinstance(call, Repeated) and isinstance(backward, Repeated)):
         return None
     if call.recording is None or backward.recording is None:
         return None
-    tapes = shared(call.recording, backward.recording, sources)
+    tapes = shared(call.recording, backward.recording, sources, count)
     if tapes is None:
         return None
     first, second = tapes

@@ -171,7 +171,7 @@ def multiplication(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., t
     if len(rows) == len(columns) == 1 and len(batch) == int(multiply is torch.bmm):
         return multiply
     shape = (*batch, *rows, *columns)
-    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default  # it is no view
+    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default._op  # it is no view
 
     def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return reshape(multiply(a, b), shape)

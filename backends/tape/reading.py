@@ -157,7 +157,7 @@ def _along_one(
     one = (*(shape[d] if d in varying else 1 for d in before), whole[-1])
     inner = tuple(shape[d] for d in (*before, *free))
 
-    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default  # it is no view
+    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default._op  # it is no view
 
     def gather(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         positions = positions.reshape(one).expand(whole)

@@ -147,7 +147,7 @@ class RecordingTarget(TorchTarget):
             run: Callable[..., torch.Tensor] = torch.Tensor.contiguous
             arguments: tuple[Any, ...] = ()
             if value.shape != shape:
-                run, arguments = _shaped, (shape,)
+                run, arguments = torch.Tensor.reshape, (shape,)
             yield self.recorder.step(
                 None, run, [value], shape, value.dtype, is_view=True, arguments=arguments
             )
@@ -167,11 +167,6 @@ def _in_memory_order(kernels: Sequence[TileProgram]) -> list[str]:
         waiting = [n for n in before if n not in order]
         order.append(next((n for n in waiting if before[n] <= {n, *order}), waiting[0]))
     return order
-
-
-def _shaped(t: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Give a tensor a shape, in one layout: itself, as a view could not be written to."""
-    return t.contiguous().resize_(shape)
 
 
 @dataclass(frozen=True)

@@ -327,7 +327,7 @@ def _scattering(
         shape: of the result.
     """
 
-    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default  # it is no view
+    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default._op  # it is no view
 
     def run(at: torch.Tensor, elements: torch.Tensor) -> torch.Tensor:
         made = elements.new_full((rows, count + more), _UNITS[name])

@@ -20,13 +20,16 @@ from monocomp.backends.tape.weights import Quotients
 SHARED = 1 << 20  # elements that are kept at most: 4 MiB in float32
 
 
-def shared(first: Recording, second: Recording, sources: Sequence[int]) -> tuple[Tape, Tape] | None:
+def shared(
+    first: Recording, second: Recording, sources: Sequence[int], count: int
+) -> tuple[Tape, Tape] | None:
     """Return the tapes of two calls of which the second takes, after its own values, what the first
     returns after its results; None where there is nothing to share, or too much.
 
     Args:
         sources: for each value of the second call where it is among the values of the first and
             then its results; -1 for one that is not.
+        count: of the results that the first returns; of others it returns what the second reads.
     """
     before = first.record()
     values = [*(before.inputs[n] for n in range(len(before.inputs))), *before.results]
@@ -34,18 +37,20 @@ def shared(first: Recording, second: Recording, sources: Sequence[int]) -> tuple
     plain += [True] * len(second.params)
     known = {n: values[at] for n, at in enumerate(sources) if at >= 0 and plain[n]}
     after = second.record(_later(before, second.count), known)
-    given = {*before.recorder.inputs, *before.results}
+    returned = before.results[:count]
+    given = {*before.recorder.inputs, *returned}
     inputs = [
         known[n] if n in known and known[n] in given else own
         for n, own in enumerate(after.recorder.inputs)
     ]
-    every = [*before.recorder.inputs, *after.recorder.inputs], [*before.results, *after.results]
+    every = [*before.recorder.inputs, *after.recorder.inputs], [*returned, *after.results]
     steps, same = normalised(needed(after.recorder.steps, *every), every[1])
-    own, inputs, results, gradients = (
+    own, inputs, computed, gradients = (
         [same(v) for v in values]
         for values in (before.recorder.inputs, inputs, before.results, after.results)
     )
-    both = _shared(steps, own, results, inputs, gradients)
+    results = computed[:count]
+    both = _shared(needed(steps, own, computed), steps, results, inputs, gradients)
     if not both or sum(math.prod(v.shape) for v in both) > SHARED:
         return None
     return Tape(steps, own, [*results, *both]), Tape(steps, [*inputs, *both], gradients)
@@ -66,8 +71,8 @@ def _later(before: Record, count: int) -> Recorder:
 
 
 def _shared(
+    first: Sequence[Step],
     steps: Sequence[Step],
-    own: Sequence[Value],
     results: Sequence[Value],
     inputs: Sequence[Value],
     gradients: Sequence[Value],
@@ -76,11 +81,10 @@ def _shared(
     own, which is no result's.
 
     Args:
+        first, results: of the call.
         steps: of both.
-        own, results: of the call.
         inputs, gradients: of the next one.
     """
-    first = needed(steps, own, results)
     returned = {v.root for v in results}
     computed = {s.result for s in first if s.result.is_owned and s.result.root is s.result}
     computed -= {*returned, *inputs}

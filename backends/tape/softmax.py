@@ -23,14 +23,6 @@ from monocomp.backends.tape.recorder import Step, Value
 _ROUNDINGS = 4  # of a factor that is a product of numbers
 
 
-def softmax(x: torch.Tensor, out: torch.Tensor | None = None) -> Any:
-    """Return the softmax of each row, which is NaN where all of it is -inf."""
-    return torch._softmax(x, -1, False) if out is None else _SOFTMAX_OUT(x, -1, False, out=out)
-
-
-_SOFTMAX_OUT = torch.ops.aten._softmax.out._op
-
-
 def normalised(
     steps: Sequence[Step], results: Sequence[Value]
 ) -> tuple[list[Step], Callable[[Value], Value]]:
@@ -44,7 +36,7 @@ def normalised(
         if attempt is not None and attempt.add(steps, [same.get(v, v) for v in results]):
             steps = attempt.steps
             same = {**attempt.same, **{v: attempt.same.get(w, w) for v, w in same.items()}}
-    return steps, lambda v: same.get(v, v)
+    return [_gradient(s) or s for s in steps], lambda v: same.get(v, v)
 
 
 def _logits(power: Value) -> tuple[Value, float] | None:
@@ -63,6 +55,33 @@ def _logits(power: Value) -> tuple[Value, float] | None:
         (largest,) = _operands(largest)
     is_relative = largest.made_by == (("amax", len(x.shape) - 1), (x,))
     return (x, factor) if is_relative and x.shape == power.shape else None
+
+
+def of_gradient(
+    y: torch.Tensor, g: torch.Tensor, dtype: torch.dtype, out: torch.Tensor | None = None
+) -> Any:
+    """Return y * (g - sum(y * g)), row by row."""
+    if out is None:
+        return torch._softmax_backward_data(g, y, -1, dtype)
+    return torch._softmax_backward_data(g, y, -1, dtype, grad_input=out)
+
+
+def _gradient(s: Step) -> Step | None:
+    """Return y * (g - sum(y * g)) as one step, if a step computes that."""
+    if _name(s.result) != "mul":
+        return None
+    for y, difference in (s.operands, s.operands[::-1]):
+        if _key(difference) != "sub":
+            continue
+        g, total = _operands(difference)
+        is_sum = _key(total) == ("sum", len(y.shape) - 1)
+        if is_sum and y.shape == g.shape == s.result.shape:
+            product = _operands(total)[0]
+            if _key(product) == "mul" and {*_operands(product)} == {y, g}:
+                return replace(
+                    s, run=of_gradient, operands=(y, g), arguments=(y.dtype,), is_elementwise=False
+                )
+    return None
 
 
 class _Normalising:
@@ -114,7 +133,10 @@ class _Normalising:
         if not math.isclose(self.factor, 1, rel_tol=_ROUNDINGS * torch.finfo(x.dtype).eps):
             number = torch.tensor(self.factor, dtype=x.dtype)
             x = self._step("mul", torch.mul, [Value((), x.dtype, number), x], like)
-        made = self._step("softmax", softmax, [x], like, is_elementwise=False)
+        arguments = -1, False
+        made = self._step(
+            "softmax", torch._softmax, [x], like, is_elementwise=False, arguments=arguments
+        )
         self.images[like] = self._replaced(made, 0.0)
         self.guard = self.steps[-1]
 

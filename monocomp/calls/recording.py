@@ -6,7 +6,7 @@ these are, and with which arguments, is found once for calls that look alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, TypeAlias
@@ -55,13 +55,14 @@ class Call(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, call: Recorded, others: Params, *tensors: torch.Tensor) -> Results:
-        replay = call.replay
-        if replay is not None:
+        if call.replay is not None:
+            replay, count = call.replay
             results = replay((*tensors, *others) if others else tensors)
         else:
             results = call.site.forward.calls.call(call.site.named(others, tensors))
-        call.save(ctx, others, tensors, results)
-        return results[: call.site.outputs]
+            count = call.site.outputs
+        call.save(ctx, others, tensors, results, count)
+        return results[:count]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
@@ -86,7 +87,7 @@ class Transformed(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Results) -> None:
         call, others, *tensors = inputs
-        call.save(ctx, others, tensors, output)
+        call.save(ctx, others, tensors, output, len(output))
         ctx.save_for_forward(*tensors, *output)
 
     backward = staticmethod(Call.backward)
@@ -132,6 +133,7 @@ class Site:
         inputs, results, outputs: how many tensors there are, results for the caller, and results.
         kept: takes what is kept from the tensors and the results.
         count: how many tensors that are.
+        least: of the results those that every call returns, as no other can be computed again.
         sized: the positions of the tensors of which a backward pass may ask for the size.
     """
 
@@ -142,6 +144,7 @@ class Site:
         self.kept = gather(*map(every.index, self.saved))
         self.inputs, self.count = len(names), len(self.saved)
         self.results, self.outputs = len(forward.results), len(forward.outputs)
+        self.least = self.results if {*names} <= {*self.saved} else self.outputs
         self.sized = tuple(map(every.index, forward.others))
         self._routes: dict[object, Route] = {}
 
@@ -149,6 +152,12 @@ class Site:
         """The values of a call by name."""
         every = zip((*self.names, *self.forward.params), (*tensors, *others), strict=True)
         return {n: v for n, v in every if v is not None}
+
+    def without(self, kept: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+        """What is kept, without results that not every call returns."""
+        optional = {*self.forward.outputs[self.least :]}
+        pairs = zip(self.saved, kept, strict=True)
+        return tuple([None if n in optional else t for n, t in pairs])
 
     def route(
         self,
@@ -237,9 +246,10 @@ class Repeated:
             from monocomp.backends.torch import sharing
 
             call.may_share = False
-            both = sharing(call.replay, self.repeat, self.route.sources)
+            replay, least = call.replay[0], call.site.least
+            both = sharing(replay, self.repeat, self.route.sources, least)
             if both is not None:
-                call.replay, self.shared = both
+                call.replay, self.shared = (both[0], least), both[1]
         if more and self.shared is not None:
             return self.route.gradients((*self.shared((*values, *more)), None))
         return self.route.gradients((*self.repeat(values), None))
@@ -255,7 +265,8 @@ class Recorded:
         replay: what computes the results of such a call, if it is known.
 
     Attributes:
-        replay: the same, or what returns as well what it shares with a backward pass.
+        replay: the same, or what returns as well what it shares with a backward pass; and how many
+            results that has.
         may_share: has no backward pass been repeated yet?
     """
 
@@ -270,7 +281,8 @@ class Recorded:
         every = tuple(tensors.values())
         self.dtypes = tuple([t.dtype for t in every])
         self.shapes = [every[n].shape for n in site.sized]
-        self.replay, self.device = replay, every[0].device
+        self.replay = None if replay is None else (replay, site.outputs)
+        self.device = every[0].device
         self._backwards: dict[object, Repeated] = {}
         self.may_share = True
 
@@ -282,30 +294,48 @@ class Recorded:
         return results[: self.site.results]
 
     def save(
-        self, ctx: Any, others: Params, tensors: Sequence[torch.Tensor], results: Results
+        self,
+        ctx: Any,
+        others: Params,
+        tensors: Sequence[torch.Tensor],
+        results: Results,
+        count: int,
     ) -> None:
-        """Leave with autograd what the gradients of a call are computed from."""
+        """Leave with autograd what the gradients of a call are computed from: None for results
+        beyond a count, which are followed by what is shared."""
         site = self.site
         ctx.recorded = self, others
         ctx.set_materialize_grads(False)
         if site.forward.constant:
-            ctx.mark_non_differentiable(*[results[n] for n in site.forward.constant])
-        ctx.save_for_backward(*site.kept((*tensors, *results)), *results[site.outputs :])
+            constant = [results[n] for n in site.forward.constant if n < count]
+            ctx.mark_non_differentiable(*constant)
+        missing = (None,) * (site.outputs - count)
+        kept = site.kept((*tensors, *results[:count], *missing))
+        ctx.save_for_backward(*kept, *results[count:])
 
     def gradients(
         self, ctx: Any, others: Params, cotangents: Sequence[torch.Tensor | None]
     ) -> Gradients:
         """The gradients of the arguments of a call, as far as they are needed."""
-        needed, saved, signature = ctx.needs_input_grad, ctx.saved_tensors, None
-        kept = saved[: self.site.count]
-        every = (*kept, *cotangents, *others)
-        if self.replay is not None and not is_grad_enabled() and not is_watched():
-            signature = _signature(needed, kept, cotangents)
+        needed, saved, site = ctx.needs_input_grad, ctx.saved_tensors, self.site
+        kept, more = saved[: site.count], saved[site.count :]
+        missing = (None,) * (site.outputs - len(cotangents))
+        cotangents = (*cotangents, *missing)
+        signature = self._signature(needed, kept, cotangents)
+        repeated = self._backwards.get(signature)
+        if repeated is None and missing:
+            kept, more = self._completed(kept, others), ()
+            signature = self._signature(needed, kept, cotangents)
             repeated = self._backwards.get(signature)
-            if repeated is not None:
-                return repeated(every, saved[self.site.count :], self)
+        every = (*kept, *cotangents, *others)
+        if repeated is not None:
+            found = repeated(every, more, self)
+            if repeated.shared is not None and not missing:  # those of later calls miss some
+                later = site.without(kept)
+                self._backwards[self._signature(needed, later, cotangents)] = repeated
+            return found
         present = tuple([c is not None for c in cotangents])
-        new = self.site.route(needed, present, self.dtypes)
+        new = site.route(needed, present, self.dtypes)
         if new is None:
             return (None,) * len(needed)
         sized = self._sized(cotangents) if self.shapes else ()
@@ -318,6 +348,47 @@ class Recorded:
                 self._backwards[signature] = Repeated(new, again, sized)
         return new.gradients((*found, None))
 
+    def _signature(
+        self,
+        needed: tuple[bool, ...],
+        kept: Sequence[torch.Tensor | None],
+        cotangents: Sequence[torch.Tensor | None],
+    ) -> object:
+        """What the plan of a backward pass depends on beside that of its call; None where it must
+        be looked at closely.
+
+        What is kept has the size, dtype and device that it had, whatever hooks make of it; autograd
+        sees to those of cotangents.
+        """
+        if self.replay is None or is_grad_enabled() or is_watched():
+            return None
+        try:
+            signature: list[Any] = [needed]
+            for held in kept:
+                if held is None:
+                    signature.append(None)
+                else:
+                    signature += held.stride(), held.data_ptr() % _ALIGNMENT
+            for t in cotangents:
+                if t is None:
+                    signature.append(None)
+                # The elements of a negative view are others than memory has.
+                elif type(t) not in PLAIN or t.is_neg():
+                    return None
+                else:
+                    signature += t.stride(), t.data_ptr() % _ALIGNMENT
+        except RuntimeError:  # a tensor without strides or storage
+            return None
+        return tuple(signature)
+
+    def _completed(self, kept: Sequence[torch.Tensor | None], others: Params) -> Results:
+        """What is kept, with results that the call has not returned."""
+        site = self.site
+        tensors = [kept[site.saved.index(n)] for n in site.names]
+        results = site.forward.calls.differentiable(site.named(others, tensors))
+        every = zip(kept, site.kept((*tensors, *results)), strict=True)
+        return tuple([new if held is None else held for held, new in every])
+
     def _sized(self, cotangents: Sequence[torch.Tensor | None]) -> Results:
         """Tensors that have the sizes of those that are not kept."""
         like = next((c for c in cotangents if c is not None), None)
@@ -325,31 +396,3 @@ class Recorded:
             return ()
         every = zip(self.site.sized, self.shapes, strict=True)
         return tuple([like.new_zeros((), dtype=self.dtypes[n]).expand(s) for n, s in every])
-
-
-def _signature(
-    needed: tuple[bool, ...],
-    kept: Iterable[torch.Tensor],
-    cotangents: Iterable[torch.Tensor | None],
-) -> object:
-    """What the plan of a backward pass depends on beside that of its call; None where it must be
-    looked at closely.
-
-    What is kept has the size, dtype and device that it had, whatever hooks make of it; autograd
-    sees to those of cotangents.
-    """
-    try:
-        signature: list[Any] = [needed]
-        for held in kept:
-            signature += held.stride(), held.data_ptr() % _ALIGNMENT
-        for t in cotangents:
-            if t is None:
-                signature.append(None)
-            # The elements of a negative view are others than memory has.
-            elif type(t) not in PLAIN or t.is_neg():
-                return None
-            else:
-                signature += t.stride(), t.data_ptr() % _ALIGNMENT
-    except RuntimeError:  # a tensor without strides or storage
-        return None
-    return tuple(signature)

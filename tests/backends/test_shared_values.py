@@ -170,6 +170,25 @@ def test_weights_are_quotients(text: str) -> None:
     assert not any(m is not None and m[0] == "exp2" for m in made)
 
 
+def test_statistics_that_nothing_reads_are_not_computed() -> None:
+    """A call that shares softmax keeps no logarithm; who asks for more has it computed again."""
+    kernel = mc.compile("input X[i,k]\nP[i,k] = softmax[k](X[i,k])", backend="torch")
+    X = torch.randn(5, 7, requires_grad=True)
+    cotangent = torch.randn(5, 7)
+    for _ in range(4):
+        (found,) = torch.autograd.grad(kernel(X), X, cotangent)
+    (wanted,) = torch.autograd.grad(X.softmax(-1), X, cotangent)
+    torch.testing.assert_close(found, wanted)
+    assert kept_elements(lambda: kernel(X)) == 2 * 5 * 7
+    strided = cotangent.mT.contiguous().mT
+    for _ in range(3):
+        torch.testing.assert_close(torch.autograd.grad(kernel(X), X, strided), (wanted,))
+    (first,) = torch.autograd.grad(kernel(X), X, cotangent, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), X)
+    (first,) = torch.autograd.grad(X.softmax(-1), X, cotangent, create_graph=True)
+    torch.testing.assert_close(second, torch.autograd.grad(first.square().sum(), X)[0])
+
+
 def test_guards_of_sums_of_others_stay() -> None:
     """The logarithm of what is no sum of the exponentials may be 0 where these are not."""
     text = (
