@@ -4,7 +4,7 @@ Comparisons and `torch.where` go element by element on a CPU, and a branch that 
 takes as long as ten multiplications. So a condition on floats is recorded as a mask of ones and
 zeros in their dtype, and a choice between a value and 0 keeps the value where the mask is 1, which
 is one vector operation, exact for all values. A choice between a value and an infinity is an
-extremum more.
+extremum more, and one between two values the sum of what is kept of each.
 """
 
 from __future__ import annotations

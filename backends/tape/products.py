@@ -18,6 +18,7 @@ from itertools import combinations
 
 import torch
 
+from monocomp.backends.tape.recorder import reshape
 from monocomp.backends.tape.selections import Elements, Selection, scattered, span_of
 from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape
 
@@ -171,7 +172,6 @@ def multiplication(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., t
     if len(rows) == len(columns) == 1 and len(batch) == int(multiply is torch.bmm):
         return multiply
     shape = (*batch, *rows, *columns)
-    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default._op  # it is no view
 
     def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return reshape(multiply(a, b), shape)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.tape.recorder import Value
+from monocomp.backends.tape.recorder import Value, reshape
 from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape
 
 
@@ -156,8 +156,6 @@ def _along_one(
     whole = (*(shape[d] for d in before), math.prod(shape[d] for d in free))
     one = (*(shape[d] if d in varying else 1 for d in before), whole[-1])
     inner = tuple(shape[d] for d in (*before, *free))
-
-    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default._op  # it is no view
 
     def gather(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         positions = positions.reshape(one).expand(whole)

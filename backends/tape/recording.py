@@ -12,7 +12,7 @@ import torch
 
 from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.tape.buffers import Buffer, clear
-from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.backends.tape.recorder import Recorder, Value, reshape
 from monocomp.backends.tape.softmax import normalised
 from monocomp.backends.tape.tape import Tape, needed
 from monocomp.backends.tape.tile import Tile
@@ -147,7 +147,7 @@ class RecordingTarget(TorchTarget):
             run: Callable[..., torch.Tensor] = torch.Tensor.contiguous
             arguments: tuple[Any, ...] = ()
             if value.shape != shape:
-                run, arguments = torch.Tensor.reshape, (shape,)
+                run, arguments = _shaped, (shape,)
             yield self.recorder.step(
                 None, run, [value], shape, value.dtype, is_view=True, arguments=arguments
             )
@@ -167,6 +167,11 @@ def _in_memory_order(kernels: Sequence[TileProgram]) -> list[str]:
         waiting = [n for n in before if n not in order]
         order.append(next((n for n in waiting if before[n] <= {n, *order}), waiting[0]))
     return order
+
+
+def _shaped(t: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Give a tensor a shape, in one layout; no view, which could not be written to."""
+    return reshape(t.contiguous(), shape)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import torch
 
 from monocomp.backends.tape.choices import replaced_infinities
 from monocomp.backends.tape.reading import elements_at
+from monocomp.backends.tape.recorder import reshape
 from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape, conjuncts
 from monocomp.declarations.vocabulary import Kind
 
@@ -326,8 +327,6 @@ def _scattering(
         more: places for elements that do not take part.
         shape: of the result.
     """
-
-    reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default._op  # it is no view
 
     def run(at: torch.Tensor, elements: torch.Tensor) -> torch.Tensor:
         made = elements.new_full((rows, count + more), _UNITS[name])

@@ -36,7 +36,8 @@ def shared(
     plain = [t.is_plain for t in second.tensors.values()]
     plain += [True] * len(second.params)
     known = {n: values[at] for n, at in enumerate(sources) if at >= 0 and plain[n]}
-    after = second.record(_later(before, second.count), known)
+    recorder, quotients = _later(before, second.count)
+    after = second.record(recorder, known)
     returned = before.results[:count]
     given = {*before.recorder.inputs, *returned}
     inputs = [
@@ -44,7 +45,8 @@ def shared(
         for n, own in enumerate(after.recorder.inputs)
     ]
     every = [*before.recorder.inputs, *after.recorder.inputs], [*returned, *after.results]
-    steps, same = normalised(needed(after.recorder.steps, *every), every[1])
+    every_step = quotients.where_masked(needed(after.recorder.steps, *every))
+    steps, same = normalised(needed(every_step, *every), every[1])
     own, inputs, computed, gradients = (
         [same(v) for v in values]
         for values in (before.recorder.inputs, inputs, before.results, after.results)
@@ -56,8 +58,9 @@ def shared(
     return Tape(steps, own, [*results, *both]), Tape(steps, [*inputs, *both], gradients)
 
 
-def _later(before: Record, count: int) -> Recorder:
-    """Return a recorder of a call that may read what another one has computed."""
+def _later(before: Record, count: int) -> tuple[Recorder, Quotients]:
+    """Return a recorder of a call that may read what another one has computed, and the quotients of
+    that."""
     recorder = Recorder(count, before.recorder)
     steps = needed(recorder.steps, before.recorder.inputs, before.results)
     of_results = {s.result: s.operands[0] for s in steps if s.result in before.results}
@@ -67,7 +70,7 @@ def _later(before: Record, count: int) -> Recorder:
         return quotients.of(recorder, operands[0]) if key == "exp2" else None
 
     recorder.laws = laws
-    return recorder
+    return recorder, quotients
 
 
 def _shared(

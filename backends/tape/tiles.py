@@ -210,15 +210,25 @@ class TapeOps:
         for x, number, holds in ((a, second, True), (b, first, False)):
             if number is None or not (number == 0 or math.isinf(number)):
                 continue
-            mask = choices.mask_of(self.recorder, condition.value, x.dtype, holds)
-            its = Tile(self, mask, condition.dims, condition.shape)
-            kept = self.map("keep", choices.keep, x, its, takes_out=True)
+            kept = self._kept(condition, x, holds)
             if number == 0:
                 return kept
+            its = self._mask(condition, x.dtype, holds)
             bound = self.map(("bound", number), partial(choices.bound, number), its)
             extremum = "maximum" if number > 0 else "minimum"
             return self._element(extremum, getattr(torch, extremum), kept, bound)
-        return None
+        both = self._kept(condition, a, True), self._kept(condition, b, False)
+        return self.map("add", torch.add, *both, takes_out=True)
+
+    def _kept(self, condition: Tile, x: Tile, holds: bool) -> Tile:
+        """Return x where a condition holds, or fails, and 0 elsewhere."""
+        mask = self._mask(condition, x.dtype, holds)
+        return self.map("keep", choices.keep, x, mask, takes_out=True)
+
+    def _mask(self, condition: Tile, dtype: torch.dtype, holds: bool) -> Tile:
+        """Return 1 where a condition holds, or fails, and 0 elsewhere."""
+        mask = choices.mask_of(self.recorder, condition.value, dtype, holds)
+        return Tile(self, mask, condition.dims, condition.shape)
 
     def map(
         self,

@@ -3,22 +3,25 @@
     exp2(x - log2 s)  =  exp2(x) / s    where s is a sum of exp2(x)
 
 A call computes exponentials relative to a maximum and divides by their sum; its backward pass
-computes each weight from the logarithm of both.
+computes each weight from the logarithm of both. A call's may be 0 where a mask is, and a backward
+pass may apply the mask later: it reads them where it applies no less of it to all it makes of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import torch
 
 from monocomp.backends.tape.choices import is_maximum
-from monocomp.backends.tape.recorder import Recorder, Shape, Value
+from monocomp.backends.tape.recorder import Recorder, Shape, Step, Value
 
 Atom: TypeAlias = tuple[Value, Shape]  # and the shape with which it is broadcast
 Linear: TypeAlias = dict[Atom, float]
+Guard: TypeAlias = tuple[Value, float]  # a mask, and what is elsewhere
 _TOLERANCE = 1e-6  # of factors that are products of numbers, in another order
 
 
@@ -33,50 +36,122 @@ class Quotients:
     def __init__(self, values: Iterable[Value], same: Mapping[Value, Value]) -> None:
         self.same = same
         powers = [v for v in values if v.made_by is not None and v.made_by[0] == "exp2"]
-        self._exponents = [(v, self._linear(v.made_by[1][0])) for v in powers if v.made_by]
+        self._exponents = [(v, *self._linear(v.made_by[1][0])) for v in powers if v.made_by]
+        self._masked: dict[Value, tuple[Value, Value, set[Value]]] = {}  # by their exponents
 
     def of(self, recorder: Recorder, exponent: Value) -> Value | None:
         """Record an exponential as a quotient; None if it is none."""
         if math.prod(exponent.shape) == 0:
             return None
-        terms = self._linear(exponent)
-        for power, others in self._exponents:
+        terms, guards = self._linear(exponent)
+        for power, others, masks in self._exponents:
             if power.shape != exponent.shape or power.dtype != exponent.dtype:
                 continue
             left = [(a, c) for a, c in _difference(terms, others).items() if c]
             total = _antilogarithm(*left[0]) if len(left) == 1 else None
             if total is not None and _is_sum(total, power):
-                return _quotient(recorder, power, total)
+                needed = {m for m, number in masks | guards if number == 0}
+                needed |= {m for m, _ in masks ^ guards}
+                if not needed:
+                    return _quotient(recorder, power, total)
+                self._masked[exponent] = power, total, needed
         return None
 
-    def _linear(self, v: Value) -> Linear:
-        """Return a value as a sum of others with factors."""
-        terms: Linear = {}
-        self._add(terms, v, v.shape, 1.0)
-        return terms
+    def where_masked(self, steps: Sequence[Step]) -> list[Step]:
+        """Return steps with quotients for exponentials that are read under the masks of others."""
+        readers: dict[Value, list[Step]] = {}
+        for s in steps:
+            for v in dict.fromkeys(s.operands):
+                readers.setdefault(v, []).append(s)
+        made: list[Step] = []
+        for s in steps:
+            known = self._masked.get(s.operands[0]) if _is_power(s.result) else None
+            if known is not None and all(_is_masked(s.result, m, readers) for m in known[2]):
+                recorder = Recorder(0)
+                s.result.made_by = _quotient(recorder, *known[:2]).made_by
+                made += [*recorder.steps[:-1], replace(recorder.steps[-1], result=s.result)]
+            else:
+                made.append(s)
+        return made
 
-    def _add(self, terms: Linear, v: Value, shape: Shape, factor: float) -> None:
+    def _linear(self, v: Value) -> tuple[Linear, set[Guard]]:
+        """Return a value as a sum of others with factors where masks are 1, and these, with what it
+        is elsewhere."""
+        terms: Linear = {}
+        masks: set[Guard] = set()
+        self._add(terms, masks, v, v.shape, 1.0)
+        return terms, masks
+
+    def _add(self, terms: Linear, masks: set[Value], v: Value, shape: Shape, factor: float) -> None:
         v = self.same.get(v, v)
         name, operands = v.made_by or (None, ())
         a, b = (*operands, None, None)[:2]
+        kept = _kept(v)
+        if kept is not None and (kept[2] == 0 or factor > 0):
+            masks.add(kept[1:])
+            self._add(terms, masks, kept[0], shape, factor)
+            return
         if a is not None and b is not None and name in ("add", "sub"):
             if all(x.shape == v.shape or shape == v.shape for x in (a, b)):
                 for x, sign in ((a, 1.0), (b, -1.0 if name == "sub" else 1.0)):
-                    self._add(terms, x, shape if x.shape == v.shape else x.shape, factor * sign)
+                    self._add(
+                        terms, masks, x, shape if x.shape == v.shape else x.shape, factor * sign
+                    )
                 return
         elif a is not None and b is not None and name == "mul":
             for x, number in ((a, b.number), (b, a.number)):
                 if number is not None and x.shape == v.shape:
-                    self._add(terms, x, shape, factor * number)
+                    self._add(terms, masks, x, shape, factor * number)
                     return
         elif a is not None and isinstance(name, tuple):
             a = self.same.get(a, a)
             is_in_order = name[0] == "view" and name[1] == tuple(range(len(a.shape)))
             # A guard changes those of nothing, whose exponentials are 0.
-            if is_in_order or (name[0] == "replace" and (is_maximum(a) or _is_logarithm(a))):
-                self._add(terms, a, shape, factor)
+            if is_in_order or (name[0] == "replace" and _is_scale(a)):
+                self._add(terms, masks, a, shape, factor)
                 return
         terms[v, shape] = terms.get((v, shape), 0.0) + factor
+
+
+def _kept(v: Value) -> tuple[Value, Value, float] | None:
+    """Return what a value is where a mask is 1, the mask, and the number that it is elsewhere."""
+    name, operands = v.made_by or (None, ())
+    if name == "keep":
+        return (*operands, 0.0)
+    if name == "minimum":
+        for x, other in (operands, operands[::-1]):
+            kept = _kept(x)
+            if kept is not None and other.made_by == (("bound", -math.inf), (kept[1],)):
+                return kept[0], kept[1], -math.inf
+    return None
+
+
+def _is_power(v: Value) -> bool:
+    return v.made_by is not None and v.made_by[0] == "exp2"
+
+
+def _is_masked(v: Value, mask: Value, readers: Mapping[Value, Sequence[Step]]) -> bool:
+    """True if all that reads a value keeps it, or its products, where a mask is 1 at most."""
+    for s in readers.get(v, ()):
+        name = None if s.result.made_by is None else s.result.made_by[0]
+        if name not in ("keep", "mul") or s.result.shape != v.shape:
+            return False
+        kept = [k for k in map(_kept, (s.result, *s.operands)) if k is not None]
+        if any(k[2] == 0 and _implies(k[1], mask) for k in kept):
+            continue
+        if name == "keep" or not _is_masked(s.result, mask, readers):
+            return False
+    return True
+
+
+def _implies(one: Value, other: Value) -> bool:
+    """True if a mask is 1 at most where another one is."""
+    if one is other:
+        return True
+    if one.known is not None and other.known is not None:
+        return one.shape == other.shape and bool((one.known <= other.known).all())
+    name, operands = one.made_by or (None, ())
+    return name == "minimum" and any(_implies(v, other) for v in operands)
 
 
 def _difference(one: Linear, other: Linear) -> Linear:
@@ -99,6 +174,14 @@ def _antilogarithm(atom: Atom, factor: float) -> Value | None:
 
 def _is_logarithm(v: Value) -> bool:
     return v.made_by is not None and v.made_by[0] == "log"
+
+
+def _is_scale(v: Value) -> bool:
+    """True if a value is a maximum, or a logarithm, or a sum of multiples of these."""
+    name, operands = v.made_by or (None, ())
+    if name in ("add", "mul"):
+        return all(x.number is not None or _is_scale(x) for x in operands)
+    return is_maximum(v) or _is_logarithm(v)
 
 
 def _is_sum(total: Value, power: Value) -> bool:

@@ -170,6 +170,36 @@ def test_weights_are_quotients(text: str) -> None:
     assert not any(m is not None and m[0] == "exp2" for m in made)
 
 
+@pytest.mark.parametrize("condition", ["k <= i", "M[i,k]"])
+def test_masked_weights_are_quotients(condition: str) -> None:
+    """Where the backward pass applies the mask to all that it makes of them; also in rows that have
+    no element."""
+    text = (
+        f"input X[i,k], V[k,e], M[i,k]: bool\nO[i,e] = softmax[k if {condition}](X[i,k]) * V[k,e]"
+    )
+    kernel = mc.compile(
+        text.replace(", M[i,k]: bool" * ("M[" not in condition), ""), backend="torch"
+    )
+    X, V = torch.randn(64, 64, requires_grad=True), torch.randn(64, 5, requires_grad=True)
+    M = torch.rand(64, 64) < 0.2
+    M[7] = False
+    cotangent = torch.randn(64, 5)
+    tensors = [X, V, M][: 2 + (condition == "M[i,k]")]
+    tapes = []
+
+    def shared(*args: Any) -> Any:
+        tapes.append(sharing.shared(*args))
+        return tapes[-1]
+
+    with patch.object(backend, "shared", shared):
+        every = [torch.autograd.grad(kernel(*tensors), [X, V], cotangent) for _ in range(4)]
+    for found in every[1:]:
+        assert_close(found, every[0])
+    ((_, backward),) = tapes
+    made = [s.result.made_by for s in backward.steps]
+    assert not any(m is not None and m[0] == "exp2" for m in made)
+
+
 def test_statistics_that_nothing_reads_are_not_computed() -> None:
     """A call that shares softmax keeps no logarithm; who asks for more has it computed again."""
     kernel = mc.compile("input X[i,k]\nP[i,k] = softmax[k](X[i,k])", backend="torch")
