@@ -82,7 +82,7 @@ class Quotients:
         self._add(terms, masks, v, v.shape, 1.0)
         return terms, masks
 
-    def _add(self, terms: Linear, masks: set[Value], v: Value, shape: Shape, factor: float) -> None:
+    def _add(self, terms: Linear, masks: set[Guard], v: Value, shape: Shape, factor: float) -> None:
         v = self.same.get(v, v)
         name, operands = v.made_by or (None, ())
         a, b = (*operands, None, None)[:2]
@@ -117,7 +117,7 @@ def _kept(v: Value) -> tuple[Value, Value, float] | None:
     """Return what a value is where a mask is 1, the mask, and the number that it is elsewhere."""
     name, operands = v.made_by or (None, ())
     if name == "keep":
-        return (*operands, 0.0)
+        return operands[0], operands[1], 0.0
     if name == "minimum":
         for x, other in (operands, operands[::-1]):
             kept = _kept(x)
