@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from monocomp import terms as T
 from monocomp.rewrites.normal_form import normal_form, normalise
+from monocomp.rewriting.equations import equations
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import frame, is_mantissa, mantissa
@@ -161,7 +162,13 @@ _OF_MAXIMA = (
 maxima = RuleSet(
     "maxima",
     "what does not vary with a maximum's index leaves it",
-    [r for r in normal_form.rules if r.name in _OF_MAXIMA],
+    [
+        # The largest exponential is that of the largest exponent, which no float has to hold.
+        *equations("""
+        largest_exponential: max[k if c](exp(x)) = exp(max[k if c](x))  needs k has an element
+        """),
+        *(r for r in normal_form.rules if r.name in _OF_MAXIMA),
+    ],
 )
 
 

@@ -286,6 +286,17 @@ def test_random_programs_for_hopper(seed: int) -> None:
         assert "ttg.target" in accepted("cuda:90", launch)
 
 
+def test_bounds_of_64_bits_beside_others_of_an_axis() -> None:
+    """A row's bound that a kernel has computed has the bits of an index, as the size has, which
+    bounds another loop along the axis, outside of the branch that the first one is in."""
+    text = (
+        "input W[j], X[i]\nO[i] = sum[j](exp(W[j] * X[i]))"
+        " + where(i > 2, logsumexp[j if j <= argmax[j](W[j] * X[i])](W[j] * X[i]), 0)"
+    )
+    for launch in launches(text, "cuda:90", {"W": torch.empty(40), "X": torch.empty(18)}, {}):
+        assert "ttg.target" in accepted("cuda:90", launch)
+
+
 # One of every kind of code that no program of the library has; all of them take minutes.
 TO_THE_END = (
     "matmul of integers",

@@ -264,6 +264,7 @@ PROGRAMS = [
             "exp(0.1 * T[q] + max[l](Far[l]) - Far[q])",
             "logsumexp[k](exp(90 * W[k] + 2 * log(S[q,k] ** 2)))",
             "log(1 + max[k if k < q](exp(Far[k] + S[q,k])))",
+            "sum[k](T[k] * softmax[k](softmax[k](Large[q,k])))",
         )
     ),
     "O[q,k] = softmax[k](exp(31.7 * W[k] + S[q,k]))",
@@ -463,6 +464,7 @@ DIFFERENTIATED = [
     "O[q,k] = sum[l](softmax[l](S[q,l]) * where(q - l < 1, 1, R[q,k]))"
     " + log_softmax[k if k < n[q]](S[q,k])",
     "O[q] = sum[k](exp(T[k] - max[k](T[k])) * log_softmax[q if q > k](S[q,k]))",
+    "O[q,k] = maximum(sin(T[q]), (W[k] < 0.5) * log(sum[l](exp(S[q,l]) * W[k])))",
     "O[q] = silu(Off[q]) + gelu(Off[q]) + gelu(2 * Off[q] - 1)",
     "O[q,k] = T[q] * silu(S[q,k] + Mask[q,k]) + gelu(W[k] * S[q,k] + Mask[q,k])",
 ]

@@ -173,9 +173,10 @@ def may_hold(c: Context, tests: Sequence[P.Expr]) -> Expr | None:
 
 
 def _has_64_bits(c: Context, e: P.Expr) -> bool:
-    """Is an int computed in 64 bits? A loop needs no more than its index has."""
-    if e.op == "local" and e.attr in c.lets:
-        return _has_64_bits(c, c.lets[e.attr])
+    """True if an int is computed in 64 bits, as states are: a loop needs no more than its index
+    has."""
+    if e.op == "local":
+        return e.attr not in c.lets or _has_64_bits(c, c.lets[e.attr])
     return e.op == "load" or is_wide(c, e) or any(_has_64_bits(c, a) for a in e.args)
 
 
