@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from monocomp import terms as T
+from monocomp.rewrites.extrema import extrema
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewriting.equations import equations
 from monocomp.rewriting.rules import RuleSet
@@ -149,25 +150,16 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
 
 
 # Lifting brings new maxima and products, which are normalised like the user's own.
-_OF_MAXIMA = (
-    "assume_filter",
-    "filter_masked_extremum",
-    "turn_maximum",
-    "hoist_addend",
-    "hoist_addend_of_minimum",
-    "hoist_positive_factor",
-    "hoist_positive_factor_of_minimum",
-    "factor_number",
-)
+_OF_PARTS = ("assume_filter", "factor_number")
 maxima = RuleSet(
     "maxima",
-    "what does not vary with a maximum's index leaves it",
+    extrema.purpose,
     [
         # The largest exponential is that of the largest exponent, which no float has to hold.
         *equations("""
         largest_exponential: max[k if c](exp(x)) = exp(max[k if c](x))  needs k has an element
         """),
-        *(r for r in normal_form.rules if r.name in _OF_MAXIMA),
+        *(r for r in normal_form.rules if r in extrema.rules or r.name in _OF_PARTS),
     ],
 )
 

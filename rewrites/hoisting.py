@@ -9,7 +9,6 @@ from monocomp.rewrites.single_folds import (
     is_fold,
     opened_fold,
     reads_computed,
-    scales_no_weights,
     weight_of,
 )
 from monocomp.rewriting.equations import Guard, equations
@@ -18,7 +17,6 @@ from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import (
     addends,
-    common_number,
     exponent_of,
     factors,
     primitive,
@@ -125,48 +123,6 @@ def lead_with_number(t: Term) -> Term | None:
     return T.construct("mul", number, T.fold("sum", (bound,), condition, element))
 
 
-def _leaves_whole_frame(found: Bindings) -> bool:
-    """True if no number that may be infinite leaves a maximum over nothing, so that the frames of
-    several sums over one domain stay alike."""
-    return T.is_finite(found.terms["a"]) or T.has_element(found.folds["k"][1])
-
-
-hoisting.add(
-    *equations("""
-    # What a condition sets to -inf is left out of a maximum.
-    filter_masked_extremum: max[k if c](where(d, x, -inf) + y) = max[k if c and d](x + y)
-
-    # A sign turns a maximum round.
-    turn_maximum: max[k if c](-x) = -min[k if c](x)
-    """)
-)
-# Over nothing a maximum is -inf, whatever is added, and a minimum is inf.
-for one, of_one, leaving in (
-    ("max", "", ", worth a is finite or there is an element"),
-    ("min", "_of_minimum", ", a finite or k has an element"),
-):
-    hoisting.add(
-        *equations(
-            f"""
-            # An addend that does not vary with the index leaves, as addition is monotone.
-            hoist_addend{of_one}: {one}[k if c](a + x) = a + {one}[k if c](x)
-                needs a free of k{leaving}
-
-            # A positive factor leaves, and if there is an element one that may be 0.
-            hoist_positive_factor{of_one}: {one}[k if c](a * x) = a * {one}[k if c](x)
-                needs a free of k, a nonnegative, a positive or k has an element,
-                a finite if read or k has an element,
-                worth a is finite if there are elements, a scales no weights
-            """,
-            a_is_finite_or_there_is_an_element=Guard(_leaves_whole_frame, "{1}"),
-            a_is_finite_if_there_are_elements=Guard(
-                lambda found: T.is_finite_if_there(found.terms["a"])
-            ),
-            a_scales_no_weights=Guard(scales_no_weights),
-        )
-    )
-
-
 @hoisting.procedure
 def hoist_equal(t: Term) -> Term | None:
     """What does not vary with the index by what the filter says is equal leaves the sum, too.
@@ -250,42 +206,3 @@ def _is_weighted_sum(t: Term) -> bool:
         return False
     _, name, _, body = opened_fold(t)
     return weight_of(body, name) is not T.ZERO
-
-
-@hoisting.procedure
-def factor_number(t: Term) -> Term | None:
-    """The number that the addends of a factor share stands before the product.
-
-    So a sum meets its multiples: p * (2 * p) is a square.
-
-    Law:     x * (c * a + c * b) = c * x * (a + b)
-    Claims:  distributivity
-    Needs:   c is a number
-    before:  A[i] = X[i] * (2 * Y[i] + 6 * Z[i])
-    after:   A[i] = 2 * X[i] * (Y[i] + 3 * Z[i])
-    """
-    if t.op != "mul":
-        return None
-    found = [common_number(f) for f in t.args]
-    if all(number == 1 for number, _ in found):
-        return None
-    return T.mul(*(x for number, f in found for x in (T.const(number, t.kind), f)))
-
-
-def _are_out_of_order(found: Bindings) -> bool:
-    """True if the extent of the inner sum comes before that of the outer one."""
-    (_, outer), (_, inner) = found.folds["k"], found.folds["j"]
-    return bool(inner.attr.extents < outer.attr.extents)
-
-
-hoisting.add(
-    *equations(
-        """
-        # Sums that follow one another directly are taken in one fixed order; a filter goes with the
-        # innermost index that it names.
-        reorder_sums: sum[k if c](sum[j if d and e](x)) = sum[j if d](sum[k if c and e](x))
-            needs d free of k, worth their extents are out of order
-        """,
-        their_extents_are_out_of_order=Guard(_are_out_of_order),
-    )
-)

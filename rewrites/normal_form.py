@@ -10,19 +10,25 @@ from __future__ import annotations
 from functools import cache
 
 from monocomp import terms as T
+from monocomp.rewrites.extrema import extrema
 from monocomp.rewrites.hoisting import hoisting
+from monocomp.rewrites.quotients import quotients
 from monocomp.rewrites.results import results
 from monocomp.rewrites.single_elements import single_elements
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 
-_PARTS = (results, hoisting, single_elements)
+_PARTS = (results, hoisting, single_elements, quotients)
 
+ring = RuleSet(
+    "ring",
+    "what does not vary with a sum's index leaves the sum",
+    [rule for part in _PARTS for rule in part.rules],
+)
 normal_form = RuleSet(
     "normal_form",
     "what does not vary with a fold's index leaves the fold",
-    [rule for part in _PARTS for rule in part.rules],
-    [choice for part in _PARTS for choice in part.choices],
+    [*ring.rules, *extrema.rules],
 )
 
 

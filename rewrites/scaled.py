@@ -25,7 +25,7 @@ from monocomp.rewrites.frames import (
     joint_frame,
     largest,
 )
-from monocomp.rewrites.hoisting import factor_number
+from monocomp.rewrites.quotients import factor_number
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa, mantissa
@@ -162,8 +162,6 @@ class _Operator:
                 return T.mul(T.function(t.op, x.value), T.exp(x.exponent))
             case "sigmoid" if self.need >= Need.SMALL and not T.is_nonnegative(t.args[0]):
                 return self.sigmoid(t)
-            case "where" if t.args[2] is T.ZERO:
-                return self.chosen(t)
             case "compare":
                 return self.compared(t)
             case "fold" if len(t.attr.indices) == 1 and t.attr.monoid == "sum":
@@ -244,14 +242,6 @@ class _Operator:
         moved = (T.mul(p.value, T.exp(T.sub(p.exponent, joint))) for p in parts)
         return T.mul(T.rebuild(t, tuple(moved)), T.exp(joint))
 
-    def chosen(self, t: Term) -> Term:
-        """where(c, exp(m) x, 0) = exp(where(c, m, 0)) * where(c, x, 0)"""
-        condition, x, zero = self.plain(t.args[0]), self.operand(t.args[1]), t.args[2]
-        if x.exponent.folded or is_bounded_by_form(x.whole, self.known):
-            return T.where(condition, x.whole, zero)
-        exponent = T.where(condition, x.exponent, zero)
-        return T.mul(T.where(condition, x.value, zero), T.exp(exponent))
-
     def compared(self, t: Term) -> Term:
         """exp(m) v < exp(n) w = exp(m - p) v < exp(n - p) w with p = max(m, n)"""
         parts = list(map(self.operand, t.args))
@@ -299,34 +289,17 @@ class _Operator:
         return T.mul(T.exp(exponent), T.fold("sum", (bound,), condition, value))
 
     def extremum(self, t: Term) -> Term:
-        """max_k exp(m_k) v_k = exp(m) * max_k exp(m_k - m) v_k with m = max_k m_k; and exp(m) alone
-        is what exponentials are at most, or at least, where a number is asked for its exponent."""
+        """max_k exp(m_k) = exp(max_k m_k), and so for the minimum, where a number is asked for its
+        exponent."""
         (bound,), (condition, body) = T.open_fold(t)
         condition = self.plain(condition)
         element = self.operand(body, Need.NONE, T.conjunction(self.known, condition))
-        value, exponent, whole = element.value, element.exponent, element.whole
         values = domain(t, MASKS_ARE_READ, frozenset(T.conjuncts(self.known)))
-        is_whole = self.need is Need.SUMS and value is T.ONE and exponent is not T.ZERO
-        if is_whole and not values.masked:
-            self.exponent = T.fold(t.attr.monoid, (bound,), condition, exponent)
+        is_asked = self.need is Need.SUMS and not values.masked
+        if is_asked and element.value is T.ONE and element.exponent is not T.ZERO:
+            self.exponent = T.fold(t.attr.monoid, (bound,), condition, element.exponent)
             return T.exp(self.exponent)
-        moving = T.add(T.ZERO, *(a for a in addends(exponent) if bound.attr[0] in a.free))
-        there = T.conjunction(condition, condition_of(whole, exponent))
-        _, rest = T.shares(whole, T.conjuncts(there))
-        is_plain = (
-            moving is T.ZERO
-            or not exponent.folded
-            or not T.has_element(t)
-            or value is T.ONE
-            or is_at_most_zero(exponent_of(rest), there)
-            or largest(bound, condition, exponent) is T.ZERO
-        )
-        if is_plain:
-            return T.fold(t.attr.monoid, (bound,), condition, whole)
-        frame = largest(bound, there, moving)
-        moved = T.mul(value, T.exp(T.sub(moving, frame)))
-        scale = T.exp(T.add(T.sub(exponent, moving), frame))
-        return T.mul(scale, T.fold(t.attr.monoid, (bound,), condition, moved))
+        return T.fold(t.attr.monoid, (bound,), condition, element.whole)
 
 
 def _in_choice(t: Term) -> Term:

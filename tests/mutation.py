@@ -42,6 +42,7 @@ NAMES = (
     "elaboration",
     "results",
     "hoisting",
+    "extrema",
     "single_elements",
     "quotients",
     "single_folds",
@@ -55,7 +56,8 @@ NAMES = (
     "pullback",
 )
 TESTED_WITH = dict.fromkeys(
-    ("results", "hoisting", "single_elements", "quotients", "single_folds"), "normal_form"
+    ("results", "hoisting", "extrema", "single_elements", "quotients", "single_folds"),
+    "normal_form",
 ) | {"frames": "scaled"}
 LIMIT = 5  # seconds of this process that a test may take; without a mutant it takes a fraction of 1
 SAME = "without it the rule gives the term that it was given, which is no step"

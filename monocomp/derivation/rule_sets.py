@@ -17,7 +17,7 @@ from monocomp.rewrites.centring import anchoring, centring
 from monocomp.rewrites.elaboration import elaboration
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewrites.exchange import candidates, exchange_by
-from monocomp.rewrites.normal_form import normal_form, normalise
+from monocomp.rewrites.normal_form import normal_form, normalise, ring
 from monocomp.rewrites.products import products
 from monocomp.rewrites.scaled import lifting
 from monocomp.rewrites.selection import selection
@@ -32,10 +32,11 @@ exchanged_normal_form = RuleSet(
     "exchange",
     exchange.purpose,
     split_normal_form.rules,
-    [*normal_form.choices, *exchange.choices],
+    exchange.choices,
 )
 RULE_SETS = (
     elaboration,
+    ring,
     normal_form,
     selection,
     split_normal_form,

@@ -214,6 +214,9 @@ def test_nothing_keeps_a_program_alive() -> None:
 DIVERGED = [
     "O[j] = maximum(var[k](Y[k] - B[k,j]), W[j])",
     "O[i,j] = var[k](S[i,k] - Z[i] / Y[k]) * W[j]",
+    # A mean of y - b and distances of b - y are about one centre.
+    "P[q,k] = softmax[k](S[q,k])\nM[q] = sum[k](P[q,k] * (Y[k] - B[q,k]))\n"
+    "V[q] = sum[k](P[q,k] * (Y[k] - B[q,k] - M[q]) ** 2)",
 ]
 
 

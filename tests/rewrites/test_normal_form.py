@@ -86,6 +86,49 @@ NEAR_MISSES = {
         "A[i] = sum[k if k == i or k == 1](X[i,k])",
         "A[i] = sum[k if k == i](X[i,k])",  # X[i,i] would give i and k one extent
     ],
+    "common_factor": [
+        "A[i] = 1 / (B[i] + C[i])",
+        "A[i] = log(B[i] * C[i] + B[i])",  # of unknown sign
+        "A[i] = sqrt(B[i] * C[i] + B[i])",
+        "A[i] = abs(B[i] * C[i] + B[i])",
+        "A[i] = relu(B[i] * C[i] + B[i])",
+        "A[i] = tanh(exp(B[i]) * C[i] + exp(B[i]))",
+        "A[i] = exp(B[i]) * C[i] + exp(B[i])",
+        "A[i] = log(exp(B[i]) * C[i])",  # no sum
+        "A[i] = 1 / ((i < 2) * B[i] + (i < 2) * C[i])",
+        "A[i] = log(2 * B[i] + 4)",  # numbers stay
+        "A[i] = log(3 + Y[i] ** 2 / sum[k if k < i](exp(X[i,k])))",  # 0 / 0 is 0 there
+        "A[i] = relu(sum[k](X[i,k]) / |k| + B[i])",  # a mean stays a mean
+        "A[i] = (sum[k](X[i,k]) / |k| + B[i]) ** 2",
+        "A[i] = 1 / (1 + B[i] / (1 + exp(B[i])))",  # it is no shorter over one divisor
+        # Over nothing this is 0 / 0, which is 0, and not 1 / 0.
+        "A[i] = 1 / (1 + sum[k if k < i](X[i,k]) / sum[k if k < i](exp(X[i,k])))",
+        "A[i] = 1 / (1 + (0 < B[i]) / sum[k if k < i](exp(Y[k])))",
+        "A[i] = relu(B[i] + C[i] / sum[k if k < i](exp(Y[k])))",
+        "A[i] = (exp(-B[i]) + 1) ** 2",  # exp(B) would be large for nothing
+        "A[i] = log(exp(-B[i]) * C[i] + 3)",
+    ],
+    "divide_addends": [
+        "A[i] = (X[i,0] * Y[i] + Z[i]) ** 2 / Y[i] ** 2",  # that it leaves, see common_factor
+        "A[i] = (sum[k if k < i](X[i,k] ** 0) * M[i] + Y[i]) ** 2 / sum[k if k < i](X[i,k] ** 0)",
+        *(  # a root, in which the divisor would lose its sign, and another divisor
+            f"A[i] = {x} / sum[k if k < i](X[i,k])"
+            for x in (
+                "sqrt(sum[k if k < i](X[i,k]) * M[i] + 1)",
+                "1 / (sum[k if k < i](X[i,k]) * M[i] + Y[i])",
+            )
+        ),
+        # Both addends would keep the divisor, and `common_factor` would take it out again.
+        "A[i] = (sum[k if k < i](exp(X[i,k])) * M[i] + 1) ** 2 / sum[k if k < i](exp(X[i,k])) ** 4",
+        "A[i] = (B[i] + C[i]) / D[i]",  # nothing cancels
+        "A[i] = (B[i] - C[i]) / B[i] ** 3",  # nor all of a divisor: inf - inf where it is 0
+        "A[i] = (B[i] * C[i] + D[i]) * C[i]",
+        "A[i] = (exp(B[i]) + C[i]) / D[i]",
+        "A[i] = B[i] * C[i] / D[i]",
+        "A[i] = (B[i] * C[i] + D[i]) * C[i] ** 2",  # no divisor
+        "A[i] = maximum(B[i] * C[i] + D[i], 1 / C[i])",  # no quotient
+        "A[i] = (B[i] + X[i,0] / D[i]) / D[i]",  # it divides already
+    ],
     "factor_number": [
         "A[i] = X[i] * (2 * Y[i] + 3 * Z[i])",  # they share none
         "A[i] = 2 * Y[i] + 4 * Z[i]",  # no product
@@ -183,6 +226,42 @@ VARIANTS = {
         " => where(0 <= i - 1 and i - 1 < |k| and Y[i - 1] < 1, i - 1, 0)",
         "sum[k](sum[l if k == l](X[i,l]) * Y[k]) => sum[k](X[i,k] * Y[k])",
         "sum[k](sum[l if k == l and l < i](X[i,l])) => sum[k](where(k < i, X[i,k], 0))",
+    ],
+    "common_factor": [
+        "log(exp(B[i]) * X[i,0] ** 2 + exp(B[i])) => B[i] + log(X[i,0] ** 2 + 1)",
+        "abs(exp(B[i]) * X[i,0] + exp(B[i])) => exp(B[i]) * abs(X[i,0] + 1)",
+        "relu(exp(B[i]) * X[i,0] - exp(B[i])) => exp(B[i]) * relu(X[i,0] - 1)",
+        "sqrt(exp(B[i]) * X[i,0] ** 2 + exp(B[i])) => exp(B[i] / 2) * sqrt(X[i,0] ** 2 + 1)",
+        "1 / (B[i] * X[i,0] ** 2 + 2 * B[i]) => 1 / (B[i] * (X[i,0] ** 2 + 2))",
+        "1 / (sum[k](X[i,k]) / |k| + B[i]) => |k| / (sum[k](X[i,k]) + |k| * B[i])",
+        "log(sum[k](X[i,k] ** 2) / |k| + 1) => log(sum[k](X[i,k] ** 2) + |k|) - log(|k|)",
+        "(exp(-B[i]) * X[i,0] + exp(-B[i])) ** 2 => exp(-2 * B[i]) * (X[i,0] + 1) ** 2",
+        "1 / (2 + 4 * X[i,0]) => 0.5 / (1 + 2 * X[i,0])",
+        "1 / (-2 - 4 * X[i,0]) => -0.5 / (1 + 2 * X[i,0])",
+    ],
+    "divide_addends": [
+        "(B[i] ** 2 * X[i,0] + 1) / B[i] => X[i,0] * B[i] + 1 / B[i]",
+        "(sum[k if k < i](1.0) * X[i,0] + B[i]) ** 2 / sum[k if k < i](1.0) ** 2"
+        " => (sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0)"
+        " + B[i] / sum[k if k < i](1.0)) ** 2",
+        *(  # beside a sum in which nothing cancels, whichever stands first
+            f"(B[i] * X[i,0] + {a}) * (X[i,0] + {b}) / B[i]"
+            f" => (X[i,0] + {b}) * (X[i,0] * (B[i] != 0) + {a} / B[i])"
+            for a, b in ((5, 6), (6, 5))
+        ),
+        # what does not cancel stays together
+        "(sum[k if k < i](1.0) * X[i,0] + B[i] - Y[0]) / sum[k if k < i](1.0)"
+        " => sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0)"
+        " + (B[i] - Y[0]) / sum[k if k < i](1.0)",
+        "(B[i] * X[i,0] + Y[0] - 1) / B[i] => X[i,0] * (B[i] != 0) + (Y[0] - 1) / B[i]",
+        "(B[i] * X[i,0] + B[i] / X[i,0] - 1) / X[i,0]"
+        " => B[i] * (X[i,0] != 0) + (B[i] / X[i,0] - 1) / X[i,0]",
+        # but over what is never 0
+        "(Y[0] * (exp(B[i]) + 1) + Y[1] - B[i]) / (exp(B[i]) + 1)"
+        " => Y[0] + Y[1] / (exp(B[i]) + 1) - B[i] / (exp(B[i]) + 1)",
+        # which a sum over nothing is
+        "(B[i] * sum[k if k < i](exp(Y[k])) + B[i] - Y[1]) / sum[k if k < i](exp(Y[k]))"
+        " => B[i] * (0 < sum[k if k < i](exp(Y[k]))) + (B[i] - Y[1]) / sum[k if k < i](exp(Y[k]))",
     ],
     "factor_number": [
         "X[i,0] * (2 * B[i] + 2) * (6 - 3 * B[i]) => 6 * X[i,0] * (B[i] + 1) * (2 - B[i])",

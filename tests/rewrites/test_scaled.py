@@ -60,10 +60,6 @@ PLAIN = [
     "Y[i] = (exp(X[i]) * Z[i] ** 2) ** A[i]",  # no number
     "Y[i] = (Z[i] ** 2) ** 0.01",  # no exponential
     # Choices
-    "Y[i] = where(X[i] > 0, Z[i] * exp(A[i]), 1)",  # no number is scaled so
-    "Y[i] = where(X[i] > 0, exp(A[i] - maximum(A[i], 0)), 0)",  # at most 1
-    "Y[i] = where(X[i] > 0, Z[i] + exp(A[i]), 0)",
-    "Y[i] = where(X[i] > 0, Z[i] * exp(max[k](S[i,k])), 0)",  # which may be of nothing
     "Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(B[i])",  # 0 times infinity, where B masks
     "Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(max[k](S[i,k]))",
     "Y[i] = where(X[i] > 0, exp(A[i]), -inf) * exp(-min[k](S[i,k]))",
@@ -87,14 +83,8 @@ PLAIN = [
     # Extrema
     "M[i] = max[k](exp(S[i,k]))",
     "A[i] = max[k](exp(M[i]) * V[k])",
-    "M[i] = max[k](exp(S[i,k]) * V[k])",  # no exponent holds a fold
     "M[i] = max[k](exp(max[j](D[i,j,k])))",  # monotone
-    "M[i] = max[k](exp(max[j](S[i,j])) * V[k])",  # it does not vary
-    "M[i] = max[k if k < i](exp(max[j](D[i,j,k])) * V[k])",  # of nothing, perhaps
-    "M[i] = max[k](exp(S[i,k] - max[l](S[i,l])) * V[k])",  # at most 0
-    "M[i] = max[k](V[k] * exp(S[i,k] - max[l](S[i,l])"  # the frame is 0
-    " - where(max[l](S[i,l]) > -inf, 0, -inf)))",
-    "M[i] = max[j, k](exp(max[l](D[i,j,l])) * V[k])",  # two indices
+    "M[i] = max[k](exp(max[j](D[i,j,k])) * V[k])",  # as large, however it is written
     # Sums that nothing is taken of, beside nothing that is scaled
     "Y[i] = exp(A[i]) + exp(B[i])",
     f"Z[i] = exp({MAX}) * X[i] + exp(C[i])",
@@ -159,8 +149,6 @@ def test_plain(text: str) -> None:
 SUM = "sum[k if k < i](X[i,k])"
 OVER, THERE = "max[k](S[i,k] / X[k])", "(-inf < B[i]) * "
 LARGER = "maximum(S[i,k], 0)"
-FRAME = "maximum(where(V[k] != 0, S[i,k], -inf), 0)"
-LARGEST = f"maximum(exp(S[i,k] - {FRAME}) * V[k] ** 2, exp(-inf))"
 OF_SUM, OF_BOTH = f"maximum(C[i], where({SUM} != 0, {MAX}, -inf))", f"maximum(C[i], {MAX})"
 COMPARED = "maximum(where(X[i] != 0, A[i], -inf), where(Z[i] != 0, B[i], -inf))"
 CUT = f"relu(exp(S[i,k] - {LARGER}) - exp(-{LARGER}))"
@@ -212,10 +200,6 @@ VARIANTS = [
     # a factor of every addend
     f"O[i] = {SCALE} * (A[i] * {PART} - {PART}) / {WHOLE}"
     " => O[i] = (A[i] - 1) * SE[k]((k < i) * V[k], S[i,k]).v / SE[k](1, S[i,k]).v",
-    # what is the same for all elements may be infinite in all of them
-    f"O[i] = max[k](exp(max[j](D[i,j,k]) + {MAX}) * V[k])"
-    f" => O[i] = exp(max[k if V[k] != 0](max[j](D[i,j,k])) + {MAX})"
-    " * max[k](exp(max[j](D[i,j,k]) - max[l if V[l] != 0](max[j](D[i,j,l]))) * V[k])",
     # over nothing a sum says that the addend is not there
     f"Z[i] = log(exp({MAX}) * {SUM} + exp(C[i]))"
     f" => Z[i] = log(exp({MAX} - {OF_SUM}) * {SUM} + exp(C[i] - {OF_SUM})) + {OF_SUM}",
@@ -246,11 +230,6 @@ VARIANTS = [
     " => A[i] = (M[i] < inf) * exp(max[k if V[k] != 0](S[i,k]) - M[i])"
     " * SE[k if V[k] != 0](V[k], S[i,k]).v",
     "Y[i] = (exp(X[i]) * Z[i] ** 2) ** 0.01 => Y[i] = exp(0.01 * X[i]) * (Z[i] ** 2) ** 0.01",
-    "Y[i] = where(X[i] > 0, Z[i] * exp(A[i]), 0)"
-    " => Y[i] = exp(where(X[i] > 0, A[i], 0)) * where(X[i] > 0, Z[i], 0)",
-    "M[i] = max[k](exp(max[j](D[i,j,k])) * V[k])"
-    " => M[i] = exp(max[k if V[k] != 0](max[j](D[i,j,k])))"
-    " * max[k](exp(max[j](D[i,j,k]) - max[l if V[l] != 0](max[j](D[i,j,l]))) * V[k])",
     "O[i] = log(sum[k](sigmoid(S[i,k])))"
     " => O[i] = log(SE[k](sigmoid(abs(S[i,k])), minimum(S[i,k], 0)).v)"
     " + max[k](minimum(S[i,k], 0))",
@@ -260,10 +239,6 @@ VARIANTS = [
     "O[i] = sum[k]((exp(S[i,k]) - V[k]) ** 2)"
     f" => O[i] = exp(2 * max[k]({LARGER}))"
     f" * SE[k]((exp(S[i,k] - {LARGER}) - exp(-{LARGER}) * V[k]) ** 2, 2 * {LARGER}).v",
-    # -inf is no exponent
-    "O[i] = sum[k](maximum(exp(S[i,k]) * V[k] ** 2, exp(-inf)))"
-    f" => O[i] = exp(max[k if {LARGEST} != 0]({FRAME}))"
-    f" * SE[k if {LARGEST} != 0]({LARGEST}, {FRAME}).v",
     # where the larger exponent counts, a sum is there, or the other one
     f"Y[i] = log({SUM} * exp(A[i]) + exp(B[i]))"
     f" => Y[i] = log({SUM} * exp(A[i] - maximum(B[i], where({SUM} != 0, A[i], -inf)))"
