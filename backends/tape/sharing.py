@@ -52,10 +52,13 @@ def shared(
         for values in (before.recorder.inputs, inputs, before.results, after.results)
     )
     results = computed[:count]
-    both = _shared(needed(steps, own, computed), steps, results, inputs, gradients)
+    both = _shared(needed(steps, own, computed), steps, inputs, gradients)
     if not both or sum(math.prod(v.shape) for v in both) > SHARED:
         return None
-    return Tape(steps, own, [*results, *both]), Tape(steps, [*inputs, *both], gradients)
+    copies, kept = Recorder(0), {v.root for v in both}
+    results = [copies.copy(v) if v.root in kept else v for v in results]  # they may be written to
+    first_steps = [*steps, *copies.steps]
+    return Tape(first_steps, own, [*results, *both]), Tape(steps, [*inputs, *both], gradients)
 
 
 def _later(before: Record, count: int) -> tuple[Recorder, Quotients]:
@@ -76,21 +79,19 @@ def _later(before: Record, count: int) -> tuple[Recorder, Quotients]:
 def _shared(
     first: Sequence[Step],
     steps: Sequence[Step],
-    results: Sequence[Value],
     inputs: Sequence[Value],
     gradients: Sequence[Value],
 ) -> list[Value]:
     """Return the values that a call computes and the next one reads: tensors with memory of their
-    own, which is no result's.
+    own.
 
     Args:
-        first, results: of the call.
+        first: the steps of the call.
         steps: of both.
         inputs, gradients: of the next one.
     """
-    returned = {v.root for v in results}
     computed = {s.result for s in first if s.result.is_owned and s.result.root is s.result}
-    computed -= {*returned, *inputs}
+    computed -= {*inputs}
     second = needed(steps, inputs, gradients, computed.__contains__)
     read = dict.fromkeys(v for s in second for v in s.operands)
     return [v for v in read if v in computed]
