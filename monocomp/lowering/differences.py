@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from monocomp import terms as T
-from monocomp.lowering.selects import EXTREMA, clamp, is_negative
+from monocomp.lowering.selects import EXTREMA, clamp
 from monocomp.terms import Term
 
 
@@ -50,7 +50,8 @@ def _difference(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
     computed = [a for a in addends if a not in given]
     for a in given if computed else ():
         number_, _ = T.split_coefficient(a)
-        if a in extrema and any(is_negative(c) != is_negative(a) for c in computed):
+        # -(-x - m) for x + m, which is a difference if m is the largest -x: -(-inf) is no -inf.
+        if a in extrema and (number_ < 0 or all(map(T.is_unmasked_if_read, computed))):
             x = T.mul(T.const(-1 / number_, "float"), T.add(*computed))
             return x, a, [b for b in given if b is not a]
     return None

@@ -19,7 +19,7 @@ from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE_PAIR, carried_positions, first_position, of_one_field
 from monocomp.terms.domain import Assumptions
 from monocomp.terms.monomials import factors
-from monocomp.terms.transfer import MASKED, REAL
+from monocomp.terms.transfer import MASKED, REAL, Dom
 from monocomp.tile import Assign, Combine, Expr, Let, Selection, apply, local
 from monocomp.tile.single_uses import inline_single_uses
 
@@ -43,7 +43,11 @@ def prefix_monoid(f: Term) -> UserMonoid:
 
 
 def combine_of(
-    monoid: UserMonoid, commutes: bool, is_backwards: bool = False, is_strict: bool = False
+    monoid: UserMonoid,
+    commutes: bool,
+    is_backwards: bool = False,
+    is_strict: bool = False,
+    elements: Dom | None = None,
 ) -> Combine:
     """Return the combine, with names for the fields of both operands.
 
@@ -53,10 +57,12 @@ def combine_of(
         is_backwards: are the elements combined from the last to the first?
         is_strict: does each operand have its fields twice: for all of its elements, and for all but
             the last one? Then the first fields are x . y, and the second ones x . (y before).
+        elements: the domain of the elements, where these are numbers.
     """
     formulas = Values({}, fits=bool, is_short=bool)
-    masked = (f for f, unit in zip(monoid.fields, monoid.unit, strict=True) if unit is T.NEG_INF)
-    fields = tuple((f + prime, MASKED) for f in masked for prime in ("", "'"))
+    domains = [elements or (MASKED if unit is T.NEG_INF else REAL) for unit in monoid.unit]
+    pairs = zip(monoid.fields, domains, strict=True)
+    fields = tuple((f + prime, values) for f, values in pairs for prime in ("", "'"))
     formulas.assumed = Assumptions(REAL, names=fields, in_kernels=True)
     kinds = [unit.kind for unit in monoid.unit]
     scope = formulas.scopes[0]
@@ -126,13 +132,14 @@ def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
     elements = [T.where(condition, *x) for x in zip(elements, monoid.unit, strict=True)]
     at.prepare(elements)
     states = _states(body, f, monoid, axis.tile, _start(body, f, monoid))
-    values = list(map(at.value, elements))
+    values = [at.summand(e) if f.attr.monoid == "sum" else at.value(e) for e in elements]
     if not body.loop.is_whole or body.loop.is_backwards:  # else what is no element comes last
         values = [body.masked(v, u) for v, u in zip(values, _starts(monoid), strict=True)]
     # The order is that of the index, though it may not matter in which one numbers are combined.
     is_tile = axis.role != "serial"
     is_pair = prefix.is_strict and is_tile
-    combine = combine_of(monoid, False, prefix.is_suffix, is_pair)
+    factor = at.domain(elements[0]) if f.attr.monoid == "prod" else None
+    combine = combine_of(monoid, False, prefix.is_suffix, is_pair, factor)
     if is_pair:
         values += [at.value(unit) for unit in monoid.unit]
     prefixes = body.combine(combine, states, values, keep=is_tile)

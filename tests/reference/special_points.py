@@ -196,6 +196,8 @@ PROGRAMS = [
     "O[q] = sum[j]((W[j] - max[j](W[j])) * logsumexp[k](S[q,k] + Mask[q,k])"
     " + max[k](S[q,k] + Mask[q,k]))",
     "O[q] = prod[k](W[k] * logsumexp[j if j < q](S[q,j]))",
+    "O[k] = prod[..k](W[k] * log(W[k] - 1.5))",
+    "O[q,k] = sum[..k](R[q,k] * logsumexp[j if j < q](S[q,j]))",
     # Gates, recurrences and users' monoids.
     f"{AFFINE}O[q,k] = Affine[..k](exp(Mask[q,k]), S[q,k]).u",
     f"{AFFINE}O[q,k] = Affine[..k](sigmoid(S[q,k] + Mask[q,k]), T[k]).u",
