@@ -58,7 +58,6 @@ class Assumptions:
         names: domains of inputs, definitions and parameters, by name.
         in_kernels: True for values as kernels have them: the inverse of 0 is 0, and a number stands
             for the -inf of which a negative multiple is taken.
-        unsigned: True for numbers without their signs, which add up to 0 only if all are 0.
     """
 
     elements: Dom
@@ -66,7 +65,6 @@ class Assumptions:
     filled: bool = False
     names: tuple[tuple[str, Dom], ...] = ()
     in_kernels: bool = False
-    unsigned: bool = False
 
     def of_name(self, name: str, otherwise: Dom) -> Dom:
         """Return the domain of what has a name."""
@@ -78,8 +76,6 @@ MASKS_ARE_READ = Assumptions(MASKED)
 MASKS_ARE_ADDED = Assumptions(MASKED, contracted=True)
 REALS_ARE_READ = Assumptions(REAL)
 ELEMENTS_ARE_THERE = Assumptions(REAL, filled=True)
-UNSIGNED = Assumptions(Dom(0, zero=False, masked=True), contracted=True, unsigned=True)
-UNSIGNED_AND_THERE = Assumptions(Dom(0, zero=False), filled=True, unsigned=True)
 _NOTHING: frozenset[Term] = frozenset()
 
 
@@ -101,8 +97,6 @@ def domain(
     values = transfer(*map(of, t.args)) if transfer is not None else _domain_of_form(t, of)
     if t.kind == "int" and not values.is_real:
         values = replace(values, masked=False, unspecified=False)
-    if assumed.unsigned:
-        values = replace(values, lo=max(0, values.lo))
     for c in conditions:
         values = _refine(values, t, c, of)
     return values
@@ -199,8 +193,7 @@ def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
     match t.op:
         case "const":
             is_number, masked = not isinstance(t.attr, float), t.attr == -_INF
-            number = abs(t.attr) if of.assumed.unsigned and is_number else t.attr
-            return Dom(number, number, number == 0, masked, not (is_number or masked))
+            return Dom(t.attr, t.attr, t.attr == 0, masked, not (is_number or masked))
         case "read":
             known = of.assumed.of_name(t.attr.name, of.assumed.elements)
             return known if t.kind == "float" else REAL
@@ -216,8 +209,7 @@ def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
         case "cast" | "stop" | "int":
             return of(t.args[0])
         case "pow":
-            power = power_of(of(t.args[0]), t.attr, of.assumed.in_kernels)
-            return replace(power, zero=power.zero and not (of.assumed.unsigned and t.attr < 0))
+            return power_of(of(t.args[0]), t.attr, of.assumed.in_kernels)
         case "mul":
             return _product(t, of)
         case "exp":

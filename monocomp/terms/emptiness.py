@@ -14,8 +14,8 @@ from monocomp.terms.absence import Place
 from monocomp.terms.asking import remembered
 from monocomp.terms.binders import rename
 from monocomp.terms.constructors import construct
-from monocomp.terms.domain import MASKS_ARE_READ, UNSIGNED, UNSIGNED_AND_THERE, domain
-from monocomp.terms.facts import is_finite, is_nonnegative, is_positive, is_unmasked
+from monocomp.terms.domain import MASKS_ARE_READ, domain
+from monocomp.terms.facts import has_element, is_finite, is_nonnegative, is_positive, is_unmasked
 from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import addends, factors, split_coefficient
@@ -24,9 +24,11 @@ from monocomp.terms.transfer import Dom
 
 @remembered
 def may_be_empty(t: Term) -> bool:
-    """True if t may be 0 over nothing: where a sum has no element, or weights are all exp(-inf).
-    A sum that is 0 by chance is none."""
-    return domain(t, UNSIGNED).zero and not domain(t, UNSIGNED_AND_THERE).zero
+    """True if t may be 0 over nothing: where a fold has no element, or weights are all exp(-inf).
+    A sum of numbers of both signs may be 0 by chance as well."""
+    fold = t.args[0] if t.op == "field" else t
+    may_be_none = fold.op == "fold" and not has_element(fold)
+    return _with_masks(t).zero and (may_be_none or is_nonnegative(t))
 
 
 def is_there(t: Term) -> Term:
