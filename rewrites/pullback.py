@@ -89,7 +89,8 @@ def passes(
 
     for t in terms:
         level_of(t)
-    for group in found.values():
+    loops = _joined(list(found.values()))
+    for group in loops:
         # What moves a sum with its centre is carried beside it, though it be known already.
         for taken in filter(None, map(centred, list(group.folds))):
             results = taken.results()
@@ -99,7 +100,26 @@ def passes(
                 beside = {t for t in results | folds if t.op == "fold"}
                 group.folds += beside.difference(group.folds)
         _sort(group)
-    return sorted(found.values(), key=lambda p: (p.level, p.extent, p.folds[0].key))
+    return sorted(loops, key=lambda p: (p.level, p.extent, p.folds[0].key))
+
+
+def _joined(loops: list[Pass]) -> list[Pass]:
+    """Let a loop wait for the next one over its domain, where both compute the same elements, if
+    nothing needs its results before."""
+    loops = sorted(loops, key=lambda p: -p.level)
+    for p in list(loops):
+        domain = T.domain_of(p.folds[0])
+        alike = [q for q in loops if q.level > p.level and T.domain_of(q.folds[0]) == domain]
+        for q in alike[-1:]:
+            between = [f for r in loops if p.level < r.level <= q.level for f in r.folds]
+            needed = any(T.holds(g, f) for g in between for f in p.folds)
+            shared = any(map(_computed, p.folds)) and all(
+                any(not _computed(f).isdisjoint(_computed(g)) for g in q.folds) for f in p.folds
+            )
+            if shared and not needed:
+                q.folds += p.folds
+                loops.remove(p)
+    return loops
 
 
 def held_folds(terms: Iterable[Term], whole: Iterable[Term]) -> dict[Term, str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from monocomp import terms as T
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
 from monocomp.errors import MonocompError, keeps_traceback, require_known
+from monocomp.gradients.centred_rows import about_means
 from monocomp.gradients.choosing import (
     as_far_as_read,
     choose,
@@ -32,7 +33,7 @@ from monocomp.gradients.definitions import (
 )
 from monocomp.gradients.gradient import Gradient
 from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
-from monocomp.gradients.reverse import Adjoints, Visit, transposed
+from monocomp.gradients.reverse import Adjoints, Node, Visit, transposed
 from monocomp.gradients.saving import Reading, candidates, is_logarithm
 from monocomp.gradients.stored_values import (
     StoredValues,
@@ -258,19 +259,15 @@ class _Derivation:
         leaves = self.adjoints.leaves
         nodes = [n for n in leaves if n.term.op == "ref" or T.name_of(n.term) in gradients]
         reading = self._reading()
-        terms = [reading(T.add(T.ZERO, *leaves[n]), n.condition) for n in nodes]
-        terms, definitions = with_definitions(terms, self.new, self._position)
-        self.adjoints.leaves = {
-            replace(n, condition=reading.condition(n.condition)): [t]
-            for n, t in zip(nodes, terms, strict=True)
-        }
+        self.adjoints.leaves, rows, definitions = self._read(nodes, reading)
         definitions, named = with_names(definitions, self.program.known)
         adjoints = [Equation(name, e.indices, self._adjoint(e)) for name, e in read_again]
-        found = [*in_order([*named, *definitions, *adjoints])]
+        found = [*in_order([*named, *definitions, *rows, *adjoints])]
         found += [self._of_input(name, gradients[name]) for name in wrt]
         found = with_parts(found, self.new, self._position)
         by_name = self.by_name.definitions.union(self.by_name.values)
         stay = by_name.union(name for name, e in read_again if e.name in by_name)
+        stay |= {e.name for e in rows}
         known = {e.name for e in found}
         found = with_row_sums(found, stay & known, self.new)
         stay |= {e.name for e in found} - known
@@ -300,6 +297,31 @@ class _Derivation:
             self.by_name,
             frames,
         )
+
+    def _read(
+        self, nodes: Sequence[Node], reading: Reading
+    ) -> tuple[dict[Node, list[Term]], list[Equation], list[Equation]]:
+        """Return the adjoints of nodes, by what is saved; sums of rows that they add up; and
+        definitions of what both have in common."""
+        rows: list[Equation] = []
+
+        def named(row: Term) -> Term:
+            indices = tuple(sorted(T.free_indices(row), key=self._position))
+            rows.append(Equation(self.new("D"), indices, reading(row)))
+            return T.ref(rows[-1].name, indices, "float")
+
+        of_nodes = [
+            about_means(T.add(T.ZERO, *self.adjoints.leaves[n]), n, self.adjoints.fresh, named)
+            for n in nodes
+        ]
+        terms = [*(reading(t, n.condition) for t, n in of_nodes), *(e.body for e in rows)]
+        terms, definitions = with_definitions(terms, self.new, self._position)
+        rows = [replace(e, body=t) for e, t in zip(rows, terms[len(nodes) :], strict=True)]
+        leaves: dict[Node, list[Term]] = {}
+        for (_, n), t in zip(of_nodes, terms[: len(nodes)], strict=True):
+            where = replace(n, condition=reading.condition(n.condition))
+            leaves.setdefault(where, []).append(t)
+        return leaves, rows, definitions
 
     def _forward(self) -> Equations:
         """The program with the values that it saves, in the dtype in which they are computed."""

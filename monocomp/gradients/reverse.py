@@ -24,7 +24,7 @@ from monocomp.terms.monomials import factors
 
 LEAVES = ("read", "ref", "stored", "param")
 # Of what numbers made of positions are.
-_POSITIONS = ("const", "index", "extent", "add", "mul", "cast")
+POSITIONS = ("const", "index", "extent", "add", "mul", "cast")
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _summed(indices: tuple[Term, ...], condition: Term, value: Term) -> Term:
 def _is_taken_in(f: Term, total: Term) -> bool:
     if f.op == "exp":
         return not all(map(T.is_read, factors(total.args[1])))
-    return all(s.op in _POSITIONS for s in T.subterms(f))
+    return all(s.op in POSITIONS for s in T.subterms(f))
 
 
 # --- what is read ---------------------------------------------------------------------------

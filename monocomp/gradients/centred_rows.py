@@ -1,0 +1,120 @@
+"""Sums over rows of adjoints that sum to 0, as those of a softmax's logits do.
+
+    G[q,k] = P[q,k] * (dP[q,k] - sum[e](O[q,e] * dO[q,e]))          sums to 0 over k
+    D[q] = sum[k](G[q,k] * u[q,k]) - sum[k](G[q,k]) * sum[k](P[q,k] * u[q,k])
+
+O is rounded to the dtype of results, and so G is off by a multiple of P. A distance u multiplies
+that by its mean, which grows with the length of rows; about the mean nothing is left of it. What is
+made of inputs stays as it is: it has about the same size everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from dataclasses import replace
+
+from monocomp import terms as T
+from monocomp.gradients.reverse import POSITIONS, Fresh, Node
+from monocomp.terms import Term
+from monocomp.terms.monomials import addends, factors
+
+
+def about_means(
+    adjoint: Term, node: Node, fresh: Fresh, named: Callable[[Term], Term]
+) -> tuple[Term, Node]:
+    """Sum such rows, with what multiplies them about its mean, where a target lacks their index.
+
+    Args:
+        adjoint: the adjoint of an element of a tensor, or of a number, wherever it is read.
+        node: that, and where it is looked at.
+        fresh: names for the indices of sums.
+        named: gives the sums of rows a name, as each is needed once.
+    """
+    known = frozenset(T.conjuncts(node.condition))
+    opened: list[tuple[tuple[Term, ...], Term]] = []
+    row = adjoint
+    while row.op == "fold" and row.attr.monoid == "sum":
+        bound, (filtered, row) = T.open_as(row, fresh(row.attr.extents, row.free))
+        opened.append((bound, filtered))
+    found = _about_mean(row, node.term, known)
+    if found is None:
+        return adjoint, node
+    name, row = found
+    total = named(row)
+    for bound, filtered in reversed(opened):
+        total = T.fold("sum", bound, filtered, total)
+    conditions = (c for c in known if name not in c.free)
+    indices = tuple(i for i in node.indices if i.attr[0] != name)
+    return total, replace(node, condition=T.conjunction(*conditions), indices=indices)
+
+
+def _about_mean(adjoint: Term, target: Term, known: Set[Term]) -> tuple[str, Term] | None:
+    """Return the index of rows that an adjoint is the elements of, and the sum over it."""
+    for weight, total, name in _weights(adjoint, known):
+        distances = [f for f in factors(adjoint) if name in f.free and total not in T.subterms(f)]
+        u = T.mul(T.ONE, *(f for f in distances if f is not weight))
+        row = T.mul(*(f for f in factors(adjoint) if f is weight or f not in distances))
+        is_distance = name in u.free and all(s.op in POSITIONS for s in T.subterms(u))
+        is_row = is_distance and name not in target.free and u.free <= weight.free
+        if is_row and _sums_to_zero(row, weight, total, name):
+            opened, (filtered, _) = T.open_as(total, (name,))
+            products, rows = (T.fold("sum", opened, filtered, t) for t in (T.mul(row, u), row))
+            return name, T.sub(products, T.mul(rows, _over(total, weight, u, name)))
+    return None
+
+
+def _weights(adjoint: Term, known: Set[Term]) -> Iterator[tuple[Term, Term, str]]:
+    """Yield exponentials, the sums of them that the adjoint holds, and the indices of these: over
+    all elements that are looked at."""
+    sums = [t for t in T.subterms(adjoint) if t.op == "fold" and t.attr.monoid == "sum"]
+    for weight in factors(adjoint):
+        for total in sums if weight.op == "exp" else ():
+            for name in sorted(weight.free) if len(total.attr.indices) == 1 else ():
+                _, (filtered, body) = T.open_as(total, (name,))
+                own = {c for c in known if name in c.free}
+                if body is weight and own == {*T.conjuncts(filtered)} - {T.TRUE}:
+                    yield weight, total, name
+
+
+def _over(total: Term, weight: Term, value: Term, name: str) -> Term:
+    """Return the mean of a value by the weights that a total sums."""
+    opened, (condition, _) = T.open_as(total, (name,))
+    mean = T.fold("sum", opened, condition, T.mul(weight, value))
+    return T.mul(mean, T.power_of(total, -1))
+
+
+def _sums_to_zero(row: Term, weight: Term, total: Term, name: str) -> bool:
+    """True if sum[k](w * (a - c)) is sum[k](w * a) - c * sum[k](w) = 0."""
+    sums = [f for f in factors(row) if f.op == "add" and total in T.subterms(f)]
+    if len(sums) != 1:
+        return False
+    opened, (condition, _) = T.open_as(total, (name,))
+    parts = (
+        T.fold("sum", opened, condition, T.mul(weight, a)) if name in a.free else T.mul(total, a)
+        for a in addends(sums[0])
+    )
+    return T.add(T.ZERO, *map(_flat, parts)) is T.ZERO
+
+
+def _flat(t: Term) -> Term:
+    """Write a product of sums as one sum over all their indices."""
+    bounds: list[Term] = []
+    conditions: list[Term] = []
+    parts: list[Term] = []
+    left = list(factors(t))
+    while left:
+        f = left.pop()
+        if f.op == "fold" and f.attr.monoid == "sum":
+            names = [f"@{len(bounds) + n}" for n in range(len(f.attr.indices))]
+            opened, (condition, body) = T.open_as(f, names)
+            bounds += opened
+            conditions.append(condition)
+            left += factors(body)
+        else:
+            parts.append(f)
+    opened_names = {b.attr[0] for b in bounds}
+    fixed = [f for f in parts if opened_names.isdisjoint(f.free)]
+    moving = T.mul(T.ONE, *(f for f in parts if f not in fixed))
+    bounds.sort(key=lambda b: b.attr[1])
+    total = T.fold("sum", tuple(bounds), T.conjunction(*conditions), moving) if bounds else moving
+    return T.mul(total, *fixed)
