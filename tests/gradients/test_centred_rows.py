@@ -85,7 +85,8 @@ def test_slopes_in_float16() -> None:
         inputs = [t.clone().requires_grad_() for t in inputs]
         result = f(*inputs)
         cotangent = torch.cos(torch.arange(result.numel())).reshape(result.shape)
-        return torch.autograd.grad(result, inputs[3], cotangent.to(result.dtype))[0].double()
+        found: Tensor = torch.autograd.grad(result, inputs[3], cotangent.to(result.dtype))[0]
+        return found.double()
 
     exact = gradient(with_slopes, [t.double() for t in x])
     usual = (gradient(with_slopes, x) - exact).norm()
