@@ -89,8 +89,7 @@ def test_masked_places_are_not_there() -> None:
     )
     (line,) = rewriter.program.lines()
     assert line == (
-        "P[i,k] = exp(where(0 < k, X[i, k - 1] / Y[i,k], -inf))"
-        " / sum[k if 0 < k](exp(X[i, k - 1] / Y[i,k]))"
+        "P[i,k] = exp(X[i, k - 1] / Y[i,k]) * (0 < k) / sum[k if 0 < k](exp(X[i, k - 1] / Y[i,k]))"
     )
     inputs = inputs_of(rewriter.start)
     inputs["Y"][:, 0] = 0.0
