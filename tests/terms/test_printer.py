@@ -254,7 +254,7 @@ AS_WRITTEN = [
     "O[q,k] = X[k] * (k <= q)",
     "O[q,k] = where(k <= q, X[k], -inf)",
     "O[q,k] = exp(X[k]) * (k <= q)",
-    "O[q] = exp(where(0 < q, X[q - 1], -inf)) * X[q]",
+    "O[q] = X[q] * exp(X[q - 1]) * (0 < q)",
     "O[q] = sum[k if k <= q](Q[q,k])",
     "O[q,k] = exp(Q[q,k]) / sum[k](exp(Q[q,k]))",
     "O[b,k] = K[b, k // 2]",
