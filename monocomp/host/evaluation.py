@@ -161,7 +161,7 @@ class Evaluation:
                     for name in s.tensors:
                         self._align(name)
             case H.View():
-                self._make(s.name, methodcaller("reshape", self._shape(s.shape)), s.tensor)
+                self._view(s.name, methodcaller("reshape", self._shape(s.shape)), s.tensor)
             case H.Choose():
                 self.config = dict(self.configs[s.kernel])
                 self.is_described = bool(self.config.pop(A.DESCRIPTORS, False))
@@ -233,6 +233,11 @@ class Evaluation:
         self.positions[name] = self.next
         self.next += 1
 
+    def _view(self, name: str, view: Callable[[Any], Any], of: str) -> None:
+        """Let a name stand for a view of another's value, which kernels may read."""
+        self._make(name, view, of)
+        self.tensors[name] = view(self.tensors[of])
+
     def _end_stage(self, freed: tuple[str, ...] = ()) -> None:
         """Go on with another stage, without these tensors and what was made of them."""
         gone = {self.positions[n] for n in freed}
@@ -264,8 +269,7 @@ class Evaluation:
             self.params[s.start] = start
         for view in s.views:
             position = (*[slice(None)] * view.dim, slice(start, stop))
-            self._make(view.name, itemgetter(position), view.tensor)
-            self.tensors[view.name] = self.tensors[view.tensor][position]
+            self._view(view.name, itemgetter(position), view.tensor)
         for inner in s.body:
             self._run(inner)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import ModuleType
@@ -45,9 +45,12 @@ from monocomp.host.program import (
     Sort,
     Split,
     Statement,
+    View,
+    Wide,
 )
 from monocomp.host.promised import promised
 from monocomp.host.verifier import verify
+from monocomp.kernel import Kernel
 from tests.backends.library_cases import CASES
 
 pytest.importorskip("triton")
@@ -73,6 +76,13 @@ def emitted(
     """A program for Hopper, with the schedules that come first."""
     kernel = mc.compile(library.load(name), processors=PROCESSORS if dialect.merges else 1)
     sizes = by_representative(kernel.declared, CASES[name].sizes(rows, LENGTH, head, head))
+    return emitted_at(kernel, sizes, dialect)
+
+
+def emitted_at(
+    kernel: Kernel, sizes: Mapping[str, int], dialect: Dialect = TRITON
+) -> tuple[Module, tuple[dict[str, int], ...]]:
+    """The same of a kernel, at sizes by the representatives of its extents."""
     kernels = kernel.tile_programs(sizes)
     lowered = kernel.planner.plan(sizes).program
     known = packed_extents(lowered, sizes)
@@ -182,6 +192,28 @@ def test_a_view_of_packed_rows_is_there_for_the_kernel_that_reads_it() -> None:
     read = {name for k in plan.kernels for name in k.inputs}
     assert plan.program.views.keys() & read
     verify(program)
+
+
+def test_a_plan_knows_the_views_that_kernels_read() -> None:
+    """As wide as their offsets are: the gradient of a cache, on a GPU."""
+    sizes = {"b": 64, "h": 32, "g": 8, "q": 1, "r": 4096, "d": 128, "e": 128}
+    gradient = mc.grad(library.load("rolling_cache"), extents=sizes)
+    kernel = mc.compile(gradient, processors=PROCESSORS)
+    module, configs = emitted_at(kernel, sizes)
+    views = {s.name for s in module.program.body if isinstance(s, View)}
+    assert any(views & {*s.tensors} for s in module.program.body if isinstance(s, Wide))
+    target = PlanTarget(module.program, load(module.source), torch.device("cpu"), "ieee")
+    inputs = {
+        n: torch.empty(
+            [sizes[d] for d in i.dims],
+            dtype=torch.bfloat16 if i.kind == "float" else torch.int64,
+            device="meta",
+        )
+        for n, i in kernel.declared.inputs.items()
+    }
+    params = {n: p.default for n, p in kernel.declared.params.items()}
+    plan = Evaluation(module.program, target, inputs, params, configs).plan()
+    assert sum(len(stage.launches) for stage in plan.stages) >= len(module.program.kernels)
 
 
 @pytest.mark.parametrize("head", [64, 17])
