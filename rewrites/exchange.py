@@ -43,14 +43,19 @@ def exchange_by(rules: RuleSet, operations: Callable[[Equations], int]) -> RuleS
     do between them.
     """
 
-    def measure(program: Equations) -> tuple[int, ...]:
-        normal = program.map(partial(normalise, rules=rules))
-        return operations(normal), *disorder(normal)
-
+    measure = partial(measure_of, rules, operations)
     exchange = RuleSet("exchange", "nested sums of products are taken in the cheapest order")
     for choice in (exchange_sums, join_products):
         exchange.choice(update_wrapper(partial(choice, measure), choice))
     return exchange
+
+
+def measure_of(
+    rules: RuleSet, operations: Callable[[Equations], int], program: Equations
+) -> tuple[int, ...]:
+    """Measure a program's normal form: its operations, its sums, and those out of order."""
+    normal = program.map(partial(normalise, rules=rules))
+    return operations(normal), *disorder(normal)
 
 
 def disorder(program: Equations) -> tuple[int, int]:

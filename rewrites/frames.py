@@ -155,9 +155,9 @@ maxima = RuleSet(
     "maxima",
     extrema.purpose,
     [
-        # The largest exponential is that of the largest exponent, which no float has to hold.
+        # The largest weight is 1: no float has to hold the largest exponential, nor its inverse.
         *equations("""
-        largest_exponential: max[k if c](exp(x)) = exp(max[k if c](x))  needs k has an element
+        largest_weight: y * exp(-max[k if c](x)) * max[k if c](exp(x)) = y  needs k has an element
         """),
         *(r for r in normal_form.rules if r in extrema.rules or r.name in _OF_PARTS),
     ],

@@ -199,7 +199,7 @@ def test_words_of_each_kind() -> None:
 
 def test_phases_and_what_decides(causal: mc.Kernel) -> None:
     found = chain(causal.derivation)
-    assert [p.name for p in found.phases] == ["elaboration", "normal_form", "lifting", "kernels"]
+    assert [p.name for p in found.phases] == ["elaboration", "ring", "lifting", "kernels"]
     decisive = {link.step.rule: link.decisive for link in found.links if link.decisive}
     assert decisive == {
         "expand_softmax": "2 passes over k where it was 3 passes over k",
@@ -217,7 +217,7 @@ def test_a_gradient_has_a_page() -> None:
     """Its phases, the steps that decide, and the stages of its kernels."""
     gradient = mc.grad(LIBRARY / "causal.mc")
     phases = chain(gradient.derivation).phases
-    names = ["elaboration", "normal_form", "adjoints", "saved values", "sums"]
+    names = ["elaboration", "ring", "adjoints", "saved values", "sums"]
     assert [p.name for p in phases] == names
     *_, saved, sums = [[x.decisive for x in p.links if x.decisive] for p in phases]
     assert saved[0] == "as it is returned" and saved[1].startswith("by cost: ")

@@ -41,7 +41,7 @@ def check_steps(found: Certificate, steps: Iterable[Step]) -> None:
 
 # By a program's name, sizes and processors, what planning does for them.
 PLANS: list[tuple[str, dict[str, int], int, set[str]]] = [
-    ("grad alibi", {}, 1, {"store_partial_sum", "store_value"}),
+    ("grad alibi", {}, 1, {"store_value"}),
     ("grad pair_bias", {}, 1, {"order_sums"}),
     ("grad document", {}, 1, {"bound_filter"}),
     ("grad cross_entropy", {}, 1, {"join_sums"}),
