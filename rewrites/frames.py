@@ -157,7 +157,8 @@ maxima = RuleSet(
     [
         # The largest weight is 1: no float has to hold the largest exponential, nor its inverse.
         *equations("""
-        largest_weight: y * exp(-max[k if c](x)) * max[k if c](exp(x)) = y  needs k has an element
+        largest_weight: y * exp(-max[k if c](x)) * max[k if c](exp(x))
+            = y * exp(-max[k if c](x)) * exp(max[k if c](x))  needs k has an element
         """),
         *(r for r in normal_form.rules if r in extrema.rules or r.name in _OF_PARTS),
     ],

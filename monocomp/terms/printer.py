@@ -182,10 +182,10 @@ def _show_whole(t: Term, names: Names, context: int, as_float: bool) -> str:
         case "cast":
             inner = t.args[0]
             if inner.kind == "bool":
-                text, level = f"({_show(inner, names, 0)})", _ATOM
-                if as_float or t.kind == "int":
-                    return text if t.kind == "float" else _paren(f"1 * {text}", _MUL, context)
-                return _paren(f"1.0 * {text}", _MUL, context)
+                text = _show(inner, names, 0)
+                if as_float and t.kind == "float":
+                    return _paren(text, 0, context)
+                return _paren(f"1{'.0' * (t.kind == 'float')} * ({text})", _MUL, context)
             if as_float:
                 return _show(inner, names, context)
             return _paren(f"1.0 * {_show(inner, names, _MUL + 1)}", _MUL, context)

@@ -252,6 +252,7 @@ AS_WRITTEN = [
     "O[q,k] = X[k] * (q - k)",
     "O[q,k] = X[k] + (q - k)",
     "O[q,k] = X[k] * (k <= q)",
+    "O[q,k] = X[k] + exp(k <= q)",
     "O[q,k] = where(k <= q, X[k], -inf)",
     "O[q,k] = exp(X[k]) * (k <= q)",
     "O[q] = X[q] * exp(X[q - 1]) * (0 < q)",
