@@ -121,7 +121,7 @@ def _distance(unit: Unit, here: Callable[[Term], Term], new: _Symbols) -> Term:
     for x, extremum in pairs:
         count, m = T.split_coefficient(extremum)
         assert m is not None
-        total.append(_times(-count, _difference(new.at, here(x), new.centre(m))))
+        total.append(_times(-count, _difference(new.at, here(x), new.centre(here(m)))))
     return T.add(T.ZERO, *total)
 
 

@@ -164,6 +164,7 @@ PROGRAMS = [
     "O[q] = mean[k if k < q](S[q,k]) + var[k if k < q](S[q,k])",
     "O[q] = T[q] * mean[k if k < q](W[k]) / mean[k if k < q](W[k])",
     "O[q] = var[k if k < q](S[q,k]) / var[k if k < q](S[q,k]) + mean[k if k < q](T[k])",
+    "O[q] = var[k](R[q,k] - maximum(T[q], R[q,k]))",
     "O[q] = sum[k if S[q,k] > 3](1) / mean[k if S[q,k] > 3](2)",
     "O[q] = prod[k if k < q](S[q,k]) + max[k if k <= q](S[q,k])",
     "O[q] = min[k if k < q](S[q,k])",
