@@ -46,6 +46,8 @@ def test_a_kernel_for_the_rows_stores_what_is_summed(name: str) -> None:
     assert set(first.names) == set(together) and second.names == ("W",)
     (loop,) = (t for t in found.kernels[0].body if getattr(t, "segments", None))
     assert len(loop.state) == 2  # one loop carries both
+    found.verify()
+    assert found.certificate.holds
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -154,7 +154,7 @@ class Site:
         return {n: v for n, v in every if v is not None}
 
     def without(self, kept: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
-        """What is kept, without results that not every call returns."""
+        """Leave out of what is kept the results that not every call returns."""
         optional = {*self.forward.outputs[self.least :]}
         pairs = zip(self.saved, kept, strict=True)
         return tuple([None if n in optional else t for n, t in pairs])
@@ -354,8 +354,8 @@ class Recorded:
         kept: Sequence[torch.Tensor | None],
         cotangents: Sequence[torch.Tensor | None],
     ) -> object:
-        """What the plan of a backward pass depends on beside that of its call; None where it must
-        be looked at closely.
+        """Return what the plan of a backward pass depends on beside that of its call; None where it
+        must be looked at closely.
 
         What is kept has the size, dtype and device that it had, whatever hooks make of it; autograd
         sees to those of cotangents.
@@ -382,7 +382,7 @@ class Recorded:
         return tuple(signature)
 
     def _completed(self, kept: Sequence[torch.Tensor | None], others: Params) -> Results:
-        """What is kept, with results that the call has not returned."""
+        """Add to what is kept the results that the call has not returned."""
         site = self.site
         tensors = [kept[site.saved.index(n)] for n in site.names]
         results = site.forward.calls.differentiable(site.named(others, tensors))

@@ -1,4 +1,4 @@
-"""What a rewrite can get wrong: names and indices that nothing gives.
+"""Checks of scopes: a rewrite may leave names and indices that nothing gives.
 
 Terms are built by constructors that check kinds, so an ill-typed term cannot exist. But a rule may
 open a name and not close it, leave an index that no equation gives, or a definition that is gone.

@@ -22,7 +22,7 @@ def loses_digits(total: Term) -> bool:
 
 
 def _is_computed(t: Term) -> bool:
-    """Is all that is added, or chosen from, made of positions or of sums of products?"""
+    """True if all that is added, or chosen from, is made of positions or of sums of products."""
     if t.op in ("add", "where", "maximum", "minimum"):
         parts = t.args[t.op == "where" :]
         return all(_is_computed(a) for a in parts if a is not T.NEG_INF)

@@ -175,9 +175,9 @@ def _larger_or_smaller(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 
 def _is_fused(c: Context, e: P.Expr) -> bool:
-    """Is this scale * (x - y) for a row y and an x that is made of products of matrices, and of
-    positions? There scale * x - scale * y pays, one fused operation an element, and x was rounded
-    as much as scale * y is. What is loaded may be exact and large, as a mask of -1e9 is."""
+    """True if this is scale * (x - y) for a row y and an x that is made of products of matrices,
+    and of positions. There scale * x - scale * y pays, one fused operation an element, and x was
+    rounded as much as scale * y is. What is loaded may be exact and large, as a mask of -1e9 is."""
     if e.op != "mul" or e.args[1].op != "sub" or c.order(e.args[0].axes):
         return False
     x, y = e.args[1].args
@@ -186,7 +186,7 @@ def _is_fused(c: Context, e: P.Expr) -> bool:
 
 
 def _is_computed(c: Context, e: P.Expr) -> bool:
-    """Is all that is added up, or chosen from, made of positions or products of matrices?"""
+    """True if all that is added, or chosen from, is made of positions or products of matrices."""
     e = c.meaning(e)
     if e in c.choices.products or e.op == "coordinate":
         return True
