@@ -23,9 +23,11 @@ quotients = RuleSet("quotients", "what sums and their divisors have in common ca
 def common_factor(t: Term) -> Term | None:
     """What the addends under a power, logarithm, absolute value or relu share leaves it.
 
+    A divisor loses the inverse of an exponential that one addend is multiplied with.
+
     Law:     (c * p) ** n = c ** n * p ** n; log(c * p) = log(c) + log(p); f(c * p) = c * f(p)
     Claims:  common factors, arithmetic
-    Needs:   c is provably positive, but for whole powers
+    Needs:   c is provably positive, but for whole powers; of exp(-u), u is more than -inf
     before:  A[i] = 1 / (exp(S[i] - B[i]) + exp(-B[i]))
     after:   A[i] = exp(B[i]) / (exp(S[i]) + 1)
     """
@@ -33,7 +35,8 @@ def common_factor(t: Term) -> Term | None:
         return None
     whole = t.op == "pow" and t.attr.denominator == 1
     divides = t.op == "log" or (whole and t.attr < 0)
-    common, rest = content(t.args[0], positive=not whole, clear=divides)
+    inverse = t.op == "pow" and t.attr < 0
+    common, rest = content(t.args[0], positive=not whole, clear=divides, inverse=inverse)
     if common is T.ONE:
         return None
     match t.op:
@@ -128,6 +131,10 @@ def _are_out_of_order(found: Bindings) -> bool:
 quotients.add(
     *equations(
         """
+        # A gate that compares the logarithm of a sum is a quotient of the sum.
+        gate_of_sum: sigmoid(log(sum[k if c](exp(x))) + y)
+            = sum[k if c](exp(x)) / (sum[k if c](exp(x)) + exp(-y))  needs y unmasked
+
         # Sums that follow one another directly are taken in one fixed order; a filter goes with the
         # innermost index that it names.
         reorder_sums: sum[k if c](sum[j if d and e](x)) = sum[j if d](sum[k if c and e](x))

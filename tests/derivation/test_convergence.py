@@ -230,8 +230,6 @@ for mask, (inputs, condition, opposite) in CONDITIONS.items():
 # Writings that do not reach the normal form of their program's first, and why.
 NOT_YET = {
     ("learned sink", "a longer row"): "the case of one position is not split off a sum",
-    ("learned sink", "relative to the sink"): "exp(-sink) of one addend stays in the divisor",
-    ("learned sink", "a gate"): "exp(-sink) of one addend stays in the divisor",
     ("softpick", "maximum with 0"): "maximum(x, 0) and relu(x) stay two",
 }
 
