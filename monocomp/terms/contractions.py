@@ -11,10 +11,10 @@ weights P, if there is a V), nor what aggregates are computed from (a bias of th
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from itertools import product
+from typing import NamedTuple
 
 from monocomp.declarations.records import Declarations
 from monocomp.terms.binders import open_fold
@@ -52,10 +52,11 @@ class _Read(NamedTuple):
         return other.name == _COMPUTED and self.indices <= other.indices
 
 
-_Atom: TypeAlias = frozenset[_Read]  # what a function of single elements is computed from
-_Product: TypeAlias = tuple[_Atom, ...]
-_Factor: TypeAlias = tuple[_Product, ...]  # a sum of products
-_Factors: TypeAlias = tuple[_Factor, ...]
+class _Factors(NamedTuple):
+    """The elements that a term is computed from, and the pairs of them that it multiplies."""
+
+    reads: frozenset[_Read] = frozenset()
+    pairs: frozenset[tuple[_Read, _Read]] = frozenset()
 
 
 def with_dtypes(program: Equations) -> Equations:
@@ -143,29 +144,36 @@ class _Finder:
                 waiting += [t.attr for t in subterms(e.body) if t.op == "stored"]
         return list(needed.values())
 
-    def _operands(self, fold: Term) -> list[str]:
+    def _operands(self, fold: Term) -> set[str]:
         """Return the inputs that a sum multiplies, if it is a contraction."""
         if fold.attr.monoid not in ("sum", "mean"):
-            return []
+            return set()
         bound, (_, body) = open_fold(fold)
-        operands: dict[str, bool] = {}  # is it a factor by itself, and no mask?
-        for read, product, others in _multiplied(self.factors(body), {i.attr[0] for i in bound}):
-            if not _is_beside(read.is_scale_of, product, others):
-                is_whole = not _is_beside(read.is_mask_of, product, others)
-                operands[read.name] = operands.get(read.name, False) or is_whole
-        return [n for n in operands if operands[n]] or list(operands)
+        summed = {i.attr[0] for i in bound}
+        partners: dict[_Read, list[_Read]] = {}
+        for read, partner in self.factors(body).pairs:
+            partners.setdefault(read, []).append(partner)
+        operands: set[str] = set()
+        masks: set[str] = set()
+        for read, beside in partners.items():
+            if not read.is_input or not any(summed & read.indices & r.indices for r in beside):
+                continue
+            if not any(map(read.is_scale_of, beside)):
+                is_mask = any(map(read.is_mask_of, beside))
+                (masks if is_mask else operands).add(read.name)
+        return operands or masks
 
     def factors(self, t: Term) -> _Factors:
-        """Return the factors of a term, those of definitions that it reads among them."""
-        known = self._factors.get(t)
-        if known is None:
-            known = self._factors[t] = self._factors_of(t)
-        return known
+        """Return the elements that a term multiplies, those of definitions among them."""
+        factors = self._factors.get(t)
+        if factors is None:
+            factors = self._factors[t] = self._factors_of(t)
+        return factors
 
     def _factors_of(self, t: Term) -> _Factors:
         match t.op:
             case "const" | "extent" | "param":
-                return ()
+                return _Factors()
             case "index":
                 return _one(_Read(_POSITION, t.free))
             case "read":
@@ -173,86 +181,54 @@ class _Finder:
             case "ref":
                 return self._of_definition(t)
             case "mul":
-                return tuple(f for a in t.args for f in self.factors(a))
+                return _multiply(map(self.factors, t.args))
             case "cast" if t.args[0].kind != "bool":
                 return self.factors(t.args[0])
             case "pow" if t.attr.denominator == 1 and t.attr > 1:
-                return self.factors(t.args[0]) * 2
+                return _multiply([self.factors(t.args[0])] * 2)
             case "exp" if t.args[0].op == "add":  # a product of exponentials
-                return tuple(f for a in t.args[0].args for f in self._under_function([a]))
+                return _multiply(self._function([a]) for a in t.args[0].args)
             case "add" | "where":
-                addends = t.args if t.op == "add" else t.args[1:]
-                return (tuple(tuple(_twice_at_most(_atoms(self.factors(a)))) for a in addends),)
+                addends = [self.factors(a) for a in (t.args if t.op == "add" else t.args[1:])]
+                reads = frozenset().union(*(a.reads for a in addends))
+                return _Factors(reads, frozenset().union(*(a.pairs for a in addends)))
             case "fold" | "fold_at" | "stored":
                 return _one(_Read(_COMPUTED, t.free))
-        return self._under_function([a for a in t.args if a.kind != "bool"])
+        return self._function([a for a in t.args if a.kind != "bool"])
 
-    def _under_function(self, args: Sequence[Term]) -> _Factors:
+    def _function(self, args: Sequence[Term]) -> _Factors:
         """Return a function of single elements as a factor: it is computed if one of them is."""
-        reads = frozenset(r for a in args for x in _atoms(self.factors(a)) for r in x)
+        reads = frozenset(r for a in args for r in self.factors(a).reads)
         if any(r.name == _COMPUTED for r in reads):
             return _one(_Read(_COMPUTED, frozenset().union(*(r.indices for r in reads))))
-        return (((reads,),),) if reads else ()
+        return _Factors(frozenset(r for r in reads if not any(map(r.is_scale_of, reads))))
 
     def _of_definition(self, ref: Term) -> _Factors:
         e = self.program.by_name[ref.attr]
         subscripts = {i.attr[0]: a for i, a in zip(e.indices, ref.args, strict=True)}
 
-        def renamed(read: _Read) -> _Read:
+        def rename(read: _Read) -> _Read:
             free = (subscripts[i].free if i in subscripts else {i} for i in read.indices)
             terms = tuple(substitute(s, subscripts) for s in read.subscripts)
             return _Read(read.name, frozenset().union(*free), terms)
 
-        return tuple(
-            tuple(tuple(frozenset(map(renamed, x)) for x in product) for product in factor)
-            for factor in self.factors(e.body)
-        )
-
-
-def _multiplied(
-    factors: _Factors, summed: set[str]
-) -> Iterator[tuple[_Read, _Product, Sequence[_Factor]]]:
-    """Yield the elements of inputs in a product that vary with an index which is summed, if
-    another factor does, with what they are multiplied with: of their addend, and other factors."""
-    for number, factor in enumerate(factors):
-        others = (*factors[:number], *factors[number + 1 :])
-        for product in factor:
-            for position, atom in enumerate(product):
-                partners = [*_atoms(others), *product[:position], *product[position + 1 :]]
-                varying = summed & {i for x in partners for r in x for i in r.indices}
-                for read in atom:
-                    if read.is_input and read.indices & varying:
-                        yield read, product, others
-
-
-def _is_beside(
-    holds: Callable[[_Read], bool], product: _Product, others: Sequence[_Factor]
-) -> bool:
-    """True if something for which this holds is multiplied with a number in all addends."""
-
-    def is_in(product: Iterable[_Atom]) -> bool:
-        return any(holds(r) for atom in product for r in atom)
-
-    return is_in(product) or any(factor and all(map(is_in, factor)) for factor in others)
+        reads, pairs = self.factors(e.body)
+        renamed = {r: rename(r) for r in reads}
+        pairs = frozenset((renamed[a], renamed[b]) for a, b in pairs)
+        return _Factors(frozenset(renamed.values()), pairs)
 
 
 def _one(read: _Read) -> _Factors:
-    return (((frozenset({read}),),),)
+    return _Factors(frozenset({read}))
 
 
-def _atoms(factors: Iterable[_Factor]) -> Iterator[_Atom]:
-    """Yield what products are made of, and what sums among them add, side by side."""
-    return (x for factor in factors for product in factor for x in product)
-
-
-def _twice_at_most(atoms: Iterable[_Atom]) -> Iterator[_Atom]:
-    """Yield each atom up to two times: those of an atom beside itself are all that more would say,
-    and sums of products of sums have too many."""
-    count: Counter[_Atom] = Counter()
-    for x in atoms:
-        count[x] += 1
-        if count[x] <= 2:
-            yield x
+def _multiply(factors: Iterable[_Factors]) -> _Factors:
+    reads: frozenset[_Read] = frozenset()
+    pairs: set[tuple[_Read, _Read]] = set()
+    for f in factors:
+        pairs |= f.pairs | {*product(reads, f.reads)} | {*product(f.reads, reads)}
+        reads |= f.reads
+    return _Factors(reads, frozenset(pairs))
 
 
 def _own_indices(subscript: Term) -> Iterator[str]:
