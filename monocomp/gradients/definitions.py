@@ -121,15 +121,12 @@ def _has_name(i: Term) -> bool:
 
 def _named(a: Abbreviation, t: Term, memo: dict[Term, Term]) -> Term:
     """A term with the name of an abbreviation for what equals it."""
-    found = memo.get(t)
-    if found is None:
-        subscripts = a.subscripts(t)
-        if subscripts is None:
-            found = T.map_children(t, lambda part: _named(a, part, memo))
-        else:
-            found = T.ref(a.name, subscripts, t.kind)
-        memo[t] = found
-    return found
+
+    def name(part: Term) -> Term | None:
+        subscripts = a.subscripts(part)
+        return None if subscripts is None else T.ref(a.name, subscripts, part.kind)
+
+    return T.transform(t, name, memo)
 
 
 def _shared(terms: Sequence[Term]) -> frozenset[Term] | None:

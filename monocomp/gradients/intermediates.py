@@ -109,9 +109,7 @@ def _unguarded(t: Term, e: Equation) -> Term:
         return vanishing(t.args[0]) if t.op == "pow" and t.attr > 0 else ()
 
     def without_value(t: Term) -> Term:
-        if t.op == "ref" and t.attr == e.name:
-            return T.const(1, "float")
-        return T.map_children(t, without_value) if e.name in t.names else t
+        return T.map_refs(t, frozenset({e.name}), lambda _: T.const(1, "float"), {})
 
     def visit(t: Term) -> Term:
         if e.name not in t.names:

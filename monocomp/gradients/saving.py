@@ -250,11 +250,11 @@ class Reading:
         """The term, which is looked at where a condition holds, with saved values for what it
         computes."""
         known = frozenset(T.conjuncts(condition))
-        return self.late(self._with_logarithms(self._rewritten(t, known), {}), condition)
+        return self.late(T.transform(self._rewritten(t, known), self._exponential), condition)
 
     def condition(self, t: Term) -> Term:
         """A condition, with what is saved of sums that it asks for."""
-        return self.late(self._with_logarithms(t, {}))
+        return self.late(T.transform(t, self._exponential))
 
     def _rewritten(self, t: Term, known: frozenset[Term]) -> Term:
         found = self.memo.get((t, known))
@@ -346,21 +346,17 @@ class Reading:
         there = [c for f in _exponentials(t) for c in self.there.get(f, ())]
         return T.mul(*(_where(f, there) for f in factors(t))) if there else t
 
-    def _with_logarithms(self, t: Term, memo: dict[Term, Term]) -> Term:
-        """What is left of sums that are known by their logarithms."""
-        found = memo.get(t)
-        if found is None:
-            base, power = T.base_and_power(t)
-            value = self._logarithm(base)
-            if value is None:
-                found = T.map_children(t, lambda a: self._with_logarithms(a, memo))
-            elif power > 0:
-                found = T.power_of(T.exp(value), power)
-            else:  # what is over a sum of nothing is a share of nothing
-                is_there = T.compare("<", T.const(-math.inf, "float"), value)
-                found = T.mul(T.bracket(is_there), T.exp(T.mul(T.const(power, "float"), value)))
-            memo[t] = found
-        return found
+    def _exponential(self, t: Term) -> Term | None:
+        """Return a power of a sum that is known by its logarithm."""
+        base, power = T.base_and_power(t)
+        value = self._logarithm(base)
+        if value is None:
+            return None
+        if power > 0:
+            return T.power_of(T.exp(value), power)
+        # What is over a sum of nothing is a share of nothing.
+        is_there = T.compare("<", T.const(-math.inf, "float"), value)
+        return T.mul(T.bracket(is_there), T.exp(T.mul(T.const(power, "float"), value)))
 
 
 def _filter(t: Term) -> Sequence[Term]:

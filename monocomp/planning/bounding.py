@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 
 from monocomp import terms as T
 from monocomp.costs.holding import estimate, total_time
@@ -134,16 +134,15 @@ def bound_filter(program: Equations, f: _Filter) -> Step:
     lower, upper, number = (T.stored(e, f.rows) for e in stored)
     end = T.add(lower, number)
 
-    @cache
-    def bounded(t: Term) -> Term:
+    def bounded(t: Term) -> Term | None:
         if not f.guards(t):
-            return T.map_children(t, bounded)
+            return None
         (here,), (holds, *bodies) = T.open_fold(t)
         within = T.compare("<=", lower, here), T.compare("<=", here, upper)
         asked = T.disjunction(T.compare("<", upper, end), holds)
         return T.refold(t, T.conjunction(*within, asked), *bodies, opened=(here,))
 
-    changed = [replace(e, body=bounded(e.body)) for e in program.equations]
+    changed = [replace(e, body=T.transform(e.body, bounded)) for e in program.equations]
     position = [e.name for e, old in zip(changed, program.equations, strict=True) if e != old]
     after = replace(program, equations=in_order([*stored, *changed]))
     left = partial(program.shown, condition)

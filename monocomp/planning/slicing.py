@@ -259,26 +259,22 @@ class _Slicing:
 
     def _in_slice(self, t: Term) -> Term:
         """A term that reads the slice of each tensor that has the sliced index."""
-        found = self._read(t, {})
+        memo: dict[Term, Term] = {}
+
+        def read(t: Term) -> Term | None:
+            if t is self.index:
+                self.counts = True
+                return T.add(t, self.start_of)
+            if t.op in T.READS and self.index in t.args:
+                positions = (a if a is self.index else T.transform(a, read, memo) for a in t.args)
+                return self._read_slice(T.rebuild(t, tuple(positions)))
+            if t.op == "stored" and t.attr.name in self.instead:
+                raise _NotSliced  # the whole of what only a slice is there
+            return None
+
+        found = T.transform(t, read, memo)
         if not _is_plain(found, self.index, self.extent):
             raise _NotSliced
-        return found
-
-    def _read(self, t: Term, memo: dict[Term, Term]) -> Term:
-        if t is self.index:
-            self.counts = True
-            return T.add(t, self.start_of)
-        found = memo.get(t)
-        if found is None:
-            is_slice = t.op in T.READS and self.index in t.args
-            if is_slice:
-                positions = (a if a is self.index else self._read(a, memo) for a in t.args)
-                found = self._read_slice(T.rebuild(t, tuple(positions)))
-            elif t.op == "stored" and t.attr.name in self.instead:
-                raise _NotSliced  # the whole of what only a slice is there
-            else:
-                found = T.map_children(t, lambda a: self._read(a, memo))
-            memo[t] = found
         return found
 
     def _read_slice(self, t: Term) -> Term:

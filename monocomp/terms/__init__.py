@@ -109,5 +109,6 @@ from monocomp.terms.walking import (
     map_stored,
     replace,
     subterms,
+    transform,
     unnamed,
 )

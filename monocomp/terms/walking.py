@@ -8,7 +8,7 @@ from functools import lru_cache
 from monocomp.terms.binders import open_fold
 from monocomp.terms.constructors import rebuild
 from monocomp.terms.folds import fold_at, refold, substitute
-from monocomp.terms.leaves import index, stored
+from monocomp.terms.leaves import index, ref, stored
 from monocomp.terms.nodes import Equation, Term
 
 
@@ -77,40 +77,54 @@ def holds_fold(t: Term) -> bool:
     return bool(t.folded) and any(s.op == "fold" for s in subterms(t))
 
 
+def transform(
+    t: Term, f: Callable[[Term], Term | None], memo: dict[Term, Term] | None = None
+) -> Term:
+    """Replace the outermost subterms for which f returns a term, below binders in opened form.
+
+    `memo` keeps results for further calls with the same f.
+    """
+    known = {} if memo is None else memo
+
+    def visit(t: Term) -> Term:
+        new = known.get(t)
+        if new is None:
+            new = f(t)
+            new = known[t] = map_children(t, visit) if new is None else new
+        return new
+
+    return visit(t)
+
+
 def replace(t: Term, old: Term, new: Term, memo: dict[Term, Term] | None = None) -> Term:
     """Replace every occurrence of a subterm, also below binders (in opened form)."""
-    memo = {} if memo is None else memo
-    found = memo.get(t)
-    if found is None:
-        found = new if t is old else map_children(t, lambda a: replace(a, old, new, memo))
-        memo[t] = found
-    return found
+    return transform(t, lambda a: new if a is old else None, memo)
 
 
 def map_refs(
     t: Term, names: frozenset[str], f: Callable[[Term], Term], memo: dict[Term, Term]
 ) -> Term:
-    """Apply f to the elements of definitions of these names, in whose subscripts it is applied."""
-    if t.names.isdisjoint(names):
-        return t
-    found = memo.get(t)
-    if found is None:
-        found = map_children(t, lambda a: map_refs(a, names, f, memo))
-        if found.op == "ref" and found.attr in names:
-            found = f(found)
-        memo[t] = found
-    return found
+    """Apply f to the elements of definitions with these names, in their subscripts first."""
+
+    def visit(a: Term) -> Term | None:
+        if a.names.isdisjoint(names):
+            return a
+        if a.op != "ref" or a.attr not in names:
+            return None
+        return f(ref(a.attr, (map_refs(s, names, f, memo) for s in a.args), a.kind))
+
+    return transform(t, visit, memo)
 
 
 def map_stored(t: Term, instead: Mapping[Equation, Equation], memo: dict[Term, Term]) -> Term:
     """Read the elements of other equations instead, which say the same."""
-    found = memo.get(t)
-    if found is None:
-        found = map_children(t, lambda a: map_stored(a, instead, memo))
-        if found.op == "stored" and found.attr in instead:
-            found = stored(instead[found.attr], found.args)
-        memo[t] = found
-    return found
+
+    def visit(a: Term) -> Term | None:
+        if a.op != "stored" or a.attr not in instead:
+            return None
+        return stored(instead[a.attr], (map_stored(s, instead, memo) for s in a.args))
+
+    return transform(t, visit, memo)
 
 
 def element(e: Equation, subscripts: Sequence[Term]) -> Term:
