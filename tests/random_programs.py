@@ -1,12 +1,13 @@
 """Runs random programs beside the oracle, forward and gradients, in several processes.
 
     python -m tests.random_programs COUNT [--backend torch|triton] [--processes N] [--seconds S]
-                                    [--seed K] [--timeout T]
+                                    [--seed K] [--timeout T] [--processors P]
 
 Programs of even seeds make sense at random places (`tests.program_generator`), those of odd seeds
 divide by anything (`tests.reference.special_programs`). Half of them run at a few elements, half at
 several blocks. The backend torch computes in float64, triton in float32: on a GPU if there is one,
-else in Triton's interpreter. Each failure is printed with its seed; `1 --seed K` runs it alone.
+else in Triton's interpreter, where P processors have the plans that a GPU has with as many. Each
+failure is printed with its seed; `1 --seed K` runs it alone.
 
 A program is *refused* if an error of monocomp says so, *wrong* if an outcome is not the oracle's,
 *crashed* if anything else is raised or its process dies, *timed out* if it takes longer than T
@@ -95,7 +96,9 @@ def inputs_of(text: str, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "finite", random_inputs(program, used, dtype="float64", seed=seed, points="finite")
 
 
-def check_program(text: str, seed: int, backend: str, device: str) -> int:
+def check_program(
+    text: str, seed: int, backend: str, device: str, processors: int | None = None
+) -> int:
     """Compare a program's outputs and slopes with the oracle's; how many slopes there were."""
     import monocomp as mc
     from monocomp.errors import IndexRangeError
@@ -103,7 +106,7 @@ def check_program(text: str, seed: int, backend: str, device: str) -> int:
     from tests.agreement import check_gradients, check_outputs
 
     program = check(text)
-    kernel = mc.compile(text, backend=backend)
+    kernel = mc.compile(text, backend=backend, processors=processors)
     compared = 0
     for profile, inputs in inputs_of(text, seed):
         if backend == "triton" and profile == "large":
@@ -119,8 +122,8 @@ def check_program(text: str, seed: int, backend: str, device: str) -> int:
     return compared
 
 
-def report_of(seed: int, backend: str, device: str) -> Report:
-    """Try the program of a seed."""
+def report_of(seed: int, backend: str, device: str, processors: int | None = None) -> Report:
+    """Try the program of a seed, in kernels for a number of processors."""
     from monocomp.errors import InternalError, MonocompError
     from tests.agreement import Mismatch
     from tests.backends import running
@@ -130,7 +133,7 @@ def report_of(seed: int, backend: str, device: str) -> Report:
     try:
         text = program_of(seed)
         with small(BLOCK) if seed // 4 % 2 else nullcontext():
-            return Report("run", slopes=check_program(text, seed, backend, device))
+            return Report("run", slopes=check_program(text, seed, backend, device, processors))
     except Mismatch as fault:
         return Report("wrong", f"{text}\n{fault}")
     except InternalError:
@@ -144,7 +147,7 @@ def report_of(seed: int, backend: str, device: str) -> Report:
 # --- processes --------------------------------------------------------------------------------
 
 
-def serve(connection: Connection, backend: str, device: str) -> None:
+def serve(connection: Connection, backend: str, device: str, processors: int | None) -> None:
     """Try the programs of the seeds that arrive, and send a report of each."""
     import torch
 
@@ -160,14 +163,14 @@ def serve(connection: Connection, backend: str, device: str) -> None:
     with poisoned():
         connection.send(None)  # ready
         while (seed := connection.recv()) is not None:
-            connection.send(report_of(seed, backend, device))
+            connection.send(report_of(seed, backend, device, processors))
 
 
 class Worker:
     """A process that tries one program after the other, and is replaced where one breaks it."""
 
-    def __init__(self, backend: str, device: str) -> None:
-        self.options = backend, device
+    def __init__(self, backend: str, device: str, processors: int | None) -> None:
+        self.options = backend, device, processors
         self._start()
 
     def _start(self) -> None:
@@ -217,10 +220,15 @@ class Worker:
 
 
 def reports(
-    seeds: Iterator[int], processes: int, backend: str, device: str, timeout: float
+    seeds: Iterator[int],
+    processes: int,
+    backend: str,
+    device: str,
+    timeout: float,
+    processors: int | None = None,
 ) -> Iterator[tuple[int, Report]]:
     """Yield the report of each seed, in the order in which they end."""
-    workers = [Worker(backend, device) for _ in range(processes)]
+    workers = [Worker(backend, device, processors) for _ in range(processes)]
     try:
         while workers:
             ready = wait([w.connection for w in workers], 0.5)
@@ -256,6 +264,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=300)
+    parser.add_argument("--processors", type=int)
     parser.add_argument("--show-refused", action="store_true")
     options = parser.parse_args()
     device = _device(options.backend)
@@ -272,7 +281,8 @@ def main() -> int:
     slopes = 0
     processes = min(options.processes, options.count)
     try:
-        for seed, report in reports(seeds(), processes, options.backend, device, options.timeout):
+        how = options.backend, device, options.timeout, options.processors
+        for seed, report in reports(seeds(), processes, *how):
             counts[report.outcome] += 1
             slopes += report.slopes
             is_shown = report.outcome != "refused" or options.show_refused

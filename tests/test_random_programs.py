@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 import monocomp as mc
+from monocomp.declarations.records import free_extents
+from monocomp.errors import MonocompError
 from monocomp.language.checker import check
+from monocomp.tile.verifier import verify_all
 from tests.agreement import Mismatch, check_gradients, check_outputs
 from tests.backends import interpreted
-from tests.random_programs import report_of, reports
+from tests.random_programs import program_of, report_of, reports
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -23,6 +26,22 @@ def test_random_programs(seed: int) -> None:
 def test_random_programs_on_triton(seed: int) -> None:
     report = interpreted.call(report_of, seed, "triton", "cpu")
     assert report.outcome in ("run", "refused"), report.text
+
+
+@pytest.mark.parametrize("seed", [*range(21, 26), 100991, 101494, 101598, 101797])
+def test_random_programs_are_written_for_a_gpu(seed: int) -> None:
+    """With a GPU's number of processors a plan is another one than in the interpreter."""
+    text = program_of(seed)
+    try:
+        gradients = [mc.grad(text)]
+    except MonocompError:
+        gradients = []
+    for program in (text, *gradients):
+        kernel = mc.compile(program, processors=132)
+        for size in (1, 5, 37):
+            sizes = dict.fromkeys(free_extents(kernel.equations.declared), size)
+            verify_all(kernel.plan(sizes).kernels)
+            kernel.source("triton", target="cuda:90", dtype="fp32", extents=sizes)
 
 
 def test_other_values_and_other_gradients_are_noticed() -> None:

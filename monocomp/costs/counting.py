@@ -246,7 +246,6 @@ class _Counter:
         self.base = tuple(i for i in indices if i.attr[0] not in late)
         self.late = tuple(i for i in indices if i.attr[0] in late)
         self.grid = frozenset(n for n, axis in roles.items() if axis.role == "grid")
-        self.rows = frozenset(n for n, axis in roles.items() if axis.role == "row")
         self.seen: set[tuple[Term, tuple[Term, ...], str]] = set()
         self.depth = dict.fromkeys(indices, len(indices) - 1)  # how many are around an index
         self.walks: dict[Term, Walk] = {}  # the loops over indices that are open
@@ -385,7 +384,7 @@ class _Counter:
     def _start(self, fold: Term, index: Term) -> Start | None:
         """Return what a prefix starts with in the loop around it, if that carries it."""
         loop = self.walks.get(index)
-        return None if loop is None else start_of(fold, loop, self.rows, self.roles.keys())
+        return None if loop is None else start_of(fold, loop, self.roles)
 
     def _before(self, fold: Term, index: Term, path: tuple[Term, ...], scope: str) -> None:
         """Count what a prefix comes to where the loop that carries it begins."""

@@ -9,13 +9,14 @@ begins and t. What comes before that, or after, it starts with.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.extents.domain import split
 from monocomp.terms import Term
+from monocomp.tile import Axis
 
 
 @dataclass(frozen=True)
@@ -107,17 +108,26 @@ class Start:
     earlier: Term | None
 
 
-def start_of(f: Term, loop: Walk, rows: Collection[str], outputs: Set[str]) -> Start | None:
+def start_of(f: Term, loop: Walk, axes: Mapping[str, Axis]) -> Start | None:
     """Return what a prefix starts with in a loop; None if the loop does not carry it.
 
     One with gaps, or that skips blocks, does not. Each block of rows has the loop: a prefix that
-    lacks one of the `rows` is the same for all of their blocks; it is computed once and stored.
-    One whose elements are more than numbers, such as positions, starts with nothing. None starts
-    with what varies along an index that it lacks, and that is none of the `outputs`, as where each
-    element of a fold has a loop of its own.
+    lacks one of the rows is the same for all of their blocks; it is computed once and stored.
+    One whose elements are more than numbers, such as positions, starts with nothing. The elements
+    that the loop passes vary along indices of the prefix, and of the grid: for others the prefix
+    would be carried for each of their elements apart.
+
+    Args:
+        f: the prefix.
+        loop: the loop.
+        axes: those of the outputs' indices.
     """
     bound, prefix = loop.bound, as_prefix(f)
-    if prefix is None or not loop.reaches(f) or not f.free.issuperset(rows):
+    if prefix is None or not loop.reaches(f):
+        return None
+    rows = {name for name, axis in axes.items() if axis.role == "row"}
+    grid = {name for name, axis in axes.items() if axis.role == "grid"}
+    if not rows <= f.free or not loop.condition.free <= f.free | bound.free | grid:
         return None
     domain = split(bound, loop.condition)
     if domain.mask is not T.TRUE or len(domain.intervals) != 1:
@@ -138,6 +148,6 @@ def start_of(f: Term, loop: Walk, rows: Collection[str], outputs: Set[str]) -> S
     if outside is T.FALSE:
         return Start(None)
     is_number = isinstance(f.attr.monoid, str) and f.attr.monoid not in T.INT_REDUCTIONS
-    if not is_number or not outside.free <= f.free | own.free | outputs:
+    if not is_number:
         return None
     return Start(T.refold(f, outside, *bodies, opened=(own,)))

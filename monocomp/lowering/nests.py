@@ -64,12 +64,8 @@ def _carries_too_much(at: Scopes, f: Term) -> bool:
     (bound, *_), parts = T.open_fold(f)
     name = bound.attr[0]
     inner = [g for g in T.subterms(*parts) if g.op == "fold" and name in g.free]
-    loop, rows, outputs = (
-        walk_along(bound, parts[0], parts),
-        at.axis_names("row"),
-        at.output_indices,
-    )
-    inner = [g for g in inner if start_of(g, loop, rows, outputs) is None]
+    loop, axes = walk_along(bound, parts[0], parts), at.output_axes()
+    inner = [g for g in inner if start_of(g, loop, axes) is None]
     wide = [g for g in inner if len(_axes_of_state(at, g)) > _MOST_AXES]
     is_carried = any(not at.fits(g.attr.extents[0]) and _is_wide(at, g) for g in wide)
     return is_carried or any(_is_batched(at, g, name) for g in wide)

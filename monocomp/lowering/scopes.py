@@ -69,6 +69,10 @@ class Scopes:
         """Axes by role."""
         return [a.name for a in self.axes.values() if a.role in wanted]
 
+    def output_axes(self) -> dict[str, Axis]:
+        """The axes of the outputs' indices."""
+        return {name: self.axes[name] for name in self.output_indices}
+
     def new_axis(self, extent: str, role: Role, avoid: Iterable[str]) -> str:
         """An axis for a bound index: the same one for equal extents and roles.
 
@@ -185,7 +189,7 @@ class Scopes:
         assert scope.axis is not None
         index = T.index(scope.axis, self.axes[scope.axis].extent)
         loop = Walk(index, scope.condition, scope.is_backwards)
-        return start_of(t, loop, self.axis_names("row"), self.output_indices)
+        return start_of(t, loop, self.output_axes())
 
     def home_of(self, value: Expr, t: Term) -> Scope:
         """The innermost scope on which the value depends, also through named values."""
