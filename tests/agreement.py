@@ -68,13 +68,11 @@ def check_outputs(
     inputs: Arrays,
     *,
     note: str,
-    or_nan: bool = False,
     device: str = "cpu",
     params: Mapping[str, int | float] | None = None,
 ) -> None:
     """Compare a kernel's outputs where no last digit decides them, each in the dtype that it has:
-    one for which no float is read is of float32. With `or_nan`, NaN is right as well, as of inputs
-    that are no numbers, and anything where a product of matrices may have it."""
+    one for which no float is read is of float32."""
     params = params or {}
     inputs = in_dtype(inputs, DTYPES[kernel.backend])
     wanted = [np.asarray(x, np.float64) for x in specified(program, inputs, params)]
@@ -83,7 +81,7 @@ def check_outputs(
     computed = zip(wanted, as_list(outputs), several, strict=True)
     for position, (w, c, output) in enumerate(computed):
         dtype = np.float32 if output.dtype == torch.float32 else DTYPES[kernel.backend]
-        right = agrees(w, c) | (np.isnan(c) & or_nan)
+        right = agrees(w, c)
         if right.all():
             continue
         lost = _lost(w, specified(program, inputs, params, dtype=dtype)[position])
@@ -96,7 +94,7 @@ def check_outputs(
             right |= np.abs(c - w) <= limit
         right |= np.isinf(lost)
         if not right.all():
-            right |= np.isnan(_decided(program, inputs, params, dtype, or_nan)[position])
+            right |= np.isnan(_decided(program, inputs, params, dtype)[position])
         if not right.all():
             raise Mismatch(f"{note}\nwanted\n{w}\ncomputed\n{c}")
 
@@ -109,15 +107,10 @@ def _lost(wanted: Array, other: Array) -> Array:
 
 
 def _decided(
-    program: Program,
-    inputs: Arrays,
-    params: Mapping[str, int | float],
-    dtype: type,
-    or_nan: bool,
+    program: Program, inputs: Arrays, params: Mapping[str, int | float], dtype: type
 ) -> list[Array]:
     """Return the oracle's outcomes, NaN where overflow or underflow decides: exponentials that are
-    no 0 are less than all numbers, and products with 0 of what a dtype does not hold. With `or_nan`
-    also where -inf is multiplied with 0, as by products of matrices."""
+    no 0 are less than all numbers, and products with 0 of what a dtype does not hold."""
     apply, multiply = algebra.apply, algebra.multiply
     largest = np.finfo(dtype).max
 
@@ -129,7 +122,7 @@ def _decided(
     def multiplied(x: Array, y: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             size = np.abs(x) + np.abs(y)
-        is_lost = (size > largest) & (np.isfinite(size) | or_nan) & ((x == 0) | (y == 0))
+        is_lost = (size > largest) & np.isfinite(size) & ((x == 0) | (y == 0))
         return np.where(is_lost, math.nan, multiply(x, y))
 
     with patch.object(algebra, "apply", applied), patch.object(algebra, "multiply", multiplied):

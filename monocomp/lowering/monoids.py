@@ -17,9 +17,9 @@ from monocomp.lowering.expressions import where_equal
 from monocomp.lowering.values import Values
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE_PAIR, carried_positions, first_position, of_one_field
-from monocomp.terms.domain import Assumptions
+from monocomp.terms.domain import Assumptions, of_fields
 from monocomp.terms.monomials import factors
-from monocomp.terms.transfer import MASKED, REAL, Dom
+from monocomp.terms.transfer import REAL, Dom
 from monocomp.tile import Assign, Combine, Expr, Let, Selection, apply, local
 from monocomp.tile.single_uses import inline_single_uses
 
@@ -47,7 +47,7 @@ def combine_of(
     commutes: bool,
     is_backwards: bool = False,
     is_strict: bool = False,
-    elements: Dom | None = None,
+    elements: Sequence[Dom] = (),
 ) -> Combine:
     """Return the combine, with names for the fields of both operands.
 
@@ -57,10 +57,10 @@ def combine_of(
         is_backwards: are the elements combined from the last to the first?
         is_strict: does each operand have its fields twice: for all of its elements, and for all but
             the last one? Then the first fields are x . y, and the second ones x . (y before).
-        elements: the domain of the elements, where these are numbers.
+        elements: the domains of the elements' fields; those of real numbers if there are none.
     """
     formulas = Values({}, fits=bool, is_short=bool)
-    domains = [elements or (MASKED if unit is T.NEG_INF else REAL) for unit in monoid.unit]
+    domains = of_fields(monoid, tuple(elements) or (REAL,) * len(monoid.unit))
     pairs = zip(monoid.fields, domains, strict=True)
     fields = tuple((f + prime, values) for f, values in pairs for prime in ("", "'"))
     formulas.assumed = Assumptions(REAL, names=fields, in_kernels=True)
@@ -110,7 +110,9 @@ def add_tuples(body: Body, f: Term, parts: Sequence[Term], commutes: bool) -> di
         body.masked(body.at.value(element), start)
         for element, start in zip(_elements(body, f, parts), _starts(monoid), strict=True)
     ]
-    body.combine(combine_of(monoid, commutes, body.loop.is_backwards), states, values)
+    elements = list(map(body.at.domain, _elements(body, f, parts)))
+    combine = combine_of(monoid, commutes, body.loop.is_backwards, elements=elements)
+    body.combine(combine, states, values)
     return _results(body.at, f, monoid, states)
 
 
@@ -138,8 +140,8 @@ def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
     # The order is that of the index, though it may not matter in which one numbers are combined.
     is_tile = axis.role != "serial"
     is_pair = prefix.is_strict and is_tile
-    factor = at.domain(elements[0]) if f.attr.monoid == "prod" else None
-    combine = combine_of(monoid, False, prefix.is_suffix, is_pair, factor)
+    domains = list(map(at.domain, elements))
+    combine = combine_of(monoid, False, prefix.is_suffix, is_pair, domains)
     if is_pair:
         values += [at.value(unit) for unit in monoid.unit]
     prefixes = body.combine(combine, states, values, keep=is_tile)

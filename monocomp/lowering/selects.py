@@ -24,6 +24,7 @@ from monocomp.terms.transfer import MASKED, REAL, Dom
 
 # A frame is a maximum, or minus a minimum.
 EXTREMA = ("max", "min")
+_OF_EXPONENTS = ("max", "top", "logsumexp", *KEEPING_REDUCTIONS)
 _ADDING = ("add", "maximum", "minimum", "where", "fold", "fold_at", "exp", "log", "field")
 
 
@@ -45,27 +46,44 @@ def _exponents(t: Term) -> Iterable[Term]:
     """Return the operands of a term whose -inf stands for no element."""
     if t.op == "fold" and t.attr.is_scaled:
         return t.args[2:]
-    if t.op in ("fold", "fold_at") and t.attr.monoid in ("max", "top", *KEEPING_REDUCTIONS):
+    if t.op in ("fold", "fold_at") and t.attr.monoid in (
+        "max",
+        "top",
+        "logsumexp",
+        *KEEPING_REDUCTIONS,
+    ):
         return t.args[-1:]
     is_gate = t.op in ("exp", "sigmoid", "softplus", "silu", "gelu", "maximum")
     return t.args if is_gate or (t.op == "compare" and T.NEG_INF in t.args) else ()
 
 
 def _added_inputs(t: Term) -> Iterator[str]:
-    """Yield the names of inputs that are -inf where t is: as they are, with a scale, or beside
-    others. A scale varies with fewer indices; two that are multiplied otherwise are numbers."""
+    """Yield the names of inputs whose elements are added up in t, as they are or scaled: by numbers
+    more than 0, or by what varies with fewer indices. What is multiplied otherwise is a number."""
     if t.op == "read":
         yield t.attr.name
-    elif t.op == "mul":
+    elif t.op == "stored":
+        yield from _added_inputs(t.attr.body)
+    elif t.op == "mul" and not is_negative(t):
         numbers = ("const", "param", "extent", "pow")
         varying = [f for f in t.args if f.op not in numbers and not T.is_bracket(f)]
-        for f in varying:
-            if f.op != "read" or all(g is f or g.free < f.free for g in varying):
-                yield from _added_inputs(f)
-    elif t.op in _ADDING and not is_contraction(t):
+        scaled = [f for f in varying if all(_is_scale(g, f) for g in varying if g is not f)]
+        for f in scaled:
+            yield from _added_inputs(f)
+    elif t.op in _ADDING and not (is_contraction(t) or _is_of_monoid(t)):
         for a in t.args:
             if a.kind == "float":
                 yield from _added_inputs(a)
+
+
+def _is_scale(factor: Term, t: Term) -> bool:
+    """True if a factor varies with fewer indices than t does, and is no aggregate."""
+    return not factor.folded and factor.free < t.free
+
+
+def _is_of_monoid(t: Term) -> bool:
+    """True for a field of an aggregate in a user's monoid, which may multiply its elements."""
+    return t.op == "field" and not t.args[0].attr.is_scaled
 
 
 def settle(t: Term, domain: Callable[[Term], Dom]) -> Term:

@@ -30,7 +30,6 @@ from monocomp.terms.transfer import (
     LARGEST_EXTENT,
     MASKED,
     MISSING,
-    NONNEGATIVE,
     POSITION,
     REAL,
     SHARE,
@@ -401,20 +400,30 @@ def _field(t: Term, of: _Evaluation) -> Dom:
             return sum_of(multiply(value, weight), is_there, _count(fold))
         lo = exponent.lo if is_there else -_INF
         return replace(exponent, lo=lo, masked=exponent.masked or not is_there)
-    nonnegative = frozenset(
-        f
-        for f, unit, x in zip(monoid.fields, monoid.unit, elements, strict=True)
-        if min(domain(unit).lo, x.lo) >= 0
-    )
-    is_kept = t.attr in _kept_nonnegative(monoid, nonnegative)
-    return replace(ANYTHING, lo=0, masked=False) if is_kept else ANYTHING
+    values = of_fields(monoid, tuple(elements))[monoid.fields.index(t.attr)]
+    if of.assumed.in_kernels:
+        return values
+    # Rewriting leaves a recurrence whole: of a state nothing is multiplied out.
+    return replace(values, masked=values.lo < 0, unspecified=True)
 
 
 @lru_cache(maxsize=1024)
-def _kept_nonnegative(monoid: UserMonoid, fields: frozenset[str]) -> frozenset[str]:
-    """Return those of the fields that no combination of two values makes negative."""
-    known = tuple((name, NONNEGATIVE) for f in fields for name in (f, f"{f}'"))
-    assumed = Assumptions(ANYTHING, names=known)
-    combined = dict(zip(monoid.fields, monoid.combine, strict=True))
-    stay = frozenset(f for f in fields if domain(combined[f], assumed).lo >= 0)
-    return stay if stay == fields else _kept_nonnegative(monoid, stay)
+def of_fields(monoid: UserMonoid, elements: tuple[Dom, ...]) -> tuple[Dom, ...]:
+    """Return the domains of a monoid's fields, in which every combination stays, from those of the
+    fields of its elements. The inf of a minimum of nothing is none of its values."""
+    pairs = zip(monoid.unit, elements, strict=True)
+    known = tuple(_widened(e if unit is INF else hull(e, domain(unit))) for unit, e in pairs)
+    while True:
+        fields = zip(monoid.fields, known, strict=True)
+        names = tuple((name, values) for f, values in fields for name in (f, f"{f}'"))
+        assumed = Assumptions(ANYTHING, names=names)
+        combined = (domain(c, assumed) for c in monoid.combine)
+        wider = tuple(_widened(hull(*x)) for x in zip(known, combined, strict=True))
+        if wider == known:
+            return known
+        known = wider
+
+
+def _widened(x: Dom) -> Dom:
+    """Return a domain whose ends are 0 or infinite."""
+    return replace(x, lo=0 if x.lo >= 0 else -_INF, hi=0 if x.hi <= 0 else _INF)

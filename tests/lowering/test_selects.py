@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 
+import numpy as np
 import pytest
 
 import monocomp as mc
+from monocomp.language.checker import check
+from monocomp.lowering.selects import assume_masks
+from monocomp.translation.translator import translate
+from tests.agreement import agrees
 
 # Programs with the numbers of quotients and products, of sums and of subtracted maxima selected.
 SELECTED = {
@@ -34,3 +40,36 @@ def test_selects(text: str) -> None:
     of_sums = programs.count(" == -inf, -inf, ")
     settled = programs.count("where(-inf == ")
     assert (of_zeros, of_sums, settled) == SELECTED[text], programs
+
+
+MASKED = {
+    "O[i] = softmax[k](S[i,k]) * V[k]": "S",
+    "O[i] = logsumexp[k](2 * S[i,k] + T[k] * S[i,k])": "S",
+    "O[i] = max[k](A[i,k] + M[k])": "AM",
+    "O[i] = max[k](A[i,k] - B[i,k])": "A",
+    "O[i] = max[k](A[i,k] * min[l](A[i,l]))": "",
+    "O[q] = softmax[k](Q[q,d] * K[k,d] + M[q,k]) * V[k]": "M",
+    "O[i] = relu(X[i] * Y[i]) + sigmoid(G[i])": "G",
+    "monoid P(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
+    "O[i] = max[k](P[..k](A[i,k], B[i,k]).u)": "",
+}
+
+
+@pytest.mark.parametrize("text", MASKED)
+def test_inputs_that_may_hold_masks(text: str) -> None:
+    """They are added up in exponents, maxima and gates, and not multiplied otherwise."""
+    assumed = assume_masks(e.body for e in translate(check(text)).equations)
+    assert {name for name, _ in assumed.names} == set(MASKED[text])
+
+
+def test_masked_elements_of_a_monoid() -> None:
+    """A product of fields is 0 where one is, and a sum -inf, if an element may be -inf."""
+    text = (
+        "monoid P(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
+        "O[i] = softmax[k](S[i,k]) * P[k](S[i,k], S[i,k]).u"
+    )
+    s = np.array([[0.0, 2.0, -math.inf], [1.0, -math.inf, 0.0], [-math.inf, 0.5, 1.0]])
+    wanted = mc.evaluate(text, {"S": s})
+    computed = mc.compile(text, backend="numpy")(S=s)
+    assert (~np.isnan(wanted)).sum() > 1
+    assert agrees(wanted, computed).all(), computed

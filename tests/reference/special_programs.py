@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -280,13 +280,18 @@ PROFILES: dict[str, list[float]] = {
     "logits of -inf": _PLAIN,
     "nan": [*_PLAIN[:6], -np.inf, np.inf, np.nan],
 }
-EXACT = ("finite", "large", "masked")  # what is promised of the others is: equal, or NaN
 
 
 def inputs(
-    seed: int, profile: str, sizes: Mapping[str, int] | None = None
+    seed: int,
+    profile: str,
+    sizes: Mapping[str, int] | None = None,
+    logits: Collection[str] = (),
 ) -> dict[str, np.ndarray]:
-    """All inputs of `HEAD`, of a few elements unless sizes are given."""
+    """Return all inputs of `HEAD`, of a few elements unless sizes are given.
+
+    Logits are the inputs that may be -inf.
+    """
     rng = np.random.default_rng(seed)
     size = {"i": rng.integers(1, 4), "k": rng.integers(1, 6), "j": rng.integers(1, 4)}
     size = {**size, **(sizes or {})}
@@ -298,7 +303,7 @@ def inputs(
         values = np.where(is_moved, values + 0.1 * rng.standard_normal(shape), values)
         if name == "M" and profile == "masked":
             values = np.where(rng.random(shape) < 0.45, -np.inf, 0.0)
-        if profile == "logits of -inf" and name in "SAM":
+        if profile == "logits of -inf" and name in "SAM" and name in logits:
             values = np.where(rng.random(shape) < 0.3, -np.inf, values)
         if dims == "ik" and -np.inf in values and rng.random() < 0.5:
             values[rng.integers(0, size["i"])] = -np.inf
