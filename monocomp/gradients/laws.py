@@ -16,7 +16,7 @@ from functools import lru_cache
 from monocomp import terms as T
 from monocomp.gradients.folds import Product
 from monocomp.gradients.partials import Partial, partials
-from monocomp.proving.arithmetic import Arithmetic, Memo, Operands, Value
+from monocomp.proving.arithmetic import Arithmetic, Evaluator, Value
 from monocomp.proving.case_analysis import Path
 from monocomp.proving.identities import Claim, Identity
 from monocomp.proving.proofs import certify_claims
@@ -132,15 +132,16 @@ class _Slope(Identity):
     @classmethod
     def of_value(cls, value: Term, slope: Term, x: Term, smooth: Iterable[Term]) -> _Slope:
         """Return the claim about a value, where it is smooth."""
-        return cls((value,), (slope,), T.conjunction(*smooth), {}, ("", ""), {"x": (x,)})
+        given = T.conjunction(*smooth)
+        return cls((value,), (slope,), ("", ""), given, operands={"x": (x,)})
 
-    def sides(self, case: Arithmetic, field: int, known: tuple[Operands, Memo]) -> Sequence[Value]:
+    def sides(self, case: Arithmetic, number: int, value: Evaluator) -> Sequence[Value]:
         """Return the derivative, and what is said to be it."""
         if not isinstance(case, Path):
             raise UnsupportedTermError("what is differentiated are symbols")
-        value, slope = super().sides(case, field, known)
+        left, slope = super().sides(case, number, value)
         (x,) = self.operands["x"]
-        return _differentiated(case, value, case.evaluate(x, *known)), _exact(case, slope)
+        return _differentiated(case, left, value(x)), _exact(case, slope)
 
 
 def _smooth(t: Term) -> tuple[Term, ...]:

@@ -31,7 +31,7 @@ from monocomp.extents.nominal import planned_sizes
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
 from monocomp.planning.trials import keep_cheaper
-from monocomp.proving.rule_laws import law
+from monocomp.proving.rule_laws import laws
 from monocomp.rewriting.driver import Saving, Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
@@ -39,15 +39,15 @@ from monocomp.terms.equations import Equation, Equations, Sorted, in_order
 
 LAUNCHES = 8  # of kernels, in whose time a list is sorted
 
-law(
-    "segments",
-    "in a sorted list the position of an element is the number of smaller ones, a, and of those of "
-    "its n equals that come before it, m: it is from the number of elements smaller than v on, up "
-    "to the number of those that are not larger, if the element is v, and else not",
-    it_is_v="a <= a + m and a + m < a + n = 1 for 0 <= m and m < n and finite a, m, n",
-    it_is_smaller="b <= a + m = 0 for a + n <= b and m < n and finite a, b, m, n",
-    it_is_larger="a + m < b = 0 for b <= a and 0 <= m and finite a, b, m",
-)
+laws("""
+    segments: in a sorted list the position of an element is the number of smaller ones, a, and of
+            those of its n equals that come before it, m: it is from the number of elements smaller
+            than v on, up to the number of those that are not larger, if the element is v, and else
+            not
+        it is v: a <= a + m and a + m < a + n = 1 for 0 <= m and m < n and finite a, m, n
+        it is smaller: b <= a + m = 0 for a + n <= b and m < n and finite a, b, m, n
+        it is larger: a + m < b = 0 for b <= a and 0 <= m and finite a, b, m
+""")
 
 
 def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:

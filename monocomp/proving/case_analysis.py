@@ -2,7 +2,7 @@
 
 A `Path` is one case. Where a comparison, a maximum or a `where` needs a sign that the case
 does not settle, the case splits (`choose`), and `for_all_cases` takes the parts in turn.
-What a part assumes is kept: x = y is substituted, x < y becomes a linear inequality, and
+A part keeps its assumptions: x = y is substituted, x < y becomes a linear inequality, and
 parts that contradict themselves are dropped (`inequalities`). So no simplification of
 Max or Piecewise is ever needed: on each path the two sides are sums, products, powers and
 exponentials, and sympy's expansion decides whether they are equal.
@@ -15,18 +15,26 @@ the first proof, since most runs of the compiler need none.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from fractions import Fraction
+from itertools import chain
 
 from monocomp.proving.arithmetic import Arithmetic, ContradictionError, Value, is_finite
 from monocomp.proving.inequalities import Row, is_possible
 from monocomp.proving.symbolic import Algebra, Expr, UnsupportedTermError
 
-_ALL_SIGNS = frozenset((-1, 0, 1))
 _LARGEST_NUMBER = 10**5  # bits
 _LARGEST_EXPONENT = 10**4  # sympy would write a tower of exponentials out
-_SIGNS = {"<": frozenset((-1,)), "<=": frozenset((-1, 0)), "==": frozenset((0,))}
+_ALL_SIGNS = frozenset((-1, 0, 1))
+# The signs for which a relation to 0 holds, and then those for which it fails. No inequality says
+# "not 0", so that is two cases.
+_CASES: dict[str, Sequence[Set[int]]] = {
+    "<": ({-1}, {0, 1}),
+    "<=": ({-1, 0}, {1}),
+    "==": ({0}, {-1}, {1}),
+    "sign": ({-1}, {0}, {1}),
+}
 
 
 class UnprovedError(Exception):
@@ -38,8 +46,8 @@ class OutOfTimeError(Exception):
 
 
 def clock(seconds: float) -> Callable[[], None]:
-    """A function that raises OutOfTimeError once this thread has computed for that much longer. A
-    busy machine proves the same as an idle one."""
+    """Return a function that raises OutOfTimeError once this thread has computed for that much
+    longer. A busy machine proves the same as an idle one."""
     end = time.thread_time() + seconds
 
     def tick() -> None:
@@ -77,7 +85,7 @@ class Path(Arithmetic):
         super().__init__(algebra)
         self._trail = trail  # of every choice which one and of how many, shared by all paths
         self._next = 0
-        self._facts: list[tuple[Expr, frozenset[int]]] = []  # an expression and its signs
+        self._facts: list[tuple[Expr, Set[int]]] = []  # an expression and its signs
         self._solved: dict[Expr, Expr] = {}  # symbols that equal something
 
     # Cases.
@@ -131,15 +139,15 @@ class Path(Arithmetic):
     def holds(self, x: Value, relation: str) -> bool:
         numerator, denominator = self.algebra.ratio(self._reduced(x))
         numerator = self._between_exponents(numerator)
-        wanted = _SIGNS[relation]
+        cases = _CASES[relation]
         signs = self._signs(numerator) if denominator == 1 else _ALL_SIGNS
-        if signs & wanted and signs - wanted:
+        if sum(not signs.isdisjoint(case) for case in cases) > 1:
             sign, numerator = self._outer_sign(numerator, denominator)
             if numerator is None:
-                return sign in wanted
-            wanted = frozenset(sign * s for s in wanted)
+                return sign in cases[0]
+            cases = [{sign * s for s in case} for case in cases]
             signs = self._signs(numerator)
-        return self._split(numerator, signs, wanted)
+        return self._split(numerator, signs, cases) <= cases[0]
 
     def _between_exponents(self, x: Expr) -> Expr:
         """c (u - v) for x = c (exp(u) - exp(v)): exp is increasing, so the sign is the same."""
@@ -154,126 +162,83 @@ class Path(Arithmetic):
             difference += self.algebra.number(c) * sum(f.args[0] for f in factors)
         return self.algebra.expand(difference)
 
-    def _outer_sign(self, numerator: Expr, denominator: Expr) -> tuple[int, Expr | None]:
-        """The sign of all factors but one, and that one; None if no sign is open."""
-        algebra = self.algebra
-        open_factors = []
-        sign = 1
-        for factor in (*algebra.factors(numerator), *algebra.factors(denominator)):
+    def _outer_sign(self, *quotient: Expr) -> tuple[int, Expr | None]:
+        """Return the sign of all factors but one, and that one; None if no sign is open."""
+        sign, open_factors = 1, list[Expr]()
+        for factor in chain.from_iterable(map(self.algebra.factors, quotient)):
             signs = self._signs(factor)
             if len(signs) == 1:
-                sign *= next(iter(signs))
+                sign *= min(signs)
             elif factor not in open_factors:
                 open_factors.append(factor)
             else:
                 open_factors.remove(factor)  # a square, and no zero if below
-                sign *= self._sign(factor) ** 2
-        if sign == 0 or not open_factors:
-            return sign, None
-        *others, last = open_factors
-        for factor in others:
-            sign *= self._sign(factor)
-        return (sign, None) if sign == 0 else (sign, last)
+                sign *= min(self._split(factor, signs)) ** 2
+        while sign and len(open_factors) > 1:
+            factor = open_factors.pop(0)
+            sign *= min(self._split(factor, self._signs(factor)))
+        return sign, open_factors[0] if sign and open_factors else None
 
-    def _sign(self, factor: Expr) -> int:
-        """The sign of a factor, split into cases as far as needed."""
-        signs = self._signs(factor)
-        if not signs:
+    def _split(
+        self, x: Expr, signs: Set[int], cases: Sequence[Set[int]] = _CASES["sign"]
+    ) -> Set[int]:
+        """Return the signs of x here, in one of the cases: as many paths as are possible."""
+        possible = [case & signs for case in cases if case & signs]
+        if not possible:
             raise ContradictionError
-        chosen = sorted(signs)[self.choose(len(signs))] if len(signs) > 1 else min(signs)
-        if len(signs) > 1:
-            self._learn(factor, frozenset((chosen,)))
+        if len(possible) == 1:
+            return possible[0]
+        chosen = possible[self.choose(len(possible))]
+        self._facts.append((x, chosen))
+        if chosen == {0}:
+            self._solve(x)
         return chosen
 
-    def _split(self, x: Expr, signs: frozenset[int], wanted: frozenset[int]) -> bool:
-        """Is the sign of x a wanted one? Splits into as few cases as answer that."""
-        inside, outside = signs & wanted, signs - wanted
-        if not signs:
-            raise ContradictionError
-        if not inside or not outside:
-            return bool(inside)
-        parts = [inside, outside]
-        if outside == {-1, 1}:  # no inequality says "not 0"
-            parts = [inside, frozenset((-1,)), frozenset((1,))]
-        chosen = parts[self.choose(len(parts))]
-        self._learn(x, chosen)
-        return chosen is inside
-
-    # What is known.
+    # Assumptions.
 
     def _reduced(self, x: Expr) -> Expr:
         return x.xreplace(self._solved) if self._solved else x
 
-    def _signs(self, x: Expr) -> frozenset[int]:
-        """The signs that x may have, as far as linear arithmetic sees."""
+    def _signs(self, x: Expr) -> Set[int]:
+        """Return the signs that x may have, as far as linear arithmetic sees."""
         if x.is_number:
             for sign, is_so in ((1, x.is_positive), (-1, x.is_negative), (0, x.is_zero)):
                 if is_so:
-                    return frozenset((sign,))
-        rows = [row for fact, signs in self._facts for row in self._rows(fact, signs)]
-        possible = []
-        for sign in sorted(_ALL_SIGNS):
-            wanted = [*rows, *self._rows(x, frozenset((sign,)))]
-            if is_possible([*wanted, *self._evident(wanted)]):
-                possible.append(sign)
-        return frozenset(possible)
+                    return {sign}
+        rows = list(chain.from_iterable(self._rows(*fact) for fact in self._facts))
+        return {sign for sign in _ALL_SIGNS if self._is_possible([*rows, *self._rows(x, {sign})])}
 
-    def _rows(self, x: Expr, signs: frozenset[int]) -> Iterator[Row]:
-        """The inequalities that say that x has one of these signs."""
-        terms = dict(self.algebra.terms(self._reduced(x)))
-        constant = terms.pop(self.algebra.sympy.Integer(1), Fraction(0))
-        row = Row(terms, constant, strict=0 not in signs)
-        if -1 not in signs:
-            yield row
-        if 1 not in signs:
-            yield row.scaled(Fraction(-1))
+    def _is_possible(self, rows: Sequence[Row]) -> bool:
+        """True if rows can hold beside what monomials say of themselves: exponentials are
+        positive, squares not less."""
+        monomials = dict.fromkeys(m for row in rows for m in row.terms)
+        evident = [
+            Row({m: Fraction(1)}, strict=bool(m.is_positive)) for m in monomials if m.is_nonnegative
+        ]
+        return is_possible([*rows, *evident])
 
-    def _evident(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """What the monomials say of themselves: exponentials are positive, squares not less."""
-        monomials: dict[Expr, None] = {m: None for row in rows for m in row.coefficients}
-        for monomial in monomials:
-            if monomial.is_positive:
-                yield Row({monomial: Fraction(1)}, Fraction(0), strict=True)
-            elif monomial.is_nonnegative:
-                yield Row({monomial: Fraction(1)}, Fraction(0), strict=False)
-
-    def _learn(self, x: Expr, signs: frozenset[int]) -> None:
-        """From here on x has one of these signs."""
-        self._facts.append((x, signs))
-        if signs == {0}:
-            self._solve(x)
+    def _rows(self, x: Expr, signs: Set[int]) -> Iterator[Row]:
+        """Yield the inequalities that say that x has one of these signs."""
+        terms = self.algebra.terms(self._reduced(x))
+        for sign in {1, -1} if signs == {0} else signs - {0}:
+            yield Row({m: c * sign for m, c in terms.items()}, strict=0 not in signs)
 
     def _solve(self, x: Expr) -> None:
-        """Draw conclusions from x == 0 by substitution, where that is simple."""
+        """Substitute what follows from x = 0, where that is simple."""
         terms = self.algebra.terms(self._reduced(x))
         if len({c > 0 for c in terms.values()}) == 1 and all(m.is_nonnegative for m in terms):
-            for monomial in terms:  # a sum of what is not negative: every part is 0
-                self._vanish(monomial)
+            for symbol, power in (m.as_base_exp() for m in terms):  # all addends are 0
+                if symbol.is_Symbol and power.is_positive:
+                    self._substitute(symbol, self.algebra.number(Fraction(0)))
             return
         for monomial, c in terms.items():
-            others = (m.free_symbols for m in terms if m != monomial)
-            if monomial.is_Symbol and not any(monomial in symbols for symbols in others):
-                rest = self.algebra.expand(monomial - self._reduced(x) / self.algebra.number(c))
+            value = monomial - self._reduced(x) / self.algebra.number(c)
+            value = self.algebra.expand(value)
+            if monomial.is_Symbol and monomial not in value.free_symbols:
                 if monomial.is_nonnegative:
-                    self._facts.append((rest, frozenset((0, 1))))
-                self._substitute(monomial, rest)
+                    self._facts.append((value, {0, 1}))
+                self._substitute(monomial, value)
                 return
-
-    def _vanish(self, monomial: Expr) -> None:
-        """A product is 0: one of its symbols is."""
-        monomial = self._reduced(monomial)
-        if monomial.is_positive:
-            raise ContradictionError
-        symbols = []
-        for factor in self.algebra.sympy.Mul.make_args(monomial):
-            base, power = factor.as_base_exp()
-            if base.is_Symbol and power.is_positive:
-                symbols.append(base)
-            elif not factor.is_positive:
-                return  # it might be this one
-        if symbols:
-            zero = self.algebra.number(Fraction(0))
-            self._substitute(symbols[self.choose(len(symbols))], zero)
 
     def _substitute(self, symbol: Expr, value: Expr) -> None:
         new = {symbol: value}

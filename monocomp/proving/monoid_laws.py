@@ -20,12 +20,27 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
+from typing import TypeAlias
 
 from monocomp import terms as T
-from monocomp.proving.identities import Claim, Identity, Terms, without_braces
+from monocomp.proving.identities import Claim, Identity, Terms
+from monocomp.proving.prover import Plan
+from monocomp.proving.reading import compared
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE_PAIR, embed, first_position, of_one_field, settled
 from monocomp.terms.nodes import intern
+
+# An element, "unit", or a pair of products that are combined.
+Product: TypeAlias = "str | tuple[Product, Product]"
+_MOST_FORMS = 20  # as many excuses of a size, and restrictions, are tried
+
+
+def show_product(p: Product) -> str:
+    """Return a product as text."""
+    if isinstance(p, str):
+        return p
+    left, right = (q if isinstance(q, str) else f"({show_product(q)})" for q in p)
+    return f"{left} . {right}"
 
 
 @dataclass(frozen=True)
@@ -35,45 +50,83 @@ class Carrier:
     monoid: UserMonoid
     nonnegative: frozenset[str] = frozenset()
 
+    @property
+    def units(self) -> dict[str, Term]:
+        """The unit by its fields."""
+        return dict(zip(self.monoid.fields, self.monoid.unit, strict=True))
+
+    def parameter(self, name: str, field: str) -> Term:
+        """Return a field of an element."""
+        return T.param(f"{name}.{field}", "bool" if self.units[field].kind == "bool" else "float")
+
     def element(self, name: str) -> Terms:
         """Return an arbitrary element."""
-        pairs = zip(self.monoid.fields, self.monoid.unit, strict=True)
-        return tuple(
-            T.param(f"{name}.{f}", "bool" if u.kind == "bool" else "float") for f, u in pairs
-        )
+        return tuple(self.parameter(name, f) for f in self.monoid.fields)
 
-    def combine(self, a: Terms, b: Terms) -> Terms:
-        """a . b"""
-        fields = self.monoid.fields
-        operands = dict(zip(fields, a, strict=True))
-        operands |= {f"{f}'": x for f, x in zip(fields, b, strict=True)}
+    def value(self, p: Product) -> Terms:
+        """Return the fields of a product."""
+        if isinstance(p, str):
+            return self.monoid.unit if p == "unit" else self.element(p)
+        left, right = map(self.value, p)
+        operands = dict(zip(self.monoid.fields, left, strict=True))
+        operands |= {f"{f}'": x for f, x in zip(self.monoid.fields, right, strict=True)}
         memo: dict[Term, Term] = {}
         return tuple(_put_in(t, operands, memo) for t in self.monoid.combine)
 
     def identity(self, texts: tuple[str, str], left: Terms, right: Terms, *given: Term) -> Identity:
         """Return an identity about the elements that its texts name."""
-        units = dict(zip(self.monoid.fields, self.monoid.unit, strict=True))
-        infinite = {f"{n}.{f}": u.attr for n in "xyz" for f, u in units.items() if is_infinite(u)}
-        operands = {n: self.element(n) for n in "xyz" if "{" + n + "}" in texts[0]}
-        signs = [
-            _compared("<=", T.ZERO, x)
-            for element in operands.values()
-            for f, x in zip(units, element, strict=True)
-            if f in self.nonnegative
-        ]
-        operands["unit"] = self.monoid.unit
-        return Identity(left, right, T.conjunction(*signs, *given), infinite, texts, operands)
+        operands = {n: self.element(n) for n in "xyz" if any(n in text for text in texts)}
+        named = [(n, f, u) for n in operands for f, u in self.units.items()]
+        infinite = {f"{n}.{f}": u.attr for n, f, u in named if is_infinite(u)}
+        restricted = (self.parameter(n, f) for n, f, _ in named if f in self.nonnegative)
+        signs = (compared("<=", T.ZERO, x) for x in restricted)
+        condition = T.conjunction(*signs, *given)
+        return Identity(left, right, texts, condition, infinite, operands)
 
-    def claim(self, name: str, texts: tuple[str, str], left: Terms, right: Terms) -> Claim:
+    def equal(self, left: Product, right: Product, *given: Term) -> Identity:
+        """Return the identity of two products."""
+        texts = show_product(left), show_product(right)
+        return self.identity(texts, self.value(left), self.value(right), *given)
+
+    def claim(self, name: str, identity: Identity) -> Claim:
         """Return the claim that an identity holds."""
-        statement = " = ".join(map(without_braces, texts))
-        return Claim(name, statement + self.condition, (self.identity(texts, left, right),))
+        return Claim(name, " = ".join(identity.texts) + self.condition, (identity,))
 
     @property
     def condition(self) -> str:
         """The restriction as text."""
         fields = [f for f in self.monoid.fields if f in self.nonnegative]
         return ", for " + " and ".join(f"{f} >= 0" for f in fields) if fields else ""
+
+    @property
+    def laws(self) -> Iterator[list[Claim]]:
+        """The laws, each with its forms, the strongest first."""
+        yield [closed(self)]
+        yield [self.claim("associative", self.equal((("x", "y"), "z"), ("x", ("y", "z"))))]
+        yield unit_claims(self, on_the_left=True)
+        yield unit_claims(self, on_the_left=False)
+        yield [self.claim("commutative", self.equal(("x", "y"), ("y", "x")))]
+        if self.monoid == SE_PAIR:
+            yield [tile(self)]
+
+
+def plans(m: UserMonoid, nonnegative: Iterable[str]) -> Iterator[Plan]:
+    """Yield the laws on carriers with fewer and fewer elements."""
+    for carrier in carriers(m, frozenset(nonnegative)):
+        yield [(m.name, forms) for forms in carrier.laws]
+
+
+def carriers(m: UserMonoid, nonnegative: frozenset[str]) -> Iterator[Carrier]:
+    """Yield carriers, those with the weakest restrictions first."""
+    units = Carrier(m).units
+    possible = [f for f, u in units.items() if f in nonnegative and T.is_nonnegative(u)]
+    for fields in itertools.islice(_subsets(possible, len(possible)), _MOST_FORMS):
+        yield Carrier(m, frozenset(fields))
+
+
+def _subsets(fields: list[str], largest: int) -> Iterator[tuple[str, ...]]:
+    for size in range(largest + 1):
+        yield from itertools.islice(itertools.combinations(fields, size), _MOST_FORMS)
 
 
 def is_infinite(t: Term) -> bool:
@@ -91,26 +144,8 @@ def _put_in(t: Term, operands: Mapping[str, Term], memo: dict[Term, Term]) -> Te
     return memo[t]
 
 
-def _compared(op: str, a: Term, b: Term) -> Term:
-    return intern("compare", (a, b), op, "bool")
-
-
-def associative(c: Carrier) -> Claim:
-    """All bracketings agree."""
-    x, y, z = map(c.element, "xyz")
-    left, right = c.combine(c.combine(x, y), z), c.combine(x, c.combine(y, z))
-    return c.claim("associative", ("({x} . {y}) . {z}", "{x} . ({y} . {z})"), left, right)
-
-
-def commutative(c: Carrier) -> Claim:
-    """All orders agree."""
-    x, y = map(c.element, "xy")
-    texts = "{x} . {y}", "{y} . {x}"
-    return c.claim("commutative", texts, c.combine(x, y), c.combine(y, x))
-
-
 def closed(c: Carrier) -> Claim:
-    """What is combined again is in the carrier, without which the other laws say little."""
+    """Combinations are in the carrier, without which the other laws say little."""
 
     def kept(field: str, unit: Term, x: Term) -> Term:
         """Equal to x if that is in the carrier: x + 0 * x is undefined unless x is finite."""
@@ -118,72 +153,47 @@ def closed(c: Carrier) -> Claim:
             return x
         sized = T.inert("maximum", x, T.ZERO) if field in c.nonnegative else x
         finite = T.inert("add", sized, T.inert("mul", T.ZERO, x))
-        return (
-            T.inert("where", _compared("==", x, unit), x, finite) if is_infinite(unit) else finite
-        )
+        is_unit = compared("==", x, unit)
+        return T.inert("where", is_unit, x, finite) if is_infinite(unit) else finite
 
-    values = c.combine(c.element("x"), c.element("y"))
-    right = tuple(map(kept, c.monoid.fields, c.monoid.unit, values))
+    values = c.value(("x", "y"))
+    right = tuple(kept(*at, x) for at, x in zip(c.units.items(), values, strict=True))
     signs = "".join(f", with {f} >= 0" for f in sorted(c.nonnegative))
     infinities = ", or infinite as in the unit" if any(map(is_infinite, c.monoid.unit)) else ""
-    part = c.identity(("{x} . {y}", ""), values, right)
-    return Claim("closed", f"x . y is finite{signs}{infinities}{c.condition}", (part,))
+    statement = f"x . y is finite{signs}{infinities}{c.condition}"
+    return Claim("closed", statement, (c.identity(("x . y", ""), values, right),))
 
 
-def neutral(c: Carrier, on_the_left: bool, excuses: tuple[str, ...] = ()) -> Claim:
+def neutral(c: Carrier, on_the_left: bool, excuses: Iterable[str] = ()) -> Claim:
     """The unit changes no element.
 
-    Where a field in `excuses` has its unit's value, it may change the element to one that
-    is interchangeable with it.
+    Where a field in `excuses` has its unit's value, it may change the element to one that is
+    interchangeable with it: the unit commutes with such an element, and is idempotent, so that
+    units in a product can be moved together and merged.
     """
-    x, unit = c.element("x"), c.monoid.unit
-    text = "{unit} . {x}" if on_the_left else "{x} . {unit}"
-    product = c.combine(unit, x) if on_the_left else c.combine(x, unit)
-    positions = [n for n, f in enumerate(c.monoid.fields) if f in excuses]
-    differs = [_compared("!=", x[n], unit[n]) for n in positions]
-    parts = [c.identity((text, "{x}"), product, x, *differs)]
-    for n in positions:
-        parts += _interchangeable(c, product, text, _compared("==", x[n], unit[n]))
-    plain = without_braces(text)
-    statement = f"{plain} = x{c.condition}"
-    if excuses:
-        values = " or ".join(f"{c.monoid.fields[n]} = {T.show(unit[n])}" for n in positions)
-        statement += f", unless {values}: then {plain} and x are equal in all products"
+    product: Product = ("unit", "x") if on_the_left else ("x", "unit")
+    excused = {f: (c.parameter("x", f), u) for f, u in c.units.items() if f in excuses}
+    parts = [c.equal(product, "x", *(compared("!=", *pair) for pair in excused.values()))]
+    interchangeable: list[tuple[Product, Product]] = [
+        (("unit", "x"), ("x", "unit")),
+        (("unit", "unit"), "unit"),
+        ((product, "y"), ("x", "y")),
+        (("y", product), ("y", "x")),
+    ]
+    for pair in excused.values():
+        parts += [c.equal(*sides, compared("==", *pair)) for sides in interchangeable]
+    text = show_product(product)
+    statement = f"{text} = x{c.condition}"
+    if excused:
+        values = " or ".join(f"{f} = {T.show(u)}" for f, (_, u) in excused.items())
+        statement += f", unless {values}: then {text} and x are equal in all products"
     return Claim("left unit" if on_the_left else "right unit", statement, tuple(parts))
 
 
-def _interchangeable(c: Carrier, product: Terms, text: str, given: Term) -> Iterator[Identity]:
-    """With u = unit . x: u . y = x . y and y . u = y . x; the unit commutes with x, and is
-    idempotent, so that units in a product can be moved together and merged."""
-    x, y, unit, dot = c.element("x"), c.element("y"), c.monoid.unit, c.combine
-    pairs = {
-        ("{unit} . {x}", "{x} . {unit}"): (dot(unit, x), dot(x, unit)),
-        ("{unit} . {unit}", "{unit}"): (dot(unit, unit), unit),
-        (f"({text}) . {{y}}", "{x} . {y}"): (dot(product, y), dot(x, y)),
-        (f"{{y}} . ({text})", "{y} . {x}"): (dot(y, product), dot(y, x)),
-    }
-    for texts, sides in pairs.items():
-        yield c.identity(texts, *sides, given)
-
-
-def unit_claims(c: Carrier, on_the_left: bool) -> Iterator[Claim]:
-    """Neutrality, and then its weaker forms, infinite fields first."""
-    yield neutral(c, on_the_left)
-    infinite = [f for f, u in zip(c.monoid.fields, c.monoid.unit, strict=True) if is_infinite(u)]
-    fields = [*infinite, *(f for f in c.monoid.fields if f not in infinite)]
-    for size in (1, 2, 3):
-        for chosen in itertools.islice(itertools.combinations(fields, size), 20):
-            yield neutral(c, on_the_left, chosen)
-
-
-def restricted(m: UserMonoid, nonnegative: Iterable[str]) -> Iterator[Carrier]:
-    """Yield carriers with fewer elements: the weakest restrictions first."""
-    pairs = zip(m.fields, m.unit, strict=True)
-    possible = [f for f, unit in pairs if f in nonnegative and T.is_nonnegative(unit)]
-    sizes = range(1, len(possible) + 1)
-    subsets = (s for size in sizes for s in itertools.combinations(possible, size))
-    for fields in itertools.islice(subsets, 16):
-        yield Carrier(m, frozenset(fields))
+def unit_claims(c: Carrier, on_the_left: bool) -> list[Claim]:
+    """Return neutrality, and then its weaker forms, which excuse infinite fields first."""
+    fields = sorted(c.monoid.fields, key=lambda f: not is_infinite(c.units[f]))
+    return [neutral(c, on_the_left, excuses) for excuses in _subsets(fields, 3)]
 
 
 # --- built-in monoids -----------------------------------------------------------------
@@ -215,5 +225,5 @@ def tile(c: Carrier) -> Claim:
     pairs = list(map(c.element, "xyz"))
     top = reduce(partial(T.function, "maximum"), (frame for _, frame in pairs))
     at_once = T.add(*(embed(settled(top), *pair) for pair in pairs)), top
-    texts = "({x} . {y}) . {z}", "tile of {x}, {y}, {z}"
-    return c.claim("tile", texts, reduce(c.combine, pairs), at_once)
+    texts = "(x . y) . z", "tile of x, y, z"
+    return c.claim("tile", c.identity(texts, c.value((("x", "y"), "z")), at_once))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -36,38 +36,21 @@ from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.domain import MASKS_ARE_ADDED, Assumptions, domain
 from monocomp.terms.equations import Equations
 
-PROVER_VERSION = 7  # part of what results are remembered under; raise it with every change
-
-# --- plans ----------------------------------------------------------------------------
-
-
-def _plan(c: L.Carrier) -> Plan:
-    """Return the laws of a monoid on a carrier."""
-    units = (list(L.unit_claims(c, on_the_left)) for on_the_left in (True, False))
-    laws = ([L.closed(c)], [L.associative(c)], *units, [L.commutative(c)])
-    tile = [[L.tile(c)]] if c.monoid == SE_PAIR else []
-    return [(c.monoid.name, forms) for forms in (*laws, *tile)]
-
-
-def _plans(m: UserMonoid, nonnegative: Iterable[str]) -> Iterator[Plan]:
-    yield _plan(L.Carrier(m))
-    yield from map(_plan, L.restricted(m, frozenset(nonnegative)))
+PROVER_VERSION = 8  # part of what results are remembered under; raise it with every change
 
 
 def prove_monoid(
     m: UserMonoid, nonnegative: Iterable[str] = (), limit: float = TIME_LIMIT
 ) -> tuple[Law, ...]:
-    """Closed, associative, left unit, right unit; and whether it is commutative.
+    """Prove that a monoid is closed and associative with a unit; and whether it is commutative.
 
     Args:
         m: the monoid.
         nonnegative: fields that are >= 0 in every element; used if the laws need it.
         limit: seconds for each law.
     """
-    return Prover(limit).first_plan(_plans(m, nonnegative))
+    return Prover(limit).first_plan(L.plans(m, nonnegative))
 
-
-# --- remembering ----------------------------------------------------------------------
 
 _STORE = JsonStore("proofs")
 _IN_MEMORY: dict[str, tuple[Law, ...]] = {}  # of this process
@@ -108,7 +91,7 @@ def certify(
         subject = L.BUILT_IN[subject]
     fields, parts = tuple(sorted(nonnegative)), (*subject.unit, *subject.combine)
     content = subject.name, subject.fields, tuple(t.key[2] for t in parts), fields
-    return _certified(content, partial(_plans, subject, fields), fresh)
+    return _certified(content, partial(L.plans, subject, fields), fresh)
 
 
 def certify_claims(
@@ -123,19 +106,17 @@ def _certified(
 ) -> tuple[Law, ...]:
     """Prove plans, unless their content is remembered as proved."""
     key = _key(content)
-    laws = () if fresh else _IN_MEMORY.get(key) or _recalled(key)
-    if not laws:
-        laws = Prover(TIME_LIMIT).first_plan(plans())
-        if not is_proved(laws):
-            return laws
-        _STORE.put(key, {"laws": [asdict(law) for law in laws]})
-    _IN_MEMORY[key] = laws
-    return laws
-
-
-def _recalled(key: str) -> tuple[Law, ...]:
-    entry = _STORE.get(key)
-    return () if entry is None else tuple(Law(**item) for item in entry["laws"])
+    if fresh or key not in _IN_MEMORY:
+        entry = None if fresh else _STORE.get(key)
+        if entry is None:
+            laws = Prover(TIME_LIMIT).first_plan(plans())
+            if not is_proved(laws):
+                return laws
+            _STORE.put(key, {"laws": [asdict(law) for law in laws]})
+        else:
+            laws = tuple(Law(**item) for item in entry["laws"])
+        _IN_MEMORY[key] = laws
+    return _IN_MEMORY[key]
 
 
 # --- programs -------------------------------------------------------------------------
@@ -232,40 +213,35 @@ def _assume_definitions(program: Equations) -> Assumptions:
     return assumed
 
 
-def _folded(equations: Equations) -> tuple[list[str], dict[UserMonoid, tuple[str, ...]]]:
-    """Return the reductions of a program, and its users' monoids with those of their fields that
-    are visibly >= 0 in every element that is folded."""
+def _folded(equations: Equations) -> dict[str | UserMonoid, tuple[str, ...]]:
+    """Return the monoids of a program's folds: the built-in ones by name and then those of users.
+    Each has its fields that are visibly >= 0 in every element that is folded."""
     assumed = _assume_definitions(equations)
-    names: dict[str, None] = {}
-    nonnegative: dict[UserMonoid, tuple[str, ...]] = {}
+    names: set[str] = set()
+    monoids: dict[str | UserMonoid, tuple[str, ...]] = {}
     for t in T.subterms(*(e.body for e in equations.equations)):
         if t.op not in ("fold", "fold_at"):
             continue
         monoid = t.attr.monoid
-        if isinstance(monoid, str):
-            names[monoid] = None
-        elif monoid == SE_PAIR:
-            names[SE_PAIR.name] = None
+        if isinstance(monoid, str) or monoid == SE_PAIR:
+            names.add(monoid if isinstance(monoid, str) else monoid.name)
         else:
             elements = dict(zip(monoid.fields, T.open_fold(t)[1][1:], strict=True))
-            fields = nonnegative.get(monoid, monoid.fields)
-            nonnegative[monoid] = tuple(f for f in fields if domain(elements[f], assumed).lo >= 0)
-    return sorted(names), nonnegative
+            fields = monoids.get(monoid, monoid.fields)
+            monoids[monoid] = tuple(f for f in fields if domain(elements[f], assumed).lo >= 0)
+    parts = (part for name in sorted(names) for part in L.RESTS_ON.get(name, (name,)))
+    return dict.fromkeys(parts, ()) | monoids
 
 
 def certificate(equations: Equations, fresh: bool = False) -> tuple[Law, ...]:
     """Return the laws that a program's folds rest on, each once, with what is known of them."""
-    names, monoids = _folded(equations)
-    parts = dict.fromkeys(part for name in names for part in L.RESTS_ON.get(name, (name,)))
-    laws = [law for part in parts for law in certify(part, fresh=fresh)]
-    for monoid, nonnegative in monoids.items():
-        laws += certify(monoid, nonnegative, fresh)
-    return tuple(laws)
+    folded = _folded(equations).items()
+    return tuple(law for monoid, fields in folded for law in certify(monoid, fields, fresh))
 
 
 def commutes(equations: Equations, monoid: UserMonoid) -> bool:
     """True if the order of elements is proved not to matter, in a program's folds."""
-    return is_commutative(certify(monoid, _folded(equations)[1].get(monoid, ())))
+    return is_commutative(certify(monoid, _folded(equations).get(monoid, ())))
 
 
 def require_proved(name: str, failed: Law | None) -> None:
@@ -282,15 +258,11 @@ def require_proved(name: str, failed: Law | None) -> None:
 
 def require_program(equations: Equations) -> tuple[Law, ...]:
     """Return the laws of a program; raise an error at the first that is not proved."""
-    names, monoids = _folded(equations)
-    needed = {EVERYWHERE: certify(EVERYWHERE)} | {n: certify(n) for n in names}
-    for name, laws in needed.items():
-        require_proved(name, missing(laws))
-    for monoid, nonnegative in monoids.items():
-        require(
-            monoid,
-            nonnegative,
-            text=equations.origin.text,
-            span=next(iter(equations.origin.span(monoid.name)), None),
-        )
+    require_proved(EVERYWHERE, missing(certify(EVERYWHERE)))
+    for monoid, fields in _folded(equations).items():
+        if isinstance(monoid, str):
+            require_proved(monoid, missing(certify(monoid)))
+        else:
+            spans = equations.origin.span(monoid.name)
+            require(monoid, fields, text=equations.origin.text, span=next(iter(spans), None))
     return certificate(equations)

@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from monocomp.proving.arithmetic import ContradictionError
 from monocomp.proving.case_analysis import OutOfTimeError, Path, UnprovedError, clock, for_all_cases
-from monocomp.proving.identities import Claim, shown_values
+from monocomp.proving.identities import Claim, show_values
 from monocomp.proving.sampling import Sample
 from monocomp.proving.symbolic import Algebra, UnsupportedTermError
 
@@ -25,14 +25,14 @@ _SAMPLES = 300  # of a claim for which there is no proof
 
 _T = TypeVar("_T")
 
-# Laws, each with its subject, and the forms in which it may hold, the strongest first. What is to
-# be proved is all laws of the first plan that succeeds.
+# Laws, each with its subject, and the forms in which it may hold, the strongest first. All laws of
+# the first plan that succeeds are to be proved.
 Plan: TypeAlias = Sequence[tuple[str, Sequence[Claim]]]
 
 
 @dataclass(frozen=True)
 class Law:
-    """What is known of a law.
+    """A law and the outcome of its proof.
 
     Attributes:
         name: the monoid and the law, "Affine: associative".
@@ -79,8 +79,8 @@ def _prove(claim: Claim, tick: Callable[[], None]) -> bool:
 
     def check(path: Path) -> None:
         part = claim.parts[path.choose(len(claim.parts))]
-        field = path.choose(len(part.left))
-        if not path.same(*part.sides(path, field, part.assumed(path))):
+        number = path.choose(len(part.left))
+        if not path.same(*part.sides(path, number, part.evaluator(path))):
             raise UnprovedError
 
     try:
@@ -108,36 +108,20 @@ def survives(claim: Claim) -> bool:
 def _counterexample(claim: Claim, sample: Sample) -> str | None:
     part = claim.parts[sample.choose(len(claim.parts))]
     try:
-        known = part.assumed(sample)
-        pairs = [part.sides(sample, n, known) for n in range(len(part.left))]
+        value = part.evaluator(sample)
+        pairs = [part.sides(sample, n, value) for n in range(len(part.left))]
         if all(sample.same(*pair) for pair in pairs):
             return None
-        named = {
-            name: shown_values([sample.evaluate(t, *known) for t in terms])
-            for name, terms in part.operands.items()
-        }
+        operands = {name: list(map(value, terms)) for name, terms in part.operands.items()}
     except (ContradictionError, UnsupportedTermError, RecursionError):
         return None
-    left, right = zip(*pairs, strict=True)
-    left_text, right_text = part.texts
+    sides = list(zip(*pairs, strict=True))
     # Sides that differ late are shown with more digits.
-    texts = [(shown_values(left, n), shown_values(right, n)) for n in (6, 12, 24)]
-    one, other = next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
-    text = f"{_filled(left_text, named)} = {one}"
-    if right_text in {"{" + name + "}" for name in named}:
-        text += f", not {other}"
-    elif right_text:
-        text += f", but {_filled(right_text, named)} = {other}"
-    hidden = [n for n in named if n != "unit" and "{" + n + "}" not in left_text + right_text]
-    given = ", ".join(f"{name} = {named[name]}" for name in hidden)
-    return f"with {given}: {text}" if given else text
-
-
-def _filled(text: str, shown: dict[str, str]) -> str:
-    for name, value in shown.items():
-        bare = value[0] == "(" or not (value[0] == "-" or " " in value)
-        text = text.replace("{" + name + "}", value if bare else f"({value})")
-    return text
+    texts = [[show_values(side, digits) for side in sides] for digits in (6, 12, 24)]
+    shown = next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
+    equations = [f"{side} = {x}" for side, x in zip(part.texts, shown, strict=True) if side]
+    given = ", ".join(f"{name} = {show_values(x)}" for name, x in operands.items())
+    return " and ".join(equations) + (f", for {given}" if given else "")
 
 
 class Prover:
@@ -151,9 +135,9 @@ class Prover:
         """Return the laws of the first plan whose obligations are all proved, else of the first."""
         first: tuple[Law, ...] | None = None
         for plan in plans:
-            laws = []
-            for subject, claims in plan:
-                laws.append(self._law(subject, claims, search=first is None))
+            laws = list[Law]()
+            for subject, forms in plan:
+                laws.append(self._law(subject, forms, search=first is None))
                 if first is not None and not is_proved(laws):
                     break
             if is_proved(laws):
@@ -161,16 +145,14 @@ class Prover:
             first = first or tuple(laws)
         return first or ()
 
-    def _law(self, subject: str, claims: Sequence[Claim], search: bool) -> Law:
+    def _law(self, subject: str, forms: Sequence[Claim], search: bool) -> Law:
         """Return the law in the first form that is proved; else what is known of the strongest."""
-        strongest = claims[0]
+        strongest = forms[0]
         name = f"{subject}: {strongest.name}"
-        for claim in claims:
+        for claim in forms:
             if self._timed(name, partial(_prove, claim)):
                 return Law(name, claim.statement, True, None, self.spent[name])
-        counterexample = None
-        if search:
-            counterexample = self._timed(name, partial(_refute, strongest))
+        counterexample = self._timed(name, partial(_refute, strongest)) if search else None
         holds = None if counterexample is None else False
         return Law(name, strongest.statement, holds, counterexample, self.spent[name])
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache, reduce
+from functools import cache, partial, reduce
 
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
@@ -24,8 +24,13 @@ from monocomp.terms import Term
 from monocomp.terms.nodes import intern
 
 SIZES = {0: "nothing", 1: "one element", 2: "two elements"}
-_JOINS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
-_UNITS = {"sum": T.ZERO, "prod": T.ONE, "max": T.NEG_INF, "min": T.INF}
+# Of each reduction the function that joins elements, and its value over nothing.
+_FOLDS = {
+    "sum": ("add", T.ZERO),
+    "prod": ("mul", T.ONE),
+    "max": ("maximum", T.NEG_INF),
+    "min": ("minimum", T.INF),
+}
 _FIRST = {"argmax": 0, "argmin": 0, "argtop": -1, "top": -1}  # the position of no element
 _MINUS_ONE = T.const(-1, "float")
 _OPERATORS = {"+": "add", "-": "add", "*": "mul", "/": "mul", "//": "floordiv", "%": "mod"}
@@ -104,10 +109,7 @@ class Reader:
     def term(self, e: syntax.Expr, at: Mapping[str, int] | None = None) -> Term:
         """Read an expression, with the position of each index in scope."""
         positions = at or {}
-
-        def number(part: syntax.Expr) -> Term:
-            return self.number(part, positions)
-
+        number, term = partial(self.number, at=positions), partial(self.term, at=positions)
         match e:
             case syntax.Number(value):
                 return T.const(value, "float")
@@ -122,23 +124,28 @@ class Reader:
             case syntax.Unary("-", operand):
                 return _negative(number(operand))
             case syntax.Unary("not", operand):
-                return intern("not", (self.term(operand, positions),), None, "bool")
+                return intern("not", (term(operand),), None, "bool")
             case syntax.Binary(op, left, right):
                 return _operation(op, number(left), number(right))
             case syntax.Compare(ops, operands):
                 sides = list(map(number, operands))
-                return T.conjunction(*map(_comparison, ops, sides, sides[1:]))
+                return T.conjunction(*map(compared, ops, sides, sides[1:]))
             case syntax.Logic(op, operands):
                 join = T.conjunction if op == "and" else T.disjunction
-                return join(*(self.term(o, positions) for o in operands))
+                return join(*map(term, operands))
             case syntax.Call("where", (condition, *branches)):
-                return T.inert("where", self.term(condition, positions), *map(number, branches))
+                return T.inert("where", term(condition), *map(number, branches))
             case syntax.Call("maximum" | "minimum" as name, args):
-                return reduce(lambda x, y: T.inert(name, x, y), map(number, args))
+                return reduce(partial(T.inert, name), map(number, args))
             case syntax.Call(name, args):
                 return T.inert(name, *map(number, args))
-            case syntax.Reduce(op, prefix=False) if op in _JOINS:
-                return self._reduction(e, positions)
+            case syntax.Reduce(op, prefix=False) if op in _FOLDS:
+                function, unit = _FOLDS[op]
+                elements = [
+                    x if c is None else T.inert("where", c, x, unit)
+                    for _, c, x in self._elements(e, positions)
+                ]
+                return reduce(partial(T.inert, function), elements) if elements else unit
             case syntax.Reduce(op, prefix=False) if op in _FIRST:
                 return self._choice(e, positions)
         word = e.op if isinstance(e, syntax.Reduce) else type(e).__name__.lower()
@@ -147,30 +154,25 @@ class Reader:
             help="write it with arithmetic, and sum, prod, max or min over what a filter admits",
         )
 
-    def _reduction(self, e: syntax.Reduce, positions: Mapping[str, int]) -> Term:
-        result = unit = _UNITS[e.op]
-        (body,) = e.args
+    def _elements(
+        self, e: syntax.Reduce, positions: Mapping[str, int]
+    ) -> Iterator[tuple[int, Term | None, Term]]:
+        """Yield the last position, filter and value of each element of a reduction."""
         for at in itertools.product(range(self.size), repeat=len(e.indices)):
-            here = {**positions, **dict(zip(map(str, e.indices), at, strict=True))}
-            element = self.number(body, here)
-            if e.condition is not None:
-                element = T.inert("where", self.term(e.condition, here), element, unit)
-            result = element if result is unit else T.inert(_JOINS[e.op], result, element)
-        return result
+            inner = {**positions, **dict(zip(map(str, e.indices), at, strict=True))}
+            condition = None if e.condition is None else self.term(e.condition, inner)
+            yield at[-1], condition, self.number(e.args[0], inner)
 
     def _choice(self, e: syntax.Reduce, positions: Mapping[str, int]) -> Term:
         """Read the first position that is chosen or listed, or the element there."""
         is_least = e.op == "argmin"
         best, position = (T.INF if is_least else T.NEG_INF), T.const(_FIRST[e.op], "float")
-        (body,), (index,) = e.args, map(str, e.indices)
-        for n in range(self.size):
-            here = {**positions, index: n}
-            element = self.number(body, here)
-            better = _comparison("<", *((element, best) if is_least else (best, element)))
-            if e.condition is not None:
-                better = T.conjunction(self.term(e.condition, here), better)
+        for n, condition, x in self._elements(e, positions):
+            better = compared("<", *((x, best) if is_least else (best, x)))
+            if condition is not None:
+                better = T.conjunction(condition, better)
             position = T.inert("where", better, T.const(n, "float"), position)
-            best = T.inert("where", better, element, best)
+            best = T.inert("where", better, x, best)
         return best if e.op == "top" else position
 
 
@@ -199,7 +201,8 @@ def _power(x: Term, n: Fraction) -> Term:
     return T.inert("pow", x, attr=n)
 
 
-def _comparison(op: str, x: Term, y: Term) -> Term:
+def compared(op: str, x: Term, y: Term) -> Term:
+    """Return a comparison as it is written."""
     if op in (">", ">="):
         op, x, y = op.replace(">", "<"), y, x
     return intern("compare", (x, y), op, "bool")

@@ -26,6 +26,7 @@ class Sample(Arithmetic):
         super().__init__(algebra)
         self._random = random.Random(seed)
         self._numbers = _NUMBERS[: 1 + seed // _ALIKE]
+        self._resolution = algebra.sympy.Float(10, _DIGITS) ** (-_DIGITS // 2)
 
     def real(self, name: str, nonnegative: bool = False) -> Value:
         x = self._random.choice(self._numbers)
@@ -46,19 +47,9 @@ class Sample(Arithmetic):
             raise UnsupportedTermError("a number grows too large")
         return self._rounded(getattr(self.algebra.sympy, name)(x))
 
-    def _rounded(self, x: Value) -> Value:
-        return x if x.is_Rational else x.evalf(_DIGITS)
-
-    def _require_apart(self, x: Value) -> None:
-        """End the sample if digits do not tell a number from 0."""
-        if not x.is_Rational and abs(x) < _resolution(self.algebra):
-            raise ContradictionError
-
     def holds(self, x: Value, relation: str) -> bool:
         self._require_apart(x)
-        if relation == "==":
-            return bool(x == 0)
-        return bool(x < 0 or (relation == "<=" and x == 0))
+        return bool((x < 0 and relation != "==") or (x == 0 and relation != "<"))
 
     def same(self, a: Value, b: Value) -> bool:
         if not (is_finite(a) and is_finite(b)) or isinstance(a, bool):
@@ -66,9 +57,12 @@ class Sample(Arithmetic):
         difference = a - b
         if difference.is_Rational:
             return bool(difference == 0)
-        return bool(abs(difference) <= max(abs(a), abs(b), 1) * _resolution(self.algebra))
+        return bool(abs(difference) <= max(abs(a), abs(b), 1) * self._resolution)
 
+    def _rounded(self, x: Value) -> Value:
+        return x if x.is_Rational else x.evalf(_DIGITS)
 
-def _resolution(algebra: Algebra) -> Value:
-    """Numbers closer than this are not told apart."""
-    return algebra.sympy.Float(10, _DIGITS) ** (-_DIGITS // 2)
+    def _require_apart(self, x: Value) -> None:
+        """End the sample if digits do not tell a number from 0."""
+        if not x.is_Rational and abs(x) < self._resolution:
+            raise ContradictionError

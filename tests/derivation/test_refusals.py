@@ -169,7 +169,7 @@ def test_what_is_not_proved_in_time_is_refused(name: str, no_time: Callable[[], 
     ("known", "law"),
     [
         ([], "'arithmetic' rests on a law that could not be proved\n  law: arithmetic: inverse, "),
-        (["arithmetic"], "'softmax' rests on a law that could not be proved\n  law: SE: "),
+        (["arithmetic"], "'SE' rests on a law that could not be proved\n  law: SE: "),
     ],
 )
 def test_what_no_program_can_do_without(

@@ -18,7 +18,7 @@ from monocomp.errors import MonoidLawError
 from monocomp.proving import proofs, prover
 from monocomp.proving.identities import Claim, claim_of
 from monocomp.proving.monoid_laws import BUILT_IN
-from monocomp.proving.rule_laws import RULE_LAWS, law
+from monocomp.proving.rule_laws import RULE_LAWS, add_law
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.equations import Equation
@@ -137,7 +137,7 @@ def test_false_identities_are_refuted() -> None:
 def register(monkeypatch: pytest.MonkeyPatch, name: str, **identities: str) -> None:
     """Register a law for the time of a test."""
     monkeypatch.setitem(RULE_LAWS, name, RULE_LAWS["units"])
-    law(name, "", **identities)
+    add_law(name, "", identities)
 
 
 def false_rule(monkeypatch: pytest.MonkeyPatch, claims: str) -> RuleSet:
