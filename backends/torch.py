@@ -77,9 +77,9 @@ class Repeated:
 
 def sharing(
     call: Repeat, backward: Repeat, sources: Sequence[int], count: int
-) -> tuple[Repeated, Repeated] | None:
-    """Return what repeats a call and its backward pass, as `tape.sharing.shared` has them; None
-    where they share nothing.
+) -> tuple[Repeated, Repeated, int] | None:
+    """Return what repeats a call and its backward pass, as `tape.sharing.shared` has them, and how
+    many values they share; None where they share nothing.
 
     Args:
         sources: for each value of the backward pass where it is among the values of the call and
@@ -93,15 +93,17 @@ def sharing(
     tapes = shared(call.recording, backward.recording, sources, count)
     if tapes is None:
         return None
-    first, second = tapes
+    first, second, values = tapes
     return (
         Repeated(call.device, first.run, call.recording),
         Repeated(call.device, second.run, backward.recording),
+        values,
     )
 
 
-# Nothing that is computed here has a gradient, and no operation asks for one.
-_NotRecorded = torch._C._AutoDispatchBelowAutograd
+# Nothing that is computed here has a gradient, and no view is told apart from its tensor: no
+# operation looks for either.
+_NotRecorded = torch._C._AutoDispatchBelowADInplaceOrView
 
 
 def repeated(

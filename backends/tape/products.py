@@ -18,7 +18,6 @@ from itertools import combinations
 
 import torch
 
-from monocomp.backends.tape.recorder import reshape
 from monocomp.backends.tape.selections import Elements, Selection, scattered, span_of
 from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape
 
@@ -174,6 +173,6 @@ def multiplication(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., t
     shape = (*batch, *rows, *columns)
 
     def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return reshape(multiply(a, b), shape)
+        return multiply(a, b).view(shape)
 
     return run

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.tape.recorder import Value, reshape
+from monocomp.backends.tape.recorder import Value
 from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape
 
 
@@ -159,7 +159,7 @@ def _along_one(
 
     def gather(t: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         positions = positions.reshape(one).expand(whole)
-        return reshape(t.permute(order).gather(-1, positions), inner)
+        return t.permute(order).gather(-1, positions).view(inner)
 
     key = "along", order, inner
     made = ops.recorder.step(key, gather, [every, index], inner, every.dtype)

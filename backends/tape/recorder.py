@@ -11,7 +11,6 @@ import torch
 
 Shape: TypeAlias = tuple[int, ...]
 COMMUTATIVE = {"add", "mul", "maximum", "minimum", "and", "or", "eq", "ne"}
-reshape: Callable[..., torch.Tensor] = torch.ops.aten._unsafe_view.default._op  # it is no view
 KNOWN = 1 << 21  # elements of what is computed once: what is larger is not known
 
 

@@ -12,7 +12,7 @@ import torch
 
 from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.tape.buffers import Buffer, clear
-from monocomp.backends.tape.recorder import Recorder, Value, reshape
+from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.softmax import normalised
 from monocomp.backends.tape.tape import Tape, needed
 from monocomp.backends.tape.tile import Tile
@@ -170,8 +170,8 @@ def _in_memory_order(kernels: Sequence[TileProgram]) -> list[str]:
 
 
 def _shaped(t: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Give a tensor a shape, in one layout; no view, which could not be written to."""
-    return reshape(t.contiguous(), shape)
+    """Give a tensor a shape, in one layout."""
+    return t.contiguous().view(shape)
 
 
 @dataclass(frozen=True)

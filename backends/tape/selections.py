@@ -19,7 +19,6 @@ import torch
 
 from monocomp.backends.tape.choices import replaced_infinities
 from monocomp.backends.tape.reading import elements_at
-from monocomp.backends.tape.recorder import reshape
 from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape, conjuncts
 from monocomp.declarations.vocabulary import Kind
 
@@ -335,6 +334,6 @@ def _scattering(
             made.scatter_add_(1, at, elements)
         else:
             made.scatter_reduce_(1, at, elements, name)
-        return reshape(made.narrow(1, 0, count).contiguous(), shape)
+        return made.narrow(1, 0, count).reshape(shape)
 
     return run

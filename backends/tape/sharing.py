@@ -22,9 +22,10 @@ SHARED = 1 << 20  # elements that are kept at most: 4 MiB in float32
 
 def shared(
     first: Recording, second: Recording, sources: Sequence[int], count: int
-) -> tuple[Tape, Tape] | None:
+) -> tuple[Tape, Tape, int] | None:
     """Return the tapes of two calls of which the second takes, after its own values, what the first
-    returns after its results; None where there is nothing to share, or too much.
+    returns after its results, and how much that is; None where there is nothing to share, or too
+    much.
 
     Args:
         sources: for each value of the second call where it is among the values of the first and
@@ -58,7 +59,8 @@ def shared(
     copies, kept = Recorder(0), {v.root for v in both}
     results = [copies.copy(v) if v.root in kept else v for v in results]  # they may be written to
     first_steps = [*steps, *copies.steps]
-    return Tape(first_steps, own, [*results, *both]), Tape(steps, [*inputs, *both], gradients)
+    before_tape = Tape(first_steps, own, [*results, *both])
+    return before_tape, Tape(steps, [*inputs, *both], gradients), len(both)
 
 
 def _later(before: Record, count: int) -> tuple[Recorder, Quotients]:

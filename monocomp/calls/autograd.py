@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 from monocomp import terms as T
 from monocomp.calls import paths
 from monocomp.calls.batching import batched
+from monocomp.calls.looks import PLAIN
 from monocomp.gradients.derived import gradient
 from monocomp.gradients.reverse import LEAVES
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 Names: TypeAlias = tuple[str, ...]
 Values: TypeAlias = Mapping[str, Any]  # of inputs and parameters
 SYMBOLS = (torch.SymInt, torch.SymFloat)  # sizes, and parameters, that tracing leaves open
-PLAIN = (torch.Tensor, torch.nn.Parameter)
 is_grad_enabled = torch.is_grad_enabled
 is_cast = torch._C._is_any_autocast_enabled  # may operations get tensors in other dtypes?
 

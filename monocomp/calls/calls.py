@@ -145,16 +145,14 @@ class Calls:
             check_order(self.declared)
         plans = self.plans
         if plans is not None:
-            autograd = _autograd()
-            if not autograd.is_watched():
-                values = self._in_order(args, kwargs)
-                if autograd.is_cast():
-                    values = tuple(map(cast, values))
-                repeat = plans.find(values, autograd.is_grad_enabled())
-                if repeat is not None:
-                    self.last = self.language, repeat.device
-                    results = repeat(values)
-                    return results[0] if len(results) == 1 else results
+            values, is_recorded = self._in_order(args, kwargs), _autograd().is_grad_enabled()
+            repeat = plans.last(values, is_recorded)
+            if repeat is None:
+                values, repeat = self._found(plans, values, is_recorded)
+            if repeat is not None:
+                self.last = self.language, repeat.device
+                results = repeat(values)
+                return results[0] if len(results) == 1 else results
         names = self.declared.inputs
         if not kwargs and len(args) == len(names) == len(self.kinds):  # there are no parameters
             inputs, params = dict(zip(names, args, strict=True)), NO_PARAMS
@@ -176,6 +174,22 @@ class Calls:
         used = len([v for v in by_name if v is not None])
         is_right = used == len(kwargs) and len(args) <= len(self.declared.inputs)
         return (*args, *by_name) if is_right else ()
+
+    @staticmethod
+    def _found(
+        plans: Plans, values: Sequence[Any], is_recorded: bool
+    ) -> tuple[Sequence[Any], Repeat | None]:
+        """The values of a call as autocast has them, and what repeats it, if it is known."""
+        autograd = _autograd()
+        if autograd.is_watched():
+            return values, None
+        is_cast = autograd.is_cast()
+        if is_cast:
+            values = tuple(map(cast, values))
+        repeat = plans.find(values, is_recorded)
+        if repeat is not None and not is_cast:
+            plans.remember(values, is_recorded, repeat)
+        return values, repeat
 
     def found(self, values: Sequence[Any], recorded: bool = False) -> Repeat | None:
         """What repeats a call with these inputs and parameters, in their order, if it is known."""

@@ -1,28 +1,42 @@
 """The plans of calls: what repeats a call, by its signature.
 
 `Plans` keeps one for each: everything but the elements of tensors and the values of parameters that
-only kernels read. A call that looks like an earlier one does what that did.
+only kernels read. A call that looks like an earlier one does what that did. Whether it looks like
+the last one is tested at once.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
-
-import torch
 
 from monocomp import terms as T
 from monocomp.blocks.program import SMALL_INT
+from monocomp.calls.looks import ALIGNMENT, PLAIN, IsAlike, look_of
 from monocomp.declarations.given import is_in_float32
 from monocomp.declarations.records import Declarations
 from monocomp.host.plan import Repeat
 
 Signature: TypeAlias = tuple[Any, ...]
 _PLANS = 256  # that a kernel keeps; the oldest go
-_TENSORS = (torch.Tensor, torch.nn.Parameter)
-_ALIGNMENT = 16  # bytes; Triton compiles for pointers and integers that this divides
 _KINDS = {"int": int, "float": float}
+
+
+@dataclass(frozen=True)
+class _Last:
+    """The last call.
+
+    Attributes:
+        repeat: what repeats it.
+        is_alike: tells whether tensors look like those that it had.
+        params: the signature of its parameters.
+    """
+
+    repeat: Repeat
+    is_alike: IsAlike
+    params: Signature | None
 
 
 class Plans:
@@ -36,10 +50,22 @@ class Plans:
     def __init__(self, declared: Declarations[T.Term], checked: Iterable[str] = ()) -> None:
         self.inputs = len(declared.inputs)
         self.params = declared.params
+        self.count = self.inputs + len(self.params)
         of_extents = (t.attr for t in T.subterms(*declared.bounds.values()) if t.op == "param")
         self.fixed = {*of_extents, *checked}
         self._plans: dict[Signature | None, Repeat] = {}
+        self._last: list[_Last | None] = [None, None]  # not recorded, and recorded
         self._lock = threading.Lock()
+
+    def last(self, values: Sequence[Any], recorded: bool) -> Repeat | None:
+        """What repeats a call that looks like the last one, and that nothing watches."""
+        last = self._last[recorded]
+        if last is None or len(values) != self.count:
+            return None
+        if not self.params:
+            return last.repeat if last.is_alike(*values) else None
+        is_alike = last.is_alike(*values[: self.inputs])
+        return last.repeat if is_alike and self._of_params(values) == last.params else None
 
     def find(self, values: Sequence[Any], recorded: bool = False) -> Repeat | None:
         """What repeats a call, if that of one that looks the same has been kept.
@@ -50,6 +76,12 @@ class Plans:
             recorded: is the call recorded, if a tensor requires a gradient?
         """
         return self._plans.get(self._signature(values, recorded))
+
+    def remember(self, values: Sequence[Any], recorded: bool, repeat: Repeat) -> None:
+        """Let `last` find what repeats a call, which nothing watches."""
+        is_alike = look_of(values[: self.inputs])
+        if is_alike is not None:
+            self._last[recorded] = _Last(repeat, is_alike, self._of_params(values))
 
     def keep(self, values: Sequence[Any], repeat: Repeat, recorded: bool = False) -> None:
         """Remember what repeats a call."""
@@ -71,25 +103,31 @@ class Plans:
         Of a tensor that is all that Triton compiles for; of an integer that only goes to
         kernels, what Triton distinguishes; of any other parameter, its value.
         """
-        if len(values) != self.inputs + len(self.params):
+        if len(values) != self.count:
             return None
         signature: list[Any] = []
         tensors = values[: self.inputs] if self.params else values
         try:
             for value in tensors:
                 # The elements of a negative view are others than memory has.
-                if type(value) not in _TENSORS or value.is_neg():
+                if type(value) not in PLAIN or value.is_neg():
                     return None
                 signature += (
                     value.shape,
                     value.stride(),
                     value.dtype,
                     value.device,
-                    value.data_ptr() % _ALIGNMENT,
+                    value.data_ptr() % ALIGNMENT,
                     recorded and value.requires_grad,
                 )
         except RuntimeError:  # a tensor without strides or storage
             return None
+        params = self._of_params(values)
+        return None if params is None else (*signature, *params)
+
+    def _of_params(self, values: Sequence[Any]) -> Signature | None:
+        """What a plan depends on of parameters."""
+        signature: list[Any] = []
         if self.params:
             for name, value in zip(self.params, values[self.inputs :], strict=True):
                 if value is None:
@@ -109,4 +147,4 @@ class Plans:
         if type(value) is float:
             return (is_in_float32(value),)
         narrow, wide = -(1 << 31) <= value < 1 << 31, -(1 << 63) <= value < 1 << 63
-        return value == 1, value % _ALIGNMENT == 0, abs(value) < SMALL_INT, narrow, wide
+        return value == 1, value % ALIGNMENT == 0, abs(value) < SMALL_INT, narrow, wide

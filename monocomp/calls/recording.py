@@ -14,22 +14,23 @@ from typing import Any, TypeAlias
 import torch
 
 from monocomp.calls.autograd import (
-    PLAIN,
     Backward,
     Forward,
     Names,
     Values,
+    is_cast,
     is_grad_enabled,
     is_transformed,
     is_watched,
 )
+from monocomp.calls.looks import ALIGNMENT, PLAIN, IsAlike, look_of
 from monocomp.declarations.vocabulary import DTYPES
 from monocomp.host.plan import Gather, Repeat, gather
 
 Results: TypeAlias = tuple[torch.Tensor, ...]
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
+Tensors: TypeAlias = Sequence[torch.Tensor | None]
 Params: TypeAlias = tuple[Any, ...]  # in the program's order
-_ALIGNMENT = 16  # bytes, as `replay` looks at it
 
 
 def recorded(
@@ -55,19 +56,21 @@ class Call(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, call: Recorded, others: Params, *tensors: torch.Tensor) -> Results:
-        if call.replay is not None:
-            replay, count = call.replay
-            results = replay((*tensors, *others) if others else tensors)
-        else:
-            results = call.site.forward.calls.call(call.site.named(others, tensors))
-            count = call.site.outputs
-        call.save(ctx, others, tensors, results, count)
-        return results[:count]
+        way = call.way
+        results = way.run((*tensors, *others) if others else tensors)
+        way.save(ctx, others, (*tensors, *results))
+        return results[: way.count]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
-        call, others = ctx.recorded
-        found: Gradients = call.gradients(ctx, others, cotangents)
+        way, others = ctx.recorded
+        needed, saved, latest = ctx.needs_input_grad, ctx.saved_tensors, way.latest
+        is_latest = latest is not None and latest.is_of(needed, saved, cotangents)
+        found: Gradients = (
+            latest(saved, cotangents, others)
+            if is_latest
+            else way.gradients(needed, saved, cotangents, others)
+        )
         return found
 
 
@@ -87,18 +90,19 @@ class Transformed(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Results) -> None:
         call, others, *tensors = inputs
-        call.save(ctx, others, tensors, output, len(output))
+        call.first.save(ctx, others, (*tensors, *output))
         ctx.save_for_forward(*tensors, *output)
 
     backward = staticmethod(Call.backward)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: torch.Tensor | None) -> Gradients:
-        call, others = ctx.recorded
-        forward, names = call.site.forward, call.site.names
+        way, others = ctx.recorded
+        site = way.call.site
+        forward, names = site.forward, site.names
         given = {n: t for n, t in zip(names, tangents[2:], strict=True) if t is not None}
         tensors = ctx.saved_tensors
-        values = call.site.named(others, tensors[: len(names)])
+        values = site.named(others, tensors[: len(names)])
         values.update(zip(forward.outputs, tensors[len(names) :], strict=True))
         found = forward.tangents(given, values)
         return tuple(found.get(o) for o in forward.outputs)
@@ -153,11 +157,11 @@ class Site:
         every = zip((*self.names, *self.forward.params), (*tensors, *others), strict=True)
         return {n: v for n, v in every if v is not None}
 
-    def without(self, kept: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
-        """Leave out of what is kept the results that not every call returns."""
-        optional = {*self.forward.outputs[self.least :]}
-        pairs = zip(self.saved, kept, strict=True)
-        return tuple([None if n in optional else t for n, t in pairs])
+    def call(self, values: Sequence[Any]) -> Results:
+        """The results of a call that nothing repeats yet, of tensors and parameters."""
+        tensors, others = values[: self.inputs], tuple(values[self.inputs :])
+        results: Results = self.forward.calls.call(self.named(others, tensors))
+        return results
 
     def route(
         self,
@@ -224,35 +228,140 @@ class Repeated:
     """Repeats a backward pass.
 
     Args:
+        way: how its call is computed.
         route: its arguments and results.
-        repeat: computes it.
+        repeat: computes it, of what is shared besides.
         sized: tensors that have the sizes of those that are not kept.
     """
 
-    def __init__(self, route: Route, repeat: Repeat, sized: Results) -> None:
+    def __init__(self, way: Way, route: Route, repeat: Repeat, sized: Results) -> None:
         self.route, self.repeat, self.sized = route, repeat, sized
-        self.shared: Repeat | None = None  # the same, of what the call shares with it besides
+        self._values, self._gradients = way.positions(route), route.gradients
+        self._needed: tuple[bool, ...] = ()
+        self._present: tuple[bool, ...] = ()
+        self._is_alike: IsAlike | None = None
 
-    def __call__(self, every: Params, more: Results, call: Recorded) -> Gradients:
-        """The gradients of all arguments.
+    def __call__(self, saved: Tensors, cotangents: Tensors, others: Params) -> Gradients:
+        """The gradients of all arguments of a call."""
+        values = self._values((*saved, *cotangents, *others, *self.sized, None))
+        return self._gradients((*self.repeat(values), None))
+
+    def is_of(self, needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors) -> bool:
+        """True if a pass looks like the one that has been remembered, and nothing watches it."""
+        if self._is_alike is None or needed != self._needed or is_grad_enabled():
+            return False
+        if len(cotangents) > 1:
+            if tuple([c is not None for c in cotangents]) != self._present:
+                return False
+            cotangents = tuple(compress(cotangents, self._present))
+        return self._is_alike(*saved, *cotangents)
+
+    def remember(self, needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors) -> None:
+        """Let `is_of` know such a pass, which nothing watches."""
+        present = [c for c in cotangents if c is not None]
+        self._needed, self._present = needed, tuple([c is not None for c in cotangents])
+        self._is_alike = look_of([*saved, *present])
+
+
+class Way:
+    """How calls that look alike compute their results, and what they keep for a backward pass.
+
+    Args:
+        call: what these calls have in common.
+        run: computes the results, and what a backward pass shares, of inputs and parameters.
+        count: of the results that it computes, the first ones.
+        shared: how many values are shared.
+
+    Attributes:
+        backwards: what repeats backward passes, by what they look like.
+        latest: the last of these.
+    """
+
+    def __init__(
+        self, call: Recorded, run: Callable[[Sequence[Any]], Results], count: int, shared: int = 0
+    ) -> None:
+        self.call, self.run, self.count, self.shared = call, run, count, shared
+        site = call.site
+        end = site.inputs + count
+        every = site.kept((*range(end), *(-1,) * (site.outputs - count)))
+        held = [n for n in every if n >= 0]
+        self._save = gather(*held, *range(end, end + shared))
+        self._held = tuple(held.index(n) if n >= 0 else -1 for n in every)
+        constant = [site.inputs + n for n in site.forward.constant if n < count]
+        self._constant = gather(*constant) if constant else None
+        self.backwards: dict[object, Repeated] = {}
+        self.latest: Repeated | None = None
+
+    def save(self, ctx: Any, others: Params, every: Results) -> None:
+        """Leave with autograd what the gradients of a call are computed from.
 
         Args:
-            every: what the route takes values from.
-            more: what the call has computed for it besides.
-            call: the call, which shares values from the first repetition on.
+            every: the tensors of the call, and what it has computed.
         """
-        values = self.route.values((*every, *self.sized, None))
-        if call.may_share and call.replay is not None:
-            from monocomp.backends.torch import sharing
+        ctx.recorded = self, others
+        ctx.set_materialize_grads(False)
+        if self._constant is not None:
+            ctx.mark_non_differentiable(*self._constant(every))
+        ctx.save_for_backward(*self._save(every))
 
-            call.may_share = False
-            replay, least = call.replay[0], call.site.least
-            both = sharing(replay, self.repeat, self.route.sources, least)
-            if both is not None:
-                call.replay, self.shared = (both[0], least), both[1]
-        if more and self.shared is not None:
-            return self.route.gradients((*self.shared((*values, *more)), None))
-        return self.route.gradients((*self.repeat(values), None))
+    def positions(self, route: Route) -> Gather:
+        """Return what takes the values of a backward pass from what is saved, cotangents,
+        parameters, tensors that have sizes, and None; the last ones are those that are shared."""
+        site, held = self.call.site, self._held
+        first = len(held) - held.count(-1)
+        end = first + self.shared
+        cotangents = [end + n if n < self.count else -1 for n in range(site.outputs)]
+        end += self.count
+        more = range(end, end + len(route.names) - site.count - site.outputs)
+        every = (*held, *cotangents, *more, -1)
+        return gather(*route.values(every), *range(first, first + self.shared))
+
+    def gradients(
+        self, needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors, others: Params
+    ) -> Gradients:
+        """The gradients of the arguments of a call, as far as they are needed."""
+        call, site = self.call, self.call.site
+        kept: Tensors = [saved[n] if n >= 0 else None for n in self._held]
+        signature = call.signature(needed, kept, cotangents)
+        repeated = self.backwards.get(signature)
+        shared = saved[len(saved) - self.shared :]
+        if repeated is not None and all(t is not None and t.is_contiguous() for t in shared):
+            if not is_cast():
+                repeated.remember(needed, saved, cotangents)
+                self.latest = repeated
+            found = repeated(saved, cotangents, others)
+            call.share(needed, kept, cotangents, repeated)
+            return found
+        if self is call.first:
+            return self._computed(signature, needed, kept, cotangents, others)
+        if -1 in self._held:
+            kept = call.completed(kept, others)
+        missing = (None,) * (site.outputs - self.count)
+        return call.first.gradients(needed, kept, (*cotangents, *missing), others)
+
+    def _computed(
+        self,
+        signature: object,
+        needed: tuple[bool, ...],
+        kept: Tensors,
+        cotangents: Tensors,
+        others: Params,
+    ) -> Gradients:
+        """The same, of a pass that nothing repeats yet."""
+        call = self.call
+        present = tuple([c is not None for c in cotangents])
+        route = call.site.route(needed, present, call.dtypes)
+        if route is None:
+            return (None,) * len(needed)
+        sized = call.sized(cotangents)
+        every = (*kept, *cotangents, *others, *sized)
+        named = zip(route.names, every, strict=True)
+        found = route.backward({n: v for n, v in named if v is not None})
+        if signature is not None:
+            again = route.backward.repeat(route.values((*every, None)))
+            if again is not None:
+                self.backwards[signature] = Repeated(self, route, again, sized)
+        return route.gradients((*found, None))
 
 
 class Recorded:
@@ -265,12 +374,11 @@ class Recorded:
         replay: what computes the results of such a call, if it is known.
 
     Attributes:
-        replay: the same, or what returns as well what it shares with a backward pass; and how many
-            results that has.
-        may_share: has no backward pass been repeated yet?
+        first: computes and keeps what calls are derived to keep.
+        way: the same, or computes what a backward pass shares besides.
     """
 
-    __slots__ = ("_backwards", "device", "dtypes", "may_share", "replay", "shapes", "site")
+    __slots__ = ("_replay", "device", "dtypes", "first", "shapes", "site", "way")
 
     def __init__(self, forward: Forward, tensors: Values, replay: Repeat | None = None) -> None:
         names = tuple(tensors)
@@ -281,86 +389,47 @@ class Recorded:
         every = tuple(tensors.values())
         self.dtypes = tuple([t.dtype for t in every])
         self.shapes = [every[n].shape for n in site.sized]
-        self.replay = None if replay is None else (replay, site.outputs)
         self.device = every[0].device
-        self._backwards: dict[object, Repeated] = {}
-        self.may_share = True
+        self._replay = replay
+        self.first = self.way = Way(self, replay or site.call, site.outputs)
 
     def __call__(self, values: Sequence[Any]) -> Results:
         """The results for inputs, which are the tensors, and parameters, of a call that nothing
         but autograd watches."""
-        inputs = self.site.inputs
-        results = _recorded(self, values[inputs:], *values[:inputs])
-        return results[: self.site.results]
-
-    def save(
-        self,
-        ctx: Any,
-        others: Params,
-        tensors: Sequence[torch.Tensor],
-        results: Results,
-        count: int,
-    ) -> None:
-        """Leave with autograd what the gradients of a call are computed from: None for results
-        beyond a count, which are followed by what is shared."""
         site = self.site
-        ctx.recorded = self, others
-        ctx.set_materialize_grads(False)
-        if site.forward.constant:
-            constant = [results[n] for n in site.forward.constant if n < count]
-            ctx.mark_non_differentiable(*constant)
-        missing = (None,) * (site.outputs - count)
-        kept = site.kept((*tensors, *results[:count], *missing))
-        ctx.save_for_backward(*kept, *results[count:])
+        results = _recorded(self, values[site.inputs :], *values[: site.inputs])
+        return results[: site.results]
 
-    def gradients(
-        self, ctx: Any, others: Params, cotangents: Sequence[torch.Tensor | None]
-    ) -> Gradients:
-        """The gradients of the arguments of a call, as far as they are needed."""
-        needed, saved, site = ctx.needs_input_grad, ctx.saved_tensors, self.site
-        kept, more = saved[: site.count], saved[site.count :]
-        missing = (None,) * (site.outputs - len(cotangents))
-        cotangents = (*cotangents, *missing)
-        signature = self._signature(needed, kept, cotangents)
-        repeated = self._backwards.get(signature)
-        if repeated is None and missing:
-            kept, more = self._completed(kept, others), ()
-            signature = self._signature(needed, kept, cotangents)
-            repeated = self._backwards.get(signature)
-        every = (*kept, *cotangents, *others)
-        if repeated is not None:
-            found = repeated(every, more, self)
-            if repeated.shared is not None and not missing:  # those of later calls miss some
-                later = site.without(kept)
-                self._backwards[self._signature(needed, later, cotangents)] = repeated
-            return found
-        present = tuple([c is not None for c in cotangents])
-        new = site.route(needed, present, self.dtypes)
-        if new is None:
-            return (None,) * len(needed)
-        sized = self._sized(cotangents) if self.shapes else ()
-        every += sized
-        named = zip(new.names, every, strict=True)
-        found = new.backward({n: v for n, v in named if v is not None})
-        if signature is not None:
-            again = new.backward.repeat(new.values((*every, None)))
-            if again is not None:
-                self._backwards[signature] = Repeated(new, again, sized)
-        return new.gradients((*found, None))
+    def share(
+        self, needed: tuple[bool, ...], kept: Tensors, cotangents: Tensors, repeated: Repeated
+    ) -> None:
+        """Let later calls share values with their backward passes, once one has been repeated."""
+        replay, self._replay = self._replay, None
+        if replay is None:
+            return
+        from monocomp.backends.torch import sharing
 
-    def _signature(
-        self,
-        needed: tuple[bool, ...],
-        kept: Sequence[torch.Tensor | None],
-        cotangents: Sequence[torch.Tensor | None],
-    ) -> object:
+        site, route = self.site, repeated.route
+        both = sharing(replay, repeated.repeat, route.sources, site.least)
+        if both is None:
+            return
+        run, shared, count = both
+        way = Way(self, run, site.least, count)
+        optional = {*site.forward.outputs[site.least :]}
+        pairs = zip(site.saved, kept, strict=True)
+        later = [None if n in optional else t for n, t in pairs]
+        signature = self.signature(needed, later, cotangents[: site.least])
+        way.backwards[signature] = Repeated(way, route, shared, repeated.sized)
+        self.way = way
+
+    def signature(self, needed: tuple[bool, ...], kept: Tensors, cotangents: Tensors) -> object:
         """Return what the plan of a backward pass depends on beside that of its call; None where it
         must be looked at closely.
 
         What is kept has the size, dtype and device that it had, whatever hooks make of it; autograd
         sees to those of cotangents.
         """
-        if self.replay is None or is_grad_enabled() or is_watched():
+        if self.first.run == self.site.call or is_grad_enabled() or is_watched():
             return None
         try:
             signature: list[Any] = [needed]
@@ -368,7 +437,7 @@ class Recorded:
                 if held is None:
                     signature.append(None)
                 else:
-                    signature += held.stride(), held.data_ptr() % _ALIGNMENT
+                    signature += held.stride(), held.data_ptr() % ALIGNMENT
             for t in cotangents:
                 if t is None:
                     signature.append(None)
@@ -376,12 +445,12 @@ class Recorded:
                 elif type(t) not in PLAIN or t.is_neg():
                     return None
                 else:
-                    signature += t.stride(), t.data_ptr() % _ALIGNMENT
+                    signature += t.stride(), t.data_ptr() % ALIGNMENT
         except RuntimeError:  # a tensor without strides or storage
             return None
         return tuple(signature)
 
-    def _completed(self, kept: Sequence[torch.Tensor | None], others: Params) -> Results:
+    def completed(self, kept: Tensors, others: Params) -> Results:
         """Add to what is kept the results that the call has not returned."""
         site = self.site
         tensors = [kept[site.saved.index(n)] for n in site.names]
@@ -389,7 +458,7 @@ class Recorded:
         every = zip(kept, site.kept((*tensors, *results)), strict=True)
         return tuple([new if held is None else held for held, new in every])
 
-    def _sized(self, cotangents: Sequence[torch.Tensor | None]) -> Results:
+    def sized(self, cotangents: Tensors) -> Results:
         """Tensors that have the sizes of those that are not kept."""
         like = next((c for c in cotangents if c is not None), None)
         if like is None:

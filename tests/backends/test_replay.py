@@ -564,8 +564,8 @@ def test_a_repeated_call_is_short(driver: Driver, gradients: bool) -> None:
     cotangent = torch.ones(1, 2, 16, 16).bfloat16()
     for x in inputs:
         x.requires_grad_(gradients)
-    for turn in range(3):
-        sys.setprofile(record if turn == 2 else None)
+    for turn in range(5):
+        sys.setprofile(record if turn == 4 else None)
         try:
             result = kernel(*inputs)
             if gradients:
@@ -573,4 +573,4 @@ def test_a_repeated_call_is_short(driver: Driver, gradients: bool) -> None:
         finally:
             sys.setprofile(None)
     beside = [name for name in called if name != "make"]  # of descriptors, as a schedule has them
-    assert len(beside) <= (22 if gradients else 12), called
+    assert len(beside) <= (22 if gradients else 10), called

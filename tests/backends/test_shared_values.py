@@ -165,7 +165,7 @@ def test_weights_are_quotients(text: str) -> None:
             every.append(torch.autograd.grad(out, X, cotangent)[0])
     for found in every[1:]:
         torch.testing.assert_close(found, every[0])
-    ((_, backward),) = tapes
+    ((_, backward, _),) = tapes
     made = [s.result.made_by for s in backward.steps]
     assert not any(m is not None and m[0] == "exp2" for m in made)
 
@@ -195,7 +195,7 @@ def test_masked_weights_are_quotients(condition: str) -> None:
         every = [torch.autograd.grad(kernel(*tensors), [X, V], cotangent) for _ in range(4)]
     for found in every[1:]:
         assert_close(found, every[0])
-    ((_, backward),) = tapes
+    ((_, backward, _),) = tapes
     made = [s.result.made_by for s in backward.steps]
     assert not any(m is not None and m[0] == "exp2" for m in made)
 
