@@ -1,7 +1,7 @@
 """Terms and programs as text of the language: parsing what is printed gives the same term.
 
-But what a comparison asks that a constructor made, `-inf < log(u)` of 1 / exp(log(u)) say, is asked
-exactly in a program (`operators`). That is another term of the same value.
+An exception are comparisons that a constructor made, such as `-inf < log(u)` of 1 / exp(log(u)): a
+program compares exactly (`operators`), so that parsing gives another term of the same value.
 
 Bound indices get readable names again, taken from their extents. Quotients, roots and
 differences are printed as such, although terms know only powers and coefficients.
@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from itertools import chain, repeat
+from typing import TypeAlias
 
 from monocomp.terms.binders import open_fold
 from monocomp.terms.facts import is_nonnegative
@@ -32,9 +34,9 @@ class Names:
     Attributes:
         bound: the names that bound indices were given, with their extents.
         read: the names that were printed as plain subscripts of inputs, which give the extents.
-        extents_of: gives those of the dimensions of what is read. A plain subscript says that an
-            index has that of the dimension; `X[j + 0]` reads X at an index of another extent.
-        mark: puts marks around the text of a part, as it stands in its place.
+        extents_of: returns the extents of the dimensions of a tensor. A plain subscript gives an
+            index the extent of the dimension; `X[j + 0]` reads X at an index of another extent.
+        mark: puts marks around the text of a part in its place.
     """
 
     extents_of: Callable[[Term], Sequence[str]] | None = None
@@ -48,39 +50,37 @@ class Names:
         self.read: set[str] = set()
 
     def inside(self) -> Names:
-        """The same names, to which others can be added."""
+        """Return a copy, to which names can be added."""
         inner = Names(self.taken, self.abbreviate)
         inner.names, inner.bound, inner.read = dict(self.names), self.bound, self.read
         inner.extents_of, inner.mark = self.extents_of, self.mark
         return inner
 
     def plain(self, t: Term) -> list[bool]:
-        """Of the subscripts of what is read, which are indices of the dimension's extent?"""
+        """Return for each subscript of a read if it is an index with the dimension's extent."""
         if self.extents_of is None:
             return [a.op == "index" for a in t.args]
         pairs = zip(t.args, self.extents_of(t), strict=True)
         return [a.op == "index" and a.attr[1] == dim for a, dim in pairs]
 
     def abbreviation(self, t: Term) -> str | None:
-        """The name that a term is known by, with its subscripts, if there is one."""
+        """Return the name of the definition that a term equals, with subscripts, or None."""
         return None if self.abbreviate is None else self.abbreviate(t, self)
 
     def of(self, name: str) -> str:
-        """The printed name of a free index."""
+        """Return the printed name of a free index."""
         return self.names.get(name, name.replace("$", "i").replace("%", "i").replace("~", "i"))
 
     def of_all(self, indices: tuple[Term, ...]) -> list[str]:
-        """The printed names of free indices; an opened one has its extent's."""
-        plain = [i.attr[0][0].isalpha() or i.attr[0][0] == "_" for i in indices]
-        return [
-            i.attr[0] if p else i.attr[1].lstrip(".") for i, p in zip(indices, plain, strict=True)
-        ]
+        """Return the printed names of free indices; an opened one has its extent's."""
+        return [i.attr[0] if _is_named(i.attr[0]) else i.attr[1].lstrip(".") for i in indices]
 
     def bind(self, t: Term, opened: tuple[Term, ...]) -> Names:
-        """The names inside a fold: the extent's own name unless the fold uses it already.
+        """Return the names inside a fold: an index is called as its extent, if the fold does not
+        use that name already.
 
         An outer index that does not occur inside may be shadowed, so that most names are
-        those of the program, which are known to have an extent.
+        the program's own, whose extents are known.
         """
         inner = self.inside()
         used = {self.of(name) for name in t.free} | self.taken
@@ -97,23 +97,28 @@ class Names:
 
 
 def show(t: Term, names: Names | None = None) -> str:
-    """The term as text of the language."""
+    """Print a term as text of the language."""
     names = names or Names()
-    # Opened indices that are free here print by the name of their extent, too.
-    unnamed = (n for n in sorted(t.free) if not n[0].isalpha() and n[0] != "_")
+    # Opened indices that are free here also print by the name of their extent.
+    unnamed = (n for n in sorted(t.free) if not _is_named(n))
     loose = tuple(_leaf(t, n) for n in unnamed if n not in names.names)
     return _show(t, names.bind(t, loose) if loose else names, 0)
 
 
+def _is_named(index: str) -> bool:
+    """True if an index has a name of the language, not one that opening a fold gave it."""
+    return index[0].isalpha() or index[0] == "_"
+
+
 def _leaf(t: Term, name: str) -> Term:
-    """The index of this name, which is free in t."""
+    """Return the index of this name, which is free in t."""
     while t.op != "index":
         t = next(a for a in t.args if name in a.free)
     return t
 
 
 def number_text(value: Fraction | float, kind: str) -> str:
-    """An exact literal: an int, a decimal, a quotient where no decimal is exact, or inf."""
+    """Print an exact literal: an int, a decimal, a quotient where no decimal is exact, or inf."""
     if isinstance(value, float):
         return "inf" if value > 0 else "-inf"
     if value.denominator == 1:
@@ -138,98 +143,115 @@ def _whole_text(value: int) -> str:
     return text if -(2**63) <= value < 2**63 else f"{text}.0"
 
 
-def _paren(text: str, level: int, context: int) -> str:
-    return f"({text})" if level < context else text
+# Functions and reductions whose operands are floats need no words for a cast there.
+_OF_BOTH_KINDS = ("maximum", "minimum", "uniform", "abs", "sign", "relu", "stop")
+_OF_FLOATS = ("mean", "var", "logsumexp", "softmax", "log_softmax", "top", "argtop")
+_INFIX = {
+    "or": ("or", _OR),
+    "and": ("and", _AND),
+    "floordiv": ("//", _MUL),
+    "mod": ("%", _MUL),
+}
+_Text: TypeAlias = tuple[str, int]  # with the strength of the operator that it was built by
 
 
-def _show(t: Term, names: Names, context: int, as_float: bool = False) -> str:
+def _show(t: Term, names: Names, context: int = 0, as_float: bool = False) -> str:
     """Print t for a position that binds with strength `context`. `as_float` says that the
     position makes a float of an int anyway, so that a cast needs no words."""
     text = names.abbreviation(t)
-    if text is None:
-        text = _show_whole(t, names, context, as_float)
+    if text is None and as_float and t.op == "cast" and t.args[0].kind != "bool":
+        text = _show(t.args[0], names, context)
+    elif text is None:
+        text, level = _form(t, names, as_float)
+        text = f"({text})" if level < context else text
     return text if names.mark is None else names.mark(t, text)
 
 
-def _show_whole(t: Term, names: Names, context: int, as_float: bool) -> str:
+def _show_all(parts: Iterable[Term], names: Names, as_float: bool = False) -> str:
+    """Print operands with commas between them."""
+    return ", ".join(_show(p, names, 0, as_float) for p in parts)
+
+
+def _form(t: Term, names: Names, as_float: bool) -> _Text:
     """Print t without an abbreviation."""
     match t.op:
+        case "const" if t.kind == "bool":
+            return f"0 == {0 if t.attr else 1}", _COMPARE
         case "const":
-            if t.kind == "bool":
-                return "0 == 0" if t.attr else "0 == 1"
             text = number_text(t.attr, "int" if as_float and t.kind == "float" else t.kind)
-            level = _UNARY if text.startswith("-") else _MUL if "/" in text else _ATOM
-            return _paren(text, level, context)
+            return text, _UNARY if text.startswith("-") else _MUL if "/" in text else _ATOM
         case "index":
-            return names.of(t.attr[0])
+            return names.of(t.attr[0]), _ATOM
         case "extent":
-            return f"|{t.attr.lstrip('.')}|"
+            return f"|{t.attr.lstrip('.')}|", _ATOM
         case "param":
-            return str(t.attr)
+            return t.attr, _ATOM
         case "read" | "ref" | "stored":
-            name = name_of(t)
-            if not t.args:
-                return name
-            plain = names.plain(t)
-            subscripts = [
-                _show(a, names, 0) + (" + 0" if a.op == "index" and not is_plain else "")
-                for a, is_plain in zip(t.args, plain, strict=True)
-            ]
-            if t.op == "read" or (t.op == "stored" and t.attr.given):
-                named = zip(t.args, plain, strict=True)
-                names.read.update(names.of(a.attr[0]) for a, is_plain in named if is_plain)
-            return f"{name}[{_separator(subscripts).join(subscripts)}]"
+            return _show_read(t, names), _ATOM
         case "cast":
-            inner = t.args[0]
-            if inner.kind == "bool":
-                text = _show(inner, names, 0)
-                if as_float and t.kind == "float":
-                    return _paren(text, 0, context)
-                return _paren(f"1{'.0' * (t.kind == 'float')} * ({text})", _MUL, context)
-            if as_float:
-                return _show(inner, names, context)
-            return _paren(f"1.0 * {_show(inner, names, _MUL + 1)}", _MUL, context)
+            return _show_cast(t, names, as_float)
         case "add":
-            return _paren(_show_sum(t, names), _ADD, context)
+            return _show_sum(t, names), _ADD
         case "mul":
-            return _show_product(t, names, context)
+            return _show_product(t, names)
         case "pow":
-            return _show_power(t, names, context)
+            return _show_power(t, names)
         case "power":
             base, exponent = t.args
-            text = f"{_show(base, names, _ATOM)} ** {_show(exponent, names, _POW)}"
-            return _paren(text, _POW, context)
+            return f"{_show(base, names, _ATOM)} ** {_show(exponent, names, _POW)}", _POW
         case "compare":
-            sides = [_show(x, names, _ADD) for x in _sides(*t.args)]
-            return _paren(f" {t.attr} ".join(sides), _COMPARE, context)
-        case "and" | "or":
-            level = _AND if t.op == "and" else _OR
-            sides = [_show(x, names, level + 1) for x in t.args]
-            return _paren(f" {t.op} ".join(sides), level, context)
+            return f" {t.attr} ".join(_show(x, names, _ADD) for x in _sides(*t.args)), _COMPARE
         case "not":
-            return _paren(f"not {_show(t.args[0], names, _NOT)}", _NOT, context)
-        case "floordiv" | "mod":
-            sign = "//" if t.op == "floordiv" else "%"
-            a, b = t.args
-            text = f"{_show(a, names, _MUL)} {sign} {_show(b, names, _MUL + 1)}"
-            return _paren(text, _MUL, context)
+            return f"not {_show(t.args[0], names, _NOT)}", _NOT
+        case "and" | "or" | "floordiv" | "mod":
+            sign, level = _INFIX[t.op]
+            first = level if t.op in ("floordiv", "mod") else level + 1
+            sides = zip(t.args, chain([first], repeat(level + 1)), strict=False)
+            return f" {sign} ".join(_show(x, names, n) for x, n in sides), level
         case "fold" | "fold_at":
-            return _show_fold(t, names)
+            return _show_fold(t, names), _ATOM
         case "field":
-            return f"{_show(t.args[0], names, _ATOM)}.{t.attr}"
+            return f"{_show(t.args[0], names, _ATOM)}.{t.attr}", _ATOM
         case "where":
             c, a, b = t.args
-            floating = a.kind == "float" and not (a.op == b.op == "cast")
-            parts = [_show(c, names, 0), _show(a, names, 0, floating and a.op == "cast")]
-            parts.append(_show(b, names, 0, floating and b.op == "cast"))
-            return f"where({', '.join(parts)})"
-    floating = t.op not in ("maximum", "minimum", "uniform", "abs", "sign", "relu", "stop")
-    return f"{t.op}({', '.join(_show(a, names, 0, floating) for a in t.args)})"
+            is_evident = a.kind == "float" and not (a.op == b.op == "cast")
+            values = (_show(x, names, 0, is_evident and x.op == "cast") for x in (a, b))
+            return f"where({_show(c, names)}, {', '.join(values)})", _ATOM
+    return f"{t.op}({_show_all(t.args, names, t.op not in _OF_BOTH_KINDS)})", _ATOM
+
+
+def _show_read(t: Term, names: Names) -> str:
+    """Plain indices stand close together: K[b,h,k,d], but K[b, h // 2, k, d]."""
+    name = name_of(t)
+    if not t.args:
+        return name
+    plain = names.plain(t)
+    subscripts = [
+        _show(a, names) + (" + 0" if a.op == "index" and not is_plain else "")
+        for a, is_plain in zip(t.args, plain, strict=True)
+    ]
+    if t.op == "read" or (t.op == "stored" and t.attr.given):
+        named = zip(t.args, plain, strict=True)
+        names.read.update(names.of(a.attr[0]) for a, is_plain in named if is_plain)
+    separator = "," if all(map(str.isidentifier, subscripts)) else ", "
+    return f"{name}[{separator.join(subscripts)}]"
+
+
+def _show_cast(t: Term, names: Names, as_float: bool) -> _Text:
+    """Print an int as a float, or a truth value as a number."""
+    (inner,) = t.args
+    number = "1.0" if t.kind == "float" else "1"
+    if inner.kind != "bool":
+        return f"{number} * {_show(inner, names, _MUL + 1)}", _MUL
+    text = _show(inner, names)
+    if as_float and t.kind == "float":
+        return text, 0
+    return f"{number} * ({text})", _MUL
 
 
 def _sides(a: Term, b: Term) -> tuple[Term, Term]:
-    """The sides of a comparison as they are written: terms know `q < k + window`, but the
-    distance of two indices is seen at once in `q - k < window`."""
+    """Return the sides of a comparison as people write them: `q - k < window`, with the distance
+    of two indices on one side, for the term `q < k + window`."""
     for one, other in ((a, b), (b, a)):
         if one.op == "index" and other.op == "add":
             indices = [t for t in other.args if t.op == "index"]
@@ -239,13 +261,8 @@ def _sides(a: Term, b: Term) -> tuple[Term, Term]:
     return a, b
 
 
-def _separator(subscripts: list[str]) -> str:
-    """Plain indices stand close together: K[b,h,k,d], but K[b, h // 2, k, d]."""
-    return "," if all(s.isidentifier() for s in subscripts) else ", "
-
-
 def _evident(t: Term) -> bool:
-    """Does the printed text of t show that it is a float?"""
+    """True if the printed text of t shows that it is a float."""
     if t.op in ("const", "cast"):
         return False
     if t.op in ("add", "mul"):
@@ -257,48 +274,35 @@ def _evident(t: Term) -> bool:
 
 def _show_sum(t: Term, names: Names) -> str:
     evident = t.kind == "int" or any(map(_evident, t.args))
-    # Floats first, and what is added before what is subtracted.
+    # Floats first, and what is added before what is subtracted: x - 1, -x - 1 and 1 - x.
     addends = sorted(t.args, key=lambda a: (not _evident(a), split_coefficient(a)[0] < 0))
     starts = addends[0].op != "const" and split_coefficient(addends[0])[0] > 0
-    if t.args[-1].op == "const" and (starts or t.args[-1].attr < 0):  # x - 1 or -x - 1
-        addends.sort(key=lambda a: a.op == "const")
-    else:  # 1 - x
-        addends.sort(key=lambda a: a.op != "const")
+    ends = t.args[-1].op == "const" and (starts or t.args[-1].attr < 0)
+    addends.sort(key=lambda a: (a.op == "const") is ends)
     text = ""
     for a in addends:
-        number, _ = split_coefficient(a)
-        negative = _has_sign(number)
+        negative = _has_sign(split_coefficient(a)[0])
         shown = neg(a) if negative else a
-        if shown.op == "const":
-            piece = _show(shown, names, _MUL, as_float=evident)
-        elif not text and not evident:
-            piece = _show(shown, names, _ADD)
-        else:
-            piece = _show(shown, names, _MUL, as_float=True)
-        if text:
-            text += f" - {piece}" if negative else f" + {piece}"
-        else:
-            text = f"-{_show(shown, names, _UNARY, as_float=evident)}" if negative else piece
+        as_float = evident or (bool(text) and shown.op != "const")
+        piece = _show(shown, names, _MUL if text or not negative else _UNARY, as_float)
+        sign = "-" if negative else "+"
+        text = f"{text} {sign} {piece}" if text else f"{sign if negative else ''}{piece}"
     return text
 
 
-def _show_product(t: Term, names: Names, context: int) -> str:
+def _show_product(t: Term, names: Names) -> _Text:
     number, _ = split_coefficient(t)
-    over: list[Term] = []
-    under: list[Term] = []
-    for factor in t.args[t.args[0].op == "const" :]:
-        base, power = base_and_power(factor)
-        if power < 0 and t.kind == "float":
-            under.append(power_of(base, -power))
-        else:
-            over.append(factor)
+    powers = [(f, *base_and_power(f)) for f in t.args[t.args[0].op == "const" :]]
+    divides = t.kind == "float"
+    under = [power_of(base, -power) for _, base, power in powers if divides and power < 0]
+    over = [f for f, _, power in powers if not divides or power >= 0]
     over.sort(key=lambda f: not _evident(f))
     sign = ""
     if _has_sign(number):
         sign, number = "-", -number
     floating = bool(over) and _evident(over[0])
-    is_decimal = not isinstance(number, Fraction) or "/" not in number_text(number, "")
-    if isinstance(number, Fraction) and not is_decimal and (floating or not over):
+    is_quotient = isinstance(number, Fraction) and "/" in number_text(number, "")
+    if isinstance(number, Fraction) and is_quotient and (floating or not over):
         under.append(const(number.denominator, "float"))
         number = Fraction(number.numerator)
     # Where no factor shows that this is a float, a number with a point does.
@@ -308,24 +312,20 @@ def _show_product(t: Term, names: Names, context: int) -> str:
         first = "" if evident else "1.0"
         # In front a number or a sign would be multiplied out.
         last, sign = f" * {sign}{number_text(number, 'int')}", ""
-    elif not evident and (over or not under):
-        first = number_text(number, "float")
-    elif number != 1 or not over:
-        first = number_text(number, "int")
-    levels = [_MUL + 1 if first or n > 0 else _MUL for n in range(len(over))]
-    pieces = [_show(f, names, level, as_float=True) for f, level in zip(over, levels, strict=True)]
+    elif number != 1 or not over or not evident:
+        first = number_text(number, "float" if not evident and (over or not under) else "int")
+    levels = chain([_MUL + 1 if first else _MUL], repeat(_MUL + 1))
+    pieces = [_show(f, names, n, True) for f, n in zip(over, levels, strict=False)]
     if first:
         pieces.insert(0, f"({first})" if first.startswith("-") else first)
     text = " * ".join(pieces)
     for f in under:
-        text += f" / {_show(f, names, _MUL + 1, as_float=True)}"
+        text += f" / {_show(f, names, _MUL + 1, True)}"
     text += last
-    if sign and text[0].isdigit():
-        return _paren(f"-{text}", _MUL, context)
-    if sign:
-        simple = len(pieces) == 1 and not under and over[0].op not in ("floordiv", "mod")
-        return _paren(f"-{text}" if simple else f"-({text})", _UNARY, context)
-    return _paren(text, _MUL, context)
+    if not sign or text[0].isdigit():
+        return sign + text, _MUL
+    simple = len(pieces) == 1 and not under and over[0].op not in ("floordiv", "mod")
+    return f"-{text}" if simple else f"-({text})", _UNARY
 
 
 def _has_sign(number: Number) -> bool:
@@ -337,39 +337,39 @@ def _is_sum(t: Term) -> bool:
     return t.op == "add" or (t.op == "cast" and t.args[0].op == "add")
 
 
-def _show_power(t: Term, names: Names, context: int) -> str:
+def _show_power(t: Term, names: Names) -> _Text:
     base, power = t.args[0], t.attr
     if abs(power) == Fraction(1, 2):
-        name = "sqrt" if power > 0 else "rsqrt"
-        return f"{name}({_show(base, names, 0, as_float=True)})"
+        return f"{'sqrt' if power > 0 else 'rsqrt'}({_show(base, names, 0, True)})", _ATOM
     if power < 0:
-        text = f"1 / {_show(power_of(base, -power), names, _MUL + 1, as_float=True)}"
-        return _paren(text, _MUL, context)
+        return f"1 / {_show(power_of(base, -power), names, _MUL + 1, True)}", _MUL
     if power.denominator % 2 == 0 and not is_nonnegative(base):  # the root of a negative number
         base, power = inert("pow", base, attr=Fraction(1, 2)), 2 * power
-    exponent = (
-        str(power) if power.denominator == 1 else f"({power.numerator} / {power.denominator})"
-    )
-    if base.op == "cast":
-        return _paren(f"({_show(base, names, 0)}) ** {exponent}", _POW, context)
-    return _paren(f"{_show(base, names, _ATOM)} ** {exponent}", _POW, context)
+    exponent = str(power) if power.denominator == 1 else f"({str(power).replace('/', ' / ')})"
+    return f"{_show(base, names, _ATOM)} ** {exponent}", _POW
 
 
 def _show_fold(t: Term, names: Names) -> str:
+    """Print sum[q, k](..), and softmax[k](..), sum[..k](..) or top[k -> r](..), whose position is
+    a plain index."""
     binder: Binder = t.attr
-    opened, parts = open_fold(t)
-    if t.op == "fold_at":
-        return _show_kept(t, opened[0], parts, names)
-    inner = names.bind(t, opened)
-    shown = [inner.of(i.attr[0]) for i in opened]
-    head = ", ".join(shown) + _show_filter(parts[0], opened, inner)
-    floating = binder.name in ("mean", "var", "logsumexp") or isinstance(binder.monoid, UserMonoid)
-    bodies = ", ".join(_show(p, inner, 0, as_float=floating) for p in parts[1:])
-    return f"{binder.name}[{head}]({bodies})"
+    opened, (condition, *bodies) = open_fold(t)
+    if t.op == "fold" or binder.target is not None:
+        inner = names.bind(t, opened)
+        head = ", ".join(inner.of(i.attr[0]) for i in opened)
+        if binder.target is not None:
+            head += f" -> {_show(t.args[0], names)}"
+    else:
+        inner = names.inside()
+        head = inner.names[opened[0].attr[0]] = _show(t.args[0], names)
+        head = head if binder.name in ("softmax", "log_softmax") else f"..{head}"
+    head += _show_filter(condition, opened, inner)
+    as_float = binder.name in _OF_FLOATS or isinstance(binder.monoid, UserMonoid)
+    return f"{binder.name}[{head}]({_show_all(bodies, inner, as_float)})"
 
 
 def _show_filter(condition: Term, opened: tuple[Term, ...], inner: Names) -> str:
-    """What follows the indices. The language asks that a filter mentions one of them."""
+    """Print what follows the indices. In the language a filter mentions one of them."""
     if condition is TRUE:
         return ""
     first = inner.of(opened[0].attr[0])
@@ -380,29 +380,9 @@ def _show_filter(condition: Term, opened: tuple[Term, ...], inner: Names) -> str
     return f" if {_show(condition, inner, _AND)} and {first} == {first}"
 
 
-def _show_kept(t: Term, bound: Term, parts: tuple[Term, ...], names: Names) -> str:
-    """softmax[k](..), sum[..k](..) or top[k -> r](..): the position must be a plain index."""
-    binder: Binder = t.attr
-    position = t.args[0]
-    shown = _show(position, names, 0)
-    inner = names.inside()
-    if binder.target is not None:
-        inner = names.bind(t, (bound,))
-        head = f"{inner.of(bound.attr[0])} -> {shown}"
-    else:
-        inner.names[bound.attr[0]] = shown
-        head = shown if binder.name in ("softmax", "log_softmax") else f"..{shown}"
-    head += _show_filter(parts[0], (bound,), inner)
-    floating = binder.name in ("softmax", "log_softmax", "top", "argtop")
-    floating |= isinstance(binder.monoid, UserMonoid)
-    bodies = ", ".join(_show(p, inner, 0, as_float=floating) for p in parts[1:])
-    return f"{binder.name}[{head}]({bodies})"
-
-
 def show_monoid(monoid: UserMonoid) -> str:
-    """The declaration of a user's monoid."""
-    unit = ", ".join(_show(u, Names(), 0) for u in monoid.unit)
-    combine = ", ".join(_show(c, Names(), 0) for c in monoid.combine)
+    """Print the declaration of a user's monoid."""
+    unit, combine = (_show_all(parts, Names()) for parts in (monoid.unit, monoid.combine))
     fields = ", ".join(monoid.fields)
     return f"monoid {monoid.name}({fields}) = unit ({unit}), combine ({combine})"
 
@@ -410,7 +390,7 @@ def show_monoid(monoid: UserMonoid) -> str:
 def definition_line(
     name: str, indices: Iterable[str], body: Term, names: Names | None = None
 ) -> str:
-    """`O[i,e] = body`. The language asks that every index on the left occurs on the right."""
+    """Print `O[i,e] = body`. In the language every index on the left occurs on the right."""
     indices, names = list(indices), names or Names()
     text = show(body, names)
     occurring = names.of_all(tuple(_leaf(body, n) for n in body.free))
