@@ -1,4 +1,4 @@
-"""The functions of the language, logarithms, division of integers, and powers with any exponent."""
+"""Functions of the language, logarithms, division of integers, and powers with any exponent."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ from monocomp.terms.ring import (
 
 
 def function(name: str, *args: Term) -> Term:
-    """A scalar function of the language by name, in canonical form."""
-    made = _FUNCTIONS.get(name)
-    if made is not None:
-        return made(*args)
-    return intern(name, tuple(as_float(t) for t in args), None, "float")
+    """Apply a scalar function of the language, in canonical form."""
+    return construct(name, *args)
+
+
+def _function_of_floats(name: str, *args: Term) -> Term:
+    return intern(name, tuple(map(as_float, args)), None, "float")
 
 
 def _extremum(name: str, *args: Term) -> Term:
     operands, kind = promote(args)
     if operands[0] is operands[1]:
         return operands[0]
-    if all(t.op == "exp" for t in operands):  # which is monotone
+    if all(t.op == "exp" for t in operands):  # the exponential is monotone
         return exp(_extremum(name, *(t.args[0] for t in operands)))
     if all(t.op == "const" for t in operands):
         return const((max if name == "maximum" else min)(t.attr for t in operands), kind)
@@ -49,13 +50,13 @@ def _extremum(name: str, *args: Term) -> Term:
     return intern(name, tuple(operands), None, kind)
 
 
-def _of_its_kind(name: str, operand: Term) -> Term:
+def _function_of_both_kinds(name: str, operand: Term) -> Term:
     operand = as_int(operand)
     return intern(name, (operand,), None, operand.kind)
 
 
-def _whole(x: Term) -> Term:
-    """int(x): a float without what follows its point. It is an int whatever x is, NaN included."""
+def _truncate(x: Term) -> Term:
+    """Return int(x), a float without the digits after its point: an int for any x, even NaN."""
     if x.kind != "float":
         return as_int(x)
     if x.op == "cast":
@@ -66,22 +67,22 @@ def _whole(x: Term) -> Term:
 
 
 def _homogeneous(name: str, operand: Term) -> Term:
-    """abs and relu, which positive factors leave."""
+    """Apply abs or relu; positive factors leave."""
     if is_nonnegative(operand):
         return operand
     if operand.op == "const":
         return neg(operand) if name == "abs" else const(0, operand.kind)
-    scale, operand = _scale(operand, even=name == "abs")
+    scale, operand = _split_scale(operand, even=name == "abs")
     if scale is not None:
         return mul(scale, _homogeneous(name, operand))
     return intern(name, (operand,), None, operand.kind)
 
 
-def _scale(t: Term, even: bool) -> tuple[Term | None, Term]:
-    """(factor, rest): what leaves a homogeneous function, f(a x) = a f(x) for a >= 0; an even one
-    loses its operand's sign, too.
+def _split_scale(t: Term, even: bool) -> tuple[Term | None, Term]:
+    """Split off the factor that leaves a homogeneous function: f(a x) = a f(x) for a >= 0. An even
+    function also loses the sign of its operand.
 
-    Of exponentials only those of results leave a relu: exponents that are split off.
+    An exponential leaves a relu only if it is one of a result, an exponent that is split off.
     """
     if even and t.op == "add" and leading_positive(t) is not t:
         return const(1, t.kind), neg(t)
@@ -98,7 +99,7 @@ def _scale(t: Term, even: bool) -> tuple[Term | None, Term]:
 
 
 def log(x: Term) -> Term:
-    """The natural logarithm; exponentials leave it."""
+    """Return the natural logarithm; exponentials leave it."""
     x = as_float(x)
     if x is ONE:
         return ZERO
@@ -113,9 +114,10 @@ def log(x: Term) -> Term:
         if exponent:
             return add(exponent[0], log(mul(*(t for t in x.args if t.op != "exp"))))
         if brackets := [t for t in x.args if is_bracket(t)]:
-            there = conjunction(*(t.args[0] for t in brackets))
-            return where(there, log(mul(ONE, *(t for t in x.args if t not in brackets))), NEG_INF)
-        # 0 and infinity have no product, and no sum of logarithms: what is scaled may leave, too.
+            condition = conjunction(*(t.args[0] for t in brackets))
+            value = log(mul(ONE, *(t for t in x.args if t not in brackets)))
+            return where(condition, value, NEG_INF)
+        # 0 times infinity is unspecified, as is the sum of their logarithms: a scale may leave.
         leaves = _is_scaled if all(map(is_nonnegative, x.args)) else is_positive
         apart = [t for t in x.args if is_positive(t) or leaves(t)]
         rest = [t for t in x.args if t not in apart]
@@ -127,7 +129,7 @@ def log(x: Term) -> Term:
 
 
 def _is_scaled(t: Term) -> bool:
-    """One over a product with an exponential, which stays whole."""
+    """True if t is one over a product with an exponential, which stays whole."""
     return t.op == "pow" and t.args[0].op == "mul" and any(f.op == "exp" for f in t.args[0].args)
 
 
@@ -135,12 +137,12 @@ _LOG_2 = log(const(2, "float"))
 
 
 def floordiv(a: Term, b: Term) -> Term:
-    """a // b, rounded towards minus infinity."""
+    """a // b, rounded towards minus infinity"""
     return _integer_division("floordiv", a, b)
 
 
 def modulo(a: Term, b: Term) -> Term:
-    """a % b with the sign of b."""
+    """a % b, with the sign of b"""
     return _integer_division("mod", a, b)
 
 
@@ -156,8 +158,10 @@ def _integer_division(op: str, a: Term, b: Term) -> Term:
 
 
 def general_power(a: Term, b: Term) -> Term:
-    """a ** b with any exponent. A power of a positive number is an exponential, but for whole
-    exponents, whose powers are exact."""
+    """a ** b, with any exponent
+
+    A power of a positive number is an exponential. Whole exponents stay: their powers are exact.
+    """
     if b.op == "const" and isinstance(b.attr, Fraction):
         if b.kind == "int" and (b.attr >= 0 or a.kind == "float"):
             return construct("pow", as_int(a), attr=b.attr, kind=a.kind)
@@ -168,32 +172,29 @@ def general_power(a: Term, b: Term) -> Term:
     return intern("power", (as_float(a), as_float(b)), None, "float")
 
 
-_FUNCTIONS: dict[str, Callable[..., Term]] = {
+def _constructor(make: Callable[..., Term]) -> Constructor:
+    return lambda args, attr, kind: make(*args)
+
+
+CONSTRUCTORS.update({name: _constructor(partial(_function_of_floats, name)) for name in FUNCTIONS})
+_CANONICAL: dict[str, Callable[..., Term]] = {
     "abs": lambda x: _homogeneous("abs", as_int(x)),
     "exp": exp,
     "exp2": lambda x: exp(mul(x, _LOG_2)),
-    "int": _whole,
+    "floordiv": floordiv,
+    "int": _truncate,
     "log": log,
     "log2": lambda x: divide(log(x), _LOG_2),
     "maximum": partial(_extremum, "maximum"),
     "minimum": partial(_extremum, "minimum"),
+    "mod": modulo,
+    "power": general_power,
     "relu": lambda x: _homogeneous("relu", as_float(x)),
     "rsqrt": lambda x: construct("pow", as_float(x), attr=Fraction(-1, 2)),
-    "sign": partial(_of_its_kind, "sign"),
+    "sign": partial(_function_of_both_kinds, "sign"),
     "sqrt": lambda x: power_of(as_float(x), Fraction(1, 2)),
-    "stop": partial(_of_its_kind, "stop"),
+    "stop": partial(_function_of_both_kinds, "stop"),
     "uniform": lambda *args: intern("uniform", ints(args), None, "float"),
     "where": where,
 }
-
-
-def _by_name(name: str) -> Constructor:
-    return lambda args, attr, kind: function(name, *args)
-
-
-CONSTRUCTORS.update({name: _by_name(name) for name in FUNCTIONS})
-CONSTRUCTORS.update(
-    floordiv=lambda args, attr, kind: floordiv(*args),
-    mod=lambda args, attr, kind: modulo(*args),
-    power=lambda args, attr, kind: general_power(*args),
-)
+CONSTRUCTORS.update({name: _constructor(make) for name, make in _CANONICAL.items()})
