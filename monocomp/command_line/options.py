@@ -222,15 +222,8 @@ VIEWS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     *((f"--stage {s}", (_STAGE, _EXTENT)) for s in _BEFORE_THE_BACKEND),
     ("--stage", (_STAGE, _EXTENT, _RUN_BY)),
     ("--stage source", (_STAGE, _EXTENT, _RUN_BY, _ORIGINS)),
-    (
-        "--before",
-        (
-            _named("--before", "PASS", "print what a rule, or a pass over blocks, found"),
-            _EXTENT,
-            _RUN_BY,
-        ),
-    ),
-    ("--after", (_named("--after", "PASS", "print what it left"), _EXTENT, _RUN_BY)),
+    ("--before", (_BEFORE, _EXTENT, _RUN_BY)),
+    ("--after", (_AFTER, _EXTENT, _RUN_BY)),
     ("--html", (_PAGE, _EXTENT, _RUN_BY)),
     ("--picture", (_PICTURE, _EXTENT)),
     ("--picture timeline", (_PICTURE, _EXTENT, _RUN_BY)),

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import islice
+from operator import is_
 from typing import Any, Literal, TypeAlias
 
 from monocomp.declarations.records import Declarations, Origin
@@ -187,15 +188,18 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def with_children(expr: Expr, parts: Iterable[Expr]) -> Expr:
-    """The same node over other children, given in the order of `children`."""
-    left = iter(parts)
-    fields = {name: getattr(expr, name) for name in _PARTS.get(type(expr), ())}
-    new: dict[str, Any] = {
+    """Replace the children of a node, in the order of `children`."""
+    new = tuple(parts)
+    if all(map(is_, new, children(expr))):
+        return expr
+    left = iter(new)
+    fields = {name: getattr(expr, name) for name in _PARTS[type(expr)]}
+    changed: dict[str, Any] = {
         name: tuple(islice(left, len(old))) if isinstance(old, tuple) else next(left)
         for name, old in fields.items()
         if old is not None
     }
-    return replace(expr, **new) if new else expr
+    return replace(expr, **changed)
 
 
 # Statements. The parser makes them, and the checker resolves the expressions in them.

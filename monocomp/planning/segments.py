@@ -146,9 +146,9 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
     """
     kept = tuple(n for n, i in enumerate(g.key.args) if i in g.lists)
     extent = g.row.attr[1]
-    found = next(
-        (s for s in program.sorted if s.is_of(program, g.key.attr.name, kept, extent)), None
-    )
+    key = g.key.attr.name, kept
+    lists = (s for s in program.sorted if (s.tensor, s.kept) == key)
+    found = next((s for s in lists if program.by_name[s.first].indices[-1].attr[1] == extent), None)
     start, program = program, program if found else _with_list(program, g, kept)
     found = found or program.sorted[-1]
     order, first, last = (program.by_name[n] for n in found.names)

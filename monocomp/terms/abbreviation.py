@@ -23,7 +23,7 @@ class Abbreviation:
     body: Term
 
     def subscripts(self, t: Term) -> list[Term] | None:
-        """The indices for which t equals the body, or None."""
+        """Return the indices for which t equals the body, or None."""
         if _shape(self.body) != _shape(t):
             return None
         found: dict[Term, Term] = {}
@@ -33,7 +33,7 @@ class Abbreviation:
 
 
 def _shape(t: Term) -> tuple[object, ...]:
-    """What terms have in common that differ by indices alone."""
+    """Return a key that is the same for terms that differ by indices alone."""
     return t.op, t.attr, t.kind, len(t.args), t.height, t.weight
 
 
@@ -60,7 +60,7 @@ def _match(
 
 
 def definition_of(known: Sequence[Abbreviation], t: Term) -> str | None:
-    """The name of the definition that a term equals, for some values of its indices."""
+    """Return the name of the definition that a term equals, for some values of its indices."""
     if not t.args:
         return None
     return next((a.name for a in known if a.subscripts(t) is not None), None)
@@ -69,7 +69,7 @@ def definition_of(known: Sequence[Abbreviation], t: Term) -> str | None:
 def abbreviator(
     known: Sequence[Abbreviation], whole: Term | None
 ) -> Callable[[Term, Names], str | None]:
-    """What `printer.Names` asks for each subterm of `whole`; never for all of it."""
+    """Return the function that abbreviates the subterms of `whole`, never all of it, in print."""
     by_shape: dict[tuple[object, ...], list[Abbreviation]] = {}
     for a in known:
         by_shape.setdefault(_shape(a.body), []).append(a)

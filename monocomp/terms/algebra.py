@@ -21,7 +21,7 @@ from monocomp.terms.nodes import SCALED, intern
 
 
 def settled(frame: Term) -> Term:
-    """The frame to subtract: 0 where it is infinite, so that inf - inf never occurs.
+    """Return the frame to subtract: 0 where it is infinite, so that inf - inf never occurs.
 
     Without an element it is -inf, and an element at -inf contributes exp(-inf - 0) = 0, as does an
     empty sum. An element at inf contributes exp(inf - 0) = inf.
@@ -35,7 +35,7 @@ def move(old: Term, new: Term) -> Term:
 
 
 def embed(frame: Term, value: Term, exponent: Term) -> Term:
-    """Return what an element contributes in a frame."""
+    """Write an element in a frame."""
     return T.mul(value, move(exponent, frame))
 
 
@@ -64,7 +64,7 @@ def frame(bound: Term, condition: Term, exponent: Term) -> Term:
 
 
 def value_of(f: Term) -> Term:
-    """The fold f as programs write it: one in SE by its value."""
+    """Return the fold f as programs write it: a fold in SE by its value."""
     return T.field(f, "v") if f.attr.monoid is SE_PAIR else f
 
 
@@ -72,17 +72,17 @@ LEAST_INT, LARGEST_INT = -(2**63), 2**63 - 1
 
 
 def lowest(kind: Kind) -> Term:
-    """The maximum of nothing."""
+    """Return the maximum of nothing."""
     return T.NEG_INF if kind == "float" else T.const(LEAST_INT)
 
 
 def highest(kind: Kind) -> Term:
-    """The minimum of nothing."""
+    """Return the minimum of nothing."""
     return T.INF if kind == "float" else T.const(LARGEST_INT)
 
 
 def of_one_field(name: str, kind: Kind = "float") -> T.UserMonoid:
-    """A built-in monoid of numbers or conditions, as one of tuples of one field."""
+    """Return a built-in monoid of numbers or conditions, with tuples of one field."""
     x, y = T.param("x", kind), T.param("x'", kind)
     match name:
         case "sum":
@@ -101,10 +101,10 @@ def of_one_field(name: str, kind: Kind = "float") -> T.UserMonoid:
 
 
 def first_position(name: str, value: Kind = "float", position: Kind = "float") -> T.UserMonoid:
-    """argmax or argmin: pairs of a value and its position.
+    """Return the monoid of argmax or argmin: pairs of a value and its position.
 
-    Of equal values the first position wins, whatever the order of the operands; the position of
-    nothing comes after all others.
+    The first of equal values wins, whatever the order of the operands; the position of nothing
+    comes after all others.
     """
     x, y = T.param("x", value), T.param("x'", value)
     i, j = T.param("i", position), T.param("i'", position)
@@ -122,20 +122,20 @@ def _name_for(name: str, kind: Kind) -> str:
 
 
 def is_selection(t: Term) -> bool:
-    """Is t an entry of `top` or `argtop`?"""
+    """True if t is an entry of `top` or `argtop`."""
     return t.op == "fold_at" and t.attr.target is not None
 
 
 def carrier(t: Term) -> Term:
-    """What a loop carries for a fold: for an entry of `top` or `argtop` the list of the
-    largest values and their positions, which stands here as its first entry."""
+    """Return the fold that a loop carries for a fold: for an entry of `top` or `argtop` the list of
+    the largest values and their positions, represented by its first entry."""
     if not is_selection(t) or (t.attr.monoid == "top" and t.args[0] is _FIRST):
         return t
     return _entry(t, "top")
 
 
 def carried_positions(top: Term) -> Term:
-    """What stands for the positions in the list that `top` stands for."""
+    """Return the term that represents the positions in the list that `top` represents."""
     return _entry(top, "argtop")
 
 
@@ -148,5 +148,5 @@ _FIRST = T.const(0)
 
 
 def is_mantissa(t: Term) -> bool:
-    """Is t the value field of an SE fold?"""
+    """True if t is the value field of an SE fold."""
     return t.op == "field" and t.attr == "v" and t.args[0].attr.monoid is SE_PAIR

@@ -18,7 +18,7 @@ def close(
     parts: tuple[Term, ...],
     target: str | None,
 ) -> tuple[Binder, tuple[Term, ...]]:
-    """The binder of a fold over opened indices, and its parts under canonical names."""
+    """Return the binder of a fold over opened indices, and its parts under canonical names."""
     height = max(t.height for t in parts)
     names = {t.attr[0]: f"%{height + n + 1}" for n, t in enumerate(opened)}
     extents = tuple(t.attr[1] for t in opened)
@@ -29,7 +29,7 @@ def close(
 
 @lru_cache(maxsize=16384)
 def open_fold(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
-    """The bound indices of a fold under free names, and its condition and bodies with them.
+    """Return the bound indices of a fold under free names, and its condition and bodies with them.
 
     The names depend on the term alone, so that equal folds open to equal parts.
     """
@@ -47,12 +47,12 @@ def open_fold(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
 
 
 def is_open(t: Term) -> bool:
-    """Does t stand inside of a fold that `open_fold` has opened, and vary with its index?"""
+    """True if t stands in a fold that `open_fold` has opened, and varies with its index."""
     return any(name.startswith("$") for name in t.free)
 
 
 def open_as(t: Term, names: Iterable[str]) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
-    """Like `open_fold`, under names of the caller's choice that are not free in t."""
+    """Open a fold like `open_fold`, under names of the caller's choice that are not free in t."""
     binder: Binder = t.attr
     opened = tuple(index(n, e) for n, e in zip(names, binder.extents, strict=True))
     mapping = dict(zip(binder.indices, opened, strict=True))
@@ -62,7 +62,7 @@ def open_as(t: Term, names: Iterable[str]) -> tuple[tuple[Term, ...], tuple[Term
 
 @lru_cache(maxsize=16384)
 def domain_of(t: Term) -> tuple[tuple[str, ...], Term]:
-    """The extents and the filter of a fold, the same for all folds over one domain."""
+    """Return the extents and the filter of a fold, the same for all folds over one domain."""
     names = tuple(f"@{n}" for n in range(len(t.attr.indices)))
     return t.attr.extents, open_as(t, names)[1][0]
 
@@ -71,7 +71,7 @@ def rename(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term
     """Rename free indices. Never captures: bound names are numbers, given ones are not,
     or are larger than any number inside."""
     names = {at.attr[0] for at in mapping.values() if at.op == "index"}
-    # What was different stays so: then nothing cancels, and no sum or product is made anew.
+    # Different terms stay different: nothing cancels, and no sum or product is made anew.
     is_injective = len(names) == len(mapping) and names.isdisjoint(t.free)
     return t if t.free.isdisjoint(mapping) else _renamed(t, mapping, is_injective, memo)
 
@@ -90,7 +90,7 @@ def _renamed_together(
     return tuple([rename(t, mapping, memo) for t in parts])
 
 
-# Operations whose canonical form depends on names by the order of the operands alone, if at all.
+# Operations whose canonical form depends on names at most by the order of their operands.
 _SORTED = ("add", "mul")
 _AS_THEY_ARE = ("exp", "log", "read", "stored", "ref", "cast", "where", "fold", "fold_at", "field")
 
@@ -117,7 +117,7 @@ def _renamed(t: Term, mapping: Mapping[str, Term], injective: bool, memo: dict[T
 
 
 def _in_order(args: tuple[Term, ...]) -> tuple[Term, ...]:
-    """The operands of a sum or product, whose number stands first or last."""
+    """Sort the operands of a sum or product, whose number stands first or last."""
     first = args[:1] if args[0].op == "const" else ()
     last = args[-1:] if args[-1].op == "const" else ()
     rest = args[len(first) : len(args) - len(last)]

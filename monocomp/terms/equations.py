@@ -1,4 +1,4 @@
-"""A program as equations between index terms: what rewrites act on.
+"""Equations: a program in index terms, the state that rewrites act on.
 
 Equations own what they declare (`monocomp.declarations.records`) and mention no syntax.
 """
@@ -27,9 +27,9 @@ class Slices:
 
     Attributes:
         whole: the extent that is sliced.
-        part: that of a slice.
-        start: the parameter that says where a slice begins, if that is asked.
-        length: of a slice; the last may be shorter.
+        part: the extent of a slice.
+        start: the parameter for the position where a slice begins, if one is read.
+        length: the length of a slice; the last may be shorter.
         read: inputs that are slices, with the tensor and the dimension of each.
         written: equations that are slices of outputs, with the output and the dimension of each.
         added: equations that each slice adds to.
@@ -65,13 +65,8 @@ class Sorted:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Of the equations."""
+        """Return the names of the equations."""
         return self.order, self.first, self.last
-
-    def is_of(self, program: Equations, tensor: str, kept: tuple[int, ...], extent: str) -> bool:
-        """Is it such a list, with segments for all numbers below an extent?"""
-        rows = program.by_name[self.first].indices[-1].attr[1]
-        return (self.tensor, self.kept, rows) == (tensor, kept, extent)
 
 
 @dataclass(frozen=True)
@@ -106,53 +101,55 @@ class Equations:
     as_written: Callable[[Mapping[str, int]], Equations] | None = field(default=None, compare=False)
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Equations:
-        """The same for inputs of dtypes, as far as they are known."""
+        """Return the program for inputs of dtypes, as far as they are known."""
         return replace(self, declared=self.declared.of_dtypes(self.with_slices(dtypes)))
 
     def with_slices(self, known: Mapping[str, V]) -> dict[str, V]:
-        """What is known of inputs by name, with the same of slices of them."""
+        """Return properties of inputs by name, together with those of their slices."""
         read = {} if self.slices is None else self.slices.read
         return {**known, **{s: known[t] for s, (t, _) in read.items() if t in known}}
 
     def read_by(self, e: Equation) -> set[str]:
-        """The names of the equations whose stored values another reads, or slices of them."""
-        found = {s.name for s in stored_in(e.body)} - self.in_lists
+        """Return the names of the equations whose values, or slices of them, another reads."""
+        names = {s.name for s in stored_in(e.body)} - self.in_lists
         if self.slices is not None:
-            names = {t.attr.name for t in T.subterms(e.body) if t.op == "read"}
-            tensors = {t for s, (t, _) in self.slices.read.items() if s in names}
-            found |= tensors & self.by_name.keys()
-        return found
+            inputs = {t.attr.name for t in T.subterms(e.body) if t.op == "read"}
+            tensors = {t for s, (t, _) in self.slices.read.items() if s in inputs}
+            names |= tensors & self.by_name.keys()
+        return names
 
     def at(self, sizes: Mapping[str, int]) -> Equations:
-        """Return the program as it is written, for sizes by representative. A fold over an extent
-        of 0 admits nothing: what simplifies terms supposes that extents are at least 1."""
+        """Return the program as it is written, for sizes by representative.
+
+        A fold over an extent of 0 admits nothing: simplification takes extents to be at least 1.
+        """
         if self.as_written is not None:
             return replace(self.as_written(sizes), declared=self.declared, kept=self.kept)
         empty = frozenset(e for e, size in sizes.items() if size == 0)
-        return replace(self.map(partial(_without_elements, empty=empty)), sizes=sizes)
+        drop = partial(_without_elements, empty=empty)
+        return replace(self.map(partial(T.transform, f=drop)), sizes=sizes)
 
     @cached_property
     def monoids(self) -> tuple[T.UserMonoid, ...]:
-        """The monoids, other than the language's own, that the equations fold with."""
-        found: dict[str, T.UserMonoid] = {}
-        for t in T.subterms(*(e.body for e in (*self.given, *self.equations))):
-            if t.op in ("fold", "fold_at") and isinstance(t.attr.monoid, T.UserMonoid):
-                found[t.attr.name] = t.attr.monoid
-        return tuple(found[name] for name in sorted(found))
+        """Return the monoids, other than the language's own, that the equations fold with."""
+        terms = T.subterms(*(e.body for e in (*self.given, *self.equations)))
+        monoids = {t.attr.monoid for t in terms if t.op in ("fold", "fold_at")}
+        own = (m for m in monoids if isinstance(m, T.UserMonoid))
+        return tuple(sorted(own, key=lambda m: m.name))
 
     @cached_property
     def by_name(self) -> dict[str, Equation]:
-        """Equations by the name on the left."""
+        """Return equations by the name on the left."""
         return {e.name: e for e in self.equations}
 
     @property
     def outputs(self) -> tuple[Equation, ...]:
-        """The equations that the program returns, in order."""
+        """Return the equations of the outputs, in order."""
         return tuple(self.by_name[o.name] for o in self.declared.outputs)
 
     @cached_property
     def computed(self) -> tuple[Equation, ...]:
-        """What kernels store for other kernels and the outputs, each after what it reads."""
+        """Return the equations that kernels store, each after those that it reads."""
         sliced = self.slices.read.values() if self.slices is not None else ()
         late = {o.name for o in self.declared.outputs} - {tensor for tensor, _ in sliced}
         others = tuple(e for e in self.equations if e.name not in late | self.in_lists)
@@ -160,15 +157,15 @@ class Equations:
 
     @property
     def in_lists(self) -> set[str]:
-        """The names of the equations that no kernel computes, as calls sort."""
+        """Return the names of the equations of sorted lists, which no kernel computes."""
         return {name for s in self.sorted for name in s.names}
 
     def map(self, f: Callable[[Term], Term]) -> Equations:
-        """The same equations with f applied to the right-hand sides."""
+        """Apply f to the right-hand sides."""
         return replace(self, equations=tuple(replace(e, body=f(e.body)) for e in self.equations))
 
     def with_given(self, given: Equation) -> Equations:
-        """The same with another form of the definition of an input that is given with one."""
+        """Replace the definition of an input that is given with one by another form of it."""
         changed: dict[Equation, Equation] = {}
         known: dict[Term, Term] = {}
         for e in self.given:  # each after those that it reads
@@ -178,23 +175,18 @@ class Equations:
         program = replace(self, given=tuple(changed.values()), known=tuple(names))
         return program.map(lambda t: T.map_stored(t, changed, known))
 
-    def map_given(self, f: Callable[[Term], Term]) -> Equations:
-        """The same with f applied to the definitions of inputs that are given with one."""
-        program = self
-        for name in [e.name for e in self.given]:
-            given = next(e for e in program.given if e.name == name)
-            if (body := f(given.body)) is not given.body:
-                program = program.with_given(replace(given, body=body))
-        return program
-
     def map_refs(self, names: Iterable[str], f: Callable[[Term], Term]) -> Equations:
-        """The same with f applied to the elements of definitions that it reads."""
-        known: dict[Term, Term] = {}
-        mapped = partial(T.map_refs, names=frozenset(names), f=f, memo=known)
-        return self.map_given(mapped).map(mapped)
+        """Apply f to the elements of definitions, also in those of given inputs."""
+        mapped = partial(T.map_refs, names=frozenset(names), f=f, memo={})
+        program = self
+        for n in range(len(self.given)):
+            given = program.given[n]
+            if (body := mapped(given.body)) is not given.body:
+                program = program.with_given(replace(given, body=body))
+        return program.map(mapped)
 
     def changed(self, later: Equations) -> tuple[str, ...]:
-        """The equations whose right-hand sides a later form of the program does not share."""
+        """Return the names of the equations whose right-hand sides a later form has changed."""
         pairs = zip(self.equations, later.equations, strict=True)
         return tuple(old.name for old, new in pairs if old.body is not new.body)
 
@@ -203,33 +195,30 @@ class Equations:
         return frozenset((*self.declared.inputs, *self.declared.params, *self.by_name))
 
     def names(self) -> Names:
-        """The names that printing must not give to bound indices."""
+        """Return the names that printing must not give to bound indices."""
         return Names(self._taken)
 
     def reader_names(self, whole: Term | None = None, of: str = "") -> Names:
-        """Names that print known subterms by their names, all but `whole` itself; in the equation
-        `of` a name, not by that."""
+        """Return names that abbreviate known subterms, except `whole` itself and, in the equation
+        `of` a name, its own body."""
         names = self.names()
         names.abbreviate = abbreviator([a for a in self.known if a.name != of], whole)
         return names
 
     def shown(self, t: Term) -> str:
-        """A term's text for readers, with the names that the program gives its parts."""
+        """Print a term for readers, with the names that the program gives its parts."""
         return show(t, self.reader_names(t))
 
     def shown_names(self, *stored: Equation) -> str:
-        """The left-hand sides of equations, for readers."""
+        """Print the left-hand sides of equations, for readers."""
         names = self.reader_names()
         return ", ".join(show(T.stored(e, e.indices), names) for e in stored)
 
     def readable_lines(self) -> list[str]:
-        """Like `lines`, with known names, and what those stand for before them."""
+        """Print like `lines`, with known names, and their definitions before them."""
         names = self.reader_names()
         lines = [
-            ("input " if e.given else "")
-            + definition_line(
-                e.name, (i.attr[0] for i in e.indices), e.body, self.reader_names(of=e.name)
-            )
+            ("input " if e.given else "") + _line(e, self.reader_names(of=e.name))
             for e in (*self.given, *self.equations)
         ]
         shown = {*self.by_name}
@@ -242,15 +231,12 @@ class Equations:
         return lines
 
     def lines(self, names: Names | None = None) -> list[str]:
-        """One line an equation, without declarations."""
+        """Print each equation as a line, without declarations."""
         names = names or self.names()
-        return [
-            definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
-            for e in self.equations
-        ]
+        return [_line(e, names) for e in self.equations]
 
     def text(self) -> str:
-        """A complete program of the language; parsing it gives the same equations."""
+        """Print a complete program of the language; parsing it gives the same equations."""
         declared = self.declared
         names = self.names()
         names.extents_of = self._extents_of
@@ -294,12 +280,12 @@ class Equations:
         return "\n".join([*out, f"return {results}"]) + "\n"
 
     def _extents_of(self, t: Term) -> Sequence[str]:
-        """Those of the dimensions of what is read."""
+        """Return the extents of the dimensions of a tensor that is read."""
         return (self.by_name[t.attr] if t.op == "ref" else t.attr).extents
 
     def written(self) -> str:
-        """The text that they come from, with the monoids that are not declared there; a text that
-        gives them, if they come from none."""
+        """Return the text that the equations come from, with monoids that it does not declare, or
+        else a text that gives them."""
         if self.as_written is None:
             return self.text()
         others = (m for m in self.monoids if m.name not in self.origin.spans)
@@ -309,17 +295,20 @@ class Equations:
         return "\n".join(self.lines())
 
 
+def _line(e: Equation, names: Names) -> str:
+    return definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+
+
 def _called(e: Equation, labels: Sequence[str]) -> Equation:
-    """An equation, its indices called otherwise."""
+    """Rename the indices of an equation."""
     indices = tuple(T.index(label, i.attr[1]) for label, i in zip(labels, e.indices, strict=True))
     return replace(e, indices=indices, body=T.element(e, indices))
 
 
-def _without_elements(t: Term, empty: frozenset[str]) -> Term:
-    """Return a term whose folds over empty extents admit nothing."""
-    t = T.map_children(t, partial(_without_elements, empty=empty))
+def _without_elements(t: Term, empty: frozenset[str]) -> Term | None:
+    """Return a fold over an empty extent as one that admits nothing; None for other terms."""
     if t.op not in ("fold", "fold_at") or empty.isdisjoint(t.attr.extents):
-        return t
+        return None
     opened, (_, *bodies) = T.open_fold(t)
     if t.op == "fold":
         return T.refold(t, T.FALSE, *bodies, opened=opened)
@@ -329,18 +318,18 @@ def _without_elements(t: Term, empty: frozenset[str]) -> Term:
 
 @lru_cache(maxsize=4096)
 def stored_in(t: Term) -> frozenset[Equation]:
-    """The equations whose values a term reads where a kernel has stored them."""
+    """Return the equations whose values a term reads where a kernel has stored them."""
     return frozenset(s.attr for s in T.subterms(t) if s.op == "stored" and not s.attr.given)
 
 
 @lru_cache(maxsize=4096)
 def _names_read(t: Term) -> frozenset[str]:
-    """The names of the definitions whose values a term reads, wherever they come from."""
+    """Return the names of the definitions whose values a term reads, stored or not."""
     return t.names | {s.attr.name for s in T.subterms(t) if s.op == "stored"}
 
 
 def in_order(equations: Sequence[Equation]) -> tuple[Equation, ...]:
-    """The equations, each after those of them that it reads."""
+    """Sort equations, each after those of them that it reads."""
     by_name = {e.name: e for e in equations}
     ordered: dict[str, Equation] = {}
 

@@ -57,7 +57,7 @@ def fold(
 
 
 def _unit(monoid: str, kind: Kind) -> Term | None:
-    """What an aggregate over nothing is."""
+    """Return an aggregate over nothing, or None if it has no value."""
     if monoid in ("max", "min"):
         return None if kind == "int" else NEG_INF if monoid == "max" else INF
     if monoid in BOOL_REDUCTIONS:
@@ -75,8 +75,8 @@ def fold_at(
     *bodies: Term,
     target: str | None = None,
 ) -> Term:
-    """An aggregate that keeps its index, taken at `position`: a softmax's element there, the
-    prefix up to there, or the entry of `top` of that rank.
+    """Return an aggregate that keeps its index, at `position`: the element of a softmax, the
+    prefix up to it, or the entry of `top` with that rank.
 
     The language has no word for such an aggregate at a computed position, nor at one that the
     bodies depend on: these are written by their definitions.
@@ -91,8 +91,8 @@ def fold_at(
 
 
 def by_definition(t: Term) -> Term:
-    """A softmax, log_softmax or prefix in terms of the aggregate that it is defined with; an entry
-    of `top` as the one that has its rank."""
+    """Write a softmax, log_softmax or prefix by the aggregate that defines it; an entry of `top`
+    as the one that has its rank."""
     position = t.args[0]
     if t.attr.target is not None:
         rank = index("$rank", t.attr.target)
@@ -107,7 +107,7 @@ def by_definition(t: Term) -> Term:
 
 
 def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
-    """A softmax or log_softmax over the opened indices, at their own position."""
+    """Return a softmax or log_softmax over the opened indices, at their own position."""
     x = as_float(x)
     if monoid == "log_softmax":
         condition, x = _with_masks_as_conditions(condition, x)
@@ -116,7 +116,7 @@ def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> 
 
 
 def _with_masks_as_conditions(condition: Term, x: Term) -> tuple[Term, Term]:
-    """A logit with its masks, addends `where(c, a, -inf)`, as parts of the condition."""
+    """Move the masks of a logit, addends `where(c, a, -inf)`, into the condition."""
     parts = []
     for a in addends(x):
         while a.op == "where" and a.args[2] is NEG_INF:
@@ -126,12 +126,12 @@ def _with_masks_as_conditions(condition: Term, x: Term) -> tuple[Term, Term]:
 
 
 def field(t: Term, name: str) -> Term:
-    """One field of a user monoid's aggregate."""
+    """Return one field of a user monoid's aggregate."""
     return intern("field", (t,), name, "float")
 
 
 def refold(t: Term, condition: Term, *bodies: Term, opened: tuple[Term, ...]) -> Term:
-    """The fold t with other opened parts."""
+    """Replace the opened parts of the fold t."""
     return fold(t.attr.monoid, opened, condition, *bodies, target=t.attr.target)
 
 

@@ -17,7 +17,7 @@ READS = ("read", "stored")  # elements of inputs, and of what a kernel has store
 
 @lru_cache(maxsize=4096, typed=True)
 def const(value: int | Fraction | float | bool, kind: Kind | None = None) -> Term:
-    """A number or truth value. Ints are of kind int unless `kind` says otherwise."""
+    """Return a number or truth value. An int is of kind int unless `kind` is another."""
     if isinstance(value, bool) and kind in (None, "bool"):
         return intern("const", (), value, "bool")
     if kind is None:
@@ -29,57 +29,58 @@ def const(value: int | Fraction | float | bool, kind: Kind | None = None) -> Ter
     return intern("const", (), number, kind)
 
 
+@lru_cache(maxsize=4096)
 def index(name: str, extent: str) -> Term:
-    """An index as a value, and as a subscript."""
+    """Return an index, as a value or as a subscript."""
     return intern("index", (), (name, extent), "int")
 
 
 def extent_of(extent_name: str) -> Term:
-    """`|k|`."""
+    """Return `|k|`."""
     return intern("extent", (), extent_name, "int")
 
 
 def param(name: str, kind: Kind) -> Term:
-    """A scalar parameter."""
+    """Return a scalar parameter."""
     return intern("param", (), name, kind)
 
 
 def read(tensor: Tensor, subscripts: Iterable[Term], kind: Kind) -> Term:
-    """An element of an input tensor."""
+    """Return an element of an input tensor."""
     return intern("read", ints(subscripts), tensor, kind)
 
 
 def ref(name: str, subscripts: Iterable[Term], kind: Kind) -> Term:
-    """An element of a definition of the same program that is not inlined yet."""
+    """Return an element of a definition of the same program that is not inlined yet."""
     return intern("ref", ints(subscripts), name, kind)
 
 
 def name_of(t: Term) -> str:
-    """What is read, or the parameter, by its name."""
+    """Return the name of the tensor or definition that is read, or of the parameter."""
     return t.attr.name if t.op in READS else str(t.attr)
 
 
 def stored(equation: Equation, subscripts: Iterable[Term]) -> Term:
-    """An element of what another kernel computes and stores, or of an input that is given with
-    its definition. To rules it is one value, and what is known of it is what is known of the
-    equation's body."""
+    """Return an element of an equation that another kernel computes and stores, or of an input
+    that is given with its definition. Rules treat it as one value, with the facts of the equation's
+    body."""
     return intern("stored", ints(subscripts), equation, equation.body.kind)
 
 
 def computed(subscripts: Iterable[Term], extents: Iterable[str]) -> list[tuple[int, Term, str]]:
-    """Where a tensor of these extents may be left: the dimension, the subscript and the extent of
-    each that is no index of this extent."""
+    """Return the subscripts that may leave a tensor of these extents, each with its dimension and
+    extent: all that are not an index of this extent."""
     pairs = enumerate(zip(subscripts, extents, strict=True))
     return [(n, a, e) for n, (a, e) in pairs if a.op != "index" or a.attr[1] != e]
 
 
 def is_computed(t: Term) -> bool:
-    """Is this a read that may leave its tensor?"""
+    """True if t is a read that may leave its tensor."""
     return t.op in READS and bool(computed(t.args, t.attr.extents))
 
 
 def ints(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Subscripts; truth values are 0 or 1, and floats an error."""
+    """Convert subscripts to ints; truth values are 0 or 1, and floats an error."""
     out = tuple(as_int(t) for t in terms)
     if any(t.kind != "int" for t in out):
         raise InternalError("a subscript is not an integer: " + ", ".join(map(repr, out)))
@@ -87,7 +88,7 @@ def ints(terms: Iterable[Term]) -> tuple[Term, ...]:
 
 
 def as_int(t: Term) -> Term:
-    """A truth value as 0 or 1; an int as it is."""
+    """Convert a truth value to 0 or 1; return numbers as they are."""
     if t.kind != "bool":
         return t
     if t.op == "const":

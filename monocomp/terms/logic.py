@@ -11,12 +11,12 @@ from monocomp.terms.nodes import Term, intern
 
 
 def conjunction(*terms: Term) -> Term:
-    """and"""
+    """Return the conjunction."""
     return _logic("and", TRUE, FALSE, terms)
 
 
 def disjunction(*terms: Term) -> Term:
-    """or"""
+    """Return the disjunction."""
     return _logic("or", FALSE, TRUE, terms)
 
 
@@ -28,7 +28,7 @@ def _logic(op: str, unit: Term, zero: Term, terms: Iterable[Term]) -> Term:
     if zero in parts:
         return zero
     parts.pop(unit, None)
-    # What is decided from left to right may guard a read further right.
+    # Conditions are decided from left to right, and may guard a read further right.
     ordered = sorted(parts, key=lambda t: (_depth_of_reads(t), t.key))
     if not ordered:
         return unit
@@ -37,20 +37,21 @@ def _logic(op: str, unit: Term, zero: Term, terms: Iterable[Term]) -> Term:
 
 @lru_cache(maxsize=16384)
 def _depth_of_reads(t: Term) -> int:
-    """How many computed subscripts stand one inside the other; they may leave their tensor."""
+    """Count the computed subscripts that stand in one another; they may leave their tensor."""
     inside = max(map(_depth_of_reads, t.args), default=0)
     return inside + is_computed(t)
 
 
 def conjuncts(t: Term) -> tuple[Term, ...]:
-    """The parts of a condition that must all hold."""
+    """Return the parts of a condition that must all hold."""
     if t is TRUE:
         return ()
     return t.args if t.op == "and" else (t,)
 
 
 def equal_ints(condition: Term) -> Iterator[tuple[Term, Term]]:
-    """What must be equal where it holds, either way round; floats that are may be 0 and -0."""
+    """Yield the pairs of ints that a condition equates, either way round. Equal floats may be 0
+    and -0."""
     for c in conjuncts(condition):
         if c.op == "compare" and c.attr == "==" and c.args[0].kind == "int":
             yield c.args[0], c.args[1]

@@ -1,4 +1,4 @@
-"""Monomials: a term as number, powers and exponential, and what a sum has in common."""
+"""Monomials: a term as number, powers and exponential, and the common factors of a sum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Monomial(NamedTuple):
 
 
 def factors(t: Term) -> tuple[Term, ...]:
-    """The factors of a product; any other term is its own."""
+    """Return the factors of a product; any other term is its own."""
     return t.args if t.op == "mul" else (t,)
 
 
@@ -38,7 +38,7 @@ def without_exponent(t: Term) -> Term:
 
 
 def monomial(t: Term) -> Monomial:
-    """A product taken apart."""
+    """Split a product into number, powers and exponential."""
     number: Number = Fraction(1)
     powers: dict[Term, Fraction] = {}
     exponent = T.ZERO
@@ -59,8 +59,8 @@ def content(
 ) -> tuple[Term, Term]:
     """Split a float sum into (common factor, primitive part).
 
-    The primitive part is the same for t and for any monomial times t, so that sums which differ by
-    a factor meet in quotients, roots and logarithms.
+    The primitive part is the same for t and for any monomial times t: sums that differ by a factor
+    meet in quotients, roots and logarithms.
 
     Args:
         t: the sum.
@@ -114,7 +114,7 @@ def _inverses(monomials: Sequence[Monomial], shared: Sequence[Term]) -> list[Ter
 
 
 def without_powers(t: Term, leaving: Mapping[Term, Fraction]) -> Term:
-    """A product with lower powers; where that is 0 the base is gone, even if it may be 0."""
+    """Lower the powers in a product; a base with the power 0 is gone, even if it may be 0."""
     kept = (f for f in factors(t) if T.base_and_power(f)[0] not in leaving)
     powers = monomial(t).powers
     lower = (T.power_of(b, powers.get(b, 0) - n) for b, n in leaving.items())
@@ -124,20 +124,29 @@ def without_powers(t: Term, leaving: Mapping[Term, Fraction]) -> Term:
 def beside_weight(
     fixed: Sequence[Term], moving: Sequence[Term], known: Iterable[Term]
 ) -> tuple[list[Term], list[Term]]:
-    """What is fixed and what moves with an index, once weights have got back what may be their
-    scale: an aggregate, or what is made of exponentials. Without it an exponential may be too large
-    for a float, but where it is all that moves, beside conditions that are known to hold."""
+    """Return the fixed and the moving factors, with the possible scales of weights, aggregates and
+    terms with exponentials, among the moving ones.
+
+    Without its scale an exponential may be too large for a float, except where it alone moves,
+    beside conditions that are known to hold.
+    """
     conditions = set(known)
-    found = [f for f in moving if not (T.is_bracket(f) and conditions >= {*T.conjuncts(f.args[0])})]
-    is_alone = len(found) == 1 and found[0].op == "exp"
-    if is_alone or not any(s.op == "exp" for s in T.subterms(*found)):
+    weights = [
+        f for f in moving if not (T.is_bracket(f) and conditions >= {*T.conjuncts(f.args[0])})
+    ]
+    is_alone = len(weights) == 1 and weights[0].op == "exp"
+    if is_alone or not _holds_exponential(*weights):
         return [*fixed], [*moving]
-    scales = [f for f in fixed if f.folded or any(s.op == "exp" for s in T.subterms(f))]
+    scales = [f for f in fixed if f.folded or _holds_exponential(f)]
     return [f for f in fixed if f not in scales], [*moving, *scales]
 
 
+def _holds_exponential(*terms: Term) -> bool:
+    return any(s.op == "exp" for s in T.subterms(*terms))
+
+
 def _common_number(numbers: list[Number]) -> Fraction:
-    """The largest positive number of which all are whole multiples; negative if most are."""
+    """Return the largest number of which all are whole multiples; it is negative if all are."""
     exact = [n for n in numbers if isinstance(n, Fraction)]
     if len(exact) < len(numbers):
         return Fraction(1)
@@ -148,7 +157,7 @@ def _common_number(numbers: list[Number]) -> Fraction:
 
 
 def common_number(t: Term) -> tuple[Fraction, Term]:
-    """A float sum as (number, sum of coprime multiples)."""
+    """Split a float sum into (number, sum of coprime multiples)."""
     if t.op != "add" or t.kind != "float":
         return Fraction(1), t
     number = _common_number([T.split_coefficient(a)[0] for a in t.args])
@@ -159,9 +168,11 @@ def common_number(t: Term) -> tuple[Fraction, Term]:
 
 
 def primitive(t: Term, index: str) -> tuple[Fraction, Term]:
-    """A factor in a float sum over an index as (number, primitive factor), which is the same
-    for t and for any number times t. Of what varies with the index in a primitive sum less is
-    taken away than added; if as much, the first is added."""
+    """Split a factor in a float sum over an index into (number, primitive factor).
+
+    The primitive factor is the same for t and for any number times t. If it is a sum, at most half
+    of the addends that vary with the index are negative; if half are, the first is positive.
+    """
     if index not in t.free:
         return Fraction(1), t
     if t.op == "mul":
@@ -169,7 +180,7 @@ def primitive(t: Term, index: str) -> tuple[Fraction, Term]:
         if product is not None and isinstance(coefficient, Fraction):
             return coefficient, product
         return Fraction(1), t
-    if any(s is T.NEG_INF for s in T.subterms(t)):  # a mask: its opposite is none
+    if any(s is T.NEG_INF for s in T.subterms(t)):  # a mask has no opposite
         return Fraction(1), t
     number, rest = common_number(t)
     if rest.op != "add" or rest.kind != "float":
@@ -183,5 +194,5 @@ def primitive(t: Term, index: str) -> tuple[Fraction, Term]:
 
 
 def _inputs(t: Term) -> list[str]:
-    """The names of the inputs that are read in a term, which rewriting leaves as they are."""
+    """Return the names of the inputs that a term reads, which no rewriting changes."""
     return sorted({s.attr.name for s in T.subterms(t) if s.op == "read"})

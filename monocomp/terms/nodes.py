@@ -1,4 +1,4 @@
-"""Nodes: what a term is made of, and the table in which structurally equal terms are one."""
+"""Nodes of terms, and the table in which structurally equal terms are one."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Term:
     """A node. Build one with the constructors of this package, never directly; `printer` shows it.
 
     Attributes:
-        op: what the node is.
+        op: the operation.
         args: the operands.
         attr: the payload that is not a term (a name, a number, a binder).
         kind: "int", "float" or "bool".
         free: names of the indices that occur free.
         folded: extents of the folds inside; a term with `e in folded` holds a result over e.
         height: the largest bound index number inside.
-        names: of the definitions that it reads.
-        weight: the number of nodes where it is written out.
+        names: the names of the definitions that it reads.
+        weight: the number of nodes, with shared ones counted each time.
         depth: how many folds stand in one another.
         key: sorts terms by structure, the same in every run.
     """
@@ -89,12 +89,12 @@ class Binder:
 
     @property
     def name(self) -> str:
-        """The reduction's name in the language. It decides nothing: users choose theirs."""
+        """Return the reduction's name in the language. It decides nothing: users choose theirs."""
         return self.monoid if isinstance(self.monoid, str) else self.monoid.name
 
     @property
     def is_scaled(self) -> bool:
-        """Is this a sum of numbers with their exponents split off (`algebra`)?"""
+        """True if this is a sum of numbers with their exponents split off (`algebra`)."""
         return self.monoid in SCALED
 
 
@@ -121,7 +121,7 @@ class UserMonoid:
         return UserMonoid, (self.name, self.fields, self.unit, self.combine)
 
     def unit_of(self, name: str) -> Term:
-        """The unit of a field."""
+        """Return the unit of a field."""
         return self.unit[self.fields.index(name)]
 
 
@@ -136,7 +136,7 @@ class Tensor(NamedTuple):
 class Equation:
     """`name[indices] = body`; the indices are index terms, free in the body.
 
-    The values of an input may be `given` with what they are: no kernel computes them.
+    An input may be `given` with its definition: no kernel computes it.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Equation:
 
     @property
     def extents(self) -> tuple[str, ...]:
-        """Those of the dimensions."""
+        """Return the extents of the dimensions."""
         return tuple([i.attr[1] for i in self.indices])
 
 
@@ -156,11 +156,11 @@ _ADDING = threading.Lock()
 
 
 def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
-    """The one term with these parts, for constructors: nothing is brought to canonical form."""
+    """Return the one term with these parts, for constructors: they bring it to canonical form."""
     identity = (op, attr, kind, *map(id, args))
-    found = _TABLE.get(identity)
-    if found is not None:
-        return found
+    known = _TABLE.get(identity)
+    if known is not None:
+        return known
     term = object.__new__(Term)
     term.op, term.args, term.attr, term.kind = op, args, attr, kind
     term.free = _union([a.free for a in args])
@@ -183,7 +183,7 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
             term.names |= {attr}
     elif op == "stored":
         name = attr.name
-        if not attr.given:  # nobody folds for what is
+        if not attr.given:  # no kernel folds for an input
             term.folded |= attr.body.folded
     elif op in ("fold", "fold_at"):
         bound = frozenset(attr.indices)
@@ -200,16 +200,16 @@ def intern(op: str, args: tuple[Term, ...], attr: Any, kind: Kind) -> Term:
 
 
 def _union(sets: list[frozenset[str]]) -> frozenset[str]:
-    """What is in any of the sets: as a rule one of them holds the others, and is shared."""
-    found = _NOTHING
+    """Return the union of sets. One of them usually holds the others: that object is shared."""
+    union = _NOTHING
     for names in sets:
-        if not names <= found:
-            found = names if found <= names else found | names
-    return found
+        if not names <= union:
+            union = names if union <= names else union | names
+    return union
 
 
 def _attr_key(attr: Any) -> Any:
-    """The part of a payload that takes part in the structural order."""
+    """Return the part of a payload that takes part in the structural order."""
     if isinstance(attr, Binder):
         monoid: Any = attr.monoid
         if isinstance(monoid, UserMonoid):
@@ -223,6 +223,6 @@ def _attr_key(attr: Any) -> Any:
 
 
 def inert(op: str, *args: Term, attr: Any = None) -> Term:
-    """A float operation as it stands, not brought to canonical form: for printing, and for
-    stating the laws that the constructors apply. Equal to the canonical term, and not it."""
+    """Return a float operation as it stands, not in canonical form: for printing, and for stating
+    the laws that the constructors apply. It has the value of the canonical term."""
     return intern(op, args, attr, "float")

@@ -1,4 +1,4 @@
-"""What sums and products consist of: coefficients, addends, factors, powers."""
+"""Parts of sums and products: coefficients, addends, factors, powers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ONCE = Fraction(1)
 
 
 def split_coefficient(t: Term) -> tuple[Number, Term | None]:
-    """t as (number, rest); rest is None for a number."""
+    """Split t into (number, rest); rest is None for a number."""
     if t.op == "const":
         return t.attr, None
     if t.op == "mul" and t.args[0].op == "const":
@@ -23,25 +23,25 @@ def split_coefficient(t: Term) -> tuple[Number, Term | None]:
 
 
 def split_addends(t: Term) -> tuple[list[tuple[Fraction, Term]], int]:
-    """The int t as a sum of (coefficient, term) and a number."""
-    found, rest = [], 0
+    """Split the int t into the pairs (coefficient, term) of a sum and a number."""
+    pairs, constant = [], 0
     for part in addends(t):
-        number, base = split_coefficient(part)
-        assert isinstance(number, Fraction)  # no int is infinite
-        if base is None:
-            rest = int(number)
+        coefficient, term = split_coefficient(part)
+        assert isinstance(coefficient, Fraction)  # no int is infinite
+        if term is None:
+            constant = int(coefficient)
         else:
-            found.append((number, base))
-    return found, rest
+            pairs.append((coefficient, term))
+    return pairs, constant
 
 
 def addends(t: Term) -> tuple[Term, ...]:
-    """The addends of a sum; any other term is its own."""
+    """Return the addends of a sum; any other term is its own."""
     return t.args if t.op == "add" else (t,)
 
 
 def factors(terms: Iterable[Term]) -> Iterable[Term]:
-    """The factors of a product of terms, those of products among them written out."""
+    """Yield the factors of a product of terms, those of products among them written out."""
     stack = list(terms)[::-1]
     while stack:
         t = stack.pop()
@@ -52,22 +52,22 @@ def factors(terms: Iterable[Term]) -> Iterable[Term]:
 
 
 def base_and_power(t: Term) -> tuple[Term, Fraction]:
-    """t = base ** power with a rational power."""
+    """t = base ** power, with a rational power"""
     return (t.args[0], t.attr) if t.op == "pow" else (t, _ONCE)
 
 
 def is_bracket(t: Term) -> bool:
-    """[condition]: a truth value as a number."""
+    """True if t is [condition], a truth value as a number."""
     return t.op == "cast" and t.args[0].kind == "bool"
 
 
 def is_read(t: Term) -> bool:
-    """Is this an element as it is read, or converted to a float?"""
+    """True if t is an element as it is read, or converted to a float."""
     return t.op in READS or (t.op == "cast" and is_read(t.args[0]))
 
 
 def exact_power(number: Number, power: Fraction) -> Number | None:
-    """number ** power where that is a rational number of moderate size."""
+    """Return number ** power if it is a rational number of moderate size, or None."""
     if number == 1:
         return number
     if isinstance(number, float) or abs(power.numerator) > 64 or (number == 0 and power < 0):

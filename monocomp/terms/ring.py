@@ -3,9 +3,10 @@
 Sums are flat with like terms collected, products flat with powers of equal bases collected
 and exponentials joined, numbers in front.
 
-`add`, `mul` and `power_of` are those of real numbers, for rules, which know where theirs are
-finite. Terms as they are written, in programs and around what a rule has changed, are built by
-their constructors (`construct`, `rebuild`): what cancels there is finite or leaves a condition.
+`add`, `mul` and `power_of` are the operations on real numbers, for rules, which know where terms
+are finite. Terms of programs, and terms around the place of a rewrite, are built by the
+constructors (`construct`, `rebuild`): there a term cancels only if it is finite, or leaves a
+condition.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from monocomp.terms.facts import (
 )
 from monocomp.terms.leaves import NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts
-from monocomp.terms.nodes import Number, Term, intern
+from monocomp.terms.nodes import Number, Term, inert, intern
 from monocomp.terms.parts import (
     addends,
     base_and_power,
@@ -49,9 +50,8 @@ _LARGE = 100
 
 
 def as_float(t: Term) -> Term:
-    """The same value as a float. An int expression stays whole behind its cast but for a
-    number in front, so that large index values are subtracted exactly before they are
-    rounded."""
+    """Convert a term to a float. An int expression stays whole behind its cast, except for a
+    number in front: large indices are subtracted exactly before they are rounded."""
     if t.kind == "float":
         return t
     if t.op == "const":
@@ -67,12 +67,12 @@ def as_float(t: Term) -> Term:
 
 
 def bracket(condition: Term) -> Term:
-    """1 where the condition holds, else 0, as a float."""
+    """Return 1 where the condition holds, else 0, as a float."""
     return as_float(condition)
 
 
 def promote(terms: Iterable[Term]) -> tuple[list[Term], Kind]:
-    """Numbers of one kind: floats if there is any."""
+    """Convert terms to numbers of one kind: floats if one is a float."""
     terms = [as_int(t) for t in terms]
     if any(t.kind == "float" for t in terms):
         return [as_float(t) for t in terms], "float"
@@ -80,14 +80,14 @@ def promote(terms: Iterable[Term]) -> tuple[list[Term], Kind]:
 
 
 def add(*terms: Term) -> Term:
-    """The sum, like terms collected."""
+    """Return the sum, with like terms collected."""
     return _sum(terms, False)
 
 
 @remembered
 def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
-    """The sum; as it is written, what is -inf less itself is -inf: an element that is missing, less
-    the maximum or the logarithm of nothing."""
+    """Return the sum. As written, -inf less itself is -inf: it is a missing element less the
+    maximum or the logarithm of nothing."""
     operands, kind = promote(terms)
     total: Number = _NONE
     coefficients: dict[Term, Number] = {}
@@ -108,12 +108,12 @@ def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
             coefficients[rest] = before + number
     for rest in cancelled:
         if as_written and coefficients[rest] <= 0 and kind == "float":
-            there = construct("compare", NEG_INF, rest, attr="<")
+            is_unmasked = construct("compare", NEG_INF, rest, attr="<")
             # Where a logarithm is -inf, the sum is anyway.
             logarithms = [t.args[0] for t, n in coefficients.items() if t.op == "log" and n > 0]
-            if there is not TRUE and not vanishes(logarithms, there):
-                left = construct("where", there, ZERO, NEG_INF)
-                coefficients[left] = coefficients.get(left, _NONE) + 1
+            if is_unmasked is not TRUE and not vanishes(logarithms, is_unmasked):
+                mask = construct("where", is_unmasked, ZERO, NEG_INF)
+                coefficients[mask] = coefficients.get(mask, _NONE) + 1
     total = total + _join_casts(coefficients)
     if total != total:  # inf - inf
         total = -math.inf
@@ -131,9 +131,11 @@ def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
 
 
 def _join_casts(coefficients: dict[Term, Number]) -> Number:
-    """Collect the int expressions of a float sum in one, which is exact: q - k of large
-    indices must not be rounded before the difference is taken. A number that is left over
-    is returned. What is read may be so large that the sum of ints is beyond them."""
+    """Join the int expressions of a float sum in one, and return the number that it leaves.
+
+    The difference of large indices, q - k, must not be rounded before it is taken. Values that are
+    read do not join: their sum may exceed the ints.
+    """
     casts = [
         t
         for t, number in coefficients.items()
@@ -155,20 +157,20 @@ def _is_whole(number: Number) -> bool:
 
 
 def neg(t: Term) -> Term:
-    """-t."""
+    """-t"""
     return mul(const(-1), t)
 
 
 def sub(a: Term, b: Term) -> Term:
-    """a - b."""
+    """a - b"""
     return add(a, neg(b))
 
 
 def mul(*terms: Term) -> Term:
-    """The product, powers of equal bases collected and exponentials joined.
+    """Return the product, with powers of equal bases collected and exponentials joined.
 
-    Of its conditions only those are kept without which it is not 0 anyway. A factor [c] is 0 where
-    the condition fails, whatever the others are.
+    A factor [c] is 0 where the condition fails, whatever the other factors are. Conditions without
+    which the product is 0 anyway are dropped.
     """
     return _product(terms, False)
 
@@ -194,7 +196,9 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
                 cancels = max(before, power) > 0 >= before + power
                 if cancels and domain(base, MASKS_ARE_READ).zero and _is_of_elements(base):
                     conditions.append(is_there(base))
-                base, power = _joined_power(base, before, power)
+                has_root = max(before.denominator, power.denominator) > 1
+                power += before
+                base, power = _of_root(base, power) if has_root else (base, power)
             powers[base] = powers.get(base, _NONE) + power
     _join_absolute_values(powers)
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
@@ -204,7 +208,7 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     if as_written:
         conditions += conditions_of_weights(exponents)
     if conditions:
-        weights = [_inert_exp(exponent)] if exponents else []
+        weights = [inert("exp", exponent)] if exponents else []
         over = [*(base for base in powers if powers[base] > 0), *weights]
         holds = conjunction(*_conditions_left(over, conjunction(*conditions)))
         if holds is not TRUE:
@@ -229,8 +233,8 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
 
 @lru_cache(maxsize=65536)
 def _is_of_elements(t: Term) -> bool:
-    """True if t is computed of more than parameters and extents, which are no 0 that is divided
-    by."""
+    """True if t reads an element or holds an index or a fold. Parameters and extents that divide
+    are not 0."""
     is_element = t.op in ("read", "ref", "stored", "index", "fold", "fold_at")
     return is_element or any(map(_is_of_elements, t.args))
 
@@ -244,25 +248,17 @@ def _conditions_left(over: Iterable[Term], condition: Term) -> Iterable[Term]:
     return left
 
 
-def _joined_power(base: Term, first: Fraction, second: Fraction) -> tuple[Term, Fraction]:
-    """base ** first * base ** second as one power. A root says that the base is no less than 0,
-    and that of -0 has no sign that a divisor could see."""
-    power = first + second
-    has_root = first.denominator > 1 or second.denominator > 1
-    return _of_root(base, power) if has_root else (base, power)
-
-
 def _of_root(base: Term, power: Fraction) -> tuple[Term, Fraction]:
+    """Return the base and the power of a product of powers, one of them a root.
+
+    A base with a root is at least 0, and the root of -0 has no sign that a divisor could show.
+    """
     is_signed = power < 0 and power % 2 == 1 and not is_nonnegative(base)
     return (construct("abs", base) if is_signed else base), power
 
 
-def _inert_exp(exponent: Term) -> Term:
-    return intern("exp", (exponent,), None, "float")
-
-
 def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
-    """x ** 2 * abs(x) is abs(x) ** 3, abs(x) ** 2 is x ** 2; but 1 / x not x / abs(x) ** 2."""
+    """x ** 2 * abs(x) = abs(x) ** 3 and abs(x) ** 2 = x ** 2; 1 / x stays."""
     for size in [base for base in powers if base.op == "abs"]:
         (x,) = size.args
         whole = math.trunc if powers[size] < 0 else math.floor
@@ -275,14 +271,14 @@ def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
 
 
 def divide(a: Term, b: Term) -> Term:
-    """a / b, as floats."""
+    """a / b, as floats"""
     return _product((as_float(a), power_of(as_float(b), -1)), True)
 
 
 def power_of(base: Term, power: Fraction | int) -> Term:
-    """base ** power for a rational power.
+    """base ** power, for a rational power
 
-    A product's power is the product of powers where that is true for reals: for whole
+    The power of a product is the product of powers where that is true for reals: for whole
     powers, and for the factors that are not negative. A bracket is its own power; what it
     divides is 0 or unspecified where it is 0.
     """
@@ -326,16 +322,19 @@ def power_of(base: Term, power: Fraction | int) -> Term:
 
 
 def leading_positive(t: Term) -> Term:
-    """t or -t, whichever has a positive coefficient before its first addend, by the order
-    of addends without their coefficients."""
+    """Return t or -t, so that the first addend, in the order of addends without coefficients, has
+    a positive coefficient."""
     parts = [(number, rest) for number, rest in map(split_coefficient, t.args) if rest is not None]
     number, _ = min(parts, key=lambda part: part[1].key)
     return neg(t) if number < 0 else t
 
 
 def exp(exponent: Term) -> Term:
-    """e ** exponent. Results of folds are multiplied out of products in the exponent, so
-    that they can cancel; logarithms leave as powers, and -inf as a bracket."""
+    """e ** exponent
+
+    Results of folds are multiplied out of products in the exponent, so that they can cancel;
+    logarithms leave as powers, and -inf as a bracket.
+    """
     return _exp(multiply_out(as_float(exponent)))
 
 
@@ -359,7 +358,7 @@ def _exp(exponent: Term) -> Term:
         else:
             kept.append(t)
     if leaving:
-        if len(parts) == 1 and kept:  # `where` takes no look at what it leaves out, either
+        if len(parts) == 1 and kept:  # like `where`, a bracket ignores what it leaves out
             return mul(*leaving, exp(kept[0]))
         return mul(*leaving, exp(add(ZERO, *kept)))
     if exponent is ZERO:
@@ -368,7 +367,7 @@ def _exp(exponent: Term) -> Term:
 
 
 def multiply_out(t: Term) -> Term:
-    """Distribute products over sums that hold a fold's result, but those with a number, which
+    """Distribute products over sums that hold a fold's result, except sums with a number, which
     nothing cancels: x * (1 + a) is -inf for a logit x of -inf where a is 0, and x + x * a is not.
     """
     if t.op == "add":

@@ -30,7 +30,7 @@ def map_children(t: Term, f: Callable[[Term], Term]) -> Term:
 
 
 def children(t: Term) -> tuple[Term, ...]:
-    """The operands; below a binder the opened parts."""
+    """Return the operands; below a binder the opened parts."""
     if t.op == "fold":
         return open_fold(t)[1]
     if t.op == "fold_at":
@@ -68,12 +68,12 @@ def _all_subterms(t: Term) -> frozenset[Term]:
 
 
 def holds(t: Term, part: Term) -> bool:
-    """Is this a subterm of t, which is asked about many?"""
+    """True if `part` is a subterm of t. The subterms of t are kept for further calls."""
     return part in _all_subterms(t)
 
 
 def holds_fold(t: Term) -> bool:
-    """Is there a fold in t, other than those that other kernels compute?"""
+    """True if t holds a fold, other than those that other kernels compute."""
     return bool(t.folded) and any(s.op == "fold" for s in subterms(t))
 
 
@@ -128,14 +128,14 @@ def map_stored(t: Term, instead: Mapping[Equation, Equation], memo: dict[Term, T
 
 
 def element(e: Equation, subscripts: Sequence[Term]) -> Term:
-    """What an equation says of one element."""
+    """Return the right-hand side of an equation at subscripts."""
     names = (i.attr[0] for i in e.indices)
     return substitute(e.body, dict(zip(names, subscripts, strict=True)))
 
 
 @lru_cache(maxsize=8192)
 def free_indices(t: Term) -> tuple[Term, ...]:
-    """The indices that are free, by name."""
+    """Return the free indices, sorted by name."""
     if t.op == "index":
         return (t,)
     found = {i for a in children(t) for i in free_indices(a) if i.attr[0] in t.free}
@@ -144,8 +144,8 @@ def free_indices(t: Term) -> tuple[Term, ...]:
 
 @lru_cache(maxsize=16384)
 def unnamed(t: Term) -> Term:
-    """The term with names for its free indices that tell their extents only: the same for two
-    outputs, or within two folds."""
+    """Rename the free indices of a term by their extents alone: terms of two outputs, or within
+    two folds, become the same."""
     mapping: dict[str, Term] = {}
     count: dict[str, int] = {}
     for name, extent in (i.attr for i in free_indices(t)):
