@@ -46,6 +46,7 @@ class StoredValues:
         self.saved: dict[str, Equation] = {}
         self._given: dict[str, Equation] = {}
         self._defined: set[str] = set()  # what is given with its definition as it is written
+        self._named: dict[str, Equation] = {}  # outputs that equations read by name
         self._pairs = {v.equation.name: v for v in values if v.frame is not None}
         self._inside, added = aggregates_in_exponents(program)
         # A weight is the exponential of what is added up: of that no bit may be lost.
@@ -67,6 +68,7 @@ class StoredValues:
     def reading(self, kept: Collection[str], named: Iterable[str]) -> Reading:
         """What reads the values that are kept; some outputs are read by name already. For a
         logarithm that has lost digits its two parts are read."""
+        self._named = {name: self.program.by_name[name] for name in named}
         lost = {self._lossy[n].body.args[0] for n in kept if n in self._lossy}
         parts = (v.equation.name for v in self.values if v.frame is not None and v.of in lost)
         kept = {*kept, *parts} - self._lossy.keys()
@@ -77,7 +79,7 @@ class StoredValues:
         values = [v for v in self.values if v.equation.name in kept - self._pairs.keys()]
         values += [pair for name, pair in self._pairs.items() if name in kept]
         others = [e for e in outputs if e not in logits]
-        reading = Reading(self.program, others, values, self.read, named, self.late)
+        reading = Reading(self.program, others, values, self.read, self._named, self.late)
         wide = [e for e in others if e.name in self._wide]
         for e in wide:
             if e in plain:  # which conditions may ask for
@@ -120,12 +122,14 @@ class StoredValues:
         return is_told or is_given(e.body) or not T.is_unmasked_if_read(e.body)
 
     def _with_definition(self, e: Equation) -> Equation:
-        """A value as it is given, by logits that are read, unless it is of these itself."""
+        """Return a value as it is given: by logits that are read, unless it is of these itself, and
+        by what equations read by name."""
         found = self._given.get(e.name)
         if found is None:
             body = e.body if e.name in self._defined else self.late(e.body)
-            frames = frozenset(self._frames)
-            body = T.map_refs(body, frames, lambda t: self.read(self._frames[t.attr], t.args), {})
+            stored = self._frames | self._named
+            names = frozenset(stored)
+            body = T.map_refs(body, names, lambda t: self.read(stored[t.attr], t.args), {})
             found = self._given[e.name] = replace(e, body=body, given=True)
         return found
 

@@ -141,7 +141,7 @@ class _Symbols:
     """Sums of a loop, before or after a tile.
 
     Attributes:
-        known: symbols by their folds. Folds that come later may hold those before them.
+        known: symbols by their folds.
         settled: those of extrema, 0 while nothing is there.
     """
 
@@ -154,8 +154,8 @@ class _Symbols:
         parts = [f for a in addends(t) for f in factors(a)]
         is_linear = all(f in parts for f in self.settled if T.holds(t, f))
         symbols = {**self.known, **self.settled} if is_linear else self.known
-        for fold, symbol in reversed(symbols.items()):
-            t = T.replace(t, fold, symbol)
+        # Folds of other loops are known, with those inside of them.
+        t = T.transform(t, lambda a: symbols.get(a, a if a.op == "fold" else None))
         if self.at.domain(t).is_real:
             return t
         return T.where(T.compare("<", T.function("abs", t), T.INF), t, T.ZERO)

@@ -388,3 +388,14 @@ def test_numbers_are_not_divided_by_0() -> None:
         "O[k] = where(T[k] == D, A[k], -inf)"
     ).source("triton", target="cuda:90")
     assert "/ 0.0" not in source and 'float("inf"), ' in source
+
+
+def test_a_loop_is_left_out_by_what_is_known_before_it() -> None:
+    """The bound of a later loop is no name yet where an earlier one asks for it."""
+    source = mc.compile(
+        "index l < |k|\nparam s: int\n"
+        "O[k] = where(k < |k| + s, sum[l if l <= k](A[l] * Y[k]), Y[k])"
+        " + sum[l if l < |k| + s and l >= k](D[l] * Y[k] ** 2)"
+    ).source("triton", target="cuda:90")
+    compile(source, "kernel.py", "exec")
+    assert source.count("for ") >= 2

@@ -20,6 +20,7 @@ from monocomp.gradients.gradient import Gradient
 from monocomp.gradients.stored_values import definitions_of
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
+from tests.agreement import check_gradients
 from tests.gradients.test_derived import check_gradient_by_differences, tuple_of
 
 ATTENTION = """
@@ -337,3 +338,17 @@ def test_masks_in_logits_that_are_saved(use: str, save: list[str]) -> None:
 )
 def test_masks_where_nothing_is_saved(use: str) -> None:
     test_masks_in_logits_that_are_saved(use, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input B[k,j]\nO[i] = sum[k](softmax[k if F[k]](A[i,k]) * sum[l](A[i,l] - A[i,k]))",
+        "input B[k,j]\nO[i,k] = sum[l](A[i,l] * max[k](A[i,k] * A[i,l])) * mean[..k](A[i,k])",
+    ],
+)
+def test_definitions_of_what_is_read_read_large_values(text: str) -> None:
+    """A sum over keys that is stored for each of them, and an output that is made of it."""
+    inputs = random_inputs(translate(check(text)), {"i": 2, "k": 5, "j": 1}, dtype="float64")
+    kernel = mc.compile(text, backend="torch")
+    assert check_gradients(check(text), kernel, inputs, note="") == 2

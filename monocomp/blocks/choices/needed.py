@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from monocomp.blocks.choices.moving import signs
-from monocomp.tile import Expr, Let, Loop, Statement, Store, TileProgram, roots
+from monocomp.tile import Expr, Let, Loop, Statement, Store, TileProgram, leaves, names, roots
 from monocomp.tile.printer import show
 
 Tests = frozenset[str]  # as text, of which all hold
@@ -33,6 +33,7 @@ def needed(program: TileProgram, lets: Mapping[str, Expr]) -> dict[Loop, tuple[E
     readers = _Readers(program, lets)
     for s in reversed(program.body):
         readers.visit(s)
+        readers.later.update(names([s]))
     return {s: tuple(readers.tests[t] for t in sorted(found)) for s, found in readers.loops.items()}
 
 
@@ -43,6 +44,7 @@ class _Readers:
         wanted: the tests that hold wherever a name is read.
         loops: those of loops.
         tests: by their texts.
+        later: what the statements after the one that is looked at give names to.
     """
 
     def __init__(self, program: TileProgram, lets: Mapping[str, Expr]) -> None:
@@ -50,6 +52,7 @@ class _Readers:
         self.wanted: dict[str, Tests] = {}
         self.loops: dict[Loop, Tests] = {}
         self.tests: dict[str, Expr] = {}
+        self.later: set[str] = set()
 
     def visit(self, s: Statement, outer: Tests = _NONE) -> None:
         """A statement: what it reads is read where its results are."""
@@ -59,12 +62,16 @@ class _Readers:
         elif isinstance(s, Loop):
             read = [self.wanted[x.name] for x in s.state if x.name in self.wanted]
             tests = frozenset.intersection(*read) if read and not _stores(s) else outer
+            tests = frozenset(t for t in tests if self._is_known(self.tests[t]))
             if tests:
                 self.loops[s] = tests
             for inner in s.body:
                 self.visit(inner, tests)
         for e in roots(s):
             self._read(e, tests)
+
+    def _is_known(self, e: Expr) -> bool:
+        return self.later.isdisjoint(x.attr for x in leaves(e))
 
     def _read(self, e: Expr, tests: Tests) -> None:
         if e.op == "local":
