@@ -15,14 +15,16 @@ from monocomp.terms import Term
 elaboration = RuleSet("elaboration", "derived reductions become sums of exponentials")
 
 
-def _named(t: Term, op: str, name: str) -> bool:
-    return t.op == op and t.attr.monoid == name
-
-
 elaboration.add(
     *definitions("""
     # The logarithm of a sum of exponentials.
     expand_logsumexp: logsumexp[k if c](x) = log(sum[k if c](exp(x)))
+
+    # A softmax is a weight over the sum of the weights; outside its filter it is 0.
+    expand_softmax: softmax[k if c](x) = c * exp(x) / sum[k if c](exp(x))
+
+    # The logarithm of a softmax; outside its filter it is -inf.
+    expand_log_softmax: log_softmax[k if c](x) = where(c, x - logsumexp[k if c](x), -inf)
 
     # A mean is a sum over a count; over nothing it is 0.
     expand_mean: mean[k if c](x) = sum[k if c](x) / sum[k if c](1)
@@ -37,32 +39,6 @@ elaboration.add(
     expand_all: all[k if c](p) = not 0 < sum[k if c and not p](1)
     """)
 )
-
-
-@elaboration.procedure
-def expand_softmax(t: Term) -> Term | None:
-    """A softmax is a weight over the sum of the weights; outside its filter it is 0.
-
-    Law:     definition of softmax
-    before:  P[i,k] = softmax[k if k <= i](S[i,k])
-    after:   P[i,k] = (k <= i) * exp(S[i,k]) / sum[j if j <= i](exp(S[i,j]))
-    """
-    if not _named(t, "fold_at", "softmax"):
-        return None
-    return T.by_definition(t)
-
-
-@elaboration.procedure
-def expand_log_softmax(t: Term) -> Term | None:
-    """The logarithm of a softmax; outside its filter it is -inf.
-
-    Law:     definition of log_softmax
-    before:  P[i,k] = log_softmax[k](S[i,k])
-    after:   P[i,k] = S[i,k] - logsumexp[j](S[i,j])
-    """
-    if not _named(t, "fold_at", "log_softmax"):
-        return None
-    return T.by_definition(t)
 
 
 @elaboration.procedure

@@ -70,6 +70,9 @@ hoisting.add(
         hoist_factor: sum[k if c](a * x) = a * sum[k if c](x)
             needs a free of k, a unmasked if read or x a weight, worth a is free to leave
 
+        # A sum of ones counts its elements.
+        count_elements: sum[k](1) = |k|
+
         # A choice of which the first branch is 0 makes a filter of what does not hold then.
         filter_alternative: sum[k if c](where(d, 0, x) * y) = sum[k if c and not d](x * y)
         """,
@@ -77,20 +80,6 @@ hoisting.add(
         a_is_free_to_leave=Guard(_is_free_to_leave),
     )
 )
-
-
-@hoisting.procedure
-def count_elements(t: Term) -> Term | None:
-    """A sum of ones counts its elements.
-
-    Law:     sum[k](1) = |k|
-    Claims:  hoist_factor
-    before:  A[i] = sum[k](X[i,k]) + sum[k](1.0)
-    after:   A[i] = sum[k](X[i,k]) + |k|
-    """
-    if not is_fold(t, "sum") or t.args != (T.TRUE, T.const(1, t.kind)):
-        return None
-    return T.mul(T.const(1, t.kind), T.extent_of(t.attr.extents[0]))
 
 
 @hoisting.procedure

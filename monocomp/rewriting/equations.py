@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import Any
 
 from monocomp import terms as T
+from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.errors import InternalError
 from monocomp.language import syntax
 from monocomp.language.checker import check
@@ -210,13 +211,21 @@ class Equation(Rule):
         return self._left, expression(self.right)
 
     @cached_property
+    def kept(self) -> tuple[str, ...]:
+        """The indices that the left side keeps; on the right they are the position of an element,
+        where no reduction binds them."""
+        left = self._left
+        is_kept = isinstance(left, syntax.Reduce) and left.op in KEEPING_REDUCTIONS
+        return tuple(map(str, left.indices)) if is_kept else ()
+
+    @cached_property
     def scopes(self) -> dict[str, tuple[str, ...]]:
         """The indices that each variable varies with: those in scope wherever it stands, but for
         those that it must be free of."""
         fixed = {(n.name, n.free_of) for choice in self.needs for n in choice}
         found: dict[str, tuple[str, ...]] = {}
         for side in self._sides:
-            for name, scope in _occurrences(side, ()):
+            for name, scope in _occurrences(side, self.kept):
                 known = found.get(name, scope)
                 found[name] = tuple(i for i in known if i in scope and (name, i) not in fixed)
         return found
@@ -237,7 +246,9 @@ class Equation(Rule):
         body = _VARIABLE.sub(lambda at: write(at[0]) if at[0] in self.scopes else at[0], side)
         if "-> r" in side:
             return f"index r < 2\n{head}O[i,r] = {body}"
-        return f"{head}O[i] = {body}"
+        if not self.scopes:  # nothing says how many elements there are
+            head += "index i < 2, k < 3\n"
+        return f"{head}O[{','.join(('i', *self.kept))}] = {body}"
 
     def term(self, side: str) -> Term:
         """A side, with reads for variables."""
@@ -343,7 +354,7 @@ class Equation(Rule):
         if self._head != (t.attr.monoid if t.op in ("fold", "fold_at") else None):
             return None
         for found in self._found(t):
-            new = instance(self._template, found)
+            new = found.at_positions(instance(self._template, found))
             if found.remainder:
                 new = T.construct(t.op, new, *found.remainder, kind=t.kind)
             if new.kind != t.kind:
@@ -466,6 +477,6 @@ def _occurrences(e: syntax.Expr, scope: tuple[str, ...]) -> Iterator[tuple[str, 
     if isinstance(e, syntax.Name) and e.name not in scope:
         yield e.name, scope
     if isinstance(e, syntax.Reduce):
-        scope = (*scope, *map(str, e.indices))
+        scope = (*dict.fromkeys((*scope, *map(str, e.indices))),)
     for part in syntax.children(e):
         yield from _occurrences(part, scope)

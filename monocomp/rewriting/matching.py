@@ -63,6 +63,11 @@ class Bindings:
         """With one variable more."""
         return Bindings({**self.terms, name: t}, self.folds, self.remainder)
 
+    def at_positions(self, t: Term) -> Term:
+        """A term at the positions of the folds that keep their index."""
+        kept = (f for f in self.folds.values() if f[1].op == "fold_at")
+        return T.substitute(t, {i.attr[0]: fold.args[0] for (i,), fold in kept})
+
 
 Test: TypeAlias = Callable[[Bindings], bool]
 

@@ -135,7 +135,7 @@ LAWLESS = {
     ),
     "layer_norm": (
         {"k": 2},
-        {"count_elements": "hoist_factor", "move_centre": "moments"},
+        {"count_elements": "count_elements", "move_centre": "moments"},
     ),
 }
 

@@ -11,7 +11,7 @@
 # Derivation:
 #
 #     name_operand: a name equals what it is defined to be
-#     expand_softmax: definition of softmax
+#     expand_softmax: softmax[k if c](x) = c * exp(x) / sum[k if c](exp(x))
 #     hoist_factor: sum[k if c](a * x) = a * sum[k if c](x)
 #     lift: sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
 #     fuse_folds: fold(f) x fold(g) = fold(f x g); with one frame, SE(V) x SE(W) = SE(V + W)

@@ -66,7 +66,8 @@ def _inputs(law: Equation, size: int, random: np.random.Generator) -> dict[str, 
 
 def _value(law: Equation, program: str, inputs: dict[str, Array]) -> Any:
     read = {n: x for n, x in inputs.items() if f"{n}[" in program}
-    return evaluate(program, read)
+    value = evaluate(program, read)
+    return value if inputs else np.full(SAMPLES, value[0])
 
 
 def _admitted(law: Equation, inputs: dict[str, Array], without: Need | None) -> Array:
