@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from monocomp import terms as T
 from monocomp.rewrites.single_folds import (
     is_fold,
@@ -147,51 +145,35 @@ def hoist_equal(t: Term) -> Term | None:
     return T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *given, *found))
 
 
-@hoisting.procedure
-def merge_weighted_sums(t: Term) -> Term | None:
-    """Sums of one weight that are only added are one sum. The weight is all that their exponents
-    have in common: a share of a sum, exp(s - L), stays whole.
+def _is_number(name: str) -> Guard:
+    def holds(found: Bindings) -> bool:
+        t = found.terms[name]
+        return not t.free and not t.folded
 
-    Law:     c * sum(a) + c * sum(b) = c * sum(a + b)
-    Claims:  distributivity, interchange
-    Needs:   the same domain, weight and coefficient, up to what varies with no index
-    before:  A[i] = sum[k](exp(S[i,k]) * X[k]) - 2 * sum[k](exp(S[i,k]) * Y[k])
-    after:   A[i] = sum[k](exp(S[i,k]) * (X[k] - 2 * Y[k]))
-    """
-    if t.op != "add":
-        return None
-    groups: dict[tuple[Any, ...], list[tuple[Term, Term]]] = {}
-    for a in t.args:
-        weighted = [f for f in factors(a) if _is_weighted_sum(f)]
-        if len(weighted) != 1:
-            continue
-        (f,) = weighted
-        rest = [g for g in factors(a) if g is not f]
-        numbers = [g for g in rest if not g.free and not g.folded]
-        others = T.mul(T.ONE, *(g for g in rest if g not in numbers))
-        number = T.mul(T.ONE, *numbers)
-        _, (_, body) = T.open_as(f, ("@0",))
-        key = (others, *T.domain_of(f), weight_of(body, "@0"))
-        groups.setdefault(key, []).append((a, number))
-    for (others, _, condition, _), members in groups.items():
-        if len(members) < 2:
-            continue
-        bodies = []
-        for a, factor in members:
-            (f,) = (f for f in factors(a) if _is_weighted_sum(f))
-            opened, (_, body) = T.open_as(f, ("@0",))
-            bodies.append(T.mul(factor, body))
-        first, *rest_of = (addends(exponent_of(b)) for b in bodies)
-        weight = T.add(T.ZERO, *(a for a in first if all(a in r for r in rest_of)))
-        parts = [T.mul(b, T.exp(T.neg(weight))) for b in bodies]
-        merged = T.fold("sum", opened, condition, T.mul(T.exp(weight), T.add(*parts)))
-        gone = [a for a, _ in members]
-        return T.add(*(a for a in t.args if a not in gone), T.mul(others, merged))
-    return None
+    return Guard(holds, "3")
 
 
-def _is_weighted_sum(t: Term) -> bool:
-    if not is_fold(t, "sum"):
-        return False
-    _, name, _, body = opened_fold(t)
-    return weight_of(body, name) is not T.ZERO
+def _are_of_one_weight(found: Bindings) -> bool:
+    """True if w is all that varies in the exponents of both elements."""
+    (bound,), _ = found.folds["k"]
+    w, x, y = (weight_of(found.terms[v], bound.attr[0]) for v in "wxy")
+    return w is not T.ZERO and x is T.ZERO and y is T.ZERO
+
+
+hoisting.add(
+    *equations(
+        """
+        # Sums of one weight that are only added are one sum. The weight is all that their
+        # exponents have in common: a share of a sum, exp(s - L), stays whole.
+        merge_weighted_sums: z * a * sum[k if c](w * x) + z * b * sum[k if c](w * y)
+            = z * sum[k if c](w * (a * x + b * y))
+            needs w a weight, z finite if there, a finite if read, b finite if read,
+            z nonnegative or x finite if there, z nonnegative or y finite if there,
+            worth a is a number, b is a number, w is an exponential, they are of one weight
+        """,
+        a_is_a_number=_is_number("a"),
+        b_is_a_number=_is_number("b"),
+        w_is_an_exponential=Guard(lambda found: found.terms["w"].op == "exp"),
+        they_are_of_one_weight=Guard(_are_of_one_weight),
+    )
+)

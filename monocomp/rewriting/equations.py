@@ -69,7 +69,7 @@ def _below(a: Term, b: Term) -> Term:
 PREDICATES = {
     "finite": Predicate(T.is_finite, lambda x: x > -math.inf, "{1}"),
     "finite if read": Predicate(
-        T.is_finite_if_read, lambda x: x > -math.inf, "{0}", missed="1 / {0}"
+        T.is_finite_if_read, lambda x: x > -math.inf, "{0}", missed="log(abs({0}) - 3)"
     ),
     "finite if there": Predicate(
         T.is_finite_if_there, lambda x: x > -math.inf, "{0}", missed="log(abs({0}))"
@@ -335,26 +335,30 @@ class Equation(Rule):
         ]
         return [*map(_any_of, decided), *guards]
 
-    def _found(self, t: Term) -> Iterator[Bindings]:
+    def matches(self, t: Term) -> Iterator[Bindings]:
         """The ways in which the left side matches and the needs are met."""
+        if self._head != (t.attr.monoid if t.op in ("fold", "fold_at") else None):
+            return
         for found in matches(self._pattern, t, self._demands):
             if all(test(found) for test in self._remaining):
                 yield found
 
     def discharged(self, t: Term) -> Iterator[tuple[Need, Term]]:
         """The needs that are met where the rule changes a term, and of what."""
-        for found in itertools.islice(self._found(t), 1):
+        for found in itertools.islice(self.matches(t), 1):
             for choice in self.needs:
                 need = next(n for n in choice if n.holds(found))
                 is_fold = need.words == "has an element"
                 yield need, found.folds[need.name][1] if is_fold else found.terms[need.name]
 
+    def result(self, found: Bindings) -> Term:
+        """The right side of a match."""
+        return found.at_positions(instance(self._template, found))
+
     def rewrite(self, t: Term) -> Term | None:
         """The right side, where the left one matches and the needs are met."""
-        if self._head != (t.attr.monoid if t.op in ("fold", "fold_at") else None):
-            return None
-        for found in self._found(t):
-            new = found.at_positions(instance(self._template, found))
+        for found in self.matches(t):
+            new = self.result(found)
             if found.remainder:
                 new = T.construct(t.op, new, *found.remainder, kind=t.kind)
             if new.kind != t.kind:

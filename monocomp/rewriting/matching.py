@@ -229,7 +229,8 @@ def _match_ordered(
 
     if first.op != "variable":
         for n, part in enumerate(parts):
-            for new in _match(first, part, found, tests) if part.op == first.op else ():
+            is_alike = part.op == first.op or first.op == "mul"  # of which the others may be 1
+            for new in _match(first, part, found, tests) if is_alike else ():
                 yield from go_on(new, parts[:n] + parts[n + 1 :])
     elif first.attr in found.terms:
         left = list(parts)

@@ -14,7 +14,7 @@ from monocomp.rewriting.equations import PREDICATES, Equation, Need
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 POINTS = (-math.inf, math.nan, -2.0, -1.0, 0.0, 0.5, 1.0, 3.0)  # NaN: unspecified
-SAMPLES = 2000
+SAMPLES = 3000
 
 
 @np.errstate(invalid="ignore")
@@ -22,7 +22,7 @@ def counterexample(law: Equation, without: Need | None = None) -> str | None:
     """A point at which the left side is specified and the right side is not that, if there is one
     where the needs are met, but for one."""
     for size in range(4):
-        inputs = _inputs(law, size, np.random.default_rng(size))
+        inputs = _inputs(law, size, without, np.random.default_rng(size))
         sides = [np.asarray(_value(law, side, inputs)) for side in law_sides(law)]
         shape = (SAMPLES, *sides[0].shape[1:])
         left, right = (np.broadcast_to(side, shape).reshape(SAMPLES, -1) for side in sides)
@@ -53,15 +53,28 @@ def law_sides(law: Equation) -> tuple[str, str]:
     return law.program(law.left, law.read), law.program(law.right, law.read)
 
 
-def _inputs(law: Equation, size: int, random: np.random.Generator) -> dict[str, Array]:
+def _inputs(
+    law: Equation, size: int, without: Need | None, random: np.random.Generator
+) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for name, scope in law.scopes.items():
         shape = (SAMPLES, *(size for _ in scope))
         if name in law.conditions:
             found[name.upper()] = random.random(shape) < 0.7
         else:
-            found[name.upper()] = random.choice(POINTS, shape)
+            found[name.upper()] = random.choice(_points(law, name, without), shape)
     return found
+
+
+def _points(law: Equation, name: str, without: Need | None) -> list[float]:
+    """The points that meet the needs of a variable alone."""
+    own = [
+        [PREDICATES[need.words].points for need in choice]
+        for choice in law.needs
+        if without not in choice
+        and all(need.name == name and need.words in PREDICATES for need in choice)
+    ]
+    return [x for x in POINTS if all(any(holds(x) for holds in choice) for choice in own)]
 
 
 def _value(law: Equation, program: str, inputs: dict[str, Array]) -> Any:
