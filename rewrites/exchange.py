@@ -11,20 +11,20 @@ rule says how operations are counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial, update_wrapper
-from itertools import combinations
 from typing import TypeAlias
 
 from monocomp import terms as T
 from monocomp.rewrites.normal_form import normalise
 from monocomp.rewrites.products import is_product
 from monocomp.rewrites.single_folds import is_fold
+from monocomp.rewriting.equations import Guard, equations
+from monocomp.rewriting.matching import Bindings
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.asking import remembered
 from monocomp.terms.equations import Equations
-from monocomp.terms.monomials import addends, exponent_of, factors
+from monocomp.terms.monomials import exponent_of
 
 LARGEST_POWER = 4
 
@@ -87,22 +87,49 @@ def exchange_sums(measure: Measure, program: Equations) -> Choice | None:
 def join_products(measure: Measure, program: Equations) -> Choice | None:
     """Products of matrices of which one side is the same are one, of the sum of the others.
 
-    Law:     x * sum(a * c) + y * sum(b * c) = sum((x * a + y * b) * c)
-    Claims:  distributivity, interchange
+    Law:     a * sum[k if c](w * x) + b * sum[k if c](w * y) = sum[k if c](w * (a * x + b * y))
+    Claims:  joined_products
     Needs:   both are products of matrices, and so is the sum of both, or it would be split again;
-             a and b vary with the same indices; x and y are finite and hold no aggregates, and
-             there are no exponential weights; it lowers the measure of the normal form
+             a, b and w are finite, and there are no exponential weights; it lowers the measure of
+             the normal form
     before:  A[i,j] = sum[k](X[i,k] * Z[j,k]) - sum[k](Y[i,k] * Z[j,k])
     after:   A[i,j] = sum[k]((X[i,k] - Y[i,k]) * Z[j,k])
     """
     alike: dict[Term, list[tuple[Term, Term]]] = {}
     for t in sorted(T.subterms(*(e.body for e in program.equations)), key=lambda t: t.key):
-        products = list(filter(None, map(_product, addends(t) if t.op == "add" else ())))
-        for one, other in combinations(products, 2):
-            if (joined := _joined(one, other)) is not None:
-                rest = (a for a in t.args if a not in (one.addend, other.addend))
-                alike.setdefault(T.unnamed(joined), []).append((t, T.add(*rest, joined)))
+        for found in _JOINED.matches(t) if t.op == "add" else ():
+            joined = _JOINED.result(found)
+            new = T.add(joined, *found.remainder)
+            alike.setdefault(T.unnamed(joined), []).append((t, new))
     return _least(measure, program, alike.values())
+
+
+def _are_products(found: Bindings) -> bool:
+    """True if both sums are products of matrices whose other sides vary with the same indices, and
+    so is the sum of both, or it would be split again; a weight has its own frame."""
+    (bound, *more), fold = found.folds["k"]
+    a, b, w, x, y = (found.terms[v] for v in "abwxy")
+    bodies = [T.mul(w, x), T.mul(w, y), T.mul(w, T.add(T.mul(a, x), T.mul(b, y)))]
+    name = bound.attr[0]
+    return (
+        (fold.kind == "float" and not more)
+        and T.mul(a, x).free == T.mul(b, y).free
+        and not any(name in exponent_of(body).free for body in bodies[:2])
+        and all(is_product(body, name, lambda f: f.free) for body in bodies)
+    )
+
+
+(_JOINED,) = equations(
+    """
+    joined_products: a * sum[k if c](w * x) + b * sum[k if c](w * y)
+        = sum[k if c](w * (a * x + b * y))
+        needs w finite if read, a finite if read, b finite if read,
+        worth a is of no fold, b is of no fold, they are products of matrices
+    """,
+    a_is_of_no_fold=Guard(lambda found: not found.terms["a"].folded),
+    b_is_of_no_fold=Guard(lambda found: not found.terms["b"].folded),
+    they_are_products_of_matrices=Guard(_are_products),
+)
 
 
 def _least(
@@ -120,50 +147,6 @@ def _replaced(positions: Sequence[tuple[Term, Term]], program: Equations) -> Cho
     for old, new in sorted(positions, key=lambda p: -p[0].height):  # what holds another comes first
         program = Choice.replacing(old, new, program).program
     return Choice(*positions[0], program)
-
-
-@dataclass(frozen=True)
-class _Product:
-    """An addend that is a product of matrices, times what is finite."""
-
-    addend: Term
-    outside: Term
-    fold: Term
-
-
-def _product(addend: Term) -> _Product | None:
-    sums = [f for f in factors(addend) if f.op == "fold" and f.attr.monoid == "sum"]
-    if len(sums) != 1 or len(sums[0].attr.indices) != 1 or addend.kind != "float":
-        return None
-    outside = [f for f in factors(addend) if f is not sums[0]]
-    (bound,), (_, body) = T.open_fold(sums[0])
-    is_weighed = bound.attr[0] in exponent_of(body).free
-    if is_weighed or not is_product(body, bound.attr[0], lambda f: f.free):
-        return None
-    if not all(map(_may_enter, outside)):
-        return None
-    return _Product(addend, T.mul(T.ONE, *outside), sums[0])
-
-
-def _may_enter(f: Term) -> bool:
-    return not f.folded and T.is_finite_if_read(f)
-
-
-def _joined(one: _Product, other: _Product) -> Term | None:
-    """The sum of two products of which one side is the same."""
-    if T.domain_of(one.fold) != T.domain_of(other.fold):
-        return None
-    opened, (condition, a) = T.open_as(one.fold, ("@0",))
-    _, (_, b) = T.open_as(other.fold, ("@0",))
-    common = [f for f in factors(a) if f in factors(b)]
-    ours, theirs = (
-        T.mul(p.outside, *(f for f in factors(body) if f not in common))
-        for p, body in ((one, a), (other, b))
-    )
-    body = T.mul(*common, T.add(ours, theirs))
-    if not common or ours.free != theirs.free or not is_product(body, "@0", lambda f: f.free):
-        return None
-    return T.fold("sum", opened, condition, body)
 
 
 def candidates(program: Equations) -> list[Term]:

@@ -66,7 +66,6 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "results.assume_filter: if new == bodies": SAME,
     "exchange.exchange_sums: if sums": "without sums nothing is compared",
     "exchange.join_products: if alike": "without products nothing is compared",
-    "exchange.join_products: if t.op == 'add'": "one addend is no two",
     "quotients._apart_from_rest: if rest": "0 over a divisor is no addend",
     "quotients.factor_number: if all((number == 1 for number, _ in found))": SAME,
     "single_elements.pick_point: ... if o is not c": "at the position that it names it is true",
