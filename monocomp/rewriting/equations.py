@@ -215,8 +215,9 @@ class Equation(Rule):
         """The indices that the left side keeps; on the right they are the position of an element,
         where no reduction binds them."""
         left = self._left
-        is_kept = isinstance(left, syntax.Reduce) and left.op in KEEPING_REDUCTIONS
-        return tuple(map(str, left.indices)) if is_kept else ()
+        if isinstance(left, syntax.Reduce) and left.op in KEEPING_REDUCTIONS:
+            return tuple(map(str, left.indices))
+        return ()
 
     @cached_property
     def scopes(self) -> dict[str, tuple[str, ...]]:
