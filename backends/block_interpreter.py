@@ -439,6 +439,7 @@ _HELPERS: dict[str, Callable[..., Value]] = {
     "unchained": lambda x: x,
     "between": lambda positions, low, high: (low <= positions) & (positions < high),
     "tanh": lambda x, fast: np.tanh(_float(x)),
+    "weight": lambda x, y, scale, power, fast: np.exp2(scale * (_float(x) - _float(y))),
     "floordiv": np.floor_divide,
     "mod": np.mod,
     "float_floordiv": np.floor_divide,

@@ -55,6 +55,18 @@ def tanh(x, FAST: tl.constexpr):
         large = (1 - t) / (1 + t)
         y = tl.where(a < 0.2, series, tl.where(x < 0, -large, large))
     return y''',
+    "weight": '''@triton.jit
+def weight(x, y, scale, power, FAST: tl.constexpr):
+    """exp2(scale * (x - y)). FAST: one fused operation an element, where the product with y is
+    rounded. Where 2 to the power of its error might overflow, floats are so far apart that only
+    equal ones have weights above 2 ** -16: there power, the power of two below the scale, takes
+    its place, and the products are exact."""
+    if FAST:
+        factor = tl.where(tl.abs(y) <= 134217728.0 / power, scale, power)
+        w = tl.exp2(factor * x - factor * y)
+    else:
+        w = tl.exp2(scale * (x - y))
+    return w''',
     "floordiv": '''@triton.jit
 def floordiv(a, b):
     """a // b of integers rounded down, and 0 for b = 0. Triton rounds towards 0; and it takes

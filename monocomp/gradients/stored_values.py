@@ -85,6 +85,7 @@ class StoredValues:
             if e in plain:  # which conditions may ask for
                 self.late.know(e, *unmasked(e.body))
         self._know([e for e in wide if e in reading.unknown], reading)
+        self._know(v.frame for v in values if v.frame is not None)
         return reading
 
     def _know(self, values: Iterable[Equation], reading: Reading | None = None) -> None:

@@ -27,6 +27,8 @@ from monocomp.tile.program import (
     subexpressions,
 )
 
+_PRODUCT = 1  # the turn of a product
+
 
 def order_updates(updates: Sequence[Assign]) -> list[Assign]:
     """Return the updates in an order in which all read what states are before any of them.
@@ -61,13 +63,13 @@ def _ordered(body: list[Statement]) -> list[Statement]:
         if positions[a.name] > positions[b.name] and (_reads(a, b.name) or _reads(b, a.name)):
             ordered = updates
     values = [s for s in body if not isinstance(s, Assign)]
-    return order_statements(_gather_early(values)) + list(ordered)
+    return order_statements(_read_late(_gather_early(values), ordered)) + list(ordered)
 
 
 def _turn(u: Assign) -> int:
     """Sums go first, then products, then what is neither."""
-    found = {x.op for x in subexpressions(u.value)}
-    return 1 if "contract" in found else 0 if "reduce" in found else 2
+    operations = {x.op for x in subexpressions(u.value)}
+    return _PRODUCT if "contract" in operations else 0 if "reduce" in operations else 2
 
 
 def _reads(u: Assign, state: str) -> bool:
@@ -94,6 +96,22 @@ def _gather_early(body: Sequence[Statement]) -> list[Statement]:
             late |= dict.fromkeys(names([s]), s)
         ordered.append(s)
     return ordered
+
+
+def _read_late(values: Sequence[Statement], updates: Sequence[Assign]) -> list[Statement]:
+    """Return the values, blocks that only products of the updates take after all other blocks: no
+    registers hold them while the others are used. None passes a product, as `_gather_early` says,
+    nor a loop or a condition.
+    """
+    fixed = [isinstance(s, Loop | Mask) or _multiplies(s) for s in values]
+    first = max((n for n, is_fixed in enumerate(fixed, 1) if is_fixed), default=0)
+    readers = [*values, *(u for u in updates if _turn(u) != _PRODUCT)]
+    needed = {x.attr for s in readers for root in roots(s) for x in leaves(root)}
+    blocks = [n for n, s in enumerate(values) if n >= first and _reads_block(s)]
+    last = max((n for n in blocks if not needed.isdisjoint(names([values[n]]))), default=0)
+    late = [n for n in blocks if n < last and needed.isdisjoint(names([values[n]]))]
+    before = [s for n, s in enumerate(values[: last + 1]) if n not in late]
+    return [*before, *(values[n] for n in late), *values[last + 1 :]]
 
 
 def _needed(s: Statement, late: Mapping[str, Statement]) -> list[Statement] | None:

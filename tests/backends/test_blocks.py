@@ -3,20 +3,25 @@ with one is found."""
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
+from numpy.typing import NDArray
 
 import monocomp as mc
 from monocomp import library
 from monocomp.backends import block_interpreter
+from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks.choices.choose import PASSES, choose
 from monocomp.blocks.operations import function, infix, name, number
@@ -317,3 +322,46 @@ def test_exponentials_do_not_wait_for_scaled_logits(scale: str, more: str, is_ap
     (product,) = re.findall(r" (\w+) = tl\.dot\(Q_tile", source)
     (power,) = re.findall(r"tl\.exp2\(\s*(1\.44\S* \*[^-]*) - 1\.44\S* \* \w+\[:, None\]", source)
     assert power.endswith(f"* {product}") == is_apart
+
+
+@pytest.mark.parametrize(
+    ("logits", "is_weight"),
+    [
+        ("Q[q,d] * K[k,d]", False),  # as large as what is multiplied
+        ("Q[q,d] * K[k,d] + A[q,k]", True),
+        ("where(A[q,k] < 0, -1e9, Q[q,d] * K[k,d])", True),
+        ("A[q,k]", False),  # exact
+        ("where(A[q,k] < 0, Q[q,d] * K[k,d], A[q,k])", False),
+    ],
+)
+def test_sums_with_what_is_loaded_may_be_large(logits: str, is_weight: bool) -> None:
+    source = mc.compile(f"O[q,e] = softmax[k]({logits}) * V[k,e]").source(target="cuda:90")
+    assert (" = weight(" in source) == is_weight
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("shift", [0.0, -3.7, 1e4, -1e4, 1e8, -1e9, 2.0**27, 2.0**27 + 16, -3e38])
+def test_fused_weights(shift: float, dtype: type[np.floating[Any]]) -> None:
+    """Weights of results of 16 bits: accurate to the rounding of x, and finite whatever x is."""
+    y = np.float32(np.finfo(np.float32).min if shift == -3e38 else shift)
+    steps = [y]
+    with np.errstate(over="ignore"):
+        for _ in range(12):
+            steps.append(np.nextafter(steps[-1], np.float32(-np.inf)))
+    x = np.array([*steps, y - 1, y - 20, -np.inf], np.float32)
+    fused = _weights(x, y, fast=True)
+    assert np.isfinite(fused.astype(dtype)).all() and fused[0] > 0 and fused[-1] == 0
+    exact = np.exp(x.astype(float) - float(y))
+    assert abs(np.log2(fused[0])) <= min(8.0, 2.0**-23 * abs(float(y)))
+    np.testing.assert_allclose(fused[1:-1] / fused[0], exact[1:-1], rtol=1e-6, atol=2e-5)
+    np.testing.assert_allclose(_weights(x, y, fast=False), exact, rtol=3e-6, atol=1e-20)
+
+
+def _weights(x: NDArray[np.float32], y: np.float32, fast: bool) -> NDArray[np.float64]:
+    """The helper of emitted files in numpy; x of 64 bits, so that products with it are fused."""
+    text = DEVICE_FUNCTIONS["weight"].removeprefix("@triton.jit\n").replace(": tl.constexpr", "")
+    scope: dict[str, Any] = {"tl": SimpleNamespace(abs=np.abs, where=np.where, exp2=np.exp2)}
+    exec(text, scope)
+    with np.errstate(over="ignore"):
+        scale, power = np.float32(math.log2(math.e)), np.float32(1)
+        return np.asarray(scope["weight"](x.astype(float), y, scale, power, fast))

@@ -80,6 +80,15 @@ def test_gathers_come_before_products() -> None:
     assert lines.index("total") < lines.index("bias_tile")
 
 
+def test_blocks_of_products_come_last() -> None:
+    """What only a product at the loop's end takes is read after what sums take."""
+    lines = dedent(KERNEL.format(sum=SUM)).strip().splitlines()
+    at = next(n for n, line in enumerate(lines) if "X_tile[i,k] =" in line)
+    lines[at : at + 2] = lines[at : at + 2][::-1]
+    values = [line.split("[")[0].strip() for line in ordered("\n".join(lines)).splitlines()]
+    assert values.index("X_tile") < values.index("V_tile")
+
+
 def test_rows_that_a_product_needs_are_not_read_before_it() -> None:
     """A position that a product decides comes after it, and so does what is read there."""
     (program,) = mc.compile(

@@ -140,9 +140,8 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
             return helper("tanh", x, c.fast, layout=x.layout, dtype=FLOAT32)
     if e.op in _INFIX:
         return _infix(c, e, want)
-    if e.op == "exp2" and _is_fused(c, e.args[0]):
-        scale, difference = e.args[0].args
-        return _fused_exponential(c, scale, difference, want)
+    if e.op == "exp2" and (fused := _fused_exponential(c, e.args[0], want)) is not None:
+        return fused
     device = OPERATIONS[e.op].device
     assert device is not None, e.op
     return function(device, *(value(c, a, want) for a in e.args))
@@ -174,15 +173,46 @@ def _larger_or_smaller(c: Context, e: P.Expr, want: Layout) -> Expr:
     return extreme(e.op, value(c, a, want), second)
 
 
-def _is_fused(c: Context, e: P.Expr) -> bool:
-    """True if this is scale * (x - y) for a row y and an x that is made of products of matrices,
-    and of positions. There scale * x - scale * y pays, one fused operation an element, and x was
-    rounded as much as scale * y is. What is loaded may be exact and large, as a mask of -1e9 is."""
-    if e.op != "mul" or e.args[1].op != "sub" or c.order(e.args[0].axes):
-        return False
-    x, y = e.args[1].args
-    is_row = len(c.order(y.axes)) < len(c.order(x.axes))
-    return is_row and bool(c.choices.products) and _is_computed(c, x)
+def _fused_exponential(c: Context, e: P.Expr, want: Layout) -> Expr | None:
+    """Return exp2(scale * x - scale * y) for scale * (x - y) with a row y, in a kernel that
+    multiplies matrices: one fused operation an element. None if x may be exact, where scale * y is
+    rounded.
+
+    A number that x is multiplied with is multiplied with the scale: then nobody waits for x.
+    """
+    if e.op != "mul" or e.args[1].op != "sub" or c.order(e.args[0].axes) or not c.choices.products:
+        return None
+    scale, (x, y) = e.args[0], e.args[1].args
+    if len(c.order(y.axes)) >= len(c.order(x.axes)):
+        return None
+    if not _is_computed(c, x):  # and may be large, as a mask of -1e9 is
+        return _weight(c, scale, x, y, want) if _is_rounded(c, x) else None
+    factor = above = value(c, scale, want)
+    if (product := _scaled(c, x)) is not None:
+        n, x = product
+        above = infix("*", factor, value(c, n, want))
+    shift = infix("*", factor, value(c, y, want))
+    return function("exp2", infix("-", infix("*", above, value(c, x, want)), shift))
+
+
+def _weight(c: Context, scale: P.Expr, x: P.Expr, y: P.Expr, want: Layout) -> Expr | None:
+    """Return exp2(scale * (x - y)) of a y that may be large: fused if results have 16 bits, which
+    x is rounded for. None for a scale that is no positive number."""
+    if scale.op != "number" or scale.attr <= 0:
+        return None
+    power = 2.0 ** (math.frexp(scale.attr)[1] - 1)
+    numbers = number(scale.attr, "float"), number(power, "float")
+    args = value(c, x, want), value(c, y, want), *numbers, c.fast
+    return helper("weight", *args, layout=want, dtype=FLOAT32)
+
+
+def _is_rounded(c: Context, e: P.Expr) -> bool:
+    """True if arithmetic made all that is chosen from, unless it is a number."""
+    e = c.meaning(e)
+    if e.op in ("where", "maximum", "minimum", "masked", "neg", "stop"):
+        choices = e.args[e.op == "where" :]
+        return all(a.op == "number" or _is_rounded(c, a) for a in choices)
+    return e.op not in ("load", "number") and e.kind == "float"
 
 
 def _is_computed(c: Context, e: P.Expr) -> bool:
@@ -197,18 +227,6 @@ def _is_computed(c: Context, e: P.Expr) -> bool:
         parts = [a for a in choices if not (a.op == "number" and a.attr == -math.inf)]
         return all(_is_computed(c, a) for a in parts)
     return any(_is_computed(c, a) for a in e.args)
-
-
-def _fused_exponential(c: Context, scale: P.Expr, difference: P.Expr, want: Layout) -> Expr:
-    """exp2(scale * x - scale * y). A number that x is multiplied with is multiplied with the scale:
-    then nobody waits for x."""
-    x, y = difference.args
-    factor = above = value(c, scale, want)
-    if (product := _scaled(c, x)) is not None:
-        n, x = product
-        above = infix("*", factor, value(c, n, want))
-    shift = infix("*", factor, value(c, y, want))
-    return function("exp2", infix("-", infix("*", above, value(c, x, want)), shift))
 
 
 def _scaled(c: Context, e: P.Expr) -> tuple[P.Expr, P.Expr] | None:

@@ -27,7 +27,7 @@ from monocomp.blocks.operations import (
     number,
     to,
 )
-from monocomp.blocks.passes.unread import needed
+from monocomp.blocks.passes.unread import needed, read
 from monocomp.tile import program as P
 
 _SUMS = ("add", "sub", "neg", "mul")
@@ -122,11 +122,10 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
     repeated = {loop.axis.name for loop, phases in c.choices.phases.items() if phases.is_repeated}
     for a in (a for a in blocked if a in repeated):
         yield B.Argument("single", a, 0, names.single(a), True)
-    found = list(program.expressions)
     yield B.Argument("option", "INDEX", 0, option("INDEX"), True)
     if _has_products(program):
         yield B.Argument("option", "PRECISION", 0, option("PRECISION"), True)
-    if any(e.op == "tanh" for e in found):
+    if c.fast.attr in read(tuple(c.out)):
         yield B.Argument("option", "FAST", 0, option("FAST"), True)
     if held:
         yield B.Argument("option", "STEP", 0, option("STEP"), True)
