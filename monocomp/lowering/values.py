@@ -336,21 +336,14 @@ class Values(Scopes):
         """Yield the sums that may be over nothing beside what is read, outside of loops: a filter
         guarded the factors that have left them, which may be no numbers. A quotient by a sum over
         the same elements is selected anyway."""
-        divided = [
-            s
-            for p in parts
-            if p.op == "pow" and self.domain(p.args[0]).zero
-            for s in T.subterms(p)
-            if s.op == "fold"
-        ]
+        divisors = [p for p in parts if p.op == "pow" and self.domain(p.args[0]).zero]
+        selected = {T.domain_of(s) for s in T.subterms(*divisors) if s.op == "fold"}
         for f in parts if self._is_outside_loops(parts) else ():
             fold = f.args[0] if f.op == "field" else f
-            if fold.op != "fold" or T.has_element(fold):
-                continue
-            if T.domain_of(fold) not in map(T.domain_of, divided) and any(
-                _reads_elsewhere(p, fold) for p in parts if p is not f
-            ):
-                yield f
+            is_over_nothing = fold.op == "fold" and not T.has_element(fold)
+            if is_over_nothing and T.domain_of(fold) not in selected:
+                if any(_reads_beside(p) for p in parts if p is not f and p not in divisors):
+                    yield f
 
     def _masked_product(self, factor: float, t: Term) -> Expr:
         """factor * t; a factor [condition] selects, so that 0 times NaN does not occur."""
@@ -435,15 +428,6 @@ class Values(Scopes):
 
 def _is_aggregate(t: Term) -> bool:
     return t.op in ("fold", "field")
-
-
-def _reads_elsewhere(factor: Term, fold: Term) -> bool:
-    """True if a factor is an element or an exponential of what is read, but for a largest exponent
-    of the fold: where that has no element, the exponential is 0."""
-    if factor.op != "exp":
-        return _reads_beside(factor) and factor.op != "pow"
-    folds = (s for s in T.subterms(factor) if s.op == "fold" and s.attr.monoid == "max")
-    return all(T.domain_of(s) != T.domain_of(fold) for s in folds)
 
 
 def _reads_beside(t: Term) -> bool:
