@@ -22,7 +22,7 @@ from monocomp.terms.leaves import ONE, READS, ZERO, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term
 from monocomp.terms.parts import addends, base_and_power, factors, is_bracket, split_coefficient
-from monocomp.terms.ring import add, exp, mul, multiply_out, power_of, sub
+from monocomp.terms.ring import add, exp, mul, multiply_out, sub
 from monocomp.terms.walking import element, map_children, subterms
 
 
@@ -114,18 +114,14 @@ def _element_of(
 
 @remembered
 def canonical_addends(exponent: Term) -> frozenset[Term]:
-    """The addends of an exponent in a form of their own: rules split sums, and clear divisors,
-    where it pays."""
+    """Return the addends of an exponent in a form of their own: rules split sums where it pays."""
     return frozenset(addends(multiply_out(_split(exponent))))
 
 
 @remembered
 def _split(t: Term) -> Term:
-    """Split sums of products that have one sum among their factors; fixed factors leave, and from
-    the addends under a power their divisors."""
+    """Split sums of products that have one sum among their factors; fixed factors leave."""
     t = map_children(t, _split)
-    if t.op == "pow" and t.args[0].op == "add":
-        return _cleared(t)
     if t.op != "fold" or t.attr.monoid != "sum" or t.kind != "float":
         return t
     opened, (condition, body) = open_fold(t)
@@ -142,18 +138,6 @@ def _split(t: Term) -> Term:
         return mul(*fixed, refold(t, condition, mul(ONE, *moving), opened=opened))
 
     return split(body)
-
-
-def _cleared(t: Term) -> Term:
-    """(a / n + b) ** p = (a + b * n) ** p * n ** -p for an extent n."""
-    (total,) = t.args
-    powers = [base_and_power(f) for a in total.args for f in factors([a])]
-    divisors = {base: min(n for b, n in powers if b is base) for base, _ in powers}
-    extents = [b for b in divisors if b.op == "cast" and b.args[0].op == "extent"]
-    lowest = [power_of(b, divisors[b]) for b in extents if divisors[b] < 0]
-    inverses = [power_of(d, -1) for d in lowest]
-    whole = add(*(mul(a, *inverses) for a in total.args))
-    return mul(power_of(whole, t.attr), *(power_of(d, t.attr) for d in lowest))
 
 
 def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:

@@ -127,9 +127,6 @@ SHARES += [
     f"O[q,e] = sum[k](exp(sum[d]({SPLIT}) - L[q]) * V[k,e])",
     f"input L[q] = logsumexp[k](tanh(sum[d]({SPLIT})))\n"
     f"O[k,e] = sum[q](exp(tanh(sum[d]({SPLIT})) - L[q]) * V[q,e])",
-    # Divisors may be cleared.
-    "param c: float = 1\ninput L[q] = logsumexp[k](X[k] * sqrt(mean[d](Y[q,d]) + c))\n"
-    "O[q,e] = sum[k](exp(X[k] / sqrt(|d|) * sqrt(sum[d](Y[q,d]) + c * |d|) - L[q]) * V[k,e])",
     # The largest elements are elements.
     "input L[q] = logsumexp[k](S[q,k])\nindex r < 4\n"
     "O[q,e] = exp(top[k -> r](S[q,k]) - L[q]) * V[q,r,e]",
