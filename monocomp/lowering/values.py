@@ -340,10 +340,10 @@ class Values(Scopes):
         selected = {T.domain_of(s) for s in T.subterms(*divisors) if s.op == "fold"}
         for f in parts if self._is_outside_loops(parts) else ():
             fold = f.args[0] if f.op == "field" else f
-            is_over_nothing = fold.op == "fold" and not T.has_element(fold)
-            if is_over_nothing and T.domain_of(fold) not in selected:
-                if any(_reads_beside(p) for p in parts if p is not f and p not in divisors):
-                    yield f
+            if fold.op != "fold" or T.has_element(fold) or T.domain_of(fold) in selected:
+                continue
+            if any(_reads_beside(p) for p in parts if p is not f and p not in divisors):
+                yield f
 
     def _masked_product(self, factor: float, t: Term) -> Expr:
         """factor * t; a factor [condition] selects, so that 0 times NaN does not occur."""
