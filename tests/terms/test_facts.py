@@ -1,4 +1,4 @@
-"""What is known of terms from their structure holds of their values, at special points, too."""
+"""Facts and bounds of terms hold of their values, also at special points."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
+import monocomp as mc
 from monocomp import terms as T
 from monocomp.checking.steps import Case
 from monocomp.declarations.records import Output
 from monocomp.language.checker import check
 from monocomp.terms import facts
 from monocomp.terms.algebra import SE_PAIR
+from monocomp.terms.domain import domain
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import show_monoid
 from monocomp.translation.translator import translate
@@ -22,7 +24,7 @@ from tests.terms.test_printer import PROGRAMS
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
-# What a fact says of the elements of a value; NaN is written where it says nothing of it.
+# Conditions on the elements of a value; they hold of NaN, which is unspecified.
 FACTS: dict[str, Callable[[Array], Array]] = {
     "is_finite": np.isfinite,
     "is_finite_if_read": np.isfinite,
@@ -51,7 +53,8 @@ EXAMPLES = [
 
 
 def subterms_of(text: str) -> list[tuple[Equations, T.Term]]:
-    """The float terms of a program that vary with its output's indices, and programs for them."""
+    """Return the float terms of a program that vary with its output's indices, and programs for
+    them."""
     if "SE[" in text and "monoid" not in text:
         text = f"{show_monoid(SE_PAIR)}\n{text}"
     program = translate(check(text))
@@ -80,12 +83,14 @@ def test_facts_hold(text: str) -> None:
         is_masked = any(map(T.is_bracket, T.subterms(t)))
         if is_masked or not all(map(facts.has_element, folds)):
             held = [name for name in held if name != "is_finite_if_there"]
-        if not held:
-            continue
+        bounds = domain(t)
         params = {name: -0.7 for name, at in program.declared.params.items() if at.default is None}
         for case in Case.of(program, {}, params, 2, program.text()).everywhere():
             inputs = case.inputs("float64")
             (value,) = case.outputs(inputs, program.text())
+            if case.points != "any":
+                numbers = value[~np.isnan(value)]
+                assert ((bounds.lo <= numbers) & (numbers <= bounds.hi)).all(), (t, bounds, value)
             for name in held:
                 is_of_finite = name[:13] == "is_finite_if_" or name in OF_FINITE
                 if is_of_finite and case.points == "any":
@@ -104,3 +109,27 @@ def test_every_fact_is_tried() -> None:
         for name in FACTS
     }
     assert min(seen.values()) > 4, seen
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "T[k] = abs(W[k])\nO[b] = Welford[k](T[k], A[b,k], 0).mu\nreturn O",
+        "T[k] = exp(W[k])\nU[k] = 2 * T[k]\nO[b] = Welford[k](U[k], A[b,k], 0).m2\nreturn O",
+        "O[b] = Welford[k](softmax[k](S[b,k]), A[b,k], 0).m2",
+        "T[b,k] = sigmoid(S[b,k])\nO[b] = Welford[k](1 - T[b,k], A[b,k], 0).m2\nreturn O",
+        "T[b] = Welford[j](1, S[b,j], 0).m2\nO[b] = Welford[k](T[b], A[b,k], 0).m2\nreturn O",
+        "O[b] = Welford[k](max[j if j <= k](B[b,j] ** 2), A[b,k], 0).mu",
+    ],
+)
+def test_signs_are_seen_through_names_and_aggregates(text: str) -> None:
+    """A weight of at least 0 is one by any name, and so is what is made of such numbers."""
+    kernel = mc.compile(text, backend="numpy")
+    generator = np.random.default_rng(0)
+    given = {n: generator.normal(size=[3] * len(i.dims)) for n, i in kernel.declared.inputs.items()}
+    np.testing.assert_allclose(kernel(**given), mc.evaluate(text, given), rtol=1e-9, atol=1e-12)
+
+
+def test_a_name_makes_no_sign() -> None:
+    with pytest.raises(mc.MonocompError, match="is not associative"):
+        mc.compile("T[k] = W[k] - 1\nO[b] = Welford[k](T[k], A[b,k], 0).mu\nreturn O")

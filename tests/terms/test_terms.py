@@ -385,38 +385,6 @@ def test_replace_goes_below_binders() -> None:
     assert T.replace(t, Y, X) is t
 
 
-# --- facts ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("term", "positive", "nonnegative"),
-    [
-        (T.exp(T.as_float(I)), True, True),
-        (T.exp(X), False, True),  # 0 for -inf
-        (X, False, False),
-        (T.power_of(X, 2), False, True),
-        (T.function("abs", X), False, True),
-        (T.function("relu", X), False, True),
-        (T.add(T.exp(X), T.power_of(Y, 2)), False, True),
-        (T.add(T.ONE, T.exp(X), T.power_of(Y, 2)), True, True),
-        (T.sub(T.exp(X), T.exp(Y)), False, False),
-        (T.extent_of("k"), True, True),
-        (T.power_of(T.extent_of("k"), -HALF), True, True),
-        (total(K, T.exp(row("S", K))), False, True),
-        (total(K, T.exp(T.as_float(K))), True, True),
-        (total(K, row("S", K)), False, False),
-        (T.fold("max", (K,), T.TRUE, T.exp(row("S", K))), False, True),
-        (T.fold("max", (K,), T.compare("<", K, I), T.exp(row("S", K))), False, False),  # of nothing
-        (number(-1), False, False),
-        (T.as_float(I), False, True),
-        (T.mul(number(-1), T.exp(X)), False, False),
-        (T.bracket(T.compare("<", A, B)), False, True),
-    ],
-)
-def test_signs(term: Term, positive: bool, nonnegative: bool) -> None:
-    assert (T.is_positive(term), T.is_nonnegative(term)) == (positive, nonnegative)
-
-
 # --- comparisons of integers -----------------------------------------------------------
 
 
