@@ -7,10 +7,10 @@ import pytest
 
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
+from monocomp.costs.closing import close
 from monocomp.costs.holding import estimate
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.language.checker import check
-from monocomp.planning.storing import Closing
 from monocomp.translation.translator import translate
 from tests.backends.storing import PROGRAMS
 
@@ -129,7 +129,6 @@ def test_subscripts_in_subscripts(value: str, subscripts: str) -> None:
     """Where one computed subscript holds another, both are variables of the closed value."""
     head = "input B[i], D[k]: int, E[i]: int\n"
     program = translate(check(f"{head}O[i] = {value}"))
-    close = Closing()
     closed, found = close(program.by_name["O"].body)
     indices = close(closed)[1]
     assert close(closed)[0] is closed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 from monocomp.blocks import program as B
@@ -25,8 +26,9 @@ def _rank(dtype: B.Dtype) -> int:
     return _PROMOTION.index("float" if dtype.kind == "float" else "int32")
 
 
+@lru_cache(maxsize=4096)
 def broadcast_layout(*layouts: B.Layout) -> B.Layout:
-    """The layout of element-wise operations: scalars go with everything, and dimensions of
+    """Return the layout of element-wise operations: scalars go with everything, and dimensions of
     length 1 with those of any."""
     found = [x for x in layouts if x]
     if not found:

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from monocomp import terms as T
-from monocomp.costs.closing import Closing
+from monocomp.costs.closing import open_subscripts
 from monocomp.costs.cost import (
     ELEMENT_BYTES,
     ELEMENTWISE,
@@ -96,7 +96,7 @@ def elements_of_folds(program: Equations) -> int:
 
 @lru_cache(maxsize=8192)  # programs that are compared have most folds in common
 def _with_subscripts_opened(t: Term) -> Term:
-    return T.unnamed(Closing().opened(t)[0])
+    return T.unnamed(open_subscripts(t)[0])
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from monocomp import terms as T
-from monocomp.costs.closing import Closing
+from monocomp.costs.closing import close
 from monocomp.costs.cost import BYTE_TIME, STORED_BYTES
 from monocomp.costs.counting import elements, tensor_sizes
 from monocomp.costs.holding import estimate
@@ -153,7 +153,6 @@ def _is_power(t: Term) -> bool:
 
 def _own_names(program: Equations, values: Sequence[Saved]) -> dict[str, str]:
     """The names of values that the program returns by names of its own, in another dtype."""
-    close = Closing()
     by_text = {close(v.equation.body)[0]: v.equation.name for v in values}
     returned = {e.name: close(as_logsumexp(e.body))[0] for e in program.outputs}
     return {name: by_text[text] for name, text in returned.items() if text in by_text}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from monocomp import terms as T
-from monocomp.costs.closing import Closing
+from monocomp.costs.closing import close
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.domain import ELEMENTS_ARE_THERE, domain
@@ -48,12 +48,11 @@ class LateReading:
     """Rewrites terms to read values wherever they compute them.
 
     Args:
-        close: finds elements of one tensor.
         read: what reads an equation's element.
     """
 
-    def __init__(self, close: Closing, read: Callable[[Equation, Sequence[Term]], Term]) -> None:
-        self.close, self.read = close, read
+    def __init__(self, read: Callable[[Equation, Sequence[Term]], Term]) -> None:
+        self.read = read
         self.wholes: list[_Whole] = []
         self.memo: dict[tuple[Term, frozenset[Term]], Term] = {}
 
@@ -74,8 +73,8 @@ class LateReading:
     def _position(self, part: Term, e: Equation) -> Callable[[Term], Here | None]:
         """Finds elements by a part of them, at any subscripts; where those of the part are computed
         themselves, only at indices."""
-        closed = self.close(part)[0]
-        element = element_of(self.close, part, e)
+        closed = close(part)[0]
+        element = element_of(part, e)
         pattern = Abbreviation(e.name, e.indices, part)
 
         def position(t: Term) -> Here | None:
@@ -83,7 +82,7 @@ class LateReading:
                 found = pattern.subscripts(t)
                 names = (i.attr[0] for i in e.indices)
                 return None if found is None else dict(zip(names, found, strict=True))
-            form, subscripts = self.close(t)
+            form, subscripts = close(t)
             return element(subscripts) if form is closed else None
 
         return position
@@ -205,7 +204,7 @@ def _telling(parts: Sequence[Term], e: Equation) -> Term | None:
     return next((p for p in parts if p.folded and p.free >= names), None)
 
 
-def element_of(close: Closing, t: Term, e: Equation) -> Element | None:
+def element_of(t: Term, e: Equation) -> Element | None:
     """Which element of an equation goes with a term's subscripts, as it is closed; None if these do
     not tell it."""
     _, subscripts = close(t)

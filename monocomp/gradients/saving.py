@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from monocomp import terms as T
-from monocomp.costs.closing import Closing
+from monocomp.costs.closing import close
 from monocomp.gradients.digits import largest_exponent, loses_digits
 from monocomp.gradients.late_reading import (
     Element,
@@ -58,7 +58,6 @@ class Saved:
 def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
     """The values that may be saved, as far as they are no outputs: aggregates, and what the program
     divides by."""
-    close = Closing()
     known = {close(e.body)[0] for e in program.outputs}
     terms = list(T.subterms(*(e.body for e in program.equations)))
     divisors = dict(_divided(terms)) | dict(_weighed(terms))
@@ -184,9 +183,8 @@ class Reading:
         named: Iterable[str] = (),
         late: LateReading | None = None,
     ) -> None:
-        self.close = Closing()
         self.read = read
-        self.late = late or LateReading(self.close, read)
+        self.late = late or LateReading(read)
         self.named = {name: program.by_name[name] for name in named}
         self.values: dict[Term, Value] = {}
         self.logarithms: dict[Term, Value] = {}
@@ -207,8 +205,8 @@ class Reading:
         self, table: dict[Term, Value], t: Term, e: Equation, *factors: Term, less: Term = T.ZERO
     ) -> bool:
         """A term is an equation's value, less another, times factors; does it tell which?"""
-        closed, _ = self.close(t)
-        element = element_of(self.close, t, e)
+        closed, _ = close(t)
+        element = element_of(t, e)
         if closed not in table and element is not None:
             table[closed] = partial(
                 _at, element, T.mul(T.sub(self.read(e, e.indices), less), *factors)
@@ -237,8 +235,8 @@ class Reading:
 
     def _holds(self, terms: Iterable[Term], aggregate: Term) -> bool:
         """Do terms hold an aggregate, at any subscripts?"""
-        closed = self.close(aggregate)[0]
-        return any(self.close(s)[0] is closed for s in T.subterms(*terms) if is_aggregate(s))
+        closed = close(aggregate)[0]
+        return any(close(s)[0] is closed for s in T.subterms(*terms) if is_aggregate(s))
 
     def _is_known(self, t: Term) -> bool:
         """Is all that is summed in a term saved, or is it only weights?"""
@@ -282,7 +280,7 @@ class Reading:
     def _found(self, table: Mapping[Term, Value], t: Term) -> Term | None:
         if not table:
             return None
-        closed, subscripts = self.close(t)
+        closed, subscripts = close(t)
         return table[closed](subscripts) if closed in table else None
 
     def _logarithm(self, t: Term) -> Term | None:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from monocomp import terms as T
-from monocomp.costs.closing import Closing
 from monocomp.declarations.records import Output
 from monocomp.gradients.digits import less_exponent, loses_digits
 from monocomp.gradients.late_reading import LateReading, outer_aggregates, unmasked
@@ -42,7 +41,7 @@ class StoredValues:
 
     def __init__(self, program: Equations, values: Sequence[Saved]) -> None:
         self.program, self.values = program, values
-        self.late = LateReading(Closing(), self.read)
+        self.late = LateReading(self.read)
         self.saved: dict[str, Equation] = {}
         self._given: dict[str, Equation] = {}
         self._defined: set[str] = set()  # what is given with its definition as it is written

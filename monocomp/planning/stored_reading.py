@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from monocomp import terms as T
-from monocomp.costs.closing import Closing
+from monocomp.costs.closing import close
 from monocomp.costs.operands import Operand, computed_operands, is_number, with_operand
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.terms import Term
@@ -19,7 +19,6 @@ class StoredReading:
     Args:
         equation: what is stored.
         closed: its value, as a function of `@0`, `@1`, ...
-        close: finds such values.
         is_operand: is it one side of products of matrices?
         number: what it is multiplied by when it is stored.
         order: which of `@0`, `@1`, ... its indices are; all in order, unless given.
@@ -29,12 +28,11 @@ class StoredReading:
         self,
         equation: Equation,
         closed: Term,
-        close: Closing,
         is_operand: bool = False,
         number: Term = T.ONE,
         order: Sequence[int] | None = None,
     ) -> None:
-        self.equation, self.closed, self.close = equation, closed, close
+        self.equation, self.closed = equation, closed
         self.is_operand, self.number = is_operand, number
         self.order = range(len(equation.indices)) if order is None else order
         self.memo: dict[Term, Term] = {}
@@ -62,7 +60,7 @@ class StoredReading:
         """What reads a term, if it is an element of the equation's."""
         if t.op != self.closed.op or t.kind != self.closed.kind:
             return None
-        closed, subscripts = self.close(t)
+        closed, subscripts = close(t)
         if closed is not self.closed:
             return None
         read = T.stored(self.equation, [subscripts[n] for n in self.order])

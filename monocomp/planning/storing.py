@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from monocomp import terms as T
-from monocomp.costs.closing import Closing
+from monocomp.costs.closing import close
 from monocomp.costs.cost import ELEMENT_BYTES, STORED_BYTES
 from monocomp.costs.counting import Estimate, Place, elements, tensor_sizes
 from monocomp.costs.holding import estimate, total_time
@@ -76,13 +76,12 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     steps += more
     sizes = planned_sizes(program, sizes)
     kernels = estimate(program, sizes)
-    close = Closing()
     trials = 0
     while True:
         whole, least = total_time(kernels), math.inf
         best: tuple[list[Step], list[Estimate]] | None = None
-        values = list(_repeated_values(kernels, sizes, close))
-        for tried, is_beside in _choices(program, kernels, values, sizes, close):
+        values = list(_repeated_values(kernels, sizes))
+        for tried, is_beside in _choices(program, kernels, values, sizes):
             if trials == TRIALS:
                 break
             trials += 1
@@ -91,7 +90,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, (tried, trial)
         if best is None:
-            steps += _in_slices(program, kernels, sizes, close)
+            steps += _in_slices(program, kernels, sizes)
             program = result_of(program, steps)
             steps += order_sums(program, planned_sizes(program, sizes))
             return result_of(program, steps), steps
@@ -154,13 +153,12 @@ def _choices(
     kernels: Sequence[Estimate],
     values: Sequence[_Value],
     sizes: Mapping[str, int],
-    close: Closing,
 ) -> Iterator[tuple[list[Step], bool]]:
     """Steps that store values: those with the same indices, and those of the same loop; and what
     one sum of several comes to. Are they all stored by kernels that compute them anyway?"""
     limit = _largest_tensor(program, sizes)
     for together in _sets(values, sizes, limit):
-        yield _store(program, together, close), all(v.beside is not None for v in together)
+        yield _store(program, together), all(v.beside is not None for v in together)
     for steps in store_partial_sum(program, kernels, sizes, limit):
         yield steps, True
 
@@ -177,7 +175,7 @@ def _sets(
 
 
 def _in_slices(
-    program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
+    program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int]
 ) -> list[Step]:
     """The steps that store values, of which there are too many, for a slice of an index at a time,
     if that is worth it; or operands, of which there need not be too many. What these leave are
@@ -186,17 +184,17 @@ def _in_slices(
     written = program
     whole = total_time(kernels)
     fused = cache(lambda: total_time(estimate(written, sizes, fitted=True)))
-    before = _read_by_all(program, close)
+    before = _read_by_all(program)
     if before:
         program = before[-1].program
         kernels = estimate(program, sizes)
-    values = list(_repeated_values(kernels, sizes, close))
+    values = list(_repeated_values(kernels, sizes))
     found: list[tuple[float, int, list[Step]]] = []  # what is left of the time, the bytes, and how
     for together in _sets(values, sizes, math.inf):
         count = sum(elements(v.indices, sizes) for v in together)
         if any(v.indices != together[0].indices for v in together):
             continue
-        stored = _store(program, together, close)
+        stored = _store(program, together)
         start = stored[-1].program
         names = {e.name for e in start.equations} - program.by_name.keys()
         if len(names) < len(together):  # what is returned is there as a whole
@@ -245,7 +243,7 @@ def _are_for_products(program: Equations, names: Iterable[str]) -> bool:
     return all(map(is_plain, outer_folds(readers)))
 
 
-def _read_by_all(program: Equations, close: Closing) -> list[Step]:
+def _read_by_all(program: Equations) -> list[Step]:
     """The steps after which values that are stored are read by all that have computed them anyway,
     too, so that what else these have in common is the same term."""
     steps: list[Step] = []
@@ -256,7 +254,7 @@ def _read_by_all(program: Equations, close: Closing) -> list[Step]:
         closed, indices = close(e.body)
         if e.body.op not in ("fold", "field") or indices != e.indices:
             continue
-        reading = StoredReading(e, closed, close)
+        reading = StoredReading(e, closed)
         changed = {o.name: reading(o.body) for o in start.equations if o.name != e.name}
         readers = tuple(n for n, body in changed.items() if body is not start.by_name[n].body)
         if readers:
@@ -271,9 +269,7 @@ def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
     return max(tensor_sizes(program, sizes))
 
 
-def _repeated_values(
-    kernels: Sequence[Estimate], sizes: Mapping[str, int], close: Closing
-) -> Iterator[_Value]:
+def _repeated_values(kernels: Sequence[Estimate], sizes: Mapping[str, int]) -> Iterator[_Value]:
     found: dict[tuple[Term, bool], list[_Use]] = {}
     for kernel in kernels:
         for t, positions in kernel.folds.items():
@@ -341,14 +337,12 @@ def _is_alone(use: _Use, uses: Sequence[_Use]) -> bool:
 # --- storing ----------------------------------------------------------------------------------
 
 
-def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list[Step]:
+def _store(program: Equations, values: Sequence[_Value]) -> list[Step]:
     steps = []
     for value in values:
-        returned = _returned(program, value, close)
-        equation, order = returned or (_equation(program, value, close), None)
-        reading = StoredReading(
-            equation, value.closed, close, value.is_operand, value.number, order
-        )
+        returned = _returned(program, value)
+        equation, order = returned or (_equation(program, value), None)
+        reading = StoredReading(equation, value.closed, value.is_operand, value.number, order)
         readers = value.readers - {equation.name}
         changed = [
             replace(e, body=reading(e.body)) if e.name in readers else e for e in program.equations
@@ -363,9 +357,7 @@ def _store(program: Equations, values: Sequence[_Value], close: Closing) -> list
     return steps
 
 
-def _returned(
-    program: Equations, value: _Value, close: Closing
-) -> tuple[Equation, list[int]] | None:
+def _returned(program: Equations, value: _Value) -> tuple[Equation, list[int]] | None:
     """An output that is a value, in the dtype in which it would be stored, and the order of its
     indices."""
     exact = [o.name for o in program.declared.outputs if o.dtype == "accumulated"]
@@ -396,13 +388,12 @@ def _store_running(program: Equations) -> list[Step]:
     what its weights are made of, as gradients read that.
     """
     steps: list[Step] = []
-    close = Closing()
     for name in [o.name for o in program.declared.outputs if o.dtype == "accumulated"]:
         e = program.by_name[name]
         for t in [f for a in addends(e.body) for f in factors(a) if prefix_of(f) in e.indices]:
             closed, indices = close(t)
             equation = Equation(NewNames(program)("F"), tuple(indices), t)
-            reading = StoredReading(equation, closed, close)
+            reading = StoredReading(equation, closed)
             changed = [replace(o, body=reading(o.body)) for o in program.equations]
             readers = tuple(o.name for o in changed if o.body is not program.by_name[o.name].body)
             if set(readers) - {name}:
@@ -438,7 +429,7 @@ def _are_elements(equation: Equation, read: Mapping[Term, Term]) -> bool:
     return all(T.element(equation, r.args) is t for t, r in read.items())
 
 
-def _equation(program: Equations, value: _Value, close: Closing) -> Equation:
+def _equation(program: Equations, value: _Value) -> Equation:
     """The value as an equation. It has the name that the program gave it, or a new one."""
     is_filtered = value.is_operand and value.closed.op == "where"
     called = value.closed.args[1] if is_filtered else value.closed

@@ -130,8 +130,8 @@ class Context:
     # --- axes ---------------------------------------------------------------------------------
 
     def order(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """The dimensions of a tile of these axes, here."""
-        return self.layouts.order(a for a in axes if a not in self.single)
+        """Return the dimensions of a tile of these axes, here."""
+        return self.layouts.order(frozenset(axes) - self.single)
 
     def layout(self, e: P.Expr) -> tuple[str, ...]:
         """The dimensions of a value, here."""

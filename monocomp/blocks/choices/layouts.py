@@ -23,13 +23,18 @@ class Layouts:
         self._rank = {a.name: n for n, a in enumerate(ranked)}
         self._blocked = frozenset(program.axis_names("row", "stream", "whole"))
         self.rows = frozenset(program.axis_names("row"))
+        self._orders: dict[frozenset[str], tuple[str, ...]] = {}
         self.lets = {s.name: s.value for s in program.statements if isinstance(s, Let)}
         self.operands = Operands(program)
         self.flipped: frozenset[str] = self._flipped(program) if flips else frozenset()
 
     def order(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """The dimensions of a tile of these axes."""
-        return tuple(sorted((a for a in axes if a in self._blocked), key=self._rank.__getitem__))
+        """Return the dimensions of a tile of these axes."""
+        blocked = self._blocked.intersection(axes)
+        order = self._orders.get(blocked)
+        if order is None:
+            order = self._orders[blocked] = tuple(sorted(blocked, key=self._rank.__getitem__))
+        return order
 
     def of(self, e: Expr) -> tuple[str, ...]:
         """The dimensions of a value."""
