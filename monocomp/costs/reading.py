@@ -28,16 +28,15 @@ def kernels(program: Equations) -> list[list[Equation]]:
 def inlined(program: Equations) -> tuple[Equation, ...]:
     """The outputs with what their definitions stand for, and what kernels store for them."""
     known: dict[str, Equation] = {}
-    memo: dict[Term, Term] = {}
-    defined = frozenset(program.by_name)
     stay = kept(program) if program.kept is None else program.kept
 
     def value(t: Term) -> Term:
         at = known[t.attr]
         return T.stored(at, t.args) if t.attr in stay else T.element(at, t.args)
 
+    written_out = T.mapping_refs(program.by_name, value)
     for e in program.equations:
-        known[e.name] = replace(e, body=T.map_refs(e.body, defined, value, memo))
+        known[e.name] = replace(e, body=written_out(e.body))
     outputs = [known[o.name] for o in program.declared.outputs]
     needed: set[str] = set()
     waiting = list(outputs)

@@ -58,8 +58,8 @@ def with_names(
         named = (p for p in positions if p is not None and all(map(_has_name, p)))
         if (indices := next(named, None)) is not None:
             here = {i.attr[0]: at for i, at in zip(a.indices, indices, strict=True)}
-            named_in: dict[Term, Term] = {}
-            found = [replace(e, body=_named(a, e.body, named_in)) for e in found]
+            named_in = _abbreviating(a)
+            found = [replace(e, body=named_in(e.body)) for e in found]
             needed.insert(0, Equation(a.name, tuple(indices), T.substitute(a.body, here)))
     return found, needed
 
@@ -77,8 +77,7 @@ def with_parts(
         indices = tuple(sorted(T.free_indices(part), key=order))
         equation = Equation(fresh("T"), indices, part)
         name = T.ref(equation.name, indices, part.kind)
-        memo: dict[Term, Term] = {}
-        bodies = [T.replace(e.body, part, name, memo) for e in found]
+        bodies = list(map(T.replacing(part, name), (e.body for e in found)))
         first = next(n for n, e in enumerate(found) if bodies[n] is not e.body)
         found = [replace(e, body=b) for e, b in zip(found, bodies, strict=True)]
         found.insert(first, equation)
@@ -119,14 +118,14 @@ def _has_name(i: Term) -> bool:
     return i.op == "index" and str(i.attr[0]).isidentifier()
 
 
-def _named(a: Abbreviation, t: Term, memo: dict[Term, Term]) -> Term:
-    """A term with the name of an abbreviation for what equals it."""
+def _abbreviating(a: Abbreviation) -> Callable[[Term], Term]:
+    """Return the function that puts the name of an abbreviation for the terms that it equals."""
 
     def name(part: Term) -> Term | None:
         subscripts = a.subscripts(part)
         return None if subscripts is None else T.ref(a.name, subscripts, part.kind)
 
-    return T.transform(t, name, memo)
+    return T.transform(name)
 
 
 def _shared(terms: Sequence[Term]) -> frozenset[Term] | None:

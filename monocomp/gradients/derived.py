@@ -428,7 +428,7 @@ class _Derivation:
         def read(t: Term) -> Term:
             return self.stored.read(saved[t.attr], t.args)
 
-        return replace(e, body=T.map_refs(e.body, frozenset(saved), read, {}))
+        return replace(e, body=T.mapping_refs(saved, read)(e.body))
 
     def _program(self, found: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
         """A program of what is found, with what it reads."""

@@ -108,8 +108,7 @@ def _unguarded(t: Term, e: Equation) -> Term:
             return set().union(*map(vanishing, t.args))
         return vanishing(t.args[0]) if t.op == "pow" and t.attr > 0 else ()
 
-    def without_value(t: Term) -> Term:
-        return T.map_refs(t, frozenset({e.name}), lambda _: T.const(1, "float"), {})
+    without_value = T.mapping_refs([e.name], lambda _: T.const(1, "float"))
 
     def visit(t: Term) -> Term:
         if e.name not in t.names:

@@ -248,11 +248,11 @@ class Reading:
         """The term, which is looked at where a condition holds, with saved values for what it
         computes."""
         known = frozenset(T.conjuncts(condition))
-        return self.late(T.transform(self._rewritten(t, known), self._exponential), condition)
+        return self.late(T.transform(self._exponential)(self._rewritten(t, known)), condition)
 
     def condition(self, t: Term) -> Term:
         """A condition, with what is saved of sums that it asks for."""
-        return self.late(T.transform(t, self._exponential))
+        return self.late(T.transform(self._exponential)(t))
 
     def _rewritten(self, t: Term, known: frozenset[Term]) -> Term:
         found = self.memo.get((t, known))

@@ -128,8 +128,7 @@ class StoredValues:
         if found is None:
             body = e.body if e.name in self._defined else self.late(e.body)
             stored = self._frames | self._named
-            names = frozenset(stored)
-            body = T.map_refs(body, names, lambda t: self.read(stored[t.attr], t.args), {})
+            body = T.mapping_refs(stored, lambda t: self.read(stored[t.attr], t.args))(body)
             found = self._given[e.name] = replace(e, body=body, given=True)
         return found
 

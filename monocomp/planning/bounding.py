@@ -142,7 +142,7 @@ def bound_filter(program: Equations, f: _Filter) -> Step:
         asked = T.disjunction(T.compare("<", upper, end), holds)
         return T.refold(t, T.conjunction(*within, asked), *bodies, opened=(here,))
 
-    changed = [replace(e, body=T.transform(e.body, bounded)) for e in program.equations]
+    changed = [replace(e, body=T.transform(bounded)(e.body)) for e in program.equations]
     position = [e.name for e, old in zip(changed, program.equations, strict=True) if e != old]
     after = replace(program, equations=in_order([*stored, *changed]))
     left = partial(program.shown, condition)

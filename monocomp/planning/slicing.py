@@ -259,20 +259,20 @@ class _Slicing:
 
     def _in_slice(self, t: Term) -> Term:
         """A term that reads the slice of each tensor that has the sliced index."""
-        memo: dict[Term, Term] = {}
 
         def read(t: Term) -> Term | None:
             if t is self.index:
                 self.counts = True
                 return T.add(t, self.start_of)
             if t.op in T.READS and self.index in t.args:
-                positions = (a if a is self.index else T.transform(a, read, memo) for a in t.args)
+                positions = (a if a is self.index else visit(a) for a in t.args)
                 return self._read_slice(T.rebuild(t, tuple(positions)))
             if t.op == "stored" and t.attr.name in self.instead:
                 raise _NotSliced  # the whole of what only a slice is there
             return None
 
-        found = T.transform(t, read, memo)
+        visit = T.transform(read)
+        found = visit(t)
         if not _is_plain(found, self.index, self.extent):
             raise _NotSliced
         return found

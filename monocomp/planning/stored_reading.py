@@ -35,29 +35,25 @@ class StoredReading:
         self.equation, self.closed = equation, closed
         self.is_operand, self.number = is_operand, number
         self.order = range(len(equation.indices)) if order is None else order
-        self.memo: dict[Term, Term] = {}
+        self._rewrite = T.transform(self._change)
         self.read: dict[Term, Term] = {}  # by what was computed
 
     def __call__(self, t: Term) -> Term:
+        return self._rewrite(t)
+
+    def _change(self, t: Term) -> Term | None:
         if not self.closed.folded <= t.folded:
             return t
-        found = self.memo.get(t)
-        if found is None:
-            found = self.memo[t] = self._operand(t) if self.is_operand else self._value(t)
-        return found
-
-    def _value(self, t: Term) -> Term:
-        return self._stored(t) or T.map_children(t, self)
-
-    def _operand(self, t: Term) -> Term:
+        if not self.is_operand:
+            return self._stored(t)
         for operand in _operands(t):
             stored = self._stored(operand.value)
             if stored is not None:
                 return with_operand(t, operand._replace(number=self.number), stored)
-        return _with_numbers_outside(T.map_children(t, self))
+        return _with_numbers_outside(T.map_children(t, self._rewrite))
 
     def _stored(self, t: Term) -> Term | None:
-        """What reads a term, if it is an element of the equation's."""
+        """Return the element of the equation that a term equals, if it equals one."""
         if t.op != self.closed.op or t.kind != self.closed.kind:
             return None
         closed, subscripts = close(t)

@@ -34,12 +34,8 @@ class Choice:
     @classmethod
     def replacing(cls, before: Term, after: Term, program: Equations) -> Choice:
         """Replace the term everywhere."""
-        memo: dict[Term, Term] = {}
-
-        def replaced(t: Term) -> Term:
-            return T.replace(t, before, after, memo) if T.holds(t, before) else t
-
-        return cls(before, after, program.map(replaced))
+        replace = T.replacing(before, after)
+        return cls(before, after, program.map(lambda t: replace(t) if T.holds(t, before) else t))
 
 
 @dataclass(frozen=True, eq=False)

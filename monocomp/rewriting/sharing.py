@@ -81,9 +81,8 @@ def is_small(program: Equations, names: frozenset[str] = frozenset()) -> bool:
 
 
 def _written_out(e: Equation, names: frozenset[str], known: Mapping[str, Equation]) -> Equation:
-    inlined = frozenset(known) - names
-    body = T.map_refs(e.body, inlined, lambda t: T.element(known[t.attr], t.args), {})
-    return replace(e, body=body)
+    inline = T.mapping_refs(known.keys() - names, lambda t: T.element(known[t.attr], t.args))
+    return replace(e, body=inline(e.body))
 
 
 def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str]) -> frozenset[str]:

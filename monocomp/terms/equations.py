@@ -126,8 +126,8 @@ class Equations:
         if self.as_written is not None:
             return replace(self.as_written(sizes), declared=self.declared, kept=self.kept)
         empty = frozenset(e for e, size in sizes.items() if size == 0)
-        drop = partial(_without_elements, empty=empty)
-        return replace(self.map(partial(T.transform, f=drop)), sizes=sizes)
+        drop = T.transform(partial(_without_elements, empty=empty))
+        return replace(self.map(drop), sizes=sizes)
 
     @cached_property
     def monoids(self) -> tuple[T.UserMonoid, ...]:
@@ -167,17 +167,17 @@ class Equations:
     def with_given(self, given: Equation) -> Equations:
         """Replace the definition of an input that is given with one by another form of it."""
         changed: dict[Equation, Equation] = {}
-        known: dict[Term, Term] = {}
         for e in self.given:  # each after those that it reads
-            body = T.map_stored(e.body, changed, {})
+            body = T.mapping_stored(changed)(e.body)
             changed[e] = given if e.name == given.name else replace(e, body=body)
-        names = (replace(a, body=T.map_stored(a.body, changed, known)) for a in self.known)
+        read = T.mapping_stored(changed)
+        names = (replace(a, body=read(a.body)) for a in self.known)
         program = replace(self, given=tuple(changed.values()), known=tuple(names))
-        return program.map(lambda t: T.map_stored(t, changed, known))
+        return program.map(read)
 
     def map_refs(self, names: Iterable[str], f: Callable[[Term], Term]) -> Equations:
         """Apply f to the elements of definitions, also in those of given inputs."""
-        mapped = partial(T.map_refs, names=frozenset(names), f=f, memo={})
+        mapped = T.mapping_refs(names, f)
         program = self
         for n in range(len(self.given)):
             given = program.given[n]

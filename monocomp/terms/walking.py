@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from monocomp.terms.binders import open_fold
 from monocomp.terms.constructors import rebuild
@@ -77,54 +77,53 @@ def holds_fold(t: Term) -> bool:
     return bool(t.folded) and any(s.op == "fold" for s in subterms(t))
 
 
-def transform(
-    t: Term, f: Callable[[Term], Term | None], memo: dict[Term, Term] | None = None
-) -> Term:
-    """Replace the outermost subterms for which f returns a term, below binders in opened form.
+def transform(f: Callable[[Term], Term | None]) -> Callable[[Term], Term]:
+    """Return the function that replaces the outermost subterms for which f returns a term, below
+    binders in opened form. It keeps its results."""
 
-    `memo` keeps results for further calls with the same f.
-    """
-    known = {} if memo is None else memo
-
+    @cache
     def visit(t: Term) -> Term:
-        new = known.get(t)
-        if new is None:
-            new = f(t)
-            new = known[t] = map_children(t, visit) if new is None else new
-        return new
+        new = f(t)
+        return map_children(t, visit) if new is None else new
 
-    return visit(t)
+    return visit
 
 
-def replace(t: Term, old: Term, new: Term, memo: dict[Term, Term] | None = None) -> Term:
-    """Replace every occurrence of a subterm, also below binders (in opened form)."""
-    return transform(t, lambda a: new if a is old else None, memo)
+def replacing(old: Term, new: Term) -> Callable[[Term], Term]:
+    """Return the function that replaces every occurrence of a subterm."""
+    return transform(lambda t: new if t is old else None)
 
 
-def map_refs(
-    t: Term, names: frozenset[str], f: Callable[[Term], Term], memo: dict[Term, Term]
-) -> Term:
-    """Apply f to the elements of definitions with these names, in their subscripts first."""
+def replace(t: Term, old: Term, new: Term) -> Term:
+    """Replace every occurrence of a subterm, below binders in opened form."""
+    return replacing(old, new)(t)
 
-    def visit(a: Term) -> Term | None:
-        if a.names.isdisjoint(names):
-            return a
-        if a.op != "ref" or a.attr not in names:
+
+def mapping_refs(names: Iterable[str], f: Callable[[Term], Term]) -> Callable[[Term], Term]:
+    """Return the function that applies f to the elements of definitions with these names, in their
+    subscripts first."""
+    mapped = frozenset(names)
+
+    def change(t: Term) -> Term | None:
+        if t.names.isdisjoint(mapped):
+            return t
+        if t.op != "ref" or t.attr not in mapped:
             return None
-        return f(ref(a.attr, (map_refs(s, names, f, memo) for s in a.args), a.kind))
+        return f(ref(t.attr, map(visit, t.args), t.kind))
 
-    return transform(t, visit, memo)
+    visit = transform(change)
+    return visit
 
 
-def map_stored(t: Term, instead: Mapping[Equation, Equation], memo: dict[Term, Term]) -> Term:
-    """Read the elements of other equations instead, which say the same."""
+def mapping_stored(instead: Mapping[Equation, Equation]) -> Callable[[Term], Term]:
+    """Return the function that reads the elements of other equations, which say the same."""
 
-    def visit(a: Term) -> Term | None:
-        if a.op != "stored" or a.attr not in instead:
-            return None
-        return stored(instead[a.attr], (map_stored(s, instead, memo) for s in a.args))
+    def change(t: Term) -> Term | None:
+        is_changed = t.op == "stored" and t.attr in instead
+        return stored(instead[t.attr], map(visit, t.args)) if is_changed else None
 
-    return transform(t, visit, memo)
+    visit = transform(change)
+    return visit
 
 
 def element(e: Equation, subscripts: Sequence[Term]) -> Term:
