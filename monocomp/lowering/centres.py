@@ -155,7 +155,7 @@ class _Symbols:
         is_linear = all(f in parts for f in self.settled if T.holds(t, f))
         symbols = {**self.known, **self.settled} if is_linear else self.known
         # Folds of other loops are known, with those inside of them.
-        t = T.transform(t, lambda a: symbols.get(a, a if a.op == "fold" else None))
+        t = T.transform(lambda a: symbols.get(a, a if a.op == "fold" else None))(t)
         if self.at.domain(t).is_real:
             return t
         return T.where(T.compare("<", T.function("abs", t), T.INF), t, T.ZERO)
