@@ -23,9 +23,8 @@ from monocomp.language import syntax as S
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.reference import algebra, oracle
-from monocomp.reference.named_arrays import Value
+from monocomp.reference.named_arrays import Scope, Value
 from monocomp.reference.oracle import specified
-from monocomp.reference.scopes import Scope
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -111,7 +110,7 @@ def _decided(
 ) -> list[Array]:
     """Return the oracle's outcomes, NaN where overflow or underflow decides: exponentials that are
     no 0 are less than all numbers, and products with 0 of what a dtype does not hold."""
-    apply, multiply = algebra.apply, algebra.multiply
+    apply, multiply = algebra.apply, algebra.OPERATORS["*"]
     largest = np.finfo(dtype).max
 
     def applied(name: str, x: Array) -> Array:
@@ -125,7 +124,8 @@ def _decided(
         is_lost = (size > largest) & np.isfinite(size) & ((x == 0) | (y == 0))
         return np.where(is_lost, math.nan, multiply(x, y))
 
-    with patch.object(algebra, "apply", applied), patch.object(algebra, "multiply", multiplied):
+    operators = patch.dict(algebra.OPERATORS, {"*": multiplied})
+    with patch.object(algebra, "apply", applied), operators:
         return [np.asarray(x, np.float64) for x in specified(program, inputs, params)]
 
 

@@ -7,15 +7,14 @@ condition is 0 or 1. inf is the minimum of nothing, and what is made of that alo
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from monocomp.declarations.vocabulary import Kind
-from monocomp.errors import UnsupportedDtypeError, UnsupportedError
+from monocomp.errors import UnsupportedError
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -25,7 +24,7 @@ LOWEST = -(2**63)  # of the ints
 
 
 def widest() -> np.dtype[Any]:
-    """The dtype in which the oracle computes."""
+    """Return the dtype in which the oracle computes."""
     limits = np.finfo(np.longdouble)
     if limits.nexp < _EXPONENT_BITS or limits.nmant < _MANTISSA_BITS:
         raise UnsupportedError(
@@ -35,32 +34,11 @@ def widest() -> np.dtype[Any]:
     return np.dtype(np.longdouble)
 
 
-def to_numpy(name: str, given: Any) -> Array:
-    """An input as a float64, int64 or bool array; torch is not imported for its tensors."""
-    if hasattr(given, "detach"):
-        given = given.detach().cpu()
-        given = (given.double() if given.is_floating_point() else given).numpy()
-    array = np.asarray(given)
-    if array.dtype.kind == "b":
-        return array
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64)
-    try:
-        if array.dtype.kind not in "cOSUmM":
-            return array.astype(np.float64)
-    except (TypeError, ValueError):
-        pass
-    raise UnsupportedDtypeError(
-        f"input '{name}' has dtype {array.dtype}, which is no number",
-        help="give floats, integers or booleans",
-    )
-
-
 # --- operators ----------------------------------------------------------------------------
 
 
 def whole(x: Array) -> Array:
-    """A result of arithmetic on ints, unspecified where it leaves int64."""
+    """Return a result of arithmetic on ints, unspecified where it leaves int64."""
     return np.where((x >= LOWEST) & (x < -LOWEST), x, math.nan)
 
 
@@ -70,7 +48,7 @@ def add(x: Array, y: Array) -> Array:
 
 
 def negate(x: Array) -> Array:
-    """-x"""
+    """-(-inf) is unspecified."""
     return np.where(x == -math.inf, math.nan, -x)
 
 
@@ -86,65 +64,66 @@ def divide(x: Array, y: Array) -> Array:
     return np.where(x == 0, 0, _number(x / divisor, x != math.inf))
 
 
+def power(x: Array, y: Array) -> Array:
+    """x ** y for numbers"""
+    return np.where(np.isfinite(x) & np.isfinite(y), _number(np.power(x, y)), math.nan)
+
+
 def _number(result: Array, rises: Array | bool = True) -> Array:
-    """A result of arithmetic, unspecified where it is inf and no operand is."""
+    """Return a result of arithmetic, unspecified where it is inf and no operand is."""
     return np.where((result == math.inf) & rises, math.nan, result)
 
 
-def power(x: Array, y: Array) -> Array:
-    """x ** y"""
-    unspecified = ~np.isfinite(x) | ~np.isfinite(y)
-    return np.where(unspecified, math.nan, _number(np.power(x, y)))
+def _round_down(operation: Callable[[Array, Array], Array], x: Array, y: Array) -> Array:
+    """Return `//` or `%` of numbers."""
+    is_number = np.isfinite(x) & np.isfinite(y) & (y != 0)
+    return np.where(is_number, operation(x, np.where(is_number, y, 1)), math.nan)
 
 
-def _rounding(op: Callable[[Array, Array], Array], x: Array, y: Array, kind: Kind) -> Array:
-    """`//` or `%`: an int is 0 for a divisor of 0."""
-    unspecified = ~np.isfinite(x) | ~np.isfinite(y) | (y == 0)
-    result = np.where(unspecified, math.nan, op(x, np.where(unspecified, 1, y)))
-    return np.where((y == 0) & ~np.isnan(x), 0, result) if kind == "int" else result
+OPERATORS: dict[str, Callable[[Array, Array], Array]] = {
+    "+": add,
+    "-": lambda x, y: add(x, negate(y)),
+    "*": multiply,
+    "/": divide,
+    "**": power,
+    "//": lambda x, y: _round_down(np.floor_divide, x, y),
+    "%": lambda x, y: _round_down(np.mod, x, y),
+}
 
 
 def operate(op: str, x: Array, y: Array, kind: Kind) -> Array:
-    """One of + - * / // % **."""
-    match op:
-        case "+":
-            result = add(x, y)
-        case "-":
-            result = add(x, negate(y))
-        case "*":
-            result = multiply(x, y)
-        case "/":
-            result = divide(x, y)
-        case "**":
-            result = np.rint(power(x, y)) if kind == "int" else power(x, y)
-        case _:
-            result = _rounding(np.floor_divide if op == "//" else np.mod, x, y, kind)
-    return whole(result) if kind == "int" else result
+    """Return the result of an operator. Ints divided by 0 are 0."""
+    result = OPERATORS[op](x, y)
+    if kind != "int":
+        return result
+    if op in ("//", "%"):
+        result = np.where((y == 0) & ~np.isnan(x), 0, result)
+    return whole(np.rint(result))
 
 
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    **{"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge},
-    **{"==": operator.eq, "!=": operator.ne},
+_RELATIONS: dict[str, Callable[..., Any]] = {
+    **{"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal},
+    **{"==": np.equal, "!=": np.not_equal},
 }
 
 
 def compare(op: str, x: Array, y: Array) -> Array:
-    """One of < <= > >= == !=."""
-    return np.where(np.isnan(x) | np.isnan(y), math.nan, _COMPARISONS[op](x, y))
+    """Return a comparison, unspecified where an operand is."""
+    return np.where(np.isnan(x) | np.isnan(y), math.nan, _RELATIONS[op](x, y))
 
 
 def condition(x: Array) -> Array:
-    """A number is true unless it is 0."""
+    """Return a number as a condition: true unless it is 0."""
     return np.where(np.isnan(x), x, x != 0)
 
 
 def connect(op: str, x: Array, y: Array) -> Array:
-    """`and` or `or` of conditions: where x settles it, y is not looked at."""
+    """Return `and` or `or` of conditions: where x settles it, y is not looked at."""
     return np.where(np.isnan(x) | (x == (op == "or")), x, y)
 
 
 def choose(chosen: Array, x: Array, y: Array) -> Array:
-    """`where`: x where the condition holds, else y."""
+    """Return x where the condition holds, else y."""
     return np.where(np.isnan(chosen), math.nan, np.where(chosen == 0, y, x))
 
 
@@ -152,7 +131,7 @@ def choose(chosen: Array, x: Array, y: Array) -> Array:
 
 
 def _in_float64(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    """A function that numpy lacks, from the standard library."""
+    """Return a function that numpy lacks, from the standard library."""
     apply = np.frompyfunc(function, 1, 1)
     return lambda x: np.asarray(np.asarray(apply(x.astype(np.float64)), np.float64), x.dtype)
 
@@ -164,24 +143,15 @@ def _sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
-def _softplus(x: Array) -> Array:
-    """log(1 + exp(x)) without overflow and without losing a small exp(x)."""
-    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
-
-
-def _gelu(x: Array) -> Array:
-    """x times the normal distribution at x; erfc is exact far to the left as well."""
-    return x / 2 * _ERFC(-x / np.sqrt(np.asarray(2, x.dtype)))
-
-
-# Each with its value at -inf, where it has one.
-_FUNCTIONS: Mapping[str, tuple[Callable[[Array], Array], float]] = {
+# Each with its value at -inf, where it has one. softplus neither overflows nor loses a small
+# exp(x); gelu is x times the normal distribution at x, by erfc exact far to the left as well.
+_FUNCTIONS: dict[str, tuple[Callable[[Array], Array], float]] = {
     "exp": (np.exp, 0),
     "exp2": (np.exp2, 0),
     "sigmoid": (_sigmoid, 0),
-    "softplus": (_softplus, 0),
+    "softplus": (lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), 0),
     "silu": (lambda x: x * _sigmoid(x), 0),
-    "gelu": (_gelu, 0),
+    "gelu": (lambda x: x / 2 * _ERFC(-x / np.sqrt(np.asarray(2, x.dtype))), 0),
     "relu": (lambda x: np.maximum(x, 0), 0),
     "elu": (lambda x: np.where(x > 0, x, np.expm1(x)), -1),
     "tanh": (np.tanh, -1),
@@ -200,7 +170,7 @@ _FUNCTIONS: Mapping[str, tuple[Callable[[Array], Array], float]] = {
 
 
 def apply(name: str, x: Array) -> Array:
-    """A function of one number."""
+    """Return a function of one number."""
     if name == "stop":
         return x
     function, at_nothing = _FUNCTIONS[name]

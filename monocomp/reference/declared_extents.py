@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 
-from monocomp.errors import InternalError
 from monocomp.language import syntax as S
 
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     **{"+": operator.add, "-": operator.sub, "*": operator.mul},
-    **{"//": operator.floordiv, "%": operator.mod},
+    **{"//": operator.floordiv, "%": operator.mod, "maximum": max, "minimum": min},
 }
+_QUOTIENTS = (operator.floordiv, operator.mod)
 
 
 def declared_extent(
@@ -20,25 +20,20 @@ def declared_extent(
     extents: Mapping[str, int],
     params: Mapping[str, int | float],
 ) -> int | None:
-    """The number that a declared extent is, exactly; None if it divides by zero."""
+    """Return the number that a declared extent is, exactly; None if it divides by zero."""
     match node:
-        case S.Number():
-            return int(node.value)
-        case S.Extent():
-            return extents[extent_of[node.index]]
-        case S.Name():
-            return int(params[node.name])
-    values = [declared_extent(extent_of, part, extents, params) for part in S.children(node)]
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return None
-    match node:
-        case S.Unary():
-            return -known[0]
-        case S.Call():
-            return min(known) if node.function == "minimum" else max(known)
-        case S.Binary(op="//" | "%") if known[1] == 0:
+        case S.Number(value):
+            return int(value)
+        case S.Extent(index):
+            return extents[extent_of[index]]
+        case S.Name(name):
+            return int(params[name])
+    first, *others = (declared_extent(extent_of, p, extents, params) for p in S.children(node))
+    if isinstance(node, S.Unary):
+        return None if first is None else -first
+    operation = _ARITHMETIC[node.function if isinstance(node, S.Call) else node.op]
+    for other in others:
+        if first is None or other is None or (other == 0 and operation in _QUOTIENTS):
             return None
-        case S.Binary() if node.op in _ARITHMETIC:
-            return _ARITHMETIC[node.op](*known)
-    raise InternalError("an extent holds an operation that the checker should have refused")
+        first = operation(first, other)
+    return first

@@ -1,35 +1,22 @@
 """Arrays whose axes are indices: broadcasting by name, which is all the oracle vectorises.
 
-A `Value` is the value of an expression for every combination of its free indices at once.
-Two values meet index by index: `union` lists the axes that either has, `spread` brings an
-array to such a list. Axes are compared by identity, so an inner `k` never meets an outer one.
+A `Value` is the value of an expression for every combination of its free indices at once. Two
+values meet index by index: `union` lists the axes that either has, `spread` brings an array to such
+a list. An index that is bound anew hides the outer one, and leaves with what binds it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from monocomp.declarations.vocabulary import Kind
 from monocomp.reference.algebra import Array
 
-
-@dataclass(frozen=True, eq=False)
-class Axis:
-    """An index in one scope, running over start, ..., stop - 1."""
-
-    index: str
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-
-Axes = tuple[Axis, ...]
+Axes = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -47,49 +34,56 @@ class Value:
     kind: Kind = "float"
 
 
-def union(*lists: Iterable[Axis]) -> Axes:
-    """All axes, in order of first appearance."""
+@dataclass(frozen=True)
+class Scope:
+    """Where an expression is evaluated.
+
+    Attributes:
+        extents: the number of values of each index that may be bound.
+        positions: the values of each index that is free or bound here.
+        fields: the operands of the combine of a monoid, by the names of their fields; the last
+            axes of one with indices are those of its entries.
+    """
+
+    extents: Mapping[str, int]
+    positions: Mapping[str, Array] = field(default_factory=dict)
+    fields: Mapping[str, Value] = field(default_factory=dict)
+
+    def bind(self, indices: Iterable[str], extents: Mapping[str, int] | None = None) -> Scope:
+        """Return the scope in which indices take all their values."""
+        new = {index: np.arange((extents or self.extents)[index]) for index in indices}
+        return replace(self, positions={**self.positions, **new})
+
+    def shape(self, axes: Iterable[str]) -> tuple[int, ...]:
+        """Return how many values each index has."""
+        return tuple(len(self.positions[axis]) for axis in axes)
+
+
+def union(*lists: Iterable[str]) -> Axes:
+    """Return all axes, in order of first appearance."""
     return tuple(dict.fromkeys(axis for axes in lists for axis in axes))
 
 
-def shape_of(axes: Axes) -> tuple[int, ...]:
-    """The lengths of the axes."""
-    return tuple(len(axis) for axis in axes)
+def spread(value: Value, target: Axes) -> Array:
+    """Return an array with the dimensions of `target`, which holds all axes of the value; new ones
+    have length 1."""
+    if value.axes == target:
+        return value.array
+    order = sorted(range(len(value.axes)), key=lambda n: target.index(value.axes[n]))
+    array = value.array.transpose(order)
+    sizes = iter(array.shape)
+    return array.reshape([next(sizes) if a in value.axes else 1 for a in target])
 
 
-def spread(array: Array, axes: Axes, target: Axes) -> Array:
-    """A view with the dimensions of `target`, which holds all of `axes`; new ones have length 1."""
-    if axes == target:
-        return array
-    order = sorted(range(len(axes)), key=lambda n: target.index(axes[n]))
-    present = set(axes)
-    sizes = iter(array.transpose(order).shape)
-    return array.transpose(order).reshape([next(sizes) if a in present else 1 for a in target])
-
-
-def full(array: Array, axes: Axes, target: Axes) -> Array:
-    """As `spread`, with new dimensions at their full length."""
-    return np.broadcast_to(spread(array, axes, target), shape_of(target))
-
-
-def aligned(*values: Value) -> tuple[Axes, list[Array]]:
-    """The axes that any of the values has, and their arrays on these."""
+def aligned(values: Iterable[Value]) -> tuple[Axes, list[Array]]:
+    """Return the axes that any of the values has, and their arrays on these."""
+    values = list(values)
     axes = union(*(v.axes for v in values))
-    return axes, [spread(v.array, v.axes, axes) for v in values]
+    return axes, [spread(v, axes) for v in values]
 
 
-def restrict(value: Value, axis: Axis, part: Axis) -> Value:
-    """The value on a part of one of its axes."""
-    if axis not in value.axes:
-        return value
-    n = value.axes.index(axis)
-    inside = (slice(None),) * n + (slice(part.start - axis.start, part.stop - axis.start),)
-    axes = tuple(part if a is axis else a for a in value.axes)
-    return replace(value, axes=axes, array=value.array[inside])
-
-
-def rows(value: Value, free: Axes, bound: Axes) -> Array:
-    """The free axes, then one axis through the bound ones in row-major order."""
-    aligned = spread(value.array, value.axes, (*free, *bound))
-    outside, inside = aligned.shape[: len(free)], shape_of(bound)
-    return np.broadcast_to(aligned, (*outside, *inside)).reshape((*outside, math.prod(inside)))
+def rows(value: Value, outside: Axes, bound: Axes, scope: Scope) -> Array:
+    """Return the array with axes outside, and one through the bound ones in row-major order."""
+    array = spread(value, (*outside, *bound))
+    shape, inside = array.shape[: len(outside)], scope.shape(bound)
+    return np.broadcast_to(array, (*shape, *inside)).reshape((*shape, math.prod(inside)))

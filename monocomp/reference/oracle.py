@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import bisect
 import functools
-import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -34,26 +33,26 @@ import numpy as np
 from monocomp.declarations import binding, counter_rng
 from monocomp.declarations.records import Input
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS, SELECTIONS, Kind
-from monocomp.errors import InputError, InternalError
+from monocomp.errors import InputError, InternalError, UnsupportedDtypeError
 from monocomp.language import checker
 from monocomp.language import syntax as S
-from monocomp.language.free_indices import FreeIndices
 from monocomp.language.parser import HasText, text_of
 from monocomp.reference import algebra, folds
-from monocomp.reference import named_arrays as N
 from monocomp.reference.algebra import Array
 from monocomp.reference.declared_extents import declared_extent
-from monocomp.reference.reads import Outside, Tensor
-from monocomp.reference.scopes import Scope
+from monocomp.reference.named_arrays import Axes, Scope, Value, aligned, rows, spread, union
+from monocomp.reference.reads import Reads
 
-_CHUNK = 1 << 22  # elements that a reduction holds at once, where its free indices allow
+_CHUNK = 1 << 22  # elements of a definition's reductions that are held at once, where that can be
 _RECURSION = 20_000
+_DTYPES: dict[Kind, type] = {"int": np.int64, "bool": np.bool_, "float": np.float64}
+_ENTRY = "'"  # before an index of a monoid's entries, where it could be taken for another one
 
 
 def evaluate(
     program: str | S.Program | HasText, inputs: Mapping[str, Any], /, **params: int | float
 ) -> Array | tuple[Array, ...]:
-    """The outputs of a program by its naive meaning.
+    """Return the outputs of a program by its naive meaning.
 
     Args:
         program: the text, a checked program, or a gradient.
@@ -68,8 +67,10 @@ def evaluate(
     array([1., 3., 7.])
     """
     outputs = tuple(
-        np.where(np.isnan(x), 0, x).astype(_DTYPES[kind]) if kind != "float" else x.astype(float)
-        for kind, x in _outputs(program, inputs, params, algebra.widest())
+        (x.array if x.kind == "float" else np.where(np.isnan(x.array), 0, x.array)).astype(
+            _DTYPES[x.kind]
+        )
+        for x in _outputs(program, inputs, params, algebra.widest())
     )
     return outputs[0] if len(outputs) == 1 else outputs
 
@@ -80,11 +81,9 @@ def specified(
     params: Mapping[str, int | float] | None = None,
     dtype: Any = np.longdouble,
 ) -> tuple[Array, ...]:
-    """The outputs as numbers of a dtype in which everything is computed; NaN is unspecified."""
-    return tuple(x for _, x in _outputs(program, inputs, params or {}, np.dtype(dtype)))
-
-
-_DTYPES: dict[Kind, type] = {"int": np.int64, "bool": np.bool_, "float": np.float64}
+    """Return the outputs as numbers of a dtype in which everything is computed; NaN is
+    unspecified."""
+    return tuple(x.array for x in _outputs(program, inputs, params or {}, np.dtype(dtype)))
 
 
 def _outputs(
@@ -92,37 +91,30 @@ def _outputs(
     inputs: Mapping[str, Any],
     params: Mapping[str, int | float],
     dtype: np.dtype[Any],
-) -> list[tuple[Kind, Array]]:
+) -> list[Value]:
+    """Return the outputs; raise the error for the first read outside its tensor on which they
+    depend."""
     if not isinstance(program, S.Program):
         program = checker.check(text_of(program, "a program's text or a gradient"))
 
-    def evaluated(limit: int | None) -> tuple[Outside, list[tuple[Kind, Array]]]:
-        outside = Outside(program.origin.text, limit)
-        return outside, _Evaluator(program, dtype, inputs, params, outside).outputs()
+    def run(limit: int) -> tuple[Reads, list[Value]]:
+        reads = Reads(program.origin.text, limit)
+        return reads, _Evaluator(program, dtype, inputs, params, reads).outputs()
 
     with np.errstate(all="ignore"), _deep_recursion():
-        outside, outputs = evaluated(None)
-        if outside.count and any(np.isnan(x).any() for _, x in outputs):
-            _refuse_reads_outside(evaluated, outside.count)
+        reads, outputs = run(sys.maxsize)
+        if reads.count and any(np.isnan(x.array).any() for x in outputs):
+            plain = [np.isnan(x.array) for x in run(0)[1]]
+
+            def matters(limit: int) -> bool:
+                pairs = zip(run(limit)[1], plain, strict=True)
+                return any(bool((np.isnan(x.array) & ~known).any()) for x, known in pairs)
+
+            limits = range(1, reads.count + 1)
+            first = bisect.bisect_left(limits, True, key=matters)
+            if first < reads.count and (error := run(limits[first])[0].error):
+                raise error
     return outputs
-
-
-def _refuse_reads_outside(
-    evaluated: Callable[[int], tuple[Outside, list[tuple[Kind, Array]]]], count: int
-) -> None:
-    """Raise the error for the first read outside its tensor that an output depends on."""
-    _, plain = evaluated(0)
-
-    def matters(limit: int) -> bool:
-        _, outputs = evaluated(limit)
-        pairs = zip(outputs, plain, strict=True)
-        return any(bool((np.isnan(x) & ~np.isnan(y)).any()) for (_, x), (_, y) in pairs)
-
-    if matters(count):
-        limits = range(1, count + 1)
-        outside, _ = evaluated(limits[bisect.bisect_left(limits, True, key=matters)])
-        if outside.error is not None:
-            raise outside.error from None
 
 
 @contextmanager
@@ -134,6 +126,21 @@ def _deep_recursion() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(before)
+
+
+def to_numpy(name: str, given: Any) -> Array:
+    """Return an input as an array of floats, ints or conditions; torch is not imported for its
+    tensors."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+        given = (given.double() if given.is_floating_point() else given).numpy()
+    array = np.asarray(given)
+    if array.dtype.kind not in "biuf":
+        raise UnsupportedDtypeError(
+            f"input '{name}' has dtype {array.dtype}, which is no number",
+            help="give floats, integers or booleans",
+        )
+    return array
 
 
 # --- the evaluator ------------------------------------------------------------------------
@@ -148,42 +155,27 @@ class _Evaluator:
         dtype: np.dtype[Any],
         inputs: Mapping[str, Any],
         params: Mapping[str, int | float],
-        outside: Outside,
+        reads: Reads,
     ) -> None:
-        self.program = program
-        self.dtype = dtype
-        self.outside = outside
-        self.free_indices = FreeIndices({}, program.monoids)
-        arrays = {name: algebra.to_numpy(name, given) for name, given in inputs.items()}
+        self.program, self.dtype, self.reads = program, dtype, reads
+        arrays = {name: to_numpy(name, given) for name, given in inputs.items()}
         shapes = {name: a.shape for name, a in arrays.items()}
         size = functools.partial(declared_extent, program.extent_of)
         bound = binding.bind(program, program.origin, shapes, params, size)
-        self.extents = bound.extents
-        self.params = bound.params
+        self.extents, self.params = bound.extents, bound.params
         self.tensors = {name: self._input(at, arrays[name]) for name, at in program.inputs.items()}
-        self.rules: dict[type, Callable[[Any, Scope], N.Value]] = {
-            S.Number: self._number,
-            S.Name: self._name,
-            S.Read: self._read,
-            S.Extent: self._extent,
-            S.Unary: self._unary,
-            S.Binary: self._binary,
-            S.Compare: self._compare,
-            S.Logic: self._logic,
-            S.Call: self._call,
-            S.Reduce: self._reduce,
-            S.Field: self._field,
-        }
 
-    def outputs(self) -> list[tuple[Kind, Array]]:
-        """Evaluate all definitions and give those that the program returns."""
+    def outputs(self) -> list[Value]:
+        """Evaluate all definitions and return those that the program returns."""
         for definition in self.program.definitions.values():
             if not definition.given:
-                self.tensors[definition.name] = self._define(definition)
-        outputs = (self.tensors[out.name] for out in self.program.outputs)
-        return [(tensor.kind, tensor.array) for tensor in outputs]
+                scope = Scope(self.extents).bind(definition.indices)
+                array = self._elements(definition.body, scope, _bound(definition.body))
+                kind = self.program.kinds[definition.name]
+                self.tensors[definition.name] = Value(definition.indices, array, kind)
+        return [self.tensors[out.name] for out in self.program.outputs]
 
-    def _input(self, declared: Input, array: Array) -> Tensor:
+    def _input(self, declared: Input, array: Array) -> Value:
         if declared.kind != "float" and array.dtype.kind == "f":
             raise InputError(
                 f"input '{declared.name}' holds floats, and the program needs {declared.kind}",
@@ -193,292 +185,237 @@ class _Evaluator:
                 f"input {declared.name}[{','.join(declared.dims)}]: float",
             )
         array = (array != 0 if declared.kind == "bool" else array).astype(self.dtype)
-        array = np.where(array == math.inf, math.nan, array)
-        return Tensor(self._axes(declared.dims), array, declared.kind)
+        return Value(declared.dims, np.where(array == math.inf, math.nan, array), declared.kind)
 
-    def _axes(self, indices: Iterable[str]) -> N.Axes:
-        return tuple(N.Axis(index, 0, self.extents[index]) for index in indices)
+    def _elements(self, body: S.Expr, scope: Scope, bound: Set[str]) -> Array:
+        """Return a definition's elements for all positions in scope; of many half at a time."""
+        free = [i for i in scope.positions if i not in bound]
+        longest = max(free, key=lambda i: len(scope.positions[i]), default="")
+        inside = math.prod(self.extents[i] for i in bound)
+        many = inside * math.prod(scope.shape(free)) > _CHUNK
+        if many and longest and len(scope.positions[longest]) > 1:
+            halves = np.array_split(scope.positions[longest], 2)
+            scopes = [replace(scope, positions={**scope.positions, longest: h}) for h in halves]
+            parts = [self._elements(body, part, bound) for part in scopes]
+            return np.concatenate(parts, axis=list(scope.positions).index(longest))
+        return self._everywhere(body, scope).copy()
 
-    def _define(self, definition: S.Definition) -> Tensor:
-        axes = self._axes(definition.indices)
-        value = self.value(definition.body, Scope(dict(zip(definition.indices, axes, strict=True))))
-        array = np.ascontiguousarray(N.full(value.array, value.axes, axes))
-        kind = self.program.kinds[definition.name]
-        return Tensor(axes, array.reshape(N.shape_of(axes)), kind)
+    def _everywhere(self, expr: S.Expr, scope: Scope) -> Array:
+        """Return the value for each position in scope."""
+        axes = tuple(scope.positions)
+        return np.broadcast_to(spread(self.value(expr, scope), axes), scope.shape(axes))
 
-    def value(self, expr: S.Expr, scope: Scope) -> N.Value:
-        """The value of an expression in a scope: one rule for each kind of node."""
-        return self.rules[type(expr)](expr, scope)
+    def value(self, expr: S.Expr, scope: Scope) -> Value:
+        """Return the value of an expression in a scope."""
+        match expr:
+            case S.Number(number):
+                return self._scalar(number, "int" if isinstance(number, int) else "float")
+            case S.Extent(index):
+                return self._scalar(scope.extents[index], "int")
+            case S.Name(name) if name in scope.positions and name not in scope.fields:
+                return Value((name,), scope.positions[name].astype(self.dtype), "int")
+            case S.Name(name) if name in self.program.params and name not in scope.fields:
+                is_int = self.program.params[name].kind == "int"
+                return self._scalar(self.params[name], "int" if is_int else "float")
+            case S.Name(name):
+                return self._read(S.Read(name, (), span=expr.span), scope)
+            case S.Read():
+                return self._read(expr, scope)
+            case S.Reduce():
+                return self._reduce(expr, scope)
+            case S.Field(S.Reduce(op) as operand, name, subscripts) if op in self.program.monoids:
+                number = self.program.monoids[op].fields.index(name)
+                return self._entry(self._reduce(operand, scope, number), subscripts, scope)
+            case S.Field(_, name):
+                raise InternalError(f"'.{name}' follows no aggregate of a user's monoid")
+        operands = [self.value(part, scope) for part in S.children(expr)]
+        axes, arrays = aligned(operands)
+        array, kind = _operate(expr, arrays, [v.kind for v in operands])
+        return Value(axes, np.asarray(array, self.dtype), kind)
 
     # Leaves
 
-    def _scalar(self, number: int | float | Fraction, kind: Kind) -> N.Value:
+    def _scalar(self, number: int | float | Fraction, kind: Kind) -> Value:
         over, under = number.as_integer_ratio() if math.isfinite(number) else (number, 1)
-        return N.Value((), np.asarray(over, self.dtype) / np.asarray(under, self.dtype), kind)
+        return Value((), np.asarray(over, self.dtype) / np.asarray(under, self.dtype), kind)
 
-    def _number(self, node: S.Number, scope: Scope) -> N.Value:
-        return self._scalar(node.value, "int" if isinstance(node.value, int) else "float")
-
-    def _extent(self, node: S.Extent, scope: Scope) -> N.Value:
-        return self._scalar(self.extents[node.index], "int")
-
-    def _name(self, node: S.Name, scope: Scope) -> N.Value:
-        if node.name in scope.fields:
-            return scope.fields[node.name]
-        if node.name in scope.indices:
-            axis = scope.indices[node.name]
-            return N.Value((axis,), np.arange(axis.start, axis.stop).astype(self.dtype), "int")
-        if node.name in self.program.params:
-            is_int = self.program.params[node.name].kind == "int"
-            return self._scalar(self.params[node.name], "int" if is_int else "float")
-        return self._read(S.Read(node.name, (), span=node.span), scope)
-
-    # Reads
-
-    def _read(self, node: S.Read, scope: Scope) -> N.Value:
+    def _read(self, node: S.Read, scope: Scope) -> Value:
         if node.name in scope.fields:
             return self._entry(scope.fields[node.name], node.subscripts, scope)
         tensor = self.tensors[node.name]
-        axes = self._plain_axes(node, scope)
-        if axes is not None:
-            inside = tuple(slice(axis.start, axis.stop) for axis in axes)
-            return N.Value(axes, tensor.array[inside], tensor.kind)
-        positions = [self.value(part, scope) for part in node.subscripts]
-        return self.outside.gather(node, tensor, positions)
+        names = [part.name for part in node.subscripts if isinstance(part, S.Name)]
+        positions = [scope.positions[name] for name in names if name in scope.positions]
+        if len({*names}) == len(positions) == len(node.subscripts) and all(
+            at.size == 0 or at[-1] < n for at, n in zip(positions, tensor.array.shape, strict=True)
+        ):  # A[i,j] cannot leave its tensor
+            return Value(tuple(names), tensor.array[np.ix_(*positions)], tensor.kind)
+        subscripts = [self.value(part, scope) for part in node.subscripts]
+        return self.reads.gather(node, tensor, subscripts, scope)
 
-    def _plain_axes(self, node: S.Read, scope: Scope) -> N.Axes | None:
-        """The axes of a read like A[i,j], which cannot leave its tensor and moves nothing."""
-        axes = []
-        for part, extent in zip(node.subscripts, self.tensors[node.name].array.shape, strict=True):
-            axis = scope.indices.get(part.name) if isinstance(part, S.Name) else None
-            if axis is None or axis.stop > extent or (axis in axes):
-                return None
-            axes.append(axis)
-        return tuple(axes)
-
-    # Operators and functions
-
-    def _unary(self, node: S.Unary, scope: Scope) -> N.Value:
-        operand = self.value(node.operand, scope)
-        if node.op == "not":
-            return replace(operand, array=1 - algebra.condition(operand.array), kind="bool")
-        return replace(operand, array=algebra.negate(operand.array), kind=_number_kind([operand]))
-
-    def _binary(self, node: S.Binary, scope: Scope) -> N.Value:
-        operands = [self.value(node.left, scope), self.value(node.right, scope)]
-        literal = isinstance(node.right, S.Number) and isinstance(node.right.value, int)
-        keeps_int = literal if node.op == "**" else node.op != "/"
-        kind = _number_kind(operands) if keeps_int else "float"
-        axes, (x, y) = N.aligned(*operands)
-        return N.Value(axes, algebra.operate(node.op, x, y, kind), kind)
-
-    def _compare(self, node: S.Compare, scope: Scope) -> N.Value:
-        operands = [self.value(part, scope) for part in node.operands]
-        axes, arrays = N.aligned(*operands)
-        links = map(algebra.compare, node.ops, arrays, arrays[1:])
-        result = functools.reduce(functools.partial(algebra.connect, "and"), links)
-        return N.Value(axes, result, "bool")
-
-    def _logic(self, node: S.Logic, scope: Scope) -> N.Value:
-        """`and` or `or`, left to right."""
-        operands = [self.value(part, scope) for part in node.operands]
-        axes, arrays = N.aligned(*operands)
-        connect = functools.partial(algebra.connect, node.op)
-        return N.Value(axes, functools.reduce(connect, map(algebra.condition, arrays)), "bool")
-
-    def _call(self, node: S.Call, scope: Scope) -> N.Value:
-        operands = [self.value(arg, scope) for arg in node.args]
-        kind = _number_kind(operands[node.function == "where" :])
-        axes, arrays = N.aligned(*operands)
-        if node.function == "where":
-            is_condition = all(side.kind == "bool" for side in operands[1:])
-            return N.Value(axes, algebra.choose(*arrays), "bool" if is_condition else kind)
-        if node.function in ("maximum", "minimum"):
-            extremum = np.maximum if node.function == "maximum" else np.minimum
-            return N.Value(axes, extremum(*arrays), kind)
-        if node.function == "uniform":
-            counters = (np.where(np.isnan(x), 0, x).astype(np.int64) for x in arrays)
-            found = np.asarray(counter_rng.uniform(*counters), self.dtype)
-            return N.Value(axes, np.where(np.isnan(sum(arrays)), math.nan, found))
-        if node.function == "int":
-            kind = "int"
-        elif node.function not in ("abs", "sign", "stop"):
-            kind = "float"
-        return N.Value(axes, algebra.apply(node.function, arrays[0]), kind)
+    def _entry(self, field: Value, subscripts: tuple[S.Expr, ...], scope: Scope) -> Value:
+        """Return an entry of a field, whose last axes are those of its entries."""
+        if not subscripts:
+            return field
+        kept = field.axes[: len(field.axes) - len(subscripts)]
+        along = [Value((a,), np.arange(n)) for a, n in zip(kept, field.array.shape, strict=False)]
+        axes, positions = aligned([*along, *(self.value(part, scope) for part in subscripts)])
+        return Value(axes, field.array[tuple(p.astype(np.int64) for p in positions)])
 
     # Reductions
 
-    def _field(self, node: S.Field, scope: Scope) -> N.Value:
-        """One field of a user monoid's aggregate."""
-        operand = node.operand
-        if not isinstance(operand, S.Reduce) or operand.op not in self.program.monoids:
-            raise InternalError(f"'.{node.name}' follows no aggregate of a user's monoid")
-        number = self.program.monoids[operand.op].fields.index(node.name)
-        return self._entry(self._reduce(operand, scope, number), node.subscripts, scope)
-
-    def _entry(self, of: N.Value, subscripts: tuple[S.Expr, ...], scope: Scope) -> N.Value:
-        """An entry of a field, whose last axes are those of its entries."""
-        if not subscripts:
-            return of
-        kept = of.axes[: len(of.axes) - len(subscripts)]
-        along = [N.Value((a,), np.arange(len(a))) for a in kept]
-        axes, positions = N.aligned(*along, *(self.value(part, scope) for part in subscripts))
-        return N.Value(axes, of.array[tuple(p.astype(np.int64) for p in positions)])
-
-    def _reduce(self, node: S.Reduce, scope: Scope, number: int = 0) -> N.Value:
-        """A reduction; of a large one a part of the free indices at a time."""
-        bound = self._bound_by(node, scope)
-        free = self._axes_of_reduction(node, scope)
-        size = math.prod(map(len, (*free, *bound)))
-        axis = max(free, key=len, default=None)
-        if size <= _CHUNK or axis is None or len(axis) < 2:
-            return self._reduce_at_once(node, scope, bound, number)
-        step = max(1, len(axis) // -(-size // _CHUNK))
-        values = []
-        for start in range(axis.start, axis.stop, step):
-            part = N.Axis(axis.index, start, min(start + step, axis.stop))
-            values.append(self._reduce(node, scope.narrow(axis, part), number))
-        axes = tuple(axis if a is part else a for a in values[-1].axes)
-        whole = np.concatenate([v.array for v in values], axis=axes.index(axis))
-        return replace(values[-1], axes=axes, array=whole)
-
-    def _reduce_at_once(self, node: S.Reduce, scope: Scope, bound: N.Axes, number: int) -> N.Value:
-        inner = scope.bind(node.indices, bound)
-        condition = None if node.condition is None else self.value(node.condition, inner)
-        own = self._axes_of_entries(node)
-        args = [
-            self.value(arg, inner.bind((a.index for a in of), of))
-            for arg, of in zip(node.args, own, strict=True)
-        ]
-        if condition is not None and np.isnan(condition.array).any():
-            args = [_where_specified(condition, v) for v in args]
-        parts = args if condition is None else [*args, condition]
-        inside = {*bound, *itertools.chain.from_iterable(own)}
-        free = tuple(a for a in N.union(*(v.axes for v in parts)) if a not in inside)
-        rows = [N.rows(v, (*free, *of), bound) for v, of in zip(args, own, strict=True)]
-        admitted = np.ones((1,) * (len(free) + 1), bool)
-        if condition is not None:
-            admitted = N.rows(condition, free, bound) != 0
-        within = {a: scope.indices.get(a.index, a) for a in bound}
-        if node.op in self.program.monoids:
-            monoid = self.program.monoids[node.op]
-            states = self._fold_monoid(monoid, own, rows, admitted, free)
-            axes = (*free, *own[number])
-            if not node.prefix:
-                return N.Value(axes, states[-1][number])
-            after = [np.broadcast_to(s[number], N.shape_of(axes)) for s in states[1:]]
-            long = np.stack(after, -1) if after else np.empty((*N.shape_of(axes), 0), self.dtype)
-            found = _kept(long, axes, bound, within, "float")
-            last = (*(a for a in found.axes if a not in own[number]), *own[number])
-            return N.Value(last, N.full(found.array, found.axes, last))
-        (row,) = rows
-        row = np.broadcast_to(row, (*N.shape_of(free), row.shape[-1]))
+    def _reduce(self, node: S.Reduce, scope: Scope, number: int = 0) -> Value:
+        """Return a reduction; of a user's monoid the field with this number."""
+        monoid = self.program.monoids.get(node.op)
+        entries: Sequence[Axes] = [()] if monoid is None else monoid.indices
+        inner, bound = scope.bind(node.indices), tuple(node.indices)
+        condition = Value((), np.ones((), self.dtype), "bool")
+        if node.condition is not None:
+            condition = self.value(node.condition, inner)
+        args = []
+        for arg, own in zip(node.args, entries, strict=True):
+            lengths = {} if monoid is None else monoid.extents
+            value = self.value(arg, inner.bind(own, lengths))
+            axes = tuple(_ENTRY + a if a in own else a for a in value.axes)
+            args.append(_where_specified(condition, replace(value, axes=axes)))
+        free = union(*(v.axes for v in (*args, condition)))
+        free = tuple(a for a in free if a not in bound and a[:1] != _ENTRY)
+        admitted = rows(condition, free, bound, inner) != 0
+        if monoid is not None:
+            return [*self._fold_monoid(node, monoid, args, admitted, free, inner)][number]
+        shape, elements = scope.shape(free), _number_kind([v.kind for v in args])
+        row = rows(args[0], free, bound, inner)
+        row = np.broadcast_to(row, (*shape, row.shape[-1]))
+        kept = (*free, *bound), (*shape, *inner.shape(bound))
         if node.op in KEEPING_REDUCTIONS:
-            shares = getattr(folds, node.op)(row, admitted)
-            return _kept(shares, free, bound, within, "float")
+            return Value(kept[0], getattr(folds, node.op)(row, admitted).reshape(kept[1]))
         if node.op in SELECTIONS:
             if node.target is None:
                 raise InternalError(f"'{node.op}' has no target index")
-            rank = scope.indices[node.target]
-            chosen = folds.select(row, admitted, rank.stop)[node.op == "argtop"]
+            ranks = scope.positions[node.target]
+            chosen = folds.select(row, admitted, scope.extents[node.target])
             kind: Kind = "int" if node.op == "argtop" else "float"
-            return N.Value((*free, rank), chosen[..., rank.start :], kind)
-        kind = _kind_of_aggregate(node.op, args[0])
-        fold = folds.FOLDS[node.op]
-        elements = _number_kind(args)
+            return Value((*free, node.target), chosen[node.op == "argtop"][..., ranks], kind)
+        kind = _KINDS.get(node.op, elements)
         if node.prefix:
-            return _kept(folds.prefixes(fold, row, admitted, elements), free, bound, within, kind)
-        aggregate = fold(row, admitted, elements)
-        if kind == "int" and node.op in ("sum", "prod"):
-            aggregate = algebra.whole(aggregate)
-        return N.Value(free, np.asarray(aggregate), kind)
+            array = folds.prefixes(node.op, row, admitted, elements).reshape(kept[1])
+            return Value(kept[0], array, kind)
+        aggregate = np.asarray(folds.fold(node.op, row, admitted, elements))
+        is_sum = kind == "int" and node.op in ("sum", "prod")
+        return Value(free, algebra.whole(aggregate) if is_sum else aggregate, kind)
 
     def _fold_monoid(
         self,
+        node: S.Reduce,
         monoid: S.Monoid,
-        own: list[N.Axes],
-        rows: list[Array],
+        args: Sequence[Value],
         admitted: Array,
-        free: N.Axes,
-    ) -> list[list[Array]]:
-        """The unit, then the states after each element, left to right: an array for each field."""
-        everywhere = [(*free, *of) for of in own]
-        state = []
-        for unit, of in zip(monoid.unit, own, strict=True):
-            value = self.value(unit, Scope({a.index: a for a in of}, extents=monoid.extents))
-            entries = N.full(value.array, value.axes, of)
-            state.append(np.broadcast_to(entries, N.shape_of((*free, *of))))
-        states = [state]
-        admitted = np.broadcast_to(admitted, (*N.shape_of(free), rows[0].shape[-1]))
-        for step in range(rows[0].shape[-1]):
-            fields: dict[str, N.Value] = {}
-            for name, axes, left, row in zip(monoid.fields, everywhere, state, rows, strict=True):
-                fields[name] = N.Value(axes, left)
-                right = np.broadcast_to(row[..., step], N.shape_of(axes))
-                fields[name + "'"] = N.Value(axes, right)
-            chosen = admitted[..., step].astype(self.dtype)
-            combined = []
-            for expr, before, axes, of in zip(monoid.combine, state, everywhere, own, strict=True):
-                scope = Scope({a.index: a for a in of}, fields, monoid.extents)
-                value = self.value(expr, scope)
-                after = N.full(value.array, value.axes, axes)
-                combined.append(algebra.choose(N.spread(chosen, free, axes), after, before))
-            state = combined
-            states.append(state)
-        return states
+        free: Axes,
+        scope: Scope,
+    ) -> Iterator[Value]:
+        """Yield the fields of the state after the last element, or of all states of a prefix."""
+        shape, bound = scope.shape(free), tuple(node.indices)
+        size, count = math.prod(shape), math.prod(scope.shape(bound))
+        extents = {**scope.extents, **monoid.extents}
+        whole = Scope(extents, {"": np.arange(size)})  # "" runs through the free axes
+        scopes = [whole.bind(own) for own in monoid.indices]
+        elements = []
+        for arg, own in zip(args, monoid.indices, strict=True):
+            row = rows(arg, (*free, *_entries(own)), bound, scope)
+            inside = (*(monoid.extents[a] for a in own), count)
+            elements.append(np.broadcast_to(row, (*shape, *inside)).reshape(size, *inside))
+        admitted = np.broadcast_to(admitted, (*shape, count)).reshape(size, count)
 
-    def _axes_of_entries(self, node: S.Reduce) -> list[N.Axes]:
-        """The axes of the entries of each operand."""
-        monoid = self.program.monoids.get(node.op)
-        if monoid is None:
-            return [()] * len(node.args)
-        own = {i: N.Axis(i, 0, monoid.extents[i]) for of in monoid.indices for i in of}
-        return [tuple(own[i] for i in indices) for indices in monoid.indices]
+        def evaluate(parts: Sequence[S.Expr], fields: Mapping[str, Value]) -> list[Value]:
+            """Return each field over all its entries."""
+            pairs = zip(parts, (replace(of, fields=fields) for of in scopes), strict=True)
+            return [Value(tuple(of.positions), self._everywhere(part, of)) for part, of in pairs]
 
-    def _bound_by(self, node: S.Reduce, scope: Scope) -> N.Axes:
-        """The axes over which a reduction goes."""
-        sizes = {**self.extents, **scope.extents}
-        return tuple(N.Axis(index, 0, sizes[index]) for index in node.indices)
-
-    def _axes_of_reduction(self, node: S.Reduce, scope: Scope) -> N.Axes:
-        """The axes that the parts of a reduction have, and it does not bind."""
-        names: set[str] = set()
-        for number, part in enumerate(S.children(node)):
-            names |= self.free_indices.free(part) - self.free_indices.bound(node, number)
-        axes = [axis for name, axis in scope.indices.items() if name in names]
-        for part in S.walk(node):
-            if isinstance(part, S.Name | S.Read) and part.name in scope.fields:
-                entries = len(part.subscripts) if isinstance(part, S.Read) else 0
-                of = scope.fields[part.name].axes
-                axes += of[: len(of) - entries]
-        return N.union(axes)
+        states = [evaluate(monoid.unit, {})]
+        for n in range(count):
+            before, chosen = states[-1], Value(("",), admitted[:, n].astype(self.dtype))
+            fields: dict[str, Value] = dict(zip(monoid.fields, before, strict=True))
+            for name, old, of in zip(monoid.fields, before, elements, strict=True):
+                fields[name + "'"] = Value(old.axes, of[..., n])
+            combined = zip(before, evaluate(monoid.combine, fields), strict=True)
+            states.append(
+                [
+                    Value(old.axes, algebra.choose(spread(chosen, old.axes), new.array, old.array))
+                    for old, new in combined
+                ]
+            )
+        for number, own in enumerate(monoid.indices):
+            axes, array = free, states[-1][number].array
+            if node.prefix:
+                axes = (*free, *bound)
+                array = np.stack([state[number].array for state in states], axis=1)[:, 1:]
+            lengths = array.shape[array.ndim - len(own) :]
+            array = array.reshape((*scope.shape(axes), *lengths))
+            yield Value((*axes, *_entries(own)), array)
 
 
-def _number_kind(operands: Sequence[N.Value]) -> Kind:
+# Of aggregates that are not of the kind of their elements.
+_KINDS: dict[str, Kind] = {
+    **{"any": "bool", "all": "bool", "argmax": "int", "argmin": "int"},
+    **{"mean": "float", "var": "float", "logsumexp": "float"},
+}
+
+
+def _bound(body: S.Expr) -> Set[str]:
+    """Return the indices that reductions bind."""
+    return {i for part in S.walk(body) if isinstance(part, S.Reduce) for i in part.indices}
+
+
+def _entries(indices: Axes) -> Axes:
+    """Return the axes of a field's entries."""
+    return tuple(_ENTRY + a for a in indices)
+
+
+def _number_kind(kinds: Sequence[Kind]) -> Kind:
     """Ints beside floats become floats; a condition counts as 0 or 1."""
-    return "float" if any(v.kind == "float" for v in operands) else "int"
+    return "float" if "float" in kinds else "int"
 
 
-def _kind_of_aggregate(op: str, operand: N.Value) -> Kind:
-    if op in ("any", "all"):
-        return "bool"
-    if op in ("argmax", "argmin"):
-        return "int"
-    return "float" if op in ("mean", "var", "logsumexp") else _number_kind([operand])
-
-
-def _where_specified(condition: N.Value, value: N.Value) -> N.Value:
-    """The value, unspecified where the condition is."""
-    axes, (asked, array) = N.aligned(condition, value)
+def _where_specified(condition: Value, value: Value) -> Value:
+    """Return the value, unspecified where the condition is."""
+    if not np.isnan(condition.array).any():
+        return value
+    axes, (asked, array) = aligned([condition, value])
     return replace(value, axes=axes, array=np.where(np.isnan(asked), math.nan, array))
 
 
-def _kept(
-    rows: Array, free: N.Axes, bound: N.Axes, within: Mapping[N.Axis, N.Axis], kind: Kind
-) -> N.Value:
-    """Rows of results, whose axes become those of the scope."""
-    axes = (*free, *bound)
-    value = N.Value(axes, rows.reshape(N.shape_of(axes)), kind)
-    for axis in bound:
-        value = N.restrict(value, axis, within[axis])
-    return value
+def _operate(node: S.Expr, arrays: Sequence[Array], kinds: Sequence[Kind]) -> tuple[Array, Kind]:
+    """Return the result of an operator or function, and its kind."""
+    kind = _number_kind(kinds)
+    match node:
+        case S.Unary("not"):
+            return 1 - algebra.condition(arrays[0]), "bool"
+        case S.Unary():
+            return algebra.negate(arrays[0]), kind
+        case S.Binary(op, _, right):
+            is_literal = isinstance(right, S.Number) and isinstance(right.value, int)
+            if not (is_literal if op == "**" else op != "/"):
+                kind = "float"
+            return algebra.operate(op, arrays[0], arrays[1], kind), kind
+        case S.Compare(ops):
+            links = map(algebra.compare, ops, arrays, arrays[1:])
+            return functools.reduce(functools.partial(algebra.connect, "and"), links), "bool"
+        case S.Logic(op):
+            connect = functools.partial(algebra.connect, op)
+            return functools.reduce(connect, map(algebra.condition, arrays)), "bool"
+        case S.Call("where"):
+            is_condition = all(k == "bool" for k in kinds[1:])
+            return algebra.choose(*arrays), "bool" if is_condition else _number_kind(kinds[1:])
+        case S.Call("maximum"):
+            return np.maximum(*arrays), kind
+        case S.Call("minimum"):
+            return np.minimum(*arrays), kind
+        case S.Call("uniform"):
+            counters = [np.where(np.isnan(x), 0, x).astype(np.int64) for x in arrays]
+            unspecified = np.isnan(sum(arrays))
+            return np.where(unspecified, math.nan, counter_rng.uniform(*counters)), "float"
+        case S.Call("int"):
+            return algebra.apply("int", arrays[0]), "int"
+        case S.Call(name):
+            keeps = name in ("abs", "sign", "stop")
+            return algebra.apply(name, arrays[0]), kind if keeps else "float"
+    raise InternalError(f"the oracle has no rule for {type(node).__name__}")

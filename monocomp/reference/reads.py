@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,72 +16,55 @@ from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import IndexRangeError
 from monocomp.language.syntax import Read
 from monocomp.reference.algebra import Array
-from monocomp.reference.named_arrays import Axes, Value, aligned, shape_of
+from monocomp.reference.named_arrays import Scope, Value, aligned
 
 # The value of an element outside its tensor, where no result is checked for depending on it.
 _STAND_IN: dict[Kind, float] = {"float": 0.7, "int": 1, "bool": 1}
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """An input or a definition that has been evaluated, over its own axes."""
+class Reads:
+    """The reads of a program. Of those outside their tensors, in the order of evaluation, the first
+    `limit` are unspecified, the others some number."""
 
-    axes: Axes
-    array: Array
-    kind: Kind
-
-
-class Outside:
-    """The reads outside their tensors, in the order of evaluation.
-
-    The first `limit` of them (None: all) are unspecified, the others are some number.
-    """
-
-    def __init__(self, text: str, limit: int | None = None) -> None:
-        self.text = text
-        self.limit = limit
-        self.count = 0
+    def __init__(self, text: str, limit: int) -> None:
+        self.text, self.limit = text, limit
+        self.count = 0  # of the reads outside
         self.error: IndexRangeError | None = None  # for the last one that is unspecified
 
-    def gather(self, node: Read, tensor: Tensor, subscripts: Sequence[Value]) -> Value:
-        """The elements at computed positions, one for each dimension."""
-        axes, positions = aligned(*subscripts)
-        known = ~np.isnan(sum(positions, np.zeros(shape_of(axes))))
-        at = [np.where(np.isnan(p), -1, p).astype(np.int64) for p in positions]
-        inside = known.copy()
-        for position, extent in zip(at, tensor.array.shape, strict=True):
-            inside &= (position >= 0) & (position < extent)
-        elements = np.full(shape_of(axes), math.nan, tensor.array.dtype)
-        elements[inside] = tensor.array[
-            tuple(np.broadcast_to(position, inside.shape)[inside] for position in at)
-        ]
+    def gather(self, node: Read, tensor: Value, subscripts: Sequence[Value], scope: Scope) -> Value:
+        """Return the elements at computed positions, one for each dimension."""
+        axes, positions = aligned(subscripts)
+        positions = np.broadcast_arrays(*positions, np.empty(scope.shape(axes)))[:-1]
+        known = ~np.isnan(np.sum(positions, axis=0))
+        at = np.where(known, positions, -1).astype(np.int64)
+        extents = np.reshape(tensor.array.shape, (-1, *[1] * len(axes)))
+        inside = ((at >= 0) & (at < extents)).all(axis=0)
+        elements = np.full(inside.shape, math.nan, tensor.array.dtype)
+        elements[inside] = tensor.array[tuple(at[:, inside])]
         outside = np.flatnonzero(known & ~inside)
-        if outside.size:
-            first = outside if self.limit is None else outside[: max(self.limit - self.count, 0)]
-            elements.flat[outside[len(first) :]] = _STAND_IN[tensor.kind]
-            self.count += outside.size
-            if len(first):
-                self.error = self._error(node, tensor, axes, at, int(first[-1]))
+        unspecified = outside[: max(self.limit - self.count, 0)]
+        elements.flat[outside[len(unspecified) :]] = _STAND_IN[tensor.kind]
+        self.count += len(outside)
+        if len(unspecified):
+            point = np.unravel_index(unspecified[-1], inside.shape)
+            indices = {a: scope.positions[a][n] for a, n in zip(axes, point, strict=True)}
+            self.error = self._error(node, tensor, at[(slice(None), *point)], indices)
         return Value(axes, elements, tensor.kind)
 
     def _error(
-        self, node: Read, tensor: Tensor, axes: Axes, at: list[Array], number: int
+        self, node: Read, tensor: Value, positions: Array, indices: dict[str, int]
     ) -> IndexRangeError:
         """Name a read, where it goes along the first dimension that it leaves, and from where."""
-        shape = shape_of(axes)
-        point = np.unravel_index(number, shape)
-        positions = [int(np.broadcast_to(position, shape)[point]) for position in at]
         pairs = enumerate(zip(positions, tensor.array.shape, strict=True))
-        dimension = next(n for n, (p, extent) in pairs if not 0 <= p < extent)
-        extent = tensor.array.shape[dimension]
-        index = tensor.axes[dimension].index
+        dimension, extent = next((n, size) for n, (p, size) in pairs if not 0 <= p < size)
+        index = tensor.axes[dimension]
         named = f"dimension {dimension}" if index.startswith(".") else f"dimension '{index}'"
         valid = f"0 to {extent - 1}" if extent else "none, as it has no element"
-        where = [f"{a.index} = {a.start + int(n)}" for a, n in zip(axes, point, strict=True)]
+        where = ", ".join(f"{index} = {n}" for index, n in indices.items())
         return IndexRangeError(
             f"'{node.name}' is read at {positions[dimension]} along its {named}",
             text=self.text,
             spans=node.subscripts[dimension].span if self.text else (),
-            notes=(f"valid positions: {valid}", *(["at " + ", ".join(where)] if where else [])),
+            notes=(f"valid positions: {valid}", *([f"at {where}"] if where else [])),
             help="guard the read with a filter or where(...)",
         )
