@@ -128,7 +128,7 @@ def _without_names(t: Term, free: Iterable[str]) -> Term:
     """The term with bound indices called by their extents."""
     others = {i.attr[0]: i for i in _indices(t) if i.attr[0] not in free}
     named = {name: T.index(f"@{i.attr[1]}", i.attr[1]) for name, i in others.items()}
-    return rename(t, named, {})
+    return rename(t, named)
 
 
 def _indices(t: Term) -> Iterator[Term]:

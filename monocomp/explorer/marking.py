@@ -127,7 +127,7 @@ def _along(root: Term, path: Iterable[int]) -> Iterator[Term]:
     t = root
     for depth, n in enumerate(path):
         if t.op in ("fold", "fold_at"):
-            opened, _ = T.open_fold(rename(t, printed, {}))
+            opened, _ = T.open_fold(rename(t, printed))
             printed |= {f"@{depth}.{m}": i for m, i in enumerate(opened)}
         t = operands(t, depth)[n]
-        yield rename(t, printed, {})
+        yield rename(t, printed)

@@ -76,8 +76,8 @@ class Place:
             return
         for position in self._positions(binder.extents):
             here = dict(zip(binder.indices, position, strict=True))
-            if self.known.issuperset(conjuncts(rename(condition, here, {}))):
-                yield from self.equations(rename(body, here, {}), value)
+            if self.known.issuperset(conjuncts(rename(condition, here))):
+                yield from self.equations(rename(body, here), value)
 
     def _positions(self, extents: Sequence[str]) -> Sequence[Sequence[Term]]:
         """Return indices for those of an aggregate."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import islice
 from operator import attrgetter
 
 from monocomp.terms.asking import remembered
@@ -33,17 +35,9 @@ def open_fold(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
 
     The names depend on the term alone, so that equal folds open to equal parts.
     """
-    binder: Binder = t.attr
-    parts = t.args if t.op == "fold" else t.args[1:]
-    opened = []
-    number = t.height - len(binder.indices)
-    for extent_name in binder.extents:
-        number += 1
-        while f"${number}" in t.free:
-            number += 1
-        opened.append(index(f"${number}", extent_name))
-    mapping = dict(zip(binder.indices, opened, strict=True))
-    return tuple(opened), rename_all(parts, mapping)
+    count = len(t.attr.indices)
+    numbers = (n for n in itertools.count(t.height - count + 1) if f"${n}" not in t.free)
+    return open_as(t, [f"${n}" for n in islice(numbers, count)])
 
 
 def is_open(t: Term) -> bool:
@@ -67,27 +61,15 @@ def domain_of(t: Term) -> tuple[tuple[str, ...], Term]:
     return t.attr.extents, open_as(t, names)[1][0]
 
 
-def rename(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term:
+def rename(t: Term, mapping: Mapping[str, Term]) -> Term:
     """Rename free indices. Never captures: bound names are numbers, given ones are not,
     or are larger than any number inside."""
-    names = {at.attr[0] for at in mapping.values() if at.op == "index"}
-    # Different terms stay different: nothing cancels, and no sum or product is made anew.
-    is_injective = len(names) == len(mapping) and names.isdisjoint(t.free)
-    return t if t.free.isdisjoint(mapping) else _renamed(t, mapping, is_injective, memo)
+    return rename_all((t,), mapping)[0]
 
 
 def rename_all(parts: tuple[Term, ...], mapping: Mapping[str, Term]) -> tuple[Term, ...]:
     """Rename free indices of several terms, such as the parts of a fold."""
-    return _renamed_together(parts, tuple(mapping.items()))
-
-
-@remembered
-def _renamed_together(
-    parts: tuple[Term, ...], pairs: tuple[tuple[str, Term], ...]
-) -> tuple[Term, ...]:
-    memo: dict[Term, Term] = {}
-    mapping = dict(pairs)
-    return tuple([rename(t, mapping, memo) for t in parts])
+    return _rename_all(parts, tuple(mapping.items()))
 
 
 # Operations whose canonical form depends on names at most by the order of their operands.
@@ -95,25 +77,27 @@ _SORTED = ("add", "mul")
 _AS_THEY_ARE = ("exp", "log", "read", "stored", "ref", "cast", "where", "fold", "fold_at", "field")
 
 
-def _renamed(t: Term, mapping: Mapping[str, Term], injective: bool, memo: dict[Term, Term]) -> Term:
-    found = memo.get(t)
-    if found is None:
+@remembered
+def _rename_all(parts: tuple[Term, ...], pairs: tuple[tuple[str, Term], ...]) -> tuple[Term, ...]:
+    mapping = dict(pairs)
+    names = {new.attr[0] for new in mapping.values() if new.op == "index"}
+    # Different terms stay different: nothing cancels, and no sum or product is made anew.
+    is_injective = len(names) == len(mapping) and all(names.isdisjoint(t.free) for t in parts)
+
+    @cache
+    def visit(t: Term) -> Term:
+        if t.free.isdisjoint(mapping):
+            return t
         if t.op == "index":
-            found = mapping[t.attr[0]]
-        else:
-            renamed = [
-                a if a.free.isdisjoint(mapping) else _renamed(a, mapping, injective, memo)
-                for a in t.args
-            ]
-            args = tuple(renamed)
-            if injective and t.op in _SORTED:
-                found = intern(t.op, _in_order(args), t.attr, t.kind)
-            elif injective and t.op in _AS_THEY_ARE:
-                found = intern(t.op, args, t.attr, t.kind)
-            else:
-                found = rebuild(t, args)
-        memo[t] = found
-    return found
+            return mapping[t.attr[0]]
+        args = tuple(map(visit, t.args))
+        if is_injective and t.op in _SORTED:
+            return intern(t.op, _in_order(args), t.attr, t.kind)
+        if is_injective and t.op in _AS_THEY_ARE:
+            return intern(t.op, args, t.attr, t.kind)
+        return rebuild(t, args)
+
+    return tuple(map(visit, parts))
 
 
 def _in_order(args: tuple[Term, ...]) -> tuple[Term, ...]:

@@ -358,7 +358,7 @@ def admits_element(fold: Term) -> bool:
     name, extent = bound.attr
     last = construct("add", extent_of(extent), const(-1), kind="int")
     positions = [const(0), last, *(index(n, extent) for n in sorted(condition.free) if n != name)]
-    return any(rename(condition, {name: position}, {}) is TRUE for position in positions)
+    return any(rename(condition, {name: position}) is TRUE for position in positions)
 
 
 def is_contraction(t: Term) -> bool:

@@ -88,7 +88,7 @@ def _unfold(t: Term) -> Term:
     """Return a value that another kernel stores as it is computed there."""
     while t.op == "stored":
         names = [i.attr[0] for i in t.attr.indices]
-        t = rename(t.attr.body, dict(zip(names, t.args, strict=True)), {})
+        t = rename(t.attr.body, dict(zip(names, t.args, strict=True)))
     return t
 
 

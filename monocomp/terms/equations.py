@@ -310,10 +310,7 @@ def _without_elements(t: Term, empty: frozenset[str]) -> Term | None:
     if t.op not in ("fold", "fold_at") or empty.isdisjoint(t.attr.extents):
         return None
     opened, (_, *bodies) = T.open_fold(t)
-    if t.op == "fold":
-        return T.refold(t, T.FALSE, *bodies, opened=opened)
-    monoid, target = t.attr.monoid, t.attr.target
-    return T.fold_at(monoid, t.args[0], opened[0], T.FALSE, *bodies, target=target)
+    return T.refold(t, T.FALSE, *bodies, opened=opened)
 
 
 @lru_cache(maxsize=4096)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import count
+from functools import cache
+from itertools import count, islice
 
 from monocomp.declarations.vocabulary import Kind
-from monocomp.terms.binders import close, open_fold, rename, rename_all
+from monocomp.terms.binders import close, open_as, open_fold, rename
 from monocomp.terms.comparisons import compare, where
 from monocomp.terms.constructors import CONSTRUCTORS, rebuild
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, as_int, const, index
@@ -130,45 +131,43 @@ def field(t: Term, name: str) -> Term:
     return intern("field", (t,), name, "float")
 
 
-def refold(t: Term, condition: Term, *bodies: Term, opened: tuple[Term, ...]) -> Term:
-    """Replace the opened parts of the fold t."""
-    return fold(t.attr.monoid, opened, condition, *bodies, target=t.attr.target)
+def refold(
+    t: Term,
+    condition: Term,
+    *bodies: Term,
+    opened: tuple[Term, ...],
+    position: Term | None = None,
+) -> Term:
+    """Replace the opened parts of the fold t, and the position of one that keeps its index."""
+    binder: Binder = t.attr
+    if t.op == "fold":
+        return fold(binder.monoid, opened, condition, *bodies, target=binder.target)
+    at = t.args[0] if position is None else position
+    return fold_at(binder.monoid, at, opened[0], condition, *bodies, target=binder.target)
 
 
 def substitute(t: Term, mapping: Mapping[str, Term]) -> Term:
     """Replace free indices by integer terms, without capture."""
     names = [new.attr[0] for new in mapping.values() if new.op == "index" and new.attr[0][0] != "%"]
     if len({*names, *(t.free - mapping.keys())}) == len(mapping) + len(t.free - mapping.keys()):
-        return rename_all((t,), mapping)[0]  # other indices, one for each: nothing gets simpler
-    return _substitute(t, mapping, {})
+        return rename(t, mapping)  # other indices, one for each: nothing gets simpler
 
+    @cache
+    def visit(t: Term) -> Term:
+        if t.free.isdisjoint(mapping):
+            return t
+        if t.op == "index":
+            return mapping[t.attr[0]]
+        if t.op not in ("fold", "fold_at"):
+            return rebuild(t, tuple(map(visit, t.args)))
+        # The given terms may hold any name: open under one that is free in none of them.
+        free = t.free.union(*[new.free for new in mapping.values()])
+        fresh = (name for n in count() if (name := f"~{n}") not in free)
+        opened, parts = open_as(t, islice(fresh, len(t.attr.indices)))
+        position = visit(t.args[0]) if t.op == "fold_at" else None
+        return refold(t, *map(visit, parts), opened=opened, position=position)
 
-def _substitute(t: Term, mapping: Mapping[str, Term], memo: dict[Term, Term]) -> Term:
-    if t.free.isdisjoint(mapping):
-        return t
-    found = memo.get(t)
-    if found is not None:
-        return found
-    if t.op == "index":
-        found = mapping[t.attr[0]]
-    elif t.op in ("fold", "fold_at"):
-        # The given terms may hold any name: open under one that nothing here has.
-        binder: Binder = t.attr
-        taken = t.free.union(*[new.free for new in mapping.values()])
-        fresh = (name for n in count() if (name := f"~{n}") not in taken)
-        opened = tuple(map(index, fresh, binder.extents))
-        inner = dict(zip(binder.indices, opened, strict=True))
-        parts = t.args if t.op == "fold" else t.args[1:]
-        new = tuple(_substitute(rename(p, inner, {}), mapping, memo) for p in parts)
-        if t.op == "fold":
-            found = fold(binder.monoid, opened, *new, target=binder.target)
-        else:
-            position = _substitute(t.args[0], mapping, memo)
-            found = fold_at(binder.monoid, position, opened[0], *new, target=binder.target)
-    else:
-        found = rebuild(t, tuple(_substitute(a, mapping, memo) for a in t.args))
-    memo[t] = found
-    return found
+    return visit(t)
 
 
 CONSTRUCTORS.update(

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 from monocomp.terms.binders import open_fold
 from monocomp.terms.constructors import rebuild
-from monocomp.terms.folds import fold_at, refold, substitute
+from monocomp.terms.folds import refold, substitute
 from monocomp.terms.leaves import index, ref, stored
 from monocomp.terms.nodes import Equation, Term
 
@@ -16,17 +16,14 @@ def map_children(t: Term, f: Callable[[Term], Term]) -> Term:
     """Apply f to the operands; below a binder to the opened parts."""
     if not t.args:
         return t
-    if t.op == "fold":
-        opened, parts = open_fold(t)
-        new = tuple(map(f, parts))
-        return t if new == parts else refold(t, *new, opened=opened)
-    if t.op == "fold_at":
-        opened, parts = open_fold(t)
-        position, new = f(t.args[0]), tuple(map(f, parts))
-        if new == parts and position is t.args[0]:
-            return t
-        return fold_at(t.attr.monoid, position, opened[0], *new, target=t.attr.target)
-    return rebuild(t, tuple(map(f, t.args)))
+    if t.op not in ("fold", "fold_at"):
+        return rebuild(t, tuple(map(f, t.args)))
+    opened, parts = open_fold(t)
+    position = f(t.args[0]) if t.op == "fold_at" else None
+    new = tuple(map(f, parts))
+    if new == parts and position in (None, t.args[0]):
+        return t
+    return refold(t, *new, opened=opened, position=position)
 
 
 def children(t: Term) -> tuple[Term, ...]:
