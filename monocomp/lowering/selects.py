@@ -24,7 +24,6 @@ from monocomp.terms.transfer import MASKED, REAL, Dom
 
 # A frame is a maximum, or minus a minimum.
 EXTREMA = ("max", "min")
-_OF_EXPONENTS = ("max", "top", "logsumexp", *KEEPING_REDUCTIONS)
 _ADDING = ("add", "maximum", "minimum", "where", "fold", "fold_at", "exp", "log", "field")
 
 
