@@ -40,7 +40,7 @@ def random_inputs(
     params: Mapping[str, Any] | None = None,
     points: Points = "general",
 ) -> dict[str, Array]:
-    """An array for each input of a program.
+    """Return an array for each input of a program.
 
     Args:
         program: the program as it is written.
@@ -54,35 +54,33 @@ def random_inputs(
     sizes = Sizes(program, extents, params or {})
     arrays = {}
     for number, at in enumerate(program.declared.inputs.values()):
-        generator = np.random.default_rng([seed, number])
         shape = tuple(sizes.extents[dim] for dim in at.dims)
         values = sizes.values(at.name)
-        arrays[at.name] = _elements(at, shape, values, dtype, generator)
+        array = _elements(at, shape, values, dtype, np.random.default_rng([seed, number]))
         if points != "general":
-            special = np.random.default_rng([seed, number, 1])
-            _specialise(arrays[at.name], values, points, special)
+            _specialise(array, values, points, np.random.default_rng([seed, number, 1]))
+        arrays[at.name] = array
     for given in program.given:
-        values_of = _defined(program, given, arrays, params or {})
+        array = _defined(program, given, arrays, params or {})
         is_float = program.declared.inputs[given.name].kind == "float"
-        arrays[given.name] = _rounded(values_of, dtype) if is_float else values_of
+        arrays[given.name] = _rounded(array, dtype) if is_float else array
     return arrays
 
 
 def _defined(
     program: Equations, given: Equation, arrays: Mapping[str, Array], params: Mapping[str, Any]
 ) -> Array:
-    """The values of an input that is given with its definition: what that says, by the oracle."""
+    """Return an input that is given with its definition, by the oracle."""
     from monocomp.reference.oracle import evaluate
 
-    taken = program.declared.names | program.by_name.keys()
-    name = next(n for n in (f"{given.name}_{i}" for i in count()) if n not in taken)
-    equation = replace(given, name=name, given=False)
+    used = program.declared.names | program.by_name.keys()
+    name = next(n for n in (f"{given.name}_{i}" for i in count()) if n not in used)
     before = program.given[: program.given.index(given)]
-    declared = replace(program.declared, outputs=(Output(name),))
-    equations = [equation]
+    equations = [replace(given, name=name, given=False)]
     for e in reversed(program.equations):
         if any(e.name in reader.body.names for reader in (*before, *equations)):
             equations.insert(0, e)
+    declared = replace(program.declared, outputs=(Output(name),))
     alone = replace(program, declared=declared, equations=tuple(equations), given=before)
     return np.asarray(evaluate(alone.text(), arrays, **params))
 
@@ -91,20 +89,18 @@ def _specialise(
     array: Array, values: Interval, points: Points, generator: np.random.Generator
 ) -> None:
     """Put special points into an array: two of three elements, and a row now and then."""
+    kind = array.dtype.kind
     candidates: tuple[Any, ...] = (False,)
-    if array.dtype.kind == "i":
-        candidates = values[0], max(values)
-    elif array.dtype.kind == "f":
-        candidates = _FINITE if points == "finite" else (*_FINITE, *_INFINITE)
-    if array.dtype.kind != "b":
-        share = 2 / 3 if array.dtype.kind == "f" else 1 / 3
+    if kind != "b":
+        finite = _FINITE if points == "finite" else (*_FINITE, *_INFINITE)
+        candidates, share = (finite, 2 / 3) if kind == "f" else ((values[0], max(values)), 1 / 3)
         chosen = generator.random(array.shape) < share
         array[chosen] = generator.choice(candidates, array.shape)[chosen]
     if array.ndim and array.size and generator.random() < 0.5:
         axis = generator.integers(array.ndim)
         row = [slice(None)] * array.ndim
         row[axis] = slice(position := generator.integers(array.shape[axis]), position + 1)
-        is_masked = points == "any" and array.dtype.kind == "f" and generator.random() < 0.5
+        is_masked = points == "any" and kind == "f" and generator.random() < 0.5
         array[tuple(row)] = -np.inf if is_masked else generator.choice(candidates)
 
 
@@ -114,8 +110,7 @@ def _elements(
     if at.kind == "bool":
         return np.asarray(generator.random(shape) < 0.5)
     if at.kind == "int":
-        low, high = values
-        return np.asarray(generator.integers(low, max(low, high), shape, endpoint=True))
+        return np.asarray(generator.integers(values[0], max(values), shape, endpoint=True))
     precise = np.float64 if dtype == "float64" else np.float32
     return _rounded(np.asarray(generator.standard_normal(shape, dtype=precise)), dtype)
 
@@ -125,7 +120,7 @@ def _rounded(values: Array, dtype: str) -> Array:
 
 
 def to_bfloat16(array: Array) -> Array:
-    """Finite float32 numbers rounded to the nearest that bfloat16 has, ties to even."""
+    """Round finite float32 numbers to the nearest that bfloat16 has, ties to even."""
     bits = np.ascontiguousarray(array).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
     return rounded.view(np.float32).reshape(array.shape)

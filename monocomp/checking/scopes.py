@@ -12,7 +12,7 @@ from monocomp.terms.equations import Equations
 
 
 def verify_scopes(program: Equations) -> None:
-    """Raise InternalError where an equation is missing, or holds what nothing gives."""
+    """Raise InternalError where an equation is missing, or holds a name that nothing gives."""
     missing = {o.name for o in program.declared.outputs} - set(program.by_name)
     if missing:
         raise InternalError(f"no equation is left for {', '.join(sorted(missing))}")

@@ -9,9 +9,9 @@ are no numbers a NaN is right as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -48,8 +48,8 @@ class Case:
         seed: int,
         text: str | None = None,
     ) -> Case:
-        """A case of small sizes, but for those given; of the text that the equations come from,
-        unless another is given."""
+        """Return a case of small sizes, except those given; of the text that the equations come
+        from, unless another is given."""
         params = {**small_params(equations.declared), **params}
         extents = complete_extents(equations, extents, params)
         return cls(equations, text or equations.origin.text, extents, params, seed)
@@ -60,30 +60,26 @@ class Case:
         return " ".join(sizes) + _WHERE[self.points]
 
     def inputs(self, dtype: str) -> dict[str, Array]:
-        """Random inputs."""
+        """Return random inputs."""
+        at, params, points = self.extents, self.params, self.points
         return random_inputs(
-            self.equations,
-            self.extents,
-            dtype=dtype,
-            seed=self.seed,
-            params=self.params,
-            points=self.points,
+            self.equations, at, dtype=dtype, seed=self.seed, params=params, points=points
         )
 
     def everywhere(self) -> tuple[Case, ...]:
-        """This case and those at special points."""
+        """Return this case and those at special points."""
         return self, replace(self, points="finite"), replace(self, points="any")
 
-    def error(self, found: tuple[Array, ...], expected: tuple[Array, ...]) -> float:
-        """The largest `difference` of several outputs."""
-        if len(found) != len(expected):
+    def error(self, outputs: tuple[Array, ...], expected: tuple[Array, ...]) -> float:
+        """Return the largest `difference` of several outputs."""
+        if len(outputs) != len(expected):
             return np.inf
-        pairs = zip(found, expected, strict=True)
+        pairs = zip(outputs, expected, strict=True)
         return max(difference(a, b, self.points == "any") for a, b in pairs)
 
     def outputs(self, inputs: Mapping[str, Array], text: str | None = None) -> tuple[Array, ...]:
-        """The outputs by the oracle, of this program or of another form of it, NaN where they are
-        unspecified."""
+        """Return the outputs by the oracle, of this program or of another form of it, NaN where
+        they are unspecified."""
         from monocomp.reference.oracle import specified
 
         outputs = specified(text or self.text, inputs, self.params)
@@ -91,12 +87,13 @@ class Case:
             return tuple(x.astype(np.float64) for x in outputs)
 
     def expected(self, dtype: str) -> tuple[Array, ...]:
-        """The outputs on this case's inputs."""
+        """Return the outputs on this case's inputs."""
         return self.outputs(self.inputs(dtype))
 
 
 def small_params(declared: Declarations[Any]) -> dict[str, int | float]:
-    """Values at which parameters matter at small sizes; a window of 1024 would exclude nothing."""
+    """Return values at which parameters matter at small sizes: a window of 1024 would exclude
+    nothing."""
     return {
         at.name: (3 if at.kind == "int" else 0.5)
         for at in declared.params.values()
@@ -104,15 +101,15 @@ def small_params(declared: Declarations[Any]) -> dict[str, int | float]:
     }
 
 
-def difference(found: Array, expected: Array, or_nan: bool = False) -> float:
-    """The largest difference over the largest expected size (at least 1); inf where they differ in
-    shape or in what is infinite.
+def difference(result: Array, expected: Array, or_nan: bool = False) -> float:
+    """Return the largest difference over the largest expected size (at least 1); inf where they
+    differ in shape or in what is infinite.
 
     Nothing is promised where NaN is expected; with `or_nan`, NaN is right everywhere.
     """
-    if found.shape != expected.shape:
+    if result.shape != expected.shape:
         return np.inf
-    a, b = found.astype(np.float64), expected.astype(np.float64)
+    a, b = result.astype(np.float64), expected.astype(np.float64)
     promised = ~np.isnan(b) & ~(np.isnan(a) & or_nan)
     plain = promised & np.isfinite(b)
     if not np.isfinite(a[plain]).all() or not (a == b)[promised & ~plain].all():
@@ -123,7 +120,7 @@ def difference(found: Array, expected: Array, or_nan: bool = False) -> float:
 
 @dataclass(frozen=True)
 class StepCheck:
-    """What was found of one step.
+    """The outcome for one step.
 
     Attributes:
         number: of the step, from 1.
@@ -139,24 +136,24 @@ class StepCheck:
 
     @property
     def ok(self) -> bool:
-        """Is the program after the step equal to the one before it?"""
+        """True if the program after the step is equal to the one before it."""
         return self.error <= STEP_LIMIT
 
     def __str__(self) -> str:
-        found = f"error {self.error:.1e}" if self.problem is None else str(self.problem)
-        return f"{'ok  ' if self.ok else 'FAIL'} {self.number:3}. {self.rule}: {found}"
+        outcome = f"error {self.error:.1e}" if self.problem is None else str(self.problem)
+        return f"{'ok  ' if self.ok else 'FAIL'} {self.number:3}. {self.rule}: {outcome}"
 
 
 @dataclass(frozen=True)
-class Checks(Sequence[StepCheck]):
-    """What was found of all steps; true if all are right."""
+class Checks:
+    """The outcomes for all steps; true if all are right."""
 
     case: Case
     steps: tuple[StepCheck, ...]
 
     @property
     def ok(self) -> bool:
-        """Are all steps right?"""
+        """True if all steps are right."""
         return all(step.ok for step in self.steps)
 
     def __bool__(self) -> bool:
@@ -165,20 +162,14 @@ class Checks(Sequence[StepCheck]):
     def __len__(self) -> int:
         return len(self.steps)
 
-    @overload
-    def __getitem__(self, number: int) -> StepCheck: ...
-    @overload
-    def __getitem__(self, number: slice) -> tuple[StepCheck, ...]: ...
-    def __getitem__(self, number: int | slice) -> StepCheck | tuple[StepCheck, ...]:
-        return self.steps[number]
+    def __iter__(self) -> Iterator[StepCheck]:
+        return iter(self.steps)
 
     def __str__(self) -> str:
-        count = len(self.steps)
         wrong = sum(not step.ok for step in self.steps)
-        found = "all right" if not wrong else f"{wrong} wrong"
         worst = max((step.error for step in self.steps), default=0.0)
-        head = f"{count} steps at {self.case}: {found}, largest error {worst:.1e}"
-        return "\n".join([head, *map(str, self.steps)])
+        head = f"{len(self)} steps at {self.case}: {f'{wrong} wrong' if wrong else 'all right'}"
+        return "\n".join([f"{head}, largest error {worst:.1e}", *map(str, self.steps)])
 
     def __repr__(self) -> str:
         return f"<Checks: {str(self).partition(chr(10))[0]}>"
@@ -194,19 +185,13 @@ def check_steps(start: Equations, steps: Iterable[Step], case: Case) -> Iterator
         except IndexRangeError:
             if each is case:
                 raise
-
-    def error(text: str) -> float:
-        return max(
-            each.error(each.outputs(inputs, text), expected) for each, inputs, expected in cases
-        )
-
-    texts = {start.text(): 0.0}  # steps that only name something change no text
+    errors = {start.text(): 0.0}  # steps that only name something change no text
     for number, step in enumerate(steps, 1):
         text = step.program.text()
         try:
-            if text not in texts:
-                texts[text] = error(text)
+            if text not in errors:
+                errors[text] = max(at.error(at.outputs(x, text), y) for at, x, y in cases)
         except MonocompError as problem:
             yield StepCheck(number, step.rule, np.inf, problem)
         else:
-            yield StepCheck(number, step.rule, texts[text])
+            yield StepCheck(number, step.rule, errors[text])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 
+from monocomp.errors import InternalError
 from monocomp.language import syntax as S
 
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     **{"+": operator.add, "-": operator.sub, "*": operator.mul},
     **{"//": operator.floordiv, "%": operator.mod, "maximum": max, "minimum": min},
 }
-_QUOTIENTS = (operator.floordiv, operator.mod)
 
 
 def declared_extent(
@@ -28,12 +28,14 @@ def declared_extent(
             return extents[extent_of[index]]
         case S.Name(name):
             return int(params[name])
-    first, *others = (declared_extent(extent_of, p, extents, params) for p in S.children(node))
-    if isinstance(node, S.Unary):
-        return None if first is None else -first
-    operation = _ARITHMETIC[node.function if isinstance(node, S.Call) else node.op]
-    for other in others:
-        if first is None or other is None or (other == 0 and operation in _QUOTIENTS):
-            return None
-        first = operation(first, other)
-    return first
+    total, *others = (declared_extent(extent_of, p, extents, params) for p in S.children(node))
+    match node:
+        case S.Unary("-"):
+            return None if total is None else -total
+        case S.Binary(op) | S.Call(op) if op in _ARITHMETIC:
+            for x in others:
+                if total is None or x is None or (x == 0 and op in ("//", "%")):
+                    return None
+                total = _ARITHMETIC[op](total, x)
+            return total
+    raise InternalError("an extent holds an operation that the checker should have refused")

@@ -66,7 +66,7 @@ def evaluate(
     >>> evaluate("O[i] = sum[..i](A[i])", {"A": [1.0, 2.0, 4.0]})
     array([1., 3., 7.])
     """
-    outputs = tuple(
+    outputs: tuple[Array, ...] = tuple(
         (x.array if x.kind == "float" else np.where(np.isnan(x.array), 0, x.array)).astype(
             _DTYPES[x.kind]
         )

@@ -34,7 +34,7 @@ class Reads:
     def gather(self, node: Read, tensor: Value, subscripts: Sequence[Value], scope: Scope) -> Value:
         """Return the elements at computed positions, one for each dimension."""
         axes, positions = aligned(subscripts)
-        positions = np.broadcast_arrays(*positions, np.empty(scope.shape(axes)))[:-1]
+        positions = [np.broadcast_to(p, scope.shape(axes)) for p in positions]
         known = ~np.isnan(np.sum(positions, axis=0))
         at = np.where(known, positions, -1).astype(np.int64)
         extents = np.reshape(tensor.array.shape, (-1, *[1] * len(axes)))
