@@ -66,13 +66,13 @@ def add_centred(
             *lower, _ = taken.degrees
             moves = [_move(u.centre, old, new) for u in taken.units]
             moved = [T.mul(taken.coefficient(n, moves), old.multiple(s)) for n, s in lower]
-            parts, far = _element(taken, new, sums)
+            parts = _element(taken, new, sums)
             if taken.weights.exponent is None:
                 state = body.state("acc", at.tile_axes(f), f.kind, 0.0)
                 start = at.value(T.add(at.symbol("old", state, at.domain(f)), *moved))
                 body.update(state, body.sum_tile(parts[1], start))
             else:
-                state = sums.add(f, parts, moved, far)
+                state = sums.add(f, parts, moved)
             carried[result] = state
             values = at.domain(result)
             old.known[result] = at.symbol("old", state, values)
@@ -80,26 +80,21 @@ def add_centred(
     return carried
 
 
-def _element(
-    taken: Centred, new: _Symbols, sums: FramedSums
-) -> tuple[tuple[Term, Term, Term], list[Term]]:
-    """((condition, value, exponent), factors that may be infinite) of an element of the tile."""
-    at, weights = sums.body.at, taken.weights
+def _element(taken: Centred, new: _Symbols, sums: FramedSums) -> tuple[Term, Term, Term]:
+    """Return the condition, value and exponent of an element of the tile."""
+    weights = taken.weights
 
     def here(t: Term) -> Term:
         return T.substitute(t, {weights.bound.attr[0]: sums.bound})
 
-    factors_, far = [here(weights.weight)], []
+    powers = []
     for unit in taken.units:
         distance = _distance(unit, here, new)
-        is_below = _is_below_frame(unit, new, weights, sums)
-        if is_below:  # -inf weighs 0, as does whatever is that far below the largest
+        if _is_below_frame(unit, new, weights, sums):  # -inf weighs 0, as does what is far below
             distance = T.function("maximum", distance, _NO_WEIGHT)
-        power = T.power_of(distance, unit.power)
-        if weights.exponent is not None and not (is_below or at.domain(unit.distance).is_real):
-            far.append(power)
-        factors_.append(power)
-    return (here(weights.condition), T.mul(*factors_), here(weights.exponent or T.ZERO)), far
+        powers.append(T.power_of(distance, unit.power))
+    value = T.mul(here(weights.weight), *powers)
+    return here(weights.condition), value, here(weights.exponent or T.ZERO)
 
 
 def _move(centre: Term, old: _Symbols, new: _Symbols) -> Term:

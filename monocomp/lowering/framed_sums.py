@@ -9,7 +9,7 @@ new one, and adds the tile's elements in the new one (`terms.algebra`):
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -61,20 +61,13 @@ class FramedSums:
             at.symbol("old", state, before), new_symbol, at.symbol("shift", shift, REAL), masked
         )
 
-    def add(
-        self,
-        f: Term,
-        parts: Sequence[Term],
-        moved: Sequence[Term] = (),
-        far: Iterable[Term] = (),
-    ) -> Expr:
+    def add(self, f: Term, parts: Sequence[Term], moved: Sequence[Term] = ()) -> Expr:
         """Carry the mantissa of a sum.
 
         Args:
             f: the sum.
             parts: its condition, value and exponent.
             moved: what is added to the mantissa in the old frame, as a centre moves.
-            far: factors of the value that are infinite where the exponent is.
         """
         at = self.body.at
         condition, value, exponent = parts
@@ -98,7 +91,7 @@ class FramedSums:
             scaled = apply("mul", scaled, scale)
         element = embed(new, value, masked)
         safe = all(f.op == "exp" or _is_0_outside(f, condition) for f in factors(element))
-        unbounded = [f for f in factors(value) if f in far or not at.domain(f).is_real]
+        unbounded = [f for f in factors(value) if not at.domain(f).is_real]
         absorbed = _absorbed(embed(new, value, exponent), self.bound.attr[0])
         if absorbed is not None and not at.domain(exponent).unspecified:
             element, safe = absorbed, False
