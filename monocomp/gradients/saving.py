@@ -416,7 +416,7 @@ def _divisors(t: Term) -> Iterator[Term]:
 def _vanishes_with(t: Term, total: Term) -> bool:
     """Is a product 0 where a sum is over nothing, as a factor is, or all that a factor sums?"""
     return any(
-        T.vanishes_with((f,), total)
+        T.vanishes((f,), T.is_there(total))
         or (
             f.op == "fold"
             and f.attr.monoid == "sum"

@@ -11,7 +11,7 @@ built. Sums and products are kept in canonical form (flattened, collected, sorte
 arithmetic of a commutative ring, over which the rewrites work.
 
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
-leaves, parts, logic, binders, asking, transfer, absence, domain, facts, emptiness, ring,
+leaves, parts, logic, binders, asking, transfer, absence, domain, facts, ring,
 comparisons, functions, folds, walking, printer. What uses the package as a whole stands
 beside them: monomials, algebra, operators, declarations, equations, abbreviation.
 """
@@ -22,13 +22,6 @@ from monocomp.terms.asking import facts_asked
 from monocomp.terms.binders import domain_of, is_open, open_as, open_fold
 from monocomp.terms.comparisons import compare, in_range, negate, where
 from monocomp.terms.constructors import construct, rebuild
-from monocomp.terms.emptiness import (
-    is_there,
-    is_weight_there,
-    may_be_empty,
-    vanishes,
-    vanishes_with,
-)
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
     has_element,
@@ -39,8 +32,12 @@ from monocomp.terms.facts import (
     is_number_if_read,
     is_positive,
     is_positive_if_specified,
+    is_there,
     is_unmasked,
     is_unmasked_if_read,
+    is_weight_there,
+    may_be_empty,
+    vanishes,
 )
 from monocomp.terms.folds import (
     BOOL_REDUCTIONS,

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable
 
 from monocomp.terms.constructors import CONSTRUCTORS
-from monocomp.terms.emptiness import vanishes
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
     is_finite,
     is_nonnegative,
     is_positive,
     is_small,
+    vanishes,
 )
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, ZERO, as_int, const, extent_of
 from monocomp.terms.logic import conjunction, disjunction

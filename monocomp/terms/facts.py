@@ -1,8 +1,20 @@
-"""Facts: questions about the domain of a term, as rules ask them."""
+"""Facts: questions about the domain of a term, as rules ask them.
+
+Some ask what is 0 because a fold has no element, and which conditions say that it has one: x / x is
+1, and exp(a) * exp(-a) is, where there is an element, and a product drops the conditions without
+which it is 0 anyway (`monocomp/reference/semantics.md`).
+"""
 
 from __future__ import annotations
 
-from monocomp.terms.asking import fact
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from monocomp.declarations.vocabulary import LOGARITHM_OF
+from monocomp.terms.absence import Place
+from monocomp.terms.asking import fact, remembered
+from monocomp.terms.binders import rename
+from monocomp.terms.constructors import construct
 from monocomp.terms.domain import (
     ELEMENTS_ARE_THERE,
     MASKS_ARE_ADDED,
@@ -12,8 +24,10 @@ from monocomp.terms.domain import (
     admits_element,
     domain,
 )
-from monocomp.terms.nodes import Term
-from monocomp.terms.parts import base_and_power, factors
+from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const
+from monocomp.terms.nodes import Number, Term, intern
+from monocomp.terms.parts import addends, base_and_power, factors, split_coefficient
+from monocomp.terms.transfer import Dom
 
 
 @fact("is finite")
@@ -94,3 +108,123 @@ def is_small(t: Term) -> bool:
     64 bits hold, as those of indices and extents are."""
     values = domain(t)
     return max(-values.lo, values.hi) <= 2**62
+
+
+# --- nothing ----------------------------------------------------------------------------------
+
+
+@remembered
+def may_be_empty(t: Term) -> bool:
+    """True if t may be 0 over nothing: where a fold has no element, or weights are all exp(-inf).
+    A sum of numbers of both signs may be 0 by chance as well."""
+    fold = t.args[0] if t.op == "field" else t
+    may_be_none = fold.op == "fold" and not has_element(fold)
+    return _with_masks(t).zero and (may_be_none or is_nonnegative(t))
+
+
+def is_there(t: Term) -> Term:
+    """t != 0, for a t that may be empty: the bracket [t != 0] is what t / t is."""
+    return construct("compare", const(0, t.kind), t, attr="<" if is_nonnegative(t) else "!=")
+
+
+def vanishes(
+    product: Iterable[Term], condition: Term, known: frozenset[Term] = frozenset()
+) -> bool:
+    """True if a product is 0, or unspecified, where a condition fails and others hold: [0 < z] says
+    no more than an element of the sum z, and [-inf < m] no more than a sum of exponentials whose
+    largest exponent is m."""
+    failing = _failing(condition)
+    if failing is None:
+        return False
+    parts = list(map(_unfold, product))
+    held = known.union(Place(_with_masks, _free_indices(parts), known).equations(*failing))
+    return FALSE in held or any(_with_masks(f, held).is_zero for f in parts)
+
+
+def _with_masks(t: Term, conditions: frozenset[Term] = frozenset()) -> Dom:
+    """Return the domain of a term, in which every element that is read may be -inf."""
+    return domain(t, MASKS_ARE_READ, conditions)
+
+
+def _failing(condition: Term) -> tuple[Term, Term] | None:
+    """Return (t, value) if t is 0, or -inf, where a condition fails."""
+    if condition.op != "compare" or condition.args[0].kind == "bool":
+        return None
+    a, b = condition.args
+    if condition.attr == "<" and a is NEG_INF:
+        return _unfold(b), NEG_INF
+    zero = const(0, a.kind)
+    if condition.attr == "!=" and zero in (a, b):
+        return _unfold(b if a is zero else a), zero
+    is_sign = condition.attr == "<" and a is zero and is_nonnegative(b)
+    return (_unfold(b), zero) if is_sign else None
+
+
+def _free_indices(terms: Iterable[Term]) -> list[Term]:
+    """Return the indices that are free in terms, in a fixed order."""
+    waiting = list(terms)
+    free = frozenset().union(*(t.free for t in waiting))
+    seen, found = set(waiting), set()
+    while waiting:
+        t = waiting.pop()
+        if t.op == "index" and t.attr[0] in free:
+            found.add(t)
+        new = {a for a in t.args if not a.free.isdisjoint(free)} - seen
+        seen |= new
+        waiting += new
+    return sorted(found, key=lambda t: t.key)
+
+
+def _unfold(t: Term) -> Term:
+    """Return a value that another kernel stores as it is computed there."""
+    while t.op == "stored":
+        names = [i.attr[0] for i in t.attr.indices]
+        t = rename(t.attr.body, dict(zip(names, t.args, strict=True)))
+    return t
+
+
+def is_weight_there(exponent: Term) -> Term | None:
+    """Return exp(exponent) != 0, if that is no matter of course."""
+    number, rest = split_coefficient(exponent)
+    if rest is None or number < 0 or is_unmasked(exponent):
+        return None
+    bound = exponent if isinstance(number, float) else without_scale(rest)
+    there = construct("compare", NEG_INF, bound, attr="<")
+    return None if there is TRUE else there
+
+
+def conditions_of_weights(exponents: Iterable[Term]) -> Iterator[Term]:
+    """Yield the conditions without which a product of exponentials is 0: exp(a) * exp(-a) is 1
+    where a is more than -inf."""
+    numbers: dict[Term, list[Number]] = {}
+    for e in exponents:
+        for a in addends(e):
+            number, rest = split_coefficient(a)
+            if rest is not None:
+                numbers.setdefault(rest, []).append(number)
+    for rest, found in numbers.items():
+        if sum(found) <= 0 < max(found) and (there := is_weight_there(rest)) is not None:
+            yield there
+
+
+def exponential_of(t: Term | None) -> Term | None:
+    """Return x for a t = log(x)."""
+    if t is None:
+        return None
+    if t.op == "log":
+        return t.args[0]
+    if t.op == "fold_at" and isinstance(t.attr.monoid, str) and t.attr.monoid in LOGARITHM_OF:
+        return intern(
+            "fold_at", t.args, replace(t.attr, monoid=LOGARITHM_OF[t.attr.monoid]), t.kind
+        )
+    return None
+
+
+def without_scale(t: Term) -> Term:
+    """t without its positive and finite factors: what is infinite where t is, and as it."""
+    number, rest = split_coefficient(t)
+    if rest is None or number < 0:
+        return t
+    found = list(factors([rest]))
+    kept = [f for f in found if not (is_positive(f) and is_finite(f))]
+    return construct("mul", *kept) if 0 < len(kept) < len(found) else rest

@@ -20,17 +20,15 @@ from monocomp.declarations.vocabulary import Kind
 from monocomp.terms.asking import remembered
 from monocomp.terms.constructors import CONSTRUCTORS, construct
 from monocomp.terms.domain import MASKS_ARE_READ, domain
-from monocomp.terms.emptiness import (
+from monocomp.terms.facts import (
     conditions_of_weights,
     exponential_of,
-    is_there,
-    vanishes,
-)
-from monocomp.terms.facts import (
     is_finite,
     is_finite_if_there,
     is_nonnegative,
     is_small,
+    is_there,
+    vanishes,
 )
 from monocomp.terms.leaves import NEG_INF, ONE, TRUE, ZERO, as_int, const
 from monocomp.terms.logic import conjunction, conjuncts

@@ -15,9 +15,7 @@ from monocomp.derivation.rule_sets import RULES
 from monocomp.kernel import Kernel
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import STATED
-from monocomp.terms import facts
-
-FACTS = {name for name, ask in vars(facts).items() if hasattr(ask, "__wrapped__")}
+from monocomp.terms.asking import FACTS
 
 
 def kernel(text: str) -> Kernel:
