@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,31 @@ def test_a_store_keeps_what_it_is_given(tmp_path: Path, monkeypatch: pytest.Monk
     assert store.get("a key / with .. anything\n") == {"block": []}
     assert store.get("another") is None
     assert JsonStore("other").get("a key / with .. anything\n") is None
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: b"[" * 100_000, None])
+def test_damaged_entries_are_not_believed(
+    damage: Callable[[bytes], bytes] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A letter that is flipped changes the digest."""
+    monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path / "cache"))
+    store = JsonStore("proofs")
+    store.put("key", {"law": "associative"})
+    (entry,) = (tmp_path / "cache" / "proofs").iterdir()
+    whole = entry.read_bytes()
+    entry.write_bytes(damage(whole) if damage else whole.replace(b"associative", b"bssociative"))
+    assert store.get("key") is None
+    store.put("key", {"law": "associative"})
+    assert entry.read_bytes() == whole
+
+
+def test_entries_that_others_own_are_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path / "cache"))
+    store = JsonStore("proofs")
+    store.put("key", {"law": "associative"})
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert store.get("key") is None
+    with pytest.warns(RuntimeWarning, match="others may write here"):
+        store.put("key", {"law": "associative"})

@@ -101,6 +101,7 @@ PROVED = {
     "last": "monoid M(x, at) = unit (0, -inf), combine ("
     "where(at' != -inf, x', where(at != -inf, x, 0)), maximum(at, at'))",
 }
+NO_ORDER_IS_LIKE_ANOTHER = ("affine", "matrix", "tropical", "tropical matrix", "last")
 CHAN = (
     "monoid Chan(n, mu, m2) = unit (0, 0, 0), combine (n + n', "
     "where(n + n' == 0, 0, (n * mu + n' * mu') / (n + n')), "
@@ -148,18 +149,9 @@ def test_se_is_not_proved_by_default() -> None:
 
 @pytest.mark.parametrize("name", PROVED)
 def test_monoids_are_proved(name: str) -> None:
-    found = proofs.prove_monoid(monoid(PROVED[name]))
-    assert [law for law in found if not law.holds and not law.is_fact] == []
-
-
-def test_commutativity_is_a_fact() -> None:
-    def commutative(name: str) -> bool:
-        return prover.is_commutative(proofs.prove_monoid(monoid(PROVED[name])))
-
-    assert commutative("complex") is True
-    assert commutative("logsumexp pair") is True
-    assert commutative("affine") is False
-    assert commutative("matrix") is False
+    laws = proofs.prove_monoid(monoid(PROVED[name]))
+    assert prover.is_proved(laws)
+    assert prover.is_commutative(laws) == (name not in NO_ORDER_IS_LIKE_ANOTHER)
 
 
 def test_other_names_of_the_unit() -> None:
@@ -320,18 +312,20 @@ def test_the_message() -> None:
 
 
 def test_the_message_names_a_unit_that_would_do() -> None:
-    with pytest.raises(MonoidLawError) as caught:
+    with pytest.raises(
+        MonoidLawError, match="has a unit that is not neutral on the left"
+    ) as caught:
         proofs.require(refused("wrong unit"))
-    assert caught.value.message == "monoid 'M' has a unit that is not neutral on the left"
     assert caught.value.help == "unit (-inf) is neutral"
 
 
 def test_the_message_when_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proofs, "TIME_LIMIT", 1.0)
-    with pytest.raises(MonoidLawError) as caught:
+    start = time.monotonic()
+    with pytest.raises(MonoidLawError, match="'M' could not be proved associative") as caught:
         proofs.require(monoid(tropical_matrix(3)))
-    assert caught.value.message == "monoid 'M' could not be proved associative"
     assert "neither proved nor refuted within 1 s" in caught.value.notes
+    assert time.monotonic() - start < 5 * 1.0 + 10
 
 
 def test_unguarded_minus_infinity_is_refused() -> None:
@@ -361,15 +355,6 @@ def tropical_matrix(n: int) -> str:
     unit = ", ".join("0" if i == j else "-inf" for i in range(n) for j in range(n))
     combine = ", ".join(entry(i, j) for i in range(n) for j in range(n))
     return f"monoid M({', '.join(names)}) = unit ({unit}), combine ({combine})"
-
-
-def test_the_time_limit_is_kept() -> None:
-    m = monoid(tropical_matrix(3))
-    start = time.monotonic()
-    law = by_name(proofs.prove_monoid(m, limit=0.3))["associative"]
-    assert time.monotonic() - start < 5 * 0.3 + 2
-    assert (law.holds, law.counterexample) == (None, None)
-    assert law.seconds < 1.5
 
 
 @pytest.mark.one_in(3)
@@ -613,55 +598,16 @@ def test_refusals_are_not_remembered(cache: FilePath) -> None:
     assert entries(cache) == []
 
 
-def flip(data: bytes) -> bytes:
-    place = data.index(b"associative")
-    return data[:place] + b"b" + data[place + 1 :]
-
-
-DAMAGES: dict[str, Callable[[bytes], bytes]] = {
-    "a letter flipped": flip,
-    "deep": lambda data: b"[" * 100_000,
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_entries_are_rebuilt(
-    damage: str, cache: FilePath, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    m = monoid(PROVED["affine"])
-    proofs.certify(m)
-    (entry,) = entries(cache)
-    whole = entry.read_bytes()
-    entry.write_bytes(DAMAGES[damage](whole))
-    made = count_proofs(monkeypatch)
-    assert prover.is_proved(proofs.certify(m))
-    assert "associative" in made
-    made.clear()
-    proofs.certify(m)  # the entry is whole again
-    assert made == []
-
-
 def test_an_entry_of_another_monoid_is_not_believed(cache: FilePath) -> None:
     proofs.certify(monoid(PROVED["affine"]))
     (entry,) = entries(cache)
-    good = entry.read_bytes()
     wrong = monoid("monoid M(a, u) = unit (1, 0), combine (a * a', a' * u - u')")
     # Put the file where that of the wrong monoid would stand.
     parts = tuple(t.key[2] for t in (*wrong.unit, *wrong.combine))
-    key = proofs._key((wrong.name, wrong.fields, parts, ()))
-    JsonStore("proofs").put(key, {})
+    JsonStore("proofs").put(proofs._key((wrong.name, wrong.fields, parts, ())), {})
     (other,) = {*entries(cache)} - {entry}
-    other.write_bytes(good)
+    other.write_bytes(entry.read_bytes())
     assert not prover.is_proved(proofs.certify(wrong))
-
-
-def test_what_others_own_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    proofs.certify("sum")
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    made = count_proofs(monkeypatch)
-    with pytest.warns(RuntimeWarning, match="others may write here"):
-        assert prover.is_proved(proofs.certify("sum"))
-    assert made
 
 
 # --- programs
