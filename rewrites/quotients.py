@@ -103,6 +103,32 @@ def divide_addends(t: Term) -> Term | None:
     return None
 
 
+@quotients.procedure
+def join_guards(t: Term) -> Term | None:
+    """A quotient of two values under one guard is one of their quotient: exponentials cancel there.
+
+    Law:     where(c, x, 0) / where(c, y, 0) = where(c, x / y, 0)
+    Claims:  arithmetic
+    before:  A[i] = where(B[i] < 1, X[i], 0) / where(B[i] < 1, Y[i], 0)
+    after:   A[i] = where(B[i] < 1, X[i] / Y[i], 0)
+    """
+    if t.op != "mul":
+        return None
+    guards = {f: base.args[0] for f in t.args if _is_guarded(base := T.base_and_power(f)[0])}
+    for f, condition in guards.items():
+        joined = [g for g, c in guards.items() if c is condition]
+        if T.base_and_power(f)[1] < 0 and any(T.base_and_power(g)[1] > 0 for g in joined):
+            whole = (T.base_and_power(g) for g in joined)
+            inside = T.mul(*(T.power_of(base.args[1], power) for base, power in whole))
+            others = (g for g in t.args if g not in joined)
+            return T.mul(*others, T.where(condition, inside, T.ZERO))
+    return None
+
+
+def _is_guarded(t: Term) -> bool:
+    return t.op == "where" and t.args[2] is T.ZERO
+
+
 def _apart_from_rest(total: Term, divisors: Mapping[Term, Fraction]) -> list[Term]:
     """The addends, and as one those in which a divisor that may be 0 does not cancel: each over it
     is infinite, and inf - inf has no value."""

@@ -150,7 +150,8 @@ def _failing(condition: Term) -> Iterable[Term]:
 
 
 def _refine(values: Dom, t: Term, condition: Term, of: _Evaluation) -> Dom:
-    """Return the values that a condition admits, which may compare t itself."""
+    """Return the values that a condition admits, which may compare t itself; all of them if it
+    admits none, as what is computed there is never looked at."""
     is_negated = condition.op == "not"
     compared = condition.args[0] if is_negated else condition
     if compared.op != "compare" or compared.args[0].kind == "bool":
@@ -171,7 +172,7 @@ def _refine(values: Dom, t: Term, condition: Term, of: _Evaluation) -> Dom:
     for side, other in (sides, sides[::-1]):
         if side is not t:
             continue
-        bound = domain(other, of.assumed)
+        bound, before = domain(other, of.assumed), values
         if (side is sides[1] or op == "==") and bound.lo >= values.lo:
             strict = op == "<"
             values = replace(
@@ -184,6 +185,8 @@ def _refine(values: Dom, t: Term, condition: Term, of: _Evaluation) -> Dom:
             strict = op == "<"
             below = bound.hi < 0 or (strict and bound.hi <= 0)
             values = replace(values, hi=bound.hi, zero=values.zero and not below)
+        if values.lo > values.hi:
+            values = before
     return values
 
 

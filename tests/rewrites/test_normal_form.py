@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import monocomp as mc
 from monocomp import compile as compile_program
@@ -107,6 +108,12 @@ NEAR_MISSES = {
         "A[i] = relu(B[i] + C[i] / sum[k if k < i](exp(Y[k])))",
         "A[i] = (exp(-B[i]) + 1) ** 2",  # exp(B) would be large for nothing
         "A[i] = log(exp(-B[i]) * C[i] + 3)",
+    ],
+    "join_guards": [
+        "A[i] = where(B[i] < 1, C[i], 0) / where(C[i] < 1, B[i], 0)",  # two conditions
+        "A[i] = where(B[i] < 1, C[i], 1) / where(B[i] < 1, D[i], 1)",
+        "A[i] = where(B[i] < 1, C[i], 0) * where(B[i] < 1, D[i], 0)",  # no quotient
+        "A[i] = C[i] / where(B[i] < 1, D[i], 0)",
     ],
     "divide_addends": [
         "A[i] = (X[i,0] * Y[i] + Z[i]) ** 2 / Y[i] ** 2",  # that it leaves, see common_factor
@@ -239,6 +246,12 @@ VARIANTS = {
         "1 / (2 + 4 * X[i,0]) => 0.5 / (1 + 2 * X[i,0])",
         "1 / (-2 - 4 * X[i,0]) => -0.5 / (1 + 2 * X[i,0])",
     ],
+    "join_guards": [
+        "where(B[i] < 1, X[i,0] * exp(B[i]), 0) / where(B[i] < 1, exp(B[i]), 0)"
+        " => where(B[i] < 1, X[i,0], 0)",
+        "Y[i] * where(B[i] < 1, X[i,0], 0) ** 2 / where(B[i] < 1, B[i], 0)"
+        " => Y[i] * where(B[i] < 1, X[i,0] ** 2 / B[i], 0)",
+    ],
     "divide_addends": [
         "(B[i] ** 2 * X[i,0] + 1) / B[i] => X[i,0] * B[i] + 1 / B[i]",
         "(sum[k if k < i](1.0) * X[i,0] + B[i]) ** 2 / sum[k if k < i](1.0) ** 2"
@@ -345,6 +358,14 @@ def test_a_quotient_of_sums_over_one_element_or_none(name: str) -> None:
         np.testing.assert_allclose(values(step.program, inputs), expected, rtol=1e-9)
     compiled = compile_program(text, backend="numpy")(**inputs)
     np.testing.assert_allclose(compiled, expected, rtol=1e-9)
+
+
+def test_a_softmax_over_one_element_has_any_exponent() -> None:
+    text = "input N[i]: int\nO[i] = sum[k](softmax[k if k == N[i]](X[i,k]) * Y[k])"
+    kernel = mc.compile(text, backend="torch")
+    logits = torch.tensor([[3e3, -3e3, 0.0], [1.0, 2.0, 3.0], [-3e3, 0.0, 0.0]])
+    found = kernel(X=logits, Y=torch.tensor([1.0, 2.0, 4.0]), N=torch.tensor([0, 3, 0]))
+    assert found.tolist() == [1, 0, 1]
 
 
 def test_a_guarded_read_leaves_a_sum_guarded() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import monocomp as mc
 from monocomp import terms as T
 from monocomp.terms import domain as D
 from monocomp.terms.domain import Assumptions, domain
@@ -203,6 +204,15 @@ def test_branches(condition: T.Term, admits: Callable[[float], bool]) -> None:
     for c, holds in ((condition, admits), (T.negate(condition), lambda x: not admits(x))):
         t = T.where(c, x, T.const(7, "float"))
         assert not list(violations(t, lambda x, h=holds: x if math.isnan(x) or h(x) else 7.0))[:3]
+
+
+def test_nothing_is_refined_where_conditions_exclude_each_other() -> None:
+    """An extent is at least 1; what is computed where it is 0 is never looked at."""
+    for text in (
+        "O[i] = max[k](B[k] + where(not (|k| == i), X[i], minimum(B[k], 3 // |k|)))",
+        "O = max[k](where(|k| == 0, 3 // |k|, A[k]))",
+    ):
+        assert mc.compile(text).plan().kernels
 
 
 MUTANTS = [
