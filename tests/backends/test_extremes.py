@@ -179,10 +179,66 @@ def test_text() -> None:
         ("max[k if n[k] > q](k + 1)", False),
         ("min[k if n[k] > q](r[k])", False),
         ("prod[k if n[k] > q](2)", False),
+        ("argmax[k if n[k] > q](x[k])", True),
+        ("argmin[k](x[k] * y[q])", True),
     ],
 )
 def test_short_ints(body: str, is_short: bool) -> None:
     assert bool(choose(kernel(f"{HEAD}O[q] = {body}")).short) == is_short
+
+
+COMBINE = """kernel f(x: float[i,k]) -> V: float[i], P: int[i]
+  grid i
+  stream k
+  commuting combine largest(v: float, n: int; v_next, n_next):
+    later = {0}
+    give maximum(v, v_next), later
+  state v = -inf
+  state n = 9223372036854775807
+  for k in 0 .. |k|:
+    x_tile[k] = x[i, k]
+    x_in[k] = inside[k, -inf](x_tile)
+    p[k] = inside[k, 9223372036854775807](k)
+    v_new, n_new = (v, n).largest[k](x_in, p)
+    v <- v_new
+    n <- n_new
+  store V[i] = v
+  store P[i] = n
+"""
+
+
+@pytest.mark.parametrize(
+    ("later", "is_short"),
+    [
+        ("where(v < v_next, n_next, where(v == v_next, minimum(n, n_next), n))", True),
+        ("where(v < v_next, n_next, where(n < n_next, n, n_next))", True),
+        ("where(v < v_next, n_next, n + n_next)", False),
+        ("where(n < 7, n, n_next)", False),
+        ("where(v < v_next, n_next, 7)", False),
+    ],
+)
+def test_short_fields(later: str, is_short: bool) -> None:
+    """A position that a combine chooses takes the bits of an index."""
+    assert bool(choose(parse(COMBINE.format(later))).short) == is_short
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("logits", "name"), [("x[q,k]", "argmax"), ("x[q,k]", "argmin"), ("x[q,e] * y[k,e]", "argmax")]
+)
+def test_positions_of_extremes(logits: str, name: str, backend: str) -> None:
+    """The first of equal elements, over several blocks, filtered, and of nothing: 0."""
+    text = f"input x[q,k], n[k]: int\nO[q] = {name}[k if n[k] > q]({logits})"
+    if "y" in logits:
+        text = text.replace("input x[q,k]", "input x[q,e], y[k,e]")
+    inputs = make_inputs(text, {i: n for i, n in SIZES.items() if i in text})
+    inputs["x"] = inputs["x"].round()
+    inputs["n"] = torch.arange(SIZES["k"], dtype=torch.int32) // 2
+    inputs["n"][SIZES["k"] // 2] = SIZES["q"] - 1
+    (wanted,) = exact(text, inputs)
+    with both_stages():
+        (result,) = run(backend, text, inputs)
+    assert torch.equal(result.long(), torch.as_tensor(wanted).long())
 
 
 def test_uses_of_short_ints() -> None:

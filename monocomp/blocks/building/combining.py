@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from monocomp.blocks.building import masks
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.building.expressions import tile, whole_tile
 from monocomp.blocks.choices.choose import choose
@@ -15,7 +16,7 @@ from monocomp.blocks.operations import (
     spread,
     where,
 )
-from monocomp.blocks.program import OF_KIND, Assign, Expr, Function, Reduction
+from monocomp.blocks.program import INDEX, OF_KIND, Assign, Expr, Function, Reduction
 from monocomp.tile import Combine, Fold, Selection, TileProgram
 
 Layout = tuple[str, ...]
@@ -114,14 +115,18 @@ def _folded_tile(c: Context, s: Fold, monoid: Combine) -> list[Expr]:
     ]
     by = Reduction(_function(c, s, monoid), dim, "combine")
     c.put(Assign(tuple(found), Expr("reduce", tuple(tiles), by, rest, tiles[0].dtype)))
-    return found
+    return [
+        masks.folded(c, e.attr, x) if c.meaning(e) in c.choices.short else x
+        for e, x in zip(s.elements, found, strict=True)
+    ]
 
 
 def _whole_tiles(c: Context, s: Fold, layout: Layout) -> list[Expr]:
     """Names of the elements' fields, with all axes of a layout."""
     names = []
     for e, folded in zip(s.elements, s.names, strict=True):
-        found = whole_tile(c, e, layout)
+        is_short = c.meaning(e) in c.choices.short
+        found = whole_tile(c, e, layout, INDEX if is_short else OF_KIND[e.kind])
         identifier = c.names.of("element", folded, f"{folded.removesuffix('_new')}_{s.axis}")
         names.append(c.assign(name(identifier, found.dtype, layout), found))
     return names

@@ -27,7 +27,16 @@ from monocomp.blocks.operations import (
     to,
     where,
 )
-from monocomp.blocks.program import FLOAT32, INDEX, INT32, INT64, OF_KIND, SMALL_INT, UINT32, Expr
+from monocomp.blocks.program import (
+    FLOAT32,
+    INDEX,
+    INT32,
+    INT64,
+    SMALL_INT,
+    UINT32,
+    Dtype,
+    Expr,
+)
 from monocomp.declarations import counter_rng
 from monocomp.tile import program as P
 from monocomp.tile.operations import OPERATIONS
@@ -56,9 +65,9 @@ def value(c: Context, e: P.Expr, want: Layout) -> Expr:
     return infix("!=", found, number(0)) if c.is_load(e) and e.kind == "bool" else found
 
 
-def whole_tile(c: Context, e: P.Expr, layout: Layout) -> Expr:
-    """A value with all axes of a layout, in the dtype of its kind."""
-    have, dtype = c.order(e.axes), OF_KIND[e.kind]
+def whole_tile(c: Context, e: P.Expr, layout: Layout, dtype: Dtype) -> Expr:
+    """Return a value in a dtype, with all axes of a layout."""
+    have = c.order(e.axes)
     if not have:
         plain = number(e.attr, e.kind) if e.op == "number" else value(c, e, ())
         return full(plain, layout, dtype)

@@ -54,7 +54,7 @@ def loop(c: Context, loop: Loop, body: Body) -> None:
     changes = {s.name: s for s in loop.body if isinstance(s, Assign)}
     for state in loop.state:
         with c.of(changes.get(state.name, loop)):
-            start = whole_tile(c, state.start, c.order(state.axes))
+            start = whole_tile(c, state.start, c.order(state.axes), B.OF_KIND[state.start.kind])
             c.assign(c.local(state.name, start), start)
     hoist_bases(c, loop)
     cut_bounds(c, loop)
