@@ -148,14 +148,21 @@ class RecordingTarget(TorchTarget):
             arguments: tuple[Any, ...] = ()
             if value.shape != shape:
                 run, arguments = _shaped, (shape,)
-            yield self.recorder.step(
+            made = self.recorder.step(
                 None, run, [value], shape, value.dtype, is_view=True, arguments=arguments
             )
+            made.made_by = ("view", tuple(range(len(value.shape))), shape), (value,)
+            yield made
 
 
 def _in_memory_order(kernels: Sequence[TileProgram]) -> list[str]:
-    """Return the axes of kernels in the order that they have in tensors, as far as it is one."""
+    """Return the axes of kernels in the order that they have in tensors, as far as it is one: those
+    of a grid first, as others may count what belongs to one of their elements."""
     before: dict[str, set[str]] = {name: set() for k in kernels for name in k.axes}
+    for k in kernels:
+        grid = {name for name, axis in k.axes.items() if axis.role == "grid"}
+        for name in k.axes.keys() - grid:
+            before[name] |= grid
     every = [e.positions for k in kernels for e in k.expressions if e.op == "load"]
     every += [s.positions for k in kernels for s in walk(k.body) if isinstance(s, Store)]
     for positions in every:

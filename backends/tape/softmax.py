@@ -19,6 +19,8 @@ from typing import Any
 import torch
 
 from monocomp.backends.tape.recorder import Step, Value
+from monocomp.backends.tape.tile import has_its_order
+from monocomp.backends.tape.weights import implies, kept_where
 
 _ROUNDINGS = 4  # of a factor that is a product of numbers
 
@@ -71,17 +73,55 @@ def _gradient(s: Step) -> Step | None:
     if _name(s.result) != "mul":
         return None
     for y, difference in (s.operands, s.operands[::-1]):
-        if _key(difference) != "sub":
-            continue
-        g, total = _operands(difference)
-        is_sum = _key(total) == ("sum", len(y.shape) - 1)
-        if is_sum and y.shape == g.shape == s.result.shape:
-            product = _operands(total)[0]
-            if _key(product) == "mul" and {*_operands(product)} == {y, g}:
+        if _key(difference) == "sub" and y.shape == difference.shape == s.result.shape:
+            g, total = _operands(difference)
+            if g.shape == y.shape and _is_total(total, y, g):
                 return replace(
                     s, run=of_gradient, operands=(y, g), arguments=(y.dtype,), is_elementwise=False
                 )
     return None
+
+
+def _is_total(total: Value, y: Value, g: Value) -> bool:
+    """True if a value is sum(y * g), row by row, or the same by the exchange of sums
+
+    sum[k](y[q,k] * sum[e](a[q,e] * b[e,k]))  =  sum[e](a[q,e] * sum[k](y[q,k] * b[e,k]))
+    """
+    total = _flat(total)
+    product = _operands(total)[0] if _name(total) == "sum" else total
+    if _key(product) != "mul" or _key(total) != ("sum", len(product.shape) - 1):
+        return False
+    if {*_operands(product)} == {y, g}:
+        return True
+    for a, mean in (_operands(product), _operands(product)[::-1]):
+        mean = _flat(mean)
+        if a.shape == product.shape and _name(mean) == _name(g) == "product":
+            (weights, values), (rows, columns) = _operands(mean), _operands(g)
+            is_of_rows = _flat(weights) is _flat(y) and _flat(rows) is _flat(a)
+            is_in_rows = weights.shape[-1] == y.shape[-1] and rows.shape[-1] == a.shape[-1]
+            if is_of_rows and is_in_rows and _is_transposed(values, columns):
+                return True
+    return False
+
+
+def _flat(v: Value) -> Value:
+    """Return what has the elements of a value in the same order, as far as it is known."""
+    while _name(v) == "view" and has_its_order(_operands(v)[0], _key(v)[1]):
+        (v,) = _operands(v)
+    return v
+
+
+def _is_transposed(one: Value, other: Value) -> bool:
+    """True if matrices are transposed ones of each other."""
+    order = (*range(len(one.shape) - 2), len(one.shape) - 1, len(one.shape) - 2)
+    if len(one.shape) != len(other.shape) or other.shape != tuple(one.shape[d] for d in order):
+        return False
+    for v, w in ((one, other), (other, one)):
+        if v.made_by == (("view", order, v.shape), (w,)):
+            return True
+    if one.root is not other.root or one.strides is None or other.strides is None:
+        return False
+    return other.strides == tuple(one.strides[d] for d in order)
 
 
 class _Normalising:
@@ -123,7 +163,7 @@ class _Normalising:
             return self._divide(s) or self._follow(s)
         elif role := self._role(s):
             self.roles[s.result], self.later[s.result] = role, s
-        elif not self._drop_guard(s):
+        elif not self._drop_guard(s) and not self._drop_mask(s):
             self._again(s, [self._value(v) for v in s.operands])
         return True
 
@@ -229,6 +269,18 @@ class _Normalising:
         self.is_guarded = True
         return True
 
+    def _drop_mask(self, s: Step) -> bool:
+        """True if a step keeps softmax where its logits are not -inf: elsewhere it is 0."""
+        if _name(s.result) != "keep":
+            return False
+        (weights, mask), kept = s.operands, kept_where(self.x)
+        is_softmax = self.same.get(weights) is self.images.get(self.power, weights)
+        is_masked = kept is not None and kept[2] == -math.inf and implies(kept[1], mask)
+        if not is_softmax or not is_masked or s.result.shape != weights.shape:
+            return False
+        self.same[s.result] = self.same[weights]
+        return True
+
     def _value(self, v: Value) -> Value:
         """Return what is computed in place of a value that is none of the exponentials."""
         s = self.later.pop(v, None)
@@ -278,8 +330,7 @@ class _Normalising:
 def _is_in_order(s: Step) -> bool:
     """True if a view has its elements in the order of its operand."""
     _, order, _ = _key(s.result)
-    varying = [d for d in order if s.operands[0].shape[d] != 1]
-    return varying == sorted(varying)
+    return has_its_order(s.operands[0], order)
 
 
 def _key(v: Value) -> Any:

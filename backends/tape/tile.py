@@ -226,6 +226,12 @@ def common_shape(*shapes: Shape) -> Shape:
     return tuple([next((n for n in at if n != 1), 1) for at in lengths])
 
 
+def has_its_order(value: Value, order: Sequence[int]) -> bool:
+    """True if a permutation leaves the elements of a value in their order."""
+    varying = [d for d in order if value.shape[d] != 1]
+    return varying == sorted(varying)
+
+
 def viewed_strides(value: Value, order: Shape, shape: Shape) -> Shape | None:
     """Return the strides of a value that is permuted and reshaped, if that needs no copy."""
     if value.strides is None:

@@ -25,6 +25,7 @@ from monocomp.backends.tape.tile import (
     Source,
     Tile,
     common_shape,
+    has_its_order,
     moved,
     swapped,
     viewed_strides,
@@ -79,8 +80,8 @@ class TapeOps:
 
     def full(self, shape: Shape, value: float | Tile, kind: Kind) -> Tile:
         if isinstance(value, Tile):  # a parameter
-            run = partial(self.ops.full, (), kind=kind)
-            dtype = self.ops.dtype_of(kind)
+            dtype, device = self.ops.dtype_of(kind), self.ops.device
+            run = partial(torch.scalar_tensor, dtype=dtype, device=device)
             made = self.recorder.step(("full", kind), run, [value.value], (), dtype)
             return Tile(self, made, (), shape)
         number = self.ops.full((), value, kind)
@@ -276,10 +277,9 @@ class TapeOps:
     def viewed(self, value: Value, order: Sequence[int], shape: Shape) -> Value:
         """The value permuted, and then with dimensions joined, or dropped."""
         order = tuple(order)
-        is_in_order = order == tuple(range(len(order)))
+        is_in_order = has_its_order(value, order)
         if is_in_order and value.shape == shape:
             return value
-
         strides = viewed_strides(value, order, shape)
         run: Callable[..., torch.Tensor]
         arguments: tuple[Any, ...]

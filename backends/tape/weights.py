@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import torch
 
-from monocomp.backends.tape.choices import is_maximum
+from monocomp.backends.tape.choices import bound, is_maximum
 from monocomp.backends.tape.recorder import Recorder, Shape, Step, Value
 
 Atom: TypeAlias = tuple[Value, Shape]  # and the shape with which it is broadcast
@@ -86,7 +86,7 @@ class Quotients:
         v = self.same.get(v, v)
         name, operands = v.made_by or (None, ())
         a, b = (*operands, None, None)[:2]
-        kept = _kept(v)
+        kept = kept_where(v)
         if kept is not None and (kept[2] == 0 or factor > 0):
             masks.add(kept[1:])
             self._add(terms, masks, kept[0], shape, factor)
@@ -113,17 +113,24 @@ class Quotients:
         terms[v, shape] = terms.get((v, shape), 0.0) + factor
 
 
-def _kept(v: Value) -> tuple[Value, Value, float] | None:
+def kept_where(v: Value) -> tuple[Value, Value, float] | None:
     """Return what a value is where a mask is 1, the mask, and the number that it is elsewhere."""
     name, operands = v.made_by or (None, ())
     if name == "keep":
         return operands[0], operands[1], 0.0
     if name == "minimum":
         for x, other in (operands, operands[::-1]):
-            kept = _kept(x)
-            if kept is not None and other.made_by == (("bound", -math.inf), (kept[1],)):
+            kept = kept_where(x)
+            if kept is not None and _is_bound(other, kept[1]):
                 return kept[0], kept[1], -math.inf
     return None
+
+
+def _is_bound(v: Value, mask: Value) -> bool:
+    """True if a value is -inf where a mask is 0, and infinite elsewhere."""
+    if v.known is not None and mask.known is not None:
+        return torch.equal(v.known, bound(-math.inf, mask.known))
+    return v.made_by == (("bound", -math.inf), (mask,))
 
 
 def _is_power(v: Value) -> bool:
@@ -136,22 +143,22 @@ def _is_masked(v: Value, mask: Value, readers: Mapping[Value, Sequence[Step]]) -
         name = None if s.result.made_by is None else s.result.made_by[0]
         if name not in ("keep", "mul") or s.result.shape != v.shape:
             return False
-        kept = [k for k in map(_kept, (s.result, *s.operands)) if k is not None]
-        if any(k[2] == 0 and _implies(k[1], mask) for k in kept):
+        kept = [k for k in map(kept_where, (s.result, *s.operands)) if k is not None]
+        if any(k[2] == 0 and implies(k[1], mask) for k in kept):
             continue
         if name == "keep" or not _is_masked(s.result, mask, readers):
             return False
     return True
 
 
-def _implies(one: Value, other: Value) -> bool:
+def implies(one: Value, other: Value) -> bool:
     """True if a mask is 1 at most where another one is."""
     if one is other:
         return True
     if one.known is not None and other.known is not None:
         return one.shape == other.shape and bool((one.known <= other.known).all())
     name, operands = one.made_by or (None, ())
-    return name == "minimum" and any(_implies(v, other) for v in operands)
+    return name == "minimum" and any(implies(v, other) for v in operands)
 
 
 def _difference(one: Linear, other: Linear) -> Linear:

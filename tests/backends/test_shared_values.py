@@ -12,7 +12,7 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp.backends import torch as backend
-from monocomp.backends.tape import sharing
+from monocomp.backends.tape import sharing, softmax
 from tests.backends.library_cases import CASES
 
 CAUSAL = "input Q[q,d], K[k,d], V[k,e]\nO[q,e] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,e]"
@@ -198,6 +198,42 @@ def test_masked_weights_are_quotients(condition: str) -> None:
     ((_, backward, _),) = tapes
     made = [s.result.made_by for s in backward.steps]
     assert not any(m is not None and m[0] == "exp2" for m in made)
+
+
+@pytest.mark.parametrize("condition", ["", " if k <= q", " if k <= q and q - k < 9"])
+@pytest.mark.parametrize("heads", ["", "h,"])
+def test_gradients_of_softmax_are_one_operation(heads: str, condition: str) -> None:
+    """The mean of the values by the cotangent is that of its products with the values; and softmax
+    is 0 where its mask is."""
+    text = (
+        f"input Q[{heads}q,d], K[{heads}k,d], V[{heads}k,e]\n"
+        f"O[{heads}q,e] = softmax[k{condition}](Q[{heads}q,d] * K[{heads}k,d]) * V[{heads}k,e]"
+    )
+    kernel = mc.compile(text, backend="torch")
+    shape = (2, 48, 8) if heads else (48, 8)
+    tensors = [torch.randn(shape, requires_grad=True) for _ in "QKV"]
+    tapes = []
+
+    def shared(*args: Any) -> Any:
+        tapes.append(sharing.shared(*args))
+        return tapes[-1]
+
+    hidden = torch.zeros(48, 48, dtype=torch.bool)
+    if condition:
+        hidden = torch.ones(48, 48).tril() == 0
+    if "9" in condition:
+        hidden |= torch.ones(48, 48).tril(-9) == 1
+    Q, K, V = tensors
+    out = (Q @ K.mT).masked_fill(hidden, -torch.inf).softmax(-1) @ V
+    wanted = torch.autograd.grad(out.square().sum(), tensors)
+    with patch.object(backend, "shared", shared):
+        for _ in range(4):
+            found = torch.autograd.grad(kernel(*tensors).square().sum(), tensors)
+            assert_close(found, wanted)
+    ((_, backward, _),) = tapes
+    names = [s.result.made_by and s.result.made_by[0] for s in backward.steps]
+    assert [s.run for s in backward.steps].count(softmax.of_gradient) == 1
+    assert names.count("keep") <= bool(condition) and not any("sum" in (n or "") for n in names)
 
 
 def test_statistics_that_nothing_reads_are_not_computed() -> None:
