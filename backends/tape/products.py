@@ -12,14 +12,12 @@ None of them has all elements of the products at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import combinations
 
-import torch
-
 from monocomp.backends.tape.selections import Elements, Selection, scattered, span_of
-from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape
+from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape
 
 _FACTORS = 6  # of products of which all ways to split them in two are tried
 
@@ -163,16 +161,3 @@ def _looked_up(x: Tile) -> tuple[Tile, list[int | None], Tile] | None:
     if dims.count(None) != 1 or len({*whole}) < len(whole):
         return None
     return table, dims, at[dims.index(None)]
-
-
-def multiplication(batch: Shape, rows: Shape, columns: Shape) -> Callable[..., torch.Tensor]:
-    """Return a product of matrices, or of batches of them, with several dimensions of each."""
-    multiply = torch.bmm if math.prod(batch) != 1 else torch.mm
-    if len(rows) == len(columns) == 1 and len(batch) == int(multiply is torch.bmm):
-        return multiply
-    shape = (*batch, *rows, *columns)
-
-    def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return multiply(a, b).view(shape)
-
-    return run

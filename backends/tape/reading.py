@@ -9,7 +9,15 @@ from typing import Any
 import torch
 
 from monocomp.backends.tape.recorder import Value
-from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape
+from monocomp.backends.tape.tile import (
+    NO_DIM,
+    Shape,
+    Tile,
+    TileOps,
+    common_shape,
+    contiguous_strides,
+    strided,
+)
 
 
 def elements_at(ops: TileOps, tensor: Tile, at: Sequence[Tile]) -> Tile:
@@ -95,6 +103,9 @@ def _strided(
         *(math.prod(sizes[n + 1 :]) for n in computed),
         *(strides[d] for d in after),
     )
+
+    if offset == 0 and every.strides == contiguous_strides(every.shape):
+        return strided(ops.recorder, every, viewed, stride)
 
     def run(t: torch.Tensor) -> torch.Tensor:
         t = t.contiguous()

@@ -45,6 +45,19 @@ class Value:
         self.strides: tuple[int, ...] | None = None
 
     @property
+    def is_whole(self) -> bool:
+        """True if it is all of some memory of the tape's own, each element once."""
+        if self.is_owned:
+            return True
+        size = 1
+        if self.strides is not None:
+            for stride, n in sorted(zip(self.strides, self.shape, strict=True)):
+                if n != 1 and stride != size:
+                    return False
+                size *= n
+        return self.root.is_owned and math.prod(self.shape) == math.prod(self.root.shape)
+
+    @property
     def number(self) -> float | None:
         """All its elements, if they are known to be equal, and one is stored for all."""
         return None if self.known is None or self.known.numel() != 1 else self.known.item()

@@ -15,7 +15,7 @@ from monocomp.backends.tape.buffers import Buffer, clear
 from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.softmax import normalised
 from monocomp.backends.tape.tape import Tape, needed
-from monocomp.backends.tape.tile import Tile
+from monocomp.backends.tape.tile import Tile, contiguous_strides
 from monocomp.backends.tape.tiles import TapeOps
 from monocomp.backends.torch_operations import TorchOps, TorchTarget
 from monocomp.host.evaluation import Evaluation
@@ -103,7 +103,7 @@ class RecordingTarget(TorchTarget):
             value = self.recorder.input(position, tensor.shape, tensor.dtype)
             if not tensor.is_plain:
                 value = self.recorder.copy(value)
-            value.strides = torch.empty(tensor.shape, device="meta").stride()
+            value.strides = contiguous_strides(tensor.shape)
             self.inputs[position] = value
         return Tile(self.ops, value, range(len(tensor.shape)), tensor.shape)
 
@@ -140,7 +140,7 @@ class RecordingTarget(TorchTarget):
         held = [r.held(self.ops) for r in made]
         seen: set[Value] = set()
         for n, (value, shape) in enumerate(held):
-            if not value.is_owned or value.root in seen:
+            if not value.is_whole or value.root in seen:
                 held[n] = self.recorder.copy(value), shape
             seen.add(held[n][0].root)
         for value, shape in held:
@@ -152,6 +152,7 @@ class RecordingTarget(TorchTarget):
                 None, run, [value], shape, value.dtype, is_view=True, arguments=arguments
             )
             made.made_by = ("view", tuple(range(len(value.shape))), shape), (value,)
+            made.strides = contiguous_strides(shape)
             yield made
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from monocomp.backends.tape.recorder import Step, Value
-from monocomp.backends.tape.tile import has_its_order
+from monocomp.backends.tape.tile import in_order
 from monocomp.backends.tape.weights import implies, kept_where
 
 _ROUNDINGS = 4  # of a factor that is a product of numbers
@@ -93,6 +93,7 @@ def _is_total(total: Value, y: Value, g: Value) -> bool:
         return False
     if {*_operands(product)} == {y, g}:
         return True
+    g = _flat(g)
     for a, mean in (_operands(product), _operands(product)[::-1]):
         mean = _flat(mean)
         if a.shape == product.shape and _name(mean) == _name(g) == "product":
@@ -106,8 +107,8 @@ def _is_total(total: Value, y: Value, g: Value) -> bool:
 
 def _flat(v: Value) -> Value:
     """Return what has the elements of a value in the same order, as far as it is known."""
-    while _name(v) == "view" and has_its_order(_operands(v)[0], _key(v)[1]):
-        (v,) = _operands(v)
+    while (base := in_order(v)) is not None:
+        v = base
     return v
 
 
@@ -223,7 +224,7 @@ class _Normalising:
             case "sum":
                 is_linear = _key(s.result) == ("sum", len(shape) - 1)
             case "view":
-                is_linear = _is_in_order(s) and math.prod(shape[:-1]) == self.rows
+                is_linear = in_order(s.result) is not None and math.prod(shape[:-1]) == self.rows
             case "product":
                 is_linear = of == [first] and math.prod(shape[:-1]) == self.rows
             case _:
@@ -239,7 +240,7 @@ class _Normalising:
         """Return what a step makes of the sums, if it is of use to divide by them."""
         name, roles = _name(s.result), [self.roles.get(v) for v in s.operands]
         if name == "view":
-            return roles[0] if _is_in_order(s) else None
+            return roles[0] if in_order(s.result) is not None else None
         if (name == "reciprocal" and roles == ["sum"]) or (
             name == "div" and roles == [None, "sum"] and s.operands[0].number == 1
         ):
@@ -325,12 +326,6 @@ class _Normalising:
         step = Step(run, tuple(operands), made, takes_out, is_elementwise, arguments)
         self.steps.append(step)
         return made
-
-
-def _is_in_order(s: Step) -> bool:
-    """True if a view has its elements in the order of its operand."""
-    _, order, _ = _key(s.result)
-    return has_its_order(s.operands[0], order)
 
 
 def _key(v: Value) -> Any:

@@ -80,19 +80,20 @@ def _memory(
     last_use = {v.root: n for n, s in enumerate(steps) for v in (s.result, *s.operands)}
     last_use |= dict.fromkeys((v.root for v in results), len(steps))
     fresh = {s.result for s in steps if s.takes_out}
-    foreign = {*inputs}
+    foreign = {v.root for v in inputs}
     free: dict[object, list[Value]] = {}
     into: dict[int, Value] = {}
     for n, s in enumerate(steps):
         alike = free.setdefault((s.result.shape, s.result.dtype), [])
         if s.takes_out:
-            own = (v for v in s.operands if v not in foreign and last_use[v.root] == n)
+            own = (v for v in s.operands if v.root not in foreign and last_use[v.root] == n)
             taken = next((v for v in own if _takes(s, v)), None)
             taken = alike.pop() if taken is None and alike else taken
             if taken is not None:
                 into[n] = taken
         for v in dict.fromkeys(v.root for v in s.operands):
-            if v in fresh and last_use[v] == n and v is not into.get(n):
+            is_taken = n in into and v is into[n].root
+            if v in fresh and last_use[v] == n and not is_taken:
                 free.setdefault((v.shape, v.dtype), []).append(v)
     return into
 
@@ -100,5 +101,5 @@ def _memory(
 def _takes(s: Step, v: Value) -> bool:
     """True if a step may write its result into the memory of an operand."""
     is_alike = v.shape == s.result.shape and v.dtype == s.result.dtype
-    is_alone = all(o is v or o.root is not v for o in s.operands)
-    return s.takes_out and s.is_elementwise and v.is_owned and is_alike and is_alone
+    is_alone = all(o is v or o.root is not v.root for o in s.operands)
+    return s.takes_out and s.is_elementwise and v.is_whole and is_alike and is_alone

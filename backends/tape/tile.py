@@ -7,6 +7,7 @@ dimensions is no operation.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -230,6 +231,48 @@ def has_its_order(value: Value, order: Sequence[int]) -> bool:
     """True if a permutation leaves the elements of a value in their order."""
     varying = [d for d in order if value.shape[d] != 1]
     return varying == sorted(varying)
+
+
+def contiguous_strides(shape: Shape) -> Shape:
+    """Return the strides of a tensor without gaps, as torch has them."""
+    return torch.empty(shape, device="meta").stride()
+
+
+def strided(recorder: Recorder, value: Value, shape: Shape, strides: Shape) -> Value:
+    """Record a view of a tensor without gaps, or of a view of one: from its first element on, with
+    strides of its own."""
+    base = value.made_by[1][0] if is_strided(value) and value.made_by else value
+    view = recorder.step(
+        ("strided", shape, strides),
+        torch.Tensor.as_strided,
+        [base],
+        shape,
+        base.dtype,
+        is_view=True,
+        arguments=(shape, strides),
+    )
+    view.strides = strides
+    return view
+
+
+def is_strided(value: Value) -> bool:
+    """True if a value is a view that `strided` has made."""
+    return value.made_by is not None and value.made_by[0] == ("strided", value.shape, value.strides)
+
+
+def in_order(value: Value) -> Value | None:
+    """Return what a value is a view of that has the same elements in the same order; None if it is
+    no such view."""
+    if value.made_by is None:
+        return None
+    key, operands = value.made_by
+    if is_strided(value):
+        is_all = math.prod(value.shape) == math.prod(operands[0].shape)
+        has_order = is_all and value.strides == contiguous_strides(value.shape)
+    else:
+        is_view = isinstance(key, tuple) and key[0] == "view"
+        has_order = is_view and has_its_order(operands[0], key[1])
+    return operands[0] if has_order else None
 
 
 def viewed_strides(value: Value, order: Shape, shape: Shape) -> Shape | None:

@@ -14,8 +14,9 @@ import torch
 from monocomp.backends.array_operations import first_extreme
 from monocomp.backends.tape import choices, extrema
 from monocomp.backends.tape.buffers import Buffer, scatter, store
+from monocomp.backends.tape.groups import first_of_groups, group_size
 from monocomp.backends.tape.guards import unguarded
-from monocomp.backends.tape.products import contract_table, multiplication, sum_products
+from monocomp.backends.tape.products import contract_table, sum_products
 from monocomp.backends.tape.reading import elements_at
 from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.selections import reduce_selected
@@ -25,8 +26,11 @@ from monocomp.backends.tape.tile import (
     Source,
     Tile,
     common_shape,
+    contiguous_strides,
     has_its_order,
+    in_order,
     moved,
+    strided,
     swapped,
     viewed_strides,
 )
@@ -124,8 +128,24 @@ class TapeOps:
     def cast_to(self, x: Tile, dtype: torch.dtype) -> Tile:
         if x.dtype == dtype:
             return x
-        made = self.map(("to", dtype), torch.Tensor.to, x, dtype=dtype, arguments=(dtype,))
+        value = self._cast(x.value, dtype)
+        made = Tile(self, value, x.dims, x.shape)
         return made.made_by("to", lambda x: self.cast_to(x, dtype), x)
+
+    def _cast(self, value: Value, dtype: torch.dtype) -> Value:
+        """A value in another dtype: of what a view shows, as others may show it too, and of an
+        integer what it was read from."""
+        base = in_order(value)
+        if base is not None:
+            return self.viewed(self._cast(base, dtype), range(len(base.shape)), value.shape)
+        name, operands = value.made_by or (None, ())
+        if name == ("to", torch.int64) and not operands[0].dtype.is_floating_point:
+            return self._cast(operands[0], dtype)
+        to, shape = torch.Tensor.to, value.shape
+        made = self.recorder.step(("to", dtype), to, [value], shape, dtype, arguments=(dtype,))
+        if made.root is made and value.strides == contiguous_strides(shape):
+            made.strides = value.strides
+        return made
 
     def _element(self, name: str, function: Callable[..., Any], *operands: Tile) -> Tile:
         """An operation, element by element."""
@@ -281,17 +301,17 @@ class TapeOps:
         if is_in_order and value.shape == shape:
             return value
         strides = viewed_strides(value, order, shape)
+        if strides is not None:
+            return strided(self.recorder, value, shape, strides)
         run: Callable[..., torch.Tensor]
         arguments: tuple[Any, ...]
-        if strides is not None:
-            run, arguments = torch.Tensor.as_strided, (shape, strides)
-        elif is_in_order:
+        if is_in_order:
             run, arguments = torch.Tensor.reshape, (shape,)
         elif tuple(value.shape[d] for d in order) == shape:
             run, arguments = torch.Tensor.permute, (order,)
         else:
             run, arguments = _permuted, (order, shape)
-        view = self.recorder.step(
+        return self.recorder.step(
             ("view", order, shape),
             run,
             [value],
@@ -300,8 +320,6 @@ class TapeOps:
             is_view=True,
             arguments=arguments,
         )
-        view.strides = strides
-        return view
 
     # --- dimensions -------------------------------------------------------------------
 
@@ -417,21 +435,23 @@ class TapeOps:
         if left and right and rank(right[0]) < rank(left[0]):
             a, b, left, right = b, a, right, left
         count, m, n = (tuple(full[d] for d in of) for of in (batch, left, right))
+        group = group_size(b, batch[-1]) if batch else 1
+        if group > 1:
+            b = self._varying(first_of_groups(b, batch[-1], group), dim)
+        batches, rows, columns = math.prod(count) // group, math.prod(m) * group, math.prod(n)
         length = full[dim]
-        x = self._joined(a, (*batch, *left, dim), (math.prod(count), math.prod(m), length))
-        y = self._joined(b, (*batch, dim, *right), (math.prod(count), length, math.prod(n)))
-        inner = (*count, *m, *n)
-        run = multiplication(count, m, n)
-        takes_out = run in (torch.bmm, torch.mm)
-        made = self.recorder.step(
-            ("product", inner),
-            run,
+        x = self._joined(a, (*batch, *left, dim), (batches, rows, length))
+        y = self._joined(b, (*batch, dim, *right), (batches, length, columns))
+        product = self.recorder.step(
+            "product",
+            torch.bmm if batches != 1 else torch.mm,
             [x, y],
-            inner,
+            (batches, rows, columns) if batches != 1 else (rows, columns),
             a.dtype,
-            takes_out=takes_out,
+            takes_out=True,
             is_elementwise=False,
         )
+        made = self.viewed(product, range(len(product.shape)), (*count, *m, *n))
         return Tile(self, made, (*batch, *left, *right), shape, source)
 
     def _joined(self, x: Tile, dims: Sequence[int], shape: Shape) -> Value:

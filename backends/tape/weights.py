@@ -18,8 +18,9 @@ import torch
 
 from monocomp.backends.tape.choices import bound, is_maximum
 from monocomp.backends.tape.recorder import Recorder, Shape, Step, Value
+from monocomp.backends.tape.tile import in_order
 
-Atom: TypeAlias = tuple[Value, Shape]  # and the shape with which it is broadcast
+Atom: TypeAlias = tuple[Value, Shape]  # and how it is broadcast, as `_spread` has it
 Linear: TypeAlias = dict[Atom, float]
 Guard: TypeAlias = tuple[Value, float]  # a mask, and what is elsewhere
 _TOLERANCE = 1e-6  # of factors that are products of numbers, in another order
@@ -45,15 +46,16 @@ class Quotients:
             return None
         terms, guards = self._linear(exponent)
         for power, others, masks in self._exponents:
-            if power.shape != exponent.shape or power.dtype != exponent.dtype:
+            is_alike = math.prod(power.shape) == math.prod(exponent.shape)
+            if not is_alike or power.shape[-1:] != exponent.shape[-1:]:
                 continue
             left = [(a, c) for a, c in _difference(terms, others).items() if c]
-            total = _antilogarithm(*left[0]) if len(left) == 1 else None
-            if total is not None and _is_sum(total, power):
+            total = _antilogarithm(*left[0], power) if len(left) == 1 else None
+            if total is not None and power.dtype == exponent.dtype:
                 needed = {m for m, number in masks | guards if number == 0}
                 needed |= {m for m, _ in masks ^ guards}
                 if not needed:
-                    return _quotient(recorder, power, total)
+                    return _quotient(recorder, power, total, exponent.shape)
                 self._masked[exponent] = power, total, needed
         return None
 
@@ -68,7 +70,7 @@ class Quotients:
             known = self._masked.get(s.operands[0]) if _is_power(s.result) else None
             if known is not None and all(_is_masked(s.result, m, readers) for m in known[2]):
                 recorder = Recorder(0)
-                s.result.made_by = _quotient(recorder, *known[:2]).made_by
+                s.result.made_by = _quotient(recorder, *known[:2], s.result.shape).made_by
                 made += [*recorder.steps[:-1], replace(recorder.steps[-1], result=s.result)]
             else:
                 made.append(s)
@@ -79,38 +81,37 @@ class Quotients:
         is elsewhere."""
         terms: Linear = {}
         masks: set[Guard] = set()
-        self._add(terms, masks, v, v.shape, 1.0)
+        self._add(terms, masks, v, _spread(v.shape, v.shape), 1.0)
         return terms, masks
 
-    def _add(self, terms: Linear, masks: set[Guard], v: Value, shape: Shape, factor: float) -> None:
+    def _add(self, terms: Linear, masks: set[Guard], v: Value, how: Shape, factor: float) -> None:
         v = self.same.get(v, v)
         name, operands = v.made_by or (None, ())
         a, b = (*operands, None, None)[:2]
         kept = kept_where(v)
         if kept is not None and (kept[2] == 0 or factor > 0):
             masks.add(kept[1:])
-            self._add(terms, masks, kept[0], shape, factor)
+            self._add(terms, masks, kept[0], how, factor)
             return
         if a is not None and b is not None and name in ("add", "sub"):
-            if all(x.shape == v.shape or shape == v.shape for x in (a, b)):
+            is_all = how == _spread(v.shape, v.shape)
+            if is_all or a.shape == b.shape == v.shape:
                 for x, sign in ((a, 1.0), (b, -1.0 if name == "sub" else 1.0)):
-                    self._add(
-                        terms, masks, x, shape if x.shape == v.shape else x.shape, factor * sign
-                    )
+                    its = how if x.shape == v.shape else _spread(x.shape, v.shape)
+                    self._add(terms, masks, x, its, factor * sign)
                 return
         elif a is not None and b is not None and name == "mul":
             for x, number in ((a, b.number), (b, a.number)):
                 if number is not None and x.shape == v.shape:
-                    self._add(terms, masks, x, shape, factor * number)
+                    self._add(terms, masks, x, how, factor * number)
                     return
         elif a is not None and isinstance(name, tuple):
             a = self.same.get(a, a)
-            is_in_order = name[0] == "view" and name[1] == tuple(range(len(a.shape)))
             # A guard changes those of nothing, whose exponentials are 0.
-            if is_in_order or (name[0] == "replace" and _is_scale(a)):
-                self._add(terms, masks, a, shape, factor)
+            if in_order(v) is not None or (name[0] == "replace" and _is_scale(a)):
+                self._add(terms, masks, a, how, factor)
                 return
-        terms[v, shape] = terms.get((v, shape), 0.0) + factor
+        terms[v, how] = terms.get((v, how), 0.0) + factor
 
 
 def kept_where(v: Value) -> tuple[Value, Value, float] | None:
@@ -170,13 +171,28 @@ def _difference(one: Linear, other: Linear) -> Linear:
     return found
 
 
-def _antilogarithm(atom: Atom, factor: float) -> Value | None:
-    """Return the sum whose logarithm to the base 2 a term subtracts; None if it is no such term."""
-    v, shape = atom
-    if v.made_by is None or not _is_logarithm(v) or v.shape != shape:
+def _spread(shape: Shape, full: Shape) -> Shape:
+    """Return how elements are broadcast to a shape, whatever dimensions this is cut into: how many
+    of its elements in turn differ, and then are equal, and again."""
+    lengths, is_equal = [1], False
+    for n, size in zip((*(1,) * (len(full) - len(shape)), *shape), full, strict=True):
+        if size != 1 and (n == 1) != is_equal:
+            lengths, is_equal = [*lengths, 1], not is_equal
+        lengths[-1] *= size
+    return tuple(lengths)
+
+
+def _antilogarithm(atom: Atom, factor: float, power: Value) -> Value | None:
+    """Return the sum of exponentials whose logarithm to the base 2 a term subtracts; None if it is
+    no such term."""
+    v, spread = atom
+    if v.made_by is None or not _is_logarithm(v):
         return None
+    total = v.made_by[1][0]
+    name, operands = total.made_by or (None, ())
+    is_sum = isinstance(name, tuple) and name[0] == "sum" and operands == (power,)
     is_to_base = math.isclose(factor, -1 / math.log(2), rel_tol=_TOLERANCE)
-    return v.made_by[1][0] if is_to_base else None
+    return total if is_sum and is_to_base and spread == _spread(v.shape, power.shape) else None
 
 
 def _is_logarithm(v: Value) -> bool:
@@ -191,18 +207,22 @@ def _is_scale(v: Value) -> bool:
     return is_maximum(v) or _is_logarithm(v)
 
 
-def _is_sum(total: Value, power: Value) -> bool:
-    name, operands = total.made_by or (None, ())
-    return isinstance(name, tuple) and name[0] == "sum" and operands == (power,)
-
-
-def _quotient(recorder: Recorder, power: Value, total: Value) -> Value:
-    """Record a quotient, 0 where nothing is added up."""
-    shape, dtype = total.shape, total.dtype
-    one = recorder.step("reciprocal", torch.reciprocal, [total], shape, dtype, takes_out=True)
+def _quotient(recorder: Recorder, power: Value, total: Value, shape: Shape) -> Value:
+    """Record a quotient with a shape, 0 where nothing is added up."""
+    dtype = total.dtype
+    one = recorder.step("reciprocal", torch.reciprocal, [total], total.shape, dtype, takes_out=True)
     numbers = math.nan, 0.0, 0.0
     key = "replace", numbers[1:]
     scale = recorder.step(
-        key, torch.nan_to_num, [one], shape, dtype, takes_out=True, arguments=numbers
+        key, torch.nan_to_num, [one], total.shape, dtype, takes_out=True, arguments=numbers
     )
-    return recorder.step("mul", torch.mul, [power, scale], power.shape, dtype, takes_out=True)
+    operands = _shaped(recorder, power, shape), _shaped(recorder, scale, (*shape[:-1], 1))
+    return recorder.step("mul", torch.mul, operands, shape, power.dtype, takes_out=True)
+
+
+def _shaped(recorder: Recorder, v: Value, shape: Shape) -> Value:
+    """Record a value in another shape."""
+    if v.shape == shape:
+        return v
+    key, run = ("view", tuple(range(len(v.shape))), shape), torch.Tensor.reshape
+    return recorder.step(key, run, [v], shape, v.dtype, is_view=True, arguments=(shape,))

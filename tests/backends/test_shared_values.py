@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import monocomp as mc
+from monocomp import library
 from monocomp.backends import torch as backend
 from monocomp.backends.tape import sharing, softmax
 from tests.backends.library_cases import CASES
@@ -229,7 +230,8 @@ def test_gradients_of_softmax_are_one_operation(heads: str, condition: str) -> N
     with patch.object(backend, "shared", shared):
         for _ in range(4):
             found = torch.autograd.grad(kernel(*tensors).square().sum(), tensors)
-            assert_close(found, wanted)
+            for x, y in zip(found, wanted, strict=True):
+                torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
     ((_, backward, _),) = tapes
     names = [s.result.made_by and s.result.made_by[0] for s in backward.steps]
     assert [s.run for s in backward.steps].count(softmax.of_gradient) == 1
@@ -266,3 +268,55 @@ def test_guards_of_sums_of_others_stay() -> None:
     for _ in range(4):
         (found,) = torch.autograd.grad(kernel(X, s).sum(), X)
         torch.testing.assert_close(found, (X - torch.where(s == 0, 1, s).log()[:, None]).exp())
+
+
+def test_heads_of_a_group_are_rows_of_one_product() -> None:
+    """Forward and backward: nothing is repeated, and no product computed twice."""
+    text = library.load("gqa")
+    kernel = mc.compile(text, backend="torch")
+    Q, K, V = (torch.randn(2, n, 24, 8, requires_grad=True) for n in (6, 2, 2))
+    repeated = [t.repeat_interleave(3, 1) for t in (K, V)]
+    wanted = torch.nn.functional.scaled_dot_product_attention(Q, *repeated)
+    gradients = torch.autograd.grad(wanted.square().sum(), [Q, K, V])
+    tapes = []
+
+    def shared(*args: Any) -> Any:
+        tapes.append(sharing.shared(*args))
+        return tapes[-1]
+
+    with patch.object(backend, "shared", shared):
+        for _ in range(4):
+            out = kernel(Q=Q, K=K, V=V)
+            torch.testing.assert_close(out, wanted)
+            found = torch.autograd.grad(out.square().sum(), [Q, K, V])
+            for x, y in zip(found, gradients, strict=True):
+                torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
+    ((first, second, _),) = tapes
+    for tape, count in ((first, 2), (second, 4)):
+        names = [s.result.made_by[0] for s in tape.steps if s.result.made_by is not None]
+        assert names.count("product") == count and "exp2" not in names
+        assert not any(isinstance(n, tuple) and n[0] == "select" for n in names)
+    assert {s.result.shape for s in first.steps if s.run is torch.bmm} == {(4, 72, 24), (4, 72, 8)}
+
+
+@pytest.mark.parametrize("heads", [4, 5, 6])
+def test_heads_that_are_no_groups(heads: int) -> None:
+    """Where all share one, or some are left over, and where a table says which."""
+    kernel = mc.compile(
+        "input Q[h,q,d], K[g,k,d], V[g,k,e], N[h]: int\n"
+        "O[h,q,e] = softmax[k](Q[h,q,d] * K[N[h],k,d]) * V[h // 3,k,e]",
+        backend="torch",
+    )
+    Q = torch.randn(heads, 7, 4, requires_grad=True)
+    K, V = (torch.randn(2, 9, 4, requires_grad=True) for _ in "KV")
+    N = torch.tensor([1, 0, 0, 1, 1, 0])[:heads]
+    wanted = (Q @ K[N].mT).softmax(-1) @ V[torch.arange(heads) // 3]
+    gradients = torch.autograd.grad(wanted.square().sum(), [Q, K, V])
+    for _ in range(4):
+        out = kernel(Q=Q, K=K, V=V, N=N)
+        torch.testing.assert_close(out, wanted)
+        before = out.detach().clone()
+        found = torch.autograd.grad(out.square().sum(), [Q, K, V])
+        for x, y in zip(found, gradients, strict=True):
+            torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
+        assert torch.equal(out, before)
