@@ -191,10 +191,19 @@ class Tile:
 
 
 def conjuncts(condition: Tile) -> Iterator[Tile]:
-    """Yield the conditions of which all hold where a condition does, and no less."""
-    if condition.source is not None and condition.source.name == "and":
-        for x in condition.source.operands:
+    """Yield the conditions of which all hold where a condition does, and no less: also where this
+    is whether it holds anywhere along a dimension along which it does not vary."""
+    source = condition.source
+    if source is not None and source.name == "and":
+        for x in source.operands:
             yield from conjuncts(x)
+    elif source is not None and source.name == "amax" and source.dim is not None:
+        (of,) = source.operands
+        if of.value is not condition.value:
+            yield condition
+            return
+        for x in conjuncts(of):
+            yield x.like(x.dims, (*x.shape[: source.dim], 1, *x.shape[source.dim + 1 :]))
     else:
         yield condition
 
