@@ -148,12 +148,12 @@ class RecordingTarget(TorchTarget):
             arguments: tuple[Any, ...] = ()
             if value.shape != shape:
                 run, arguments = _shaped, (shape,)
-            made = self.recorder.step(
+            result = self.recorder.step(
                 None, run, [value], shape, value.dtype, is_view=True, arguments=arguments
             )
-            made.made_by = ("view", tuple(range(len(value.shape))), shape), (value,)
-            made.strides = contiguous_strides(shape)
-            yield made
+            result.made_by = ("view", tuple(range(len(value.shape))), shape), (value,)
+            result.strides = contiguous_strides(shape)
+            yield result
 
 
 def _in_memory_order(kernels: Sequence[TileProgram]) -> list[str]:
