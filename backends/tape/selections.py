@@ -173,26 +173,27 @@ class Elements:
     Attributes:
         selections: the dimensions and the positions.
         inside: where the latter are in range, as far as that is not known.
-        offsets: the positions by dimension, counted from 0 and in range.
+        positions: those by dimension, in range: the elements of a tile are read there.
+        offsets: the same, counted from 0.
     """
 
     ops: TileOps
     selections: list[Selection]
     inside: list[Tile] = field(default_factory=list)
+    positions: dict[int, Tile] = field(default_factory=dict)
     offsets: dict[int, Tile] = field(default_factory=dict)
     _made: dict[int, tuple[Tile, Tile]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for s in self.selections:
-            offset = s.position
-            if s.first:
-                offset = self.ops.elementwise["sub"](offset, _number(self.ops, s.first, offset))
-            low, high = bounds(offset)
-            if low < 0 or high >= s.size:
-                is_inside = (offset >= 0) & (offset < s.size)
+            at, first = s.position, _number(self.ops, s.first, s.position)
+            low, high = bounds(at)
+            if low < s.first or high >= s.first + s.size:
+                is_inside = (at >= s.first) & (at < s.first + s.size)
                 self.inside.append(is_inside)
-                offset = self.ops.library.where(is_inside, offset, _number(self.ops, 0, offset))
-            self.offsets[s.dim] = offset
+                at = self.ops.library.where(is_inside, at, first)
+            self.positions[s.dim] = at
+            self.offsets[s.dim] = self.ops.elementwise["sub"](at, first) if s.first else at
 
     def meeting(self, conditions: Sequence[Tile], apart: Sequence[Tile]) -> Tile | None:
         """Where conditions hold, but for some, and positions are in range; None if everywhere."""
@@ -218,7 +219,7 @@ class Elements:
         span = span_of(x)
         for s in self.selections:
             if span == (s.dim, s.first, s.size):
-                return s.position
+                return self.positions[s.dim]
         source = x.source
         if source is None or source.dim in self.dims or self._is_small(x, shape):
             tile = self._read(x)

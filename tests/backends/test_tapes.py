@@ -14,6 +14,7 @@ from torch import Tensor
 import monocomp as mc
 from monocomp.backends import torch as backend
 from monocomp.backends.tape import recording, tape
+from monocomp.reference.oracle import evaluate
 from tests.backends.library_cases import CASES
 from tests.backends.running import largest_error, scale_of
 
@@ -394,3 +395,24 @@ def test_operations_in_place_take_equal_operands() -> None:
     for _ in range(2):
         for x, y in zip(kernel(X, Y), wanted, strict=True):
             torch.testing.assert_close(x, y)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "exp(A[i,k] - max[l if G[i,l] and l == N[i]](A[i,l]))",
+        "A[i, |k| - 1 - k] * G[i, k // 2]",
+    ],
+)
+def test_positions_that_a_filter_selects_may_be_out_of_range(body: str) -> None:
+    """A read whose positions are made of the selected one stays inside its tensor."""
+    text = "input A[i,k], N[i]: int, G[i,k]: bool\n"
+    text += f"O[k] = sum[i if k == N[i] and G[i,k]]({body})"
+    rng = torch.Generator().manual_seed(0)
+    inputs = {
+        "A": torch.randn((5, 2), generator=rng, dtype=torch.float64),
+        "N": torch.tensor([0, 2, 1, -1, 99]),
+        "G": torch.tensor([[True, False], [True, True], [False, True], [True, True], [True, True]]),
+    }
+    found = mc.compile(text, backend="torch")(**inputs)
+    torch.testing.assert_close(found, torch.as_tensor(evaluate(text, inputs)))
