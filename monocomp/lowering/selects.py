@@ -36,9 +36,8 @@ def assume_masks(bodies: Iterable[Term]) -> Assumptions:
 @lru_cache(maxsize=256)  # kernels of one program share what is known of its domains
 def _assume_masks(bodies: tuple[Term, ...]) -> Assumptions:
     terms = T.subterms(*bodies)
-    exponents = [a for t in terms for a in _exponents(t)]
-    names = dict.fromkeys(n for a in exponents for n in _added_inputs(a))
-    return Assumptions(REAL, names=tuple((n, MASKED) for n in names), in_kernels=True)
+    names = frozenset().union(*(_added_inputs(a) for t in terms for a in _exponents(t)))
+    return Assumptions(REAL, names=tuple((n, MASKED) for n in sorted(names)), in_kernels=True)
 
 
 def _exponents(t: Term) -> Iterable[Term]:
@@ -56,23 +55,23 @@ def _exponents(t: Term) -> Iterable[Term]:
     return t.args if is_gate or (t.op == "compare" and T.NEG_INF in t.args) else ()
 
 
-def _added_inputs(t: Term) -> Iterator[str]:
-    """Yield the names of inputs whose elements are added up in t, as they are or scaled: by numbers
-    more than 0, or by what varies with fewer indices. What is multiplied otherwise is a number."""
+@lru_cache(maxsize=4096)
+def _added_inputs(t: Term) -> frozenset[str]:
+    """Return the names of inputs whose elements are added up in t, as they are or scaled: by
+    numbers more than 0, or by what varies with fewer indices. What is multiplied otherwise is a
+    number."""
+    parts: Iterable[Term] = ()
     if t.op == "read":
-        yield t.attr.name
-    elif t.op == "stored":
-        yield from _added_inputs(t.attr.body)
+        return frozenset((t.attr.name,))
+    if t.op == "stored":
+        parts = (t.attr.body,)
     elif t.op == "mul" and not is_negative(t):
         numbers = ("const", "param", "extent", "pow")
         varying = [f for f in t.args if f.op not in numbers and not T.is_bracket(f)]
-        scaled = [f for f in varying if all(_is_scale(g, f) for g in varying if g is not f)]
-        for f in scaled:
-            yield from _added_inputs(f)
+        parts = [f for f in varying if all(_is_scale(g, f) for g in varying if g is not f)]
     elif t.op in _ADDING and not (is_contraction(t) or _is_of_monoid(t)):
-        for a in t.args:
-            if a.kind == "float":
-                yield from _added_inputs(a)
+        parts = [a for a in t.args if a.kind == "float"]
+    return frozenset().union(*map(_added_inputs, parts))
 
 
 def _is_scale(factor: Term, t: Term) -> bool:
