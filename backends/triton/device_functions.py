@@ -137,22 +137,29 @@ def merge_largest(
             is_taken = old_positions == old_position
             old_values = tl.where(is_taken, -float("inf"), old_values)
     return values, positions''',
-    "rounding_error": '''@triton.jit
-def rounding_error(x, dtype: tl.constexpr):
-    """What x loses in a dtype, in that dtype; 0 where it overflows there."""
-    lost = x - x.to(dtype).to(tl.float32)
+    "leading_bits": '''@triton.jit
+def leading_bits(x, dtype: tl.constexpr):
+    """What a dtype holds of x. The bits that bfloat16 lacks are cut off: to round them and to take
+    the result from x would convert each element there and back."""
+    if dtype == tl.bfloat16 and x.dtype == tl.float32:
+        x = (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+    else:
+        x = x.to(dtype)
+    return x''',
+    "lost_bits": '''@triton.jit
+def lost_bits(x, dtype: tl.constexpr):
+    """What x has beside its leading bits, in a dtype; 0 where it overflows there."""
+    lost = x - leading_bits(x, dtype).to(tl.float32)
     return tl.where(tl.abs(lost) < float("inf"), lost, 0.0).to(dtype)''',
     "dot_in_limbs": '''@triton.jit
 def dot_in_limbs(a, b, acc, dtype: tl.constexpr, PRECISION: tl.constexpr):
     """a @ b + acc. A tile of more bits than dtype has is taken as a sum of two that have it."""
-    a_high, b_high = a.to(dtype), b.to(dtype)
+    a_high, b_high = leading_bits(a, dtype).to(dtype), leading_bits(b, dtype).to(dtype)
     product = tl.dot(a_high, b_high, acc, input_precision=PRECISION)
     if a.dtype != dtype:
-        a_low = rounding_error(a, dtype)
-        product += tl.dot(a_low, b_high, input_precision=PRECISION)
+        product += tl.dot(lost_bits(a, dtype), b_high, input_precision=PRECISION)
     if b.dtype != dtype:
-        b_low = rounding_error(b, dtype)
-        product += tl.dot(a_high, b_low, input_precision=PRECISION)
+        product += tl.dot(a_high, lost_bits(b, dtype), input_precision=PRECISION)
     return product''',
     "next_bits": f'''@triton.jit
 def next_bits(h, x):
@@ -166,4 +173,4 @@ def next_bits(h, x):
 }
 
 # What these call themselves.
-NEEDED = {"merge_largest": ("larger",), "dot_in_limbs": ("rounding_error",)}
+NEEDED = {"merge_largest": ("larger",), "dot_in_limbs": ("leading_bits", "lost_bits")}

@@ -67,6 +67,18 @@ def test_no_worse_than_eager_torch(name: str, q: int, k: int) -> None:
         BESIDE_EAGER[torch.float16].check(f, w, e)
 
 
+def test_limbs_of_bfloat16() -> None:
+    """Two limbs hold 15 bits of what is computed: they show where neighbours nearly cancel."""
+    A = torch.linspace(0.5, 3.5, 32 * 16).reshape(32, 16).bfloat16()
+    A = torch.stack([A, torch.nextafter(A, torch.tensor(torch.inf).bfloat16())], -1).reshape(32, 32)
+    B = torch.zeros(32, 16).bfloat16()
+    B[::2], B[1::2] = torch.eye(16), -torch.eye(16)
+    (result,) = run("triton", "O[i,j] = tanh(A[i,k]) * B[k,j]", {"A": A, "B": B})
+    wanted = A.double().tanh() @ B.double()
+    assert wanted.abs().max() > 2**-9 > 2**-12 > wanted.abs().min()
+    torch.testing.assert_close(result.double(), wanted, rtol=2.0**-8, atol=2.0**-15)
+
+
 @pytest.mark.parametrize("value", [300.0, -300.0, torch.inf, torch.nan])
 def test_what_16_bits_cannot_hold(value: float) -> None:
     """Overflows to an infinity of its sign, as in eager torch, and does not become NaN."""
