@@ -132,8 +132,8 @@ class _Slope(Identity):
     @classmethod
     def of_value(cls, value: Term, slope: Term, x: Term, smooth: Iterable[Term]) -> _Slope:
         """Return the claim about a value, where it is smooth."""
-        given = T.conjunction(*smooth)
-        return cls((value,), (slope,), ("", ""), given, operands={"x": (x,)})
+        condition = T.conjunction(*smooth)
+        return cls((value,), (slope,), ("", ""), condition, operands={"x": (x,)})
 
     def sides(self, case: Arithmetic, number: int, value: Evaluator) -> Sequence[Value]:
         """Return the derivative, and what is said to be it."""

@@ -8,7 +8,7 @@ Max or Piecewise is ever needed: on each path the two sides are sums, products, 
 exponentials, and sympy's expansion decides whether they are equal.
 
 Everything here errs on one side: a proof that ends is a proof; one that does not end
-(UnprovedError, OutOfTimeError, UnsupportedTermError) says nothing. sympy is imported by
+(OutOfTimeError, UnsupportedTermError) says nothing. sympy is imported by
 the first proof, since most runs of the compiler need none.
 """
 
@@ -37,10 +37,6 @@ _CASES: dict[str, Sequence[Set[int]]] = {
 }
 
 
-class UnprovedError(Exception):
-    """On some path the two sides are not seen to be equal."""
-
-
 class OutOfTimeError(Exception):
     """The time for a proof is over."""
 
@@ -57,25 +53,22 @@ def clock(seconds: float) -> Callable[[], None]:
     return tick
 
 
-def for_all_cases(check: Callable[[Path], None], tick: Callable[[], None]) -> None:
-    """Run `check` on every path. It returns when every path returns or contradicts itself.
-
-    A statement all of whose paths contradict themselves is a mistake in the statement.
-    """
+def holds_in_all_cases(statement: Callable[[Path], bool], tick: Callable[[], None]) -> bool:
+    """True if a statement holds on every path that does not contradict itself. One all of whose
+    paths contradict themselves is a mistake, and does not hold."""
     algebra = Algebra(tick)
     trail: list[list[int]] = []
     cases = 0
     while True:
         with suppress(ContradictionError):
-            check(Path(algebra, trail))
+            if not statement(Path(algebra, trail)):
+                return False
             cases += 1
         while trail and trail[-1][0] + 1 == trail[-1][1]:
             trail.pop()
         if not trail:
-            break
+            return cases > 0
         trail[-1][0] += 1
-    if cases == 0:
-        raise UnprovedError
 
 
 class Path(Arithmetic):
@@ -150,7 +143,7 @@ class Path(Arithmetic):
         return self._split(numerator, signs, cases) <= cases[0]
 
     def _between_exponents(self, x: Expr) -> Expr:
-        """c (u - v) for x = c (exp(u) - exp(v)): exp is increasing, so the sign is the same."""
+        """Return c (u - v) for x = c (exp(u) - exp(v)), which has the same sign."""
         terms = self.algebra.terms(x)
         if len(terms) != 2 or sum(terms.values()) != 0:
             return x

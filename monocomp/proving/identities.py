@@ -26,12 +26,12 @@ Terms: TypeAlias = tuple[Term, ...]
 
 @dataclass(frozen=True)
 class Identity:
-    """`left = right` for all real values of the parameters for which `given` holds.
+    """`left = right` for all real values of the parameters for which a condition holds.
 
     Attributes:
         left, right: the fields of both sides.
         texts: both sides; without a right one, the identity says that the left side has a property.
-        given: a condition on the parameters.
+        condition: on the parameters.
         infinities: what a parameter may be beside a real number, by its name.
         operands: tuples of parameters that a counterexample shows, by name.
     """
@@ -39,29 +39,31 @@ class Identity:
     left: Terms
     right: Terms
     texts: tuple[str, str]
-    given: Term = T.TRUE
+    condition: Term = T.TRUE
     infinities: Mapping[str, float] = field(default_factory=dict)
     operands: Mapping[str, Terms] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, left: Term, right: Term, given: Term = T.TRUE, texts: Sequence[str] = ()
+        cls, left: Term, right: Term, condition: Term = T.TRUE, texts: Sequence[str] = ()
     ) -> Identity:
         """Return the identity of two terms whose parameters are real."""
         left_text, right_text = texts or (show(left), show(right))
-        params = {t.attr: (t,) for t in T.subterms(left, right, given) if t.op == "param"}
-        return cls((left,), (right,), (left_text, right_text), given, operands=params)
+        params = {t.attr: (t,) for t in T.subterms(left, right, condition) if t.op == "param"}
+        return cls((left,), (right,), (left_text, right_text), condition, operands=params)
 
     @property
     def statement(self) -> str:
         """The identity as a line of text."""
-        condition = "" if self.given is T.TRUE else f", for {show(self.given)}"
-        return " = ".join(self.texts) + condition
+        conditions = "" if self.condition is T.TRUE else f", for {show(self.condition)}"
+        return " = ".join(self.texts) + conditions
 
     def evaluator(self, case: Arithmetic) -> Evaluator:
         """Return the values of terms in a case, for operands for which the condition holds. Each
         is chosen when it is asked for: a proof splits cases only over operands that matter."""
-        signs = (t for t in T.conjuncts(self.given) if t.op == "compare" and t.args[0] is T.ZERO)
+        signs = (
+            t for t in T.conjuncts(self.condition) if t.op == "compare" and t.args[0] is T.ZERO
+        )
         nonnegative = {t.args[1] for t in signs if "<" in t.attr}
 
         @cache
@@ -73,7 +75,7 @@ class Identity:
             return case.real(t.attr, t in nonnegative)
 
         value = case.evaluator(operand)
-        if not value(self.given):
+        if not value(self.condition):
             raise ContradictionError
         return value
 
@@ -100,8 +102,8 @@ class Claim:
 def claim_of(name: str, text: str) -> Claim:
     """Return the claim `left = right`, or that `for` a condition. `and finite a`, which real
     numbers are, says where the law stands beside infinite ones."""
-    equation, _, given = text.partition(" for ")
-    condition = given.partition("finite ")[0].removesuffix(" and ")
+    equation, _, conditions = text.partition(" for ")
+    condition = conditions.partition("finite ")[0].removesuffix(" and ")
     texts = equation.split(" = ")
     left, right, *assumed = map(reading.expression, filter(None, [*texts, condition]))
     names = (n for e in (left, right, *assumed) for n in reading.conditions(e))

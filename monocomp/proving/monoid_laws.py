@@ -73,20 +73,20 @@ class Carrier:
         memo: dict[Term, Term] = {}
         return tuple(_put_in(t, operands, memo) for t in self.monoid.combine)
 
-    def identity(self, texts: tuple[str, str], left: Terms, right: Terms, *given: Term) -> Identity:
+    def identity(self, texts: tuple[str, str], left: Terms, right: Terms, *needs: Term) -> Identity:
         """Return an identity about the elements that its texts name."""
         operands = {n: self.element(n) for n in "xyz" if any(n in text for text in texts)}
         named = [(n, f, u) for n in operands for f, u in self.units.items()]
         infinite = {f"{n}.{f}": u.attr for n, f, u in named if is_infinite(u)}
         restricted = (self.parameter(n, f) for n, f, _ in named if f in self.nonnegative)
         signs = (compared("<=", T.ZERO, x) for x in restricted)
-        condition = T.conjunction(*signs, *given)
+        condition = T.conjunction(*signs, *needs)
         return Identity(left, right, texts, condition, infinite, operands)
 
-    def equal(self, left: Product, right: Product, *given: Term) -> Identity:
+    def equal(self, left: Product, right: Product, *needs: Term) -> Identity:
         """Return the identity of two products."""
         texts = show_product(left), show_product(right)
-        return self.identity(texts, self.value(left), self.value(right), *given)
+        return self.identity(texts, self.value(left), self.value(right), *needs)
 
     def claim(self, name: str, identity: Identity) -> Claim:
         """Return the claim that an identity holds."""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from monocomp.proving.arithmetic import ContradictionError
-from monocomp.proving.case_analysis import OutOfTimeError, Path, UnprovedError, clock, for_all_cases
+from monocomp.proving.case_analysis import OutOfTimeError, Path, clock, holds_in_all_cases
 from monocomp.proving.identities import Claim, show_values
 from monocomp.proving.sampling import Sample
 from monocomp.proving.symbolic import Algebra, UnsupportedTermError
@@ -77,17 +77,15 @@ def is_commutative(laws: Iterable[Law]) -> bool:
 def _prove(claim: Claim, tick: Callable[[], None]) -> bool:
     """True if the claim holds in every case. False only says that no proof was found."""
 
-    def check(path: Path) -> None:
+    def is_equal(path: Path) -> bool:
         part = claim.parts[path.choose(len(claim.parts))]
         number = path.choose(len(part.left))
-        if not path.same(*part.sides(path, number, part.evaluator(path))):
-            raise UnprovedError
+        return path.same(*part.sides(path, number, part.evaluator(path)))
 
     try:
-        for_all_cases(check, tick)
-    except (UnprovedError, UnsupportedTermError, RecursionError):
+        return holds_in_all_cases(is_equal, tick)
+    except (UnsupportedTermError, RecursionError):
         return False
-    return True
 
 
 def _refute(claim: Claim, tick: Callable[[], None]) -> str | None:
@@ -120,8 +118,8 @@ def _counterexample(claim: Claim, sample: Sample) -> str | None:
     texts = [[show_values(side, digits) for side in sides] for digits in (6, 12, 24)]
     shown = next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
     equations = [f"{side} = {x}" for side, x in zip(part.texts, shown, strict=True) if side]
-    given = ", ".join(f"{name} = {show_values(x)}" for name, x in operands.items())
-    return " and ".join(equations) + (f", for {given}" if given else "")
+    elements = ", ".join(f"{name} = {show_values(x)}" for name, x in operands.items())
+    return " and ".join(equations) + (f", for {elements}" if elements else "")
 
 
 class Prover:

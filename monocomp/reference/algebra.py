@@ -1,6 +1,6 @@
 """The arithmetic of `semantics.md` on arrays of floats: NaN stands for what is unspecified.
 
-Ints and conditions are such arrays, too: a `long double` has at least the 64 bits of an int, and a
+Ints and conditions are also such arrays: a `long double` has at least the 64 bits of an int, and a
 condition is 0 or 1. inf is the minimum of nothing, and what is made of that alone.
 """
 

@@ -119,7 +119,7 @@ def _outputs(
 
 @contextmanager
 def _deep_recursion() -> Iterator[None]:
-    """Expressions nest up to a limit that the checker sets, and a node takes a few calls."""
+    """Allow nested expressions up to the checker's limit; a node takes a few calls."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _RECURSION))
     try:
@@ -371,7 +371,7 @@ def _entries(indices: Axes) -> Axes:
 
 
 def _number_kind(kinds: Sequence[Kind]) -> Kind:
-    """Ints beside floats become floats; a condition counts as 0 or 1."""
+    """Return float if one of some kinds is; conditions count as ints."""
     return "float" if "float" in kinds else "int"
 
 
