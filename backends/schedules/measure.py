@@ -1,32 +1,42 @@
-"""Candidates on a GPU: run on poisoned outputs, compared, and timed.
+"""Candidates on a GPU: compiled together, run on poisoned outputs, compared, and timed.
 
-Calls are timed in a CUDA graph, which repeats them without the host, as short kernels would
-else be as slow as their launches.
+Inputs are read and outputs are new tensors, so measuring changes nothing that a caller has. Calls
+are timed back to back, while the GPU was kept busy until all of them had been launched: short
+kernels would else be as slow as their launches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from typing import Any, Protocol, TypeAlias
 
 import torch
+from triton import AsyncCompileMode
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from monocomp.backends.schedules.search import Choice, DoesNotFit, Outputs
 from monocomp.backends.timing import timed
+from monocomp.machine.locking import BUILDING
 
 Empty: TypeAlias = Callable[..., torch.Tensor]  # as `torch.empty`
 _BURST_MS = 2.0  # how long a measurement takes, about
 _MOST_CALLS = 50
+_BUSY = 4_000_000  # cycles, about two milliseconds, in which these are launched
 _GARBAGE = -12345
 _FEW = 1e-2  # of positions, which rounding decides where values are about equal
 
 
 class Call(Protocol):
-    """Calls the kernels with some schedules; `empty` allocates what they write, if it is given."""
+    """Call the kernels with some schedules; `empty` allocates what they write, if it is given."""
 
     def __call__(self, choice: Choice, empty: Empty | None = None) -> tuple[torch.Tensor, ...]: ...
+
+    def compile(self, choice: Choice) -> None:
+        """Compile the kernels of such a call, and launch none of them."""
 
 
 class GpuBench:
@@ -41,39 +51,64 @@ class GpuBench:
         self.call = call
         floats = [t.dtype for t in inputs if t.is_floating_point()]
         coarsest = max((torch.finfo(dtype).eps for dtype in floats), default=0.0)
-        self.pool = torch.cuda.graph_pool_handle()  # nobody looks at the results of a timed call
         self.tolerance = min(0.25, max(1e-3, 8 * coarsest))
 
+    def compile(self, choices: Sequence[Choice]) -> None:
+        """Compile these in threads. Triton needs Python's lock for a tenth of the time; what fails
+        is compiled again when it runs, and says why. Nothing else is built meanwhile.
+        """
+        with BUILDING, ThreadPoolExecutor(len(choices)) as pool:
+            # An interruption would leave the mode in this thread's context.
+            copy_context().run(self._compile, choices, pool)
+
+    def _compile(self, choices: Sequence[Choice], pool: ThreadPoolExecutor) -> None:
+        with AsyncCompileMode(pool, ignore_errors=True):
+            for choice in choices:
+                with suppress(torch.OutOfMemoryError):  # whoever runs alone has more
+                    self.call.compile(choice)
+
     def outputs(self, choice: Choice) -> Outputs:
-        """The results of one call."""
-        try:
+        """Return the results of one call."""
+        with _fitting():
             found = self.call(choice, empty=poisoned)
             torch.cuda.synchronize()
-        except (OutOfResources, CompilationError, PTXASError) as fault:
-            raise DoesNotFit(_first_line(fault)) from None
-        except RuntimeError as fault:
-            if "PassManager" not in str(fault):
-                raise
-            raise DoesNotFit(_first_line(fault)) from None
         return found
 
     def timer(self, choice: Choice) -> Callable[[], float]:
-        """Measures a call that has run before."""
-        calls = max(1, min(_MOST_CALLS, int(_BURST_MS / max(1e-3, self._once(choice)))))
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, self.pool, capture_error_mode="thread_local"):
+        """Measure a call that has run before."""
+        with _fitting():
+            self.call(choice)
+            once = timed(lambda: self.call(choice)) * 1e3
+        calls = max(1, min(_MOST_CALLS, int(_BURST_MS / max(1e-3, once))))
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+        def measure() -> float:
+            torch.cuda._sleep(_BUSY)
+            start.record()
             for _ in range(calls):
                 self.call(choice)
-        graph.replay()
-        return lambda: timed(graph.replay) * 1e3 / calls
+            stop.record()
+            stop.synchronize()
+            return start.elapsed_time(stop) / calls
 
-    def _once(self, choice: Choice) -> float:
-        self.call(choice)
-        return timed(lambda: self.call(choice)) * 1e3
+        return measure
 
     def agree(self, found: Outputs, expected: Outputs) -> bool:
         """Are these the same but for rounding?"""
         return all(same(a, b, self.tolerance) for a, b in zip(found, expected, strict=True))
+
+
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """Raise DoesNotFit for what the GPU can't run, has no memory for, or does not compile."""
+    try:
+        yield
+    except (OutOfResources, CompilationError, PTXASError, torch.OutOfMemoryError) as fault:
+        raise DoesNotFit(_first_line(fault)) from None
+    except RuntimeError as fault:
+        if "PassManager" not in str(fault):
+            raise
+        raise DoesNotFit(_first_line(fault)) from None
 
 
 def _first_line(fault: Exception) -> str:

@@ -65,11 +65,16 @@ class Situation:
 
 @dataclass(frozen=True)
 class Entry:
-    """A situation, the schedules of its kernels, and what a call took with them."""
+    """A situation, the schedules of its kernels, and what a call took with them.
+
+    Attributes:
+        raced: are they the best of a race alone, which a search would go beyond?
+    """
 
     situation: Situation
     schedules: tuple[Schedule, ...]
     milliseconds: float
+    raced: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -78,6 +83,7 @@ class Entry:
             **self.situation.to_json(),
             "schedules": schedules,
             "milliseconds": self.milliseconds,
+            "raced": self.raced,
         }
 
     @staticmethod
@@ -95,22 +101,30 @@ class Entry:
             device, triton, program, precision, tuple(sorted(dtypes)), tuple(sorted(sizes))
         )
         schedules = tuple(Schedule.from_json(s) for s in data["schedules"])
-        return Entry(situation, schedules, float(data["milliseconds"]))
+        milliseconds, raced = float(data["milliseconds"]), data.get("raced", False) is True
+        return Entry(situation, schedules, milliseconds, raced)
 
 
-def recall(situation: Situation) -> tuple[Schedule, ...] | None:
-    """The schedules for a situation, or None; those from files come before those of the cache."""
+def recall(situation: Situation, *, raced: bool = True) -> tuple[Schedule, ...] | None:
+    """Return the schedules for a situation, or None; those from files come before those of the
+    cache. What races have found counts only if `raced`."""
     _read_named()
     entry = _given.get(situation)
     if entry is None:
         found = _valid([_STORE.get(situation.key)])
         entry = next((e for e in found if e.situation == situation), None)
-    return None if entry is None else entry.schedules
+    return None if entry is None or (entry.raced and not raced) else entry.schedules
 
 
-def remember(situation: Situation, schedules: Sequence[Schedule], milliseconds: float) -> Entry:
+def remember(
+    situation: Situation,
+    schedules: Sequence[Schedule],
+    milliseconds: float,
+    *,
+    raced: bool = False,
+) -> Entry:
     """Remember what was measured, in this process and in the cache."""
-    entry = Entry(situation, tuple(schedules), milliseconds)
+    entry = Entry(situation, tuple(schedules), milliseconds, raced)
     with _LOCK:
         _given[situation] = entry
     _STORE.put(situation.key, entry.to_json())

@@ -29,6 +29,7 @@ from monocomp.backends.schedules.features import NAMES, features
 from monocomp.backends.schedules.legal import Legal, Shape
 from monocomp.backends.schedules.occupancy import Occupancy
 from monocomp.backends.schedules.schedule import Schedule
+from monocomp.backends.schedules.search import RACE, SEARCH
 
 FORMAT = 1
 # What a difference of 1 counts. Lengths are logarithms, and beyond a limit they are all the same.
@@ -155,20 +156,22 @@ def first(legal: Legal) -> Schedule:
     return found
 
 
-def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
-    """At most so many schedules that are worth measuring: the one to take first, with other loads,
-    tiles and orders, then half of the best that are left, and what is a step from the first."""
+def candidates(legal: Legal, count: int = SEARCH.candidates) -> list[Schedule]:
+    """Return at most so many schedules that are worth measuring: those that a race compares, the
+    first with other loads, tiles and orders, half of the best that are left, and what is a step
+    from the first."""
     best = ranked(legal)
-    chosen = next(best, None)
-    if chosen is None:
+    found = dict.fromkeys(islice(best, RACE.candidates))
+    if not found:
         raise legal.refusal()
+    chosen = next(iter(found))
     shape = legal.shape(chosen)
     others = (
         legal.schedule(shape._replace(descriptors=not shape.descriptors)),
         legal.schedule(shape._replace(split_axes=not shape.split_axes)),
         *(replace(chosen, group_size=n) for n in legal.orders[1:]),
     )
-    found = dict.fromkeys([chosen, *filter(None, others)])
+    found |= dict.fromkeys(filter(None, others))
     found |= dict.fromkeys(islice(best, max(0, count - len(found)) // 2))
     found |= dict.fromkeys(filter(None, map(legal.schedule, legal.neighbours(shape))))
     if len(found) < count:

@@ -1,8 +1,10 @@
-"""Runs emitted files: writes them to the cache, imports them, and chooses schedules.
+"""Run emitted files: write them to the cache, import them, and choose schedules.
 
-What runs is the very text that `Kernel.source` shows. Schedules are what a search has found for
-this device, program, dtypes and sizes like these, and else what the table of schedules says
-comes first: a call measures nothing, unless `MONOCOMP_TUNE=1` asks for a search.
+What runs is the very text that `Kernel.source` shows. Schedules are what was measured for this
+device, program, dtypes and sizes like these. Where nothing was, a first call on a GPU measures: the
+best of the few that the table of schedules predicts to be fastest, a race. `MONOCOMP_TUNE=1` makes
+it a search, and with `MONOCOMP_TUNE=0` the prediction alone decides; so it does while a CUDA graph
+is captured, and where torch is to be deterministic.
 """
 
 from __future__ import annotations
@@ -29,11 +31,20 @@ from monocomp.backends.schedules import remembered
 from monocomp.backends.schedules.legal import Legal, element_bytes
 from monocomp.backends.schedules.measure import Empty, GpuBench
 from monocomp.backends.schedules.schedule import Schedule, longest_alike
-from monocomp.backends.schedules.search import CANDIDATES, SECONDS, Choice, Progress, Tuning, search
+from monocomp.backends.schedules.search import (
+    RACE,
+    SEARCH,
+    Budget,
+    Choice,
+    Outputs,
+    Progress,
+    Tuning,
+    search,
+)
 from monocomp.backends.triton import interpreter as interpreter_of_triton
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
-from monocomp.backends.triton.replay import PlanTarget, started
+from monocomp.backends.triton.replay import PlanTarget, compiling, started
 from monocomp.declarations.dtypes import dtypes_by_name, widths
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.nominal import power_of_two
@@ -184,15 +195,25 @@ class TritonRunner:
         varying: Sequence[str] = (),
         empty: Empty | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], Plan]:
-        """The results for some schedules, and what repeats the call."""
+        """Return the results for some schedules, and what repeats the call."""
+        plan = self._plan(inputs, params, choice, varying, empty)
+        with BUILDING:  # Triton compiles at the first call of a kind
+            results = plan((*inputs.values(), *params.values()))
+        return results, started(plan)
+
+    def _plan(
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        params: Mapping[str, Any],
+        choice: Choice,
+        varying: Sequence[str] = (),
+        empty: Empty | None = None,
+    ) -> Plan:
         module, loaded = self._loaded(choice)
         configs = [module.config(n, s) for n, s in enumerate(choice)]
         device = next(iter(inputs.values())).device
         target = PlanTarget(module.program, loaded, device, self.precision, empty)
-        plan = Evaluation(module.program, target, inputs, params, configs, varying).plan()
-        with BUILDING:  # Triton compiles at the first call of a kind
-            results = plan((*inputs.values(), *params.values()))
-        return results, started(plan)
+        return Evaluation(module.program, target, inputs, params, configs, varying).plan()
 
     # --- schedules --------------------------------------------------------------------
 
@@ -218,9 +239,14 @@ class TritonRunner:
         params: Mapping[str, Any],
         extents: Mapping[str, int],
     ) -> Choice:
-        found = self._recall(inputs, extents)
-        if found is None and _wants_search(next(iter(inputs.values())).device):
-            found = self.tune(inputs, params, extents).schedules
+        budget = _budget()
+        found = self._recall(inputs, extents, raced=budget is RACE)
+        is_captured = _is_capturing(next(iter(inputs.values())).device)
+        if found is None and budget is not None and _is_on_gpu(inputs) and not is_captured:
+            tuning = self._search(inputs, params, extents, budget)
+            if tuning.was_interrupted and budget is RACE:  # nobody has asked for it
+                raise KeyboardInterrupt
+            found = tuning.schedules
         return found or tuple(map(self.dialect.table.first, self.legal(inputs, extents)))
 
     def tune(
@@ -229,8 +255,8 @@ class TritonRunner:
         params: Mapping[str, Any],
         extents: Mapping[str, int],
         *,
-        seconds: float = SECONDS,
-        candidates: int = CANDIDATES,
+        seconds: float = SEARCH.seconds,
+        candidates: int = SEARCH.candidates,
         progress: Progress = lambda *_: None,
     ) -> Tuning:
         """Search schedules for calls like this one, and remember the best.
@@ -243,30 +269,39 @@ class TritonRunner:
         Raises:
             UnsupportedError: no candidate fits the GPU.
         """
+        found = self._search(inputs, params, extents, Budget(seconds, candidates), progress)
+        if found.unfit and not found.measured and not found.wrong:
+            raise self.legal(inputs, extents)[0].refusal(found.reasons[:1])
+        return found
+
+    def _search(
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        params: Mapping[str, Any],
+        extents: Mapping[str, int],
+        budget: Budget,
+        progress: Progress = lambda *_: None,
+    ) -> Tuning:
+        """Search within a budget, and remember the best. What races is compared with one another
+        alone: the prediction, which runs otherwise, is compared with nothing."""
         tensors = {n: t.detach().resolve_neg() for n, t in inputs.items()}
-        legal = self.legal(tensors, extents)
-        plans: dict[tuple[Choice, Empty | None], Plan] = {}
-
-        def call(choice: Choice, empty: Empty | None = None) -> tuple[torch.Tensor, ...]:
-            found = plans.get((choice, empty))
-            if found is not None:
-                return found((*tensors.values(), *params.values()))
-            results, plans[choice, empty] = self._call(tensors, params, choice, empty=empty)
-            return results
-
+        raced = budget is RACE
         with _MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
             found = search(
-                [self.dialect.table.candidates(each, candidates) for each in legal],
-                GpuBench(call, list(tensors.values())),
-                lambda: self._expected(tensors, params, extents),
-                seconds=seconds,
+                [
+                    self.dialect.table.candidates(each, budget.candidates)
+                    for each in self.legal(tensors, extents)
+                ],
+                GpuBench(_Repeated(self, tensors, params), list(tensors.values())),
+                lambda: None if raced else self._expected(tensors, params, extents),
+                seconds=budget.seconds,
                 progress=progress,
             )
-        if found.unfit and not found.measured and not found.wrong:
-            raise legal[0].refusal(found.reasons[:1])
         if found.is_checked and found.milliseconds is not None:
             situation = self._situation(tensors, extents)
-            found.entry = remembered.remember(situation, found.schedules, found.milliseconds)
+            found.entry = remembered.remember(
+                situation, found.schedules, found.milliseconds, raced=raced
+            )
             self._chosen[self._signature(tensors, extents)] = found.schedules
         return found
 
@@ -314,12 +349,12 @@ class TritonRunner:
         )
 
     def _recall(
-        self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
+        self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int], *, raced: bool
     ) -> Choice | None:
-        """What is remembered, if it can be schedules of these kernels."""
-        if next(iter(inputs.values())).device.type != "cuda" or interpreted():
+        """Return what is remembered, also of races if `raced`, if these kernels can have it."""
+        if not _is_on_gpu(inputs):
             return None
-        found = remembered.recall(self._situation(inputs, extents))
+        found = remembered.recall(self._situation(inputs, extents), raced=raced)
         legal = self.legal(inputs, extents)
         if found is None or len(found) != len(legal):
             return None
@@ -351,11 +386,42 @@ class TritonRunner:
             return None
 
 
-def _wants_search(device: torch.device) -> bool:
-    """Is a call to measure what is not remembered? Not while a CUDA graph is captured."""
-    if os.environ.get("MONOCOMP_TUNE", "0") != "1":
-        return False
-    return device.type == "cuda" and not interpreted() and not _is_capturing(device)
+class _Repeated:
+    """Repeat a call with one choice of schedules or another, which is planned once."""
+
+    def __init__(
+        self,
+        runner: TritonRunner,
+        inputs: Mapping[str, torch.Tensor],
+        params: Mapping[str, Any],
+    ) -> None:
+        self.runner, self.inputs, self.params = runner, inputs, params
+        self.plans: dict[tuple[Choice, Empty | None], Plan] = {}
+
+    def __call__(self, choice: Choice, empty: Empty | None = None) -> Outputs:
+        found = self.plans.get((choice, empty))
+        if found is not None:
+            return found((*self.inputs.values(), *self.params.values()))
+        call = self.runner._call(self.inputs, self.params, choice, empty=empty)
+        results, self.plans[choice, empty] = call
+        return results
+
+    def compile(self, choice: Choice) -> None:
+        """Compile its kernels."""
+        plan = compiling(self.runner._plan(self.inputs, self.params, choice))
+        plan((*self.inputs.values(), *self.params.values()))
+
+
+def _budget() -> Budget | None:
+    """Say what a call is to measure where nothing is remembered."""
+    mode = os.environ.get("MONOCOMP_TUNE")
+    if mode == "0" or torch.are_deterministic_algorithms_enabled():
+        return None
+    return SEARCH if mode == "1" else RACE
+
+
+def _is_on_gpu(inputs: Mapping[str, torch.Tensor]) -> bool:
+    return next(iter(inputs.values())).device.type == "cuda" and not interpreted()
 
 
 def multiprocessors(device: torch.device) -> int:

@@ -151,6 +151,19 @@ def started(plan: Plan) -> Plan:
     return replace(plan, stages=tuple(stages))
 
 
+def compiling(plan: Plan) -> Plan:
+    """Return a plan that compiles its kernels and launches none."""
+    stages = (replace(s, launches=tuple(map(_compiling, s.launches))) for s in plan.stages)
+    return replace(plan, stages=tuple(stages))
+
+
+def _compiling(launch: Launched) -> Launched:
+    start = launch.run
+    if not isinstance(start, _Start):
+        return launch
+    return replace(launch, run=partial(start.kernel.run, grid=(start.programs,), warmup=True))
+
+
 def _started(launch: Launched) -> Launched:
     start = launch.run
     if not isinstance(start, _Start):  # torch's, which clears a tensor

@@ -128,6 +128,21 @@ def test_a_file_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.M
     assert schedules.recall(PLACE) == (FAST,)
 
 
+def test_races_count_where_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In this process, from the cache and from files; and a search takes their place."""
+    schedules.remember(PLACE, [FAST], 1.5, raced=True)
+    schedules.save(tmp_path / "file.json")
+    for _ in range(2):
+        assert schedules.recall(PLACE) == (FAST,)
+        assert schedules.recall(PLACE, raced=False) is None
+        forget(monkeypatch)
+    schedules.load(tmp_path / "file.json")
+    assert schedules.recall(PLACE, raced=False) is None
+    slow = replace(FAST, num_warps=8)
+    schedules.remember(PLACE, [slow], 1.4)
+    assert schedules.recall(PLACE, raced=False) == schedules.recall(PLACE) == (slow,)
+
+
 @pytest.mark.parametrize("text", [None, "", "{}", "[]", "[" * 100_000, '{"format": 2}'])
 def test_a_file_that_is_none(
     text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

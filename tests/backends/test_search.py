@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -34,6 +34,7 @@ class Bench:
         self.compiling = compiling
         self.now = 0.0
         self.calls: list[tuple[str, Choice]] = []
+        self.together: list[list[Choice]] = []  # compiled
 
     def clock(self) -> float:
         return self.now
@@ -44,6 +45,9 @@ class Bench:
         self.left -= 1
         self.now += seconds
         self.calls.append((what, choice))
+
+    def compile(self, choices: Sequence[Choice]) -> None:
+        self.together.append([*choices])
 
     def outputs(self, choice: Choice) -> Outputs:
         self._step("compile", choice, self.compiling)
@@ -117,6 +121,33 @@ def test_what_does_not_fit_is_left_out() -> None:
     found = Bench(TIMES, unfit=(A, C)).search([A, B, C, D])
     assert (found.schedules, found.unfit) == ((D,), 2)
     assert found.reasons == [f"{A} needs more", f"{C} needs more"]
+
+
+def test_what_no_longer_fits_when_it_is_timed() -> None:
+    """Memory may be short then: it is left out, and the others are timed."""
+
+    class Full(Bench):
+        def timer(self, choice: Choice) -> Callable[[], float]:
+            if choice == (C,):
+                raise DoesNotFit("out of memory")
+            return super().timer(choice)
+
+    found = Full(TIMES).search([A, B, C, D])
+    assert (found.schedules, found.unfit, found.reasons) == ((D,), 1, ["out of memory"])
+
+
+def test_candidates_are_compiled_together() -> None:
+    """A few at a time, the other kernels at their best so far, and none after time is over."""
+    many = [Schedule((("k", 16),), 4, n) for n in range(1, 7)]
+    bench = Bench({**TIMES, **dict.fromkeys(many, 9.0)})
+    bench.search([A, C], many)
+    assert bench.together == [
+        [(A, many[0]), (C, many[0])],
+        *([(C, s) for s in p] for p in (many[:4], many[4:])),
+    ]
+    late = Bench(dict.fromkeys(many, 9.0), compiling=6.0)
+    late.search([many[0], *many[1:]], seconds=20.0)
+    assert late.together == [[(s,) for s in many[:4]]]
 
 
 def test_nothing_fits() -> None:

@@ -1,0 +1,157 @@
+"""First calls on a GPU: when they race, what is remembered, and what runs; with a GPU that is told
+how long schedules take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.schedules import remembered, table
+from monocomp.backends.schedules.schedule import Schedule
+from monocomp.backends.schedules.search import RACE, SEARCH, Choice, DoesNotFit, Outputs
+from monocomp.backends.triton import launch
+from monocomp.backends.triton.launch import TritonRunner
+
+EXTENTS = {"b": 1, "h": 1, "q": 64, "k": 64, "d": 16, "e": 16}
+INPUTS = {n: torch.zeros(1, 1, 64, 16) for n in "QKV"}
+
+
+class Bench:
+    """Takes a millisecond with one schedule, and two with any other."""
+
+    fastest: Schedule
+    unfit: bool
+    timed: list[Choice]
+
+    def __init__(self, call: Any, inputs: Sequence[torch.Tensor]) -> None:
+        pass
+
+    def compile(self, choices: Sequence[Choice]) -> None:
+        pass
+
+    def outputs(self, choice: Choice) -> Outputs:
+        if self.unfit:
+            raise DoesNotFit("out of memory")
+        return ("right",)
+
+    def timer(self, choice: Choice) -> Callable[[], float]:
+        self.timed.append(choice)
+        return lambda: 1.0 if choice == (self.fastest,) else 2.0
+
+    def agree(self, found: Outputs, expected: Outputs) -> bool:
+        return found == expected
+
+
+def runner() -> TritonRunner:
+    """That of causal attention."""
+    kernel = mc.compile(library.load("causal"))
+    program, kernels = kernel.plan({}).program, kernel.tile_programs({})
+    return TritonRunner(program, kernels, lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
+
+
+def options() -> list[Schedule]:
+    """The candidates of a search, the first in front."""
+    (legal,) = runner().legal(INPUTS, EXTENTS)
+    return table.candidates(legal)
+
+
+def chosen() -> Schedule:
+    """What a new runner takes."""
+    (schedule,) = runner().schedules(INPUTS, {}, EXTENTS)
+    return schedule
+
+
+@pytest.fixture(autouse=True)
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Bench]]:
+    """A GPU with an empty cache, on which the third candidate is fastest."""
+    monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("MONOCOMP_TUNE", raising=False)
+    monkeypatch.setattr(remembered, "_given", {})
+    monkeypatch.setattr(launch, "GpuBench", Bench)
+    monkeypatch.setattr(launch, "_is_on_gpu", lambda _: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a GPU")
+    monkeypatch.setattr(TritonRunner, "_expected", lambda *_: None)
+    Bench.fastest, Bench.unfit, Bench.timed = options()[2], False, []
+    yield Bench
+    torch.use_deterministic_algorithms(False)
+
+
+def test_a_first_call_takes_the_fastest_of_a_few(bench: type[Bench]) -> None:
+    """Those that come first; others, in this process and in later ones, take it unmeasured."""
+    assert chosen() == bench.fastest
+    assert [s for (s,) in bench.timed] == options()[: RACE.candidates]
+    assert chosen() == bench.fastest and len(bench.timed) == RACE.candidates
+    remembered._given.clear()
+    assert chosen() == bench.fastest and len(bench.timed) == RACE.candidates
+
+
+def test_a_search_goes_beyond_a_race(bench: type[Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what it has found counts wherever a race's does, and where nothing is measured."""
+    bench.fastest = options()[RACE.candidates + 1]
+    assert chosen() == options()[0]
+    monkeypatch.setenv("MONOCOMP_TUNE", "1")
+    assert chosen() == bench.fastest and len(bench.timed) == RACE.candidates + SEARCH.candidates
+    for mode in "01 ":
+        monkeypatch.setenv("MONOCOMP_TUNE", mode)
+        assert chosen() == bench.fastest
+    assert len(bench.timed) == RACE.candidates + SEARCH.candidates
+
+
+@pytest.mark.parametrize("reason", ["deterministic", "MONOCOMP_TUNE=0"])
+def test_where_predictions_alone_decide(
+    reason: str, bench: type[Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is measured, and what a race has found does not count."""
+    assert chosen() == bench.fastest
+    bench.timed.clear()
+    if reason == "deterministic":
+        torch.use_deterministic_algorithms(True)
+        monkeypatch.setenv("MONOCOMP_TUNE", "1")
+    else:
+        monkeypatch.setenv("MONOCOMP_TUNE", "0")
+    assert chosen() == options()[0] and not bench.timed
+
+
+def test_while_a_graph_is_captured(bench: type[Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first candidate runs, the next call outside races, and a later graph has its best."""
+    one = runner()
+    monkeypatch.setattr(launch, "_is_capturing", lambda _: True)
+    assert one.schedules(INPUTS, {}, EXTENTS) == (options()[0],) and not bench.timed
+    monkeypatch.setattr(launch, "_is_capturing", lambda _: False)
+    assert one.schedules(INPUTS, {}, EXTENTS) == (bench.fastest,)
+    monkeypatch.setattr(launch, "_is_capturing", lambda _: True)
+    assert chosen() == bench.fastest
+
+
+def test_nothing_races_on_the_cpu(bench: type[Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert chosen() == options()[0] and not bench.timed
+
+
+def test_too_little_memory_for_a_race(bench: type[Bench]) -> None:
+    """The prediction runs, and nothing is remembered."""
+    bench.unfit = True
+    assert chosen() == options()[0]
+    bench.unfit = False
+    assert chosen() == bench.fastest
+
+
+def test_an_interruption_is_the_callers(
+    bench: type[Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has not asked for a search means the program, and who has means the search."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bench, "compile", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        chosen()
+    monkeypatch.setenv("MONOCOMP_TUNE", "1")
+    assert chosen() == options()[0]
