@@ -1,9 +1,10 @@
 """Short sequences on one GPU, bf16: first calls beside a search of 20 seconds, and the peers.
 
-Full and causal attention and a window of 256, forward and the backward alone. A first call takes
-the schedule that the package's table votes for; the search compiles and times up to 12 candidates
-of each kernel. Both are timed in turns with FlashAttention-3 (see `benchmarks.gpu_forward`) and
-cuDNN.
+Full and causal attention and a window of 256, forward and the backward alone. A first call races
+the few schedules that the package's table predicts to be fastest; beside it are the prediction
+alone, and the search, which compiles and times up to 12 candidates of each kernel. All are timed in
+turns with FlashAttention-3 (see `benchmarks.gpu_forward`) and cuDNN. The seconds of a race are what
+it adds to a first call: the prediction has been compiled before.
 Errors are taken against float32 eager torch, relative to those of eager torch in bf16: at most
 1 forward, 2 for gradients. Work is counted over the pairs of query and key that the mask admits.
 """
@@ -13,9 +14,11 @@ from __future__ import annotations
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -30,7 +33,8 @@ from benchmarks.peers import CUDNN, FA3, OURS, Call, Prepare
 from benchmarks.report import Report, table
 from benchmarks.variants import VARIANTS, Case, Shape, admitted_pairs, tensors
 
-SEARCHED = OURS + ", searched"
+PREDICTED, SEARCHED = OURS + ", predicted", OURS + ", searched"
+MODES = {PREDICTED: "0", OURS: "", SEARCHED: "1"}  # of MONOCOMP_TUNE
 FORWARD, BACKWARD = "forward", "backward"
 LENGTHS, WINDOW = (128, 256, 512, 1024, 2048), 256
 NAMES = ("full", "causal", "window")
@@ -65,6 +69,7 @@ class Result(gpu.Contest[Pass]):
     """Measurements of one pass."""
 
     pairs: int
+    seconds: dict[str, float]  # of first calls
 
     def teraflops(self, name: str) -> float:
         """Return the TFLOP/s of a contender."""
@@ -72,9 +77,9 @@ class Result(gpu.Contest[Pass]):
         operations = FLOPS[self.case.direction] * shape.heads * shape.head * self.pairs
         return operations / self.outcome.median(name) / 1e9
 
-    def over(self, name: str) -> float:
-        """Return a first call's time over a contender's."""
-        return self.outcome.median(OURS) / self.outcome.median(name)
+    def over(self, name: str, of: str = OURS) -> float:
+        """Return the time of one, a first call's unless named, over that of another."""
+        return self.outcome.median(of) / self.outcome.median(name)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -82,23 +87,25 @@ class Result(gpu.Contest[Pass]):
             "variant": self.case.case.variant.name,
             **vars(self.case.case.shape),
             "direction": self.case.direction,
+            "seconds_of_first_calls": self.seconds,
             **self.outcome.to_json(),
         }
 
 
-def searching(prepare: Prepare) -> Prepare:
-    """Return the same, with a search of schedules in its first call."""
+def choosing(prepare: Prepare, name: str, seconds: dict[str, float]) -> Prepare:
+    """Return the same, whose first call chooses schedules as a contender does; it is timed."""
 
-    def search() -> Call:
-        os.environ["MONOCOMP_TUNE"] = "1"
-        try:
+    def choose() -> Call:
+        with patch.dict(os.environ, MONOCOMP_TUNE=MODES[name]):
             call = prepare()
+            began = time.perf_counter()
             call()
-        finally:
-            os.environ["MONOCOMP_TUNE"] = "0"
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            seconds[name] = time.perf_counter() - began
         return call
 
-    return search
+    return choose
 
 
 def run_pass(measured: Pass, run: gpu.Run) -> Result:
@@ -139,7 +146,8 @@ def run_pass(measured: Pass, run: gpu.Run) -> Result:
         call = peers.sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v, is_causal=causal)()
         return pass_of(call)
 
-    contenders: dict[str, Prepare] = {OURS: ours, SEARCHED: searching(ours), FA3: fa3}
+    seconds: dict[str, float] = {}
+    contenders = {name: choosing(ours, name, seconds) for name in MODES} | {FA3: fa3}
     if variant.name != "window":
         contenders[CUDNN] = cudnn
     if is_forward:
@@ -149,25 +157,29 @@ def run_pass(measured: Pass, run: gpu.Run) -> Result:
         inputs = {"q": q.detach(), "k": k.detach(), "v": v.detach()}
         right_of_gradients = reference_of_gradients(case, inputs, cotangent)
         outcome = run.hold(contenders, right_of_gradients.error, LIMIT)
-    result = Result(measured, outcome, admitted_pairs(variant, shape, {}, device))
+    result = Result(measured, outcome, admitted_pairs(variant, shape, {}, device), seconds)
     gpu.say(
         f"{' '.join(measured.words)}: {result.teraflops(OURS):.0f} TFLOP/s, over searched "
-        f"{result.over(SEARCHED):.3f}, FA3 {result.over(FA3):.2f}; {outcome.errors} "
+        f"{result.over(SEARCHED):.3f}, predicted {result.over(SEARCHED, PREDICTED):.3f}, FA3 "
+        f"{result.over(FA3):.2f}; race {seconds.get(OURS, math.nan):.1f} s; {outcome.errors} "
         f"{outcome.eager_error:.2g} {outcome.faults}"
     )
     return result
 
 
 def _table(results: Sequence[Result]) -> str:
-    header = ["", "d", "N", "", OURS, "searched", FA3, CUDNN, "/ searched", "error"]
+    header = ["", "d", "N", "", "first call", "predicted", "searched", FA3, CUDNN]
+    header += ["first / searched", "predicted / searched", "race, s", "error"]
     rows = []
     for r in results:
         shape = r.case.case.shape
-        rates = [gpu.number(r.teraflops(n), ".0f") for n in (OURS, SEARCHED, FA3, CUDNN)]
+        rates = [gpu.number(r.teraflops(n), ".0f") for n in (OURS, PREDICTED, SEARCHED, FA3, CUDNN)]
+        over = [gpu.number(r.over(SEARCHED, n), ".3f") for n in (OURS, PREDICTED)]
+        over.append(gpu.number(r.seconds.get(OURS, math.nan), ".1f"))
         error = r.outcome.errors.get(OURS, math.nan)
         error /= r.outcome.eager_error if r.case.direction == FORWARD else 1.0
-        of_case = [r.case.case.variant.name, shape.head, shape.length, r.case.direction]
-        rows.append([*of_case, *rates, gpu.number(r.over(SEARCHED), ".3f"), gpu.number(error)])
+        of_case = [r.case.direction, shape.head, shape.length, r.case.case.variant.name]
+        rows.append([*of_case, *rates, *over, gpu.number(error)])
     return table(header, rows)
 
 
@@ -176,8 +188,14 @@ def tables(setting: Setting) -> Report:
     os.environ["MONOCOMP_TUNE"] = "0"
     run = gpu.Run(setting)
     results = run.each(passes(setting), lambda p: run_pass(p, run))
-    ratios = [r.over(SEARCHED) for r in results if not math.isnan(r.over(SEARCHED))]
-    most, mean = max(ratios, default=math.nan), gpu.geometric_mean(ratios)
+    means, most, lines = {}, {}, []
+    for name in (OURS, PREDICTED):
+        ratios = [x for r in results if not math.isnan(x := r.over(SEARCHED, name))]
+        most[name], means[name] = max(ratios, default=math.nan), gpu.geometric_mean(ratios)
+        lines.append(
+            f"{name} over searched: at most {gpu.number(most[name], '.3f')}, geometric mean "
+            f"{gpu.number(means[name], '.3f')}, in {len(ratios)} cases."
+        )
     lines = [
         f"Short sequences, bf16, {TOKENS} tokens a batch, TFLOP/s over admitted pairs, medians "
         f"of {setting.rounds} rounds.",
@@ -185,10 +203,11 @@ def tables(setting: Setting) -> Report:
         "",
         _table(results),
         "",
-        f"First calls over searched ones: at most {gpu.number(most, '.3f')}, geometric mean "
-        f"{gpu.number(mean, '.3f')}, in {len(ratios)} cases.",
+        *lines,
     ]
-    return run.report("gpu_short", lines, results, most_ratio=most, geometric_mean=mean)
+    return run.report(
+        "gpu_short", lines, results, most_ratio=most[OURS], geometric_mean=means[OURS]
+    )
 
 
 if __name__ == "__main__":

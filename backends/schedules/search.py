@@ -41,10 +41,11 @@ class Budget:
 
 
 SEARCH = Budget(20.0, 12)
-# Of programs that the table has not seen, first schedules take 1.066 times the best measured
-# (geometric mean), the best of 2, 3, 4 and 6 1.042, 1.031, 1.024 and 1.021; of short sequences
-# 1.019, and 1.011, 1.005, 1.003 and 1.002. The logarithm of how a time compares with the first's is
-# wrong by 0.22 (root of the mean square), more than what 4 candidates differ by.
+# What the table loses on programs that it has not seen, over the best measured (geometric means of
+# benchmarks.schedules): 1.057 with the first schedule, 1.034, 1.027, 1.021 and 1.017 with the best
+# of 2, 3, 4 and 6; on short sequences 1.022, and 1.016, 1.008, 1.005 and 1.002. How two times
+# compare is predicted within 0.21, as the root of the mean square of logarithms: more than what
+# most of 4 candidates differ by, so none of them is left out for its prediction.
 RACE = Budget(10.0, 4)
 
 _ROUNDS = 5

@@ -19,6 +19,7 @@ from benchmarks.schedules.cases import Case, Prepared, case
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.features import NAMES, features
 from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.search import RACE
 from monocomp.tile.parser import parse
 
 FOLDER = Path(__file__).parent
@@ -99,11 +100,9 @@ def _is_alike(sizes: Mapping[str, int], short: Mapping[str, int]) -> bool:
 
 def judge(known: Sequence[Kernel]) -> Judgement:
     """Return the times of choices for kernels without rows of their own, over the best."""
-    found = Judgement({}, {})
+    found = Judgement({}, {}, {})
     for k in known:
-        losses = [k.loss(str(k.legal.shape(s))) for s in table.ranked(k.legal)]
-        into = found.unknown if losses[0] is None else found.losses
-        into[k.name] = next(x for x in losses if x is not None)
+        found.add(k.name, [k.loss(str(k.legal.shape(s))) for s in table.ranked(k.legal)])
     return found
 
 
@@ -148,10 +147,20 @@ class Judgement:
     Attributes:
         losses: of first schedules.
         unknown: of those that come next, where the first was not measured.
+        raced: of the best of those that come first and were measured, as many as race.
     """
 
     losses: dict[str, float]
     unknown: dict[str, float]
+    raced: dict[str, float]
+
+    def add(self, name: str, losses: Sequence[float | None]) -> None:
+        """Add a kernel, by what each of its schedules loses, those that come first in front."""
+        measured = [x for x in losses if x is not None]
+        if measured:
+            into = self.unknown if losses[0] is None else self.losses
+            into[name] = measured[0]
+            self.raced[name] = min(measured[: RACE.candidates])
 
     def __str__(self) -> str:
         slow = sorted(((x, name) for name, x in self.losses.items() if x > MOST), reverse=True)
@@ -163,6 +172,8 @@ class Judgement:
                 f"{mean(self.losses.values()):.3f}, worst {max(self.losses.values()):.2f}",
                 f"{len(self.unknown)} were not measured; with the next that was in place of each, "
                 f"geometric mean {mean(both):.3f}, worst {max(both):.2f}",
+                f"the best of {RACE.candidates}: geometric mean {mean(self.raced.values()):.3f}, "
+                f"worst {max(self.raced.values()):.2f}",
             ]
         )
 
@@ -182,13 +193,9 @@ def left_out(known: Sequence[Kernel]) -> Iterator[tuple[str, Kernel, list[str]]]
 
 def leave_one_out(known: Sequence[Kernel]) -> Judgement:
     """What the table makes of programs that it has not seen."""
-    found = Judgement({}, {})
+    found = Judgement({}, {}, {})
     for program, k, shapes in left_out(known):
-        losses = [k.loss(s) for s in shapes]
-        measured = next((x for x in losses if x is not None), None)
-        if measured is not None:
-            into = found.unknown if losses[0] is None else found.losses
-            into[f"{program}: {k.name}"] = measured
+        found.add(f"{program}: {k.name}", [k.loss(s) for s in shapes])
     return found
 
 

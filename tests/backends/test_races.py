@@ -4,18 +4,25 @@ how long schedules take."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from triton import runtime
+from triton.backends.compiler import GPUTarget
+from triton.compiler import CompiledKernel
+from triton.runtime._async_compile import active_mode
 
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.schedules import remembered, table
+from monocomp.backends.schedules.measure import GpuBench
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.schedules.search import RACE, SEARCH, Choice, DoesNotFit, Outputs
 from monocomp.backends.triton import launch
+from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.launch import TritonRunner
 
 EXTENTS = {"b": 1, "h": 1, "q": 64, "k": 64, "d": 16, "e": 16}
@@ -155,3 +162,43 @@ def test_an_interruption_is_the_callers(
         chosen()
     monkeypatch.setenv("MONOCOMP_TUNE", "1")
     assert chosen() == options()[0]
+
+
+class Driver:
+    """Stands for a GPU's driver where kernels are only compiled."""
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def test_candidates_are_compiled_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As calls want them, but for what Triton refuses; later calls compile as ever."""
+    monkeypatch.setattr(launch, "target_of", lambda _: "cuda:90")
+    monkeypatch.setattr(launch, "multiprocessors", lambda _: 132)
+    monkeypatch.setattr(runtime.driver, "_active", Driver())
+    kernel = mc.compile(library.load("causal"))
+    program, kernels = kernel.plan({}).program, kernel.tile_programs({})
+    one = TritonRunner(
+        program,
+        kernels,
+        lambda schedules: emit(kernel.equations, kernels, schedules, target="cuda:90"),
+        "ieee",
+    )
+    inputs = {n: t.bfloat16() for n, t in INPUTS.items()}
+    (legal,) = one.legal(inputs, EXTENTS)
+    choices = [(s,) for s in table.candidates(legal, 3)]
+    blocks = tuple((axis, 48) for axis, _ in choices[0][0].blocks)  # Triton wants powers of 2
+    bench = GpuBench(launch._Repeated(one, inputs, {}), list(inputs.values()))
+    bench.compile([*choices, (replace(choices[0][0], blocks=blocks),)])
+    module = one._loaded(choices[0])[1]
+    function = getattr(module, one._loaded(choices[0])[0].program.kernels[0].name)
+    compiled = function.device_caches[0][0].values()
+    right = [k for k in compiled if isinstance(k, CompiledKernel)]
+    assert len({(k.metadata.num_warps, k.metadata.num_stages, k.asm["ptx"]) for k in right}) == 3
+    assert active_mode.get() is None

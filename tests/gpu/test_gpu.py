@@ -89,7 +89,7 @@ def test_schedules_are_measured_and_remembered(
     mc.compile(library.load("attention"))(*tensors)
     again = mc.compile(library.load("attention"))
     monkeypatch.setattr(
-        "monocomp.backends.triton.launch.TritonRunner.tune",
+        "monocomp.backends.triton.launch.TritonRunner._search",
         lambda *_: pytest.fail("measured twice"),
     )
     again(*tensors)

@@ -46,23 +46,25 @@ def test_a_graph_repeats_a_call() -> None:
         assert torch.equal(result, kernel(*inputs))
 
 
+@pytest.mark.parametrize("mode", ["", "1"])
 def test_a_first_call_in_a_graph_measures_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    mode: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     """The first schedule runs there, and the next call outside measures."""
     from monocomp.backends.triton.launch import TritonRunner
 
     monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path))
     mc.compile(ATTENTION)(*tensors(96))  # has been compiled
-    monkeypatch.setenv("MONOCOMP_TUNE", "1")
+    monkeypatch.setenv("MONOCOMP_TUNE", mode)
+    monkeypatch.setattr(mc.schedules, "_given", {})
     measured = []
-    original = TritonRunner.tune
+    original = TritonRunner._search
 
-    def tune(*args: Any) -> Any:
+    def search(*args: Any) -> Any:
         measured.append(torch.cuda.is_current_stream_capturing())
         return original(*args)
 
-    monkeypatch.setattr(TritonRunner, "tune", tune)
+    monkeypatch.setattr(TritonRunner, "_search", search)
     kernel, inputs = mc.compile(ATTENTION), tensors(96)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="relaxed"):

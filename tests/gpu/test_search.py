@@ -86,3 +86,50 @@ def test_an_interruption_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(GpuBench, "timer", timer)
     found = mc.compile(library.load("causal")).tune(*tensors(), candidates=4)
     assert found.was_interrupted and found.measured == 2 and found.entry is not None
+
+
+def raced() -> int:
+    """How many races are remembered."""
+    return sum(e.raced for e in mc.schedules._given.values())
+
+
+def test_first_calls_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward and backward, once; results are right, and inputs are as they were."""
+    monkeypatch.setenv("MONOCOMP_TUNE", "")
+    inputs = [t.requires_grad_() for t in tensors()]
+    before = [t.detach().clone() for t in inputs]
+    for _ in range(2):
+        result = mc.compile(library.load("causal"))(*inputs)
+        found = torch.autograd.grad(result.float().square().sum(), inputs)
+        assert raced() == 2
+    assert all(map(torch.equal, inputs, before))
+    exact = torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=True)
+    wanted = torch.autograd.grad(exact.float().square().sum(), inputs)
+    assert torch.allclose(result, exact, atol=2e-2)
+    for a, b in zip(found, wanted, strict=True):
+        assert (a - b).abs().max() <= 0.05 * b.abs().max()
+
+
+def test_a_race_before_a_graph_of_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first run is no graph yet; later ones repeat what has won."""
+    monkeypatch.setenv("MONOCOMP_TUNE", "")
+    kernel, inputs = mc.compile(library.load("attention")), tensors()
+    compiled = torch.compile(lambda *x: kernel(*x) * 2, mode="reduce-overhead")
+    wanted = torch.nn.functional.scaled_dot_product_attention(*inputs) * 2
+    for _ in range(4):
+        assert torch.allclose(compiled(*inputs), wanted, atol=4e-2)
+    assert raced() == 1
+
+
+def test_no_memory_for_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call itself needs less, and works."""
+    monkeypatch.setenv("MONOCOMP_TUNE", "")
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError("none is left")
+
+    monkeypatch.setattr("monocomp.backends.schedules.measure.poisoned", full)
+    inputs = tensors()
+    wanted = torch.nn.functional.scaled_dot_product_attention(*inputs)
+    assert torch.allclose(mc.compile(library.load("attention"))(*inputs), wanted, atol=2e-2)
+    assert not raced()
