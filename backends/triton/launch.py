@@ -44,7 +44,7 @@ from monocomp.backends.schedules.search import (
 from monocomp.backends.triton import interpreter as interpreter_of_triton
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
-from monocomp.backends.triton.replay import PlanTarget, compiling, started
+from monocomp.backends.triton.replay import PlanTarget, Replay, compiling, started
 from monocomp.declarations.dtypes import dtypes_by_name, widths
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.nominal import power_of_two
@@ -396,20 +396,20 @@ class _Repeated:
         params: Mapping[str, Any],
     ) -> None:
         self.runner, self.inputs, self.params = runner, inputs, params
-        self.plans: dict[tuple[Choice, Empty | None], Plan] = {}
+        self.values = (*inputs.values(), *params.values())
+        self.replays: dict[tuple[Choice, Empty | None], Replay] = {}
 
     def __call__(self, choice: Choice, empty: Empty | None = None) -> Outputs:
-        found = self.plans.get((choice, empty))
-        if found is not None:
-            return found((*self.inputs.values(), *self.params.values()))
-        call = self.runner._call(self.inputs, self.params, choice, empty=empty)
-        results, self.plans[choice, empty] = call
+        replay = self.replays.get((choice, empty))
+        if replay is not None:
+            return replay(self.values)
+        results, plan = self.runner._call(self.inputs, self.params, choice, empty=empty)
+        self.replays[choice, empty] = Replay(plan)
         return results
 
     def compile(self, choice: Choice) -> None:
         """Compile its kernels."""
-        plan = compiling(self.runner._plan(self.inputs, self.params, choice))
-        plan((*self.inputs.values(), *self.params.values()))
+        compiling(self.runner._plan(self.inputs, self.params, choice))(self.values)
 
 
 def _budget() -> Budget | None:
