@@ -193,7 +193,11 @@ def _compared(
 ) -> Iterator[dict[str, Any]]:
     for checkout in both:
         checkout.ask("cases")
-    ours, theirs = (checkout.answer() for checkout in both)
+    listed = [checkout.answer() for checkout in both]
+    for answer in listed:
+        if "fault" in answer:
+            raise RuntimeError(f"a checkout lists no cases: {answer['fault']}")
+    ours, theirs = listed
     for case in ours:
         if case not in theirs or case[0] not in kinds or (only and only.isdisjoint(case[1:])):
             continue
