@@ -51,7 +51,9 @@ def test_cases_that_do_not_fit_are_named(name: str) -> None:
 
 @pytest.mark.slow
 def test_a_checkout_is_compared_with_itself() -> None:
-    (row,) = (r for r in compare(ROOT, ROOT, ["forward"], frozenset(), True) if "causal" in r["case"])
+    (row,) = (
+        r for r in compare(ROOT, ROOT, ["forward"], frozenset(), True) if "causal" in r["case"]
+    )
     assert row["difference"] == 0 and len(row["milliseconds"]) == 2, row
 
 
