@@ -121,18 +121,25 @@ def _certified(
 
 # --- programs -------------------------------------------------------------------------
 
-_WHY = {
-    "closed": "Partial results are combined again, so all combinations must be finite.",
-    "left unit": "A fold starts from the unit, and a tile without elements is the unit.",
-    "right unit": "A tile without elements is the unit, wherever it stands.",
-    "associative": "A fused kernel folds tile by tile and combines the parts, so it needs "
-    "(x . y) . z = x . (y . z).",
-}
-_FAULT = {
-    "closed": ("has combinations that are not finite", "closed"),
-    "left unit": ("has a unit that is not neutral on the left", "to have a left unit"),
-    "right unit": ("has a unit that is not neutral on the right", "to have a right unit"),
-    "associative": ("is not associative", "associative"),
+# Of each law: what a monoid lacks without it, and why it is needed.
+_LAWS = {
+    "closed": (
+        "has combinations that are not finite",
+        "Partial results are combined again, so all combinations must be finite.",
+    ),
+    "left unit": (
+        "has a unit that is not neutral on the left",
+        "A fold starts from the unit, and a tile without elements is the unit.",
+    ),
+    "right unit": (
+        "has a unit that is not neutral on the right",
+        "A tile without elements is the unit, wherever it stands.",
+    ),
+    "associative": (
+        "is not associative",
+        "A fused kernel folds tile by tile and combines the parts, so it needs "
+        "(x . y) . z = x . (y . z).",
+    ),
 }
 
 
@@ -156,19 +163,17 @@ def require(
     failed = missing(laws)
     if failed is None:
         return laws
-    fault, adjective = _FAULT[failed.short]
-    notes = [f"law: {failed.statement}"]
+    fault, reason = _LAWS[failed.short]
+    outcome = f"neither proved nor refuted within {TIME_LIMIT:.0f} s"
     if failed.counterexample is None:
-        message = f"monoid '{monoid.name}' could not be proved {adjective}"
-        notes.append(f"neither proved nor refuted within {TIME_LIMIT:.0f} s")
+        fault = f"is not known to have its law '{failed.short}'"
     else:
-        message = f"monoid '{monoid.name}' {fault}"
-        notes.append(f"counterexample: {failed.counterexample}")
+        outcome = f"counterexample: {failed.counterexample}"
     raise MonoidLawError(
-        message,
+        f"monoid '{monoid.name}' {fault}",
         text=text,
         spans=() if span is None else span,
-        notes=[*notes, _WHY[failed.short]],
+        notes=[f"law: {failed.statement}", outcome, reason],
         help=_advice(monoid, failed),
     )
 
