@@ -342,7 +342,7 @@ class Values(Scopes):
             fold = f.args[0] if f.op == "field" else f
             if fold.op != "fold" or T.has_element(fold) or T.domain_of(fold) in selected:
                 continue
-            if any(_reads_beside(p) for p in parts if p is not f and p not in divisors):
+            if any(_reads_elsewhere(p, fold) for p in parts if p is not f and p not in divisors):
                 yield f
 
     def _masked_product(self, factor: float, t: Term) -> Expr:
@@ -428,6 +428,15 @@ class Values(Scopes):
 
 def _is_aggregate(t: Term) -> bool:
     return t.op in ("fold", "field")
+
+
+def _reads_elsewhere(factor: Term, fold: Term) -> bool:
+    """True if a factor is computed of what is read, but for an exponential with a largest exponent
+    of the fold, which is 0 where that has no element."""
+    if factor.op != "exp":
+        return _reads_beside(factor)
+    folds = (s for s in T.subterms(factor) if s.op == "fold" and s.attr.monoid == "max")
+    return all(T.domain_of(s) != T.domain_of(fold) for s in folds)
 
 
 def _reads_beside(t: Term) -> bool:
