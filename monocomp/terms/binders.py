@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 
 from monocomp.terms.asking import remembered
-from monocomp.terms.constructors import rebuild
+from monocomp.terms.constructors import Results, rebuild
 from monocomp.terms.leaves import index
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
 
@@ -84,20 +84,20 @@ def _rename_all(parts: tuple[Term, ...], pairs: tuple[tuple[str, Term], ...]) ->
     # Different terms stay different: nothing cancels, and no sum or product is made anew.
     is_injective = len(names) == len(mapping) and all(names.isdisjoint(t.free) for t in parts)
 
-    @cache
-    def visit(t: Term) -> Term:
+    def rename(t: Term, results: Results) -> Term:
         if t.free.isdisjoint(mapping):
             return t
         if t.op == "index":
             return mapping[t.attr[0]]
-        args = tuple(map(visit, t.args))
+        args = tuple([results[a] for a in t.args])
         if is_injective and t.op in _SORTED:
             return intern(t.op, _in_order(args), t.attr, t.kind)
         if is_injective and t.op in _AS_THEY_ARE:
             return intern(t.op, args, t.attr, t.kind)
         return rebuild(t, args)
 
-    return tuple(map(visit, parts))
+    results = Results(rename)
+    return tuple([results[t] for t in parts])
 
 
 def _in_order(args: tuple[Term, ...]) -> tuple[Term, ...]:

@@ -15,6 +15,22 @@ from monocomp.terms.nodes import Term
 # Makes the canonical term of (operands, payload, kind).
 Constructor: TypeAlias = Callable[[tuple[Term, ...], Any, Kind], Term]
 
+
+class Results(dict[Term, Term]):
+    """Results of a function of terms, each computed at its first use.
+
+    A function that calls itself takes its results from here. Unlike a cached closure, which refers
+    to itself, they are freed with the last reference, not by the collector of cycles.
+    """
+
+    def __init__(self, compute: Callable[[Term, Results], Term]) -> None:
+        self.compute = compute
+
+    def __missing__(self, t: Term) -> Term:
+        result = self[t] = self.compute(t, self)
+        return result
+
+
 CONSTRUCTORS: dict[str, Constructor] = {}
 
 

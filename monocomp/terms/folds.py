@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from itertools import count, islice
 
 from monocomp.declarations.vocabulary import Kind
 from monocomp.terms.binders import close, open_as, open_fold, rename
 from monocomp.terms.comparisons import compare, where
-from monocomp.terms.constructors import CONSTRUCTORS, rebuild
+from monocomp.terms.constructors import CONSTRUCTORS, Results, rebuild
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, as_int, const, index
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
@@ -152,22 +151,21 @@ def substitute(t: Term, mapping: Mapping[str, Term]) -> Term:
     if len({*names, *(t.free - mapping.keys())}) == len(mapping) + len(t.free - mapping.keys()):
         return rename(t, mapping)  # other indices, one for each: nothing gets simpler
 
-    @cache
-    def visit(t: Term) -> Term:
+    def put(t: Term, results: Results) -> Term:
         if t.free.isdisjoint(mapping):
             return t
         if t.op == "index":
             return mapping[t.attr[0]]
         if t.op not in ("fold", "fold_at"):
-            return rebuild(t, tuple(map(visit, t.args)))
+            return rebuild(t, tuple([results[a] for a in t.args]))
         # The given terms may hold any name: open under one that is free in none of them.
         free = t.free.union(*[new.free for new in mapping.values()])
         fresh = (name for n in count() if (name := f"~{n}") not in free)
         opened, parts = open_as(t, islice(fresh, len(t.attr.indices)))
-        position = visit(t.args[0]) if t.op == "fold_at" else None
-        return refold(t, *map(visit, parts), opened=opened, position=position)
+        position = results[t.args[0]] if t.op == "fold_at" else None
+        return refold(t, *[results[p] for p in parts], opened=opened, position=position)
 
-    return visit(t)
+    return Results(put)[t]
 
 
 CONSTRUCTORS.update(

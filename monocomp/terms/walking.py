@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from monocomp.terms.binders import open_fold
-from monocomp.terms.constructors import rebuild
+from monocomp.terms.constructors import Results, rebuild
 from monocomp.terms.folds import refold, substitute
-from monocomp.terms.leaves import index, ref, stored
+from monocomp.terms.leaves import index, stored
 from monocomp.terms.nodes import Equation, Term
 
 
@@ -78,12 +78,11 @@ def transform(f: Callable[[Term], Term | None]) -> Callable[[Term], Term]:
     """Return the function that replaces the outermost subterms for which f returns a term, below
     binders in opened form. It keeps its results."""
 
-    @cache
-    def visit(t: Term) -> Term:
+    def change(t: Term, results: Results) -> Term:
         new = f(t)
-        return map_children(t, visit) if new is None else new
+        return map_children(t, results.__getitem__) if new is None else new
 
-    return visit
+    return Results(change).__getitem__
 
 
 def replacing(old: Term, new: Term) -> Callable[[Term], Term]:
@@ -101,26 +100,24 @@ def mapping_refs(names: Iterable[str], f: Callable[[Term], Term]) -> Callable[[T
     subscripts first."""
     mapped = frozenset(names)
 
-    def change(t: Term) -> Term | None:
+    def change(t: Term, results: Results) -> Term:
         if t.names.isdisjoint(mapped):
             return t
-        if t.op != "ref" or t.attr not in mapped:
-            return None
-        return f(ref(t.attr, map(visit, t.args), t.kind))
+        new = map_children(t, results.__getitem__)
+        return f(new) if new.op == "ref" and new.attr in mapped else new
 
-    visit = transform(change)
-    return visit
+    return Results(change).__getitem__
 
 
 def mapping_stored(instead: Mapping[Equation, Equation]) -> Callable[[Term], Term]:
     """Return the function that reads the elements of other equations, which say the same."""
 
-    def change(t: Term) -> Term | None:
-        is_changed = t.op == "stored" and t.attr in instead
-        return stored(instead[t.attr], map(visit, t.args)) if is_changed else None
+    def change(t: Term, results: Results) -> Term:
+        new = map_children(t, results.__getitem__)
+        is_changed = new.op == "stored" and new.attr in instead
+        return stored(instead[new.attr], new.args) if is_changed else new
 
-    visit = transform(change)
-    return visit
+    return Results(change).__getitem__
 
 
 def element(e: Equation, subscripts: Sequence[Term]) -> Term:
