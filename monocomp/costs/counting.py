@@ -384,7 +384,11 @@ class _Counter:
     def _start(self, fold: Term, index: Term) -> Start | None:
         """Return what a prefix starts with in the loop around it, if that carries it."""
         loop = self.walks.get(index)
-        return None if loop is None else start_of(fold, loop, self.roles)
+        return (
+            None
+            if loop is None
+            else start_of(fold, loop, {n: a.role for n, a in self.roles.items()})
+        )
 
     def _before(self, fold: Term, index: Term, path: tuple[Term, ...], scope: str) -> None:
         """Count what a prefix comes to where the loop that carries it begins."""

@@ -16,7 +16,6 @@ from functools import lru_cache
 from monocomp import terms as T
 from monocomp.extents.domain import split
 from monocomp.terms import Term
-from monocomp.tile import Axis
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class Start:
     earlier: Term | None
 
 
-def start_of(f: Term, loop: Walk, axes: Mapping[str, Axis]) -> Start | None:
+def start_of(f: Term, loop: Walk, roles: Mapping[str, str]) -> Start | None:
     """Return what a prefix starts with in a loop; None if the loop does not carry it.
 
     One with gaps, or that skips blocks, does not. Each block of rows has the loop: a prefix that
@@ -120,13 +119,13 @@ def start_of(f: Term, loop: Walk, axes: Mapping[str, Axis]) -> Start | None:
     Args:
         f: the prefix.
         loop: the loop.
-        axes: those of the outputs' indices.
+        roles: those of the outputs' indices: row, grid, ...
     """
     bound, prefix = loop.bound, as_prefix(f)
     if prefix is None or not loop.reaches(f):
         return None
-    rows = {name for name, axis in axes.items() if axis.role == "row"}
-    grid = {name for name, axis in axes.items() if axis.role == "grid"}
+    rows = {name for name, role in roles.items() if role == "row"}
+    grid = {name for name, role in roles.items() if role == "grid"}
     if not rows <= f.free or not loop.condition.free <= f.free | bound.free | grid:
         return None
     domain = split(bound, loop.condition)

@@ -65,7 +65,8 @@ def _carries_too_much(at: Scopes, f: Term) -> bool:
     name = bound.attr[0]
     inner = [g for g in T.subterms(*parts) if g.op == "fold" and name in g.free]
     loop, axes = walk_along(bound, parts[0], parts), at.output_axes()
-    inner = [g for g in inner if start_of(g, loop, axes) is None]
+    roles = {name: axis.role for name, axis in axes.items()}
+    inner = [g for g in inner if start_of(g, loop, roles) is None]
     wide = [g for g in inner if len(_axes_of_state(at, g)) > _MOST_AXES]
     is_carried = any(not at.fits(g.attr.extents[0]) and _is_wide(at, g) for g in wide)
     return is_carried or any(_is_batched(at, g, name) for g in wide)

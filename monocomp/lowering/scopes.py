@@ -189,7 +189,7 @@ class Scopes:
         assert scope.axis is not None
         index = T.index(scope.axis, self.axes[scope.axis].extent)
         loop = Walk(index, scope.condition, scope.is_backwards)
-        return start_of(t, loop, self.output_axes())
+        return start_of(t, loop, {n: a.role for n, a in self.output_axes().items()})
 
     def home_of(self, value: Expr, t: Term) -> Scope:
         """The innermost scope on which the value depends, also through named values."""
