@@ -5,6 +5,7 @@ whose dimensions are in an order, and conversions are written down.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from monocomp.blocks.building import masks, periods, products
 from monocomp.blocks.building.context import Context
@@ -206,13 +207,33 @@ def _fused_exponential(c: Context, e: P.Expr, want: Layout) -> Expr | None:
 
 def _weight(c: Context, scale: P.Expr, x: P.Expr, y: P.Expr, want: Layout) -> Expr | None:
     """Return exp2(scale * (x - y)) of a y that may be large: fused if results have 16 bits, which
-    x is rounded for. None for a scale that is no positive number."""
-    if scale.op != "number" or scale.attr <= 0:
+    x is rounded for. None for a scale that is no positive number, or if the kernel stores y: then
+    sums of these weights have to agree with it."""
+    if scale.op != "number" or scale.attr <= 0 or not _stored(c).isdisjoint(_states(c, y)):
         return None
     power = 2.0 ** (math.frexp(scale.attr)[1] - 1)
     numbers = number(scale.attr, "float"), number(power, "float")
     args = value(c, x, want), value(c, y, want), *numbers, c.fast
     return helper("weight", *args, layout=want, dtype=FLOAT32)
+
+
+def _stored(c: Context) -> set[str]:
+    """Return the states that a kernel stores, or adds to what it stores."""
+    stores = (s for s in c.program.statements if isinstance(s, P.Store))
+    return {name for s in stores for name in _states(c, s.value, ("exp2",))}
+
+
+def _states(c: Context, e: P.Expr, apart: Collection[str] = ()) -> set[str]:
+    """Return the states that a value is made of, unless operations are apart."""
+    names: set[str] = set()
+    waiting = [e]
+    while waiting:
+        e = waiting.pop()
+        if e.op == "local" and e.attr not in names:
+            names.add(e.attr)
+            waiting += [c.lets[e.attr]] if e.attr in c.lets else []
+        waiting += e.args if e.op not in apart else ()
+    return names - c.lets.keys()
 
 
 def _is_rounded(c: Context, e: P.Expr) -> bool:
