@@ -109,7 +109,8 @@ def _decided(
     program: Program, inputs: Arrays, params: Mapping[str, int | float], dtype: type
 ) -> list[Array]:
     """Return the oracle's outcomes, NaN where overflow or underflow decides: exponentials that are
-    no 0 are less than all numbers, and products with 0 of what a dtype does not hold."""
+    no 0 are less than all numbers, and products with 0 of what a dtype does not hold, or of what is
+    unspecified: that 0 may be rounded, or stand in a product of matrices."""
     apply, multiply = algebra.apply, algebra.OPERATORS["*"]
     largest = np.finfo(dtype).max
 
@@ -121,7 +122,8 @@ def _decided(
     def multiplied(x: Array, y: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             size = np.abs(x) + np.abs(y)
-        is_lost = (size > largest) & np.isfinite(size) & ((x == 0) | (y == 0))
+        is_lost = (np.isfinite(size) & (size > largest)) | np.isnan(size)
+        is_lost &= (x == 0) | (y == 0)
         return np.where(is_lost, math.nan, multiply(x, y))
 
     operators = patch.dict(algebra.OPERATORS, {"*": multiplied})
