@@ -72,7 +72,10 @@ class TorchOps:
         self, values: torch.Tensor, positions: torch.Tensor, dim: int, count: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         ranks = values.nan_to_num(torch.inf, torch.inf, -torch.inf)
-        if ranks.dtype == torch.float32:
+        distinct = _largest_of_distinct(ranks, dim, count) if values.is_cpu else None
+        if distinct is not None:
+            order = distinct
+        elif ranks.dtype == torch.float32:
             order = _keys(ranks, positions).movedim(dim, -1).topk(count).indices.movedim(-1, dim)
         else:
             by_position = positions.argsort(dim=dim, stable=True)
@@ -99,6 +102,15 @@ class TorchOps:
         positions = tuple(p[valid] for p in positions)
         output = output if output.dim() else output.reshape(1)
         output.index_put_(positions, value[valid].to(output.dtype), accumulate=add)
+
+
+def _largest_of_distinct(x: torch.Tensor, dim: int, count: int) -> torch.Tensor | None:
+    """Return where the largest numbers are, in their order; None if some of them are equal, or the
+    last one and the next."""
+    most = min(count + 1, x.shape[dim])
+    values, order = x.topk(most, dim)
+    is_equal = values.narrow(dim, 0, most - 1) == values.narrow(dim, 1, most - 1)
+    return None if is_equal.any() else order.narrow(dim, 0, count)
 
 
 def _keys(ranks: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
