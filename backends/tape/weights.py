@@ -49,9 +49,11 @@ class Quotients:
             is_alike = math.prod(power.shape) == math.prod(exponent.shape)
             if not is_alike or power.shape[-1:] != exponent.shape[-1:]:
                 continue
+            is_same = power.shape == exponent.shape
             left = [(a, c) for a, c in _difference(terms, others).items() if c]
             total = _antilogarithm(*left[0], power) if len(left) == 1 else None
-            if total is not None and power.dtype == exponent.dtype:
+            is_of_rows = total is not None and total.shape == (*power.shape[:-1], 1)
+            if total is not None and power.dtype == exponent.dtype and (is_same or is_of_rows):
                 needed = {m for m, number in masks | guards if number == 0}
                 needed |= {m for m, _ in masks ^ guards}
                 if not needed:
@@ -216,13 +218,13 @@ def _quotient(recorder: Recorder, power: Value, total: Value, shape: Shape) -> V
     scale = recorder.step(
         key, torch.nan_to_num, [one], total.shape, dtype, takes_out=True, arguments=numbers
     )
-    operands = _shaped(recorder, power, shape), _shaped(recorder, scale, (*shape[:-1], 1))
+    if power.shape != shape:  # with rows of the same length, each divided by its sum
+        power, scale = (_shaped(recorder, v, (*shape[:-1], v.shape[-1])) for v in (power, scale))
+    operands = power, scale
     return recorder.step("mul", torch.mul, operands, shape, power.dtype, takes_out=True)
 
 
 def _shaped(recorder: Recorder, v: Value, shape: Shape) -> Value:
     """Record a value in another shape."""
-    if v.shape == shape:
-        return v
     key, run = ("view", tuple(range(len(v.shape))), shape), torch.Tensor.reshape
     return recorder.step(key, run, [v], shape, v.dtype, is_view=True, arguments=(shape,))

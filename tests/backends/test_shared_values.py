@@ -59,7 +59,7 @@ def assert_close(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
         torch.testing.assert_close(x, y)
 
 
-@pytest.mark.parametrize("name", ["dropout", "gqa", "document"])
+@pytest.mark.parametrize("name", ["dropout", "gqa", "document", "talking_heads"])
 def test_gradients_are_those_of_the_first_call(name: str) -> None:
     """That has shared nothing; and the pass may be repeated."""
     case = CASES[name]
