@@ -87,6 +87,10 @@ class LateReading:
 
         return position
 
+    def knows(self, e: Equation) -> bool:
+        """True if a value is read where its definition stands."""
+        return any(whole.equation.name == e.name for whole in self.wholes)
+
     def __call__(self, t: Term, condition: Term = T.TRUE) -> Term:
         """The term, which is looked at where a condition holds, with what is read for what it
         computes."""

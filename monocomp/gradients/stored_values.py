@@ -126,7 +126,7 @@ class StoredValues:
         by what equations read by name."""
         found = self._given.get(e.name)
         if found is None:
-            body = e.body if e.name in self._defined else self.late(e.body)
+            body = e.body if self.late.knows(e) else self.late(e.body)
             stored = self._frames | self._named
             body = T.mapping_refs(stored, lambda t: self.read(stored[t.attr], t.args))(body)
             found = self._given[e.name] = replace(e, body=body, given=True)
