@@ -151,17 +151,28 @@ def _holds_result(f: Term, name: str, extent: str) -> bool:
 
 
 def _is_separable(found: Bindings) -> bool:
-    """True if an addend is of a result, and its sum is no distance from one beside another
-    distance: multiplied out they would cancel."""
+    """True if an addend is of a result, the sum is free of results once they have left, and it is
+    of no distance from one beside another distance: multiplied out they would cancel."""
     if _result_of(found) is None:
         return False
     (bound,), fold = found.folds["k"]
     name, extent = bound.attr
     _, (_, body) = T.open_fold(fold)
+    if _keeps_result(body, name, extent):
+        return False
     powers = map(T.base_and_power, factors(body))
     distances = [(f, n) for f, n in powers if _is_distance(f, name, extent)]
     degree = sum(n for _, n in distances)
     return degree <= 1 or not any(found.terms["a"] in addends(f) for f, _ in distances)
+
+
+def _keeps_result(t: Term, name: str, extent: str) -> bool:
+    """True if a result over the extent does not leave the index: a pass stays between them."""
+    if name not in t.free or extent not in t.folded:
+        return False
+    if t.op in ("add", "mul", "exp", "fold") or (t.op == "pow" and t.attr.denominator == 1):
+        return any(_keeps_result(part, name, extent) for part in T.children(t))
+    return True
 
 
 def _is_distance(f: Term, name: str, extent: str) -> bool:
