@@ -85,7 +85,7 @@ def content(
     first, *others = (addends(exponent) for _, _, exponent in monomials)
     shared = [a for a in first if all(a in e for e in others)]
     if inverse:
-        shared += _inverses(monomials, shared)
+        shared += _inverses(t, shared)
     if shared:
         outside.append(T.exp(T.add(T.ZERO, *shared)))
     if not positive:
@@ -98,11 +98,12 @@ def content(
     return common, T.add(*(T.mul(without_powers(a, leaving), *inverses) for a in t.args))
 
 
-def _inverses(monomials: Sequence[Monomial], shared: Sequence[Term]) -> list[Term]:
-    """Return -n * u of the exponents with a negative coefficient, the largest n of each u. Where u
-    is -inf the sum is unspecified; so the addend is not 0 there, if what it reads is a number."""
+def _inverses(total: Term, shared: Sequence[Term]) -> list[Term]:
+    """Return -n * u of the exponents with a negative coefficient, the largest n of each u; but for
+    shares of what is given, which are at most 1. Where u is -inf the sum is unspecified; so the
+    addend is not 0 there, if what it reads is a number."""
     numbers: dict[Term, Number] = {}
-    for _, powers, exponent in monomials:
+    for _, powers, exponent in (monomial(T.shares(a)[1]) for a in addends(total)):
         bases = (base for base, n in powers.items() if n > 0)
         if any(domain(base, REALS_ARE_READ).zero for base in bases):
             continue
