@@ -130,10 +130,13 @@ def _addend(found: Bindings) -> Term:
 
 
 def _is_mixed(found: Bindings) -> bool:
-    """True if an addend of a sum in an addend is of a result, or holds a sum that is."""
-    (bound,), _ = found.folds["k"]
+    """True if an addend of a sum in an addend is of a result, or holds a sum that is, and the sum
+    is free of results once they have left."""
     a = found.terms["a"]
-    return _result_of(found) is not None or any(_holds_result(f, *bound.attr) for f in factors(a))
+    (bound,), fold = found.folds["k"]
+    _, (_, body) = T.open_fold(fold)
+    is_of_result = _result_of(found) or any(_holds_result(f, *bound.attr) for f in factors(a))
+    return bool(is_of_result) and not _keeps_result(body, *bound.attr)
 
 
 def _is_result(f: Term, name: str, extent: str) -> bool:
@@ -158,11 +161,11 @@ def _is_separable(found: Bindings) -> bool:
     (bound,), fold = found.folds["k"]
     name, extent = bound.attr
     _, (_, body) = T.open_fold(fold)
-    if _keeps_result(body, name, extent):
-        return False
     powers = map(T.base_and_power, factors(body))
     distances = [(f, n) for f, n in powers if _is_distance(f, name, extent)]
     degree = sum(n for _, n in distances)
+    if _keeps_result(body, name, extent):
+        return False
     return degree <= 1 or not any(found.terms["a"] in addends(f) for f, _ in distances)
 
 

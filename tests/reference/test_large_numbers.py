@@ -40,6 +40,12 @@ def _divergence(a: Tensor, b: Tensor) -> Tensor:
     return (p.exp() * (p - r)).sum(-1)
 
 
+def _divergence_from_mean(a: Tensor, b: Tensor) -> Tensor:
+    p, q = a.softmax(-1), b.softmax(-1)
+    m = (p + q) / 2
+    return ((p * (p / m).log()).sum(-1) + (q * (q / m).log()).sum(-1)) / 2
+
+
 def _entropy(a: Tensor) -> Tensor:
     (p,) = _log_softmax(a)
     return -(p.exp() * p).sum(-1)
@@ -58,6 +64,21 @@ LOGITS = {
         "input A[t,v], B[t,v]\nD[t] = sum[v](softmax[v](A[t,v]) * (A[t,v] - B[t,v]))"
         " - logsumexp[v](A[t,v]) + logsumexp[v](B[t,v])",
         _divergence,
+        (1.0, -1.0),
+    ),
+    "divergence from a mean": Case(
+        "input A[t,v], B[t,v]\nP[t,v] = softmax[v](A[t,v])\nQ[t,v] = softmax[v](B[t,v])\n"
+        "M[t,v] = (P[t,v] + Q[t,v]) / 2\n"
+        "E[t,v] = P[t,v] * log(P[t,v] / M[t,v])\nF[t,v] = Q[t,v] * log(Q[t,v] / M[t,v])\n"
+        "D[t] = (sum[v](E[t,v]) + sum[v](F[t,v])) / 2\nreturn D",
+        _divergence_from_mean,
+        (1.0, -1.0),
+    ),
+    "divergence from a mean of logarithms": Case(
+        _TWO + "M[t,v] = log((exp(P[t,v]) + exp(R[t,v])) / 2)\n"
+        "D[t] = sum[v](exp(P[t,v]) * (P[t,v] - M[t,v]) + exp(R[t,v]) * (R[t,v] - M[t,v])) / 2\n"
+        "return D",
+        _divergence_from_mean,
         (1.0, -1.0),
     ),
     "entropy": Case(_P + "H[t] = -sum[v](exp(P[t,v]) * P[t,v])\nreturn H", _entropy, (1.0,)),
