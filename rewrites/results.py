@@ -170,12 +170,13 @@ def _is_separable(found: Bindings) -> bool:
 
 
 def _keeps_result(t: Term, name: str, extent: str) -> bool:
-    """True if a result over the extent does not leave the index: a pass stays between them."""
+    """True if a result over the extent does not leave the index, so that a pass stays between them
+    anyway. Inner sums may be exchanged."""
     if name not in t.free or extent not in t.folded:
         return False
-    if t.op in ("add", "mul", "exp", "fold") or (t.op == "pow" and t.attr.denominator == 1):
-        return any(_keeps_result(part, name, extent) for part in T.children(t))
-    return True
+    if t.op in ("add", "mul", "exp") or (t.op == "pow" and t.attr.denominator == 1):
+        return any(_keeps_result(part, name, extent) for part in t.args)
+    return not (t.op == "fold" and t.attr.monoid == "sum")
 
 
 def _is_distance(f: Term, name: str, extent: str) -> bool:
