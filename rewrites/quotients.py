@@ -23,11 +23,9 @@ quotients = RuleSet("quotients", "what sums and their divisors have in common ca
 def common_factor(t: Term) -> Term | None:
     """What the addends under a power, logarithm, absolute value or relu share leaves it.
 
-    A divisor loses the inverse of an exponential that one addend is multiplied with.
-
     Law:     (c * p) ** n = c ** n * p ** n; log(c * p) = log(c) + log(p); f(c * p) = c * f(p)
     Claims:  common factors, arithmetic
-    Needs:   c is provably positive, but for whole powers; of exp(-u), u is more than -inf
+    Needs:   c is provably positive, but for whole powers
     before:  A[i] = 1 / (exp(S[i] - B[i]) + exp(-B[i]))
     after:   A[i] = exp(B[i]) / (exp(S[i]) + 1)
     """
@@ -35,8 +33,7 @@ def common_factor(t: Term) -> Term | None:
         return None
     whole = t.op == "pow" and t.attr.denominator == 1
     divides = t.op == "log" or (whole and t.attr < 0)
-    inverse = t.op == "pow" and t.attr < 0
-    common, rest = content(t.args[0], positive=not whole, clear=divides, inverse=inverse)
+    common, rest = content(t.args[0], positive=not whole, clear=divides)
     if common is T.ONE:
         return None
     match t.op:
@@ -157,10 +154,6 @@ def _are_out_of_order(found: Bindings) -> bool:
 quotients.add(
     *equations(
         """
-        # A gate that compares the logarithm of a sum is a quotient of the sum.
-        gate_of_sum: sigmoid(log(sum[k if c](exp(x))) + y)
-            = sum[k if c](exp(x)) / (sum[k if c](exp(x)) + exp(-y))  needs y unmasked
-
         # Sums that follow one another directly are taken in one fixed order; a filter goes with the
         # innermost index that it names.
         reorder_sums: sum[k if c](sum[j if d and e](x)) = sum[j if d](sum[k if c and e](x))
@@ -168,4 +161,33 @@ quotients.add(
         """,
         their_extents_are_out_of_order=Guard(_are_out_of_order),
     )
+)
+
+
+# Derivatives are taken without these: one less a quotient near 1 has few digits.
+divisors = RuleSet("divisors", "divisors are sums of exponentials, of which no inverse is one")
+
+
+@divisors.procedure
+def clear_exponentials(t: Term) -> Term | None:
+    """A divisor loses the inverse of an exponential that an addend is multiplied with.
+
+    Law:     (a + exp(-u) * b) ** n = exp(-u) ** n * (exp(u) * a + b) ** n
+    Claims:  common factors, arithmetic
+    Needs:   u is more than -inf, if what it reads is, and no part of a share of what is given
+    before:  A[i] = 1 / (exp(S[i] - B[i]) + 1)
+    after:   A[i] = exp(B[i]) / (exp(S[i]) + exp(B[i]))
+    """
+    if t.op != "pow" or t.attr > 0:
+        return None
+    common, rest = content(t.args[0], positive=True, clear=False, inverse=True)
+    return T.mul(T.power_of(common, t.attr), T.power_of(rest, t.attr))
+
+
+divisors.add(
+    *equations("""
+    # A gate that compares the logarithm of a sum is a quotient of the sum.
+    gate_of_sum: sigmoid(log(sum[k if c](exp(x))) + y)
+        = sum[k if c](exp(x)) / (sum[k if c](exp(x)) + exp(-y))  needs y unmasked
+    """)
 )

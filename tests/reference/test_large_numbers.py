@@ -88,6 +88,11 @@ LOGITS = {
         lambda a, y: -(y * a.log_softmax(-1)).sum(-1),
         (1.0, 0.0),
     ),
+    "gate": Case(
+        "input A[t,v], B[t,v]\nG[t] = sigmoid(logsumexp[v](A[t,v]) - logsumexp[v](B[t,v]))",
+        lambda a, b: (a.logsumexp(-1) - b.logsumexp(-1)).sigmoid(),
+        (1.0, 1.0),
+    ),
     "mean logarithm": Case(
         _P + "H[t] = -mean[v](P[t,v])\nreturn H", lambda a: -a.log_softmax(-1).mean(-1), (1.0,)
     ),

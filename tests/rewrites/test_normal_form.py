@@ -11,6 +11,7 @@ from monocomp import compile as compile_program
 from monocomp.derivation.rule_sets import derive
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.normal_form import normal_form, normalise
+from monocomp.rewrites.quotients import divisors
 from tests.rewrites.rules import (
     equations,
     inputs_of,
@@ -18,7 +19,7 @@ from tests.rewrites.rules import (
     values,
 )
 
-RULES = [*normal_form.rules, *normal_form.choices]
+RULES = [*normal_form.rules, *normal_form.choices, *divisors.rules]
 
 
 NEAR_MISSES = {
@@ -86,6 +87,13 @@ NEAR_MISSES = {
         "A[i] = sum[k if i == 1 and k < 2](X[i,k])",
         "A[i] = sum[k if k == i or k == 1](X[i,k])",
         "A[i] = sum[k if k == i](X[i,k])",  # X[i,i] would give i and k one extent
+    ],
+    "clear_exponentials": [
+        "A[i] = 1 / (exp(B[i]) + 1)",
+        "A[i] = (exp(-B[i]) + 1) ** 2",  # no divisor
+        "A[i] = log(exp(-B[i]) + 1)",
+        "A[i] = 1 / (exp(-B[i]) * C[i] + 1)",  # nothing where C is 0, whatever B is
+        "A[i] = 1 / (exp(-max[k if k < i](X[i,k])) + 2)",  # the maximum of nothing
     ],
     "common_factor": [
         "A[i] = 1 / (B[i] + C[i])",
@@ -233,6 +241,11 @@ VARIANTS = {
         " => where(0 <= i - 1 and i - 1 < |k| and Y[i - 1] < 1, i - 1, 0)",
         "sum[k](sum[l if k == l](X[i,l]) * Y[k]) => sum[k](X[i,k] * Y[k])",
         "sum[k](sum[l if k == l and l < i](X[i,l])) => sum[k](where(k < i, X[i,k], 0))",
+    ],
+    "clear_exponentials": [
+        "1 / (exp(X[i,0] - B[i]) + exp(-2 * B[i]) + 1)"
+        " => exp(2 * B[i]) / (exp(B[i] + X[i,0]) + 1 + exp(2 * B[i]))",
+        "rsqrt(exp(X[i,0] - B[i]) + 1) => exp(B[i] / 2) * rsqrt(exp(X[i,0]) + exp(B[i]))",
     ],
     "common_factor": [
         "log(exp(B[i]) * X[i,0] ** 2 + exp(B[i])) => B[i] + log(X[i,0] ** 2 + 1)",
