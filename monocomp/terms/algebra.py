@@ -12,7 +12,9 @@ So tiles are folded straight into the joined frame, and partial results merged i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
@@ -83,20 +85,16 @@ def highest(kind: Kind) -> Term:
 
 def of_one_field(name: str, kind: Kind = "float") -> T.UserMonoid:
     """Return a built-in monoid of numbers or conditions, with tuples of one field."""
-    x, y = T.param("x", kind), T.param("x'", kind)
-    match name:
-        case "sum":
-            unit, combined = T.const(0, kind), T.add(x, y)
-        case "prod":
-            unit, combined = T.const(1, kind), T.mul(x, y)
-        case "max":
-            unit, combined = lowest(kind), T.function("maximum", x, y)
-        case "min":
-            unit, combined = highest(kind), T.function("minimum", x, y)
-        case "any":
-            unit, combined = T.FALSE, T.disjunction(x, y)
-        case _:
-            unit, combined = T.TRUE, T.conjunction(x, y)
+    operations: dict[str, tuple[Term, Callable[[Term, Term], Term]]] = {
+        "sum": (T.const(0, kind), T.add),
+        "prod": (T.const(1, kind), T.mul),
+        "max": (lowest(kind), partial(T.function, "maximum")),
+        "min": (highest(kind), partial(T.function, "minimum")),
+        "any": (T.FALSE, T.disjunction),
+        "all": (T.TRUE, T.conjunction),
+    }
+    unit, operation = operations[name]
+    combined = operation(T.param("x", kind), T.param("x'", kind))
     return T.UserMonoid(_name_for(name, kind), ("x",), (unit,), (combined,))
 
 
