@@ -33,7 +33,7 @@ from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
 from monocomp.terms.domain import ELEMENTS_ARE_THERE, domain
 from monocomp.terms.equations import Equation, Equations
-from monocomp.terms.monomials import addends, content, exponent_of, factors
+from monocomp.terms.monomials import addends, exponent_of, factors
 from monocomp.terms.shares import canonical_addends, exponents
 
 Value = Callable[[Sequence[Term]], Term | None]  # at subscripts, if there is one there
@@ -318,8 +318,7 @@ class Reading:
             if None not in cleared:
                 total = T.add(*(a for a in cleared if a is not None))
                 return T.mul(T.power_of(base, -1), self._factored(total))
-        common, rest = content(t, positive=True)
-        return T.mul(common, rest)
+        return t
 
     def _weights_beside(self, t: Term) -> Term:
         """A product in which weights are beside what is over a sum of them: w * (a / Z + b) is

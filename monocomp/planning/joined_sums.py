@@ -181,5 +181,5 @@ def _position_of_row(f: Term, column: Term, bound: Term) -> Term | None:
 def _separated(element: Term) -> Iterator[Term]:
     """The factors of an element, with those that all addends of one have."""
     for f in factors(element):
-        common, rest = content(f, clear=False)
+        common, rest = content(f)
         yield from (c for c in (*factors(common), rest) if c is not T.ONE)

@@ -55,7 +55,7 @@ def monomial(t: Term) -> Monomial:
 
 @lru_cache(maxsize=16384)
 def content(
-    t: Term, positive: bool = False, clear: bool = True, inverse: bool = False
+    t: Term, positive: bool = False, clear: bool = False, inverse: bool = False
 ) -> tuple[Term, Term]:
     """Split a float sum into (common factor, primitive part).
 
