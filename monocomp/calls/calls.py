@@ -20,7 +20,6 @@ from monocomp.calls.paths import ALL
 from monocomp.declarations.binding import Binding, bind, check_order, signature
 from monocomp.declarations.dtypes import LOADED_BY_TRITON, dtypes_by_name, is_narrow
 from monocomp.declarations.given import (
-    cast,
     check_conversion,
     check_dense,
     check_dtype,
@@ -148,7 +147,7 @@ class Calls:
             values, is_recorded = self._in_order(args, kwargs), _autograd().is_grad_enabled()
             repeat = plans.last(values, is_recorded)
             if repeat is None:
-                values, repeat = self._found(plans, values, is_recorded)
+                values, repeat = plans.of_call(values, is_recorded)
             if repeat is not None:
                 self.last = self.language, repeat.device
                 results = repeat(values)
@@ -174,22 +173,6 @@ class Calls:
         used = len([v for v in by_name if v is not None])
         is_right = used == len(kwargs) and len(args) <= len(self.declared.inputs)
         return (*args, *by_name) if is_right else ()
-
-    @staticmethod
-    def _found(
-        plans: Plans, values: Sequence[Any], is_recorded: bool
-    ) -> tuple[Sequence[Any], Repeat | None]:
-        """The values of a call as autocast has them, and what repeats it, if it is known."""
-        autograd = _autograd()
-        if autograd.is_watched():
-            return values, None
-        is_cast = autograd.is_cast()
-        if is_cast:
-            values = tuple(map(cast, values))
-        repeat = plans.find(values, is_recorded)
-        if repeat is not None and not is_cast:
-            plans.remember(values, is_recorded, repeat)
-        return values, repeat
 
     def found(self, values: Sequence[Any], recorded: bool = False) -> Repeat | None:
         """What repeats a call with these inputs and parameters, in their order, if it is known."""

@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 
 from monocomp import terms as T
 from monocomp.blocks.program import SMALL_INT
+from monocomp.calls import autograd
 from monocomp.calls.looks import ALIGNMENT, PLAIN, IsAlike, look_of
-from monocomp.declarations.given import is_in_float32
+from monocomp.declarations.given import cast, is_in_float32
 from monocomp.declarations.records import Declarations
 from monocomp.host.plan import Repeat
 
@@ -57,8 +58,20 @@ class Plans:
         self._last: list[_Last | None] = [None, None]  # not recorded, and recorded
         self._lock = threading.Lock()
 
+    def of_call(self, values: Sequence[Any], recorded: bool) -> tuple[Sequence[Any], Repeat | None]:
+        """Return the values of a call as autocast has them, and what repeats it, if it is known."""
+        if autograd.is_watched():
+            return values, None
+        is_cast = autograd.is_cast()
+        if is_cast:
+            values = tuple(map(cast, values))
+        repeat = self.find(values, recorded)
+        if repeat is not None and not is_cast:
+            self._remember(values, recorded, repeat)
+        return values, repeat
+
     def last(self, values: Sequence[Any], recorded: bool) -> Repeat | None:
-        """What repeats a call that looks like the last one, and that nothing watches."""
+        """Return what repeats a call that looks like the last one, and that nothing watches."""
         last = self._last[recorded]
         if last is None or len(values) != self.count:
             return None
@@ -66,6 +79,12 @@ class Plans:
             return last.repeat if last.is_alike(*values) else None
         is_alike = last.is_alike(*values[: self.inputs])
         return last.repeat if is_alike and self._of_params(values) == last.params else None
+
+    def _remember(self, values: Sequence[Any], recorded: bool, repeat: Repeat) -> None:
+        """Let `last` find what repeats a call, which nothing watches."""
+        is_alike = look_of(values[: self.inputs])
+        if is_alike is not None:
+            self._last[recorded] = _Last(repeat, is_alike, self._of_params(values))
 
     def find(self, values: Sequence[Any], recorded: bool = False) -> Repeat | None:
         """What repeats a call, if that of one that looks the same has been kept.
@@ -76,12 +95,6 @@ class Plans:
             recorded: is the call recorded, if a tensor requires a gradient?
         """
         return self._plans.get(self._signature(values, recorded))
-
-    def remember(self, values: Sequence[Any], recorded: bool, repeat: Repeat) -> None:
-        """Let `last` find what repeats a call, which nothing watches."""
-        is_alike = look_of(values[: self.inputs])
-        if is_alike is not None:
-            self._last[recorded] = _Last(repeat, is_alike, self._of_params(values))
 
     def keep(self, values: Sequence[Any], repeat: Repeat, recorded: bool = False) -> None:
         """Remember what repeats a call."""

@@ -245,7 +245,8 @@ class _Counter:
         late = {n for n, axis in roles.items() if axis.role == "stream"}
         self.base = tuple(i for i in indices if i.attr[0] not in late)
         self.late = tuple(i for i in indices if i.attr[0] in late)
-        self.grid = frozenset(n for n, axis in roles.items() if axis.role == "grid")
+        self.role_of = {name: axis.role for name, axis in roles.items()}
+        self.grid = frozenset(name for name, role in self.role_of.items() if role == "grid")
         self.seen: set[tuple[Term, tuple[Term, ...], str]] = set()
         self.depth = dict.fromkeys(indices, len(indices) - 1)  # how many are around an index
         self.walks: dict[Term, Walk] = {}  # the loops over indices that are open
@@ -384,11 +385,7 @@ class _Counter:
     def _start(self, fold: Term, index: Term) -> Start | None:
         """Return what a prefix starts with in the loop around it, if that carries it."""
         loop = self.walks.get(index)
-        return (
-            None
-            if loop is None
-            else start_of(fold, loop, {n: a.role for n, a in self.roles.items()})
-        )
+        return None if loop is None else start_of(fold, loop, self.role_of)
 
     def _before(self, fold: Term, index: Term, path: tuple[Term, ...], scope: str) -> None:
         """Count what a prefix comes to where the loop that carries it begins."""

@@ -113,8 +113,8 @@ def test_where_they_pay() -> None:
 
 def test_a_search_tries_both() -> None:
     for head in (64, 128):
-        candidates = table.candidates(space("attention", d=head, e=head))
-        assert replace(candidates[0], descriptors=not candidates[0].descriptors) == candidates[1]
+        first, *others = table.candidates(space("attention", d=head, e=head))
+        assert replace(first, descriptors=not first.descriptors) in others
     for target in ("cuda:80", "hip:gfx942"):
         assert not any(s.descriptors for s in table.candidates(space("attention", target=target)))
 
