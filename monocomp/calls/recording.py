@@ -403,13 +403,14 @@ class Recorded:
     def share(
         self, needed: tuple[bool, ...], kept: Tensors, cotangents: Tensors, repeated: Repeated
     ) -> None:
-        """Let later calls share values with their backward passes, once one has been repeated."""
-        replay, self._replay = self._replay, None
-        if replay is None:
+        """Let later calls share values with their backward passes, once one has been repeated that
+        takes cotangents of no results but those that these calls return."""
+        site, route = self.site, repeated.route
+        if self._replay is None or any(c is not None for c in cotangents[site.least :]):
             return
         from monocomp.backends.torch import sharing
 
-        site, route = self.site, repeated.route
+        replay, self._replay = self._replay, None
         both = sharing(replay, repeated.repeat, route.sources, site.least)
         if both is None:
             return

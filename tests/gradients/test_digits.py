@@ -55,7 +55,6 @@ return m{kind}, L{kind}, P"""
     assert gradgradcheck(lambda x: kernel(X=x), x)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
 def test_second_derivatives() -> None:
     """And forward mode, as the maximum is any number."""
