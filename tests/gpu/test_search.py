@@ -111,6 +111,7 @@ def test_first_calls_race(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # of inductor, for any float32
 def test_a_race_before_a_graph_of_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first run is no graph yet; later ones repeat what has won."""
     monkeypatch.setenv("MONOCOMP_TUNE", "")
