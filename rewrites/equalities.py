@@ -17,7 +17,7 @@ equalities = RuleSet("equalities", "what filters say is equal is written once")
 
 @equalities.procedure
 def assume_equality(t: Term) -> Term | None:
-    """What a filter says equals something that does not vary with the index is that.
+    """Replace a term by one that does not vary with the index, where the filter equates them.
 
     Law:     [a = b] * f(a) = [a = b] * f(b)
     Claims:  brackets

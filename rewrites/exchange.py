@@ -142,8 +142,9 @@ def _least(
 
 
 def _replaced(positions: Sequence[tuple[Term, Term]], program: Equations) -> Choice:
-    """What replaces the first of several terms, and in the program each of them: these differ by
-    the names of indices, and what several equations need is computed in one way."""
+    """Return a choice that names the first of several terms and replaces all of them in the
+    program. They differ by the names of indices, and what several equations need is computed in
+    one way."""
     for old, new in sorted(positions, key=lambda p: -p[0].height):  # what holds another comes first
         program = Choice.replacing(old, new, program).program
     return Choice(*positions[0], program)

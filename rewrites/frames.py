@@ -16,8 +16,8 @@ from monocomp.terms.monomials import addends, common_number, exponent_of, factor
 
 
 def is_joined(t: Term) -> bool:
-    """Does of these numbers that with the largest exponent count? In a maximum it need not where
-    it is less than 0, nor in a minimum: what counts may be too small for that exponent."""
+    """True if the operand with the largest exponent counts. It need not in a minimum, nor in a
+    maximum where it is less than 0: the operand that counts may be too small for that exponent."""
     exponents = {exponent_of(a) for a in t.args if a is not T.ZERO}
     if t.op in ("maximum", "minimum") and len(exponents) == 1:
         return True
@@ -43,9 +43,9 @@ def _largest_of(exponents: Iterable[Term]) -> Term:
 
 
 def condition_of(t: Term, exponent: Term) -> Term:
-    """Where an addend t * exp(exponent) is there: its brackets hold, folds in it and those that
-    divide it have an element, as have mantissas beside an exponent that may be inf, and factors
-    are not 0 that may be it with any exponent."""
+    """Return the condition that an addend t * exp(exponent) is there: its brackets hold, folds in
+    it and those that divide it have an element, as have mantissas beside an exponent that may be
+    inf, and no factor is 0 that may be 0 with any exponent."""
     folds = [f for f in factors(t) if f.op == "fold"]
     divisors = (f.args[0] for f in factors(t) if f.op == "pow" and f.attr < 0)
     folds += [z for z in divisors if T.vanishes(factors(t), T.is_there(z))]
@@ -66,7 +66,7 @@ def _nonzero(t: Term, exponent: Term) -> Iterable[Term]:
 
 
 def are_bounded(terms: tuple[Term, ...]) -> bool:
-    """Are the exponents at most 0 by their form, and not all of them far below?"""
+    """True if the exponents are at most 0 by their form, and not all of them far below it."""
     if all(map(is_bounded_by_form, terms)):
         return True
     exponents = list(map(exponent_of, terms))
@@ -74,7 +74,8 @@ def are_bounded(terms: tuple[Term, ...]) -> bool:
 
 
 def is_bounded_by_form(addend: Term, condition: Term = T.TRUE) -> bool:
-    """Is the exponent at most 0 by its form, where the addend is there and a condition holds?"""
+    """True if the exponent is at most 0 by its form, where the addend is there and a condition
+    holds."""
     exponent = exponent_of(addend)
     condition = T.conjunction(condition, condition_of(addend, exponent))
     _, rest = T.shares(addend, T.conjuncts(condition))
@@ -85,7 +86,8 @@ _EXTREMA = ("fold", "maximum", "minimum", "where")
 
 
 def is_at_most_zero(exponent: Term, condition: Term) -> bool:
-    """Is it s - m, with an m that is at least s where the condition holds, or more of that?"""
+    """True if the exponent is 0 or, for a c that is at least 0, c * (s - m) with an m that is at
+    least s where the condition holds; or a maximum of such exponents."""
     known = frozenset(T.conjuncts(condition))
     if exponent.op == "fold" and exponent.attr.monoid == "max":
         _, (inside, body) = T.open_fold(exponent)
@@ -120,7 +122,7 @@ def _definition(t: Term) -> Term:
 
 
 def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
-    """Is m the maximum (or minimum) of several terms, of which s is one? `known` are
+    """True if m is the maximum (or minimum) of several terms, of which s is one. `known` are
     conditions that hold."""
     m = _definition(m)
     if m is s:

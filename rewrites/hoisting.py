@@ -1,4 +1,4 @@
-"""What does not vary with the index of a fold leaves it: factors, addends, conditions."""
+"""Hoisting: factors, addends and conditions that do not vary with its index leave a fold."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def lead_with_number(t: Term) -> Term | None:
 
 @hoisting.procedure
 def hoist_equal(t: Term) -> Term | None:
-    """What does not vary with the index by what the filter says is equal leaves the sum, too.
+    """Write what an equality of the filter fixes without the index, so that it leaves the sum.
 
     Law:     [a = b] * f(a) = [a = b] * f(b)
     Claims:  brackets
     Needs:   ints, as floats that are equal may be 0 and -0; no part of a share; no sums, which
-             would be taken of what no element has, too
+             would also be taken of what no element has
     before:  A[i] = sum[k if i == k // 2](X[i,k] * exp(Y[k // 2]))
     after:   A[i] = sum[k if i == k // 2](X[i,k] * exp(Y[i + 0]))
     """

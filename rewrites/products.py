@@ -73,7 +73,7 @@ def apart(
 
 
 def is_product(body: Term, name: str, indices: Callable[[Term], frozenset[str]]) -> bool:
-    """Is the sum over the index of this body a product of two matrices?"""
+    """True if the sum of this body over the index is a product of two matrices."""
     return largest_sides([indices(f) for f in factors(body)], name) is not None
 
 

@@ -21,7 +21,7 @@ quotients = RuleSet("quotients", "what sums and their divisors have in common ca
 
 @quotients.procedure
 def common_factor(t: Term) -> Term | None:
-    """What the addends under a power, logarithm, absolute value or relu share leaves it.
+    """Move what the addends under a power, logarithm, absolute value or relu share out of it.
 
     Law:     (c * p) ** n = c ** n * p ** n; log(c * p) = log(c) + log(p); f(c * p) = c * f(p)
     Claims:  common factors, arithmetic

@@ -96,7 +96,7 @@ def common_result(t: Term) -> Term | None:
 
 
 def _is_frame(t: Term) -> bool:
-    """Is this an exponent that lifting takes numbers apart by: an aggregate or a maximum?"""
+    """True if lifting splits off this exponent: it holds an aggregate, or a maximum as a factor."""
     return bool(t.folded) or any(f.op == "maximum" for f in factors(t))
 
 

@@ -30,7 +30,7 @@ def may_leave(factor: Term, x: Term) -> bool:
 
 
 def reads_computed(t: Term) -> bool:
-    """Is there a read that may leave its tensor?"""
+    """True if a read in t may leave its tensor."""
     return any(map(T.is_computed, T.subterms(t)))
 
 

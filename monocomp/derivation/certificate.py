@@ -82,14 +82,14 @@ class Condition:
 
 @dataclass(frozen=True, repr=False)
 class Certificate(Rendered):
-    """What a compilation rests on; see the module.
+    """The laws, conditions and definitions that a compilation rests on; see the module.
 
     Attributes:
         title: what is certified.
         theories: the laws, with their proofs.
         conditions: the facts that rules needed.
         definitions: rules that say what a word of the language, or a name, means.
-        fresh: was everything proved anew?
+        fresh: True if everything was proved anew.
     """
 
     title: str
@@ -105,12 +105,12 @@ class Certificate(Rendered):
 
     @property
     def holds(self) -> bool:
-        """Are all laws proved, but for facts that need not hold, and do the conditions hold?"""
+        """True if all conditions hold and all laws except facts are proved; facts need not hold."""
         return is_proved(self.laws) and all(c.by for c in self.conditions)
 
     @property
     def summary(self) -> str:
-        """In one line."""
+        """Return the certificate in one line."""
         needed = [law for law in self.laws if law.holds or not law.is_fact]
         missing = sum(not law.holds for law in needed)
         found = "all proved" if not missing else f"{missing} not proved"

@@ -53,7 +53,7 @@ class Derivation(Rendered):
 
     @classmethod
     def of(cls, rewriter: Rewriter) -> Derivation:
-        """What a rewriter has recorded so far."""
+        """Return the derivation that a rewriter has recorded so far."""
         return cls(rewriter.start, tuple(rewriter.steps), rewriter.finished)
 
     def rewriter(self) -> Rewriter:
@@ -98,8 +98,8 @@ class Derivation(Rendered):
         return Derivation.of(rewriter)
 
     def undo(self, count: int = 1) -> Derivation:
-        """Without the last steps. A derivation never changes: who keeps one and goes on from it
-        in two ways has two branches (`compare`)."""
+        """Return the derivation without its last steps. A derivation never changes: going on from
+        one in two ways gives two branches (`compare`)."""
         return self.first(max(0, len(self.steps) - count))
 
     def applicable(self) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class Derivation(Rendered):
         return tuple(found)
 
     def compare(self, other: Derivation) -> Comparison:
-        """This one and another side by side, to print or to look at in Jupyter."""
+        """Return this derivation and another side by side, to print or to look at in Jupyter."""
         return Comparison(self, other)
 
     def finish(self) -> Derivation:
@@ -165,14 +165,14 @@ class Derivation(Rendered):
 
     @cached_property
     def refusals(self) -> tuple[Refusal, ...]:
-        """Why the passes that are left stay; nothing before the derivation has ended."""
+        """Return why the passes that are left stay; nothing before the derivation has ended."""
         from monocomp.derivation.refusals import refusals
 
         return refusals(self.result, rule_sets.RULE_SETS) if self.finished else ()
 
     @property
     def costs(self) -> tuple[Cost, Cost]:
-        """What the program costs as it is written, and after the last step."""
+        """Return the costs of the program as it is written and after the last step."""
         from monocomp.costs.counting import cost
 
         return cost(self.start), cost(self.result)
@@ -202,7 +202,7 @@ class Derivation(Rendered):
 
     @property
     def title(self) -> str:
-        """What is derived, and in how many steps."""
+        """Say what is derived, and in how many steps."""
         outputs = ", ".join(output.name for output in self.start.declared.outputs)
         count = len(self.steps)
         return f"Derivation of {outputs} in {count} step{'' if count == 1 else 's'}"
@@ -303,7 +303,7 @@ def _program_text(program: Equations) -> str:
 
 
 def _costs_text(before: Cost, after: Cost) -> str:
-    """What is the same before and after stands once."""
+    """Write both costs in lines; what is the same before and after stands once."""
     lines = []
     for (label, old), (_, new) in zip(before.rows(), after.rows(), strict=True):
         lines.append(row(label, old))

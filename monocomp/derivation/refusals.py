@@ -53,7 +53,7 @@ class Refusal:
 
 
 def refusals(program: Equations, rule_sets: Iterable[RuleSet] = ()) -> tuple[Refusal, ...]:
-    """Why a program needs the passes that it has.
+    """Return why a program needs the passes that it has.
 
     Args:
         program: after its derivation.
@@ -150,7 +150,7 @@ class _Finder:
             yield self._refusal(_Reason("fuse_folds", _visible(other), why), other, kept)
 
     def _stored(self) -> Iterator[Refusal]:
-        """What a kernel before this one computes, as it is needed for every element."""
+        """Yield refusals for what an earlier kernel computes because every element needs it."""
         for e in self.group:
             for read in sorted(stored_in(e.body), key=lambda at: at.name):
                 at = self._show(T.stored(read, read.indices))
@@ -201,7 +201,7 @@ class _Finder:
     # The reasons
 
     def _why(self, fold: Term, index: str, parts: tuple[Term, ...], result: Term) -> _Reason:
-        """Why the result does not leave the fold."""
+        """Return why the result does not leave the fold."""
         condition, *elements = parts
         if T.holds(condition, result):
             why = f"the filter {self._show(condition)} depends on {self._show(_visible(result))}"

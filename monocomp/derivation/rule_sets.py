@@ -88,7 +88,7 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
 
 
 def _in_order_of(wanted: RuleSet, rule_set: RuleSet) -> RuleSet:
-    """Those rules of a set that are wanted, in the order in which they are."""
+    """Return the set with only its wanted rules, in the order in which they are wanted."""
     rules = [r for r in wanted.rules if r in rule_set.rules]
     choices = [r for r in wanted.choices if r in rule_set.choices]
     return RuleSet(rule_set.name, rule_set.purpose, rules, choices)

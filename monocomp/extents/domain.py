@@ -265,7 +265,7 @@ class _Sets:
         return [i for i in (self.meet(p, Interval()) for p in parts) if not self.is_empty(i)]
 
     def is_distance(self, addend: Term) -> bool:
-        """Is this a multiple of abs(..k..)?"""
+        """True if the addend is a multiple of abs(..k..)."""
         base = T.split_coefficient(addend)[1]
         return base is not None and base.op == "abs" and self.name in base.free
 
@@ -339,6 +339,6 @@ def _half_line(factor: int, rest: Term) -> Interval | None:
 
 
 def _variation(i: Interval) -> tuple[int, list[tuple[int, str, str]]]:
-    """By how many indices the bounds vary; equal ones have an order that is always the same."""
+    """Return the number of indices that the bounds vary with, and keys that always break ties."""
     bounds = (*i.lower, *i.upper)
     return len(frozenset().union(*(t.free for t in bounds))), [t.key for t in bounds]

@@ -87,8 +87,8 @@ def planned_sizes(program: Equations, sizes: Mapping[str, int]) -> dict[str, int
 
 
 def has_same_elements(program: Equations, sizes: Mapping[str, int]) -> bool:
-    """Have all views as many elements as what they are views of? Not if groups are unequal:
-    5 heads are not 2 groups of 5 // 2."""
+    """True if each view has as many elements as what it is a view of. It does not if groups are
+    unequal: 5 heads are not 2 groups of 5 // 2."""
     known = packed_extents(program, sizes)
     if program.slices is not None:  # whose views are of slices
         return True

@@ -20,12 +20,12 @@ from monocomp.terms import Term
 
 @dataclass(frozen=True)
 class Prefix:
-    """How far a fold goes.
+    """The elements that a fold goes over: those up to t, or those from t on.
 
     Attributes:
         index: t, with which nothing else in the fold varies.
-        is_suffix: from t to the last element, and not from the first to t?
-        is_strict: without the element at t?
+        is_suffix: True if they go from t to the last element, not from the first to t.
+        is_strict: True if the element at t is not one of them.
     """
 
     index: Term

@@ -22,7 +22,7 @@ _STATE_NAMES = {"max": "m_i", "min": "m_i", "sum": "acc", "prod": "prod"}
 
 
 def unit_of(monoid: str, kind: Kind) -> float:
-    """What changes nothing that it is joined to."""
+    """Return the number that changes nothing that it is joined to."""
     unit = UNITS[monoid]
     if kind == "int" and math.isinf(unit):
         return LARGEST_INT if unit > 0 else -LARGEST_INT - 1
@@ -56,7 +56,7 @@ class Body:
         self.updates.append(Assign(state.attr, value, self.at.origin))
 
     def next_value(self, state: str) -> Expr:
-        """What a state becomes, with a name: its old value is still there."""
+        """Return what a state becomes, under a name of its own, as the old value is still there."""
         for n, u in enumerate(self.updates):
             if u.name == state and u.value.op != "local":
                 value = self.at.let(self.scope, state + "_new", u.value)

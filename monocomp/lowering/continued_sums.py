@@ -38,7 +38,7 @@ def continue_sums(body: list[Statement]) -> list[Statement]:
 
 
 def _is_sum(loop: Loop, own: State) -> bool:
-    """Are products of matrices added to this state, which begins as 0, and nothing else done?"""
+    """True if the state begins as 0 and the loop only adds products of matrices to it."""
     found = [s.value for s in loop.body if isinstance(s, Assign) and s.name == own.name]
     while found and found[0].op == "contract" and len(found[0].args) == 3:
         found = [found[0].args[2]]

@@ -62,13 +62,13 @@ def _is_given(addend: Term) -> bool:
 
 
 def unclamped(addend: Term) -> Term:
-    """What an addend is a multiple of, infinite where it is."""
+    """Return what an addend is a multiple of, without a clamp that puts 0 for -inf."""
     t = T.split_coefficient(addend)[1] or addend
     return t.args[2] if t.op == "where" and t is clamp(t.args[2]) else t
 
 
 def _definition(addend: Term) -> Term:
-    """What an addend is a multiple of, by its definition if it is given with one."""
+    """Return what an addend is a multiple of, or its definition if it is stored."""
     t = unclamped(addend)
     return T.element(t.attr, t.args) if t.op == "stored" else t
 

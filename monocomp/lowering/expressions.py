@@ -12,7 +12,7 @@ _LONG = 32  # operands of a condition that stand in one row
 
 
 def same(a: Expr, b: Expr) -> bool:
-    """Are the expressions equal, part by part?"""
+    """True if the expressions are equal, part by part."""
     if a is b:
         return True
     return (

@@ -181,8 +181,8 @@ def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:
 
 
 def _is_0_outside(f: Term, condition: Term) -> bool:
-    """Is f read, and 0 where the filter fails? What the filter asks about is read for all elements,
-    and may be no number there, unless nothing but [f != 0] is asked."""
+    """True if f is read, and is 0 where the filter fails. What the filter asks about is read for
+    all elements, and may be NaN there, unless the filter is just [f != 0]."""
     reads = (s for s in T.subterms(f) if s.op in T.READS)
     is_asked = not {*T.subterms(condition)}.isdisjoint(reads)
     is_nonzero = all(c is T.compare("!=", T.ZERO, f) for c in T.conjuncts(condition))

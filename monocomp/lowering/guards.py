@@ -73,7 +73,7 @@ def _parts(t: Term) -> Iterator[tuple[Term, Term]]:
 
 
 def reads_computed(t: Term) -> bool:
-    """Is there such a read in t? What a fold reads is the fold's affair."""
+    """True if a read in t may leave its tensor. Reads inside a fold are left to the fold."""
     return T.is_computed(t) or (t.op not in ("fold", "field") and any(map(reads_computed, t.args)))
 
 

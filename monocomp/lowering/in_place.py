@@ -52,7 +52,7 @@ def _goes_on(s: Statement, inner: Loop, own: State, state: State) -> Statement:
 
 
 def _is_only_joined(own: State, inner: Loop, state: State, body: list[Statement]) -> bool:
-    """Does an inner loop join elements to its own state, which is joined to the outer one?"""
+    """True if an inner loop only joins elements to its state, which only the outer one takes."""
     join = _update(body, state)
     monoid = _MONOIDS.get(join.op)
     if monoid is None or {a.attr for a in join.args if a.op == "local"} != {own.name, state.name}:
@@ -63,7 +63,7 @@ def _is_only_joined(own: State, inner: Loop, state: State, body: list[Statement]
 
 
 def _joins_to(e: Expr, own: State, join: Expr) -> bool:
-    """Is this a state with something joined to it?"""
+    """True if e is the state, or the state with something joined to it."""
     if e.op == "local":
         return bool(e.attr == own.name)
     is_join = (e.op, e.attr) == (join.op, join.attr)

@@ -127,8 +127,8 @@ class Loops(Values):
         return {n for n in self.output_indices if self.axes[n].role == "stream"}
 
     def _is_contraction(self, t: Term) -> bool:
-        """Is the body a product of two groups of factors with different axes, or else no
-        larger than a tile of two axes that is there without a loop?"""
+        """True if the body is a product of two groups of factors with different axes, or has at
+        most two axes, or at most one if a fold in it is a loop."""
         (bound,), (condition, body) = T.open_fold(t)
         sides = sides_of(self, body, bound.attr[0])
         if len(sides) == 2 and _can_be_filtered(condition, sides):
@@ -137,7 +137,7 @@ class Loops(Values):
         return len(self.tile_axes(body)) <= (2 if all(map(self._is_product, inner)) else 1)
 
     def _is_product(self, t: Term) -> bool:
-        """Is this a product of matrices that are there without a loop?"""
+        """True if this is a product of matrices that needs no loop."""
         if t.attr.monoid != "sum" or len(t.attr.indices) != 1:
             return False
         (bound,), (condition, body) = T.open_fold(t)
@@ -147,7 +147,7 @@ class Loops(Values):
         return len(sides) == 2 and _can_be_filtered(condition, sides)
 
     def definition(self, t: Term) -> str | None:
-        """What the program calls a term, if it does."""
+        """Return the program's name for a term, if it has one."""
         return definition_name(self.program, t)
 
     def inside(self, t: Term) -> frozenset[int]:
@@ -168,7 +168,7 @@ class Loops(Values):
     # --- one loop
 
     def _folding(self, f: Term) -> AbstractContextManager[None]:
-        """What is emitted inside computes a fold, of the first equation that has it."""
+        """Run what is inside as the computation of a fold, for the first equation that has it."""
         here = (e.name for e in self.program.equations if T.holds(e.body, f))
         return self.computing(f, next(here, None))
 
@@ -266,7 +266,7 @@ class Loops(Values):
         return results
 
     def _is_only_a_frame(self, f: Term, mantissas: Iterable[Term]) -> bool:
-        """Does every output with this fold have one of the sums too? Then a NaN need not
+        """True if every output with this fold also has one of the sums. Then a NaN need not
         reach the frame."""
         inside = [set(T.subterms(e.body)) for e in self.program.outputs]
         return all(any(m in terms for m in mantissas) for terms in inside if f in terms)
@@ -362,7 +362,7 @@ class Loops(Values):
         return found
 
     def _is_product_of_tiles(self, t: Term) -> bool:
-        """Is this a sum that is no loop, and a product of two matrices?"""
+        """True if this is a product of two matrices, summed without a loop."""
         is_sum = t.op == "fold" and t.attr.monoid == "sum" and t.kind == "float"
         if not is_sum or T.is_open(t) or self.lookup(t) is not None or self._is_scan(t):
             return False
@@ -377,7 +377,7 @@ class Loops(Values):
         )
 
     def field(self, t: Term) -> Expr:
-        """What a loop outside of the one that is being built has left of an aggregate."""
+        """Return a field of an aggregate, computed by a loop outside of the one being built."""
         if t.args[0] in self.held:
             return self.fold(t.args[0])
         self._prepare_at_home(t)
@@ -435,7 +435,7 @@ class Loops(Values):
 
 
 def _can_be_filtered(condition: Term, sides: Sequence[Term]) -> bool:
-    """May a filter be a factor of a product: is 0 times what it leaves out 0?"""
+    """True if a filter may be a factor of a product: 0 times what it leaves out is 0."""
     return condition is T.TRUE or all(map(T.is_finite_if_read, sides))
 
 

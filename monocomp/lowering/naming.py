@@ -1,4 +1,4 @@
-"""What values are called: as the program calls them, or else by what they are of or do."""
+"""Names of values: the program's own, or else names made from their operands or operations."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ def base_name(
 
 
 def _converted(e: Expr, named: Mapping[str, Expr]) -> Expr:
-    """What is converted to a value, or else the value."""
+    """Return what a value was converted from, or the value itself if it is no conversion."""
     meant = named.get(e.attr, e) if e.op == "local" else e
     return _converted(meant.args[0], named) if meant.op == "cast" else e

@@ -58,9 +58,9 @@ def sides_of(at: Scopes, body: Term, axis: str) -> list[Term]:
 
 
 def _carries_too_much(at: Scopes, f: Term) -> bool:
-    """Would blocks of this loop make a long loop inside it carry tiles of three axes, or
+    """True if blocks of this loop would make a long loop inside it carry tiles of three axes, or
     make tiles of three axes in each of its steps, or a product of matrices for each of its values
-    at once?"""
+    at once."""
     (bound, *_), parts = T.open_fold(f)
     name = bound.attr[0]
     inner = [g for g in T.subterms(*parts) if g.op == "fold" and name in g.free]
@@ -73,7 +73,7 @@ def _carries_too_much(at: Scopes, f: Term) -> bool:
 
 
 def _is_batched(at: Scopes, f: Term, name: str) -> bool:
-    """Is this a product of matrices, both of which an index of a loop around it tells apart?"""
+    """True if this is a product of matrices that both vary with the index of a loop around it."""
     (bound, *others), (_, element, *_) = T.open_fold(f)
     is_sum = f.attr.monoid == "sum" and f.kind == "float" and not others
     sides = sides_of(at, element, bound.attr[0])
@@ -87,7 +87,7 @@ def _axes_of_state(at: Scopes, f: Term) -> frozenset[str]:
 
 
 def _is_wide(at: Scopes, f: Term) -> bool:
-    """Would a block of the fold's index take part in a tile of three long axes?"""
+    """True if a block of the fold's index would take part in a tile of three long axes."""
     opened, parts = T.open_fold(f)
     tiles: Sequence[Term] = parts[1:]
     if f.attr.monoid == "sum":

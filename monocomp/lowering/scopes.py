@@ -109,7 +109,7 @@ class Scopes:
         raise InternalError("no scope")
 
     def depth_of(self, free: frozenset[str]) -> int:
-        """How deep the innermost scope is that indices or axes belong to."""
+        """Return the depth of the innermost scope that indices or axes belong to."""
         return self.home(free).depth
 
     def fresh(self, base: str) -> str:
@@ -123,8 +123,8 @@ class Scopes:
 
     @contextmanager
     def computing(self, t: Term, equation: str | None = None) -> Iterator[None]:
-        """What is emitted inside computes a term, of an equation or that which is computed now.
-        One with symbols in it stands nowhere: it belongs to what they are for."""
+        """Run what is inside as the computation of a term, for an equation or else the current one.
+        A term with symbols stands in no equation: it belongs to what the symbols are for."""
         outer = self.origin
         if equation is None and outer is not None:
             equation = outer.equation
@@ -180,7 +180,7 @@ class Scopes:
         return None
 
     def is_load(self, e: Expr) -> bool:
-        """Is this a tile as it is read, or converted? It is 0 outside."""
+        """True if this is a tile as it is read, or converted: 0 where its axes are padded."""
         value = self.named.get(e.attr, e) if e.op == "local" else e
         return value.op == "load" or (value.op == "cast" and self.is_load(value.args[0]))
 

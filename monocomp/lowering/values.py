@@ -59,7 +59,7 @@ class Values(Scopes):
         """Emit the loops that the terms need in the current scope."""
 
     def definition(self, t: Term) -> str | None:
-        """What the program calls a term, if it does."""
+        """Return the program's name for a term, if it has one."""
         return None
 
     def inside(self, t: Term) -> frozenset[int]:
@@ -445,7 +445,7 @@ def _reads_beside(t: Term) -> bool:
 
 
 def _may_be_large(t: Term) -> bool:
-    """Is it an input's element, or chosen, as masks are? Beside them others lose digits."""
+    """True if t is a multiple of what is read or chosen: digits of others may be lost beside it."""
     return unclamped(t).op in ("where", "read")
 
 

@@ -1,1 +1,1 @@
-"""How rules are applied: the driver, sets of rules, and what each step changed."""
+"""The application of rules: the driver, sets of rules, and what each step changed."""

@@ -1,4 +1,4 @@
-"""What a step changed: where equations differ, as paths from their roots.
+"""The changes of a step: where equations differ, as paths from their roots.
 
 A path tells which operand to take, from the root on; below a fold the operands are its condition
 and its bodies, with its bound indices under names of their own. The paths are found by comparing
@@ -34,13 +34,13 @@ class Change:
     new_path: tuple[int, ...] | None
 
     def to_json(self) -> dict[str, object]:
-        """As plain data."""
+        """Return the change as plain data."""
         old, new = (None if p is None else list(p) for p in (self.path, self.new_path))
         return {"name": self.name, "path": old, "new_path": new}
 
 
 def changes(before: Equations, after: Equations) -> tuple[Change, ...]:
-    """Where two programs differ, in the order of their equations."""
+    """Return where two programs differ, in the order of their equations."""
     names = dict.fromkeys([*before.by_name, *after.by_name])
     found: list[Change] = []
     for name in names:
@@ -98,7 +98,7 @@ def _differences(
 
 
 def _pairs(old: Term, new: Term, depth: int) -> list[tuple[int, int]] | None:
-    """Which operands differ, if the terms are the same but for these."""
+    """Return the numbers of the operands that differ, if nothing else in the terms does."""
     if old.op != new.op or old.kind != new.kind or not old.args or not _is_same_node(old, new):
         return None
     ours, theirs = operands(old, depth), operands(new, depth)

@@ -116,13 +116,13 @@ class Step(Rendered):
 
     @cached_property
     def after(self) -> str:
-        """What replaced it, as text."""
+        """Return what replaced the term, as text."""
         right = self.right if isinstance(self.right, str) else self.right()
         return f"{right}, {self.reason}" if self.reason else right
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """Where the programs before and after differ; nowhere, if only loops do."""
+        """Return where the programs before and after differ: nowhere if only loops do."""
         return changes(self.start, self.program)
 
 
@@ -149,7 +149,7 @@ class Rewriter:
 
     @property
     def stopped(self) -> bool:
-        """Were as many steps made as asked for?"""
+        """True if as many steps were made as asked for."""
         return self.limit is not None and len(self.steps) >= self.limit
 
     def record(
@@ -184,7 +184,7 @@ class Rewriter:
         self._idle.clear()
 
     def _shown(self, t: Term) -> Callable[[], str]:
-        """What makes a term's text: few are ever read, and they take longer than the steps."""
+        """Return a function that writes a term: few texts are read, and they take long."""
         return partial(self.program.shown, t)
 
     def inline_definitions(self) -> None:

@@ -373,8 +373,8 @@ class Equation(Rule):
     # Examples.
 
     def example(self, without: Need | None = None) -> tuple[str, str]:
-        """Both sides as programs that meet the needs by the form of what is read; or all needs but
-        one, for a near miss."""
+        """Return both sides as programs that meet the needs by the form of what is read, or, for a
+        near miss, all needs except one."""
         dropped = next((choice for choice in self.needs if without in choice), ())
         needs = [_first(choice, dropped) for choice in self.needs if choice != dropped]
         more = [without.free_of] if without is not None and without.free_of else []

@@ -60,7 +60,7 @@ class Bindings:
     remainder: tuple[Term, ...] = ()
 
     def with_term(self, name: str, t: Term) -> Bindings:
-        """With one variable more."""
+        """Return the bindings with one more variable."""
         return Bindings({**self.terms, name: t}, self.folds, self.remainder)
 
     def at_positions(self, t: Term) -> Term:

@@ -72,7 +72,7 @@ class Rule:
         return missing(law for name in self.claims for law in certify(name))
 
     def gives(self, start: Any, result: Any) -> bool:
-        """Asked again, does it make the same of a term, or of a program?"""
+        """True if the rule, asked again, makes this result of a term or of a program."""
         found = self.apply(start)
         return found.program == result if isinstance(found, Choice) else found is result
 

@@ -46,7 +46,7 @@ def kept(program: Equations, all_that_fit: bool = False) -> frozenset[str]:
 
 
 def _reads(program: Equations) -> dict[str, list[Term]]:
-    """Where definitions are read, by name: a term for each equation that reads them."""
+    """Return where definitions are read, by name: a term for each equation that reads them."""
     found: dict[str, list[Term]] = {}
     for e in program.equations:
         if e.body.names:
@@ -71,7 +71,7 @@ def _storable(program: Equations) -> frozenset[str]:
 
 
 def is_small(program: Equations, names: frozenset[str] = frozenset()) -> bool:
-    """Are the equations within the limit, with all but those names written out?"""
+    """True if the equations are within the limits with all other definitions written out."""
     known: dict[str, Equation] = {}
     for e in program.equations:
         known[e.name] = whole = _written_out(e, names, known)

@@ -30,7 +30,7 @@ def is_equation(condition: Term) -> bool:
 
 @dataclass(frozen=True)
 class Place:
-    """Where elements are looked for.
+    """A place where elements are looked for.
 
     Attributes:
         domain: the domains of terms.

@@ -31,10 +31,10 @@ def facts_asked() -> Iterator[dict[tuple[str, Term], None]]:
 
 @dataclass(frozen=True)
 class Fact:
-    """What is known of a term.
+    """A fact that may be known of a term.
 
     Attributes:
-        words: what they say of it.
+        words: the text that says it of the term.
         follows_from: the names of stronger facts.
     """
 

@@ -54,18 +54,18 @@ def compare(op: str, a: Term, b: Term) -> Term:
 
 
 def in_range(position: Term, extent: str) -> Term:
-    """Is a position one of an extent?"""
+    """Return the condition that a position is one of an extent."""
     return conjunction(compare("<=", const(0), position), compare("<", position, extent_of(extent)))
 
 
 def _is_guarded_exponential(t: Term) -> bool:
-    """Is this an exponential, or 0 where a condition fails?"""
+    """True if t is an exponential where a condition holds, and 0 elsewhere."""
     return t.op == "where" and t.args[1].op == "exp" and t.args[2] is ZERO
 
 
 def _without_scale(t: Term) -> Term:
-    """What has the sign of a product: an exponential keeps it that is positive, or 0 only where
-    another factor is, or the inverse of one that is infinite. Were one scale of several left, it
+    """Return a term with the sign of t: a product loses its exponentials, if they are 0 only where
+    the product of its other factors is 0 or unspecified. It loses all of them, as one that stays
     might underflow alone."""
     scale = [f for f in t.args if f.op == "exp"] if t.op == "mul" else []
     if not scale:
@@ -110,7 +110,7 @@ def _compare_ints(op: str, a: Term, b: Term) -> Term:
 
 
 def _least(terms: Iterable[Term]) -> int:
-    """What the terms, none of which is less than 0, come to at least."""
+    """Return a lower bound of the sum of int terms, none of which is less than 0."""
     return sum(int(split_coefficient(t)[0]) for t in terms if is_positive(t))
 
 

@@ -76,7 +76,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """What a fold binds: its monoid (or reduction), indices and their extents.
+    """The binder of a fold: its monoid (or reduction), indices and their extents.
 
     `monoid` is the name of a built-in or a `UserMonoid`; `target` is the extent of the
     new index of `top` and `argtop`.

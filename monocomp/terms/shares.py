@@ -173,8 +173,8 @@ def _largest(z: Term, weight: Term) -> Iterator[Term]:
 
 
 def _positions(weight: Term, extent: str, known: frozenset[Term]) -> Iterator[Term]:
-    """Where along an extent a weight may be that of an element: at its indices, and where it reads
-    computed positions, if these are known to lie within."""
+    """Yield the positions along an extent at which a weight may be that of an element: its indices,
+    and computed positions that it reads, if these are known to lie within."""
     for name in sorted(weight.free):
         yield index(name, extent)
     reads = (t for t in subterms(weight) if t.op in READS)
