@@ -118,7 +118,7 @@ def product(factors: Iterable[Amount]) -> Amount:
 
 @dataclass(frozen=True)
 class Operations:
-    """How many operations each unit does; `logic` are those that compute no floats."""
+    """Numbers of operations that each unit does; `logic` are those that compute no floats."""
 
     matrix: Amount = 0
     elementwise: Amount = 0
@@ -133,7 +133,7 @@ class Operations:
 
     @property
     def flops(self) -> Amount:
-        """Those on floats."""
+        """Return the number of operations on floats."""
         return self.matrix + self.elementwise + self.special
 
 
@@ -143,7 +143,7 @@ LOGIC = Operations(logic=1)
 
 
 def one_operation(op: str, kind: str) -> Operations:
-    """What an operator of this name and kind of result is, on one element."""
+    """Return the operations on one element, for an operator of this name and kind of result."""
     if kind != "float":
         return LOGIC
     return SPECIAL_FUNCTION if op in SPECIAL else ELEMENTWISE
@@ -151,7 +151,7 @@ def one_operation(op: str, kind: str) -> Operations:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a program costs; see the module."""
+    """The cost of a program, or of a part of one; see the module."""
 
     passes: Mapping[str, int]
     reads: Mapping[str, int]

@@ -132,14 +132,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one kernel does at given sizes.
+    """The work of one kernel at given sizes.
 
     Attributes:
         equations: what it computes.
         grid: the indices of which each program instance has one value.
         cost: in numbers.
         folds: every fold (or field of one), with the positions where it is computed.
-        operands: the same of what products of matrices multiply that is computed.
+        operands: the same for every computed operand of a product of matrices.
     """
 
     equations: Sequence[Equation]
@@ -487,7 +487,7 @@ class _Counter:
 
 
 def is_at_the_top(t: Term) -> bool:
-    """Is this a fold in which no index of an outer one is free?"""
+    """True if a term is a fold in which no index of an outer one is free."""
     folds = t.op == "fold" or is_selection(t)
     return folds and all(n[0].isalpha() or n[0] == "_" for n in t.free)
 

@@ -109,7 +109,7 @@ def total_time(kernels: Iterable[Estimate]) -> float:
 
 
 def saving_of(before: Equations, after: Equations, sizes: Mapping[str, int]) -> Saving:
-    """What a step saves that may give a program new indices."""
+    """Estimate what is saved by a step that may give a program new indices."""
     known = planned_sizes(after, sizes)
     return Saving(*(total_time(estimate(p, known)) for p in (before, after)))
 
@@ -117,8 +117,8 @@ def saving_of(before: Equations, after: Equations, sizes: Mapping[str, int]) -> 
 def saving_of_splits(
     before: Equations, after: Equations, sizes: Mapping[str, int], share: float
 ) -> Saving:
-    """What cutting a stream saves where its kernel keeps only a share of the device busy, and so
-    takes as much longer than the whole device would. The splits together do the work of one."""
+    """Estimate what is saved by cutting a stream whose kernel keeps only a share of the device
+    busy, and so takes 1 / share times as long. The splits together do the work of one."""
     known = planned_sizes(after, sizes)
     known |= dict.fromkeys(after.splits.keys() - before.splits.keys(), 1)
     old, new = estimate(before, known), estimate(after, known)

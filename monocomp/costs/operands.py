@@ -21,7 +21,7 @@ from monocomp.terms.monomials import factors
 
 
 class Operand(NamedTuple):
-    """What a product of matrices multiplies, if it is computed, and the number it is scaled by."""
+    """A computed operand of a product of matrices, and the number that it is scaled by."""
 
     value: Term
     number: Term
@@ -67,7 +67,7 @@ def with_operand(fold: Term, stored: Operand, read: Term) -> Term:
 
 
 def is_number(t: Term) -> bool:
-    """Is this a root of a number, say? Constants go with the other side."""
+    """True if a term is a number, such as a root of one. Constants go with the other side."""
     return all(s.op in ("const", "pow") for s in T.subterms(t))
 
 
@@ -89,7 +89,7 @@ def _computed_side(bound: Term, element: Term) -> tuple[Term, ...]:
 
 
 def _holds_sum(t: Term) -> bool:
-    """Is it made of sums, or of what is given for such?"""
+    """True if a term holds a fold, or a stored value that is given with a definition that does."""
     return T.holds_fold(t) or any(T.holds_fold(g.body) for g in _given_in(t))
 
 
@@ -122,7 +122,7 @@ def _sides_stored(product: Term) -> Iterator[str]:
 
 
 def _read_elsewhere(e: Equation) -> Iterator[Term]:
-    """What an equation reads other than as a side of a product."""
+    """Yield the stored values that an equation reads other than as a side of a product."""
     waiting, seen = [e.body], set[Term]()
     while waiting:
         t = waiting.pop()
@@ -149,8 +149,8 @@ def _plain_sides(bound: Term, element: Term) -> tuple[Term, ...]:
 
 
 def _is_from_product(t: Term) -> bool:
-    """Is this computed from the elements of a product, or of what is given for one, and none
-    itself?"""
+    """True if a term is computed from elements of a product of matrices, or from what is given for
+    one, and no factor of it is such a product."""
     bodies = (t, *(g.body for g in _given_in(t)))
     is_product = any(map(_is_product, factors(t)))
     return not is_product and any(_is_product(s) for body in bodies for s in T.subterms(body))

@@ -20,7 +20,7 @@ from monocomp.terms.equations import Equation, Equations, stored_in
 
 
 def kernels(program: Equations) -> list[list[Equation]]:
-    """What is computed together, in the order in which it runs, as it is computed."""
+    """List the equations of each kernel as they are computed, in the order in which kernels run."""
     equations = tuple(replace(e, body=as_computed(e.body)) for e in inlined(program))
     return kernel_groups(replace(program, equations=equations), nominal_sizes(program.declared))
 

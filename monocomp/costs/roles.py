@@ -26,17 +26,17 @@ PRODUCT_ROWS = 128  # of a block of a product of matrices
 
 
 def fits_whole(extent: str, sizes: Mapping[str, int]) -> bool:
-    """Can an axis of this extent be held entirely? One of unknown length is taken to."""
+    """True if an axis of this extent can be held entirely, or its length is unknown."""
     return sizes.get(extent, 0) <= WHOLE_LIMIT
 
 
 def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equation]]:
-    """What one kernel computes: equations for the same rows, or over the same loops.
+    """List what each kernel computes: equations for the same rows, or over the same loops.
 
     The rows of an equation are the indices that all of its aggregates have. A kernel that
     reads what another one stores runs after it. Where the rows of two groups differ only by
-    short indices and a loop has the same domain in both, that loop computes both. What has
-    no elements is apart: an axis without elements is one along which nothing runs.
+    short indices and a loop has the same domain in both, that loop computes both. Results
+    without elements have kernels of their own, as nothing runs along an axis without elements.
 
     Args:
         program: equations for outputs and for stored values.
@@ -65,15 +65,16 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
 
 
 def _product_over(group: Sequence[Equation]) -> object:
-    """What a plain product of matrices sums over: with one over something else it shares nothing,
-    and alone it has larger tiles. None for all that is no such product."""
+    """Return what a plain product of matrices sums over, and None for anything else. Two products
+    over different domains share nothing, and each has larger tiles alone."""
     folds = outer_folds(group)
     return T.domain_of(folds[0]) if len(folds) == 1 and is_plain(folds[0]) else None
 
 
 def _phases(program: Equations, levels: Mapping[str, int]) -> dict[str, int]:
-    """Does each equation come before slices, in them, or after them? After them, unless they need
-    it or it runs with the first kernels: by then they have given back what they hold."""
+    """Say whether each equation comes before slices (0), in them (1), or after them (2). It comes
+    after them, when they have given back what they hold, unless they need it or it runs with
+    the first kernels."""
     inside = frozenset() if program.slices is None else program.slices.computed
     needed = set(inside)
     for e in reversed(program.computed):
@@ -94,8 +95,8 @@ def after_slices(program: Equations, sizes: Mapping[str, int]) -> list[Equation]
 
 
 def _levels(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
-    """How many kernels run before that of each equation. One that no other reads waits for a later
-    one that goes over the same loop."""
+    """Count the kernels that run before that of each equation. An equation waits for a later one
+    that goes over the same loop, if that comes before every equation that reads it."""
     levels: dict[str, int] = {}
     for e in program.computed:
         levels[e.name] = max((levels[name] + 1 for name in program.read_by(e)), default=0)
@@ -143,8 +144,8 @@ def scan_along(group: Sequence[Equation]) -> Walk | None:
 
 
 def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[str, int]) -> bool:
-    """Is there a loop over one domain in both, and do short columns alone set them apart, of which
-    one value of a row holds no more than it can, and a tile what their sums multiply?"""
+    """True if both groups have a loop over one domain, and differ by short columns alone: few
+    enough for one value of a row to hold, and such that products are still of two tiles."""
     rows = rows_of(a), rows_of(b)
     loops = [{T.domain_of(f) for f in outer_folds(g)} for g in (a, b)]
     held = [[i for i in e.indices if i not in rows[0] & rows[1]] for e in (*a, *b)]
@@ -195,7 +196,7 @@ def _sides_of_products(f: Term) -> list[tuple[frozenset[str], frozenset[str]]]:
 
 
 def is_plain(f: Term) -> bool:
-    """Is this a product of matrices that are read, or a sum of such?"""
+    """True if a fold is a product of matrices that are read, or a sum of such products."""
     if not is_fold(f, "sum") or f.kind != "float" or len(f.attr.indices) != 1:
         return False
     (bound,), (_, element) = T.open_fold(f)
@@ -209,7 +210,7 @@ def is_plain(f: Term) -> bool:
 
 
 def fits_together(indices: Iterable[Term], sizes: Mapping[str, int]) -> bool:
-    """Can one value of a row hold a tile of all values of these indices, padded as it is?"""
+    """True if one value of a row can hold a padded tile of all values of these indices."""
     return math.prod(max(MIN_DOT, power_of_two(sizes[i.attr[1]])) for i in indices) <= LARGEST_TILE
 
 
@@ -352,8 +353,8 @@ def _outer_folds(bodies: tuple[Term, ...]) -> tuple[Term, ...]:
 
 
 def _is_column(name: str, f: Term) -> bool:
-    """Is the index in factors of a fold's elements that are read, while the others, in one of
-    which there is a sum of its own for each element, lack it?"""
+    """True if the factors of a fold's elements that have the index are read, and the others hold a
+    fold of its own for each element."""
     if f.op != "fold" or len(f.attr.indices) != 1:
         return False
     (bound,), (condition, *values) = T.open_fold(f)
@@ -365,8 +366,8 @@ def _is_column(name: str, f: Term) -> bool:
 
 
 def _is_of_segments(f: Term, name: str) -> bool:
-    """Does a fold go from the number of elements that are smaller than an index to the number of
-    those that are not larger? Each position is in one such segment of a list."""
+    """True if a fold goes from the number of elements that are smaller than an index to the number
+    of those that are not larger. Each position is in one such segment of a list."""
     counted: dict[str, set[Term]] = {"<": set(), "<=": set()}
     for t in T.subterms(f.args[0]):
         if t.op == "stored" and [i.attr[0] for i in t.args[-1:] if i.op == "index"] == [name]:
@@ -379,7 +380,7 @@ def _is_of_segments(f: Term, name: str) -> bool:
 
 
 def _is_product(f: Term) -> bool:
-    """Are the elements of this fold multiplied and added up, as matrix units do?"""
+    """True if a fold is a sum, whose elements matrix units can multiply and add up."""
     return f.op == "fold" and f.attr.monoid in ("sum", SE_PAIR)
 
 

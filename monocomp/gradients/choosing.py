@@ -221,12 +221,12 @@ def large_values(found: Gradient, sizes: Mapping[str, int]) -> list[str]:
 
 
 def is_far_cheaper(one: Gradient, other: Gradient, sizes: Mapping[str, int]) -> bool:
-    """Does one take less time by far, so that it may store more?"""
+    """True if the first takes far less time than the other, so that it may store more."""
     return _cost(one, sizes) < _cost(other, sizes) * WORTHWHILE
 
 
 def _cost(found: Gradient, sizes: Mapping[str, int]) -> float:
-    """That of both programs, as far as they can be planned."""
+    """Estimate the time of both programs; infinity if they are too long or cannot be planned."""
     programs = found.forward, found.equations
     if sum(1 for p in programs for _ in _terms(p)) > _PLANNED:
         return math.inf
@@ -256,7 +256,7 @@ def _sizes(program: Equations, known: Mapping[str, int]) -> dict[str, int]:
 def _by_cost(
     program: Equations, value: Equation, sizes: Mapping[str, int]
 ) -> tuple[bool, str, bool]:
-    """Is a value saved, why, and is that to be weighed within the programs?"""
+    """Say whether a value is saved, why, and whether this is to be weighed within the programs."""
     size, tensors = elements(value.indices, sizes), tensor_sizes(program, sizes)
     if size > max(tensors):
         reason = f"as it is large: {size:.3g} elements, more than {max(tensors):.3g}"
@@ -276,5 +276,5 @@ def _by_cost(
 
 
 def _is_small(size: int, tensors: Sequence[int]) -> bool:
-    """Does a value have few elements beside what a call gives and gets?"""
+    """True if a value has few elements compared to a call's inputs and outputs together."""
     return size <= sum(tensors) // _SMALL

@@ -108,7 +108,8 @@ def _repeated(equations: Sequence[Equation]) -> Term | None:
 
 
 def _is_part(t: Term) -> bool:
-    """Is it a number that may get a name? Of an aggregate in a user's monoid a field is one."""
+    """True if a term is a number that may get a name. An aggregate in a user's monoid is none, but
+    its fields are."""
     is_number = t.kind == "float" and t.op not in _PLAIN
     has_fields = t.op in ("fold", "fold_at") and not isinstance(t.attr.monoid, str)
     return is_number and not has_fields and all(map(str.isidentifier, t.free))
@@ -146,15 +147,15 @@ def _shared(terms: Sequence[Term]) -> frozenset[Term] | None:
 
 
 def _is_column(f: Term, product: frozenset[Term]) -> bool:
-    """Has a plain factor an index that nothing else has?"""
+    """True if a factor is plain and has an index that no computed factor has."""
     return f.op in _PLAIN and not f.free <= frozenset().union(
         *(g.free for g in product if g.op not in _PLAIN)
     )
 
 
 def _outranks(a: int, b: int, computed: int) -> bool:
-    """Has a product more factors that are not plain than another, or is it later in the order of
-    words, of which their factors are the letters? The highest bit is the first letter."""
+    """True if product `a` has more computed factors than `b`, or as many and is later in the order
+    of words whose letters are factors. The highest bit is the first letter of the alphabet."""
     more = (a & computed).bit_count() - (b & computed).bit_count()
     if more or a == b:
         return more > 0

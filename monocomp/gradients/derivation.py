@@ -1,4 +1,4 @@
-"""How a gradient follows from its program, step by step.
+"""The derivation of a gradient from its program, step by step.
 
 The program is brought to normal form by rules. Then each operation hands its adjoint on to its
 operands (`reverse`), from results to what is read; values that the forward saves are read; and what
@@ -102,7 +102,7 @@ class GradientDerivation(Derivation):
 
     @property
     def title(self) -> str:
-        """What is derived, and in how many steps."""
+        """Say what is derived, and in how many steps."""
         return f"Derivation of {self._results} in {len(self.steps)} steps"
 
 
@@ -152,8 +152,8 @@ def _sums(program: Equations, trace: Trace) -> Iterator[Step]:
 
 @stated
 def read_saved_value(program: Equations, choice: Choice, e: Equation, frame: str | None) -> Step:
-    """What the forward saves is read; of a sum of exponentials this is the logarithm, or that and
-    the exponent that it was taken relative to.
+    """Read what the forward saves: for a sum of exponentials its logarithm, or its logarithm and
+    the exponent that this was taken relative to.
 
     Law:     a value may be stored and read again; exp(s) / sum(exp(s)) = exp(s - log(sum(exp(s))))
     Claims:  saved logarithms
@@ -168,7 +168,7 @@ def read_saved_value(program: Equations, choice: Choice, e: Equation, frame: str
 
 @stated
 def compute_value_anew(program: Equations, choice: Choice) -> Step:
-    """What the forward does not save is computed again.
+    """Compute again what the forward does not save.
 
     Law:  a value may be computed again
     """
@@ -189,7 +189,7 @@ def add_up_reads(program: Equations, position: str, name: str, line: str) -> Ste
 
 
 def _varies(t: Term) -> bool:
-    """Is it made of anything that has a gradient?"""
+    """True if a term is made of anything that may have a gradient."""
     return any(s.op in LEAVES and s.kind == "float" for s in T.subterms(t))
 
 
@@ -203,7 +203,7 @@ def _left(e: Equation) -> str:
 
 
 def _word(t: Term) -> str:
-    """What an operation is called in the names of rules."""
+    """Return the word for an operation in the names of rules."""
     if t.op in ("fold", "fold_at"):
         return t.attr.monoid if isinstance(t.attr.monoid, str) else "monoid"
     return _WORDS.get(t.op, t.op)

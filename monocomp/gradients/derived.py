@@ -347,7 +347,7 @@ class _Derivation:
         return dims.index(name) if name in dims else len(dims), self._position(index)
 
     def _reading(self) -> Reading:
-        """What reads saved values."""
+        """Choose which values are saved, and return what reads them."""
         values = []
         for s in candidates(self.program, self.adjoints.fresh):
             indices = tuple(sorted(s.equation.indices, key=self._position_in_inputs))
@@ -387,7 +387,7 @@ class _Derivation:
         return [(name, e)]
 
     def _adjoint(self, e: Equation) -> Term:
-        """That of an equation's elements."""
+        """Return the adjoint of an equation's elements."""
         of_reads = self._transposed(e.name, e.indices, is_defined=True)
         if e.name not in self.cotangents:
             return of_reads

@@ -16,7 +16,7 @@ from monocomp.terms.monomials import addends, factors
 
 
 def loses_digits(total: Term) -> bool:
-    """May the logarithm of a sum have fewer digits than its exponents?"""
+    """True if the logarithm of a sum may have fewer digits than its exponents."""
     sums = (a for a in addends(total) if a.op == "fold")
     return any(not _is_computed(s.args[0]) for s in T.subterms(*sums) if s.op == "exp")
 
@@ -34,13 +34,13 @@ def _is_computed(t: Term) -> bool:
 
 
 def _sums_computed(t: Term) -> bool:
-    """Does a sum add up what is computed, and not elements as they are read?"""
+    """True if a sum adds up computed numbers, and not elements as they are read."""
     numbers = [f for f in factors(t.args[1]) if not T.is_bracket(f)]
     return len(numbers) > 1 or not all(map(T.is_read, numbers))
 
 
 def largest_exponent(t: Term) -> Term:
-    """That of the weights that are added up."""
+    """Return the largest exponent of the weights that are added up."""
     match t.op:
         case "exp":
             return t.args[0]

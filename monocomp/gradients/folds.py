@@ -111,7 +111,7 @@ class Product:
         return self.second.values[self.fields.index(field)]
 
     def derivative(self, field: str, of: str) -> Term:
-        """Of a field with respect to one of the element."""
+        """Return the derivative of a field with respect to a field of the element."""
         outer, inner = self.second.derivative, self.first.derivative
         return T.add(T.ZERO, *(T.mul(outer(field, f), inner(f, f"{of}'")) for f in self.fields))
 
@@ -129,7 +129,7 @@ class _Combined:
         return _with_values(t, self.given)
 
     def derivative(self, field: str, name: str) -> Term:
-        """Of a field of the result with respect to a field of an operand."""
+        """Return the derivative of a field of the result with respect to a field of an operand."""
         combine = self.monoid.combine[self.monoid.fields.index(field)]
         return self._value(derivative(combine, T.param(name, "float")))
 
@@ -143,7 +143,7 @@ def _with_values(t: Term, given: dict[Term, Term]) -> Term:
 
 @lru_cache(maxsize=1024)
 def derivative(t: Term, x: Term) -> Term:
-    """Of a term without aggregates with respect to a leaf."""
+    """Return the derivative of a term without aggregates with respect to a leaf."""
     if t is x:
         return T.ONE
     return T.add(
@@ -167,5 +167,5 @@ def _partials_in_order(t: Term) -> Iterable[Partial]:
 
 
 def _is_right(t: Term) -> bool:
-    """Is it of the elements on the right?"""
+    """True if a term holds a field of the element on the right."""
     return any(s.op == "param" and s.attr.endswith("'") for s in T.subterms(t))

@@ -47,7 +47,7 @@ class Gradient:
 
     @cached_property
     def derivation(self) -> GradientDerivation:
-        """How it follows from the program, step by step, with its certificate."""
+        """Return how it follows from the program, step by step, with its certificate."""
         from monocomp.gradients.derivation import GradientDerivation
 
         trace = replace(self.trace, choices=self.choices)

@@ -27,11 +27,11 @@ from monocomp.terms.monomials import factors
 
 @dataclass(frozen=True)
 class Named:
-    """What is differentiated by name.
+    """The values and definitions that are differentiated by name.
 
     Attributes:
-        values: that are saved; outputs of the program.
-        definitions: that the program is written with, and that are computed anew and stored.
+        values: those that are saved, which are outputs of the program.
+        definitions: those of the program that are computed anew and stored.
     """
 
     values: tuple[str, ...] = ()

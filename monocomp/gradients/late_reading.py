@@ -164,7 +164,7 @@ class LateReading:
 
 
 def unmasked(t: Term) -> tuple[Term, tuple[Term, ...]]:
-    """What a value is where no mask makes it -inf or 0, and where that is."""
+    """Return what a value is where no mask makes it -inf or 0, and the conditions for that."""
     if t.op == "where" and t.args[2] is T.NEG_INF:
         value, more = unmasked(t.args[1])
         return value, (*T.conjuncts(t.args[0]), *more)
@@ -226,7 +226,7 @@ def element_of(t: Term, e: Equation) -> Element | None:
 
 
 def is_aggregate(t: Term) -> bool:
-    """Is it a float that a reduction gives?"""
+    """True if a term is a float that a reduction gives."""
     return t.op == "field" or (t.op == "fold" and t.kind == "float")
 
 

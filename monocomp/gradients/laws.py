@@ -1,4 +1,4 @@
-"""What differentiation rests on: the derivative of each operation, proved.
+"""The laws of differentiation: the derivative of each operation, proved.
 
 The table of partial derivatives is asked for those of an operation on symbols; sympy differentiates
 the operation, case by case, away from its kinks. Constants such as 2 / sqrt(pi) stand for the

@@ -25,7 +25,7 @@ class Partial(NamedTuple):
 
 
 def partials(t: Term) -> Iterator[Partial]:
-    """Of a float operation on scalars, with respect to each operand that is a float."""
+    """Yield the nonzero derivatives of a scalar float operation with respect to float operands."""
     for p in _partials(t):
         if p.operand.kind == "float" and p.condition is not T.FALSE and p.factor is not T.ZERO:
             yield p
@@ -66,7 +66,7 @@ def _partials(t: Term) -> Iterator[Partial]:
 
 
 def _of_product(t: Term) -> Iterator[Partial]:
-    """What a condition is a factor of is not looked at where it fails."""
+    """Yield the derivatives of a product, each where conditions among the other factors hold."""
     for n, f in enumerate(t.args):
         others = (*t.args[:n], *t.args[n + 1 :])
         condition = T.conjunction(*(g.args[0] for g in others if T.is_bracket(g)))

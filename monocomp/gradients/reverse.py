@@ -41,7 +41,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """How the adjoint of a term goes to an operand: `sum[summed if where](adjoint * factor)`."""
+    """A term's share in an operand's adjoint: `sum[summed if where](adjoint * factor)`."""
 
     operand: Node
     factor: Term
@@ -136,7 +136,7 @@ def _edge(p: Partial, scope: Iterable[Term], condition: Term) -> Edge:
 
 
 def handed_on(edge: Edge, adjoint: Term) -> Term:
-    """What an operand gets of the adjoint of a term."""
+    """Return what the adjoint of a term adds to that of an operand."""
     return _summed(edge.summed, edge.where, T.mul(adjoint, edge.factor))
 
 
@@ -164,11 +164,11 @@ def _is_taken_in(f: Term, total: Term) -> bool:
 
 
 def transposed(node: Node, adjoint: Term, indices: Sequence[Term]) -> Term:
-    """What a read hands on to the element of its tensor at `indices`: the sum of its adjoint over
-    all positions that read this element.
+    """Return what a read hands on to the element of its tensor at `indices`: the sum of its
+    adjoint over all positions that read this element.
 
-    Where a subscript is an index, or a sum that has one, that position is known; elsewhere all
-    positions are asked whether they read the element.
+    Where a subscript is an index, or a sum that has one, that position is known; otherwise the
+    sum goes over all positions, with the condition that they read the element.
     """
     # The tensor's indices are free from here on; those of the positions get names of their own.
     apart = {i.attr[0]: T.index(f"~{i.attr[0]}", i.attr[1]) for i in node.indices}

@@ -1,13 +1,13 @@
-"""What a backward pass reads of the forward's values, instead of computing it anew.
+"""Values of the forward that a backward pass reads instead of computing them anew.
 
     sum_k exp(S[q,k])              is exp(L[q]), with L saved: a weight over it is exp(S - L)
     sum_k exp(S[q,k]) * V[k,e]     is O[q,e] * exp(L[q]), where O = that over the sum above
 
 A sum of exponentials is saved as its logarithm, as it may be too large for a float, and beside that
-its largest exponent where the logarithm alone loses digits (`digits`). So may a sum of
-what they weigh: it is saved over the sum of weights by which it is divided. Of a product that the
-program returns, a factor is what it returns over the others. An aggregate without exponentials is
-saved as it is.
+its largest exponent where the logarithm alone loses digits (`digits`). A sum of what they weigh may
+be as large: it is saved over the sum of weights that divides it. Where the program returns a
+product, a factor is read as this product over the other factors. An aggregate without exponentials
+is saved as it is.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _weighed(terms: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
 
 
 def has_exponential(t: Term) -> bool:
-    """Is it made of weights?"""
+    """True if a term holds an exponential."""
     return any(s.op == "exp" for s in T.subterms(t))
 
 
@@ -132,13 +132,13 @@ def _names_for(t: Term, fresh: Fresh) -> dict[str, Term]:
 
 
 def is_logarithm(t: Term) -> bool:
-    """Is it the logarithm of a sum of exponentials?"""
+    """True if a term is a logarithm: a `log` or a `logsumexp`."""
     return t.op == "log" or (t.op == "fold" and t.attr.monoid == "logsumexp")
 
 
 def is_given(t: Term) -> bool:
-    """Has it to be known what a saved value is? Of a logarithm, for what it bounds; and of an
-    aggregate that may be of nothing, as 0 over that is 0."""
+    """True if the definition of a saved value has to be known: of a logarithm, for what it bounds,
+    and of an aggregate that may be over nothing, as 0 divided by that is 0."""
     return is_logarithm(t) or (is_aggregate(t) and T.may_be_empty(t))
 
 
@@ -151,7 +151,7 @@ def as_logsumexp(t: Term) -> Term:
 
 
 def is_exponential_sum(t: Term) -> bool:
-    """Is it a sum of positive numbers, exponentials among them?"""
+    """True if a term adds up exponentials, and is positive where its sums have elements."""
     is_positive = domain(t, ELEMENTS_ARE_THERE).is_positive
     return is_positive and any(map(_sums_exponentials, addends(t)))
 
@@ -234,12 +234,12 @@ class Reading:
         return False
 
     def _holds(self, terms: Iterable[Term], aggregate: Term) -> bool:
-        """Do terms hold an aggregate, at any subscripts?"""
+        """True if terms hold an aggregate, at any subscripts."""
         closed = close(aggregate)[0]
         return any(close(s)[0] is closed for s in T.subterms(*terms) if is_aggregate(s))
 
     def _is_known(self, t: Term) -> bool:
-        """Is all that is summed in a term saved, or is it only weights?"""
+        """True if each aggregate in a term is saved, or is a sum of weights."""
         if is_aggregate(t):
             return is_exponential_sum(t) or self._found(self.values, t) is not None
         return all(map(self._is_known, T.children(t)))
@@ -304,8 +304,8 @@ class Reading:
         return t
 
     def _factored(self, t: Term) -> Term:
-        """What all addends have in common leaves them, as a divisor of all does that is not known
-        by its logarithm."""
+        """Factor out what all addends of a sum have in common, and a divisor of them all that is
+        not known by its logarithm."""
         if t.op != "add" or t.kind != "float":
             return t
         parts = [factors(a) for a in t.args]
@@ -331,7 +331,7 @@ class Reading:
         return t
 
     def _is_over_weights(self, t: Term) -> bool:
-        """Is t divided by a sum of weights that may be of nothing where t is not?"""
+        """True if t is over a sum of weights, and not known to be 0 where that is of nothing."""
         return any(not _vanishes_with(t, base) for base in self._unknown(t))
 
     def _unknown(self, t: Term) -> Iterator[Term]:
@@ -396,13 +396,13 @@ def _share(t: Term, total: Term, logarithm: Term, known: frozenset[Term]) -> Ter
 
 
 def _is_element(weight: Term, total: Term, known: frozenset[Term]) -> bool:
-    """Is exp(s) an element of a sum, or that times more?"""
+    """True if exp(s) is an element of a sum, or such an element times another exponential."""
     parts = canonical_addends(weight.args[0])
     return any(canonical_addends(e) <= parts for e in exponents(total, weight, known))
 
 
 def _divisors(t: Term) -> Iterator[Term]:
-    """What a product, or the addends of its factors, is divided by."""
+    """Yield the divisors of a product, and of the addends of its factors."""
     for f in factors(t):
         base, power = T.base_and_power(f)
         if power < 0:
@@ -413,7 +413,7 @@ def _divisors(t: Term) -> Iterator[Term]:
 
 
 def _vanishes_with(t: Term, total: Term) -> bool:
-    """Is a product 0 where a sum is over nothing, as a factor is, or all that a factor sums?"""
+    """True if a product is 0 where a sum is over nothing: if a factor is, or all that it sums."""
     return any(
         T.vanishes((f,), T.is_there(total))
         or (

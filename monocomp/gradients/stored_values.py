@@ -1,4 +1,4 @@
-"""What a gradient reads of its program's values: those that are stored, and how they are read."""
+"""Values of a program that its gradient reads: those that are stored, and how they are read."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class StoredValues:
         }
 
     def reading(self, kept: Collection[str], named: Iterable[str]) -> Reading:
-        """What reads the values that are kept; some outputs are read by name already. For a
-        logarithm that has lost digits its two parts are read."""
+        """Return what reads the values that are kept, where outputs in `named` are read by name
+        already. In place of a logarithm that loses digits, its two parts are read."""
         self._named = {name: self.program.by_name[name] for name in named}
         lost = {self._lossy[n].body.args[0] for n in kept if n in self._lossy}
         parts = (v.equation.name for v in self.values if v.frame is not None and v.of in lost)
@@ -104,7 +104,7 @@ class StoredValues:
         return T.stored(self._with_definition(e), subscripts)
 
     def _body(self, e: Equation) -> Term:
-        """What a value is: of a sum in two parts, the logarithm less the largest exponent."""
+        """Return what a value is: in two parts, it is the logarithm less the largest exponent."""
         pair = self._pairs.get(e.name)
         if pair is None or pair.frame is None:
             return e.body

@@ -1,4 +1,4 @@
-"""What was done to derive a gradient, for whoever asks how it follows."""
+"""A record of what was done to derive a gradient, for whoever asks how it follows."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Trace:
-    """What was done.
+    """A record of what was done to derive a gradient.
 
     Attributes:
-        start: the program, with what it saves that is differentiated, or a definition.
-        steps: to its normal form.
+        start: the program, which may also return values that it saves.
+        steps: those to its normal form.
         visited: by equation, what was differentiated, in order.
         choices: what becomes of values that may be saved.
         saved: those that are read, by name.
