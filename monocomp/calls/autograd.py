@@ -91,11 +91,11 @@ class Forward:
         return found
 
     def backward(self, wrt: Mapping[str, str], outputs: Names) -> Backward:
-        """What computes gradients.
+        """Return what computes gradients.
 
         Args:
-            wrt: of which inputs and parameters, in which dtypes; "" for one that is the program's.
-            outputs: which results have gradients themselves.
+            wrt: the dtypes of gradients, by input or parameter; "" for the program's own.
+            outputs: the results that have gradients themselves.
         """
         key = (*wrt.items(), *outputs)
         found = self.backwards.get(key)
@@ -121,7 +121,7 @@ class Forward:
         return dict(zip(cotangents, found_tangents, strict=True))
 
     def pushed(self, wrt: Names) -> Pushed:
-        """What computes tangents, for those of some inputs and parameters."""
+        """Return what computes tangents of results from those of some inputs and parameters."""
         found = self._pushed.get(wrt)
         if found is None:
             outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
@@ -177,7 +177,7 @@ class Backward:
 
     @classmethod
     def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
-        """That of a program, for results that have gradients, in the dtypes of inputs."""
+        """Return the backward pass for results that have gradients, in the dtypes of inputs."""
         how = None, False, forward.named, forward.frames
         found = gradient(forward.program, tuple(wrt), outputs, forward.save, *how)
         # With respect to other inputs it may read results that calls do not keep.
@@ -221,7 +221,7 @@ class Backward:
         return self.calls.differentiable({n: values[n] for n in self.names if n in values})
 
     def repeat(self, values: Sequence[Any]) -> Repeat | None:
-        """What repeats a call with values in the order of their names, if anything does."""
+        """Return what repeats a call with values in the order of `names`, if anything does."""
         return self.calls.found(values) if self.recompute is None else None
 
 
@@ -232,7 +232,7 @@ def _leaves(equations: Iterable[T.Equation]) -> Names:
 
 
 def is_traced(values: Values) -> bool:
-    """Is a call not to be run, or not on these tensors themselves?"""
+    """True if a call is not to be run, or not on these tensors themselves."""
     if torch._C._len_torch_dispatch_stack():
         return True
     for value in values.values():
@@ -242,17 +242,17 @@ def is_traced(values: Values) -> bool:
 
 
 def is_watched() -> bool:
-    """May a call on plain tensors have to be more than run, and recorded by autograd?
+    """True if it may not be enough to run a call on plain tensors and have autograd record it.
 
-    A mode may want to see operators, as what traces does; tensors may stand for others, in
-    transforms; forward mode wants tangents. All else that a call depends on its signature has.
+    A mode may want to see operators, as tracing does; tensors may stand for others, in transforms;
+    forward mode wants tangents. The signature of a call holds all else that it depends on.
     """
     is_traced = torch._C._len_torch_dispatch_stack() > 0 or forward_ad._current_level >= 0
     return is_traced or torch._C._are_functorch_transforms_active()
 
 
 def is_transformed() -> bool:
-    """May tensors stand for others, or carry tangents?"""
+    """True if tensors may stand for others, or carry tangents."""
     is_pushed = forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled()
     return is_pushed or torch._C._are_functorch_transforms_active()
 

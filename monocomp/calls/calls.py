@@ -175,7 +175,7 @@ class Calls:
         return (*args, *by_name) if is_right else ()
 
     def found(self, values: Sequence[Any], recorded: bool = False) -> Repeat | None:
-        """What repeats a call with these inputs and parameters, in their order, if it is known."""
+        """Return what repeats a call with these inputs and parameters in order, if it is known."""
         return None if self.plans is None else self.plans.find(values, recorded)
 
     def _repeat(
@@ -399,7 +399,7 @@ class Calls:
         return self.plans
 
     def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
-        """What launches the kernels for the sizes and dtypes of a call."""
+        """Return what launches the kernels for the sizes and dtypes of a call."""
         from monocomp.backends.schedules.schedule import Schedule
         from monocomp.backends.triton.emit import Module, emit
         from monocomp.backends.triton.launch import (
@@ -473,8 +473,8 @@ class Calls:
 
 @cache
 def _autograd() -> ModuleType:
-    """What needs torch, which calls of the backend numpy do without; an import takes microseconds
-    each time."""
+    """Return the module that needs torch, which calls of the backend numpy do without. It is
+    cached, as an import takes microseconds each time."""
     from monocomp.calls import autograd
 
     return autograd

@@ -30,11 +30,11 @@ class Filter:
     params: tuple[Term, ...]
 
     def admits_nothing(self, values: Mapping[str, int | float]) -> bool:
-        """Is it empty with these parameters, whatever else it depends on?
+        """True if the filter is empty with these parameters, whatever else it depends on.
 
-        What mentions none of the indices switches the whole fold, and does not count. A range
-        that is the same for all rows may be empty, as an axis may, but not end before it
-        begins: then it is empty also when it has moved up by one.
+        A condition that mentions none of the indices switches the whole fold, and does not
+        count. A range that is the same for all rows may be empty, as an axis may be, but must
+        not end before it begins: such a range is still empty when it is moved up by one.
         """
         given = {p: T.const(int(values[p.attr])) for p in self.params}
         return any(self._is_empty(index, given) for index in self.indices)
@@ -81,7 +81,7 @@ class Filters:
         return tuple(dict.fromkeys(p.attr for f in self.filters for p in f.params))
 
     def have_admitted(self, params: Mapping[str, int | float]) -> bool:
-        """Are these the values that were checked last?"""
+        """True if these values were the last to pass `check`."""
         return self._passed is not None and self._passed == self._values(params)
 
     def _values(self, params: Mapping[str, int | float]) -> tuple[int | float, ...]:

@@ -81,7 +81,7 @@ class Operator:
         return found if isinstance(found, tuple) else (found,)
 
     def _functions(self) -> dict[str, Callable[..., Results]]:
-        """What runs it, by dispatch key."""
+        """Return the functions that run the operator, by dispatch key."""
         return {
             "CompositeExplicitAutograd": self._run,
             "Autograd": self._recorded,
@@ -137,7 +137,7 @@ def operator(calls: Calls, values: Mapping[str, Any]) -> Operator:
 
 
 class _Operators(torch._ops._OpNamespace):
-    """Those that are registered, and those of kernels that are there."""
+    """A namespace of operators: those that are registered, and those of kernels that exist."""
 
     __module__ = torch._ops._OpNamespace.__module__  # where operators say they are, if pickled
 

@@ -38,7 +38,7 @@ def of_key(key: str) -> Calls | None:
 
 
 def operator_name(calls: Calls, tensors: Names) -> str:
-    """That of an operator, which takes some parameters as tensors."""
+    """Return the name of the operator that takes these parameters as tensors."""
     name = calls.planner.equations.origin.name or "kernel"
     digest = [f"x{calls.key[:_DIGITS]}"] if calls.path else []
     some = [f"p{_number(calls.declared.params, tensors)}"] if tensors else []

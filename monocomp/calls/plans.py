@@ -41,7 +41,7 @@ class _Last:
 
 
 class Plans:
-    """What repeats the calls of a kernel, by their signature.
+    """A store of what repeats the calls of a kernel, by their signature.
 
     Args:
         declared: the program's inputs and parameters.
@@ -87,7 +87,7 @@ class Plans:
             self._last[recorded] = _Last(repeat, is_alike, self._of_params(values))
 
     def find(self, values: Sequence[Any], recorded: bool = False) -> Repeat | None:
-        """What repeats a call, if that of one that looks the same has been kept.
+        """Return what repeats a call, if it has been kept for one that looks the same.
 
         Args:
             values: inputs, then parameters, each in their order, as they were given; None for a
@@ -139,7 +139,7 @@ class Plans:
         return None if params is None else (*signature, *params)
 
     def _of_params(self, values: Sequence[Any]) -> Signature | None:
-        """What a plan depends on of parameters."""
+        """Return what a plan depends on of parameters; None if one is not a plain number."""
         signature: list[Any] = []
         if self.params:
             for name, value in zip(self.params, values[self.inputs :], strict=True):

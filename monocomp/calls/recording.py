@@ -169,11 +169,11 @@ class Site:
         present: tuple[bool, ...],
         dtypes: tuple[torch.dtype, ...],
     ) -> Route | None:
-        """How gradients are computed; None where there are none.
+        """Return how gradients are computed; None where there are none.
 
         Args:
-            needed: by argument, is its gradient?
-            present: by result, has it a gradient?
+            needed: for each argument, whether its gradient is needed.
+            present: for each result, whether it has a gradient.
             dtypes: of the tensors.
         """
         key = needed, present, dtypes
@@ -192,7 +192,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Route:
-    """How the gradients of a call come from what it has kept.
+    """A way to compute the gradients of a call from what it has kept.
 
     Attributes:
         backward: computes them.
@@ -212,7 +212,7 @@ class Route:
 
     @classmethod
     def of(cls, backward: Backward, saved: Names, site: Site) -> Route:
-        """That of a backward pass."""
+        """Return the route of a backward pass."""
         forward, wrt = site.forward, backward.wrt
         cotangents = (backward.cotangents.get(o, "") for o in forward.outputs)
         names = (*saved, *cotangents, *forward.params, *(site.names[n] for n in site.sized))
@@ -264,7 +264,7 @@ class Repeated:
 
 
 class Way:
-    """How calls that look alike compute their results, and what they keep for a backward pass.
+    """A way to compute the results of calls that look alike, and to keep what gradients need.
 
     Args:
         call: what these calls have in common.
@@ -365,8 +365,8 @@ class Way:
 
 
 class Recorded:
-    """What calls that look alike have in common until their gradients are asked for; their tensors
-    are in autograd's care.
+    """A record that calls that look alike share until their gradients are asked for. Autograd
+    keeps their tensors.
 
     Args:
         forward: what is called.

@@ -64,7 +64,7 @@ def bound(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list
 
 @dataclass(frozen=True)
 class _Filter:
-    """What one index passes that data decide on.
+    """A filter of one index by data.
 
     Attributes:
         domain: of the folds that it guards (`terms.domain_of`).
@@ -75,7 +75,7 @@ class _Filter:
     rows: tuple[Term, ...]
 
     def guards(self, t: Term) -> bool:
-        """Is this a fold of what passes?"""
+        """True if this is a fold of what passes."""
         return t.op in ("fold", "fold_at") and T.domain_of(t) == self.domain
 
 
@@ -99,8 +99,8 @@ def _filters(program: Equations) -> list[_Filter]:
 
 
 def _is_by_data(f: _Filter) -> bool:
-    """Is something read along the index, of which nothing is known, to decide what passes? What is
-    computed, such as whether a sum is 0, leaves most of it."""
+    """True if the filter varies with rows, and data that are read along the index decide what
+    passes. A condition that holds a fold, such as whether a sum is 0, lets most pass."""
     (extent,), condition = f.domain
     if condition.folded:
         return False

@@ -86,7 +86,7 @@ class _Diagonal:
 
     @property
     def moving(self) -> Term:
-        """How far a row is from its key."""
+        """Return how far a row is from its key."""
         return T.add(T.mul(T.const(self.sign), self.r), self.offset)
 
 
@@ -113,7 +113,7 @@ def _is_known_to_the_host(t: Term) -> bool:
 
 
 def _is_within(d: _Diagonal, bounds: Mapping[str, Term]) -> bool:
-    """Do the conditions hold of no r that the result does not have?"""
+    """True if the conditions are known to hold only for values of r that the result has."""
     extent = d.r.attr[1]
     size = bounds.get(extent, T.extent_of(extent))
     last = {i.attr[0]: T.sub(T.extent_of(i.attr[1]), T.const(1)) for i in d.indices}
@@ -126,7 +126,7 @@ def _is_within(d: _Diagonal, bounds: Mapping[str, Term]) -> bool:
 
 
 def _are(terms: Sequence[Term], others: Sequence[Term], values: Mapping[str, Term]) -> bool:
-    """Are terms others, for these values of indices?"""
+    """True if the terms, with these values for indices, are the others."""
     return all(T.substitute(t, values) is o for t, o in zip(terms, others, strict=True))
 
 

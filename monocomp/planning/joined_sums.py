@@ -72,7 +72,7 @@ class _Sum:
 
     @property
     def is_product(self) -> bool:
-        """Do several factors vary with the index?"""
+        """True if several factors vary with the index."""
         return sum(self.bound.attr[0] in f.free for f in self.parts) > 1
 
     @property

@@ -144,15 +144,15 @@ class _Nest:
 
     @property
     def is_product(self) -> bool:
-        """Are there factors each of which has an index that the other lacks, of all elements or of
-        the first of several products?"""
+        """True if two factors each have an outer index that the other lacks: factors of the
+        element, or of the first of several products that it adds."""
         names = {i.attr[0] for i in self.indices}
         first = apart(self.element, self.indices[-1].attr[0])[0]
         own = [f.free - names for f in factors(first)]
         return any(a - b and b - a for a in own for b in own)
 
     def distance(self, index: Term) -> int:
-        """How many dimensions of what is read come after those that an index subscripts."""
+        """Count the dimensions after those that an index subscripts, over all reads."""
         reads = [s for s in T.subterms(self.element) if s.op in T.READS]
         return sum(len(r.args) - 1 - r.args.index(index) for r in reads if index in r.args)
 
@@ -232,8 +232,8 @@ def _names_beside(
     rows: Sequence[Term],
     sizes: Mapping[str, int],
 ) -> dict[Term, Term] | None:
-    """What the indices are called in a kernel that has them as rows, and a loop of the value; in
-    its order. More rows than these it has only short ones."""
+    """Return the name of each index in a kernel that has them all as rows, and a loop of the
+    value, in the kernel's order; None if there is no such kernel. Its other rows are short."""
     for kernel in kernels:
         known = rows_of(kernel.equations)
         order = list(dict.fromkeys(i for e in kernel.equations for i in e.indices))

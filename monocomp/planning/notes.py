@@ -1,4 +1,4 @@
-"""What a plan costs, in one line, and notes on what it stores."""
+"""Summaries of plans: what one costs, in one line, and notes on what it stores."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def growth(flops: Formula) -> str:
 
 
 def notes_on(plan: Plan) -> Notes:
-    """What may surprise: what the text means, and what the plan stores and repeats."""
+    """Return notes on what may surprise: in the text, and in what the plan stores and repeats."""
     origin = plan.program.origin
     return Notes((*origin.notes, *stored_notes(plan), *repeated_notes(plan)), origin.text)
 
@@ -112,7 +112,7 @@ def _parts(equation: Equation) -> Iterator[Term]:
 
 
 def _stored(plan: Plan) -> list[Tensor]:
-    """What kernels store for others."""
+    """Return the outputs of kernels that are not results of the program."""
     views = plan.program.views
     results = {views.get(o.name, o.name) for o in plan.program.declared.outputs}
     return [o for k in plan.kernels for o in k.outputs if o.name not in results]

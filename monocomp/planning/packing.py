@@ -74,7 +74,7 @@ def _quotient(i: Term, reads: Sequence[Term]) -> Term | None:
 
 
 def are_in_order(group: Sequence[Equation], packed: Rows) -> bool:
-    """Do packed rows lie as the outputs do: other rows, the packed indices, columns?"""
+    """True if packed rows lie as the outputs do: other rows, the packed indices, columns."""
     parts = [i.attr[0] for i, _ in packed.parts]
     grouped = [h.attr[0] for _, h, _ in packed.groups]
     rows = {i.attr[0] for i in rows_of(group)}

@@ -60,7 +60,7 @@ if TYPE_CHECKING:  # loaded when it is asked for: compiling needs none
 
 @dataclass(frozen=True, eq=False)
 class PlannedKernel:
-    """What one kernel computes, and how it walks along each index of its outputs.
+    """A kernel: what it computes, and how it walks along each index of its outputs.
 
     Attributes:
         names: the equations that it computes.
@@ -75,7 +75,7 @@ class PlannedKernel:
 
 @dataclass(frozen=True, eq=False)
 class Plan(Rendered):
-    """How a program is computed; see the module.
+    """A way to compute a program; see the module.
 
     Attributes:
         rewrites: the derivation from the program as it is written to its normal form.
@@ -108,7 +108,7 @@ class Plan(Rendered):
 
     @cached_property
     def certificate(self) -> Certificate:
-        """What the kernels rest on, for these sizes: laws with their proofs, side conditions."""
+        """Certify what the kernels rest on at these sizes: laws with proofs, side conditions."""
         with BUILDING:
             return self.derivation.certify()
 
@@ -123,7 +123,7 @@ class Plan(Rendered):
         return packed_extents(self.program, given)
 
     def report(self, extents: Mapping[str, int]) -> dict[str, Any]:
-        """What the kernels do; see `Kernel.report`."""
+        """Report what the kernels cost; see `Kernel.report`."""
         return report(self.kernels, extents)
 
     def verify(self) -> None:

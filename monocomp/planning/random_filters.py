@@ -60,6 +60,6 @@ def _may_be_zero(factor: Term) -> bool:
 
 
 def _draws(condition: Term, bound: Term) -> bool:
-    """Does a condition draw a random number for each element?"""
+    """True if a condition draws a random number for each element."""
     drawn = (t for t in T.subterms(condition) if t.op == "uniform")
     return any(bound.attr[0] in t.free for t in drawn)

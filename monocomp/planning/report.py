@@ -1,4 +1,4 @@
-"""What the kernels of a program cost: passes, operations, bytes and carried state.
+"""Costs of a program's kernels: passes, operations, bytes and carried state.
 
 A kernel computes a value once for each value of the axes along which it varies, and of the
 axes around it that are walked one value at a time: those of the grid and of serial loops. An
@@ -93,7 +93,7 @@ class _Counter:
         return total
 
     def _fold(self, s: Fold, around: frozenset[str]) -> Operations:
-        """What joins one element with the state, for each; a selection compares it."""
+        """Count what joins each element with the state: for a selection, a comparison."""
         times = self.product(around.union({s.axis}, *(e.axes for e in s.elements)))
         if isinstance(s.monoid, Selection):
             return ELEMENTWISE * times
@@ -132,7 +132,7 @@ class _Counter:
 
 
 def _operation(e: Expr) -> Operations:
-    """What is done for one element."""
+    """Return the operations for one element."""
     row = OPERATIONS[e.op]
     if not row.each or e.kind != "float":
         return LOGIC * row.each

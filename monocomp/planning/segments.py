@@ -109,12 +109,12 @@ class _Gathered:
 
     @property
     def lists(self) -> tuple[Term, ...]:
-        """Those of the key that the result has, too: there is a list for each."""
+        """Return the indices of the key that are not summed: there is a list for each value."""
         return tuple(i for i in self.key.args if i not in self.indices)
 
     @property
     def is_row(self) -> Term:
-        """Is the row read?"""
+        """Return the condition that the row is read."""
         return T.compare("==", self.key, self.row)
 
 
@@ -184,12 +184,13 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
 
 
 def _is_of_rows(g: _Gathered) -> bool:
-    """Does the sum's filter ask for the row, at positions that are told by their indices?"""
+    """True if the sum has these indices, its filter asks for the row, and the key is read at
+    indices that are all different."""
     return g.is_row in g.conditions and nest(g.total)[0] == g.indices and _are_indices(g.key.args)
 
 
 def _of_positions(program: Equations, e: Equation, g: _Gathered) -> Equation:
-    """What each position adds to the row that it reads, which it tells itself."""
+    """Return the equation for what each position adds to the row that its key names."""
     here = {g.row.attr[0]: g.key}
     value = T.substitute(g.element, here)
     asked = [T.substitute(c, here) for c in g.conditions if c is not g.is_row]

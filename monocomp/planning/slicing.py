@@ -47,9 +47,10 @@ class _NotSliced(Exception):
 def lengths_of_slices(
     whole: int, stored: int, limit: int, shortest: int = SHORTEST_SLICE
 ) -> Iterator[int]:
-    """How long slices of an index may be, for values that take so many bytes to take no more than
-    a tensor with the limit of elements: powers of two, the longest first. What is shorter than a
-    slice is no sequence, but heads, say: products have tiles for each, if nothing else is shared.
+    """Yield how long slices of an index may be: powers of two, the longest first. In a slice,
+    values that take `stored` bytes in all take no more than a tensor of `limit` elements. An index
+    no longer than SHORTEST_SLICE is no sequence, but counts heads, say. Its slices may be as short
+    as `shortest`: products have tiles for each head, if nothing else is shared.
     """
     most = limit * ELEMENT_BYTES * whole // max(1, stored)
     length = 1 << max(0, most.bit_length() - 1)
@@ -118,7 +119,7 @@ def time_of(program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str,
 
 
 def _tiles(e: Equation, sizes: Mapping[str, int]) -> float:
-    """How many tiles an equation's result fills; narrow ones have fewer elements."""
+    """Return how many tiles an equation's result fills; narrow tiles have fewer elements."""
     columns = min([COLUMNS, *(sizes[i.attr[1]] for i in e.indices[-1:])])
     return elements(e.indices, sizes) / (ROW_BLOCK * columns)
 
@@ -207,7 +208,7 @@ class _Slicing:
         return frozenset(found)
 
     def _is_in_slices(self, e: Equation) -> bool:
-        """Does it compute one of the values, or read one?"""
+        """True if an equation computes one of the values, or reads one."""
         return e.name in self.stored or any(s.name in self.stored for s in stored_in(e.body))
 
     def _check_order(self, equations: Sequence[Equation], inside: set[str]) -> None:
@@ -236,7 +237,7 @@ class _Slicing:
         return own
 
     def _sums(self, e: Equation) -> tuple[list[Equation], Equation]:
-        """What the slices add to, and the equation that reads it at the end."""
+        """Return the sums that the slices add to, and the equation that reads them at the end."""
         found: list[Equation] = []
         body = e.body
         for f in outer_folds([e]):
@@ -327,7 +328,8 @@ def _first(terms: Sequence[Term], one: Term) -> tuple[Term, ...]:
 
 
 def _is_plain(t: Term, index: Term, extent: str) -> bool:
-    """Is the index a subscript once in each read, and does nothing tell how long the whole is?"""
+    """True if the term is not the index itself, has it at most once in each read, and does not tell
+    how long the whole is."""
     for s in T.subterms(t):
         if s.op == "extent" and s.attr == extent:
             return False

@@ -104,17 +104,17 @@ def split(
 
 @dataclass(frozen=True)
 class _Stream:
-    """What is to be cut.
+    """A long stream: whether it is cut, or only the rows that share it are packed.
 
     Attributes:
         folds: those over the stream.
         rows: to be packed, if that is worth it.
         stretch: the interval of the stream that filters leave.
-        is_cut: else the rows fill the device once they are packed.
+        is_cut: whether it is cut; if not, the rows fill the device once they are packed.
         is_in_order: do packed rows lie as the outputs do?
         is_for_products: has the kernel no rows but packed ones, and so no product of tiles?
         reason: why it is cut, if it is.
-        share: of the processors that would have work without.
+        share: the part of the processors that would have work if it were not cut.
         is_of_products: is each element a product of matrices for itself?
         shortest: elements of a split; fewer are not worth a program instance.
     """
@@ -182,14 +182,14 @@ def _long_stream(
 
 
 def _holds_loop(f: Term, extent: str) -> bool:
-    """Is there a fold over an extent in a fold over another one?"""
+    """True if the fold is over another extent, and holds a fold over this one."""
     inside = (s for s in T.subterms(f) if s.op in ("fold", "fold_at"))
     return f.attr.extents[0] != extent and any(extent in s.attr.extents for s in inside)
 
 
 def _length_of_products(f: Term, sizes: Mapping[str, int]) -> int:
-    """How long the product of matrices is that each element of a sum has for itself; 0 if none
-    has. Such a sum goes over one element at a time."""
+    """Return how long the product of matrices is that each element of a sum has for itself; 0 if
+    none has. Such a sum goes over one element at a time."""
     (bound,), (_, element, *_) = T.open_fold(f)
     for g in factors(element):
         if is_fold(g, "sum") and g.kind == "float":
@@ -204,7 +204,7 @@ def _length_of_products(f: Term, sizes: Mapping[str, int]) -> int:
 def _instances(
     axes: Iterable[Axis], packed: Rows | None, sizes: Mapping[str, int], block: int
 ) -> int:
-    """How many program instances there are, in blocks of so many rows."""
+    """Count the program instances, for blocks of `block` rows."""
     value = partial(evaluated, extents=sizes)
     parts = {} if packed is None else {i.attr[0]: value(n) or 1 for i, n in packed.parts}
     count = 1 if packed is None else math.ceil(math.prod(parts.values()) / block)
@@ -235,7 +235,7 @@ def _names(group: Sequence[Equation]) -> frozenset[str]:
 
 
 def _is_loop(t: Term, names: frozenset[str]) -> bool:
-    """Is this a fold over the top of an output?"""
+    """True if this is a fold or a selection that varies with indices of outputs alone."""
     return (t.op == "fold" or is_selection(t)) and t.free <= names
 
 
@@ -346,7 +346,7 @@ class _Splitting:
         )
 
     def _most_splits(self) -> Term:
-        """How many splits are worth an instance, by what is known of the stretch before a call."""
+        """Return how many splits are worth an instance, by what is known before a call."""
         unknown = {"index", "read"}  # to the host
         limits = [t for t in self.stretch.limits if not unknown & {s.op for s in T.subterms(t)}]
         length = reduce(partial(T.function, "minimum"), limits)
@@ -462,7 +462,7 @@ class _Splitting:
         return T.fold(f.attr.monoid, (bound,), here, *elements)
 
     def _piece(self, bound: Term) -> tuple[Term, Term]:
-        """Is an element in the split?"""
+        """Return the two conditions for an element to be in the split."""
         return self.stretch.piece(bound, self.split, self.alignment)
 
     def _stored(self, letter: str, body: Term, stored: list[Equation]) -> Term:
@@ -486,7 +486,7 @@ class _Splitting:
         return (*rows, *([self.split] if self.is_cut else []), *columns)
 
     def _subscript(self, i: Term) -> Term:
-        """What an index of a partial result is where it is read."""
+        """Return the subscript for an index of a partial result where that is read."""
         if self.p is None:
             return i
         if i is self.p:

@@ -141,8 +141,8 @@ class _Value:
 
     @property
     def sets(self) -> Iterator[object]:
-        """What values have in common that are stored together: their indices, or the loop that
-        computes them."""
+        """Yield what values that are stored together have in common: their indices, or the loop
+        that computes them."""
         yield self.is_operand, self.indices
         if not self.is_operand:
             yield T.domain_of(self.closed.args[0] if self.closed.op == "field" else self.closed)
@@ -232,13 +232,13 @@ def _in_slices(
 
 
 def _once(extents: Iterable[str]) -> list[str]:
-    """Those that are there once."""
+    """List the extents that occur once."""
     counts = Counter(extents)
     return [e for e, n in counts.items() if n == 1]
 
 
 def _are_for_products(program: Equations, names: Iterable[str]) -> bool:
-    """Are stored values read by products of matrices alone?"""
+    """True if only products of matrices read the stored values."""
     readers = [e for e in program.computed if program.read_by(e) & frozenset(names)]
     return all(map(is_plain, outer_folds(readers)))
 
@@ -305,9 +305,9 @@ def _repeated_values(kernels: Sequence[Estimate], sizes: Mapping[str, int]) -> I
 
 
 def _reads_anew_for_weights(use: _Use) -> bool:
-    """Does every program instance weigh the same elements, with weights of its own? Like the
-    channels of each pair of positions, for a bias a head: `sum[c](Z[q,k,c] * W[c,h])`. An instance
-    for one h has no matrix product in that, but a kernel of its own has."""
+    """True if every program instance weighs the same elements with weights of its own. So it is
+    for a bias per head, from channels of each pair of positions: `sum[c](Z[q,k,c] * W[c,h])`. This
+    is no matrix product in an instance for one h, but is one in a kernel of its own."""
     fold = use.term
     if fold.op != "fold" or fold.attr.monoid != "sum" or len(fold.attr.indices) != 1:
         return False
@@ -320,7 +320,8 @@ def _reads_anew_for_weights(use: _Use) -> bool:
 
 
 def _is_for_the_same_rows(use: _Use) -> bool:
-    """Are the indices of a value the rows of a kernel that reads nothing stored?"""
+    """True if a kernel that reads nothing stored computes the value once, with its indices as
+    rows."""
     equations = use.kernel.equations
     return (
         use.position.repeats == 1
@@ -330,7 +331,7 @@ def _is_for_the_same_rows(use: _Use) -> bool:
 
 
 def _is_alone(use: _Use, uses: Sequence[_Use]) -> bool:
-    """Does the kernel compute the value just here? It cannot read what it stores itself."""
+    """True if the kernel repeats the value nowhere else: it cannot read what it stores itself."""
     return not any(other.kernel is use.kernel and other.position.repeats > 1 for other in uses)
 
 
@@ -425,7 +426,7 @@ def store_value(
 
 
 def _are_elements(equation: Equation, read: Mapping[Term, Term]) -> bool:
-    """Is each term the element of an equation that is read for it?"""
+    """True if each term is the element of the equation that is read for it."""
     return all(T.element(equation, r.args) is t for t, r in read.items())
 
 
@@ -443,8 +444,8 @@ def _equation(program: Equations, value: _Value) -> Equation:
 
 
 def _letter(value: _Value) -> str:
-    """What a value is called where nothing else is known: an operand, a maximum, a sum in SE, a
-    fold."""
+    """Return the letter for a value without a known name: an operand, a maximum or minimum, a sum
+    in SE, or another fold."""
     t = value.closed
     if value.is_operand:
         return "G"
@@ -454,7 +455,7 @@ def _letter(value: _Value) -> str:
 
 
 def _reason(value: _Value) -> str:
-    """What would compute it again and again."""
+    """Say what would compute a value again and again."""
     position = value.reader.position
     inner = [i for i in position.loops if i.attr[0].startswith("$")]
     loop = f" in the loop over {inner[-1].attr[1].lstrip('.')}" if inner else ""

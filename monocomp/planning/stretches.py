@@ -46,7 +46,8 @@ class Stretch:
     is_all: bool = True
 
     def piece(self, bound: Term, split: Term, alignment: int) -> tuple[Term, Term]:
-        """Is an element in a piece? Pieces begin at multiples of a number."""
+        """Return the two conditions for an element to be in a piece. Pieces begin at multiples of
+        `alignment`."""
         unit, count = T.const(alignment), T.extent_of(split.attr[1])
         start = reduce(_maximum, self.lower, T.const(0))
         start = T.mul(unit, T.floordiv(start, unit))
@@ -105,7 +106,7 @@ def _widened(i: Interval, ranges: Ranges, extent: Term, is_all: bool) -> Stretch
 
 
 def _is_plain(t: Term) -> bool:
-    """Is this computed from numbers, and from elements at the positions of its indices?"""
+    """True if a term is computed from numbers, indices, and elements that are read at indices."""
     for s in T.subterms(t):
         if s.op == "floordiv" and not (s.args[1].op == "const" and s.args[1].attr > 0):
             return False  # a call may divide by 0
@@ -124,20 +125,20 @@ def _minimum(a: Term, b: Term) -> Term:
 
 
 def _needs(f: Term, others: Sequence[Term]) -> bool:
-    """Does a fold take the results of others, but for its frame and for centres that it moves
-    with?"""
+    """True if a fold takes results of the others, except its frame and centres that it moves
+    with."""
     taken = centred(f)
     own = set() if taken is None else taken.results()
     return any(t in others and t not in own for part in T.open_fold(f)[1] for t in T.subterms(part))
 
 
 def can_be_split(folds: Sequence[Term]) -> bool:
-    """Can all folds over a stream be split, in one pass?"""
+    """True if all folds over a stream can be split, in one pass."""
     return all(map(_has_parts, folds)) and not any(_needs(f, folds) for f in folds)
 
 
 def _has_parts(f: Term) -> bool:
-    """Are partial results elements like any other?"""
+    """True if partial results of a fold can be folded like any other elements."""
     if f.op != "fold" or len(f.attr.indices) != 1:
         return False
     return f.attr.monoid in _JOINED or isinstance(f.attr.monoid, T.UserMonoid)
