@@ -16,7 +16,7 @@ class Scope(Protocol):
 
 
 class Names:
-    """What the arguments and values of one kernel are called."""
+    """The names of one kernel's arguments and values."""
 
     def __init__(self, program: TileProgram, scope: Scope) -> None:
         self.program = program
@@ -54,11 +54,11 @@ class Names:
         return name(self.of("block", axis, f"BLOCK_{axis.upper()}"), INT)
 
     def even(self, axis: str) -> Expr:
-        """Does a block's length divide the extent?"""
+        """Return a test that a block's length divides the extent."""
         return name(self.of("even", axis, f"EVEN_{axis.upper()}"), BOOL)
 
     def single(self, axis: str) -> Expr:
-        """Does one block hold all elements, of which there are some?"""
+        """Return a test that one block holds all elements, of which there are some."""
         return name(self.of("single", axis, f"SINGLE_{axis.upper()}"), BOOL)
 
     def size(self, extent: str) -> Expr:
@@ -83,7 +83,7 @@ class Names:
         return name(self.of("stride", f"{tensor}/{dim}", wanted), INT)
 
     def descriptor(self, block: Block) -> Expr:
-        """What loads such blocks."""
+        """Return the descriptor that loads such blocks."""
         wanted = f"{block.tensor}_desc"
         kind = Dtype(block.tensor, "descriptor")
         return name(self.of("descriptor", repr(block), wanted), kind)

@@ -299,7 +299,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Producer:
-    """What warps of their own do: so many, each thread with so many registers."""
+    """The body that warps of their own run, how many there are, and each thread's registers."""
 
     body: Body
     warps: int = 1
@@ -317,9 +317,9 @@ Body: TypeAlias = tuple[Statement, ...]
 
 @dataclass(frozen=True)
 class Argument:
-    """What a kernel is given, for a purpose: a pointer, a descriptor, the stride of a dimension,
-    an extent's size, a parameter, an axis's block length, is it even?, an option; or, as the
-    schedule says, the order, the stages of rings, the warps that compute."""
+    """An argument of a kernel and its purpose: a pointer, a descriptor, the stride of a dimension,
+    an extent's size, a parameter, an axis's block length, whether that divides the extent, an
+    option; or, as the schedule says, the order, the stages of rings, the warps that compute."""
 
     purpose: str
     of: str
@@ -329,7 +329,7 @@ class Argument:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What it is, for those who pass it."""
+        """Return what identifies the argument to those who pass it."""
         return self.purpose, self.of, self.dim
 
 
@@ -394,7 +394,7 @@ def walk(body: Body) -> Iterator[Statement]:
 
 
 def bodies(s: Statement) -> tuple[Body, ...]:
-    """What a compound statement holds."""
+    """Return the bodies that a compound statement holds; none for other statements."""
     match s:
         case For() | While():
             return (s.body,)

@@ -1,6 +1,6 @@
-"""What must hold of a block program, whatever passes have chosen: names are given before they are
-used and keep their dimensions and kind, tiles meet in dimensions that agree, and accesses have the
-dimensions of what they read and write.
+"""Check what must hold of a block program, whatever passes have chosen: names are given before they
+are used and keep their dimensions and kind, tiles meet in dimensions that agree, and accesses have
+the dimensions of what they read and write.
 """
 
 from __future__ import annotations

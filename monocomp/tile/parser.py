@@ -348,7 +348,7 @@ def _kind(name: str) -> Kind:
 
 
 def _list(text: str) -> tuple[str, ...]:
-    """What is written between commas, perhaps in brackets."""
+    """Return what is written between commas, without the brackets around it, if any."""
     inner = text.strip("[]")
     return tuple(x.strip() for x in inner.split(",")) if inner else ()
 

@@ -85,7 +85,7 @@ class Expr:
 
     @property
     def guard(self) -> Expr | None:
-        """What admits the elements of a load, if it is guarded."""
+        """Return the condition that admits the elements of a load; None if it is not guarded."""
         return self.args[-1] if self.guarded else None
 
     @cached_property
@@ -96,8 +96,8 @@ class Expr:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a statement computes: a term of an equation, or a part of what that is computed by. Text
-    does not tell."""
+    """The term of an equation that a statement computes, or helps to compute. A program's text does
+    not show it."""
 
     equation: str
     term: Term
@@ -262,14 +262,14 @@ class Loop:
 
     @property
     def is_exact(self) -> bool:
-        """Is it entered for elements of the domain alone, one at a time, by an instance for one
-        value of each index of the grid?"""
+        """True if the loop is entered for elements of the domain alone, one at a time, by an
+        instance for one value of each index of the grid."""
         is_masked = any(isinstance(s, Mask) for s in self.body)
         return self.axis.role == "serial" and not self.domain and not is_masked
 
     @property
     def is_whole(self) -> bool:
-        """Is every element of the axis in the domain?"""
+        """True if every element of the axis is in the domain."""
         return self.segments == WHOLE
 
 
@@ -283,11 +283,11 @@ OPERAND = "operand"
 
 @dataclass(frozen=True)
 class Tensor:
-    """What a kernel reads, or a result of it; `dims` names the extent of each dimension.
+    """A tensor that a kernel reads or computes; `dims` names the extent of each dimension.
 
     `is_stored` says that an earlier kernel has computed it, or that it is for later ones; `dtype`
     is that of an input, or of an output, where it is known, or OPERAND. What is stored has the
-    precision that sums are accumulated in, but for what only products of matrices read. A result
+    precision that sums are accumulated in, unless only products of matrices read it. A result
     that stores add to starts as 0.
     """
 
@@ -299,7 +299,7 @@ class Tensor:
 
     @property
     def is_wide(self) -> bool:
-        """Has it the precision that sums are accumulated in?"""
+        """True if it has the precision that sums are accumulated in."""
         return self.is_stored and self.kind == "float" and self.dtype != OPERAND
 
 
@@ -349,7 +349,7 @@ class TileProgram(Rendered):
         return [s for s in walk(self.body) if isinstance(s, Store) and s.output == output]
 
     def is_added_to(self, output: str) -> bool:
-        """Do stores add to an output, which then starts as 0?"""
+        """True if stores add to an output, which then starts as 0."""
         return any(s.mode == "add" for s in self.stores(output))
 
     def extents(self) -> list[str]:
@@ -429,7 +429,7 @@ def leaves(e: Expr) -> Iterator[Expr]:
 
 
 def names(body: list[Statement]) -> Iterator[str]:
-    """What statements give names to, in their order: values and states."""
+    """Yield the names that statements give, in their order: those of values and states."""
     for s in walk(body):
         match s:
             case Let():

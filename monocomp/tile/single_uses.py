@@ -61,8 +61,9 @@ def _fill(e: Expr, pending: dict[str, Let]) -> Expr:
 
 
 def _is_new_tile(e: Expr) -> bool:
-    """Is this a tile of numbers made of positions or conditions? One of integers that were read is
-    converted where it is multiplied. Random numbers are drawn before what they are used with."""
+    """True if this is a tile of random numbers, or of numbers made of positions or conditions.
+    Integers that were read are converted where they are multiplied. Random numbers are drawn before
+    what they are used with."""
     if e.op == "uniform":
         return len(e.axes) > 1
     return e.op == "cast" and len(e.axes) > 1 and (e.args[0].op, e.args[0].kind) != ("local", "int")

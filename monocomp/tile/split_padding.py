@@ -157,7 +157,7 @@ class _SplitAxis:
 
 
 def _named(body: list[P.Statement]) -> Iterator[tuple[str, frozenset[str]]]:
-    """What a body names, with the axes along which it varies."""
+    """Yield each name that a body gives, with the axes along which its value varies."""
     for s in P.walk(body):
         match s:
             case P.Let():

@@ -1,7 +1,7 @@
-"""What must hold of a tile program, whatever pass has made it.
+"""Check what must hold of a tile program, whatever pass has made it.
 
 Names are given once and before they are used; those of a loop's body are seen in that body, its
-states after the loop, too. Every operation is one of the table, with as many operands as it takes,
+states also after the loop. Every operation is one of the table, with as many operands as it takes,
 and has the attribute, kind and axes that its row says. A stream or serial axis has coordinates in
 its loop only. What is loaded has a name, states are assigned once, outputs stored.
 """
@@ -233,7 +233,7 @@ class _Verifier:
         _require(e.axes == axes, f"{show(e)} has axes {sorted(axes)}, and not {sorted(e.axes)}")
 
     def _is_one(self, part: object, sort: Sort | Words) -> bool:
-        """Is a part of an attribute what it should be?"""
+        """True if a part of an attribute is what it should be."""
         match sort:
             case "value":
                 return isinstance(part, bool | int | float)

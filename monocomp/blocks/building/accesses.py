@@ -192,14 +192,15 @@ def _address(c: Context, e: P.Expr, key: str, layout: Layout) -> tuple[B.Expr, t
 
 
 def _signs(c: Context, s: P.Expr) -> dict[str, int] | None:
-    """How a subscript moves along several axes, if it moves by one along each of them. Where a
-    block slides its last elements may share a position."""
+    """Return the signs with which a subscript moves along several axes, if it moves by one along
+    each of them. None otherwise, or where a block slides: its last elements may share a
+    position."""
     slides = any(x.sliding is not None for x in map(c.stream, s.axes) if x is not None)
     return None if slides or len(c.order(s.axes)) < 2 else signs(s, c.lets)
 
 
 def _scalar_offsets(c: Context, e: P.Expr) -> list[B.Expr]:
-    """What subscripts that are the same for a whole tile add to a pointer."""
+    """Return what subscripts that are the same for a whole tile add to a pointer."""
     found = []
     for dim, s in enumerate(e.positions):
         is_zero = s.op == "number" and s.attr == 0
@@ -244,7 +245,7 @@ def store(c: Context, s: P.Store) -> None:
 
 
 def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
-    """What the positions of a store add to its pointer."""
+    """Return what the positions of a store add to its pointer."""
     offsets = []
     for dim, p in enumerate(s.positions):
         if not c.order(p.axes):
@@ -273,6 +274,6 @@ def _stored(c: Context, s: P.Store, layout: Layout) -> B.Expr:
 
 
 def _is_remainder(e: P.Expr, extent: str) -> bool:
-    """Is this a position below an extent, whatever was divided by it?"""
+    """True if a position is a remainder modulo an extent, and so lies below it."""
     divisor = e.args[1] if e.op == "mod" else None
     return divisor is not None and divisor.op == "extent" and divisor.attr == extent

@@ -85,8 +85,8 @@ def _cut(c: Context, loop: P.Loop, e: P.Expr) -> Expr | None:
 
 
 def _is_cut(c: Context, loop: P.Loop, e: P.Expr) -> bool:
-    """Is the interval of a bound that of what it comes to within the axis? Of what only positions
-    and numbers make up it is known without any element."""
+    """True if the interval of a bound is read from the bound's values within the axis. If only
+    positions and numbers make up the bound, its interval is known without reading any element."""
     parts = subexpressions(_interval(c, e).least)
     return _cut(c, loop, e) is not None and any(x.op == "reduce" for x in parts)
 

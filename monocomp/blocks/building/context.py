@@ -1,4 +1,4 @@
-"""What is known of a kernel while its block program is built, statement by statement."""
+"""Hold what is known of a kernel while its block program is built, statement by statement."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Context:
 
     @contextmanager
     def of(self, origin: Origin) -> Iterator[None]:
-        """What is put inside is a part of this."""
+        """Run what is inside with this as the origin of the statements that are put."""
         outer, self.origin = self.origin, origin
         yield
         self.origin = outer
@@ -97,7 +97,7 @@ class Context:
 
     @contextmanager
     def block(self) -> Iterator[list[Statement]]:
-        """What is put inside goes to a list of its own."""
+        """Run what is inside with a list of its own for the statements that are put."""
         outer, self.out = self.out, []
         try:
             yield self.out
@@ -106,7 +106,7 @@ class Context:
 
     @contextmanager
     def under(self, test: Expr | None) -> Iterator[None]:
-        """What is put inside is done where a test holds; where there is none, always."""
+        """Run what is inside and put its statements under a test; as they are if there is none."""
         if test is None:
             yield
             return
@@ -153,7 +153,7 @@ class Context:
         return e.op == "local" and e.attr in self.lets and self.lets[e.attr].op == "load"
 
     def meaning(self, e: P.Expr) -> P.Expr:
-        """What a name stands for."""
+        """Return the expression that a name stands for; any other expression as it is."""
         return self.lets.get(e.attr, e) if e.op == "local" else e
 
     def all_inside(self, layout: tuple[str, ...]) -> list[tuple[str, Expr]]:

@@ -86,7 +86,7 @@ def wide(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 
 def is_wide(c: Context, e: P.Expr) -> bool:
-    """Can integer arithmetic leave 32 bits, or the few of a small tensor's type?"""
+    """True if integer arithmetic may leave 32 bits, or the fewer bits of a small tensor's type."""
     if e.kind != "int":
         return False
     numbers = [abs(a.attr) for a in e.args if a.op == "number"]
@@ -352,7 +352,8 @@ def _compares_numbers(e: P.Expr) -> bool:
 
 
 def _is_never_zero(e: P.Expr) -> bool:
-    """Is a divisor a positive number, or made of extents? Nothing is computed for an extent 0."""
+    """True if a divisor is made of positive numbers and extents. Nothing is computed for an
+    extent 0."""
     if e.op == "number":
         return bool(e.attr > 0)
     return e.op == "extent" or (bool(e.args) and all(map(_is_never_zero, e.args)))

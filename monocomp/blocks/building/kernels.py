@@ -89,8 +89,8 @@ def _has_products(program: P.TileProgram) -> bool:
 
 
 def is_grouped(program: P.TileProgram) -> bool:
-    """Can instances take turns: are there blocks of rows at each position of a grid, or blocks
-    along two axes?"""
+    """True if instances can be ordered in groups: if there are blocks of rows at each position of a
+    grid, or blocks along two axes."""
     rows = program.axis_names("row")
     return bool(rows and program.axis_names("grid")) or len(rows) > 1
 
@@ -305,7 +305,7 @@ def _let(c: Context, s: P.Let) -> None:
 
 
 def _is_masked_at_edges(c: Context, e: P.Expr) -> bool:
-    """Is a whole tile masked, in a loop that asks at each block whether to?"""
+    """True if a whole tile is masked, in a loop that tests at each block whether to mask it."""
     stream, layout = c.stream(e.attr[0]), c.layout(e)
     is_whole = c.order(e.args[0].axes) == layout
     return (

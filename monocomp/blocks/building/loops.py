@@ -80,8 +80,8 @@ def _run(c: Context, loop: Loop, body: Body) -> None:
 
 
 def _may_be_left_out(c: Context, loop: Loop) -> bool:
-    """Is this loop over a segment with a mask, of which a condition says for each row whether it
-    has any of it? As a rule, no row of a block has."""
+    """True if a loop is over a segment with a mask, and a condition in its bounds says for each row
+    whether it has any of the segment. As a rule, no row of a block has."""
     (first, *others) = loop.segments
     return first.masked and not others and any(c.meaning(e).op == "where" for e in first.bounds)
 
@@ -192,8 +192,9 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
 
 
 def _stages(c: Context, stream: Stream, is_last: B.Expr) -> B.Expr | None:
-    """Do not load the few blocks at the end ahead where descriptors load the others: two
-    pipelines would take more shared memory than one."""
+    """Return the stages of a phase: 1 for the few blocks at the end where descriptors load the
+    others, so that they are not loaded ahead. Two pipelines would take more shared memory than
+    one."""
     phases = stream.phases
     if not phases.descriptors or not phases.is_short:
         return None
@@ -228,14 +229,14 @@ def _sticks_out(position: B.Expr, block: B.Expr, low: B.Expr, high: B.Expr) -> B
 
 
 class _Blocks(NamedTuple):
-    """How blocks run from where rows begin, in two phases.
+    """The blocks of a loop that begins where rows do, in two phases.
 
     Attributes:
         middle: where the second phase begins.
-        covered: the phase whose blocks end only with their tensors, as a test.
-        phases: one more than there are.
-        edge: is a block to be masked?
-        offs: the positions of its elements.
+        covered: a test for the phase whose blocks end only with their tensors.
+        phases: the number of phases plus one.
+        edge: a test whether a block is to be masked.
+        offs: the positions of a block's elements.
     """
 
     middle: B.Expr
@@ -298,7 +299,8 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
 
 
 def _in_step(c: Context, stream: Stream) -> B.Expr | bool:
-    """Do all blocks begin at multiples of `STEP`? Those that slide end where the tensor does."""
+    """Return a test that all blocks begin at multiples of `STEP`; False if that is never known.
+    Blocks that slide end where the tensor does."""
     axis, multiples = stream.loop.axis.name, stream.phases.multiples
     if multiples is None:
         return False
@@ -308,9 +310,9 @@ def _in_step(c: Context, stream: Stream) -> B.Expr | bool:
 
 
 def _fits(c: Context, stream: Stream) -> B.Expr | None:
-    """Do all blocks begin at multiples of their length, and end with the loop? None if that is
-    never known. Where a row's states have many columns two loops are no use: what one hands to the
-    other would be kept in memory."""
+    """Name a test that all blocks begin at multiples of their length, and end with the loop. None
+    if that is never known. The test fails where a row's states have many columns: there two loops
+    are no use, as what one hands to the other would be kept in memory."""
     axis, multiples = stream.loop.axis.name, stream.phases.multiples
     if multiples is None:
         return None
@@ -330,7 +332,7 @@ def _fits(c: Context, stream: Stream) -> B.Expr | None:
 
 @contextmanager
 def _range(c: Context, stream: Stream) -> Iterator[Range]:
-    """What is written inside runs for each segment and each run of it, in this range."""
+    """Write the body for each segment and each run of it, and yield the range of these."""
     axis = stream.loop.axis.name
     with ExitStack() as stack:
         if len(stream.loop.segments) > 1:
@@ -354,7 +356,7 @@ def _named(c: Context, axis: str) -> Range:
 
 @contextmanager
 def _each_segment(c: Context, stream: Stream) -> Iterator[None]:
-    """What is written inside runs for each segment, with its bounds under common names."""
+    """Write the body for each segment, with its bounds under common names."""
     loop, axis = stream.loop, stream.loop.axis.name
     segment = c.names.plain("segment", axis)
     layout = c.order({a for e in loop.bounds for a in e.axes})

@@ -161,7 +161,7 @@ def _slid_domain(
 
 
 def _admitted(c: Context, stream: Stream, admitted: Expr, want: tuple[str, ...]) -> Expr:
-    """What the mask admits; in segments without a mask all."""
+    """Return a test of what the mask admits; segments without a mask admit everything."""
     return joined("|", [spread(admitted, want), *_unmasked_segments(c, stream.loop)])
 
 
@@ -173,7 +173,7 @@ def _unmasked_segments(c: Context, loop: P.Loop) -> list[Expr]:
 
 
 def _mask_of(loop: P.Loop) -> P.Expr:
-    """What the elements of a loop with a mask must satisfy."""
+    """Return the condition that the elements of a loop with a mask must satisfy."""
     return next(s.value for s in loop.body if isinstance(s, P.Mask))
 
 
@@ -211,7 +211,7 @@ def _seen(c: Context, stream: Stream, mask: P.Expr, value_of: Translate) -> Expr
 
 
 def any_of(c: Context, axis: str, test: Expr, purpose: str) -> Expr:
-    """Does a test hold for any element of a block along an axis?"""
+    """Return a test whether `test` holds for any element of a block along an axis."""
     found = name(c.names.of(purpose, axis, f"any_{axis}"), INT32)
     c.assign(found, reduced(to(test, INT32), "max", 0))
     return infix(">", found, number(0))
@@ -240,7 +240,7 @@ def _short_unit(c: Context, e: P.Expr) -> Expr:
 
 
 def folded(c: Context, local: str, found: Expr) -> Expr:
-    """What a fold of short ints has come to, in all bits and with the unit of its monoid."""
+    """Return the result of a fold of short ints, in all bits and with the unit of its monoid."""
     e = c.lets[local]
     if e.args[0].op == "number":
         return to(found, INT64)

@@ -36,7 +36,7 @@ def least(c: Context, e: P.Expr, sign: int = 1) -> Expr:
 
 
 def distances(c: Context, signs: Mapping[str, int], layout: tuple[str, ...]) -> Expr:
-    """How far each position is from the least one."""
+    """Return how far each position is from the least one."""
     parts = []
     for axis, sign in signs.items():
         steps = arange(axis) if sign > 0 else infix("-", _last(c, axis), arange(axis))
@@ -53,5 +53,5 @@ def first_of(c: Context, axis: str) -> Expr:
 
 
 def _last(c: Context, axis: str) -> Expr:
-    """How far the last element of a block is from the first."""
+    """Return how far the last element of a block is from the first."""
     return infix("-", c.names.block(axis), number(1))

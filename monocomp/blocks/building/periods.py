@@ -10,12 +10,12 @@ from monocomp.tile import program as P
 
 
 def is_in_period(c: Context, e: P.Expr) -> bool:
-    """Is this the position of a stream's element in a period of constant length?"""
+    """True if this is the position of a stream's element in a period of constant length."""
     return e.op == "mod" and e in c.choices.periods
 
 
 def is_moved(c: Context, e: P.Expr) -> bool:
-    """Is this such a position, which two summands give: a tile and how far it has moved?"""
+    """True if this is such a position, given as a sum: a tile, and how far it has moved."""
     return is_in_period(c, e) and c.choices.periods[e].divisor is not None
 
 
@@ -52,7 +52,7 @@ def _length(c: Context, period: P.Expr) -> Expr:
 
 
 def moved(c: Context, e: P.Expr) -> Expr:
-    """How far a block has moved in a period, since the first block."""
+    """Return how far a block has moved in a period since the first block."""
     axis = e.args[0].attr
     key = f"{axis} {_length(c, e.args[1]).attr}"
     return name(c.names.of("moved", key, f"moved_{axis}"), INT)

@@ -20,12 +20,12 @@ PASSES = ("flip", "choose_loads", "peel", "align", "leave_out", "choose_dtypes")
 
 @dataclass(frozen=True)
 class Choices:
-    """What has been decided.
+    """The choices made for one kernel.
 
     Attributes:
         layouts: the order of dimensions; `flip` turns some loads round.
         by_descriptor: the loads that descriptors make, by name: `choose_loads`.
-        loops: those that each loop is, one after the other.
+        loops: for each loop, the loops that it is split into, in order.
         phases: how each of these runs: `peel`.
         needed: comparisons of rows that hold where a loop's results are needed: `leave_out`.
         periods: the positions of blocks that lie in periods: `align`.

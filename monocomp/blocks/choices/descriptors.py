@@ -22,9 +22,9 @@ _MOST_DIMENSIONS = 5
 
 
 def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, Block]:
-    """What loops load by descriptors, by name: the operands of products of matrices, and numbers
-    along a stream of these; or such operands only, those that are loaded once, too, if these are to
-    be in shared memory."""
+    """Return the blocks that descriptors load, by the load's name: operands of products of matrices
+    that loops load, and floats along a stream of these. If operands are to be `resident` in shared
+    memory: operands only, including those that are loaded once."""
     operands = Operands(program)
     products = (e for e in program.expressions if e.op == "contract")
     used = {a.attr for e in products if operands.is_product(e) for a in _locals(e, operands.lets)}
@@ -45,7 +45,7 @@ def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, 
 
 
 def is_dense(loop: Loop) -> bool:
-    """Does the domain have all elements between its bounds? Then blocks can lie in it."""
+    """True if the domain has all elements between its bounds, so that blocks can lie in it."""
     return not any(isinstance(s, Mask) for s in loop.body)
 
 

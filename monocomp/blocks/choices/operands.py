@@ -1,4 +1,4 @@
-"""What the operands of a kernel's products of matrices are made from.
+"""The operands of a kernel's products of matrices, and what they are made from.
 
 In 16 bits an operand that a kernel has computed would be rounded. Eager torch rounds as well,
 but what it rounds is not always the same: a sum of squares about a sample, say, whose errors
@@ -31,7 +31,7 @@ class Operands:
                     self.sources.setdefault(name, []).extend(P.roots(s))
 
     def is_product(self, e: P.Expr) -> bool:
-        """Is a contraction one of two matrices of floats, which the matrix units take?"""
+        """True if a contraction has two matrices, one of floats at least, as matrix units take."""
         return has_float(e) and all(len(a.axes & self.blocked) == 2 for a in e.args[:2])
 
     @cached_property
@@ -43,11 +43,12 @@ class Operands:
         return frozenset(e.attr for e in tiles if e is not None and e.op == "load")
 
     def is_in_limbs(self, e: P.Expr) -> bool:
-        """Is an operand multiplied in two limbs?"""
+        """True if an operand is multiplied in two limbs."""
         return not self.is_exact(e) and not self.is_from_product(e)
 
     def is_exact(self, e: P.Expr) -> bool:
-        """Is this a tile of an input, perhaps with a constant where a mask does not hold?"""
+        """True if this is made of inputs that are not wide, truth values, 0, 1 and infinity: these
+        are at most converted, negated, masked or chosen."""
         match e.op:
             case "local" if e.attr in self.lets:
                 return self.is_exact(self.lets[e.attr])
@@ -64,7 +65,7 @@ class Operands:
         return False
 
     def is_from_product(self, e: P.Expr) -> bool:
-        """Has a product of matrices gone into a tile?"""
+        """True if a product of matrices has gone into a tile."""
         seen: set[str] = set()
         pending = [e]
         while pending:
@@ -78,7 +79,7 @@ class Operands:
 
 
 def has_float(e: P.Expr) -> bool:
-    """Is a factor of a contraction a float?"""
+    """True if a factor of a contraction is a float."""
     return any(a.kind == "float" for a in e.args[:2])
 
 

@@ -54,29 +54,33 @@ Form: TypeAlias = Literal["split", "edges", "sliding", "masked", "serial"]
 
 @dataclass(frozen=True)
 class Phases:
-    """How a loop runs.
+    """The way a loop runs.
 
     Attributes:
-        form: as above.
-        begins_by_row: do rows say where they begin?
-        in_runs: is it streamed run by run?
-        divisor: what divides the positions at which blocks begin; 0: their own length does.
-        multiples: where a loop runs to the end, what its first position is a multiple of the
-            greatest common divisor of: numbers, and the lengths of blocks of rows; else None.
-        descriptors: what loads its blocks of matrices.
+        form: one of the forms above.
+        begins_by_row: True if rows say where it begins.
+        in_runs: True if it is streamed run by run.
+        divisor: a number that divides the positions at which blocks begin; 0: their own length
+            does.
+        multiples: where a loop runs to the end, numbers and axes of rows: its first position is a
+            multiple of the greatest common divisor of these numbers and the lengths of the axes'
+            blocks. None otherwise.
+        descriptors: the descriptors that load its blocks of matrices.
         fused: the descriptor and the axis of the only loop inside, whose loads may be under way
-            while this loop does the rest: with pointers that one would carry their addresses
-            along, and gain nothing.
-        is_short: do the ends of a block's rows lie within as many elements as there are rows?
-        apart: comparisons of the mask between what is read along the loop and what rows have. These
-            are asked first, of the extremes of the rows.
-        leaves_out: is there something to read behind the mask, but for what no row admits?
-        asks: is each block asked whether the mask admits anything in it?
-        is_tested: is it asked beforehand whether there is any block? Then its products have ended
-            where their results meet those of no block. Else the assembler may let each product end
-            before anything goes on, and does where elements are loaded one by one beside products.
-        is_repeated: do others stream the same elements? Where one block holds them all, its bounds
-            are constants: a compiler then sees blocks instead of loops, and loads one for all.
+            while this loop does the rest. With pointers the loop inside would carry their addresses
+            along, and nothing would be gained.
+        is_short: True if the ends of a block's rows lie within as many elements as there are rows.
+        apart: the mask's comparisons between what is read along the loop and what rows have. They
+            are tested first, on the extremes of the rows.
+        leaves_out: True if loads along the axis follow the mask: they skip what no row admits.
+        asks: True if each block tests whether the mask admits anything in it.
+        is_tested: True if the kernel tests beforehand whether there is any block. Then its products
+            have ended where their results meet those of no block. Otherwise the assembler may wait
+            for each product to end before anything goes on, and it does so where elements are
+            loaded one by one beside products.
+        is_repeated: True if other loops stream the same elements. Where one block holds them all,
+            its bounds are constants: a compiler then sees blocks instead of loops, and loads one
+            for all.
     """
 
     form: Form
@@ -206,7 +210,7 @@ def _mask(loop: Loop) -> Mask | None:
 
 
 def _gathers(loop: Loop) -> bool:
-    """Are there elements, each with a position of its own, beside products?"""
+    """True if a loop has products, and loads elements that have a position each."""
     positions = (x for e in expressions(loop.body) if e.op == "load" for x in e.positions)
     return _multiplies(loop) and any(len(x.axes) > 1 for x in positions)
 
@@ -226,17 +230,17 @@ def _fused(loop: Loop, by_descriptor: Mapping[str, Block]) -> tuple[Block, str] 
 
 
 class Bounds:
-    """What the bounds of segments tell without their values."""
+    """The bounds of segments, as far as they are known without their values."""
 
     def __init__(self, layouts: Layouts) -> None:
         self.order, self.lets, self.rows = layouts.order, layouts.lets, layouts.rows
 
     def vary(self, bounds: tuple[Expr, ...]) -> bool:
-        """Are bounds not the same for all rows?"""
+        """True if any of the bounds is not the same for all rows."""
         return any(self.order(e.axes) for e in bounds)
 
     def is_read(self, e: Expr, axis: str) -> bool:
-        """Is a tensor read along an axis to compute a value?"""
+        """True if a tensor is read along an axis to compute a value."""
         if axis not in e.axes:
             return False
         parts = (self.lets[e.attr],) if e.op == "local" and e.attr in self.lets else e.args
@@ -252,8 +256,8 @@ class Bounds:
             yield e
 
     def is_apart(self, e: Expr, axis: str, changing: Collection[str]) -> bool:
-        """Does this compare ints that are read along an axis, and vary along no other, with some
-        that do not vary along it, nor are among what changes?"""
+        """True if this compares, for order or equality, ints that are read along an axis and vary
+        along no other with ints that neither vary along it nor depend on what changes."""
         if e.op != "compare" or e.attr == "!=" or any(a.kind != "int" for a in e.args):
             return False
         along, rows = sorted(e.args, key=lambda a: axis not in a.axes)
@@ -262,25 +266,25 @@ class Bounds:
         return self.order(along.axes) == (axis,) and self.is_read(along, axis)
 
     def may_have_gaps(self, segment: Segment) -> bool:
-        """Can there be elements between the bounds of a block's rows that no row admits?
+        """True if there may be elements between the bounds of a block's rows that no row admits.
 
-        Intervals that all begin, or all end, at the same element have none, nor have those whose
+        Intervals that all begin, or all end, at the same element have no gaps, nor have those whose
         ends grow by one from row to row.
         """
         varying = self.vary(segment.lower) and self.vary(segment.upper)
         return varying and not (segment.masked or all(map(self._grows_by_one, segment.bounds)))
 
     def _grows_by_one(self, bound: Expr) -> bool:
-        """Is this a coordinate and what is the same for all rows, or only that?"""
+        """True if this is the same for all rows, or a coordinate plus such a value."""
         found = signs(bound, self.lets)
         return found is not None and [*found.values()] in ([], [1])
 
     def is_short(self, segment: Segment) -> bool:
-        """Do the ends of a block's rows lie within as many elements as there are rows?"""
+        """True if the ends of a block's rows lie within as many elements as there are rows."""
         return bool(segment.upper) and all(map(self._steps_by_one, segment.upper))
 
     def _steps_by_one(self, bound: Expr) -> bool:
-        """Is a bound the same for all rows, or at most one more for the next row?"""
+        """True if a bound is the same for all rows, or at most one more for the next row."""
         if bound.op == "local" and bound.attr in self.lets:
             return self._steps_by_one(self.lets[bound.attr])
         if bound.op in ("maximum", "minimum"):
@@ -288,7 +292,7 @@ class Bounds:
         return self._grows_by_one(bound)
 
     def in_step(self, loop: Loop) -> bool:
-        """May the blocks of a loop that descriptors load begin at multiples of `STEP`?"""
+        """True if the blocks that descriptors load in a loop may begin at multiples of `STEP`."""
         first, *others = loop.segments
         if others:
             return False
@@ -300,9 +304,9 @@ class Bounds:
         return multiples is not None and all(x % STEP == 0 for x in multiples if isinstance(x, int))
 
     def multiples(self, segment: Segment) -> tuple[int | str, ...] | None:
-        """What the first position of a block of rows is a sum and an extreme of, in a segment that
-        only rows' beginnings bound: numbers, and axes for multiples of the lengths of their
-        blocks. None if it is of something else too."""
+        """Return the numbers and axes whose sums and extremes give the first position of a block of
+        rows; an axis stands for multiples of its blocks' length. None if the segment has a mask or
+        an upper bound, or if the position depends on anything else."""
         if segment.upper or segment.masked:
             return None
         found = [self._multiples(e) for e in segment.lower]
@@ -322,8 +326,8 @@ class Bounds:
         return None
 
     def divisor_of_lower(self, segment: Segment) -> int:
-        """What divides the first element at which blocks begin, as far as numbers tell; blocks
-        that begin where rows say begin at multiples of their own length: 0."""
+        """Return a number that divides the first element at which blocks begin, as far as numbers
+        tell. It is 0 for blocks that begin where rows say: at multiples of their own length."""
         if self.vary(segment.lower):
             return 0
         return gcd(*map(self._divisor, segment.lower))

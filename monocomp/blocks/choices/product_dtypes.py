@@ -25,12 +25,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Product:
-    """How a product of matrices is done.
+    """The way a product of matrices is done.
 
     Attributes:
-        left, right: what the operands are converted to; None: they are taken as they are.
+        left, right: the dtypes that the operands are converted to; None if they stay as they are.
         limbs: the dtype of limbs, if an operand is multiplied in two.
-        split: for left and right: is it one that is?
+        split: for left and right, True if that operand is multiplied in two limbs.
         shared: the tensors of operands that must have one dtype.
     """
 
@@ -42,7 +42,7 @@ class Product:
 
 
 def choose_dtypes(program: TileProgram, layouts: Layouts) -> dict[Expr, Product]:
-    """How each product of matrices is done.
+    """Choose how each product of matrices is done.
 
     Args:
         program: the kernel.
@@ -87,11 +87,11 @@ class _Chooser:
         return self._is_read(e) and is_float and len(self.layouts.order(e.axes)) == 2
 
     def _is_input(self, e: Expr) -> bool:
-        """Is this a tile of an input?"""
+        """True if this is a tile of an input that no earlier kernel has computed."""
         return e.op == "local" and e.attr in self.lets and self._is_read(self.lets[e.attr])
 
     def _is_narrow(self, e: Expr) -> bool:
-        """Is this a tile of an input of 8 bits?"""
+        """True if this is a tile of an input of 8 bits."""
         return self._is_input(e) and self.lets[e.attr].attr in self.narrow
 
     def _is_read(self, e: Expr) -> bool:

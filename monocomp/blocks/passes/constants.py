@@ -81,7 +81,7 @@ def _is(e: B.Expr, value: Any) -> bool:
 
 
 def _is_constant(e: B.Expr) -> bool:
-    """Is this an int or a truth value, which may stand for a tile?"""
+    """True if this is an int or a truth value, which may stand for a tile."""
     return e.op == "number" and not isinstance(e.attr, float)
 
 
@@ -169,7 +169,7 @@ class _Folding:
         return (found,)
 
     def _is_block(self, bounds: B.Blocks) -> bool:
-        """Is there one block, the first?"""
+        """True if there is only one block, the first."""
         return _is(bounds.start, 0) and _are_same(bounds.stop, self.lengths[bounds.axis])
 
     def _if(self, s: B.If) -> B.Body:
@@ -185,7 +185,7 @@ class _Folding:
         return (replace(s, test=test, body=body, orelse=orelse),)
 
     def _forget(self, body: B.Body) -> None:
-        """What statements name is not known."""
+        """Forget the values of the names that statements give."""
         for s in B.walk(body):
             for target in B.targets(s):
                 self._rename(target)

@@ -24,7 +24,8 @@ def needed(body: B.Body) -> B.Body:
 def _collect(
     body: B.Body, around: set[str], effects: list[set[str]], made: dict[str, list[set[str]]]
 ) -> None:
-    """What statements read that stand in others, which read `around`."""
+    """Collect the names that each statement reads, with those that the statements around it read,
+    `around`: in `made` for each name that it gives, or in `effects`."""
     for s in body:
         reads = around.union(*(names_in(e) for e in B.roots(s)))
         if inside := B.bodies(s):
