@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Form:
-    """What a call needs.
+    """The features that a call needs.
 
     Attributes:
         mask: an input `mask[b,h,q,k]`: true where a key is seen, or what is added to logits.

@@ -127,7 +127,7 @@ def message(
     notes: Iterable[str] = (),
     help: str | None = None,
 ) -> str:
-    """What is to be said of places in a text, in the shape that all messages have."""
+    """Write a message about places in a text, in the form that all messages have."""
     out = [head]
     if text is not None and spans:
         line, column = line_and_column(text, spans[0].start)
@@ -183,7 +183,7 @@ def in_text(text: str) -> Iterator[None]:
 
 
 def shorten(text: str) -> str:
-    """What somebody gave, short enough for a message."""
+    """Shorten a text for a message, to at most 60 characters."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -115,7 +115,7 @@ def _compiled(text: str, name: str | None, options: Mapping[str, Any]) -> Kernel
 
 
 def _signature(declared: Declarations[Any]) -> Signature:
-    """How the kernel is called: inputs with their kinds and dimensions, then parameters."""
+    """Return the signature of a kernel: inputs with their kinds and dimensions, then parameters."""
     how = Parameter.POSITIONAL_OR_KEYWORD if declared.has_order else Parameter.KEYWORD_ONLY
     inputs = [
         Parameter(name, how, annotation=_annotated(at)) for name, at in declared.inputs.items()
@@ -197,13 +197,13 @@ class Kernel(Rendered):
 
     @property
     def derivation(self) -> Derivation:
-        """How the kernel follows from the program, step by step."""
+        """Return the derivation: how the kernel follows from the program, step by step."""
         return self.plan().derivation
 
     @property
     def certificate(self) -> Certificate:
-        """What the kernel rests on: laws with their proofs, side conditions, and where. Known sizes
-        may lead elsewhere: `plan(extents).certificate`."""
+        """Return what the kernel rests on: laws with their proofs, side conditions, and where they
+        are used. For known sizes that may be other laws: `plan(extents).certificate`."""
         return self.plan().certificate
 
     def plan(self, extents: Mapping[str, int] | None = None, processors: int | None = None) -> Plan:
@@ -227,11 +227,11 @@ class Kernel(Rendered):
         extents: Mapping[str, int] | None = None,
         dtype: str | Mapping[str, str] | None = None,
     ) -> Notes:
-        """What may surprise: what the text means, and what the plan for these sizes stores.
+        """Return notes on what may surprise: in the text's meaning, and in what the plan stores.
 
         Args:
             extents: sizes that are known, by index.
-            dtype: of inputs, as for `source`: which products are slow by it, if it is given.
+            dtype: of inputs, as for `source`; if it is given, products slow in it are noted.
         """
         plan = self.plan(extents)
         notes = notes_on(plan)
@@ -308,11 +308,11 @@ class Kernel(Rendered):
         return module(backend, of, sizes, dtype, target, tf32=tf32, minimal=minimal).source
 
     def report(self, extents: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """What the kernels do: passes over each index, number of kernels, and the cost.
+        """Return what the kernels do: passes over each index, number of kernels, and the cost.
 
-        Returns "passes" (index -> how often it is streamed), "kernels", and "flops", "bytes"
-        (through device memory, at two bytes an element) and "state" (numbers carried for
-        each row of the output): numbers where all extents are known, else sympy formulas.
+        The report has "passes" (index -> how often it is streamed), "kernels", "flops", "bytes"
+        (through device memory, at two bytes an element) and "state" (numbers carried for each row
+        of the output). The last three are numbers if all extents are known, else sympy formulas.
         """
         return self.plan(extents).report(by_representative(self.declared, extents or {}))
 

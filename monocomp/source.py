@@ -155,7 +155,7 @@ def _part(
     precision: str,
     minimal: bool,
 ) -> Part:
-    """What a program's part of a file is written from."""
+    """Return what a program's part of a file is written from."""
     from monocomp.backends.triton.emit import Part
     from monocomp.backends.triton.known_arguments import Promises
 

@@ -1,4 +1,4 @@
-"""What `monocomp bench` does: a program's kernel, timed beside other ways to the same numbers.
+"""`monocomp bench`: a program's kernel, timed beside other ways to the same numbers.
 
 Contenders take turns, round by round, so that a busy machine is fair to all. Which of them there
 are depends on what they compute: SDPA is one where its results are the program's. The program

@@ -1,5 +1,5 @@
-"""What `monocomp completion SHELL` prints: a script that knows the commands, their options, the
-values that these take, and the programs of the library.
+"""`monocomp completion SHELL`: a script that knows the commands, their options, the values that
+these take, and the programs of the library.
 
 It is written from the parser itself, so it knows what the parser knows.
 """

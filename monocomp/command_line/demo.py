@@ -38,7 +38,7 @@ _CHECKED = 300  # positions of one head that the oracle evaluates
 
 @dataclass(frozen=True)
 class Run:
-    """What is run: where, in which dtype, at which sizes, and how often it is timed."""
+    """A run: on which device, in which dtype, at which sizes, and how often it is timed."""
 
     device: str
     dtype: str
@@ -258,8 +258,8 @@ def _times(
 def _with_memory(
     compute: Callable[[], torch.Tensor], device: str
 ) -> tuple[torch.Tensor, int | None]:
-    """What is computed, and the bytes at the call's peak, beside what was there before; None where
-    nobody counts them."""
+    """Return what is computed, and the bytes at the call's peak beyond those in use before; None
+    where they cannot be counted."""
     import torch
 
     if device == "cuda":

@@ -1,5 +1,5 @@
-"""What `monocomp doctor` does: is here what monocomp needs, and does a kernel run and is right?
-Each line says what was found; what is missing says what to do.
+"""`monocomp doctor`: check that what monocomp needs is here, and that a kernel runs and is right.
+Each line says what was found and, where something is missing, what to do.
 """
 
 from __future__ import annotations

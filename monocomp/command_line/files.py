@@ -1,4 +1,4 @@
-"""What the command line reads: programs and arrays, from files, pipes and standard input.
+"""Read programs and arrays for the command line, from files, pipes and standard input.
 
 A program's text may come from anywhere, so reading stops at the compiler's limit.
 """

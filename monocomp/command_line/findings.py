@@ -1,4 +1,4 @@
-"""What a check has found: a line each, as it comes, or a list for other tools."""
+"""Report the findings of a check: a line each, as it comes, or a list for other tools."""
 
 from __future__ import annotations
 

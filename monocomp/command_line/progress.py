@@ -1,4 +1,4 @@
-"""How far a search has come, in one line on standard error.
+"""Show how far a search has come, in one line on standard error.
 
 In a terminal the line is written over; elsewhere there is a new one every few seconds.
 """

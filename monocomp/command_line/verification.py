@@ -1,4 +1,4 @@
-"""What `monocomp check` does: proofs anew, then everything against the oracle.
+"""`monocomp check`: prove the laws again, then compare everything with the oracle.
 
 Three kinds of evidence that share little: the laws are proved for all values, every step of
 the derivation is evaluated by the oracle on random inputs and must not change the result,

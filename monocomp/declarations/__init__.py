@@ -1,1 +1,1 @@
-"""What a program declares, and what a call binds to it: words that every stage shares."""
+"""Declarations of a program, and what a call binds to them: words that every stage shares."""

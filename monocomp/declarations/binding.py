@@ -1,4 +1,4 @@
-"""What a call gives a program: inputs and parameters by name, and the extent of every index.
+"""Bind what a call gives a program: inputs and parameters by name, and the extent of every index.
 
 One index name has one extent. A call reads extents off the shapes of the inputs, evaluates
 the declared ones, and refuses two sizes for one index, naming both tensors. Nothing here
@@ -252,7 +252,7 @@ def _shown_value(given: object) -> str:
 
 @dataclass(frozen=True)
 class _Source:
-    """What said that an index has a size: an input's shape, or a declaration."""
+    """The source of an index's size: an input's shape, or a declaration."""
 
     index: str
     size: int
@@ -261,7 +261,7 @@ class _Source:
 
     @property
     def name(self) -> str:
-        """What has a position in the text."""
+        """Return the name that has a position in the text: the input's, or else the index's."""
         return self.index if self.at is None else self.at.name
 
     def note(self, origin: Origin) -> str:

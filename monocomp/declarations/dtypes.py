@@ -94,5 +94,5 @@ def dtypes_by_name(tensors: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_narrow(tensor: Any) -> bool:
-    """Is this a tensor of floats of 8 bits?"""
+    """True if a tensor has floats of 8 bits."""
     return str(tensor.dtype).removeprefix("torch.") in NARROW

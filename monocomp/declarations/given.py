@@ -1,4 +1,4 @@
-"""What a call is given: tensors and parameters, refused before anything runs on them."""
+"""Check the tensors and parameters that a call is given, before anything runs on them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def check_floats(params: Mapping[str, int | float], backend: str) -> None:
 
 
 def is_in_float32(value: float) -> bool:
-    """Is a float no larger than those of 32 bits, or no number, or infinite?"""
+    """True if the magnitude of a float is at most that of the largest finite float of 32 bits, or
+    if it is NaN or infinite."""
     return not _LARGEST < abs(value) < math.inf
 
 

@@ -1,4 +1,4 @@
-"""What a program is given and gives: inputs, parameters, extents, outputs.
+"""Records of what a program takes and returns: inputs, parameters, extents, outputs.
 
 A checked program and the equations that it is translated to have the same records; its extents are
 expressions, theirs are terms. A rule or a lowering adds an input, a parameter, an extent or an
@@ -33,7 +33,7 @@ class Input:
     dtype: str | None = None
 
     def __str__(self) -> str:
-        """As the program reads it, `_` where no index names a dimension."""
+        """Return the input as the program reads it, with `_` where no index names a dimension."""
         dims = ",".join("_" if dim.startswith(".") else dim for dim in self.dims)
         return f"{self.name}[{dims}]" if dims else self.name
 
@@ -105,7 +105,7 @@ class Declarations(Generic[Size]):
 
     @property
     def names(self) -> frozenset[str]:
-        """What a new name must not be."""
+        """Return the names that are taken, which no new name may be."""
         return frozenset((*self.inputs, *self.params, *self.extent_of, *self.bounds))
 
 

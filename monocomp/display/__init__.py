@@ -1,1 +1,1 @@
-"""What people are shown beside results: notes, paragraphs in terminals, pages in notebooks."""
+"""Show notes, paragraphs in terminals and pages in notebooks beside results."""

@@ -34,5 +34,5 @@ def row(label: str, text: str) -> str:
 
 
 def heading(text: str) -> list[str]:
-    """What stands above rows, in lines."""
+    """Wrap the heading of rows into lines."""
     return textwrap.wrap(text, WIDTH, subsequent_indent=" " * LABEL, break_on_hyphens=False)

@@ -1,6 +1,6 @@
-"""What notebooks show: a page where they keep markup, plain text or markdown where they don't.
+"""Show a page in notebooks that keep markup, and plain text or markdown in others.
 
-`monocomp.explorer` makes it. It knows every stage, and is looked up when a notebook asks.
+`monocomp.explorer` makes the page. It knows every stage, and is looked up when a notebook asks.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def body(derivation: Derivation, stages: Stages | None = None) -> str:
 
 
 def _after(derivation: Derivation, stages: Stages | None = None) -> str:
-    """What follows a derivation: the stages of its kernel, or the rules that match now."""
+    """Show what follows a derivation: the stages of its kernel, or the rules that match now."""
     is_gradient = isinstance(derivation, GradientDerivation)
     if not derivation.finished and not is_gradient:
         rules = ", ".join(derivation.applicable()) or "none"

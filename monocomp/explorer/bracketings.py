@@ -21,7 +21,8 @@ _STEP, _LEFT = 50, 34
 
 
 def bracketings(plan: Plan, certificate: Certificate) -> str:
-    """What a kernel streams; of several aggregates one in a monoid of tuples, if there is one."""
+    """Draw an aggregate that a kernel streams; of several, one in a monoid of tuples, if there is
+    one."""
     fold, index = _streamed(plan)
     monoid = fold.attr.monoid
     name = monoid.name if isinstance(monoid, T.UserMonoid) else monoid

@@ -92,7 +92,7 @@ class Chain:
 
     @property
     def costs(self) -> tuple[Cost, Cost]:
-        """Of the program as it is written, and after the last step."""
+        """Return the costs of the program as it is written, and after the last step."""
         return self.all_costs[0], self.all_costs[-1]
 
     @property
@@ -102,7 +102,7 @@ class Chain:
 
 
 def chain(derivation: Derivation) -> Chain:
-    """What is to be shown of a derivation."""
+    """Collect what is to be shown of a derivation."""
     programs = [derivation.start, *(s.program for s in derivation)]
     costs = [cost(programs[0])]
     for before, after in pairwise(programs):

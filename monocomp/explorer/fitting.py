@@ -65,7 +65,7 @@ def _to_name(f: Formula, width: float) -> Formula | None:
 
 
 def _parts(f: Formula, root: Formula) -> Iterator[Formula]:
-    """What may stand as an operand of its own."""
+    """Yield the parts of a formula that may stand as operands of their own."""
     if f is not root and f.op not in ("head", "if", "chip", "name", "number", "read"):
         is_left_side = root.op == "chain" and f is root.args[0]
         if not is_left_side:

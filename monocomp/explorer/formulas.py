@@ -209,7 +209,7 @@ class _Parser:
         return Formula("read", head.args, name)
 
     def head(self) -> Formula:
-        """What stands in brackets: subscripts, or a fold's indices and its filter."""
+        """Read what stands in brackets: subscripts, or a fold's indices and its filter."""
         prefix = ".." if self.takes("..") else ""
         found = [self.formula(_LOOSEST)]
         while self.takes(","):

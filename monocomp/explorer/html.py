@@ -1,4 +1,4 @@
-"""What all parts of a page are made of: formulas, sentences, code, tables, escaped everywhere."""
+"""Make the pieces of every page: formulas, sentences, code, tables, escaped everywhere."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def span(kind: str, text: str) -> str:
 
 
 def opening(kicker: str, lines: Iterable[str], below: str) -> str:
-    """What a page begins with: what it is about, formulas, and more."""
+    """Return the beginning of a page: what it is about, formulas, and what stands below them."""
     start = tag("div", "start", *map(formula, lines))
     return tag("header", "head", tag("div", "kicker", escape(kicker)), start, below)
 
@@ -71,7 +71,7 @@ def block(text: str, names: Names, width: float = WIDTH) -> str:
 
 
 def where(names: Names, width: float = WIDTH) -> str:
-    """What the names of parts stand for."""
+    """Show what the names of parts stand for."""
     rows = [
         f'<div class="mc-eq mc-where">{math(Formula("chain", (_chip(name), part), "="))}</div>'
         for name, part in names.rows(width)

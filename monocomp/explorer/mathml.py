@@ -31,7 +31,7 @@ _NARROW = 8.0  # ems of a formula that fits any line: a wider one is set smaller
 
 @dataclass(frozen=True)
 class Set:
-    """What is set: markup, and its width in ems, about."""
+    """A piece of a typeset formula: its markup, and its approximate width in ems."""
 
     markup: str
     width: float
@@ -46,12 +46,12 @@ def math(f: Formula, label: str = "") -> str:
 
 
 def letters(markup: str) -> str:
-    """What is left of markup without its tags."""
+    """Return the text of markup, without its tags."""
     return unescape(re.sub(r"<[^>]*>", "", markup))
 
 
 def _hidden(text: str) -> Set:
-    """What only text needs."""
+    """Return hidden markup for what only the text needs, of width 0."""
     return Set("", 0) if not text else Set(f"<mi hidden>{escape(text)}</mi>", 0)
 
 

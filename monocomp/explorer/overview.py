@@ -21,7 +21,7 @@ from monocomp.tile.printer import program_lines
 
 
 def kernel_body(kernel: Kernel) -> str:
-    """What a kernel computes, what that costs, how it follows, and its stages."""
+    """Show what a kernel computes, what that costs, how it follows, and its stages."""
     declared = kernel.declared
     inputs = (f"<span>{code(_typed(i.name, i.dims))}</span>" for i in declared.inputs.values())
     outputs = ", ".join(o.name for o in declared.outputs)

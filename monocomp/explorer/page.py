@@ -70,7 +70,7 @@ def derivation_body(derivation: Derivation, stages: str = "", headed: bool = Tru
 
 
 def head(found: Chain, what: str = "Derivation of ", facts: bool = True) -> str:
-    """What is derived, in how many steps, and what is won."""
+    """Show what is derived, in how many steps and passes, and whether all laws are proved."""
     derivation = found.derivation
     outputs = ", ".join(o.name for o in derivation.result.declared.outputs)
     count = len(derivation)
@@ -191,7 +191,7 @@ def _blocks(bar: Bar) -> str:
 
 
 def bars(found: Sequence[Bar]) -> str:
-    """What a program costs beside what the one that is derived costs as it is written."""
+    """Draw what a program costs beside what the derivation's program costs as it is written."""
     cells = []
     for bar in found:
         share = bar.share / bar.start if bar.start else 1.0
@@ -215,7 +215,7 @@ def _percent(share: float) -> str:
 
 
 def cost_table(derivation: Derivation) -> str:
-    """What a program costs as it is written and as it is derived, as formulas."""
+    """Show what a program costs as it is written and as it is derived, as formulas."""
     rows = []
     for (label, old), (_, new) in zip(*(c.rows() for c in derivation.costs), strict=True):
         rows.append((escape(label), *(_amount(label, text) for text in (old, new))))
@@ -252,7 +252,7 @@ def stages_section(stages: Stages) -> str:
 
 
 def _notes(notes: Notes) -> str:
-    """What may surprise, with lines and carets as a terminal shows them."""
+    """Show what may surprise, with lines and carets as in a terminal."""
     return section("What may surprise", verbatim(str(notes))) if notes else ""
 
 

@@ -55,7 +55,7 @@ class Picture(str):
 
     @property
     def said(self) -> str:
-        """What is to be seen on it, in words."""
+        """Return the title of the picture: what is to be seen in it, in words."""
         return unescape(self.partition("<title>")[2].partition("</title>")[0])
 
     def __repr__(self) -> str:

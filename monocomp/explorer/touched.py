@@ -90,7 +90,7 @@ def _sizes(plan: Plan, at: Filter, extents: Mapping[str, int]) -> dict[str, int]
 
 
 def _counts(plan: Plan, at: Filter, sizes: Mapping[str, int], block: int) -> Any:
-    """How many pairs of each tile are kept, as a share."""
+    """Compute the share of pairs kept in each tile: (tiles of rows, tiles of the stream)."""
     rows = np.arange(sizes[at.row.attr[1]] if at.row is not None else 1)
     stream = np.arange(sizes[at.stream.attr[1]])
     starts = range(0, len(rows), block)

@@ -1,4 +1,4 @@
-"""What kernels are given: tensors, sizes, strides, and what is made of them, as data.
+"""Arguments of kernels as data: tensors, sizes, strides, and what is made of them.
 
 Sizes go by the name of their extent, tensors by their own name, and what a schedule chooses by the
 name of the kernel's parameter.
@@ -42,8 +42,8 @@ def shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Count(Node):
-    """How many program instances there are along an axis of a grid: one for each element, or, if
-    a parameter of the kernel is named, for each block of that length."""
+    """The number of program instances along an axis of a grid: one for each element, or, if
+    `block` names a parameter of the kernel, one for each block of that length."""
 
     extent: ExtentName
     block: SettingName | None = None
@@ -55,7 +55,7 @@ class Count(Node):
 
 @dataclass(frozen=True)
 class AnyLength(Node):
-    """How long a kernel's blocks are along an axis."""
+    """The length of a kernel's blocks along an axis."""
 
     axis: str
     extent: ExtentName
@@ -63,7 +63,7 @@ class AnyLength(Node):
 
 @dataclass(frozen=True)
 class Length(AnyLength):
-    """As a schedule says."""
+    """A length that a schedule gives."""
 
     parameter: SettingName
 
@@ -89,7 +89,7 @@ class HalfLength(AnyLength):
 
 @dataclass(frozen=True)
 class FixedLength(AnyLength):
-    """As the size that is known wants it."""
+    """A length that follows from a known size."""
 
     length: int
 
@@ -98,7 +98,7 @@ class FixedLength(AnyLength):
 
 @dataclass(frozen=True)
 class Even(Node):
-    """Is no element of a block beyond the end of the axis?"""
+    """True if no element of a block is beyond the end of the axis."""
 
     length: AnyLength
 
@@ -107,7 +107,7 @@ class Even(Node):
 
 @dataclass(frozen=True)
 class Single(Node):
-    """Does one block hold all elements of the axis, of which there are some?"""
+    """True if one block holds all elements of the axis, and there is at least one."""
 
     length: AnyLength
 
@@ -125,8 +125,8 @@ class Pointer(Node):
 
 @dataclass(frozen=True)
 class Descriptor(Node):
-    """What loads blocks of a tensor, or nothing: of a length, or one element (None), along each
-    dimension."""
+    """A descriptor that loads blocks of a tensor, or nothing where none can be made: a block has a
+    length, or one element (None), along each dimension."""
 
     parameter: str
     tensor: TensorName
@@ -170,7 +170,7 @@ class Param(Node):
 
 @dataclass(frozen=True)
 class Step(Node):
-    """What divides the strides of tensors but these."""
+    """A common divisor of the strides of tensors, except those in `held`."""
 
     held: tuple[Stride, ...]
 
@@ -194,7 +194,7 @@ POSITIONAL = (Pointer, Descriptor, Stride, Extent, Param)  # the others go by na
 
 @dataclass(frozen=True)
 class Argument(Node):
-    """What a kernel is given for one of its parameters."""
+    """A value that a kernel is given for one of its parameters."""
 
     parameter: str
     value: Value
@@ -204,7 +204,7 @@ class Argument(Node):
 
 @dataclass(frozen=True)
 class Signature:
-    """What a kernel takes: its parameters, those among them that the schedule gives, and the
+    """A kernel's signature: its parameters, those among them that the schedule gives, and the
     ranks of its tensors."""
 
     name: str

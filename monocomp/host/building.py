@@ -18,18 +18,18 @@ MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are 
 
 @dataclass(frozen=True)
 class Interface:
-    """How a kernel is called.
+    """A kernel's interface: how it is called.
 
     Attributes:
         kernel: what it computes.
         name: its identifier.
         parameters: its parameters in their order.
-        arguments: for its parameters in their order, but for those that a schedule gives.
-        scheduled: those; None where there is no schedule.
+        arguments: the values of its parameters in their order, without those that a schedule gives.
+        scheduled: the parameters that a schedule gives; None where there is no schedule.
         grid: its program instances, along the fastest axis first.
         shared: pairs of tensors that one product takes together.
         added: the integer parameters of sums and products.
-        requires_descriptors: is there no other way to load what they load?
+        requires_descriptors: true if there is no other way to load what descriptors load.
     """
 
     kernel: TileProgram
@@ -55,12 +55,12 @@ class Interface:
 
     @property
     def descriptors(self) -> tuple[A.Descriptor, ...]:
-        """What loads blocks of tensors."""
+        """Return the descriptors among the arguments."""
         return tuple(a.value for a in self.arguments if isinstance(a.value, A.Descriptor))
 
     @property
     def signature(self) -> A.Signature:
-        """What it takes."""
+        """Return the signature of the kernel."""
         kernel = self.kernel
         ranks = {n: len(t.dims) for n, t in kernel.inputs.items()}
         ranks |= {o.name: len(o.dims) for o in kernel.outputs}
@@ -69,7 +69,7 @@ class Interface:
 
 
 def of_tile_program(kernel: TileProgram) -> Interface:
-    """How an interpreter of tile programs is called: with tensors, sizes and parameters."""
+    """Return how an interpreter of tile programs is called: with tensors, sizes and parameters."""
     names = (*kernel.inputs, *(o.name for o in kernel.outputs))
     arguments = [A.Argument(n, A.Pointer(n)) for n in names]
     arguments += [A.Argument(f"size {e}", A.Extent(e)) for e in kernel.extents()]
@@ -175,7 +175,8 @@ def _late(lowered: Equations, kernels: Sequence[Interface]) -> int:
 def _freed(
     lowered: Equations, kernels: Sequence[Interface], later: Sequence[Interface]
 ) -> list[H.Statement]:
-    """What kernels have stored that is no result, and that no later one reads."""
+    """Return the statement that frees what kernels have stored, except results and what later
+    kernels use; no statement if nothing is left."""
     kept = {o.name for o in lowered.declared.outputs} | {n for k in later for n in k.tensors}
     kept |= set() if lowered.slices is None else lowered.slices.written.keys()
     stored = (o.name for k in kernels for o in k.kernel.outputs)
@@ -190,7 +191,7 @@ def _sorted(lowered: Equations) -> Iterator[H.Statement]:
 
 
 def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
-    """What kernels write."""
+    """Yield the statements that allocate what kernels write, clear sums, and check empty axes."""
     slices = lowered.slices
     for k in kernels:
         for o in k.kernel.outputs:
@@ -314,6 +315,6 @@ def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator
 
 
 def _is_held(kernel: TileProgram, descriptor: A.Descriptor) -> bool:
-    """Are rows of the tensor held entirely? Then blocks of other rows read them again and again."""
+    """True if blocks hold entire rows of the tensor, which many other blocks then read again."""
     last = [n for n in descriptor.lengths if n is not None][-1]
     return kernel.axes[last.axis].role == "whole"

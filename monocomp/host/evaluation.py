@@ -16,7 +16,7 @@ from monocomp.host.plan import Gather, Launched, Plan, Stage, gather
 
 
 class Target(Protocol):
-    """What a backend does for host programs. Tensors are as they are given, or stand-ins."""
+    """A backend's operations for host programs. Tensors are those of the call, or stand-ins."""
 
     device: Any
 
@@ -24,10 +24,10 @@ class Target(Protocol):
         """The dtype of results."""
 
     def dtype(self, buffer: H.Buffer, promoted: Any) -> Any:
-        """That of a buffer."""
+        """Return the dtype of a buffer."""
 
     def allocation(self, shape: tuple[int, ...], dtype: Any) -> Callable[[], Any]:
-        """What allocates a tensor."""
+        """Return a function that allocates a tensor."""
 
     def stand_in(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A tensor that need not have elements."""
@@ -39,7 +39,7 @@ class Target(Protocol):
         """Write what `host.program.Sort` says."""
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
-        """What runs a kernel, in so many program instances."""
+        """Return a function that runs a kernel in a number of program instances."""
 
 
 class Scheduled(Target, Protocol):
@@ -105,7 +105,7 @@ class Evaluation:
         self.results = gather()
 
     def plan(self) -> Plan:
-        """What the call does."""
+        """Evaluate the program, and return the plan of the call."""
         for s in self.program.body:
             self._run(s)
         self._end_stage()
@@ -197,7 +197,7 @@ class Evaluation:
         return tuple(self.sizes[e] for e in extents)
 
     def _count(self, grid: tuple[A.Count, ...], config: Mapping[str, int]) -> int:
-        """How many program instances there are."""
+        """Return the number of program instances of a grid."""
         return math.prod(
             -(-self.sizes[c.extent] // (1 if c.block is None else config[c.block])) for c in grid
         )
@@ -330,7 +330,7 @@ class Evaluation:
         self.launches.append(found)
 
     def _value(self, value: A.Value) -> Any:
-        """What an argument is; None where a call gives it."""
+        """Return the value of an argument; None where a call gives it."""
         match value:
             case A.Stride():
                 return self.tensors[value.tensor].stride(value.dim)

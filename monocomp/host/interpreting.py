@@ -35,7 +35,7 @@ def run_plan(
 
 
 class KernelRun:
-    """What runs a kernel for a launch's arguments: they are its inputs, outputs, extents and
+    """A function that runs a kernel for a launch's arguments: its inputs, outputs, extents and
     parameters, which `run` takes by name."""
 
     def __init__(self, kernel: TileProgram, run: Callable[..., None]) -> None:

@@ -20,7 +20,7 @@ class Repeat(Protocol):
 
 
 def gather(*positions: int) -> Gather:
-    """What takes the elements at these positions: `itemgetter`, but for one or none."""
+    """Return a function that takes the elements at positions, even one or none, as a tuple."""
     match positions:
         case ():
             return lambda values: ()
@@ -46,7 +46,7 @@ class Launched:
 
 @dataclass(frozen=True)
 class Stage:
-    """What is made, what is then launched, and which values are given up after that."""
+    """A stage of a call: what is made, what is then launched, and which values are then freed."""
 
     made: tuple[tuple[Callable[..., Any], int | None], ...]
     launches: tuple[Launched, ...]
@@ -55,7 +55,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens, in stages, and which are the results. No tensor outlives its call.
+    """A call's plan: its stages, and which values are its results. No tensor outlives its call.
 
     Values go by their position: the inputs and parameters, and then what is made, each of the value
     at a position (a conversion, a slice) or of none (an allocation).

@@ -211,7 +211,7 @@ class Align(Node):
 
 @dataclass(frozen=True)
 class View(Node):
-    """What a tensor holds in another shape."""
+    """A view of a tensor in another shape."""
 
     name: TensorName
     tensor: TensorName
@@ -233,7 +233,8 @@ class Choose(Node):
 
 @dataclass(frozen=True)
 class Fast(Node):
-    """May functions be as accurate as results of 16 bits, on the device of a tensor?"""
+    """A flag: true if functions need only be as accurate as results of 16 bits, on a tensor's
+    device."""
 
     tensor: TensorName
 
@@ -242,7 +243,7 @@ class Fast(Node):
 
 @dataclass(frozen=True)
 class Wide(Node):
-    """Do offsets, or sums with parameters, leave 32 bits?"""
+    """The type of indices: wider than 32 bits if offsets, or sums with parameters, may not fit."""
 
     tensors: tuple[TensorName, ...]
     params: tuple[ParamName, ...]
@@ -252,7 +253,7 @@ class Wide(Node):
 
 @dataclass(frozen=True)
 class Programs(Node):
-    """How many program instances there are."""
+    """The number of program instances."""
 
     grid: tuple[Count, ...]
 
@@ -343,7 +344,7 @@ Statement: TypeAlias = (
 
 @dataclass(frozen=True)
 class HostProgram:
-    """What a call of a program does, from its inputs to its results."""
+    """The statements of a call of a program, from its inputs to its results."""
 
     inputs: tuple[tuple[str, int], ...]  # with their ranks
     params: tuple[str, ...]

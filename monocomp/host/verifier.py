@@ -1,5 +1,5 @@
-"""What must hold of a host program: every name means something where it is used, shapes have the
-ranks that kernels take, and every parameter of a kernel is given once."""
+"""Verify host programs: every name means something where it is used, shapes have the ranks that
+kernels take, and every parameter of a kernel is given once."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _scheduled(program: H.HostProgram, kernel: int) -> set[tuple[str, str]]:
 
 
 def _kind(node: A.Node, field: str) -> str:
-    """What a field names, as its type says."""
+    """Return what a field names, as its type says; "" if it is no name."""
     declared = next(str(f.type) for f in fields(node) if f.name == field)
     return next((kind for name, kind in _NAMES.items() if name in declared), "")
 

@@ -109,7 +109,7 @@ class Extents:
             self.dims[read.name] = tuple(dims)
 
     def _is_part(self, name: str, whole: str) -> bool:
-        """Is the extent of an index computed from another's, as in `index p < |d| // 2`?"""
+        """True if the extent of an index is computed from another's, as in `index p < |d| // 2`."""
         todo, seen = [name], {name}
         while todo:
             bound = self._bounds.get(todo.pop())

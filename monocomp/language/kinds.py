@@ -167,7 +167,7 @@ class Kinds:
 
 
 def _use_of_child(node: S.Expr, number: int, use: Use) -> Use:
-    """What a child is used as, given what its parent is used as."""
+    """Return what a child is used as, given what its parent is used as."""
     passed: Use = "int" if use == "int" else "value"
     match node:
         case S.Read():

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 (characters that look like operators are what this is about)
-"""What is wrong with a text that is no program, in the words of a reader.
+"""Say what is wrong with a text that is no program, in the words of a reader.
 
 Two parts. A linear scan before the parser finds texts that are too large and brackets that
 do not match. `explain` turns the place where the parser stopped into a message: it looks
@@ -413,7 +413,7 @@ def _missing_value(place: _Place, expected: Mapping[str, str]) -> _Advice | None
 
 
 def _general(place: _Place, expected: Mapping[str, str]) -> _Advice:
-    """What could have stood there, in words."""
+    """Say what could have stood at a place."""
     form = _FORMS.get(place.keyword)
     help = f"the form is {form}" if form else None
     if place.keyword not in _FORMS and place.opened:

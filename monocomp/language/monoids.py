@@ -104,7 +104,7 @@ class MonoidResolver(Resolver):
         return _is_impure(node)
 
     def _is_index(self, name: str) -> bool:
-        """Is a name that is no field's an index? One of an unknown extent is refused later."""
+        """True if a name that is no field's is an index. One of unknown extent is refused later."""
         if name in self.monoid.extents or name in self.scope.bounds:
             return True
         is_free = self.scope.claimed(name) is None and not name.endswith("'")
@@ -190,6 +190,6 @@ def with_sums(
 
 
 def _size(part: S.Expr, extents: Mapping[str, int]) -> int:
-    """How many operations there are when sums are written out."""
+    """Return the number of operations in an expression when its sums are written out."""
     times = prod(extents[i] for i in part.indices) if isinstance(part, S.Reduce) else 1
     return 1 + times * sum(_size(child, extents) for child in S.children(part))

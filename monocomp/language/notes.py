@@ -26,7 +26,7 @@ def notes_on(
     definitions: Mapping[str, S.Definition],
     kind_of: KindOf,
 ) -> Iterator[Note]:
-    """What may surprise in definitions whose implied sums are explicit."""
+    """Yield notes on what may surprise in definitions whose implied sums are explicit."""
     found = _Finder(text, definitions, kind_of)
     for definition in definitions.values():
         yield from found.in_expression(definition.body)
@@ -59,7 +59,7 @@ def rooted_index(node: S.Expr) -> S.Name | None:
 
 
 def advice_on_size(node: S.Expr, here: Sequence[str]) -> str | None:
-    """What to write where a size was meant, and the sum over an index could be meant two ways."""
+    """Say how to write the size of an index in `here`, if a root of that index is taken."""
     found = (rooted_index(part) for part in S.walk(node))
     names = [index.name for index in found if index is not None and index.name in here]
     return _SIZE.format(names[0]) if names else None

@@ -47,7 +47,7 @@ _LARGEST = Fraction(sys.float_info.max)
 
 @dataclass(frozen=True)
 class _Group:
-    """What a rule that is no node of the tree collects for the rule above it."""
+    """A group of parts that a rule without a node in the tree collects for the rule above it."""
 
     items: tuple[Any, ...]
     span: Span
@@ -131,7 +131,7 @@ def _index_names(group: _Group, what: str) -> tuple[S.Label, ...]:
 
 
 def _subscripts(label: S.Label, group: _Group, place: Span) -> tuple[S.Expr, ...]:
-    """What stands in the brackets of a read."""
+    """Return the subscripts of a read."""
     if group.prefix or group.target is not None or group.condition is not None:
         raise ParseError(
             f"'{label}[...]' is followed by no parenthesis, so it is a read, "
@@ -408,7 +408,7 @@ def _lark() -> Lark:
 
 
 def _with_numbers(tables: dict[str, Any]) -> dict[Any, Any]:
-    """What JSON keeps as text are numbers again: the keys of tables."""
+    """Turn the keys of tables back into numbers where JSON has made text of them."""
     key: Any = int if next(iter(tables), "").isdigit() else str
     return {key(k): _with_numbers(v) if isinstance(v, dict) else v for k, v in tables.items()}
 

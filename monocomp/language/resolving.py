@@ -248,7 +248,7 @@ class Resolver:
         raise UnknownFunctionError(message, spans=head(node, name), help=help)
 
     def _check_form(self, node: S.Reduce) -> None:
-        """What only some reductions have: one index, a new index, a prefix form."""
+        """Check what only some reductions have: one index, a new index, a prefix form."""
         place, selects = head(node, node.op), node.op in SELECTIONS
         if selects != (node.target is not None):
             raise ParseError(

@@ -86,7 +86,7 @@ class Scope:
                 )
 
     def claimed(self, name: str) -> tuple[str, Span] | None:
-        """What a name is, other than an index, and where it first appears as that."""
+        """Return what a name is, other than an index, and where that first appears, or None."""
         tables: tuple[tuple[dict[str, Any], str], ...] = (
             (self.definitions, "a definition"),
             (self.inputs, "an input"),
@@ -245,7 +245,7 @@ class Scope:
         return {**standard_monoids(), **self.ready}
 
     def extent_in(self, monoid: S.Monoid, index: S.Label) -> int:
-        """How many values an index of a declaration has: a number that is known."""
+        """Return the number of values of an index of a declaration, which must be known."""
         if index in monoid.extents:  # it is given, and has its own
             return monoid.extents[index]
         of = f"the extent of index '{index}' of monoid '{monoid.name}'"

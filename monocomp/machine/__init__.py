@@ -1,1 +1,1 @@
-"""What the compiler has from the machine that it runs on: files, a cache, one thread at a time."""
+"""The machine that the compiler runs on: files, a cache, one thread at a time."""

@@ -88,7 +88,7 @@ class JsonStore(_Store):
     """Results by key."""
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """What was put under this key, or None."""
+        """Return what was put under this key, or None."""
         try:
             with self._open_folder() as (folder, _):
                 text = _read(folder, _file_name(key))

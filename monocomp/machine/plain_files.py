@@ -101,7 +101,8 @@ def require_writable(path: str | os.PathLike[str]) -> None:
 
 
 def _writable(path: str | os.PathLike[str]) -> os.stat_result | None:
-    """What is to be written to or replaced; None: nothing is there, but perhaps a link to it."""
+    """Return the status of a file that is to be written or replaced; None if there is none, or only
+    a link to nothing."""
     try:
         old = os.stat(path)
     except FileNotFoundError:

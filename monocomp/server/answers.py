@@ -17,12 +17,12 @@ BACKENDS = ("triton", "gluon", "torch")
 
 @dataclass(frozen=True)
 class Request:
-    """What a page asks for.
+    """A request of a page.
 
     Attributes:
         program: its text.
         target, dtype, backend: what the kernel is for.
-        gradient: is it the program's gradient that is wanted?
+        gradient: true if the program's gradient is wanted.
         sizes: such as "q=4096 d=128".
     """
 
@@ -56,11 +56,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the page shows.
+    """An answer that the page shows.
 
     Attributes:
         html: the parts of the explorer's page; "" where there is an error.
-        about: in a few words.
+        about: how many steps the derivation has, such as "3 steps".
         error: the message, with the line and a caret.
         start, stop: the place of the error in the program, if it has one.
     """

@@ -142,7 +142,8 @@ class Handler(BaseHTTPRequestHandler):
         self._send_json(asdict(answer))
 
     def _is_ours(self) -> bool:
-        """Is this asked of this machine by its name, by a page of ours or by none?"""
+        """True if a request names this machine, and comes from one of our pages or from none. Any
+        other is refused."""
         ours = {f"{host}:{self.server.server_port}" for host in _HOSTS}
         origin = self.headers.get("Origin")
         if self.headers.get("Host") in ours and origin in (None, *(f"http://{o}" for o in ours)):

@@ -46,7 +46,7 @@ class Monoid:
 
     @property
     def is_commutative(self) -> bool:
-        """Is it proved that the order of elements does not matter?"""
+        """True if it is proved that the order of elements does not matter."""
         return is_commutative(self.laws)
 
     def __str__(self) -> str:

@@ -77,7 +77,7 @@ class _Translator:
         return is_declared or self.sizes.get(extent) == 0
 
     def declarations(self) -> Declarations[Term]:
-        """What the program declares; extents that depend on others keep these as they are."""
+        """Return what the program declares; no known sizes are put into bounds of extents."""
         program = self.program
         plain = _Translator(program) if program.bounds else self
         bounds = {name: plain.expr(e) for name, e in program.bounds.items()}
