@@ -116,7 +116,7 @@ def argument(
 def _is_even(
     program: B.BlockProgram, of: str, extents: Mapping[str, int], lengths: Mapping[str, int]
 ) -> bool:
-    """Is no element of a block beyond the end of its axis?"""
+    """True if no element of a block is beyond the end of its axis."""
     axis = program.axes[of]
     size = extents[axis.extent]
     if axis.role != "whole":
@@ -399,7 +399,7 @@ def _merge_largest(
 
 
 def _grouped(pid: int, blocks: int, positions: int, group_size: int) -> int:
-    """As the device function of this name."""
+    """Compute the number of a block as the device function `grouped` does."""
     if group_size <= 1:
         return pid
     count = min(group_size, positions)

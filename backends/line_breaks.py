@@ -85,7 +85,7 @@ def parse(text: str, mode: Literal["eval", "exec"] = "exec") -> ast.AST:
 
 
 def _level(e: ast.expr) -> int:
-    """How tightly the outermost operator binds."""
+    """Return how tightly the outermost operator binds."""
     return _BINARY[type(e.op)][1] if isinstance(e, ast.BinOp) else _LEVELS.get(type(e), _ATOM)
 
 
@@ -231,7 +231,7 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
 
 
 def _can_flow(e: ast.expr) -> bool:
-    """Is there one operator of the loosest kind, and a bracket at an end to break at?"""
+    """True if the loosest operator has two operands, and brackets at an end to break at."""
     if isinstance(e, ast.IfExp) or len(_operands(e)) > 2:
         return False
     pieces = [p for p in _pieces(e) if p]

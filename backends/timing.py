@@ -1,4 +1,4 @@
-"""How long calls take."""
+"""Measure how long calls take."""
 
 from __future__ import annotations
 

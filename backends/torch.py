@@ -117,10 +117,10 @@ def repeated(
     results: torch.dtype | None = None,
     checked: bool = False,
 ) -> Repeated:
-    """What computes the results of a host program for calls that look alike.
+    """Make a `Repeated` that computes the results of a host program for calls that look alike.
 
     Args:
-        programs: into how many splits streams are cut that are cut at all.
+        programs: number of splits of each stream that is cut.
         varying: the parameters whose values are left open.
         results: the dtype of float results, as `TorchTarget` says.
         checked: test computed subscripts.

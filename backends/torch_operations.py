@@ -1,4 +1,4 @@
-"""What the torch backend does tiles with, and host programs on torch tensors."""
+"""Operations of the torch backend on tiles, and the target of host programs on torch tensors."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _floordiv(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _mod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """What `_floordiv` leaves."""
+    """Compute a modulo b, with the sign of b; an integer modulo 0 is 0."""
     if a.is_floating_point() or b.is_floating_point():
         return torch.remainder(a, b)
     return torch.where(b == 0, 0, torch.remainder(a, torch.where(b == 0, 1, b)))
@@ -144,13 +144,13 @@ _OWN: dict[str, Callable[..., Any]] = {"sign": _sign, "floordiv": _floordiv, "mo
 
 
 class TorchTarget:
-    """What all host programs on torch tensors need.
+    """The target of host programs on torch tensors.
 
     Args:
-        device: that of the inputs.
+        device: the inputs' device.
         accumulated: the dtype of sums.
-        results: that of float results for which the program names none; that to which those of
-            the inputs that decide it are promoted, unless given.
+        results: the dtype of float results for which the program names none; if not given, the
+            one to which the dtypes of the inputs that decide it are promoted.
     """
 
     def __init__(

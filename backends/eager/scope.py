@@ -1,4 +1,4 @@
-"""What the equations of one function share: names, and facts about definitions."""
+"""Names, and facts about definitions, that the equations of one function share."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Scope:
 
 @dataclass
 class Facts:
-    """What decides between an operator and its helper: where the rules for empty sets apply."""
+    """Facts that decide between operators and helpers: where the rules for empty sets apply."""
 
     equations: Iterable[Equation]
     aggregates: set[str] = field(default_factory=set)
@@ -130,7 +130,7 @@ class Facts:
                 self.unbounded.add(e.name)
 
     def is_aggregate(self, t: Term) -> bool:
-        """Does the value come from a fold?"""
+        """True if the value comes from a fold."""
         return any(
             s.op in ("fold", "fold_at")
             or (s.op == "ref" and s.attr in self.aggregates)
@@ -140,7 +140,7 @@ class Facts:
         )
 
     def is_unbounded(self, t: Term) -> bool:
-        """May the value be infinite although the inputs are not?"""
+        """True if the value may be infinite although the inputs are not."""
         match t.op:
             case "const":
                 return isinstance(t.attr, float)

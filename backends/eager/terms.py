@@ -300,8 +300,8 @@ class Terms(ABC):
         return self.infix("**", code, Code(number_text(exponent), number=True))
 
     def _operand(self, t: Term, code: Code | None = None) -> Code:
-        """What is divided by or raised to a power, a tensor where Python's numbers would not do:
-        of them x / 0 is an error, and sqrt(-1) is complex."""
+        """Return a divisor or the base of a power, as a tensor where Python's numbers would not do:
+        with these x / 0 is an error, and sqrt(-1) is complex."""
         code = code or self.code(t)
         is_known = T.is_positive(t) and not any(s.op == "param" for s in T.subterms(t))
         return code if is_known or t.kind == "int" else self.tensor(code, "float")

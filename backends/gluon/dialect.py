@@ -33,7 +33,7 @@ _DEVICES = """
 
 
 def _taken(program: TileProgram, kernel: str) -> set[str]:
-    """What a kernel's functions and the layouts in them are called."""
+    """Return the names taken by a kernel's functions, and by layouts and variables in them."""
     layouts = {layout_name((a, b)) for a in program.axes for b in program.axes}
     return {*layouts, f"{kernel}_consumer", f"{kernel}_producer", "STAGES", "WARPS", "n"}
 

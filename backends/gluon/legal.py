@@ -13,7 +13,7 @@ from monocomp.tile import Let
 
 
 class LegalOfWarpgroups(Legal):
-    """What resources allow kernels whose rows are those of a warpgroup, or of two."""
+    """Legal schedules of kernels whose rows are those of one warpgroup, or of two."""
 
     def admits(self, schedule: Schedule) -> bool:
         rows = {length for a, length in schedule.blocks if self.program.axes[a].role == "row"}
@@ -33,8 +33,8 @@ class LegalOfWarpgroups(Legal):
         )
 
     def _registers(self, schedule: Schedule) -> int:
-        """Those of a thread. Tiles that pointers load lie as results of products do, two neighbours
-        in a thread: there is a pointer, of two registers, for each pair."""
+        """Count the registers of a thread. Tiles loaded through pointers lie as results of products
+        do, two neighbours in a thread; each pair has a pointer, of two registers."""
         by_descriptor = descriptor_loads(self.program, resident=True)
         lets = [s for s in self.program.statements if isinstance(s, Let) and s.value.op == "load"]
         blocked = {*self.program.axis_names("row", "stream", "whole")}

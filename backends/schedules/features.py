@@ -1,4 +1,4 @@
-"""What tells kernels apart where schedules are chosen: numbers, none of them a program's name."""
+"""Features that tell kernels apart when schedules are chosen: numbers, never a program's name."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Features:
     streamed: float
 
     def numbers(self) -> tuple[float, ...]:
-        """As a row of the table."""
+        """Return the features as a row of the table."""
         return tuple(round(float(getattr(self, name)), 2) for name in NAMES)
 
 
@@ -169,8 +169,8 @@ def _is_direct(legal: Legal, row: int) -> bool:
 
 
 def _is_longer_product(program: TileProgram) -> bool:
-    """Is this a product, with blocks of rows of both sides, whose sum a serial loop goes on with
-    from one matrix to the next?"""
+    """True if this is a product, with blocks of rows of both sides, whose sum a serial loop
+    continues from one matrix to the next."""
     loops = [s for s in program.body if isinstance(s, Loop)]
     if program.splits or len(program.axis_names("row")) < 2 or program.axis_names("whole"):
         return False
@@ -182,7 +182,7 @@ def _hands_on(s: Statement) -> bool:
 
 
 def _varying_ends(loop: Loop, blocked: Set[str]) -> int:
-    """How many ends of a loop are not the same for all rows?"""
+    """Count the ends of a loop, lower and upper, that vary along blocked axes."""
     lower = any(e.axes & blocked for s in loop.segments for e in s.lower)
     upper = any(e.axes & blocked for s in loop.segments for e in s.upper)
     return lower + upper
@@ -195,7 +195,7 @@ def _operations(e: Expr) -> int:
 
 
 def _statistics(loop: Loop, held: Collection[str]) -> int:
-    """How many tiles a loop carries that have no axis which is held entirely."""
+    """Count the tiles carried by a loop, and by loops inside it, with no axis held entirely."""
     inside = sum(_statistics(s, held) for s in loop.body if isinstance(s, Loop))
     return inside + sum(s.axes.isdisjoint(held) for s in loop.state)
 

@@ -53,7 +53,7 @@ class Shape(NamedTuple):
     descriptors: bool = False
 
     def __str__(self) -> str:
-        """As in "64/64 4w 3s tma", which `parse` reads."""
+        """Return text such as "64/64 4w 3s tma", which `parse` reads."""
         blocks = "/".join("x".join(map(str, lengths)) for lengths in (self.rows, self.streams))
         more = f" {self.instances}i" if self.instances else ""
         flags = " split" * self.split_axes + " tma" * self.descriptors
@@ -101,7 +101,7 @@ class Legal:
 
     @cached_property
     def gpu(self) -> Gpu:
-        """What the target has."""
+        """Return the GPU that the target names."""
         return gpu(self.target, self.processors)
 
     @cached_property
@@ -118,7 +118,7 @@ class Legal:
 
     @cached_property
     def multiplies(self) -> bool:
-        """Does the kernel multiply matrices?"""
+        """True if the kernel multiplies matrices."""
         return any(e.op == "contract" for e in self.program.expressions)
 
     @cached_property
@@ -133,12 +133,12 @@ class Legal:
 
     @cached_property
     def has_descriptors(self) -> bool:
-        """Can the copy engine load tiles of this kernel, in the dtypes that pay?"""
+        """True if the copy engine can load tiles of this kernel, in dtypes for which that pays."""
         return self.gpu.copies and self.element_bytes <= 2 and bool(descriptor_loads(self.program))
 
     @cached_property
     def resources(self) -> Resources:
-        """What schedules take that hold each axis as one tile."""
+        """Return the resources of schedules that hold each axis as one tile."""
         return Resources(self.program, self.sizes, self.element_bytes, self.gpu)
 
     @cached_property
@@ -147,7 +147,7 @@ class Legal:
         return Resources(program, self.sizes, self.element_bytes, self.gpu)
 
     def resources_of(self, schedule: Schedule) -> Resources:
-        """What schedules like this one take."""
+        """Return the resources of schedules like this one."""
         return self._resources_split if schedule.split_axes else self.resources
 
     # --- shapes and schedules -------------------------------------------------------------
@@ -235,7 +235,7 @@ class Legal:
 
     @cached_property
     def orders(self) -> list[int]:
-        """How many positions of the grid may take turns, what is taken first before the others."""
+        """List how many positions of the grid may take turns, the best number first."""
         return self.resources.orders()
 
     @cached_property
@@ -249,9 +249,9 @@ class Legal:
         }
 
     def holds(self, schedule: Schedule) -> bool:
-        """Does all of it fit? Registers that are missing are slow, so that they count, but where
-        little is known of them: of products in full precision, and of some in limbs up to twice as
-        many as there are."""
+        """True if all of it fits, registers included: a lack of them is slow. Where little is known
+        of them, products in full precision may need any number, and some in limbs up to twice as
+        many as there are. Kernels with the smallest blocks only have to run."""
         resources = self.resources_of(schedule)
         if not resources.fits(schedule):
             return False
@@ -331,7 +331,7 @@ class Legal:
         return [s for s in found if s != shape]
 
     def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
-        """That no schedule fits, with the sizes."""
+        """Return an error which says that no schedule fits, with the sizes."""
         least = dict.fromkeys(self.program.axis_names("row", "stream"), MIN_DOT)
         programs = self.processors if self.program.splits else 0
         smallest = Schedule(tuple(least.items()), 4, 1, programs)

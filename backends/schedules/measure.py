@@ -88,7 +88,7 @@ class GpuBench:
         return measure
 
     def agree(self, found: Outputs, expected: Outputs) -> bool:
-        """Are these the same but for rounding?"""
+        """True if results are the same up to rounding."""
         return all(same(a, b, self.tolerance) for a, b in zip(found, expected, strict=True))
 
 
@@ -118,9 +118,9 @@ def poisoned(*size: Any, **how: Any) -> torch.Tensor:
 
 
 def same(found: torch.Tensor, expected: torch.Tensor, tolerance: float) -> bool:
-    """Do results agree, up to a part of their own size and of the usual size of all?
+    """True if results agree within the tolerance, a part of their own and of the usual size.
 
-    Of integers few may differ: they may be positions of values that are equal but for rounding.
+    A few integers may differ: they may be positions of values that are equal up to rounding.
     """
     if found.shape != expected.shape:
         return False

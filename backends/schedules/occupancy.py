@@ -1,4 +1,4 @@
-"""How long all program instances take, from how long a block takes: what short kernels differ by.
+"""Estimate how long all program instances take, from how long a block takes.
 
 The instances that a processor holds at a time hide each other's delays. So its time is
 
@@ -6,10 +6,10 @@ The instances that a processor holds at a time hide each other's delays. So its 
 
 where blocks have 64 x 64 elements, and fill is what an instance takes before and after its loop:
 for its rows, and for the first loads, which other instances hide. In long kernels the time per
-block decides, in short ones the rest. Times are in those that a block takes of a good schedule; so
-the numbers below are used for heads of any size, forward and backward. They are fitted to 162
-kernels on an H200 (benchmarks/RESULTS.md, short sequences): the fill of the shapes of one kernel to
-about a tenth, beside each other, and that of different kernels to about a quarter.
+block decides, in short ones the rest. The unit of time is what a block takes with a good schedule;
+so the numbers below are used for heads of any size, forward and backward. They are fitted to 162
+kernels on an H200 (benchmarks/RESULTS.md, short sequences): the fill is right to about a tenth
+among the shapes of one kernel, and to about a quarter among different kernels.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Occupancy:
         return float(max(stream, min(length, length * 0.5**ends + ends * max(rows, stream) / 2)))
 
     def _resident(self, shape: Shape) -> int:
-        """How many instances a processor holds, as shared memory and registers allow."""
+        """Count the instances that a processor holds, as shared memory and registers allow."""
         of, rows, stream = self.features, prod(shape.rows), shape.streams[-1]
         shared = 2 ** of["kept"] * rows + 2 ** of["streamed"] * stream * shape.stages
         registers = shape.warps * _LANES * min(_MOST_REGISTERS, self._registers(shape))

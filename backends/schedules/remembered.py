@@ -33,7 +33,7 @@ _read: set[str] = set()  # the files that MONOCOMP_SCHEDULES has named
 
 @dataclass(frozen=True, order=True)
 class Situation:
-    """What a schedule was measured for.
+    """The situation that a schedule was measured in.
 
     Attributes:
         device: the GPU's name.
@@ -55,11 +55,11 @@ class Situation:
 
     @property
     def key(self) -> str:
-        """As text."""
+        """Return the situation as text."""
         return json.dumps(self.to_json(), sort_keys=True)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the situation as plain data."""
         return {**asdict(self), "dtypes": dict(self.dtypes), "sizes": dict(self.sizes)}
 
 
@@ -77,7 +77,7 @@ class Entry:
     raced: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the entry as plain data."""
         schedules = [s.to_json() for s in self.schedules]
         return {
             **self.situation.to_json(),

@@ -1,8 +1,8 @@
-"""What a schedule takes of a multiprocessor: registers, shared memory, and the largest tile.
+"""Compute what a schedule takes of a multiprocessor: registers, shared memory, the largest tile.
 
 Tiles live in registers and in shared memory; how much follows from the axes of the tile
-program's values. The numbers leave out what cannot run, or not well. How long something runs is
-measured, and nothing here says it.
+program's values. The numbers rule out schedules that cannot run, or run badly. How long a kernel
+runs is measured, not computed here.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SAVED = 0.3  # of the registers of an estimate the compiler saves, if it has to
 
 
 def load_levels(program: P.TileProgram) -> int:
-    """How many loads of a block wait for each other: two where a table tells where the elements
-    of a tile are, such as the pages of a cache."""
+    """Return the length of the longest chain of loads that wait for each other in a block: two
+    where a table says where the elements of a tile are, such as that of a cache's pages."""
     levels: dict[str, int] = {}
 
     def level(e: P.Expr) -> int:
@@ -71,12 +71,12 @@ def _positions(store: P.Store) -> frozenset[str]:
 
 
 class Resources:
-    """What the schedules of one kernel take at given sizes.
+    """The resources that schedules of one kernel take at given sizes.
 
     Args:
         program: the kernel.
         sizes: extents that are known.
-        element_bytes: of the elements of matrices.
+        element_bytes: bytes of an element of a matrix.
         on: the GPU.
     """
 
@@ -180,19 +180,19 @@ class Resources:
         return max(1, self.sizes.get(known.extent, nominal))
 
     def length(self, axis: str, schedule: Schedule) -> int:
-        """How long an axis is in a tile."""
+        """Return the length of an axis in a tile."""
         return schedule.lengths.get(axis) or self.held.get(axis, 1)
 
     def elements(self, axes: Iterable[str], schedule: Schedule) -> int:
-        """How many elements a tile with these axes has."""
+        """Count the elements of a tile with these axes."""
         return prod(self.length(a, schedule) for a in axes)
 
     def fits(self, schedule: Schedule) -> bool:
-        """Can it run at all? Registers that are missing are only slow."""
+        """True if the schedule can run at all. Too few registers only make it slow."""
         return self.shared(schedule) <= self.gpu.shared and self.tile(schedule) <= TILE_LIMIT
 
     def spills(self, schedule: Schedule) -> bool:
-        """Are far more registers live than there are?"""
+        """True if far more registers are live than a thread can have."""
         return self.registers(schedule) > self.gpu.registers + self.gpu.saved
 
     def tile(self, schedule: Schedule) -> int:
@@ -211,7 +211,7 @@ class Resources:
         return ceil(self.elements(axes, schedule) * size / 4 / threads)
 
     def registers(self, schedule: Schedule) -> int:
-        """Those of a thread: the most that are live at a time."""
+        """Return the most registers of a thread that are live at a time."""
         has_no_addresses = bool(self.operands) and self.operands <= self._by_descriptor(schedule)
         working = _COUNTERS if has_no_addresses else _WORKING
         held = {n: self._held_as(n, axes, schedule) for n, axes in self.given.items()}
@@ -224,10 +224,11 @@ class Resources:
         )
 
     def register_limit(self, schedule: Schedule) -> int:
-        """How many registers leave room for as many instances as shared memory does, where matrix
-        units read it: on Hopper instances hide each other's delays. 0 where a thread can't have
-        more, or would need far more, and where little is known of that: of sizes that are not
-        given, and of gathered tiles, each element of which may need an address."""
+        """Return how many registers a thread may have so that as many instances fit as shared
+        memory allows, where matrix units read operands from it: on Hopper, instances hide each
+        other's delays. 0 elsewhere, where a thread can't have so many or would need far more, and
+        where its need is poorly known: with sizes that are not given, and with gathered tiles, each
+        element of which may need an address."""
         axes = (self.program.axes[a] for a in self.held)
         is_known = all(a.extent in self.sizes for a in axes if a.role == "whole")
         is_known = is_known and not any(map(self._is_gathered, self.beside))
@@ -295,15 +296,15 @@ class Resources:
         )
 
     def _is_exchanged(self, e: P.Expr, schedule: Schedule) -> bool:
-        """Is a sum laid out anew between the limbs of a product? Warps have 16 rows each in all
-        of them but the last, which gives warps that are left columns instead."""
+        """True if a sum is laid out anew between the limbs of a product. Each warp has 16 rows in
+        all limbs except the last, which gives spare warps columns instead."""
         in_limbs = any(a in self.in_limbs for a in e.args[:2])
         is_lacking = self._rows(schedule) < 16 * schedule.num_warps
         return in_limbs and is_lacking and self.is_direct(schedule)
 
     def lacks_rows(self, schedule: Schedule) -> bool:
-        """Do warps repeat each other's work in a product from which another is made? Triton gives
-        each 16 rows of it."""
+        """True if warps repeat each other's work in a product from which another is made, as there
+        are too few rows: Triton gives each warp 16."""
         is_lacking = self._rows(schedule) < 16 * schedule.num_warps
         return self.is_chained and is_lacking and self.is_direct(schedule)
 
@@ -327,7 +328,7 @@ class Resources:
         return self.elements(self.program.axis_names("row"), schedule)
 
     def is_direct(self, schedule: Schedule) -> bool:
-        """Do products read their operands from shared memory, as Hopper's do?"""
+        """True if products read their operands from shared memory, as on Hopper."""
         is_large = self._rows(schedule) >= 64 and schedule.num_warps >= 4
         return self.gpu.reads_shared and self.element_bytes <= 2 and is_large
 
@@ -397,7 +398,7 @@ class Resources:
         return copied * max(0, schedule.num_stages - 1) + exchanged
 
     def _is_gathered(self, name: str) -> bool:
-        """Is this a tile that is read at positions which are computed?"""
+        """True if the named value is a tile that is loaded at computed positions."""
         value = self.lets[name]
         is_tile = value.op == "load" and len(value.axes & self.blocked) > 1
         varying = (p for p in value.args if p.axes & self.blocked)
@@ -410,12 +411,13 @@ class Resources:
     # --- order --------------------------------------------------------------------------
 
     def orders(self) -> list[int]:
-        """How many positions of the grid may take turns, the best first. Where rows bound what they
-        stream, some have more to do than others: the heaviest of several positions come first, so
-        that light ones even out the end, but of no more positions than share the cache, nor than
-        one has blocks of rows: how unlike these are. Where all are alike, the rows of one position,
-        which read the same, follow each other. Of blocks along two axes those that run at a time
-        make about a square, which reads least."""
+        """List how many positions of the grid may take turns, the best number first. Where rows
+        bound what they stream, some blocks have more to do than others: the heaviest of several
+        positions come first, so that light ones even out the end. The best number is limited by how
+        many can share the cache, and by how many blocks of rows one position has, which says how
+        unlike blocks are. Where all are alike, the rows of one position, which read the same,
+        follow each other. With blocks along two axes and no grid, those that run at the same time
+        form about a square, which reads least."""
         loops, rows = self._loops(), prod(map(self.size, self.program.axis_names("row")))
         if not is_grouped(self.program) or not loops or self.program.splits or rows <= _FEW:
             return [1]
@@ -448,13 +450,13 @@ class Resources:
         return [loop for loop in loops if loop.axis.role == "stream"]
 
     def _share(self, loop: P.Loop) -> float:
-        """How much of a stream a block of rows reads, on average: an end that varies with the
-        rows leaves half."""
+        """Return the share of a stream that a block of rows reads, on average: each end of a
+        segment that varies with the rows halves it."""
         ends = [self._varies(s.lower) + self._varies(s.upper) for s in loop.segments]
         return min(1.0, sum(0.5**n for n in ends))
 
     def _varies(self, bounds: Iterable[P.Expr]) -> bool:
-        """Do bounds of a stream vary with the rows?"""
+        """True if bounds of a stream vary with the rows."""
         return any(e.axes & self.blocked for e in bounds)
 
 
@@ -471,7 +473,7 @@ def _given(s: P.Statement) -> dict[str, frozenset[str]]:
 
 
 def _taken_over(loop: P.Loop) -> set[str]:
-    """What becomes the state of a loop, and is read nowhere else in it."""
+    """Return the names that become the state of a loop and that the loop reads nowhere else."""
     starts = {f.start.attr for f in loop.state if f.start.op == "local"}
     read = {e.attr for e in P.expressions(loop.body) if e.op == "local"}
     return starts - read

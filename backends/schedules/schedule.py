@@ -45,12 +45,12 @@ class Schedule:
 
     @cached_property
     def lengths(self) -> dict[str, int]:
-        """Of blocks, by axis."""
+        """Return the lengths of blocks, by axis."""
         return dict(self.blocks)
 
     @property
     def in_source(self) -> tuple[Any, ...]:
-        """What the source of a kernel depends on, whatever it is called with."""
+        """Return the settings that a kernel's source depends on, whatever its arguments are."""
         return self.split_axes, self.unchained
 
     def with_source_of(self, other: Schedule) -> Schedule:
@@ -58,7 +58,7 @@ class Schedule:
         return replace(self, split_axes=other.split_axes, unchained=other.unchained)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the schedule as plain data."""
         return {**asdict(self), "blocks": dict(self.blocks), "split_axes": list(self.split_axes)}
 
     @staticmethod
@@ -88,7 +88,7 @@ class Schedule:
         return Schedule(tuple(blocks.items()), warps, stages, *rest)
 
     def __str__(self) -> str:
-        """As in "128 x 64, 8 warps, 3 stages"."""
+        """Return text such as "128 x 64, 8 warps, 3 stages"."""
         blocks = " x ".join(str(length) for _, length in self.blocks) or "1"
         splits = f", {self.programs} programs" if self.programs else ""
         tiles = f", padding of {' and '.join(self.split_axes)} split" if self.split_axes else ""
@@ -112,7 +112,7 @@ def split_lengths(size: int) -> tuple[int, int]:
 
 
 def shortest(size: int) -> int:
-    """What an axis takes in one tile or in two."""
+    """Return the padded length of an axis in one tile or in two, whichever is less."""
     return min(one_tile(size), sum(split_lengths(size)))
 
 
@@ -125,7 +125,7 @@ def longest_alike(size: int) -> int:
 
 
 def held_length(program: TileProgram, axis: str, size: int) -> int:
-    """How long the tile of an axis of this size is, in a kernel that holds it entirely."""
+    """Return the length of the tile of an axis of this size, in a kernel that holds it entirely."""
     if program.axes[axis].after is not None:
         return split_lengths(size)[1]
     is_first = any(a.after == axis for a in program.axes.values())
@@ -142,5 +142,5 @@ _PROCESSORS = {"cuda:80": 108, "cuda:90": 132, "cuda:100": 148, "hip:gfx942": 30
 
 
 def processors_of(target: str | None) -> int:
-    """How many multiprocessors a target has, as a rule; 1 if it is not known."""
+    """Return the usual number of multiprocessors of a target; 1 if it is not known."""
     return _PROCESSORS.get(target or "", 1)

@@ -60,7 +60,7 @@ class DoesNotFit(Exception):
 
 
 class Bench(Protocol):
-    """What the search needs of a GPU."""
+    """The operations on a GPU that the search needs."""
 
     def compile(self, choices: Sequence[Choice]) -> None:
         """Compile these at the same time; `outputs` says which of them do not compile."""
@@ -72,22 +72,22 @@ class Bench(Protocol):
         """Measure the milliseconds of a call; raises DoesNotFit."""
 
     def agree(self, found: Outputs, expected: Outputs) -> bool:
-        """Are these the same but for rounding?"""
+        """True if results are the same up to rounding."""
 
 
 @dataclass
 class Tuning:
-    """What a search has found.
+    """The result of a search.
 
     Attributes:
-        schedules: the fastest, one a kernel.
+        schedules: the fastest, one for each kernel.
         milliseconds: of a call with these, and `before` of one with the first candidates;
             None where that was not measured.
         measured, wrong, unfit: how many candidates were timed, gave a wrong result, and did not
             compile or fit.
         seconds: what it took.
-        is_checked: has a candidate been found right, so that the schedules can be relied on?
-        was_interrupted: has an interruption ended it?
+        is_checked: True if a candidate was found right, so that the schedules can be relied on.
+        was_interrupted: True if an interruption ended it.
         reasons: why candidates did not fit, in words.
         entry: what is remembered.
     """

@@ -85,12 +85,12 @@ _PRODUCTS, _DIRECT = NAMES.index("products"), NAMES.index("direct")
 
 @dataclass(frozen=True)
 class Row:
-    """What has been measured for one kernel.
+    """The measurements of one kernel.
 
     Attributes:
         features: of the kernel, as `Features.numbers` has them.
         processors: of the GPU.
-        times: of each shape, over the best time.
+        times: that of each shape, divided by the best.
     """
 
     features: tuple[float, ...]
@@ -140,7 +140,7 @@ def point(of: Sequence[float]) -> tuple[float, ...]:
 
 
 def distance(a: Sequence[float], b: Sequence[float]) -> float:
-    """How far apart two points are."""
+    """Return the distance between two points: the sum of the differences of coordinates."""
     return float(sum(map(abs, map(sub, a, b))))
 
 

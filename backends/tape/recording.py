@@ -41,11 +41,11 @@ def is_short(program: TileProgram, extents: Mapping[str, int], lengths: Mapping[
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a tensor lies in memory.
+    """The layout of a tensor in memory.
 
     Attributes:
         shape, strides, dtype: its own.
-        is_plain: is it contiguous, and aligned?
+        is_plain: True if it is contiguous and aligned.
     """
 
     shape: tuple[int, ...]

@@ -72,10 +72,10 @@ class TileOps(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """How a tile is computed from others.
+    """The computation of a tile from others.
 
     Attributes:
-        name: of the operation.
+        name: the operation's name.
         again: the operation, for other operands.
         operands: the tiles.
         dim: the dimension that it sums along, if it does.

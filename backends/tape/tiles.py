@@ -169,8 +169,9 @@ class TapeOps:
         return self.map(name, function, *operands, dtype=dtype, takes_out=not is_own)
 
     def _folded(self, name: str, operands: Sequence[Tile]) -> Tile | None:
-        """What an operation comes to by what is known of an operand. A unit scaled is the unit, as
-        a sum of nothing is; combined with something it is that."""
+        """Return the operand that an operation comes to, by what is known of its operands; None if
+        it comes to none. A sum of nothing stays one when scaled; a unit combined with another
+        operand gives that operand."""
         if name == "stop":
             return operands[0]
         if name == "where" and operands[0].value.known is not None:

@@ -1,4 +1,4 @@
-"""What differs between the languages that kernels are printed in; all else of a file is one."""
+"""Differences between the languages that kernels are printed in; all else in a file is shared."""
 
 from __future__ import annotations
 

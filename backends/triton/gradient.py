@@ -110,7 +110,7 @@ class _Function:
         ]
 
     def _saved(self) -> list[str]:
-        """What the gradients read, but for those of results."""
+        """List the inputs that the gradients read, without the cotangents of results."""
         cotangents = self.found.cotangents.values()
         return [n for n in self.found.equations.declared.inputs if n not in cotangents]
 

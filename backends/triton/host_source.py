@@ -57,7 +57,7 @@ class HostSource:
         return self.names.of("descriptor", d.key, d.parameter)
 
     def setting(self, name: str, kernel: int | None = None) -> str:
-        """What the schedule of a kernel chooses, or that of the one to be launched."""
+        """Write a setting of a kernel's schedule; None stands for the kernel to be launched."""
         return f'config["{name}"]' if kernel is None else f'configs[{kernel}]["{name}"]'
 
     def put(self, text: str, indent: int = 1) -> None:
@@ -276,7 +276,7 @@ class HostSource:
         raise InternalError(f"an extent cannot be {t.op}")
 
     def _count(self, grid: Sequence[A.Count], kernel: int | None = None) -> str:
-        """How many program instances there are."""
+        """Write the number of program instances."""
         counts = []
         for c in grid:
             size = self.size(c.extent)
@@ -317,7 +317,7 @@ class HostSource:
             self.put(f"{a.parameter}={self._text(a.value)},", 2)
 
     def _text(self, value: A.Value) -> str:
-        """What a kernel is given."""
+        """Write an argument of a kernel."""
         match value:
             case A.Pointer():
                 return self.tensor(value.tensor)

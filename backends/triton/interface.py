@@ -1,4 +1,4 @@
-"""How the host calls an emitted kernel: its parameters, and what is given for each."""
+"""The interface of an emitted kernel to the host: its parameters, and the value given for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCHEDULED = ("order", "stages", "warps")  # what a schedule says beside block l
 
 
 def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
-    """That of one kernel."""
+    """Return the interface of one kernel."""
     lengths = _lengths(p)
     arguments, scheduled = [], []
     for a in p.arguments:
@@ -42,7 +42,7 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
 
 
 def _lengths(p: BlockProgram) -> dict[str, A.AnyLength]:
-    """How long blocks are along each axis that has blocks."""
+    """Return the lengths of blocks along each axis that has blocks."""
     found: dict[str, A.AnyLength] = {}
     firsts = {a.after for a in p.axes.values()}
     for a in p.axes.values():

@@ -1,4 +1,4 @@
-"""What a file that is for known sizes knows of the arguments of its kernels."""
+"""The arguments of kernels that are known in a file for known sizes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from monocomp.tile import TileProgram
 
 @dataclass(frozen=True)
 class Promises:
-    """What holds of the calls of a minimal file, besides sizes: offsets fit 32 bits, and last
+    """The properties of calls of a minimal file, besides sizes: offsets fit 32 bits, and last
     dimensions have no gaps.
 
     Attributes:
         precision: "ieee" or "tf32".
-        fast: may functions be as accurate as results of 16 bits?
-        widths: of the elements of inputs, in bytes; what is stored takes 4.
+        fast: True if functions may be only as accurate as results of 16 bits.
+        widths: bytes of an element, by input; an element that kernels store takes 4.
     """
 
     precision: str
@@ -29,7 +29,7 @@ class Promises:
     def of(
         self, p: BlockProgram, schedule: Schedule, sizes: Mapping[str, int]
     ) -> dict[Key, Constant]:
-        """What else is known of the arguments of a kernel with its schedule."""
+        """Return what else is known of the arguments of a kernel with its schedule."""
         blocks = schedule.lengths
         found: dict[Key, Constant] = {
             ("option", "INDEX", 0): INT32,
@@ -58,7 +58,7 @@ class Promises:
     def _is_described(
         self, p: BlockProgram, block: int, schedule: Schedule, sizes: Mapping[str, int]
     ) -> bool:
-        """Does the schedule want a descriptor, and do 16 bytes divide rows of the known size?"""
+        """True if the schedule wants a descriptor, and 16 bytes divide rows of the known size."""
         tensor, last = p.blocks[block].tensor, p.blocks[block].axes[-1]
         row = 0 if last is None else sizes.get(p.axes[last].extent, 0)
         return schedule.descriptors and row > 0 and row * self.widths.get(tensor, 4) % 16 == 0
@@ -66,12 +66,12 @@ class Promises:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the arguments of a kernel.
+    """The known arguments of a kernel.
 
     Attributes:
-        kernel: it.
+        kernel: the kernel.
         schedule: its schedule.
-        sizes: extents that are known.
+        sizes: the known extents.
         promises: of a minimal file.
     """
 

@@ -67,7 +67,7 @@ _SOURCES = TextStore("sources")
 
 
 def interpreted() -> bool:
-    """Does Triton run in its interpreter, on the CPU?"""
+    """True if Triton runs in its interpreter, on the CPU."""
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
 
 
@@ -179,8 +179,9 @@ class TritonRunner:
         return found
 
     def _usual(self, kernel: TileProgram, choice: Schedule) -> Schedule:
-        """What the file says of a kernel, whose schedule each call gives: that of no sizes, or of
-        this call where a kernel fits only if it knows how long the axes are that it holds."""
+        """Return the schedule that the file names for a kernel, though each call gives its own:
+        that of no sizes, or this call's where a kernel fits only if the lengths of held axes are
+        known."""
         try:
             usual = self.dialect.table.first(self.dialect.legal(kernel, {}, 2))
         except UnsupportedError:
@@ -364,7 +365,7 @@ class TritonRunner:
     def _others(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
     ) -> Iterator[Choice]:
-        """What to take where a schedule turns out to need more than there is."""
+        """Yield schedules to take where one turns out to need more than there is."""
         options = [self.dialect.table.candidates(each, 12) for each in self.legal(inputs, extents)]
         for n in range(max(map(len, options))):
             yield tuple(o[min(n, len(o) - 1)] for o in options)
@@ -425,12 +426,12 @@ def _is_on_gpu(inputs: Mapping[str, torch.Tensor]) -> bool:
 
 
 def multiprocessors(device: torch.device) -> int:
-    """How many multiprocessors a GPU has."""
+    """Return the number of multiprocessors of a GPU."""
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def target_of(device: torch.device) -> str | None:
-    """What to choose schedules for; None where kernels are interpreted."""
+    """Return the target to choose schedules for; None without a GPU or in Triton's interpreter."""
     if device.type != "cuda" or interpreted():
         return None
     if torch.version.hip is not None:
@@ -440,5 +441,5 @@ def target_of(device: torch.device) -> str | None:
 
 
 def _is_capturing(device: torch.device) -> bool:
-    """Does the current stream record a CUDA graph?"""
+    """True if the current stream records a CUDA graph."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

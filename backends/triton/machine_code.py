@@ -56,7 +56,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a compiled kernel takes of the GPU; `spilled` counts bytes a thread, or registers."""
+    """A compiled kernel's use of the GPU; `spilled` counts bytes a thread, or registers."""
 
     registers: int
     spilled: int
@@ -166,7 +166,7 @@ def recorded(
 
 
 def compiled(target: str, launch: Launch) -> Any:
-    """What Triton makes of a launch."""
+    """Compile the kernel of a launch with Triton."""
     *made, options = source_of(launch)
     source = GluonASTSource if launch.function.is_gluon() else ASTSource
     return triton.compile(source(*made), target=gpu(target), options=options)
@@ -213,7 +213,7 @@ def _type_of(value: Any) -> str:
 
 
 def usage_of(made: Any, target: str) -> Usage:
-    """What a compiled kernel takes, as its assembler says."""
+    """Return what a compiled kernel takes, as its assembler says."""
     shared = int(made.metadata.shared)
     if target.startswith("hip"):
         vectors, spilled = (
@@ -234,7 +234,7 @@ def _numbers(pattern: str, text: str) -> list[int]:
 
 
 def dumped(made: Any, what: str) -> str:
-    """What the tool for machine code, which comes with Triton, says of a compiled kernel."""
+    """Return what Triton's tool for machine code says of a compiled kernel."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(made.asm["cubin"])

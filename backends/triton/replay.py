@@ -30,7 +30,7 @@ EMPTY = {"cpu": _GUARDS._empty_strided_cpu, "cuda": _GUARDS._empty_strided_cuda}
 
 
 class _Thread(threading.local):
-    """What a thread has made."""
+    """A thread's state: the devices on which it has CUDA contexts."""
 
     def __init__(self) -> None:
         self.contexts: set[int | None] = set()  # of which devices
@@ -99,7 +99,7 @@ class PlanTarget(TorchTarget):
         index = device.index
 
         def make(base: torch.Tensor) -> TensorDescriptor:
-            """That of a tensor that looks the same, whose other attributes have been checked."""
+            """Describe a tensor that looks the same, whose other attributes have been checked."""
             if index not in _THREAD.contexts:
                 require_context(device)
             descriptor: TensorDescriptor = object.__new__(kind)
@@ -194,7 +194,7 @@ def _launching(compiled: Any, programs: int) -> Callable[..., object]:
 
 
 def _calls(hook: Any) -> bool:
-    """Is a hook there, and not an empty chain of them?"""
+    """True if there is a hook, and not an empty chain of hooks."""
     return hook is not None and bool(getattr(hook, "calls", True))
 
 
@@ -207,10 +207,10 @@ def require_context(device: torch.device) -> None:
 
 
 def _can_be_launched(compiled: object) -> bool:
-    """May a compiled kernel be called without Triton's looking at the arguments again?
+    """True if a compiled kernel may be called without Triton looking at the arguments again.
 
-    Not where kernels are interpreted. On AMD they are compiled for the size of a tensor's
-    storage too, which the signature of a call leaves out.
+    False where kernels are interpreted, and on AMD: there they are also compiled for the size
+    of a tensor's storage, which the signature of a call leaves out.
     """
     from triton.compiler import CompiledKernel
 

@@ -217,7 +217,7 @@ def sizes_for(equations: Equations, known: Mapping[str, int]) -> Sizes | None:
 
 
 def _tabulated(equations: Equations, sizes: Mapping[str, int]) -> int:
-    """How many elements the largest part of a formula has."""
+    """Count the elements of the largest part of a formula."""
     terms = list(T.subterms(*(e.body for e in (*equations.given, *equations.equations))))
     extents = dict(t.attr for t in terms if t.op == "index")
     return max(math.prod(sizes[extents[name]] for name in t.free) for t in terms)
