@@ -352,8 +352,9 @@ def _compares_numbers(e: P.Expr) -> bool:
 
 
 def _is_never_zero(e: P.Expr) -> bool:
-    """True if a divisor is made of positive numbers and extents. Nothing is computed for an
-    extent 0."""
+    """True if a divisor is a sum or product of positive numbers and extents. Nothing is computed
+    for an extent 0."""
     if e.op == "number":
         return bool(e.attr > 0)
-    return e.op == "extent" or (bool(e.args) and all(map(_is_never_zero, e.args)))
+    positive = ("add", "mul", "maximum", "minimum")
+    return e.op == "extent" or (e.op in positive and all(map(_is_never_zero, e.args)))
