@@ -450,3 +450,16 @@ def test_closed_rooms_use_little(folder: str) -> None:
 def test_modules_are_finished_in_one_sitting() -> None:
     lengths = {name: text.count("\n") for name, text in sources_of_modules().items()}
     assert not {n for n, length in lengths.items() if length > 500}, "split it along its ideas"
+
+
+def test_docstrings_begin_with_a_verb() -> None:
+    """Or an equation, or a noun: none begins in the middle of a sentence."""
+    words = {"What", "That", "Those", "Of", "As", "Is", "Are", "Does", "May", "Has"}
+    found = set()
+    for name, text in sources_of_modules().items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                docstring = ast.get_docstring(node)
+                if docstring and docstring.split()[0].rstrip(",.:") in words:
+                    found.add(f"{name}: {docstring.splitlines()[0]}")
+    assert not found

@@ -149,7 +149,7 @@ class Model(nn.Module):
 
 @dataclass(frozen=True)
 class Size:
-    """Of the model, and of a batch."""
+    """The sizes of the model and of a batch."""
 
     width: int = 256
     heads: int = 4
@@ -214,7 +214,7 @@ class Curves:
 
     @property
     def is_noise(self) -> bool:
-        """Are the derived losses nearer to the eager ones than those of other batches?"""
+        """True if the derived losses are nearer to the eager ones than those of other batches."""
         return self.apart(self.derived) < self.apart(self.other)
 
 

@@ -105,5 +105,5 @@ def load(name: str) -> str:
 
 
 def about(name: str) -> str:
-    """What a program computes, in one line."""
+    """Say in one line what a program computes."""
     return load(name).partition("\n")[0].lstrip("# ").rstrip(".")
