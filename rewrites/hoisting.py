@@ -154,10 +154,13 @@ def _is_number(name: str) -> Guard:
 
 
 def _are_of_one_weight(found: Bindings) -> bool:
-    """True if w is all that varies in the exponents of both elements."""
+    """True if w is all that varies in the exponents of both elements and of their addends: a sum
+    of differently weighted ones would be split again."""
     (bound,), _ = found.folds["k"]
-    w, x, y = (weight_of(found.terms[v], bound.attr[0]) for v in "wxy")
-    return w is not T.ZERO and x is T.ZERO and y is T.ZERO
+    name = bound.attr[0]
+    others = (a for v in "xy" for a in addends(found.terms[v]))
+    is_weight = weight_of(found.terms["w"], name) is not T.ZERO
+    return is_weight and all(weight_of(a, name) is T.ZERO for a in others)
 
 
 hoisting.add(

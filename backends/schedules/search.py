@@ -41,11 +41,11 @@ class Budget:
 
 
 SEARCH = Budget(20.0, 12)
-# What the table loses on programs that it has not seen, over the best measured (geometric means of
-# benchmarks.schedules): 1.057 with the first schedule, 1.034, 1.027, 1.021 and 1.017 with the best
-# of 2, 3, 4 and 6; on short sequences 1.022, and 1.016, 1.008, 1.005 and 1.002. How two times
-# compare is predicted within 0.21, as the root of the mean square of logarithms: more than what
-# most of 4 candidates differ by, so none of them is left out for its prediction.
+# The time of schedules that the table predicts, over the best measured, for programs that it has
+# not seen (geometric means of benchmarks.schedules): 1.057 with the first schedule, 1.034, 1.027,
+# 1.021 and 1.017 with the best of 2, 3, 4 and 6; on short sequences 1.022, and 1.016, 1.008, 1.005
+# and 1.002. The ratio of two times is predicted within 0.21, as the root of the mean square of
+# logarithms: most of 4 candidates differ by less, so none of them is left out for its prediction.
 RACE = Budget(10.0, 4)
 
 _ROUNDS = 5

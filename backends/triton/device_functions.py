@@ -139,8 +139,8 @@ def merge_largest(
     return values, positions''',
     "leading_bits": '''@triton.jit
 def leading_bits(x, dtype: tl.constexpr):
-    """What a dtype holds of x. The bits that bfloat16 lacks are cut off: to round them and to take
-    the result from x would convert each element there and back."""
+    """Keep the leading bits of x that a dtype has. The bits that bfloat16 lacks are cut off:
+    rounding, and subtracting the result from x, would convert each element there and back."""
     if dtype == tl.bfloat16 and x.dtype == tl.float32:
         x = (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
     else:
@@ -148,7 +148,7 @@ def leading_bits(x, dtype: tl.constexpr):
     return x''',
     "lost_bits": '''@triton.jit
 def lost_bits(x, dtype: tl.constexpr):
-    """What x has beside its leading bits, in a dtype; 0 where it overflows there."""
+    """x less its leading bits, in a dtype; 0 where these overflow."""
     lost = x - leading_bits(x, dtype).to(tl.float32)
     return tl.where(tl.abs(lost) < float("inf"), lost, 0.0).to(dtype)''',
     "dot_in_limbs": '''@triton.jit

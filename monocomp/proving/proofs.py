@@ -121,7 +121,7 @@ def _certified(
 
 # --- programs -------------------------------------------------------------------------
 
-# Of each law: what a monoid lacks without it, and why it is needed.
+# For each law: what a monoid lacks without it, and why it is needed.
 _LAWS = {
     "closed": (
         "has combinations that are not finite",

@@ -24,7 +24,7 @@ from monocomp.terms import Term
 from monocomp.terms.nodes import intern
 
 SIZES = {0: "nothing", 1: "one element", 2: "two elements"}
-# Of each reduction the function that joins elements, and its value over nothing.
+# For each reduction: the function that joins elements, and its value over nothing.
 _FOLDS = {
     "sum": ("add", T.ZERO),
     "prod": ("mul", T.ONE),

@@ -353,7 +353,7 @@ class _Evaluator:
             yield Value((*axes, *_entries(own)), array)
 
 
-# Of aggregates that are not of the kind of their elements.
+# The kinds of aggregates that differ from the kinds of their elements.
 _KINDS: dict[str, Kind] = {
     **{"any": "bool", "all": "bool", "argmax": "int", "argmin": "int"},
     **{"mean": "float", "var": "float", "logsumexp": "float"},

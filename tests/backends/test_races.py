@@ -56,7 +56,7 @@ class Bench:
 
 
 def runner() -> TritonRunner:
-    """That of causal attention."""
+    """Return a runner of causal attention."""
     kernel = mc.compile(library.load("causal"))
     program, kernels = kernel.plan({}).program, kernel.tile_programs({})
     return TritonRunner(program, kernels, lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
@@ -69,7 +69,7 @@ def options() -> list[Schedule]:
 
 
 def chosen() -> Schedule:
-    """What a new runner takes."""
+    """Return the schedule that a new runner takes."""
     (schedule,) = runner().schedules(INPUTS, {}, EXTENTS)
     return schedule
 
@@ -90,7 +90,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Benc
 
 
 def test_a_first_call_takes_the_fastest_of_a_few(bench: type[Bench]) -> None:
-    """Those that come first; others, in this process and in later ones, take it unmeasured."""
+    """It measures those that come first; later calls, in other processes too, take the winner."""
     assert chosen() == bench.fastest
     assert [s for (s,) in bench.timed] == options()[: RACE.candidates]
     assert chosen() == bench.fastest and len(bench.timed) == RACE.candidates

@@ -243,3 +243,15 @@ def test_derivations_that_grow_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(driver, "SIZE_LIMIT", 5)
     with pytest.raises(LimitError, match="'O' grows past 5 different terms as it is derived"):
         mc.compile("O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]")
+
+
+def test_sums_of_several_weights_end() -> None:
+    """Sums that a weight splits are not merged again, whatever their addends weigh."""
+    program = translate(
+        check("""
+        O[k] = sum[q](exp(S[q,k]) * (A[q] * exp(-L[q]) + C[q] * exp(-L[q])
+            + B[q] * (D[q,k] * exp(-L[q]) - G[q] * F[q,k])))
+        """)
+    )
+    names = [step.rule for step in derive(program).steps]
+    assert "split_weights" in names and "merge_weighted_sums" not in names

@@ -93,7 +93,8 @@ def test_names_of_no_operator(step: str) -> None:
 
 CODE = """
 import torch, monocomp as mc
-kernel = mc.compile("O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]", backend="torch")
+given = "input Q[q,d], K[k,d], V[k,e]"
+kernel = mc.compile(given + "; O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]", backend="torch")
 inputs = [torch.ones(4, 2, requires_grad=True) for _ in range(3)]
 torch.compile(lambda *t: kernel(*t), fullgraph=True)(*inputs).sum().backward()
 print(inputs[2].grad.round().tolist())
