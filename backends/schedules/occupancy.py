@@ -8,7 +8,7 @@ where blocks have 64 x 64 elements, and fill is what an instance takes before an
 for its rows, and for the first loads, which other instances hide. In long kernels the time per
 block decides, in short ones the rest. The unit of time is what a block takes with a good schedule;
 so the numbers below are used for heads of any size, forward and backward. They are fitted to 162
-kernels on an H200 (benchmarks/RESULTS.md, short sequences): the fill is right to about a tenth
+kernels on an H200 (benchmarks/log/schedules.md): the fill is right to about a tenth
 among the shapes of one kernel, and to about a quarter among different kernels.
 """
 
