@@ -182,12 +182,13 @@ class Loops(Values):
         bound, condition = T.index(name, group.extent), parts[folds[0]][0]
         domain = split(bound, condition)
         self.prepare([t for i in domain.intervals for t in (*i.lower, *i.upper)])
-        segments = tuple(self._segment(i) for i in domain.intervals)
         elements = [p for elements in parts.values() for p in elements]
         # A list keeps the first of equal values.
         backwards = walk_along(bound, condition, elements).is_backwards and not any(
             map(is_selection, folds)
         )
+        intervals = reversed(domain.intervals) if backwards else domain.intervals
+        segments = tuple(map(self._segment, intervals))
         scope = Scope(name, len(self.scopes), condition=condition, is_backwards=backwards)
         self.scopes.append(scope)
         shown = tuple(show(_visible(f), self.program.reader_names()) for f in folds)

@@ -235,10 +235,11 @@ WHOLE = (Segment(),)  # the segments of a loop over everything
 
 @dataclass(eq=False)
 class Loop:
-    """Stream an axis: the segments, which are disjoint and in ascending order.
+    """Stream an axis: the segments, which are disjoint and in the order of the loop.
 
-    `folds` are the folds that it carries, as text. One that `is_backwards` goes from the last
-    element to the first; so do folds along its axis.
+    `folds` are the folds that it carries, as text. A loop that `is_backwards` goes from the last
+    element of the last segment, which is listed first, to the first element; so do folds along its
+    axis.
     """
 
     axis: Axis

@@ -654,6 +654,15 @@ EXAMPLES: dict[str, Example] = {
         (sizes(k=37, i=35),),
         tolerance=4,
     ),
+    "affine maps after each element": Example(  # from the last segment to the first
+        """
+        monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
+        S[i] = sum[j if j != 20](Affine[l if l != 20 and j < l](cos(g[l]), x[i]).a * y[j])
+        U[i] = Affine[j if j != 20](cos(g[j]), x[i]).u
+        """,
+        (sizes(i=5, j=37, l=37),),
+        tolerance=4,
+    ),
     "row by row": Example(
         """
         monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')

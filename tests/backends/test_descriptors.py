@@ -229,6 +229,22 @@ def _filtered(text: str, inputs: Mapping[str, torch.Tensor], **params: int) -> l
     return list(module.kernel(*ordered, configs=(config,), empty=_nan, **params))
 
 
+def test_blocks_of_loops_that_go_backwards_stay() -> None:
+    """Blocks slide to the end of a segment, which such a loop reaches first."""
+    source = mc.compile(
+        """
+        input g[j], Q[i,d], K[j,d], x[i]
+        monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
+        P[i,j] = Q[i,d] * K[j,d]
+        A[i,j] = Affine[l if l != 20 and j < l](cos(g[l]), x[i]).a
+        S[i] = sum[j if j != 20](A[i,j] * P[i,j])
+        U[i] = Affine[j if j != 20](cos(g[j]), P[i,j]).u
+        return S, U
+        """
+    ).source("triton", target="cuda:90")
+    assert "K_desc" in source and "backwards" in source and "slides" not in source
+
+
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "name",

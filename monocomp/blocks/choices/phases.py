@@ -175,7 +175,7 @@ def _phases(loop: Loop, known: Bounds, by_descriptor: Mapping[str, Block]) -> Ph
             is_short=known.is_short(first),
         )
     in_runs = any(map(known.may_have_gaps, loop.segments))
-    if blocks:
+    if blocks and not loop.is_backwards:  # blocks slide to the end
         multiples = None if len(loop.segments) > 1 else known.multiples(first)
         return Phases("sliding", True, in_runs, multiples=multiples, descriptors=blocks)
     return Phases("edges", True, in_runs, divisor=0)
