@@ -236,8 +236,10 @@ def _are_invertible(whole: _Whole) -> bool:
 
 def is_invertible(f: Term, conditions: Iterable[Term] = ()) -> bool:
     """True if a factor is 0 only where there is nothing, and the product with it: elements for
-    which conditions hold."""
-    base, _ = T.base_and_power(f)
+    which conditions hold. What a product is divided by is bounded from below, or it may underflow,
+    and the product with it."""
+    base, power = T.base_and_power(f)
     if base.op == "const":
         return base is not T.ZERO
-    return domain(base, ELEMENTS_ARE_THERE, frozenset(conditions)).is_positive
+    values = domain(base, ELEMENTS_ARE_THERE, frozenset(conditions))
+    return values.lo > 0 if power > 0 else values.is_positive

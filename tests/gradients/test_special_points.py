@@ -203,3 +203,11 @@ def test_powers_at_0(base: str) -> None:
 def test_guard_of_a_constant_place() -> None:
     text = "input W[j], Y[k]\nO[k] = where(any[j if j == 2](W[j] < 0.5), 1, 2) * Y[k]"
     assert check_slopes(text, {"W": np.ones(1), "Y": np.ones(2)})
+
+
+def test_factors_that_underflow_are_not_divided_by() -> None:
+    """The sum of Y is not O over a softplus, which is 0 for large negative sums."""
+    text = "input X[i], Y[i]\nO = softplus(sum[i](X[i] * Y[i])) * sum[i](Y[i])"
+    given = {"X": np.array([30.0, 50.0]), "Y": np.array([-4e3, -4e3]), "dO": np.ones(())}
+    for slope in tuple_of(mc.evaluate(str(mc.grad(text)), given)):
+        np.testing.assert_array_equal(slope, 0)
