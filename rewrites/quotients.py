@@ -115,10 +115,12 @@ def join_guards(t: Term) -> Term | None:
     for f, condition in guards.items():
         joined = [g for g, c in guards.items() if c is condition]
         if T.base_and_power(f)[1] < 0 and any(T.base_and_power(g)[1] > 0 for g in joined):
-            whole = (T.base_and_power(g) for g in joined)
-            inside = T.mul(*(T.power_of(base.args[1], power) for base, power in whole))
-            others = (g for g in t.args if g not in joined)
-            return T.mul(*others, T.where(condition, inside, T.ZERO))
+            powers = [(base.args[1], power) for base, power in map(T.base_and_power, joined)]
+            above = (T.power_of(base, power) for base, power in powers if power > 0)
+            below = (T.power_of(base, -power) for base, power in powers if power < 0)
+            inside = T.divide(T.mul(T.ONE, *above), T.mul(T.ONE, *below))
+            unguarded = (g for g in t.args if g not in joined)
+            return T.mul(*unguarded, T.where(condition, inside, T.ZERO))
     return None
 
 

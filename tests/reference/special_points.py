@@ -131,6 +131,7 @@ PROGRAMS = [
     "input Yes[k]: bool\nO[q] = max[k if Yes[k]](S[q,k]) - max[k if not Yes[k]](S[q,k])",
     "O[q] = sum[k](log_softmax[k](S[q,k] + Mask[q,k]) * softmax[k](R[q,k] + Mask[q,k]))",
     "O[q,e] = softmax[k](softmax[k if k < q](S[q,k])) * V[k,e]",
+    "O[q,e] = softmax[k](S[q,k] + Mask[q,k] + where(k == q + 1, 0, -inf)) * V[k,e]",
     "O[q] = sum[k](exp(softmax[k if k < q](S[q,k])))",
     "O[q] = sum[k](maximum(W[k] * softmax[k](Mask[q,k]), softmax[k](Mask[q,k])))",
     "O[i] = sum[k](softmax[k](N[i,k]) * log_softmax[k](H[i,k]))",

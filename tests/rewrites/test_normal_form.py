@@ -261,7 +261,7 @@ VARIANTS = {
     ],
     "join_guards": [
         "where(B[i] < 1, X[i,0] * exp(B[i]), 0) / where(B[i] < 1, exp(B[i]), 0)"
-        " => where(B[i] < 1, X[i,0], 0)",
+        " => where(B[i] < 1, X[i,0] * (-inf < B[i]), 0)",
         "Y[i] * where(B[i] < 1, X[i,0], 0) ** 2 / where(B[i] < 1, B[i], 0)"
         " => Y[i] * where(B[i] < 1, X[i,0] ** 2 / B[i], 0)",
     ],
