@@ -16,6 +16,7 @@ from monocomp.backends.tape.tile import (
     TileOps,
     common_shape,
     contiguous_strides,
+    is_dense,
     strided,
 )
 
@@ -112,7 +113,9 @@ def _strided(
         return t.as_strided(viewed, stride, t.storage_offset() + offset)
 
     key = "strided", viewed, stride, offset
-    return ops.recorder.step(key, run, [every], viewed, every.dtype, is_view=True)
+    view = ops.recorder.step(key, run, [every], viewed, every.dtype, is_view=True)
+    view.is_dense = is_dense(viewed, stride)
+    return view
 
 
 def _selecting(dim: int, count: int, shape: Shape, computed: int) -> Callable[..., torch.Tensor]:

@@ -23,11 +23,22 @@ class Value:
         is_unit: is it what a loop starts with, the unit of what it carries?
         root: what it is a view of, or itself.
         is_owned: is its memory the tape's own?
+        is_dense: True if no two of its elements share memory, and none is left out between them.
         made_by: the key of the step that has made it, and the operands, if it has one.
         strides: of its elements in memory, if they are known.
     """
 
-    __slots__ = ("dtype", "is_owned", "is_unit", "known", "made_by", "root", "shape", "strides")
+    __slots__ = (
+        "dtype",
+        "is_dense",
+        "is_owned",
+        "is_unit",
+        "known",
+        "made_by",
+        "root",
+        "shape",
+        "strides",
+    )
 
     def __init__(
         self,
@@ -41,21 +52,15 @@ class Value:
         self.root = self if root is None else root
         self.is_owned = is_owned
         self.is_unit = False
+        self.is_dense = True
         self.made_by: tuple[Any, tuple[Value, ...]] | None = None
         self.strides: tuple[int, ...] | None = None
 
     @property
     def is_whole(self) -> bool:
         """True if it is all of some memory of the tape's own, each element once."""
-        if self.is_owned:
-            return True
-        size = 1
-        if self.strides is not None:
-            for stride, n in sorted(zip(self.strides, self.shape, strict=True)):
-                if n != 1 and stride != size:
-                    return False
-                size *= n
-        return self.root.is_owned and math.prod(self.shape) == math.prod(self.root.shape)
+        is_all = self.root.is_owned and math.prod(self.shape) == math.prod(self.root.shape)
+        return self.is_owned or (self.is_dense and is_all)
 
     @property
     def number(self) -> float | None:

@@ -303,7 +303,7 @@ class _Normalising:
         if any(v is not w for v, w in zip(operands, s.operands, strict=True)):
             root = None if made.root is made else operands[0].root
             made = Value(made.shape, made.dtype, root=root, is_owned=made.is_owned)
-            made.strides = s.result.strides
+            made.strides, made.is_dense = s.result.strides, s.result.is_dense
             if s.result.made_by is not None:
                 made.made_by = _key(s.result), tuple(operands)
             self.same[s.result] = made

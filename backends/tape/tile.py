@@ -260,8 +260,18 @@ def strided(recorder: Recorder, value: Value, shape: Shape, strides: Shape) -> V
         is_view=True,
         arguments=(shape, strides),
     )
-    view.strides = strides
+    view.strides, view.is_dense = strides, is_dense(shape, strides)
     return view
+
+
+def is_dense(shape: Shape, strides: Shape) -> bool:
+    """True if no two elements share memory, and none is left out between them."""
+    size = 1
+    for stride, n in sorted(zip(strides, shape, strict=True)):
+        if n != 1 and stride != size:
+            return False
+        size *= n
+    return True
 
 
 def is_strided(value: Value) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -14,7 +15,9 @@ from torch import Tensor
 import monocomp as mc
 from monocomp.backends import torch as backend
 from monocomp.backends import torch_operations
-from monocomp.backends.tape import recording, tape
+from monocomp.backends.tape import reading, recording, tape
+from monocomp.backends.tape.recorder import Recorder
+from monocomp.backends.tape.tile import strided
 from monocomp.reference.oracle import evaluate
 from tests.backends.library_cases import CASES
 from tests.backends.running import largest_error, scale_of
@@ -395,6 +398,17 @@ def test_exponentials_that_are_no_softmax_stay(text: str) -> None:
     with tapes_made(largest=4):
         wanted = mc.compile(text, backend="torch")(**values)
     torch.testing.assert_close(found, wanted)
+
+
+def test_views_that_repeat_elements_are_not_written_to() -> None:
+    """A diagonal of one row repeats an element: it has as many elements as what it is a view of."""
+    recorder = Recorder(1)
+    given = recorder.input(0, (1, 2), torch.float64)
+    row = recorder.step(None, torch.neg, [given], (1, 2), torch.float64)
+    ops: Any = SimpleNamespace(recorder=recorder)
+    for stride in (0, 1):
+        diagonal = reading._strided(ops, row, (), ([0], [], []), (2,), {0: stride}, 0)
+        assert diagonal.is_whole == strided(recorder, row, (2,), (stride,)).is_whole == bool(stride)
 
 
 def test_operations_in_place_take_equal_operands() -> None:
