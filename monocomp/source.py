@@ -16,6 +16,7 @@ from monocomp.machine.locking import BUILDING
 from monocomp.planning.plan import Plan, Planner
 
 if TYPE_CHECKING:
+    from monocomp.backends.schedules.legal import Legal
     from monocomp.backends.schedules.schedule import Schedule
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module, Part
@@ -187,14 +188,14 @@ def processors_for(planner: Planner, dialect: Dialect, target: str | None) -> in
     return (planner.processors or processors_of(canonical(target))) if dialect.merges else 1
 
 
-def scheduled(
+def legal_schedules(
     planner: Planner,
     extents: Mapping[str, int],
     dtype: str | Mapping[str, str],
     target: str | None,
     dialect: Dialect,
-) -> tuple[Plan, dict[str, str], list[Schedule]]:
-    """The plan, the dtypes of inputs, and the first schedule of each kernel; see `module`."""
+) -> tuple[Plan, dict[str, str], list[Legal]]:
+    """The plan, the dtypes of inputs, and the schedules that each kernel may have; see `module`."""
     from monocomp.backends.schedules.legal import element_bytes
 
     target = canonical(target)
@@ -204,11 +205,23 @@ def scheduled(
     processors = processors_for(planner, dialect, target)
     plan = planner.plan(extents, processors)
     sizes = plan.extents(extents)
-    schedules = []
-    for k in plan.kernels:
-        width = element_bytes(k, of_inputs)
-        schedules.append(dialect.table.first(dialect.legal(k, sizes, width, target, processors)))
-    return plan, dtypes, schedules
+    legal = [
+        dialect.legal(k, sizes, element_bytes(k, of_inputs), target, processors)
+        for k in plan.kernels
+    ]
+    return plan, dtypes, legal
+
+
+def scheduled(
+    planner: Planner,
+    extents: Mapping[str, int],
+    dtype: str | Mapping[str, str],
+    target: str | None,
+    dialect: Dialect,
+) -> tuple[Plan, dict[str, str], list[Schedule]]:
+    """The plan, the dtypes of inputs, and the first schedule of each kernel; see `module`."""
+    plan, dtypes, legal = legal_schedules(planner, extents, dtype, target, dialect)
+    return plan, dtypes, list(map(dialect.table.first, legal))
 
 
 def check_target(dialect: Dialect, target: str | None) -> None:

@@ -3,6 +3,8 @@
     equations   after the rewrites, in normal form
     plan        what each kernel computes, how it walks along its indices, and why
     tile        the kernels: named axes with roles, typed operations, loops
+    schedule    why the first schedule of each kernel is taken: near rows of the table, their votes,
+                idle processors, and the runners-up
     blocks      the same as one program instance does it: phases of loops, loads, layouts, dtypes
     host        what happens around the kernels: sizes, checks, buffers, launches
     source      the file that is emitted
@@ -22,6 +24,7 @@ from monocomp.errors import UsageError, did_you_mean
 from monocomp.rewriting.changes import find
 
 if TYPE_CHECKING:  # a kernel has stages
+    from monocomp.backends.schedules.legal import Legal
     from monocomp.backends.schedules.schedule import Schedule
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module
@@ -51,7 +54,7 @@ class Line:
     origin: Origin | None
 
 
-STAGES = ("equations", "plan", "tile", "blocks", "host", "source")
+STAGES = ("equations", "plan", "tile", "schedule", "blocks", "host", "source")
 
 
 class Stages(Mapping[str, str]):
@@ -106,6 +109,8 @@ class Stages(Mapping[str, str]):
         return self.dialect.every_pass
 
     def __getitem__(self, stage: str) -> str:
+        from monocomp.backends.schedules.reasons import reasons
+
         match stage:
             case "equations":
                 return _lines(self.plan.rewrites.result)
@@ -113,6 +118,8 @@ class Stages(Mapping[str, str]):
                 return str(self.plan)
             case "tile":
                 return "\n\n".join(map(str, self.plan.kernels))
+            case "schedule":
+                return "\n\n".join(map(reasons, self.legal))
             case "blocks":
                 return self._blocks(self.passes)
             case "host":
@@ -190,13 +197,18 @@ class Stages(Mapping[str, str]):
         return module(kernel.language, kernel.planner, sizes, self.dtype, self.target, tf32=tf32)
 
     @property
-    def schedules(self) -> tuple[Schedule, ...]:
-        """The schedules with which the source begins, one a kernel."""
-        from monocomp.source import scheduled
+    def legal(self) -> tuple[Legal, ...]:
+        """The schedules that each kernel may have."""
+        from monocomp.source import legal_schedules
 
         sizes = by_representative(self.kernel.declared, self.extents)
-        found = scheduled(self.kernel.planner, sizes, self.dtype, self.target, self.dialect)
+        found = legal_schedules(self.kernel.planner, sizes, self.dtype, self.target, self.dialect)
         return tuple(found[2])
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules with which the source begins, one a kernel."""
+        return tuple(map(self.dialect.table.first, self.legal))
 
     @property
     def blocks(self) -> tuple[B.BlockProgram, ...]:

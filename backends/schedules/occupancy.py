@@ -57,12 +57,19 @@ class Occupancy:
     features: Mapping[str, float]
     processors: int
 
+    def instances(self, shape: Shape) -> float:
+        """Count the program instances of a kernel with a shape."""
+        if shape.instances:
+            return shape.instances * self.processors
+        blocks = max(1.0, 2 ** self.features["row"] / prod(shape.rows))
+        return float(2 ** self.features["positions"] * blocks)
+
     def cost(self, shape: Shape) -> Cost:
         """Return the time of a kernel with a shape."""
         if shape.instances:
             return Cost(1.0, 0.0)  # as many as there are places
         of, rows = self.features, prod(shape.rows)
-        instances = 2 ** of["positions"] * max(1.0, 2 ** of["row"] / rows)
+        instances = self.instances(shape)
         is_product = (of["columns"] or len(shape.streams) > 1) and not of["kept"]
         if not of["direct"] or is_product or not shape.streams:
             return Cost(max(1.0, self.processors / instances) ** _IDLE, 0.0)

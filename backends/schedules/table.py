@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from heapq import nsmallest
 from importlib.resources import files
@@ -91,11 +91,13 @@ class Row:
         features: of the kernel, as `Features.numbers` has them.
         processors: of the GPU.
         times: that of each shape, divided by the best.
+        source: where and when it was measured.
     """
 
     features: tuple[float, ...]
     processors: int
     times: tuple[tuple[str, float], ...]
+    source: str = field(default="", compare=False)
 
     @cached_property
     def point(self) -> tuple[float, ...]:
@@ -125,9 +127,9 @@ def read(table: Mapping[str, Any]) -> tuple[Row, ...]:
     if table["format"] != FORMAT or tuple(table["features"]) != NAMES:
         raise ValueError("the table is of another version")
     return tuple(
-        Row(tuple(row["features"]), source["processors"], tuple(row["times"].items()))
-        for source in table["sources"]
-        for row in source["rows"]
+        Row(tuple(row["features"]), each["processors"], tuple(row["times"].items()), each["source"])
+        for each in table["sources"]
+        for row in each["rows"]
     )
 
 
@@ -182,36 +184,72 @@ def candidates(legal: Legal, count: int = SEARCH.candidates) -> list[Schedule]:
 def ranked(legal: Legal, rows: Sequence[Row] | None = None) -> Iterator[Schedule]:
     """The legal ones of the schedules that the nearest rows have, the best first; in the end those
     with shorter and shorter blocks, which may be all that this GPU can hold."""
-    shapes = _elected(legal, shipped() if rows is None else rows)
+    shapes = [each.shape for each in elect(legal, rows).candidates]
     yield from filter(None, map(legal.schedule, shapes))
     yield from filter(None, map(legal.schedule, legal.smaller(shapes[0])))
 
 
-def _elected(legal: Legal, rows: Sequence[Row]) -> list[Shape]:
-    """The shapes that the nearest rows have, the best first."""
+@dataclass(frozen=True)
+class Voter:
+    """A row that votes, its distance, and its share of all weights."""
+
+    row: Row
+    distance: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A shape that voters have tried.
+
+    Attributes:
+        shape: for this kernel; it may be illegal.
+        share: of the weights of all voters, that of those that have tried it.
+        block: the time of a block with it, as they vote, over that with a good schedule.
+        time: of the kernel, in the time of such a block.
+    """
+
+    shape: Shape
+    share: float
+    block: float
+    time: float
+
+
+@dataclass(frozen=True)
+class Election:
+    """How the rows nearest to a kernel vote: the nearest first, and the best candidates first."""
+
+    features: tuple[float, ...]
+    occupancy: Occupancy
+    voters: tuple[Voter, ...]
+    candidates: tuple[Candidate, ...]
+
+
+def elect(legal: Legal, rows: Sequence[Row] | None = None) -> Election:
+    """Let the nearest rows vote, of the table that is shipped or of another."""
+    rows = shipped() if rows is None else rows
     own = features(legal).numbers()
-    here = point(own)
-    far = _nearest(here, rows)
+    far = _nearest(point(own), rows)
+    weights = {n: (_NEARNESS + away) ** -_SHARPNESS for n, away in far.items()}
+    total = sum(weights.values())
+    voters = tuple(Voter(rows[n], far[n], weight / total) for n, weight in weights.items())
     scores: dict[Shape, float] = {}
-    voters: dict[Shape, float] = {}
-    total = 0.0
+    shares: dict[Shape, float] = {}
     alike = cache(lambda text: legal.alike(_parsed(text)))  # rows have many shapes in common
-    for n, away in far.items():
-        weight = (_NEARNESS + away) ** -_SHARPNESS
-        total += weight
-        for shape, vote in _votes(rows[n], alike).items():
-            scores[shape] = scores.get(shape, 0.0) + weight * vote
-            voters[shape] = voters.get(shape, 0.0) + weight
-    doubt = _DOUBT * total
+    for voter in voters:
+        for shape, vote in _votes(voter.row, alike).items():
+            scores[shape] = scores.get(shape, 0.0) + voter.share * vote
+            shares[shape] = shares.get(shape, 0.0) + voter.share
     occupancy = _occupancy(own, legal.gpu.processors)
 
-    def score(shape: Shape) -> float:
+    def candidate(shape: Shape) -> Candidate:
         # An average with doubt would improve what few rows have tried and found slow: it adds.
-        slower = scores[shape] / voters[shape] + _DOUBTED * doubt / (voters[shape] + doubt)
-        cost = occupancy.cost(shape)
-        return cost.blocks * exp(slower) + cost.fill
+        doubt = _DOUBTED * _DOUBT / (shares[shape] + _DOUBT)
+        block, cost = exp(scores[shape] / shares[shape] + doubt), occupancy.cost(shape)
+        return Candidate(shape, shares[shape], block, cost.blocks * block + cost.fill)
 
-    return sorted(scores, key=score)
+    found = sorted(map(candidate, scores), key=lambda each: each.time)
+    return Election(own, occupancy, voters, tuple(found))
 
 
 def _nearest(here: Sequence[float], rows: Sequence[Row]) -> dict[int, float]:

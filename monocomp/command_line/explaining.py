@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from monocomp.backends.targets import canonical
 from monocomp.command_line import compiling, options, streams, words
 from monocomp.command_line.options import Form
 from monocomp.derivation.derivation import Derivation
@@ -107,7 +108,8 @@ def _stages(options: Namespace) -> Stages:
         kernel = monocomp.compile(compiling.gradient(options, program), **how)
     else:
         kernel = compiling.kernel(program, **how)
-    return Stages(kernel, words.extents(options))
+    target = canonical(options.target) if "target" in options else None
+    return Stages(kernel, words.extents(options), target)
 
 
 _VIEWS = {

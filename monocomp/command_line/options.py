@@ -183,10 +183,11 @@ _FORM = _option(
     help="source, or what Triton makes of it for the target, with registers, spills and shared "
     "memory: needs no GPU",
 )
+_TARGET = _named("--target", "DEVICE", "such as cuda:90, h100 or hip:gfx942")
 _EMIT = (
     _FORM,
     _named("--backend", "NAME", "the language to emit: triton or gluon", default="triton"),
-    _named("--target", "DEVICE", "such as cuda:90, h100 or hip:gfx942"),
+    _TARGET,
     _named("--dtype", "TYPE", "of the inputs: bf16, fp16 or fp32, or bf16,K=e4m3,V=e4m3"),
     _TF32,
     _EXTENT,
@@ -219,11 +220,11 @@ _PICTURE = _named("--picture", "NAME", "draw bracketings, tiles, roofline or tim
 # What else is to be seen, of a program or of its gradient: what asks for it, and its options.
 _BEFORE_THE_BACKEND = ("equations", "plan", "tile")
 VIEWS: tuple[tuple[str, tuple[Option, ...]], ...] = (
-    *((f"--stage {s}", (_STAGE, _EXTENT)) for s in _BEFORE_THE_BACKEND),
-    ("--stage", (_STAGE, _EXTENT, _RUN_BY)),
-    ("--stage source", (_STAGE, _EXTENT, _RUN_BY, _ORIGINS)),
-    ("--before", (_BEFORE, _EXTENT, _RUN_BY)),
-    ("--after", (_AFTER, _EXTENT, _RUN_BY)),
+    *((f"--stage {s}", (_STAGE, _EXTENT, _TARGET)) for s in _BEFORE_THE_BACKEND),
+    ("--stage", (_STAGE, _EXTENT, _TARGET, _RUN_BY)),
+    ("--stage source", (_STAGE, _EXTENT, _TARGET, _RUN_BY, _ORIGINS)),
+    ("--before", (_BEFORE, _EXTENT, _TARGET, _RUN_BY)),
+    ("--after", (_AFTER, _EXTENT, _TARGET, _RUN_BY)),
     ("--html", (_PAGE, _EXTENT, _RUN_BY)),
     ("--picture", (_PICTURE, _EXTENT)),
     ("--picture timeline", (_PICTURE, _EXTENT, _RUN_BY)),

@@ -21,6 +21,7 @@ from monocomp.backends.schedules import table
 from monocomp.backends.schedules.features import NAMES, features
 from monocomp.backends.schedules.gpus import Gpu, gpu
 from monocomp.backends.schedules.legal import Legal, Shape
+from monocomp.backends.schedules.reasons import reasons
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import TritonRunner, interpreted
 from monocomp.declarations.records import by_representative
@@ -382,3 +383,24 @@ def test_what_a_loop_takes_over_is_held_once() -> None:
     known = {plan.program.declared.extent_of[i]: n for i, n in sizes.items()}
     legal = Legal(plan.kernels[-1], known, 2, "cuda:90", 132)
     assert legal.schedule(Shape.parse("64/64 4w 2s")) is not None
+
+
+def test_reasons_show_the_votes() -> None:
+    """The schedule that is taken is the first of those that are listed and fit; the shares of the
+    rows are all of the votes."""
+    for kernel in spaces("causal", 4096, 4096, 128):
+        lines = reasons(kernel).split("\n")
+        assert lines[1].strip() == str(table.first(kernel))
+        shapes = [line.split("  ")[1] for line in lines if " 1.00  " in line]
+        assert shapes[0] == str(kernel.shape(table.first(kernel)))
+        assert "4096 program instances for 132 processors: 0 idle" in lines[3]
+        voters = table.elect(kernel).voters
+        assert sum(voter.share for voter in voters) == pytest.approx(1)
+        assert len(voters) == table._NEAR and all(voter.row.source for voter in voters)
+
+
+def test_reasons_count_idle_processors() -> None:
+    (kernel,) = spaces("causal", 128, 4096, 128)
+    kernel = replace(kernel, sizes={**kernel.sizes, "b": 1, "h": 8})
+    rows = kernel.shape(table.first(kernel)).rows[0]
+    assert f"132 processors: {132 - 8 * 128 // rows} idle" in reasons(kernel)
