@@ -11,6 +11,7 @@ from monocomp.tile import Fold, Loop, walk
 from monocomp.tile.parser import parse
 from monocomp.translation.translator import translate
 from tests.backends import running
+from tests.marks import slow_unless
 
 SUM = "C[q,k] = sum[..k](softplus(S[q,k]))\n"
 PROGRAMS = {
@@ -86,8 +87,14 @@ def test_rows_share_a_stored_prefix() -> None:
     assert not any(isinstance(s, Fold) for s in walk(second.body))
 
 
-@pytest.mark.parametrize("backend", ["torch", "triton"])
-@pytest.mark.parametrize("name", PROGRAMS)
+# One of each kind of loop: Triton's interpreter takes seconds for some.
+INTERPRETED = ("sum", "window", "filtered", "in short sums", "suffix", "strict suffix")
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    slow_unless(lambda n, b: b == "torch" or n in INTERPRETED, PROGRAMS, ["torch", "triton"]),
+)
 def test_results(name: str, backend: str) -> None:
     text = PROGRAMS[name]
     inputs = running.make_inputs(text, sizes(text, 70))
