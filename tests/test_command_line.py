@@ -193,6 +193,7 @@ def test_emit_machine_code(call, monkeypatch: pytest.MonkeyPatch) -> None:
     made = json.loads(call(*words, "--form", "ttgir", "--json")[1])
     (kernel,) = made["kernels"]
     assert kernel["registers"] > 0 and "ttg.num-warps" in made["text"]["logsumexp_kernel"]
+    assert "tanh.approx" in call("emit", "softcap", "--target", "h100", "--form", "ptx")[1]
     assert call(*words, "--form", "amdgcn")[2] == (
         "UnsupportedError: cuda:90 has no amdgcn\n  help: one of ttir, ttgir, llir, ptx\n"
     )

@@ -1,7 +1,7 @@
 """Kernels compiled for GPUs that need not be there, and what they take of them.
 
-A file's host function is called with tensors that hold nothing (device "meta"), and its
-launches are recorded. Each is compiled as Triton would at the first call: what is a pointer,
+A file's host function is called with tensors that hold nothing (device "meta") and pass for
+those of the GPU, and its launches are recorded. Each is compiled as Triton would at the first call: what is a pointer,
 an integer equal to 1 or a multiple of 16 follows from the recorded arguments.
 """
 
@@ -122,7 +122,7 @@ def machine_code(
     }
     params = {module.params[p.name]: 1 for p in declared.params.values() if p.default is None}
     found = []
-    for launch in recorded(load(module.source), module.host, inputs, **params):
+    for launch in recorded(load(module.source), module.host, inputs, target, **params):
         made = compiled(target, launch)
         if form not in made.asm:
             known = ", ".join(f for f in FORMS if f in made.asm)
@@ -135,6 +135,12 @@ def machine_code(
 
 
 # --- launches -----------------------------------------------------------------------------
+
+
+class _OnCuda(torch.Tensor):
+    """A tensor that passes for one of an NVIDIA GPU: host functions choose kernels by that."""
+
+    is_cuda = True
 
 
 class _Recorder:
@@ -150,15 +156,22 @@ class _Recorder:
 
 
 def recorded(
-    module: ModuleType, host: str, inputs: Mapping[str, torch.Tensor], **keywords: Any
+    module: ModuleType,
+    host: str,
+    inputs: Mapping[str, torch.Tensor],
+    target: str = "cuda:90",
+    /,
+    **keywords: Any,
 ) -> list[Launch]:
-    """The launches of a host function on tensors of these shapes, strides and dtypes."""
+    """The launches of a host function on a target's tensors of these shapes, strides and dtypes."""
     launches: list[Launch] = []
+    kind = _OnCuda if target.startswith("cuda") else torch.Tensor
     kernels = {n: f for n, f in vars(module).items() if isinstance(f, JITFunction)}
     try:
         for name, function in kernels.items():
             setattr(module, name, _Recorder(function, launches))
-        getattr(module, host)(*(t.to("meta") for t in inputs.values()), **keywords)
+        tensors = (t.to("meta").as_subclass(kind) for t in inputs.values())
+        getattr(module, host)(*tensors, **keywords)
     finally:
         for name, function in kernels.items():
             setattr(module, name, function)

@@ -60,7 +60,7 @@ def launches_of(
     module = emit(kernel.equations, programs, schedules, target=target, **options)
     configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
     named = {module.params[n]: v for n, v in (params or {}).items()}
-    return recorded(load(module.source), module.host, inputs, configs=configs, **named)
+    return recorded(load(module.source), module.host, inputs, target, configs=configs, **named)
 
 
 def compile_for(target: str, launch: Launch) -> Usage:

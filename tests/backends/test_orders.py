@@ -287,7 +287,7 @@ def test_compiled(target: str, heads: int) -> None:
         module = emit(kernel.equations, programs, [first], target=target)
         configs = (module.config(0, first),)
         assert configs[0]["GROUP_SIZE"] == group_size
-        (launch,) = recorded(load(module.source), module.host, inputs, configs=configs)
+        (launch,) = recorded(load(module.source), module.host, inputs, target, configs=configs)
         usages.append(compile_for(target, launch))
     usual, grouped = usages
     assert (grouped.shared, grouped.spilled) == (usual.shared, 0)
