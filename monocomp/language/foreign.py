@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from monocomp.declarations.vocabulary import ALL_REDUCTIONS, FUNCTIONS
 from monocomp.language.mistakes import SPELLINGS
 from monocomp.language.notation import (
+    COMPARISONS,
     LEVELS,
     NOT,
     PRODUCT,
@@ -24,6 +25,7 @@ from monocomp.language.notation import (
     Choice,
     Extent,
     Filtered,
+    Listed,
     Reduced,
     Slice,
     Text,
@@ -41,10 +43,23 @@ _TOKENS = re.compile(
     r"\s+|#.*|(?P<text>'[^'\n]*'|\"[^\"\n]*\")"
     r"|(?P<number>(?:\d+(?:\.(?!\.)\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
     r"|(?P<name>\\?[^\W\d]\w*)"
-    r"|(?P<mark>\*\*|//|<=|>=|==|!=|->|\.\.|:=|=<|=>|<>|<-|\+=|&&|\|\||[^\s])"
+    r"|(?P<mark>\*\*|//|[=!]==|[<>]==|[/~]=|=!|<=|>=|==|!=|->|\.\.|:=|=<|=>|<>|<-|\+=|&&|\|\||\S)"
 )
 _OPEN, _CLOSE = "([{", ")]}"
-_WORDS = {"if", "else", "for", "in", "where", "and", "or", "not"}
+# Operators of other languages, beside the signs of `SPELLINGS`.
+_OPERATORS = {
+    **{"===": "==", "!==": "!=", "=!": "!=", "/=": "!=", "~=": "!=", "<==": "<=", ">==": ">="},
+    **{"is": "==", "AND": "and", "OR": "or", "NOT": "not"},
+    **{"\\le": "<=", "\\leq": "<=", "\\ge": ">=", "\\geq": ">=", "\\ne": "!=", "\\neq": "!="},
+    **{"\\cdot": "*", "\\times": "*", "\\land": "and", "\\lor": "or", "\\lnot": "not"},
+}
+_FILTERING = ("if", "where", "when", "with")
+_WORDS = {*_FILTERING, "else", "for", "in", "and", "or", "not", "is", "AND", "OR", "NOT"}
+_SPELLED_OUT = (
+    (r"\bsuch\s+that\b|\bs\.\s?t\.", "where"),
+    ("[∑Σ]", "sum"),
+    (r"_\{\s*(\w+)\s*=\s*(\w+)\s*\}\s*\^\s*\{?\s*(\w+)\s*\}?", r"[\1=\2..\3]"),
+)
 MAX_WORDS = 400
 ASSIGNING = ("=", ":=", "<-", "==")
 
@@ -59,9 +74,12 @@ def _tokens(text: str) -> Iterator[_Token]:
     for match in _TOKENS.finditer(text):
         if match.lastgroup is not None:
             word = match[match.lastgroup]
-            if word[:1] == "\\" and not is_head(word[1:].rstrip("_")):
+            if word in _OPERATORS:
+                yield _Token("mark", _OPERATORS[word])
+            elif word[:1] == "\\" and not is_head(word[1:].rstrip("_")):
                 raise NotReadable
-            yield _Token(match.lastgroup, word.removeprefix("\\"))
+            else:
+                yield _Token(match.lastgroup, word.removeprefix("\\"))
 
 
 @dataclass(frozen=True)
@@ -78,31 +96,41 @@ def read(text: str) -> Definition:
     Raises:
         NotReadable: there is none.
     """
+    for pattern, word in _SPELLED_OUT:
+        text = re.sub(pattern, word, text)
     tokens = list(_tokens(text))
     if len(tokens) > MAX_WORDS:
         raise NotReadable
-    reader = _Reader(tokens)
+    reader = _Reader(tokens, "\n" in text.strip())
     left = reader.postfix()
+    reader.skip(",")
     if reader.word == ":" and reader.peek(2) == "=":  # an annotation
         reader.number += 2
     if reader.word not in ASSIGNING:
         raise NotReadable
     reader.number += 1
     body = reader.expression()
-    while reader.word in (*_CLOSE, ";", ",") and reader.word:
-        reader.number += 1
+    reader.skip(*_CLOSE, ";", ",", ".")
+    if reader.word and reader.peek(-1) == ",":  # max[k](A[q,k]), k <= q
+        body = Filtered(body, reader.binary(1))
     if reader.word:
         raise NotReadable
     return Definition(left, body)
 
 
 class _Reader:
-    """Reads expressions by precedence."""
+    """Reads expressions by precedence.
 
-    def __init__(self, tokens: list[_Token]) -> None:
+    Args:
+        tokens: the words.
+        goes_on: True if they are of several lines, where = may begin the next definition.
+    """
+
+    def __init__(self, tokens: list[_Token], goes_on: bool) -> None:
         self.tokens = tokens
+        self.goes_on = goes_on
         self.number = 0
-        self.depth = 0
+        self.opened = ""  # the brackets that are open, the innermost last
 
     @property
     def word(self) -> str:
@@ -127,6 +155,10 @@ class _Reader:
             return True
         return False
 
+    def skip(self, *words: str) -> None:
+        while self.accept(*words):
+            pass
+
     def expression(self) -> Tree:
         """Read a choice, a filtered value, or less."""
         tree = self.binary(1)
@@ -136,17 +168,24 @@ class _Reader:
                 if not self.accept(":"):
                     raise NotReadable
                 tree = Choice(tree, left, self.expression())
-            elif self.accept("if", "where"):
-                condition = self.binary(1)
+            elif self.word == "for" and self.peek(2) in ("in", "="):
+                self.number += 1
+                index, condition = self.range()
+                tree = Filtered(tree, condition, index)
+            elif self.accept(*_FILTERING, "for"):
+                condition = self.condition()
                 if self.accept("else"):
                     tree = Choice(condition, tree, self.expression())
                 else:
                     tree = Filtered(tree, condition)
-            elif self.accept("for"):
-                index, condition = self.range()
-                tree = Filtered(tree, condition, index)
             else:
                 return tree
+
+    def condition(self) -> Tree:
+        """Read a condition: `k <= q`, or `k in range(q)`."""
+        self.accept(":")
+        in_range = self.kind == "name" and self.peek(1) == "in"
+        return self.range()[1] if in_range else self.binary(1)
 
     def range(self) -> tuple[str, Tree]:
         """Read `k in range(n)`, `k in a..b`, `k = a..b`: the index and its bounds."""
@@ -169,11 +208,14 @@ class _Reader:
         tree = self.unary()
         while True:
             op = SPELLINGS.get(self.word, self.word) if self.kind != "text" else ""
+            op = "==" if op == "=" and self.opened and not self.goes_on else op
             own = LEVELS.get(op)
             if own is not None and own >= level:
                 self.number += 1
                 right = self.unary() if op == "**" else self.binary(own + 1)
-                tree = Binary(op, tree, right)
+                tree = _joined(op, tree, right)
+            elif self.opened[-1:] == "[" and isinstance(tree, Word) and self.kind == "name":
+                return tree  # O[b q]
             elif self.starts_operand() and level <= PRODUCT:
                 tree = self.beside(tree)
             else:
@@ -182,14 +224,18 @@ class _Reader:
     def starts_operand(self) -> bool:
         """True if a value starts here, right after another one."""
         is_word = self.kind in ("name", "number") and self.word not in _WORDS
-        return is_word or self.word in ("(", "∑", "Σ")
+        return is_word or self.word == "("
 
     def beside(self, tree: Tree) -> Tree:
         """Read an operand that follows another without an operator: `A B`, `sum[j] x`, `exp x`."""
-        right = self.binary(PRODUCT if isinstance(tree, Word | Bracketed) else SIGN)
+        takes_operand = _takes_operand(tree)
+        is_reduction = isinstance(tree, Word) and reduction_of(tree.text) is not None
+        if is_reduction and re.match(r"[^\W\d]", self.peek(1)) and not is_head(self.word):
+            tree = Bracketed(tree, False, (Word(self.next()),))  # sum j A[i,j]
+        right = self.binary(PRODUCT if takes_operand else SIGN)
         if isinstance(tree, Word) and isinstance(right, Word) and not tree.text[:1].isdigit():
             raise NotReadable  # prose
-        return Bracketed(tree, True, (right,)) if _takes_operand(tree) else Binary("*", tree, right)
+        return Bracketed(tree, True, (right,)) if takes_operand else Binary("*", tree, right)
 
     def unary(self) -> Tree:
         op = SPELLINGS.get(self.word, self.word)
@@ -225,32 +271,28 @@ class _Reader:
             self.number += 1
             return Text(word[1:-1])
         if word in _OPEN and word:
-            self.number += 1
-            tree = self.expression()
-            self.close()
-            return tree
+            items = self.bracketed(Word("")).items
+            if not items:
+                raise NotReadable
+            return items[0] if len(items) == 1 and self.peek(-2) != "," else Listed(items)
         if kind == "number" or (kind == "name" and word not in _WORDS - {"where"}):
             self.number += 1
             return Word(word)
-        if word in ("∞", "∑", "Σ"):
-            self.number += 1
+        if self.accept("∞"):
             return Word(SPELLINGS[word])
         raise NotReadable
 
-    def close(self) -> None:
-        if not self.accept(*_CLOSE) and self.word:
-            raise NotReadable
-
-    def bracketed(self, head: Tree) -> Tree:
+    def bracketed(self, head: Tree) -> Bracketed:
         """Read the brackets after a head; any bracket closes any other, and the end does."""
         if isinstance(head, Word):
             head = Word(head.text.rstrip("_") or head.text)  # \sum_{j}
-        found = Bracketed(head, self.next() == "(", ())
+        found = Bracketed(head, self.word == "(", ())
+        self.opened += self.next()
+        self.skip(",", ";")
         while self.word and not self.accept(*_CLOSE):
             found = self.item(found)
-            self.accept(",", ";")
-            if not self.word:
-                break
+            self.skip(",", ";")
+        self.opened = self.opened[:-1]
         return found
 
     def item(self, found: Bracketed) -> Bracketed:
@@ -261,10 +303,9 @@ class _Reader:
             return replace(self.item(found), is_prefix=True)
         if self.accept(":"):
             return replace(found, items=(*found.items, Slice()))
-        if self.word in ("if", "where", "|", "for") and found.items and not found.is_call:
-            word = self.next()
-            condition = self.range()[1] if word == "for" else self.binary(1)
-            return replace(found, condition=conjunction(found.condition, condition))
+        if self.word in (*_FILTERING, "|", "for") and not found.is_call:
+            self.number += 1
+            return replace(found, condition=conjunction(found.condition, self.condition()))
         if self.kind == "name" and (self.peek(1) == "in" or self.peek(1) == "="):
             if self.peek(1) == "=" and (found.is_call or self.peek(0) in ("dim", "axis")):
                 name, _ = self.next(), self.next()
@@ -273,13 +314,29 @@ class _Reader:
             found = replace(found, condition=conjunction(found.condition, condition))
             return replace(found, items=(*found.items, Word(index)))
         tree = self.expression() if found.is_call else self.binary(1)
-        if self.word == ":":  # a slice with bounds
-            raise NotReadable
+        if self.word == ":":
+            condition = self.condition()
+            if found.is_call or not is_condition(condition):  # a slice with bounds
+                raise NotReadable
+            found = replace(found, condition=conjunction(found.condition, condition))
         split = isinstance(tree, Binary) and tree.op == "or" and isinstance(tree.left, Word)
         if split and isinstance(tree, Binary) and not found.is_call:  # [k | k <= q]
             found = replace(found, condition=conjunction(found.condition, tree.right))
             tree = tree.left
         return replace(found, items=(*found.items, tree))
+
+
+def is_condition(tree: Tree) -> bool:
+    """True if a tree is a comparison, or made of some."""
+    return isinstance(tree, Binary) and (tree.op in COMPARISONS or tree.op in ("and", "or"))
+
+
+def _joined(op: str, left: Tree, right: Tree) -> Tree:
+    """Return an operation; `a < b < c` is two comparisons."""
+    is_chain = op in COMPARISONS and isinstance(left, Binary) and left.op in COMPARISONS
+    if not is_chain or not isinstance(left, Binary):
+        return Binary(op, left, right)
+    return Binary("and", left, Binary(op, left.right, right))
 
 
 def _between(low: Tree, upper: Binary) -> Tree:
@@ -296,12 +353,14 @@ def conjunction(left: Tree | None, right: Tree | None) -> Tree | None:
 
 _RUNNING = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
 _RUNNING |= {"logcumsumexp": "logsumexp"}
+_NAMES = {"amax": "max", "amin": "min"}
 
 
 def reduction_of(name: str) -> Reduced | None:
     """Return the reduction that a name stands for: `softmax`, `cumsum`, `sum_j`."""
     if name in _RUNNING:
         return Reduced(_RUNNING[name], (), (), is_prefix=True)
+    name = _NAMES.get(name, name)
     head, _, index = name.partition("_")
     if name in ALL_REDUCTIONS or not index or head not in ALL_REDUCTIONS:
         return Reduced(name, (), ()) if name in ALL_REDUCTIONS else None

@@ -332,7 +332,10 @@ def _missing_between(place: _Place, expected: Mapping[str, str]) -> _Advice | No
     left, right = place.operand_before(), place.operand_after()
     if place.opened and place.opened[-1][0] == "[":
         listed = f"{left}, {right}"
-        return f"expected ',' between '{before.text}' and '{word.text}'", f"write {listed}"
+        return (
+            f"expected ',' between '{before.text}' and '{word.text}'",
+            f"commas stand between indices: {listed}",
+        )
     if (head := re.match(r"[A-Za-z_]+(?=\[)", left)) and head[0] in ALL_REDUCTIONS:
         return (
             f"'{left}' lacks its operand before '{word.text}'",

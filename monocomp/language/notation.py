@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias, get_args
+
+from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 
 # Operators by strength, in the spelling of this language; @ is a matrix product.
 COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
@@ -86,6 +88,13 @@ class Slice:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """`(1, 2)` or `[1, 2]`, without a head."""
+
+    items: tuple[Tree, ...]
+
+
+@dataclass(frozen=True)
 class Bracketed:
     """A head with brackets: a read, a reduction without its operand, or a call.
 
@@ -129,6 +138,7 @@ Tree: TypeAlias = (
     | Attribute
     | Extent
     | Slice
+    | Listed
     | Bracketed
     | Reduced
 )
@@ -161,6 +171,55 @@ def walk(tree: Tree) -> Iterator[Tree]:
     yield tree
     for part in children(tree):
         yield from walk(part)
+
+
+def names_in(tree: Tree) -> Iterator[str]:
+    """Return the indices that reads name, in order; those that reductions bind are left out."""
+    bound = set(tree.indices) if isinstance(tree, Reduced) else set()
+    bound = set() if isinstance(tree, Reduced) and tree.name in KEEPING_REDUCTIONS else bound
+    if isinstance(tree, Bracketed) and not tree.is_call:
+        for item in tree.items:
+            yield from (p.text for p in walk(item) if isinstance(p, Word) and p.text.isidentifier())
+        return
+    for part in children(tree):
+        yield from (name for name in names_in(part) if name not in bound)
+
+
+def reads_in(tree: Tree) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Return the tensors that are read, each with the indices of one read."""
+    for part in walk(tree):
+        if isinstance(part, Bracketed) and not part.is_call and isinstance(part.head, Word):
+            names = tuple(i.text for i in part.items if isinstance(i, Word))
+            if len(names) == len(part.items):
+                yield part.head.text, names
+
+
+def indices_in(tree: Tree, indices: Sequence[str]) -> set[str]:
+    """Return the names that are indices: on the left, in brackets, and those beside them in the
+    parentheses of a read such as `A(i,j)`."""
+    known = {*indices, *names_in(tree)}
+    calls = [p for p in walk(tree) if isinstance(p, Bracketed) and p.is_call]
+    lists = [{i.text for i in c.items if isinstance(i, Word)} for c in calls]
+    for _ in lists:
+        known |= {name for words in lists if words & known for name in words}
+    return known
+
+
+def substitute(tree: Tree, by: Mapping[str, Tree]) -> Tree:
+    """Return a tree with other trees in place of words."""
+
+    def substituted(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(substituted, value))
+        if isinstance(value, Word):
+            return by.get(value.text, value)
+        if not isinstance(value, get_args(Tree)):
+            return value
+        parts = {f.name: substituted(getattr(value, f.name)) for f in fields(value)}
+        return replace(value, **parts)
+
+    made: Tree = substituted(tree)
+    return made
 
 
 def show(tree: Tree, level: int = 0) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from monocomp.errors import LimitError, MonocompError
+from monocomp.errors import LimitError, MonocompError, UnknownNameError
 from monocomp.language.mistakes import CONTINUING
 from monocomp.language.rewording import reword
 
@@ -32,14 +32,35 @@ def _propose(text: str, error: MonocompError, check: Callable[[str], object]) ->
         line = reword(statement)
         if line is None or "".join(line.split()) == "".join(statement.split()):
             continue
-        try:
-            check(text[:start] + line + text[stop:])
-        except MonocompError as other:  # which the rest of the program may have
-            place = other.spans[0].start if other.spans else start
-            if start <= place <= start + len(line):
-                continue
-        return line
+        numbers = _undeclared(text[:start], line, text[stop:], check)
+        if numbers is not None and all(_is_operand(name, statement) for name in numbers):
+            return f"{line}, with param {': float, '.join(numbers)}: float" if numbers else line
     return None
+
+
+def _undeclared(
+    before: str, line: str, after: str, check: Callable[[str], object]
+) -> list[str] | None:
+    """Return the names in a line that are to be declared as numbers, or None if it is wrong."""
+    names: list[str] = []
+    while True:
+        head = "".join(f"param {name}: float\n" for name in names) + before
+        try:
+            check(head + line + after)
+        except MonocompError as other:  # which the rest of the program may have
+            place = other.spans[0].start - len(head) if other.spans else 0
+            if 0 <= place <= len(line):
+                name = re.match(r"\w+", line[place:])
+                if not isinstance(other, UnknownNameError) or not name or name[0] in names:
+                    return None
+                names.append(name[0])
+                continue
+        return names
+
+
+def _is_operand(name: str, statement: str) -> bool:
+    """True if a name stands between operators, as the d of `Q @ K.T / sqrt(d)` does."""
+    return re.search(rf"[-+*/(]\s*{name}\s*([-+*/,)]|$)", statement) is not None
 
 
 def _statements_around(text: str, offset: int) -> Iterator[tuple[int, int]]:

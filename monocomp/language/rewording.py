@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from monocomp.declarations.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS
 from monocomp.language import foreign as F
 from monocomp.language.foreign import NotReadable
+from monocomp.language.meanings import has_meaning, meaning
 from monocomp.language.notation import (
-    COMPARISONS,
     Attribute,
     Binary,
     Bracketed,
     Choice,
     Extent,
     Filtered,
+    Listed,
     Reduced,
     Slice,
     Text,
     Tree,
     Unary,
     Word,
-    children,
+    indices_in,
+    names_in,
+    reads_in,
     show,
     walk,
 )
@@ -38,6 +42,8 @@ _MODULES = {"torch", "np", "numpy", "math", "F", "nn", "jnp", "jax", "functional
 _DIMENSIONS = ("dim", "axis")
 _TRANSPOSED = ("T", "mT", "H", "mH", "t", "transpose")
 _PRODUCTS = ("matmul", "mm", "bmm", "dot", "mv")
+_PATTERNED = ("einsum", "rearrange", "reduce")
+_CASTS = ("to", "float", "half", "bfloat16", "double", "type_as", "contiguous", "clone", "detach")
 _FRESH = "kjdmnrstuvw"
 
 
@@ -45,6 +51,8 @@ def reword(statement: str) -> str | None:
     """Return a definition in this language, or None where it cannot be told what is meant."""
     try:
         text = re.sub(r"^\s*def\s+(\w+)\((.*?)\)\s*:\s*(?:return\s+)?", r"def \1(\2) = ", statement)
+        if re.match(r"\s*return\b[^=]*$", text):
+            return re.sub(r"\[[^\[\]]*\]", "", text).strip()
         head = re.match(r"def \w+\([\w\s,]*\) = ", text)
         if head:
             body = F.read("f = " + text[head.end() :]).body
@@ -67,6 +75,8 @@ def _left(tree: Tree) -> tuple[str, tuple[str, ...]]:
     """Return the name and the indices on the left side."""
     if isinstance(tree, Word):
         return tree.text, ()
+    if isinstance(tree, Bracketed) and isinstance(tree.head, Bracketed):  # O[b][q]
+        tree = replace(tree.head, items=(*tree.head.items, *tree.items))
     if not isinstance(tree, Bracketed) or not isinstance(tree.head, Word):
         raise NotReadable
     if not all(isinstance(item, Word) for item in tree.items):
@@ -86,17 +96,27 @@ class _Rewording:
         self.indices = tuple(indices)
         self.added: tuple[str, ...] = ()
         self.seen: set[str] = set()
+        self.known: set[str] = set()  # the names that are indices
         self.shapes: dict[str, tuple[str, ...]] = {}
 
     def tree(self, tree: Tree) -> Tree:
         """Return a body in this language."""
         self.seen = {part.text for part in walk(tree) if isinstance(part, Word)}
-        self.shapes = dict(_reads(tree))
+        self.seen.update(self.indices)
+        self.known = indices_in(tree, self.indices)
+        self.shapes = dict(reads_in(tree))
         return self._reworded(tree)
+
+    def _expected(self, tree: Tree, indices: Sequence[str]) -> Tree:
+        """Return a value of these indices, which its tensors take where they have none."""
+        outer, self.indices = self.indices, tuple(indices)
+        made = self._reworded(tree)
+        self.indices = outer
+        return made if list(names_in(made)) else self._with_indices(made, indices)
 
     def _reworded(self, tree: Tree) -> Tree:
         match tree:
-            case Text() | Slice():
+            case Text() | Slice() | Listed():
                 raise NotReadable
             case Unary():
                 return replace(tree, operand=self._reworded(tree.operand))
@@ -122,10 +142,16 @@ class _Rewording:
         if _is_module(tree.value):
             return Word(tree.name)
         if tree.name in _TRANSPOSED:
-            return self._transposed(self._reworded(tree.value))
+            return self._transposed(tree.value)
+        if tree.name == "values":  # max(A[i,j], dim=1).values
+            return self._reworded(tree.value)
         raise NotReadable
 
     def _transposed(self, tree: Tree) -> Tree:
+        if not list(names_in(tree)) and len(self.indices) > 1:
+            *batch, row, column = self.indices
+            return self._expected(tree, (*batch, column, row))
+        tree = self._reworded(tree)
         if isinstance(tree, Bracketed) and len(tree.items) > 1:
             *first, one, other = tree.items
             return replace(tree, items=(*first, other, one))
@@ -141,7 +167,7 @@ class _Rewording:
             if _is_module(head.value):
                 return self._bracketed(replace(tree, head=Word(head.name)))
             if head.name in _TRANSPOSED and not tree.is_call:
-                return self._transposed(self._reworded(replace(tree, head=head.value)))
+                return self._transposed(replace(tree, head=head.value))
             if tree.is_call:
                 items = (head.value, *tree.items)
                 return self._bracketed(replace(tree, head=Word(head.name), items=items))
@@ -149,13 +175,14 @@ class _Rewording:
         if isinstance(head, Bracketed):
             return self._after_brackets(head, tree)
         if not isinstance(head, Word):
-            raise NotReadable
+            return self._times(head, tree)
         reduction = F.reduction_of(head.text)
         if reduction is not None:
-            if not tree.is_call:
+            if not tree.is_call and all(isinstance(item, Word) for item in tree.items):
                 raise NotReadable  # it has no operand
             return self._reduction(reduction, tree)
-        return self._call(head.text, tree) if tree.is_call else self._read(head, tree)
+        is_call = tree.is_call or head.text in FUNCTIONS
+        return self._call(head.text, tree) if is_call else self._read(head, tree)
 
     def _after_brackets(self, head: Bracketed, tree: Bracketed) -> Tree:
         """Reword `A[i][j]`, and `sum[j](x)`, also where its brackets are others."""
@@ -163,21 +190,26 @@ class _Rewording:
         reduction = F.reduction_of(name)
         if reduction is None and not head.is_call and not tree.is_call:
             return self._bracketed(replace(head, items=(*head.items, *tree.items)))
+        if not tree.is_call and head.is_call and tree.items == (Word("0"),):
+            return self._bracketed(head)  # max(A[i,j], dim=1)[0]
+        if not tree.is_call and len(tree.items) == 1 and F.is_condition(tree.items[0]):
+            return self._filtered(Filtered(head, tree.items[0]))
         if not tree.is_call:
             raise NotReadable
-        if reduction is None:  # a monoid
-            reduction = Reduced(name, (), ())
-        names: list[str] = []
-        condition = head.condition
-        for item in head.items:
-            first = next((p.text for p in walk(item) if isinstance(p, Word)), "")
-            if isinstance(item, Binary) and item.op in COMPARISONS:
-                condition = F.conjunction(condition, item)
-                if not names:
-                    names.append(first)
-            elif isinstance(item, Word) and not first[:1].isdigit():
-                names.append(first)
-        dims = [d for d in (_dimension(i) for i in head.items) if d is not None]
+        made, dims = self._headed(reduction or Reduced(name, (), ()), head)
+        return self._over(made, tree.items, dims)
+
+    def _headed(self, reduction: Reduced, head: Bracketed) -> tuple[Reduced, list[int]]:
+        """Return a reduction, or a monoid, with what its brackets hold, and dimensions in them."""
+        names = [i.text for i in head.items if isinstance(i, Word) and i.text.isidentifier()]
+        conditions = [item for item in head.items if F.is_condition(item)]
+        dims = [d for d in map(_dimension, head.items) if d is not None]
+        if len(names) + len(conditions) + len(dims) < len(head.items):
+            raise NotReadable
+        condition = reduce(F.conjunction, conditions, head.condition)
+        if condition is not None and not names:  # sum[k <= q](A[q,k])
+            words = [p.text for p in walk(condition) if isinstance(p, Word)]
+            names = [w for w in words if w.isidentifier() and w not in self.indices][:1]
         dims += _named_dimensions(head)
         made = replace(
             reduction,
@@ -186,11 +218,17 @@ class _Rewording:
             target=head.target,
             is_prefix=head.is_prefix or reduction.is_prefix,
         )
-        return self._over(made, tree.items, dims)
+        return made, dims
+
+    def _times(self, left: Tree, right: Bracketed) -> Tree:
+        """Reword `(a + b)(c + d)`."""
+        if not right.is_call or len(right.items) != 1:
+            raise NotReadable
+        return Binary("*", self._reworded(left), self._reworded(right.items[0]))
 
     def _read(self, head: Word, tree: Bracketed) -> Tree:
         if any(isinstance(item, Slice) for item in tree.items):
-            spare = [i for i in self.indices if i not in set(_names(tree))]
+            spare = [i for i in self.indices if i not in set(names_in(tree))]
             items: list[Tree] = []
             for item in tree.items:
                 if isinstance(item, Slice):
@@ -204,32 +242,29 @@ class _Rewording:
         return self.added[-1]
 
     def _call(self, name: str, tree: Bracketed) -> Tree:
-        if name in ("einsum", "rearrange", "reduce") and any(
-            isinstance(i, Text) for i in tree.items
-        ):
+        if name in _PATTERNED and any(isinstance(i, Text) for i in tree.items):
             return self._by_pattern(name, tree.items)
         if name == "float" and len(tree.items) == 1 and isinstance(tree.items[0], Text):
             number = tree.items[0].text.strip().lower()
             sign, number = number[:1], number.lstrip("+-").replace("infinity", "inf")
             return Unary("-", Word(number)) if sign == "-" else Word(number)
+        if name in _CASTS and tree.items:
+            return self._reworded(tree.items[0])
         if name in _PRODUCTS and len(tree.items) == 2:
             return self._product(*tree.items)
-        if name in _TRANSPOSED:
-            return self._transposed(self._reworded(tree.items[0]))
+        if name in _TRANSPOSED and tree.items:
+            return self._transposed(tree.items[0])
         if name in ("size", "len") and tree.items:
             return self._extent(tree.items[0], tree.items[1:] or (Word("0"),))
+        if has_meaning(name):
+            return self._reworded(meaning(name, tree))
         items = tuple(map(self._reworded, tree.items))
         if name == "where":
             items = (*(Binary("==", Word(n), self._reworded(x)) for n, x in tree.named), *items)
-        if name in _MEANINGS:
-            count, meaning = _MEANINGS[name]
-            if len(items) != count:
-                raise NotReadable
-            return meaning(*items)
-        if name not in FUNCTIONS and all(isinstance(item, Word) for item in items):
-            is_read = all(str(item.text).isidentifier() for item in items if isinstance(item, Word))
-            return Bracketed(Word(name), not is_read, items)  # A(i,j)
-        return Bracketed(Word(name), True, items)
+        is_read = name not in FUNCTIONS and all(
+            isinstance(item, Word) and item.text in self.known for item in items
+        )
+        return Bracketed(Word(name), not is_read, items)  # A(i,j)
 
     def _extent(self, tensor: Tree, places: Sequence[Tree]) -> Tree:
         """Reword `x.shape[0]`: the extent of the index that is read there."""
@@ -247,8 +282,8 @@ class _Rewording:
         if reduction.name in ("max", "min") and len(items) == 2 and not tree.named:
             return _call(reduction.name + "imum", *map(self._reworded, items))
         dims = _named_dimensions(tree)
-        if len(items) == 2 and (place := _dimension(items[1])) is not None:
-            dims, items = [place], items[:1]
+        if len(items) == 2 and (places := _dimensions(items[1])):
+            dims, items = places, items[:1]
         names = [item.text for item in items[1:] if isinstance(item, Word)]
         if names and len(names) == len(items) - 1:  # softmax(x, k)
             reduction, items = replace(reduction, indices=tuple(names)), items[:1]
@@ -266,40 +301,45 @@ class _Rewording:
             indices = reduction.indices or ((operand.index,) if operand.index else ())
             reduction = replace(reduction, indices=indices, condition=condition)
             operand = operand.value
-        added = self.added
-        operand = self._reworded(operand)
-        if not reduction.indices:  # sum(A[i,:])
-            reduction = replace(reduction, indices=self.added[len(added) :])
-            self.added = added
         keeps = reduction.name in KEEPING_REDUCTIONS or reduction.is_prefix
-        if reduction.indices:
-            pass
-        elif not list(_names(operand)):
-            shape = list(self.indices)
-            for place in dims or (() if keeps else (-1,)):
-                if not keeps:
-                    at = place if place >= 0 else len(shape) + 1 + place
-                    shape.insert(at, self._fresh())
-            chosen = [shape[d] for d in dims or (-1,) if -len(shape) <= d < len(shape)]
-            operand = self._with_indices(operand, shape)
-            reduction = replace(reduction, indices=tuple(chosen))
+        if reduction.indices or list(names_in(operand)):
+            added = self.added
+            operand = self._reworded(operand)
+            indices = reduction.indices or self.added[len(added) :]  # sum(A[i,:])
+            self.added = self.added if reduction.indices else added
+            indices = indices or self._chosen(operand, dims, keeps)
         else:
-            reduction = replace(reduction, indices=self._chosen(operand, dims, keeps))
-        if not reduction.indices:
+            shape, indices = self._bare(dims, keeps)
+            operand = self._expected(operand, shape)
+        if not indices:
             raise NotReadable
-        return replace(reduction, operands=(operand, *map(self._reworded, more)))
+        more = [self._reworded(other) for other in more]
+        return replace(reduction, indices=indices, operands=(operand, *more))
+
+    def _bare(self, dims: Sequence[int], keeps: bool) -> tuple[list[str], tuple[str, ...]]:
+        """Return the indices of an operand that has none, and those that dimensions name."""
+        if keeps and not self.indices:
+            self._added()
+        shape = list(self.indices or self.added)
+        for place in dims or (() if keeps else (-1,)):
+            if not keeps:
+                shape.insert(place if place >= 0 else len(shape) + 1 + place, self._fresh())
+        return shape, tuple(shape[d] for d in dims or (-1,) if -len(shape) <= d < len(shape))
 
     def _chosen(self, operand: Tree, dims: Sequence[int], keeps: bool) -> tuple[str, ...]:
         """Return the indices of an operand that dimensions name."""
-        shape = self._shape(operand)
-        if all(-len(shape) <= d < len(shape) for d in dims) and (dims or keeps):
-            return tuple(shape[d] for d in dims or (-1,))
-        summed = [i for i in shape if i not in self.indices]
+        every = list(dict.fromkeys(names_in(operand)))
+        for shape in (self._shape(operand), every):
+            if all(-len(shape) <= d < len(shape) for d in dims) and (dims or keeps):
+                chosen = tuple(shape[d] for d in dims or (-1,))
+                if keeps or not set(chosen) & set(self.indices):
+                    return chosen
+        summed = [i for i in self._shape(operand) if i not in self.indices]
         return tuple(summed if not dims else summed[-1:])
 
     def _shape(self, tree: Tree) -> list[str]:
         """Return the indices of a value; those that two factors share are summed."""
-        names = list(_names(tree))
+        names = list(names_in(tree))
         if isinstance(tree, Bracketed) and not tree.is_call:
             return names
         counts = Counter(names)
@@ -315,7 +355,7 @@ class _Rewording:
         named = [p.text for p in walk(condition) if isinstance(p, Word)]
         if (inner := _with_filter(value, condition, set(named))) is not None:
             return inner
-        bound = [i for i in dict.fromkeys(_names(value)) if i in named and i not in self.indices]
+        bound = [i for i in dict.fromkeys(names_in(value)) if i in named and i not in self.indices]
         if bound:
             return Reduced("sum", tuple(bound), (value,), condition)
         return _call("where", condition, value, Word("0"))
@@ -325,7 +365,7 @@ class _Rewording:
         if tree.condition is None:
             return None
         words = [p.text for p in walk(tree.condition) if isinstance(p, Word)]
-        known = {tree.index, *self.indices, *_names(tree.value)}
+        known = {tree.index, *self.indices, *names_in(tree.value)}
         if tree.index and any(not w[:1].isdigit() and w not in known for w in words):
             return None
         return self._reworded(tree.condition)
@@ -334,35 +374,34 @@ class _Rewording:
 
     def _product(self, left: Tree, right: Tree) -> Tree:
         """Reword `A @ B`: the last index of A is the last but one of B."""
-        left, right = self._reworded_factor(left), self._reworded_factor(right)
-        if not list(_names(left)) and not list(_names(right)):
-            if len(self.indices) < 2:
-                if self.indices or self.added:
-                    raise NotReadable
-                self.added = ("i", "j")
-            *batch, row, column = self.indices or self.added
+        is_bare, right_is_bare = (not list(names_in(factor)) for factor in (left, right))
+        if not right_is_bare:
+            if is_bare:
+                raise NotReadable  # its indices cannot be told
+            return Binary("*", self._reworded(left), self._reworded(right))
+        if is_bare and not self.indices and not self.added:
+            self.added = ("i", "j")
+            self.seen.update(self.added)
+        indices = self.indices or self.added
+        if len(indices) < 2:
+            raise NotReadable
+        *batch, row, column = indices
+        if is_bare:
             inner = self._fresh()
-            left = self._with_indices(left, (*batch, row, inner))
-            right = self._with_indices(right, (*batch, inner, column))
-        elif isinstance(left, Attribute) or isinstance(right, Attribute):
-            raise NotReadable  # one side alone has its indices
-        return Binary("*", left, right)
-
-    def _reworded_factor(self, tree: Tree) -> Tree:
-        """Return a factor; `K.T` waits for its indices."""
-        is_bare = isinstance(tree, Attribute) and isinstance(tree.value, Word)
-        if is_bare and tree.name in _TRANSPOSED and not _is_module(tree.value):  # type: ignore[union-attr]
-            return tree
-        return self._reworded(tree)
+            left = self._expected(left, (*batch, row, inner))
+        else:
+            left = self._reworded(left)
+            inner = self._shape(left)[-1]
+            if inner in indices:
+                raise NotReadable
+        return Binary("*", left, self._expected(right, (*batch, inner, column)))
 
     def _with_indices(self, tree: Tree, indices: Sequence[str]) -> Tree:
         """Give the tensors of a value these indices."""
         match tree:
             case Word() if tree.text[:1].isalpha() and tree.text != "inf":
+                self.shapes.setdefault(tree.text, tuple(indices))
                 return Bracketed(tree, False, tuple(map(Word, indices)))
-            case Attribute():
-                *first, one, other = indices
-                return self._with_indices(tree.value, (*first, other, one))
             case Binary():
                 left = self._with_indices(tree.left, indices)
                 return Binary(tree.op, left, self._with_indices(tree.right, indices))
@@ -376,24 +415,30 @@ class _Rewording:
     def _by_pattern(self, name: str, items: Sequence[Tree]) -> Tree:
         """Reword `einsum('ij,j->i', A, x)`, `rearrange(A, 'i j -> j i')`, `reduce(..., 'sum')`."""
         texts = [item.text for item in items if isinstance(item, Text)]
-        tensors = [item for item in items if not isinstance(item, Text)]
+        tensors: list[Tree] = [item for item in items if not isinstance(item, Text)]
         sides = [s.split(",") for s in texts[0].split("->")]
-        split: Callable[[str], list[str]] = list if name == "einsum" else str.split
+        spaced = name != "einsum" or any(" " in part.strip() for part in (*sides[0], *sides[-1]))
+        split: Callable[[str], list[str]] = str.split if spaced else list
         inputs = [split(part.strip()) for part in sides[0]]
         letters = [x for part in inputs for x in part]
-        result = split(sides[1][0].strip()) if len(sides) > 1 else sorted(set(letters))
+        once = sorted(x for x, count in Counter(letters).items() if count == 1)
+        result = split(sides[1][0].strip()) if len(sides) > 1 else once
         if len(inputs) != len(tensors) or not all(x.isidentifier() for x in (*letters, *result)):
             raise NotReadable
         if self.indices and len(self.indices) != len(result):
             raise NotReadable
         if not self.indices:
             self.added = tuple(result)
+        tensors = [self._reworded(t) if list(names_in(t)) else t for t in tensors]
         to = dict(zip(result, self.indices or result, strict=True))
+        for tensor, part in zip(tensors, inputs, strict=True):
+            to = dict(zip(part, self._shape(tensor), strict=False)) | to
         for letter in dict.fromkeys(letters):
             if letter not in to:
-                to[letter] = letter if letter not in self.indices else self._fresh()
+                to[letter] = self._fresh() if letter in self.seen else letter
+                self.seen.add(letter)
         reads = [
-            self._with_indices(self._reworded(t), [to[x] for x in part])
+            self._expected(t, [to[x] for x in part])
             for t, part in zip(tensors, inputs, strict=True)
         ]
         tree = reads[0]
@@ -419,27 +464,6 @@ def _is_module(tree: Tree) -> bool:
     return isinstance(tree, Word) and tree.text in _MODULES
 
 
-def _names(tree: Tree) -> Iterator[str]:
-    """Return the indices that reads name, in order; those that reductions bind are left out."""
-    bound = set(tree.indices) if isinstance(tree, Reduced) else set()
-    bound = set() if isinstance(tree, Reduced) and tree.name in KEEPING_REDUCTIONS else bound
-    if isinstance(tree, Bracketed) and not tree.is_call:
-        for item in tree.items:
-            yield from (p.text for p in walk(item) if isinstance(p, Word) and p.text.isidentifier())
-        return
-    for part in children(tree):
-        yield from (name for name in _names(part) if name not in bound)
-
-
-def _reads(tree: Tree) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Return the tensors that are read, each with the indices of one read."""
-    for part in walk(tree):
-        if isinstance(part, Bracketed) and not part.is_call and isinstance(part.head, Word):
-            names = tuple(i.text for i in part.items if isinstance(i, Word))
-            if len(names) == len(part.items):
-                yield part.head.text, names
-
-
 def _dimension(tree: Tree) -> int | None:
     """Return a number, such as -1."""
     sign = 1
@@ -448,9 +472,14 @@ def _dimension(tree: Tree) -> int | None:
     return sign * int(tree.text) if isinstance(tree, Word) and tree.text.isdecimal() else None
 
 
+def _dimensions(tree: Tree) -> list[int]:
+    """Return numbers, such as (1, 2)."""
+    items = tree.items if isinstance(tree, Listed) else (tree,)
+    return [d for d in map(_dimension, items) if d is not None]
+
+
 def _named_dimensions(tree: Bracketed) -> list[int]:
-    values = [value for key, value in tree.named if key in _DIMENSIONS]
-    return [d for d in map(_dimension, values) if d is not None]
+    return [d for key, value in tree.named if key in _DIMENSIONS for d in _dimensions(value)]
 
 
 def _with_filter(tree: Tree, condition: Tree, names: set[str]) -> Tree | None:
@@ -467,13 +496,3 @@ def _with_filter(tree: Tree, condition: Tree, names: set[str]) -> Tree | None:
 
 def _call(name: str, *items: Tree) -> Tree:
     return Bracketed(Word(name), True, items)
-
-
-_MEANINGS: dict[str, tuple[int, Callable[..., Tree]]] = {  # functions that are formulas here
-    "masked_fill": (3, lambda x, mask, value: _call("where", mask, value, x)),
-    "pow": (2, lambda x, y: Binary("**", x, y)),
-    "square": (1, lambda x: Binary("**", x, Word("2"))),
-    "reciprocal": (1, lambda x: Binary("/", Word("1"), x)),
-    "log1p": (1, lambda x: _call("log", Binary("+", Word("1"), x))),
-    "expm1": (1, lambda x: Binary("-", _call("exp", x), Word("1"))),
-}

@@ -113,7 +113,7 @@ SYNTAX = {
         "O[i] = where(i == 0, A[i], 0)",
     ),
     "a walrus": ("O[i] := 2 * A[i]", "write O[i] = 2 * A[i]", "O[i] = 2 * A[i]"),
-    "no comma": ("O[i] = A[i k] * B[k]", "write i, k", "O[i] = A[i,k] * B[k]"),
+    "no comma": ("O[i] = A[i k] * B[k]", "write O[i] = A[i,k] * B[k]", "O[i] = A[i,k] * B[k]"),
     "a slice": ("O[i] = sum(A[i,:])", "no slices", "O[i] = sum[k](A[i,k])"),
     "an ellipsis": ("O[...] = 2 * A[...]", "name them, O[b,h,q] = A[b,h,q]", "O[b] = 2 * A[b]"),
     "a reduction without its index": (

@@ -180,12 +180,104 @@ LINES = {
     "O[i] = log1p(x[i])": "O[i] = log(1 + x[i])",
     "O[i] = exp(x[i] +\n    2 y[i])": "O[i] = exp(x[i] + 2 * y[i])",
     "P[i] = x[i] > 0\nO[i] = x[i] && y[i]  # both": "O[i] = x[i] and y[i]",
+    # Matrices without indices take those of the left, or i and j.
+    "O = softmax(Q @ K.T / sqrt(d), dim=-1) @ V": (
+        "O[i,j] = softmax[k](Q[i,m] * K[k,m] / sqrt(d)) * V[k,j], with param d: float"
+    ),
+    "O[q,e] = torch.softmax(Q @ K.transpose(-2, -1) / math.sqrt(K.size(-1)), dim=-1) @ V": (
+        "O[q,e] = softmax[k](Q[q,j] * K[k,j] / sqrt(|j|)) * V[k,e]"
+    ),
+    "O = F.scaled_dot_product_attention(Q, K, V)": (
+        "O[i,j] = softmax[k](Q[i,d] * K[k,d] / sqrt(|d|)) * V[k,j]"
+    ),
+    "O[q,e] = einsum('qk,ke->qe', softmax(einsum('qd,kd->qk', Q, K), dim=-1), V)": (
+        "O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]"
+    ),
+    "O[q,e] = S[q,k].softmax(-1) @ V": "O[q,e] = softmax[k](S[q,k]) * V[k,e]",
+    "O[b,q,e] = einsum('bqk,bke->bqe', softmax[k](S[b,q,k]), V)": (
+        "O[b,q,e] = softmax[k](S[b,q,k]) * V[b,k,e]"
+    ),
+    "O[i,j] = A[i,k] @ K.T": "O[i,j] = A[i,k] * K[j,k]",
+    "O = einsum(Q, K, 'b q d, b k d -> b q k')": "O[b,q,k] = Q[b,q,d] * K[b,k,d]",
+    "O[i] = einsum('ij,j', A, x)": "O[i] = A[i,j] * x[j]",
+    "P = softmax(S, dim=-1)": "P[k] = softmax[k](S[k])",
+    "O[i] = sum(A[i,j] * B[j], dim=1)": "O[i] = sum[j](A[i,j] * B[j])",
+    "O[i] = sum(A[i,j,k], dim=(1, 2))": "O[i] = sum[j,k](A[i,j,k])",
+    "O[i] = torch.amax(A[i,j], dim=-1)": "O[i] = max[j](A[i,j])",
+    "O[i] = A[i,j].max(dim=1).values": "O[i] = max[j](A[i,j])",
+    "O[i] = max(A[i,j], dim=1)[0]": "O[i] = max[j](A[i,j])",
+    "O[i] = max[x[i], y[i]]": "O[i] = maximum(x[i], y[i])",
+    "O[i] = clamp(x[i], min=0)": "O[i] = maximum(x[i], 0)",
+    "O[i] = torch.clamp(x[i], 0, max=1)": "O[i] = minimum(maximum(x[i], 0), 1)",
+    "O[i] = x[i].to(torch.float32).exp().float()": "O[i] = exp(x[i])",
+    "O[q] = x[q] y[q] z[q]": "O[q] = x[q] * y[q] * z[q]",
+    "O[q] = (x[q] + 1)(y[q] - 1)": "O[q] = (x[q] + 1) * (y[q] - 1)",
+    # Filters in other words
+    **dict.fromkeys(
+        (
+            "O[q] = sum[k](A[q,k]) for k <= q",
+            "O[q] = sum[k](A[q,k]) when k <= q",
+            "O[q] = sum[k](A[q,k]) such that k <= q",
+            "O[q] = sum[k](A[q,k]), k <= q",
+            "O[q] = sum[k](A[q,k])[k <= q]",
+            "O[q] = sum[k with k <= q](A[q,k])",
+            "O[q] = sum[k s.t. k <= q](A[q,k])",
+            "O[q] = sum[k: k <= q](A[q,k])",
+            "O[q] = sum[k if: k <= q](A[q,k])",
+            "O[q] = sum[if k <= q](A[q,k])",
+            "O[q] = sum[k if k <== q](A[q,k])",
+            "O[q] = sum[k if k \\le q](A[q,k])",
+            "O[q] = \\sum_{k \\leq q} A[q,k]",
+            "O[q] = \\sum_{k=0}^{q} A[q,k]",
+        ),
+        "O[q] = sum[k if k <= q](A[q,k])",
+    ),
+    "O[q] = sum[k, k <= q and k > 3](A[q,k])": "O[q] = sum[k if k <= q and k > 3](A[q,k])",
+    "O[q] = sum[k if k <= q AND k > 3](A[q,k])": "O[q] = sum[k if k <= q and k > 3](A[q,k])",
+    "O[q] = sum[k if 0 =< k =< q](A[q,k])": "O[q] = sum[k if 0 <= k and k <= q](A[q,k])",
+    "O[q] = sum[3 <= k < q](A[q,k])": "O[q] = sum[k if 3 <= k and k < q](A[q,k])",
+    "O[q] = sum[k if k in range(q)](A[q,k])": "O[q] = sum[k if k < q](A[q,k])",
+    **dict.fromkeys(
+        (
+            "O[q] = sum[k if k = q](A[q,k])",
+            "O[q] = sum[k if k === q](A[q,k])",
+            "O[q] = sum[k if k is q](A[q,k])",
+        ),
+        "O[q] = sum[k if k == q](A[q,k])",
+    ),
+    **dict.fromkeys(
+        (
+            "O[q] = sum[k if k =! q](A[q,k])",
+            "O[q] = sum[k if k /= q](A[q,k])",
+            "O[q] = sum[k if k ~= q](A[q,k])",
+            "O[q] = sum[k if k !== q](A[q,k])",
+        ),
+        "O[q] = sum[k if k != q](A[q,k])",
+    ),
+    "O[i] = sum j A[i,j]": "O[i] = sum[j](A[i,j])",
+    "O[i] = ∑_j A[i,j]": "O[i] = sum[j](A[i,j])",
+    "O[i] = Σ_{j} A[i,j]": "O[i] = sum[j](A[i,j])",
+    "O[i] = exp{x[i]}": "O[i] = exp(x[i])",
+    **dict.fromkeys(
+        (
+            "O[b q] = A[b,q]",
+            "O[b][q] = A[b,q]",
+            "O[,b,q] = A[b,q]",
+            "O[b,,q] = A[b,q]",
+            "O[b,q], = A[b,q]",
+            "O[b,q] = A[b q]",
+            "O[b,q] = A[b,q].",
+        ),
+        "O[b,q] = A[b,q]",
+    ),
     # What is meant cannot be told, or is wrong otherwise too.
-    "O[i,j] = A[i,k] @ K.T": None,
     "O[i] = sum(A[i,j] for j in range(1, i))": "O[i] = sum[j if 1 <= j and j < i](A[i,j])",
     "O[i] = A[i,k] * B[k,i] // a sum over k": None,
     "O[i] += x[i]": None,
-    "O[i j] = A[i,j]": None,
+    "O = scaled_dot_product_attention(Q, K, V, is_causal=True)": None,
+    "O = tensordot(A, B, dims=1)": None,
+    "O[q] = sum[k](A[q,k]) where j < q": None,
+    "O[q] = sum[k if k <= q xor k > 3](A[q,k])": None,
     "O[i] = x[i].foo(3)": None,
     "O[i] = sotfplus(x[i])": None,
 }
@@ -198,7 +290,12 @@ def test_the_help_shows_the_line(text: str) -> None:
         assert error.help is None or not re.match(r"write \w+(\[[\w,]*\])? = ", error.help)
         return
     assert error.help == f"write {line}"
-    check(line)
+    line, _, declared = line.partition(", with ")
+    check(f"{declared}\n{line}")
+
+
+def test_a_result_has_no_brackets() -> None:
+    assert error_of("O[q] = x[q]\nL[q] = O[q]\nreturn O[q], L[q]").help == "write return O, L"
 
 
 def test_the_place_is_that_of_the_mistake() -> None:
