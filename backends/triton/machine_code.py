@@ -1,8 +1,9 @@
 """Kernels compiled for GPUs that need not be there, and what they take of them.
 
 A file's host function is called with tensors that hold nothing (device "meta") and pass for
-those of the GPU, and its launches are recorded. Each is compiled as Triton would at the first call: what is a pointer,
-an integer equal to 1 or a multiple of 16 follows from the recorded arguments.
+those of the GPU, and its launches are recorded. Each is compiled as Triton would at the first
+call: what is a pointer, an integer equal to 1 or a multiple of 16 follows from the recorded
+arguments.
 """
 
 from __future__ import annotations
