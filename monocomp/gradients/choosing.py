@@ -241,7 +241,7 @@ def _terms(program: Equations) -> Iterable[T.Term]:
 
 
 def _planned(program: Equations, sizes: Mapping[str, int]) -> float:
-    derived = Rewriter(rule_sets.derive(program).program)
+    derived = Rewriter(rule_sets.derive(program.at(sizes)).program)
     derived.exhaust(equalities)
     program, _ = cut(derived.program, sizes)
     known = {**nominal_sizes(program.declared), **sizes}  # slices have an extent of their own

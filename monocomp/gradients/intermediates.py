@@ -22,7 +22,6 @@ from monocomp.gradients.saving import Reading, Saved
 from monocomp.rewriting.driver import NAMING_LAW, Rewriter
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, in_order
-from monocomp.terms.monomials import factors
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def name_intermediates(rewriter: Rewriter, names: Iterable[str]) -> None:
         for other in program.equations:
             body = other.body
             if other.name != e.name:
-                body = _unguarded(reading(body), e)
+                body = reading(body)
             if body is not other.body:
                 changed[other.name] = Equation(other.name, other.indices, body)
         users = [n for n, o in changed.items() if o is not program.by_name[n]]
@@ -85,45 +84,3 @@ def with_row_sums(
 
 def _by_name(e: Equation, subscripts: Sequence[Term]) -> Term:
     return T.ref(e.name, subscripts, "float")
-
-
-def _unguarded(t: Term, e: Equation) -> Term:
-    """A term that reads a value without asking whether what that is divided by is there: over
-    nothing it is 0, and so is its product with what is finite if what is read is."""
-    divisors = (b for b, power in map(T.base_and_power, factors(e.body)) if power < 0)
-    there = [c for base in divisors for c in T.conjuncts(T.is_there(base))]
-
-    def vanishing(t: Term) -> Collection[Term]:
-        """The conditions without which a term is 0, as a value is that it reads."""
-        if t.op == "ref" and t.attr == e.name:
-            here = {i.attr[0]: a for i, a in zip(e.indices, t.args, strict=True)}
-            return {T.substitute(c, here) for c in there}
-        if t.op == "fold" and t.attr.monoid == "sum":
-            opened, (_, body) = T.open_fold(t)
-            bound = {i.attr[0] for i in opened}
-            return {c for c in vanishing(body) if c.free.isdisjoint(bound)}
-        if t.op == "add":
-            return set.intersection(*(set(vanishing(a)) for a in t.args))
-        if t.op == "mul":
-            return set().union(*map(vanishing, t.args))
-        return vanishing(t.args[0]) if t.op == "pow" and t.attr > 0 else ()
-
-    without_value = T.mapping_refs([e.name], lambda _: T.const(1, "float"))
-
-    def visit(t: Term) -> Term:
-        if e.name not in t.names:
-            return t
-        t = T.map_children(t, visit)
-        known = vanishing(t) if t.op == "mul" else ()
-        others = (without_value(f) for f in t.args if not T.is_bracket(f))
-        if not known or not all(map(T.is_finite_if_read, others)):
-            return t
-        parts = (_without(f, known) if T.is_bracket(f) else f for f in factors(t))
-        return T.mul(T.ONE, *parts)
-
-    return visit(t)
-
-
-def _without(bracket: Term, known: Collection[Term]) -> Term:
-    conditions = (c for c in T.conjuncts(bracket.args[0]) if c not in known)
-    return T.bracket(T.conjunction(*conditions))

@@ -28,6 +28,7 @@ from monocomp.gradients.late_reading import (
     is_invertible,
     outer_aggregates,
 )
+from monocomp.gradients.quotients import Quotient, quotient, unguarded
 from monocomp.gradients.reverse import Fresh
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
@@ -189,8 +190,9 @@ class Reading:
         self.values: dict[Term, Value] = {}
         self.logarithms: dict[Term, Value] = {}
         self.there: dict[Term, Sequence[Term]] = {}  # what holds where a share is one of something
+        self.quotients: dict[str, Quotient] = {}
         self.memo: dict[tuple[Term, frozenset[Term]], Term] = {}
-        self.unknown = [e for e in outputs if not self._know_output(e)]
+        waiting = [e for e in outputs if not self._know_output(e)]
         for s in saved:
             if s.frame is not None:
                 less = T.neg(self.read(s.frame, s.frame.indices))
@@ -199,6 +201,7 @@ class Reading:
                 self._know(self.logarithms, s.of, s.equation)
             else:
                 self._know_output(s.equation)
+        self.unknown = [e for e in waiting if not self._know_output(e)]
         self.memo.clear()  # more is known now
 
     def _know(
@@ -223,15 +226,24 @@ class Reading:
             return False
         aggregates = [f for f in factors(found[0]) if is_aggregate(f)]
         others = [f for f in factors(found[0]) if f not in aggregates]
-        if len(aggregates) == 1 and all(is_invertible(f, _filter(aggregates[0])) for f in others):
+        if len(aggregates) == 1 and all(self._is_invertible(f, aggregates[0]) for f in others):
             if self._holds(others, aggregates[0]):  # it would be told by itself
                 return False
             if not T.is_unmasked_if_read(T.add(T.ZERO, *known)):  # -inf - -inf is not 0
                 return False
-            inverse = (T.power_of(f, -1) for f in others)
+            inverse = [self._rewritten(T.power_of(f, -1), frozenset()) for f in others]
             less = self._rewritten(T.add(T.ZERO, *known), frozenset())
+            if less is T.ZERO:
+                powers = map(T.base_and_power, inverse)
+                self.quotients[e.name] = quotient(e, (b for b, power in powers if power > 0))
             return self._know(self.values, aggregates[0], e, *inverse, less=less)
         return False
+
+    def _is_invertible(self, f: Term, aggregate: Term) -> bool:
+        """True if a product with an aggregate tells it; what is over 0 is 0, or unspecified."""
+        if is_invertible(f, _filter(aggregate)):
+            return True
+        return T.base_and_power(f)[1] < 0 and self._is_known(f)
 
     def _holds(self, terms: Iterable[Term], aggregate: Term) -> bool:
         """True if terms hold an aggregate, at any subscripts."""
@@ -247,8 +259,8 @@ class Reading:
     def __call__(self, t: Term, condition: Term = T.TRUE) -> Term:
         """The term, which is looked at where a condition holds, with saved values for what it
         computes."""
-        known = frozenset(T.conjuncts(condition))
-        return self.late(T.transform(self._exponential)(self._rewritten(t, known)), condition)
+        t = unguarded(self._rewritten(t, frozenset(T.conjuncts(condition))), self.quotients)
+        return self.late(T.transform(self._exponential)(t), condition)
 
     def condition(self, t: Term) -> Term:
         """A condition, with what is saved of sums that it asks for."""

@@ -352,3 +352,14 @@ def test_definitions_of_what_is_read_read_large_values(text: str) -> None:
     inputs = random_inputs(translate(check(text)), {"i": 2, "k": 5, "j": 1}, dtype="float64")
     kernel = mc.compile(text, backend="torch")
     assert check_gradients(check(text), kernel, inputs, note="") == 2
+
+
+def test_quotients_tell_what_is_divided() -> None:
+    """A sum is read as what it is over another, of any sign. Where a row has no key both are 0, and
+    nothing asks for that."""
+    text = """A[q,k] = 1 + Q[q,d] * K[k,d] + (Q[q,d] * K[k,d]) ** 2 / 2
+O[q,e] = sum[k if k < q](A[q,k] * V[k,e]) / sum[k if k < q](A[q,k])"""
+    found = mc.grad(text)
+    assert {*found.saved} == {"O", "M_3"}
+    assert "sum[e](O[q,e] * dO[q,e])" in str(found) and "0.0" not in str(found)
+    check_gradient_by_differences(text, found)
