@@ -80,7 +80,7 @@ def test_choices_have_reasons_and_costs() -> None:
 
 def broken(found: Plan) -> list[tuple[Plan, str]]:
     return [
-        (replace(found, planned=found.planned[::-1]), "kernel_2 reads"),
+        (replace(found, planned=found.planned[::-1]), "kernel_C reads"),
         (replace(found, planned=found.planned[:1]), "no kernel computes C"),
         (replace(found, decisions=found.decisions[:1]), "do not end"),
         (replace(found, decisions=found.decisions[1:]), "does not begin"),

@@ -36,7 +36,7 @@ def lower(
     fits: Callable[[str], bool],
     is_short: Callable[[str], bool],
     scan: Walk | None,
-    suffix: str,
+    name: str,
     in_memory: bool = False,
 ) -> TileProgram:
     """One kernel of a program.
@@ -48,16 +48,16 @@ def lower(
         fits: can an axis of this extent be held entirely? One of unknown length is taken to.
         is_short: is it also likely to be, where its length is unknown?
         scan: the loop along which its aggregates are prefixes, if there is one.
-        suffix: of the kernel's name.
+        name: of the kernel.
         in_memory: are tiles held in memory, and may have any number of axes?
     """
-    return _Kernel(program, axes, fits, is_short, scan, in_memory).lowered(group, suffix)
+    return _Kernel(program, axes, fits, is_short, scan, in_memory).lowered(group, name)
 
 
 class _Kernel(Loops):
     """Lowers a group of outputs to one kernel."""
 
-    def lowered(self, group: Sequence[Equation], suffix: str) -> TileProgram:
+    def lowered(self, group: Sequence[Equation], name: str) -> TileProgram:
         """The kernel."""
         self.held = held_by(group, self.axes)
         late = self.axis_names("stream")
@@ -65,12 +65,12 @@ class _Kernel(Loops):
         self._prepare(group)
         for equation in here:
             self._store(equation)
-        for name in late:
-            self._store_in_loop(name, [e for e in group if e not in here])
+        for along in late:
+            self._store_in_loop(along, [e for e in group if e not in here])
         body = self.scopes[0].body
         inline_single_uses(body)
         ordered = order_statements(continue_sums(accumulate_in_place(body)))
-        return self._program(group, suffix, ordered)
+        return self._program(group, name, ordered)
 
     def _prepare(self, equations: Sequence[Equation]) -> None:
         with self.computing(equations[0].body, equations[0].name):
@@ -103,9 +103,7 @@ class _Kernel(Loops):
         self.scopes.pop()
         self.scopes[0].body.append(loop)
 
-    def _program(
-        self, group: Sequence[Equation], suffix: str, body: list[Statement]
-    ) -> TileProgram:
+    def _program(self, group: Sequence[Equation], name: str, body: list[Statement]) -> TileProgram:
         declared = self.program.declared
         used = list(expressions(body))
         loads = {e.attr for e in used if e.op == "load"}
@@ -132,7 +130,7 @@ class _Kernel(Loops):
         mentioned |= {s.axis.name for s in walk(body) if isinstance(s, Loop)}
         mentioned |= {e.attr for e in used if e.op == "coordinate"}
         return TileProgram(
-            name=(self.program.origin.name or "kernel") + suffix,
+            name=name,
             axes={n: a for n, a in self.axes.items() if n in mentioned},
             inputs={n: t for n, t in sorted(tensors.items()) if n in loads},
             params={n: p.kind for n, p in declared.params.items() if n in params},

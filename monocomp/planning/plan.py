@@ -9,7 +9,7 @@ search alike. Sizes that decide alike share a plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -56,6 +56,8 @@ from monocomp.tile import TileProgram
 
 if TYPE_CHECKING:  # loaded when it is asked for: compiling needs none
     from monocomp.derivation.certificate import Certificate
+
+_NAMED = 3  # results in a kernel's name
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,8 +335,8 @@ class Planner:
             try:
                 is_short = partial(fits_whole, sizes=nominal)
                 found = self._planned[key] = tuple(
-                    _kernel(program, *g, fits, is_short, in_memory, n)
-                    for n, g in enumerate(chosen, 1)
+                    _kernel(program, *g, fits, is_short, in_memory, name)
+                    for g, name in zip(chosen, kernel_names(program, groups), strict=True)
                 )
             except UnsupportedError as error:
                 raise _with_laws(error, program) from None
@@ -348,12 +350,28 @@ def _kernel(
     fits: Callable[[str], bool],
     is_short: Callable[[str], bool],
     in_memory: bool,
-    number: int,
+    name: str,
 ) -> PlannedKernel:
-    axes = {name: choice.axis for name, choice in roles.items()}
-    suffix = "" if number == 1 else f"_{number}"
-    tiles = lower(program, group, axes, fits, is_short, scan_along(group), suffix, in_memory)
+    axes = {index: choice.axis for index, choice in roles.items()}
+    tiles = lower(program, group, axes, fits, is_short, scan_along(group), name, in_memory)
     return PlannedKernel(tuple(e.name for e in group), tuple(roles.values()), tiles)
+
+
+def kernel_names(program: Equations, groups: Sequence[Sequence[Equation]]) -> list[str]:
+    """Name kernels: one alone like the program, several by the results that each computes, or by
+    the values that it stores for the others."""
+    base = program.origin.name or "kernel"
+    if len(groups) == 1:
+        return [base]
+    results = {program.views.get(o.name, o.name) for o in program.declared.outputs}
+    return [f"{base}_{_joined([e.name for e in g], results)}" for g in groups]
+
+
+def _joined(names: Sequence[str], results: Set[str]) -> str:
+    """The names of results, or else of all; of many the first and their number."""
+    shown = [name for name in names if name in results] or [*names]
+    rest = len(shown) - _NAMED
+    return "_".join(shown[:_NAMED]) + (f"_and_{rest}" if rest > 0 else "")
 
 
 def _with_laws(error: UnsupportedError, program: Equations) -> UnsupportedError:
