@@ -389,7 +389,7 @@ def test_pictures_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["explain", "causal", "--picture", "tile"]) == 2
     assert capsys.readouterr().err == (
         "UsageError: there is no picture 'tile'\n"
-        "  pictures: bracketings, tiles, roofline, timeline\n"
+        "  pictures: bracketings, tiles\n"
         "  help: did you mean 'tiles'?\n"
     )
 

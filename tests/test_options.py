@@ -151,7 +151,7 @@ def test_every_form_reads_its_options(
 
 @pytest.mark.parametrize(
     "view",
-    ["--stage plan", "--stage source", "--before peel", "--after peel", "--picture roofline"],
+    ["--stage plan", "--stage source", "--before peel", "--after peel", "--picture bracketings"],
 )
 def test_explain_a_gradient_in_every_view(capsys, view: str) -> None:
     def shown(*words: str) -> str:

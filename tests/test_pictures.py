@@ -89,30 +89,6 @@ def test_a_ring_needs_a_monoid_that_commutes() -> None:
     assert "eight blocks of k, four bracketings, one value: Affine is associative (proved)" in words
 
 
-def test_roofline_by_the_cost_model() -> None:
-    def points(title: str) -> list[float]:
-        return [float(x) for x in re.findall(r"at ([\d.e+]+) operations a byte", title)]
-
-    written, derived = points(drawn("roofline", "attention", q=1, k=4096)[0])
-    assert derived < 8  # a decoding step reads more than it computes
-    longer = points(drawn("roofline", "attention", q=4096, k=4096)[0])
-    assert longer[1] > 100 * derived and written > 0
-
-
-def test_timeline() -> None:
-    kernel = mc.compile(LIBRARY / "causal.mc")
-    title, words = drawn("timeline", "causal")
-    assert title.startswith("Timeline of causal_kernel: products busy")
-    assert {"loads", "products", "other", "K", "V", "block 0", "block 3"} <= set(words)
-    gluon = mc.compile(LIBRARY / "causal.mc", backend="gluon")
-    busy = [
-        int(re.findall(r"busy (\d+) %", picture(k.stages, "timeline"))[0]) for k in (kernel, gluon)
-    ]
-    assert all(0 < share <= 100 for share in busy)
-    with pytest.raises(mc.MonocompError, match="loops over blocks"):
-        drawn("timeline", "O[i] = X[i] + 1")
-
-
 def test_notebooks_show_pictures() -> None:
     """As an image, which is left where drawings are removed."""
     shown = picture(mc.compile(LIBRARY / "causal.mc"), "tiles")

@@ -216,7 +216,7 @@ _ORIGINS = _flag("--origins", "with --stage source: what each statement computes
 _BEFORE = _named("--before", "PASS", "print what a rule, or a pass over blocks, found")
 _AFTER = _named("--after", "PASS", "print what it left")
 _PAGE = _named("--html", "FILE", "write all of it as a page to walk through, for a browser")
-_PICTURE = _named("--picture", "NAME", "draw bracketings, tiles, roofline or timeline, as SVG")
+_PICTURE = _named("--picture", "NAME", "draw bracketings or tiles, as SVG")
 # What else is to be seen, of a program or of its gradient: what asks for it, and its options.
 _BEFORE_THE_BACKEND = ("equations", "plan", "tile")
 VIEWS: tuple[tuple[str, tuple[Option, ...]], ...] = (
@@ -227,7 +227,6 @@ VIEWS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("--after", (_AFTER, _EXTENT, _TARGET, _RUN_BY)),
     ("--html", (_PAGE, _EXTENT, _RUN_BY)),
     ("--picture", (_PICTURE, _EXTENT)),
-    ("--picture timeline", (_PICTURE, _EXTENT, _RUN_BY)),
 )
 
 _CHECK = (_EXTENT, _PARAM, _SEED)

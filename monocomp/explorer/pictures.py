@@ -10,8 +10,6 @@ from monocomp.declarations.records import by_representative
 from monocomp.errors import require_known
 from monocomp.explorer.bracketings import bracketings
 from monocomp.explorer.html import picture as image
-from monocomp.explorer.roofline import roofline
-from monocomp.explorer.timeline import timeline
 from monocomp.explorer.touched import tiles
 from monocomp.kernel import Kernel
 from monocomp.stages import Stages
@@ -25,28 +23,9 @@ def _tiles(stages: Stages) -> str:
     return tiles(stages.plan, by_representative(stages.kernel.declared, stages.extents))
 
 
-def _roofline(stages: Stages) -> str:
-    sizes = by_representative(stages.kernel.declared, stages.extents)
-    return roofline(stages.plan.derivation, sizes)
-
-
-def _timeline(stages: Stages) -> str:
-    plan, schedule = stages.plan, stages.schedules[0]
-    chosen = schedule.lengths
-    lengths: dict[str, int] = {}
-    for kernel in plan.kernels:
-        for axis in kernel.axes.values():
-            if axis.role in ("row", "stream", "whole"):
-                size = plan.sizes.get(axis.extent, 64)
-                lengths.setdefault(axis.name, chosen.get(axis.name, min(size, 64)))
-    return timeline(stages.blocks, lengths, schedule.num_stages)
-
-
 PICTURES: dict[str, tuple[str, Callable[[Stages], str]]] = {
     "bracketings": ("one aggregate as a stream, a tree, split streams and a ring", _bracketings),
     "tiles": ("which tiles a filter touches: full, in part, empty", _tiles),
-    "roofline": ("the program under the roofs of the cost model", _roofline),
-    "timeline": ("loads and products of a block program's loop", _timeline),
 }
 
 
