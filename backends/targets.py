@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from monocomp.errors import UsageError
 
@@ -22,7 +23,7 @@ _PRODUCTS = {
 }
 _FORMS = (  # and the kinds in other spellings
     (r"(?:cuda:|sm_?)?(\d{1,2})\.(\d)", r"cuda:\1\2"),
-    (r"(?:cuda:|sm_?)(\d{1,3})a?", r"cuda:\1"),
+    (r"(?:cuda:|sm_?|compute_)(\d{1,3})a?", r"cuda:\1"),
     (r"(?:hip:|rocm:)?(gfx[0-9a-f]{1,5})", r"hip:\1"),
 )
 
@@ -40,9 +41,11 @@ def canonical(target: str | None) -> str | None:
     """
     if target is None:
         return None
-    word = target.lower().replace(" ", "").replace("-", "")
-    if word in _PRODUCTS:
-        return _PRODUCTS[word]
+    words = re.findall(r"\w+", target.lower())  # "NVIDIA GeForce RTX 4090", "A100-SXM4-80GB"
+    for name in (*words, *map("".join, pairwise(words))):
+        if name in _PRODUCTS:
+            return _PRODUCTS[name]
+    word = target.lower().replace(" ", "")
     for form, kind in _FORMS:
         if found := re.fullmatch(form, word, re.ASCII):
             return found.expand(kind)

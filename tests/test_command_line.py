@@ -105,6 +105,14 @@ def test_check_and_run_as_json(call) -> None:
         ("show nothing_like_it", "help: monocomp list"),
         ("benhc causal", "help: did you mean 'monocomp bench'?"),
         ("emit causal --form ptx --target cuda90", "write cuda: and the compute capability"),
+        ("emit causal --form ptx --target cuda:35", "compiles no kernels for cuda:35"),
+        ("emit causal --form ptx --target gfx1", "compiles no kernels for hip:gfx1"),
+        ("explain causal --stage ptx", "help: monocomp emit PROGRAM --form ptx"),
+        ("emit causal --form tile", "help: monocomp explain PROGRAM --stage tile"),
+        ("emit causal --stage tile", "help: it is an option of 'monocomp explain'"),
+        ("attention", "help: say what to do with it: monocomp explain attention"),
+        ("O=A[i]", "monocomp explain 'O=A[i]'"),
+        ("run causal", "help: --input Q=FILE.npy K=FILE.npy V=FILE.npy, or --random"),
     ],
 )
 def test_mistypings(call, words: str, message: str) -> None:

@@ -83,3 +83,5 @@ def test_a_name_is_no_program() -> None:
         "UsageError: 'attention' is the name of a program of the library, and no program\n"
         '  help: give its text: mc.compile(mc.library.load("attention"))'
     )
+    with pytest.raises(UsageError, match=r'did you mean mc.library.load\("attention"\)\?'):
+        mc.compile("atention")

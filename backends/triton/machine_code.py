@@ -12,7 +12,9 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -111,6 +113,7 @@ def machine_code(
         raise UsageError(
             "Triton's interpreter makes no machine code", help="unset TRITON_INTERPRET"
         )
+    _require_known(target)
     inputs = {
         name: torch.empty(
             [sizes[extent] for extent in declared.extents(name)],
@@ -184,6 +187,23 @@ def compiled(target: str, launch: Launch) -> Any:
     *made, options = source_of(launch)
     source = GluonASTSource if launch.function.is_gluon() else ASTSource
     return triton.compile(source(*made), target=gpu(target), options=options)
+
+
+@triton.jit
+def _nothing():  # type: ignore[no-untyped-def]
+    pass
+
+
+def _require_known(target: str) -> None:
+    """Raises UnsupportedError if Triton cannot compile a kernel of no statement for a target."""
+    try:
+        with redirect_stdout(StringIO()):  # Triton prints what its assembler says
+            triton.compile(ASTSource(_nothing, {}, {}), target=gpu(target))
+    except Exception as fault:
+        raise UnsupportedError(
+            f"Triton {triton.__version__} compiles no kernels for {target}",
+            help="--form source emits them all the same",
+        ) from fault
 
 
 def source_of(launch: Launch) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ import argparse
 import gc
 import os
 import re
+import shlex
 import sys
 import traceback
 import warnings
@@ -115,12 +116,23 @@ class _Parser(argparse.ArgumentParser):
         if wrong is None:
             raise UsageError(message, help=f"{self.prog} --help")
         choices = wrong[3].replace("'", "").split(", ")
-        raise unknown(
+        error = unknown(
             wrong[2], choices, f"'{shorten(wrong[2])}' is no value of {wrong[1]}", "accepted"
         )
+        error.help = error.help or _taken_elsewhere(wrong[2])
+        raise error
 
     def _print_message(self, message: str, file: object = None) -> None:
         streams.say(message)
+
+
+def _taken_elsewhere(value: str) -> str | None:
+    """Return the command and option that take a value."""
+    for name, verb in VERBS.items():
+        for option in (o for form in verb.forms for o in form.options):
+            if value in option.how.get("choices", ()):
+                return f"monocomp {name} PROGRAM {option.name} {value}"
+    return None
 
 
 def _run(argv: list[str]) -> int:
@@ -132,10 +144,15 @@ def _run(argv: list[str]) -> int:
         argv = [*argv[1:2], "--help"]
     if not argv[0].startswith("-") and argv[0] not in VERBS:
         near = nearest(argv[0], VERBS)
+        is_program = argv[0] in library.names() or "=" in argv[0]
         raise UsageError(
             f"there is no command '{shorten(argv[0])}'",
             notes=(f"commands: {', '.join(VERBS)}",),
-            help=f"did you mean 'monocomp {near}'?" if near else "monocomp --help",
+            help=f"did you mean 'monocomp {near}'?"
+            if near
+            else f"say what to do with it: monocomp explain {shlex.quote(shorten(argv[0]))}"
+            if is_program
+            else "monocomp --help",
         )
     parsed, words = parser.parse_known_args(argv)
     given = vars(parsed)
@@ -158,7 +175,14 @@ def _refuse(verb: str, word: str, accepted: list[str]) -> NoReturn:
             help="PROGRAM comes once; one with spaces is a single word in quotes",
         )
     option = word.partition("=")[0]
-    raise unknown(option, accepted, f"there is no option '{shorten(word)}' here", "options")
+    error = unknown(option, accepted, f"there is no option '{shorten(word)}' here", "options")
+    readers = [
+        f"'monocomp {name}'"
+        for name, about in VERBS.items()
+        if any(option in o.names for form in about.forms for o in form.options)
+    ]
+    error.help = f"it is an option of {' and '.join(readers)}" if readers else error.help
+    raise error
 
 
 def _parser() -> _Parser:

@@ -193,7 +193,9 @@ class Resolver:
             functions = (*FUNCTIONS, *scope.functions)
             near = nearest(name, (*functions, *ALL_REDUCTIONS, *scope.monoids))
             brackets = "" if near in functions else "[k -> r]" if near in SELECTIONS else "[k]"
-            help = f"did you mean {near}{brackets}(x)?" if near else f"add def {name}(x) = ..."
+            several = (f"x_{n}" for n in range(1, len(node.args) + 1))
+            args = ", ".join(several) if len(node.args) > 1 else "x"
+            help = f"did you mean {near}{brackets}(x)?" if near else f"add def {name}({args}) = ..."
         raise UnknownFunctionError(message, spans=head(node, name), help=help)
 
     # Reductions

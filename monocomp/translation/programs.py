@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from monocomp import library
-from monocomp.errors import UsageError
+from monocomp.errors import UsageError, nearest
 from monocomp.language.checker import check
 from monocomp.language.parser import text_of
 from monocomp.terms.contractions import with_dtypes_of
@@ -45,11 +45,15 @@ def _text(text_or_path: str | os.PathLike[str] | HasText) -> tuple[str, str | No
     text_or_path = text_of(text_or_path, "a program's text, the path of a file, or a gradient")
     if "=" in text_or_path or "\n" in text_or_path or len(text_or_path) > 4096:
         return text_or_path, None
-    if text_or_path.strip() in library.names():
-        name = text_or_path.strip()
+    name = text_or_path.strip()
+    if name.isidentifier() and (near := nearest(name, library.names())):
         raise UsageError(
-            f"'{name}' is the name of a program of the library, and no program",
-            help=f'give its text: mc.compile(mc.library.load("{name}"))',
+            f"'{name}' is the name of a program of the library, and no program"
+            if near == name
+            else f"'{name}' is no program, and the library has none of that name",
+            help=f'give its text: mc.compile(mc.library.load("{near}"))'
+            if near == name
+            else f'did you mean mc.library.load("{near}")?',
         )
     if text_or_path.endswith(".mc") or os.sep in text_or_path:
         return _file(Path(text_or_path))
