@@ -1,8 +1,9 @@
-"""Expressions of emitted code on lines of at most 88 columns, broken as ruff and black do.
+"""Expressions of emitted code on lines of at most 100 columns.
 
-Parentheses are those that the expression needs. What does not fit breaks between the first
-brackets that reach too far, if there is one loosest operator at most; else before its
-loosest operators, in parentheses of their own. A call breaks between its arguments.
+Parentheses are those that the expression needs. A statement that does not fit one line is filled:
+lines break between brackets, after a comma or before an operator, and go on below the first thing
+between the brackets, as in Triton's tutorials. What follows an
+argument or operand of several lines begins a new one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Literal
 
 from monocomp.errors import InternalError
 
-WIDTH = 88
+WIDTH = 100
 _IF, _COMPARE, _OR, _AND, _SHIFT, _ADD, _MUL, _UNARY, _POW, _ATOM = range(10)
 _BINARY: dict[type[ast.operator], tuple[str, int]] = {
     ast.BitOr: ("|", _OR),
@@ -48,12 +49,6 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
 }
 _SIGNS: dict[type[ast.unaryop], str] = {ast.USub: "-", ast.Invert: "~"}
 _SIMPLE = re.compile(r"-?[\w.]+")  # what ** has no spaces beside
-
-
-def fit(before: str, text: str, after: str, indent: int) -> list[str]:
-    """A statement `before text after` that is indented by so many steps, where text is an
-    expression."""
-    return _lines(_parse(text), indent, before, after, False)
 
 
 def plain(text: str) -> str:
@@ -124,75 +119,58 @@ def _operands(e: ast.expr) -> list[tuple[str, ast.expr, int]]:
 # --- on several lines ---------------------------------------------------------------------
 
 
-def _fits(indent: int, *parts: str) -> bool:
-    return 4 * indent + sum(map(len, parts)) <= WIDTH
+@dataclass(frozen=True)
+class _Item:
+    """A part of a line that no line break divides, if it can be helped: an argument or an operand.
 
+    Attributes:
+        start: the text before the expression, or all of it.
+        value: the expression.
+        level: the parentheses that it needs.
+        end: the comma behind it.
+    """
 
-def _lines(e: ast.expr, indent: int, before: str, after: str, bracketed: bool) -> list[str]:
-    """`before e after`; between brackets an expression may break at any operator."""
-    text = before + _flat(e) + after
-    if _fits(indent, text):
-        return ["    " * indent + text]
-    if _level(e) < _UNARY:
-        if bracketed:
-            return _split(e, indent, before, after)
-        if not _can_flow(e):
-            return _in_parentheses(e, indent, before, after)
-    return _flow(e, indent, before, after)
-
-
-def _in_parentheses(e: ast.expr, indent: int, before: str, after: str) -> list[str]:
-    pad = "    " * indent
-    return [f"{pad}{before}(", *_lines(e, indent + 1, "", "", True), f"{pad}){after}"]
-
-
-def _split(e: ast.expr, indent: int, before: str, after: str) -> list[str]:
-    """A line for each operand."""
-    operands = _operands(e)
-    out: list[str] = []
-    for n, (sign, x, level) in enumerate(operands):
-        start, end = before if n == 0 else sign, after if n == len(operands) - 1 else ""
-        if _level(x) >= level:
-            out += _lines(x, indent, start, end, True)
-        elif _fits(indent, start, _flat(x, level), end):
-            out.append("    " * indent + start + _flat(x, level) + end)
-        else:
-            out += _in_parentheses(x, indent, start, end)
-    return out
-
-
-# --- between brackets ---------------------------------------------------------------------
-
-
-@dataclass
-class _Brackets:
-    """A pair of brackets and what stands between them: arguments, or one expression."""
-
-    open: str
-    items: tuple[tuple[str, ast.expr], ...]
-    close: str
-    is_list: bool = True
-    comma: str = ""  # that ends a tuple of one
+    start: str
+    value: ast.expr | None = None
+    level: int = 0
+    end: str = ""
 
     @property
     def flat(self) -> str:
-        inner = ", ".join(start + _flat(x) for start, x in self.items)
-        return self.open + inner + self.comma + self.close
+        return self.start + ("" if self.value is None else _flat(self.value, self.level)) + self.end
 
-    def inner(self, indent: int) -> list[str]:
-        """The lines between the brackets."""
-        if not self.is_list:
-            return _lines(self.items[0][1], indent, "", "", True)
-        joined = self.flat[1:-1]
-        if _fits(indent, joined) and not self.comma:
-            return ["    " * indent + joined]
-        return [line for start, x in self.items for line in _lines(x, indent, start, ",", True)]
+
+@dataclass(frozen=True)
+class _Brackets:
+    """A pair of brackets and what stands between them."""
+
+    open: str
+    items: tuple[_Item, ...]
+    close: str
+
+    @property
+    def flat(self) -> str:
+        return self.open + " ".join(item.flat for item in self.items) + self.close
+
+
+def _listed(items: Sequence[tuple[str, ast.expr]], always: bool = False) -> tuple[_Item, ...]:
+    """Arguments; a comma stands between them, or behind each."""
+    last = len(items) - 1
+    commas = ("," if always or n < last else "" for n in range(len(items)))
+    return tuple(_Item(start, x, 0, end) for (start, x), end in zip(items, commas, strict=True))
+
+
+def _operated(e: ast.expr) -> tuple[_Item, ...]:
+    """The operands of an operator, or the expression where there is none."""
+    if _level(e) >= _UNARY:
+        return (_Item("", e),)
+    return tuple(_Item(sign, x, level) for sign, x, level in _operands(e))
 
 
 def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
     """Text and outermost brackets, in order."""
     if _level(e) < level:
-        yield _Brackets("(", (("", e),), ")", is_list=False)
+        yield _Brackets("(", _operated(e), ")")
         return
     match e:
         case ast.Name(id=name):
@@ -200,19 +178,18 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
         case ast.Call(func=function):
             yield from _pieces(function, _ATOM)
             keywords = [(f"{k.arg}=", k.value) for k in e.keywords]
-            yield _Brackets("(", (*(("", a) for a in e.args), *keywords), ")")
+            yield _Brackets("(", _listed([*(("", a) for a in e.args), *keywords]), ")")
         case ast.Subscript(value=value, slice=position):
             yield from _pieces(value, _ATOM)
             items = position.elts if isinstance(position, ast.Tuple) else [position]
-            yield _Brackets("[", tuple(("", x) for x in items), "]")
+            yield _Brackets("[", _listed([("", x) for x in items]), "]")
         case ast.Attribute(value=value, attr=attr):
             yield from _pieces(value, _ATOM)
             yield f".{attr}"
         case ast.List(elts=elements):
-            yield _Brackets("[", tuple(("", x) for x in elements), "]")
+            yield _Brackets("[", _listed([("", x) for x in elements]), "]")
         case ast.Tuple(elts=elements):
-            comma = "," if len(elements) == 1 else ""
-            yield _Brackets("(", tuple(("", x) for x in elements), ")", comma=comma)
+            yield _Brackets("(", _listed([("", x) for x in elements], len(elements) == 1), ")")
         case ast.UnaryOp(op=op, operand=operand):
             yield _SIGNS[type(op)]
             yield from _pieces(operand, _UNARY)
@@ -230,37 +207,85 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
             raise InternalError(f"no layout for {ast.dump(e)}")
 
 
-def _can_flow(e: ast.expr) -> bool:
-    """True if the loosest operator has two operands, and brackets at an end to break at."""
-    if isinstance(e, ast.IfExp) or len(_operands(e)) > 2:
-        return False
-    pieces = [p for p in _pieces(e) if p]
-    first, last = pieces[0], pieces[-1]
-    return isinstance(first, _Brackets) or (
-        isinstance(last, _Brackets) and last.close == ")" and bool(last.items)
-    )
+class _Lines:
+    """The lines of a statement. `behind` columns stay free behind what is written last."""
 
+    def __init__(self, line: str) -> None:
+        self.above: list[str] = []
+        self.line = line
 
-def _flow(e: ast.expr, indent: int, before: str, after: str) -> list[str]:
-    """Break between the first brackets that reach too far, and then go on behind them."""
-    pad = "    " * indent
-    pieces = list(_pieces(e))
-    lines, line = [], pad + before
-    for n, piece in enumerate(pieces):
+    def fits(self, text: str, behind: int) -> bool:
+        return len(self.line) + len(text) + behind <= WIDTH
+
+    def new_line(self, column: int) -> None:
+        self.above.append(self.line.rstrip())
+        self.line = " " * column
+
+    def write(self, e: ast.expr, level: int, behind: int, bracketed: bool) -> None:
+        """Write an expression; between brackets it may break before its operators."""
+        if self.fits(_flat(e, level), behind):
+            self.line += _flat(e, level)
+        elif _level(e) >= max(level, _UNARY):
+            self._within(list(_pieces(e)), behind)
+        elif bracketed and _level(e) >= level:
+            self.fill(_operated(e), len(self.line), behind)
+        else:
+            self.between(_Brackets("(", _operated(e), ")"), behind)
+
+    def _within(self, pieces: list[str | _Brackets], behind: int) -> None:
+        """Break between the longest brackets."""
+        texts = [p if isinstance(p, str) else p.flat for p in pieces]
+        lengths = [0 if isinstance(p, str) else len(p.flat) for p in pieces]
+        longest = lengths.index(max(lengths))
+        piece, after = pieces[longest], "".join(texts[longest + 1 :])
+        self.line += "".join(texts[:longest])
         if isinstance(piece, str):
-            line += piece
-            continue
-        ahead = ""
-        for p in pieces[n + 1 :]:
-            if isinstance(p, _Brackets):
-                ahead += p.open
-                break
-            ahead += p
+            self.line += piece
         else:
-            ahead += after
-        if not piece.items or len(line + piece.flat + ahead) <= WIDTH:
-            line += piece.flat
-        else:
-            lines += [line + piece.open, *piece.inner(indent + 1)]
-            line = pad + piece.close
-    return [*lines, line + after]
+            self.between(piece, len(after) + behind)
+        self.line += after
+
+    def between(self, brackets: _Brackets, behind: int) -> None:
+        """Write brackets. What begins in the right half of the line goes to a new one."""
+        indent = len(self.line) - len(self.line.lstrip())
+        self.line += brackets.open
+        column = len(self.line)
+        if column > WIDTH // 2:
+            column = indent + 4
+            self.new_line(column)
+        self.fill(brackets.items, column, behind + len(brackets.close))
+        self.line += brackets.close
+
+    def fill(self, items: Sequence[_Item], column: int, behind: int) -> None:
+        """Write as many items on each line as fit."""
+        is_broken = False
+        for n, item in enumerate(items):
+            after = behind if n == len(items) - 1 else 0
+            if n > 0 and (is_broken or not self.fits(f" {item.flat}", after)):
+                self.new_line(column)
+            elif n > 0:
+                self.line += " "
+            is_broken = item.value is not None and not self.fits(item.flat, after)
+            if item.value is None or not is_broken:
+                self.line += item.flat
+            else:
+                self.line += item.start
+                self.write(item.value, item.level, len(item.end) + after, True)
+                self.line += item.end
+
+
+def fit(before: str, text: str, after: str, indent: int) -> list[str]:
+    """A statement `before text after` that is indented by so many steps, where text is an
+    expression."""
+    lines = _Lines("    " * indent + before)
+    lines.write(_parse(text), 0, len(after), False)
+    return [*lines.above, lines.line + after]
+
+
+def fill(before: str, items: Sequence[str], after: str, indent: int) -> list[str]:
+    """A statement with a list of any texts, such as parameters, between the brackets that `before`
+    ends with and `after` begins with."""
+    lines, last = _Lines("    " * indent + before[:-1]), len(items) - 1
+    listed = tuple(_Item(x, end="," * (n < last)) for n, x in enumerate(items))
+    lines.between(_Brackets(before[-1], listed, after[0]), len(after) - 1)
+    return [*lines.above, lines.line + after[1:]]

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from monocomp.backends.eager import helpers
-from monocomp.backends.eager.code import call_lines, default_text
+from monocomp.backends.eager.code import default_text
 from monocomp.backends.eager.scope import Scope
 from monocomp.backends.eager.statements import Body
-from monocomp.backends.line_breaks import fit, tuple_text
+from monocomp.backends.line_breaks import fill, fit, tuple_text
 from monocomp.declarations.records import Output
 from monocomp.errors import UnsupportedError
 from monocomp.terms.equations import Equation, Equations, in_order
@@ -84,7 +84,7 @@ def _signature(function: str, scope: Scope) -> list[str]:
     for param in scope.program.params.values():
         default = "" if param.default is None else f"={default_text(param.default)}"
         args.append(scope.identifiers[param.name] + default)
-    return call_lines(f"def {function}(", [*args, "dtype=torch.float64"], "):", indent=0)
+    return fill(f"def {function}(", [*args, "dtype=torch.float64"], "):", 0)
 
 
 def _casts(scope: Scope) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -25,17 +24,6 @@ class Code:
 
     text: str
     number: bool = False
-
-
-def call_lines(head: str, args: Sequence[str], tail: str = ")", indent: int = 4) -> list[str]:
-    """`head` with its arguments: on one line, on a line of their own, or a line each."""
-    margin, inner = " " * indent, " " * (indent + 4)
-    joined = ", ".join(args)
-    if len(margin + head + joined + tail) <= WIDTH:
-        return [margin + head + joined + tail]
-    if len(inner + joined) <= WIDTH:
-        return [margin + head, inner + joined, margin + tail]
-    return [margin + head, *(f"{inner}{a}," for a in args), margin + tail]
 
 
 def number_text(value: Number) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from monocomp import terms as T
-from monocomp.backends.eager.code import TYPES, Code, call_lines, comment_lines
+from monocomp.backends.eager.code import TYPES, Code, comment_lines
 from monocomp.backends.eager.terms import Terms, shared_terms
-from monocomp.backends.line_breaks import fit, tuple_text
+from monocomp.backends.line_breaks import fill, fit, tuple_text
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.terms import Term
@@ -87,7 +87,7 @@ class Body(Terms):
         self.indent, self.shared = 2, shared_terms(*monoid.combine)
         results = [self.tensor(self.code(c), "float").text for c in monoid.combine]
         self.facts.fields = outside
-        out = call_lines(f"def {combine}(", [*lefts, *rights], "):")
+        out = fill(f"def {combine}(", [*lefts, *rights], "):", 1)
         out += self.statements
         out += fit("return ", tuple_text(results), "", 2)
         made = self.call("torch.tensor", tuple_text(units), "dtype=dtype", f"device={scope.device}")

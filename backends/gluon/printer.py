@@ -3,7 +3,7 @@ operands in shared memory, and the rings through which a producer hands blocks o
 
 from __future__ import annotations
 
-from monocomp.backends.line_breaks import fit, plain
+from monocomp.backends.line_breaks import fill, fit
 from monocomp.backends.triton.printer import Printer, call
 from monocomp.blocks import program as B
 from monocomp.blocks.passes.registers import WARPS, tiles
@@ -28,18 +28,22 @@ class GluonPrinter(Printer):
         """The function of those that compute, that of the producer, and the kernel."""
         p = self.program
         assert p.producer is not None
-        arguments = [*self._arguments(), *(f"    {x}," for x in self.rings)]
+        arguments = [*self._arguments(), *self.rings]
         turns = [f"    {r.name}_turn = 0" for r in p.rings]
-        self.out = ["@gluon.jit", f"def {p.name}_consumer(", *arguments, "):", *turns]
+        self.out = ["@gluon.jit", *fill(f"def {p.name}_consumer(", arguments, "):", 0), *turns]
         for a, b in tiles(p):
-            shape = f"instr_shape=[16, {plain(self._length(b))}, 16]"
-            self._put(f"{layout_name((a, b))}: gl.constexpr = gl.NVMMADistributedLayout(", 1)
-            self._put(f"version=[3, 0], warps_per_cta=[{WARPS.attr}, 1], {shape}", 2)
-            self._put(")", 1)
+            where = self._call(
+                "NVMMADistributedLayout",
+                version="[3, 0]",
+                warps_per_cta=f"[{WARPS.attr}, 1]",
+                instr_shape=f"[16, {self._length(b)}, 16]",
+            )
+            self.out += fit(f"{layout_name((a, b))}: gl.constexpr = ", where, "", 1)
         self._body(p.body, 1)
-        self.out += ["", "", "@gluon.jit", f"def {p.name}_producer(", *arguments, "):", *turns]
+        self.out += ["", "", "@gluon.jit", *fill(f"def {p.name}_producer(", arguments, "):", 0)]
+        self.out += turns
         self._body(p.producer.body, 1)
-        self.out += ["", "", "@gluon.jit", f"def {p.name}(", *self._arguments(), "):"]
+        self.out += ["", "", "@gluon.jit", *fill(f"def {p.name}(", self._arguments(), "):", 0)]
         self._parts(p.producer)
         return self.out
 
@@ -59,9 +63,7 @@ class GluonPrinter(Printer):
         self._put("gl.warp_specialize(", 1)
         self._put("[", 2)
         for part in ("consumer", "producer"):
-            self._put(f"({p.name}_{part}, (", 3)
-            self.out += [f"                {x}," for x in (*names, *self.rings)]
-            self._put(")),", 3)
+            self.out += fill(f"({p.name}_{part}, (", [*names, *self.rings], ")),", 3)
         self._put("],", 2)
         self._put(f"[{producer.warps}],", 2)
         self._put(f"[{producer.registers}],", 2)
@@ -77,19 +79,18 @@ class GluonPrinter(Printer):
                 self._put(f"mbarrier.wait({name}_empty.index({slot}), {phase} ^ 1)", indent)
                 full = f"{name}_full.index({slot})"
                 self._put(f"mbarrier.expect({full}, {desc}.block_type.nbytes)", indent)
-                positions = ", ".join(plain(self._expr(x)) for x in s.access.positions)
-                self._put("tma.async_copy_global_to_shared(", indent)
-                self._put(f"{desc}, [{positions}], {full}, {name}.index({slot})", indent + 1)
-                self._put(")", indent)
+                positions = ", ".join(map(self._expr, s.access.positions))
+                place = f"{name}.index({slot})"
+                copy = call("tma.async_copy_global_to_shared", desc, f"[{positions}]", full, place)
+                self.out += fit("", copy, "", indent)
                 self._put(f"{name}_turn += 1", indent)
             case B.Take():
                 slot, phase = self._slot(s.ring, indent)
                 name, tile = s.ring.name, s.ring.block.tile
                 self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
-                lengths = ", ".join(plain(self._length(a)) for a in tile)
-                view = f"{name}.index({slot}).reshape([{lengths}])"
+                view = f"{name}.index({slot}).reshape({self._shape(tile)})"
                 view += "" if tile == s.target.layout else ".permute((1, 0))"
-                self._put(f"{s.target.attr} = {view}", indent)
+                self.out += fit(f"{s.target.attr} = ", view, "", indent)
             case B.Release():
                 slot, _ = self._slot(s.ring, indent)
                 self._put(f"mbarrier.arrive({s.ring.name}_empty.index({slot}), count=1)", indent)

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from monocomp.backends.eager import reference_lines
-from monocomp.backends.eager.code import call_lines
 from monocomp.backends.identifiers import Identifiers
-from monocomp.backends.line_breaks import tuple_text
+from monocomp.backends.line_breaks import fill, tuple_text
 from monocomp.backends.triton.dialect import TRITON
 from monocomp.backends.triton.emit import (
     Part,
@@ -104,9 +103,9 @@ class _Function:
             *self._backward(),
             "",
             "",
-            *call_lines(f"def {host}(", [*given, *["*"][: len(params)], *params], "):", 0),
+            *fill(f"def {host}(", [*given, *["*"][: len(params)], *params], "):", 0),
             f'    """Computes {results}; autograd has the gradients of {wrt}."""',
-            *call_lines(f"return {name}.apply(", passed),
+            *fill(f"return {name}.apply(", passed, ")", 1),
         ]
 
     def _saved(self) -> list[str]:
@@ -120,13 +119,13 @@ class _Function:
         every = self.tensors([o.name for o in self.found.forward.declared.outputs])
         call = [*given, *self._keywords(self.forward)]
         constant = [o.name for o in self.declared.outputs if o.name not in self.found.cotangents]
-        lines = call_lines("def forward(", ["ctx", *given, *params], "):")
-        lines += call_lines(f"{', '.join(every)} = {self.hosts[0]}(", call, indent=8)
-        lines += call_lines("ctx.save_for_backward(", self.tensors(self._saved()), indent=8)
+        lines = fill("def forward(", ["ctx", *given, *params], "):", 1)
+        lines += fill(f"{', '.join(every)} = {self.hosts[0]}(", call, ")", 2)
+        lines += fill("ctx.save_for_backward(", self.tensors(self._saved()), ")", 2)
         if params:
             lines.append(f"        ctx.params = {tuple_text(params)}")
         if constant:
-            lines += call_lines("ctx.mark_non_differentiable(", self.tensors(constant), indent=8)
+            lines += fill("ctx.mark_non_differentiable(", self.tensors(constant), ")", 2)
         return [*lines, f"        return {', '.join(results)}"]
 
     def _backward(self) -> list[str]:
@@ -144,12 +143,12 @@ class _Function:
         found = self.tensors(tuple(gradients.values()))
         every = (gradients.get(n) for n in (*self.declared.inputs, *self.declared.params))
         returned = [self.names.of("tensor", n) if n is not None else "None" for n in every]
-        lines = call_lines("def backward(", ["ctx", *given], "):")
+        lines = fill("def backward(", ["ctx", *given], "):", 1)
         if names:
             lines.append(f"        {_unpacked(self.tensors(names))} = ctx.saved_tensors")
         if self.params():
             lines.append(f"        {_unpacked(self.params())} = ctx.params")
-        lines += call_lines(f"{', '.join(found)} = {self.hosts[1]}(", call, indent=8)
+        lines += fill(f"{', '.join(found)} = {self.hosts[1]}(", call, ")", 2)
         return [*lines, f"        return {', '.join(returned)}"]
 
     def _keywords(self, of: Written) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from monocomp import terms as T
 from monocomp.backends.identifiers import Identifiers
-from monocomp.backends.line_breaks import fit, tuple_text
+from monocomp.backends.line_breaks import fill, fit, tuple_text
 from monocomp.backends.schedules.schedule import MIN_DOT
 from monocomp.blocks.program import SMALL_INT
 from monocomp.errors import InternalError
@@ -69,11 +69,10 @@ class HostSource:
     def lines(self, host: str, precision: str) -> list[str]:
         """The function."""
         declared = self.start.declared
-        self.out = [f"def {host}("]
-        self.out += [f"    {self.tensor(n)}," for n in declared.inputs]
-        self.out += ["    *,", *(f"    {p}," for p in self.params())]
-        self.out += [f"    configs={tuple_text(self.configs)},", f'    precision="{precision}",']
-        self.out += ["    empty=torch.empty,", "    launch=launch,", "):"]
+        keywords = [*self.params(), f"configs={tuple_text(self.configs)}"]
+        keywords += [f'precision="{precision}"', "empty=torch.empty", "launch=launch"]
+        tensors = map(self.tensor, declared.inputs)
+        self.out = fill(f"def {host}(", [*tensors, "*", *keywords], "):", 0)
         self._doc()
         for s in self.host.body:
             self._statement(s)
@@ -106,10 +105,10 @@ class HostSource:
 
     def _statement(self, s: H.Statement) -> None:
         match s:
-            case H.Size() | H.Bound() if s.extent in self.host.known:
+            case H.Bound() if s.extent in self.host.known:
                 pass
-            case H.Size():
-                self.put(f"{self.size(s.extent)} = {self.tensor(s.tensor)}.shape[{s.dim}]")
+            case H.Sizes():
+                self._sizes(s)
             case H.Bound():
                 self.fit(f"{self.size(s.extent)} = ", self._int(s.value))
             case H.Split():
@@ -133,10 +132,7 @@ class HostSource:
                 self.put(f'raise ValueError("{what}")', 2)
             case H.Promote():
                 floats = [self.tensor(n) for n in s.tensors]
-                self.put(f"dtype = {f'{floats[0]}.dtype' if floats else f'torch.{s.default}'}")
-                if len(floats) > 1:
-                    self.put(f"for tensor in {tuple_text(floats[1:])}:")
-                    self.put("dtype = torch.promote_types(dtype, tensor.dtype)", 2)
+                self.fit("dtype = ", _promoted(floats) or f"torch.{s.default}")
                 if floats or s.default == "bfloat16":
                     self.fit("dtypes = ", tuple_text([f"{x}.dtype" for x in floats] or ["dtype"]))
                     self.put("if triton.knobs.runtime.interpret and torch.bfloat16 in dtypes:")
@@ -196,17 +192,22 @@ class HostSource:
             case H.Describe():
                 self._describe(s)
             case H.Launch():
-                self.put("launch(")
-                self.put(f"{s.name},", 2)
-                self.put("programs,", 2)
-                for a in s.arguments:
-                    self._argument(a)
-                self.put("**config,", 2)
-                self.put(")")
+                arguments = map(self._argument, s.arguments)
+                given = [s.name, "programs", *arguments, "**config"]
+                self.out += fill("launch(", given, ")", 1 + self.depth)
             case H.Slices():
                 self._slices(s)
             case H.Return():
                 self.put(f"return {', '.join(map(self.tensor, s.tensors))}")
+
+    def _sizes(self, s: H.Sizes) -> None:
+        shape = f"{self.tensor(s.tensor)}.shape"
+        match [(dim, e) for dim, e in enumerate(s.extents) if e is not None]:
+            case [(dim, extent)] if len(s.extents) > 1:
+                self.put(f"{self.size(extent)} = {shape}[{dim}]")
+            case _:
+                names = ["_" if e is None else self.size(e) for e in s.extents]
+                self.put(f"{tuple_text(names) if len(names) == 1 else ', '.join(names)} = {shape}")
 
     def _slices(self, s: H.Slices) -> None:
         start = self.names.of("start", s.part, f"start_{s.whole.lstrip('.')}")
@@ -228,13 +229,7 @@ class HostSource:
             f'("{t.tensor}", {self.tensor(t.tensor)}, {tuple_text(list(map(self.size, t.shape)))})'
             for t in s.tensors
         ]
-        if len(entries) == 1:
-            self.put(f"for name, tensor, shape in ({entries[0]},):")
-        else:
-            self.put("for name, tensor, shape in (")
-            for entry in entries:
-                self.put(f"{entry},", 2)
-            self.put("):")
+        self.fit("for name, tensor, shape in ", tuple_text(entries), ":")
         self.put("if tensor.shape != shape:", 2)
         self.put('raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")', 3)
 
@@ -308,13 +303,9 @@ class HostSource:
                 return f"{size} == {self._held_length(first)} + {text}"
         return f"{size} == {text}"
 
-    def _argument(self, a: A.Argument) -> None:
-        if isinstance(a.value, A.POSITIONAL):
-            self.put(f"{self._text(a.value)},", 2)
-        elif isinstance(a.value, A.Step):
-            self.fit(f"{a.parameter}=", self._text(a.value), ",", 2)
-        else:
-            self.put(f"{a.parameter}={self._text(a.value)},", 2)
+    def _argument(self, a: A.Argument) -> str:
+        name = "" if isinstance(a.value, A.POSITIONAL) else f"{a.parameter}="
+        return name + self._text(a.value)
 
     def _text(self, value: A.Value) -> str:
         """Write an argument of a kernel."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from monocomp.backends.identifiers import Identifiers
-from monocomp.backends.line_breaks import tuple_text
+from monocomp.backends.line_breaks import fill, tuple_text
 from monocomp.backends.triton.host_source import HostSource
 from monocomp.blocks.program import SMALL_INT
-from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.terms.equations import Equations
 
@@ -38,8 +37,11 @@ class MinimalHost(HostSource):
         declared = self.start.declared
         given = [self.tensor(n) for n in declared.inputs]
         params = self.params()
-        self.out = [f"def {host}({', '.join([*given, *['*'][: len(params)], *params])}):"]
+        self.out = fill(f"def {host}(", [*given, *["*"][: len(params)], *params], "):", 0)
         self.put(f'"""{self.purpose()}"""')
+        dense = [self.tensor(n) for n, rank in self.host.inputs if rank]
+        if dense:
+            self.put(f"assert all(t.stride(-1) == 1 for t in {tuple_text(dense)})")
         for s in self.host.body:
             self._statement(s)
         return self.out
@@ -55,9 +57,6 @@ class MinimalHost(HostSource):
                 for t in s.tensors:
                     shape = tuple_text(list(map(self.size, t.shape)))
                     self.put(f"assert {self.tensor(t.tensor)}.shape == {shape}")
-                last = [f"{self.tensor(t.tensor)}.stride(-1)" for t in s.tensors if t.shape]
-                if last:
-                    self.put(f"assert {' == '.join(last)} == 1")
             case H.CheckEmpty():
                 self.put(f"assert {self.size(s.extent)} == 0")
             case H.CheckSome():
@@ -84,10 +83,7 @@ class MinimalHost(HostSource):
                 super()._statement(s)
 
     def _launch(self, s: H.Launch) -> None:
-        arguments = []
-        for a in s.arguments:
-            name = "" if isinstance(a.value, A.POSITIONAL) else f"{a.parameter}="
-            arguments.append(name + self._text(a.value))
+        arguments = list(map(self._argument, s.arguments))
         config = self.schedules[s.kernel]
         scheduled = self.host.kernels[s.kernel].scheduled
         options = [k for k in ("num_warps", "num_stages", "maxnreg") if k in config]

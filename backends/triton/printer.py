@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from monocomp.backends.line_breaks import fit, tuple_text
+from monocomp.backends.line_breaks import fill, fit, tuple_text
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
 from monocomp.blocks import program as B
 
@@ -32,19 +32,19 @@ class Printer:
 
     def kernel(self) -> list[str]:
         """The kernel's lines."""
-        self.out = ["@triton.jit", f"def {self.program.name}(", *self._arguments(), "):"]
+        self.out = ["@triton.jit", *fill(f"def {self.program.name}(", self._arguments(), "):", 0)]
         self._body(self.program.body, 1)
         return self.out
 
     def _arguments(self) -> list[str]:
         constant = f": {self.language}.constexpr"
         arguments = self.program.arguments
-        return [f"    {a.name.attr}{constant if a.is_constant else ''}," for a in arguments]
+        return [a.name.attr + (constant if a.is_constant else "") for a in arguments]
 
     def function(self, f: B.Function) -> str:
         """The text of a combine function."""
         self.origins = {}
-        self.out = ["@triton.jit", f"def {f.name}({', '.join(x.attr for x in f.operands)}):"]
+        self.out = ["@triton.jit", *fill(f"def {f.name}(", [x.attr for x in f.operands], "):", 0)]
         self.out.append(f'    """{f.doc}"""')
         self._body(f.body, 1)
         results = list(map(self._expr, f.results))

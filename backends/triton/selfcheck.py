@@ -13,8 +13,8 @@ from typing import Any
 
 from monocomp import terms as T
 from monocomp.backends import eager
-from monocomp.backends.eager.code import call_lines, default_text
-from monocomp.backends.line_breaks import tuple_text
+from monocomp.backends.eager.code import default_text
+from monocomp.backends.line_breaks import fill, tuple_text
 from monocomp.checking.sizes import Sizes
 from monocomp.declarations.dtypes import NARROW
 from monocomp.declarations.records import Input, free_extents
@@ -170,14 +170,14 @@ def main_lines(
             made += f".to(torch.{declared.dtype})"
         inputs.append(f"        {made},  # {declared.name}[{dims}]")
     out += ["    made = [", *inputs, "    ]"] if inputs else ["    made = []"]
-    out += call_lines("params = {", keywords, "}")
+    out += fill("params = {", keywords, "}", 1)
     if equations.given:
         positions = tuple_text([str(order.index(e.name)) for e in equations.given])
         out += [
             f"    for position, values in zip({positions}, given(*made, **params)):",
             "        made[position] = values.to(made[position].dtype)",
         ]
-    out += call_lines("names = (", outputs, ")" if len(outputs) > 1 else ",)")
+    out += fill("names = (", outputs, ")" if len(outputs) > 1 else ",)", 1)
     compared = (
         _GRADIENTS if gradients else _RESULTS.format(results=call if several else f"({call},)")
     )

@@ -89,10 +89,13 @@ def host_program(
         known: the sizes for which the kernels are.
     """
     declared, given = lowered.declared, given_inputs(lowered)
+    sizes = list(_sizes(lowered, kernels, known or {}))
+    read = {s.tensor for s in sizes if isinstance(s, H.Sizes) and None not in s.extents}
+    checked = tuple(H.Shape(n, declared.extents(n)) for n in given if n not in read)
     late = _late(lowered, kernels)
     body: list[H.Statement] = [
-        *_sizes(lowered, kernels, known or {}),
-        H.CheckShapes(tuple(H.Shape(n, declared.extents(n)) for n in given)),
+        *sizes,
+        *([H.CheckShapes(checked)] if checked else []),
         *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
         *_dtypes(lowered, kernels),
         *_sorted(lowered),
@@ -126,12 +129,14 @@ def _sizes(
     bounds = {e: T.const(n) for e, n in given.items()} | {
         e: bound for e, bound in declared.bounds.items() if e not in given
     }
-    known: set[str] = set()
+    known: set[str | None] = {*bounds}
     for name in given_inputs(lowered):
-        for dim, extent in enumerate(declared.extents(name)):
-            if extent not in known and extent not in bounds:
-                known.add(extent)
-                yield H.Size(extent, name, dim)
+        read: list[str | None] = []
+        for extent in declared.extents(name):
+            read.append(None if extent in known else extent)
+            known.add(extent)
+        if any(read):
+            yield H.Sizes(tuple(read), name)
     for extent in sorted(bounds, key=lowered.splits.__contains__):
         if extent in lowered.splits:
             number = next(n for n, k in enumerate(kernels) if extent in k.kernel.splits)

@@ -118,8 +118,9 @@ class Evaluation:
 
     def _run(self, s: H.Statement) -> None:
         match s:
-            case H.Size():
-                self.sizes[s.extent] = int(self.tensors[s.tensor].shape[s.dim])
+            case H.Sizes():
+                shape = zip(s.extents, self.tensors[s.tensor].shape, strict=True)
+                self.sizes |= {e: int(n) for e, n in shape if e is not None}
             case H.Bound():
                 self.sizes[s.extent] = self._number(s)
             case H.Split():

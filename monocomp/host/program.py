@@ -1,7 +1,7 @@
 """The host program: what happens around kernels, as data.
 
     program   = inputs, params, kernels, statement*
-    statement = sizes:    Size | Bound | Split | SplitPadding
+    statement = sizes:    Sizes | Bound | Split | SplitPadding
               | checks:   CheckShapes | CheckEmpty | CheckSome
               | dtypes:   Promote | Convert
               | tensors:  Buffer | Clear | Free | Sort | Align | View
@@ -41,14 +41,17 @@ from monocomp.terms import Term
 
 
 @dataclass(frozen=True)
-class Size(Node):
-    """A size is read off an input's shape."""
+class Sizes(Node):
+    """Sizes are read off an input's shape. Dimensions of a known size have None."""
 
-    extent: ExtentName
+    extents: tuple[ExtentName | None, ...]
     tensor: TensorName
-    dim: int
 
-    text, defines = "size {extent} = {tensor}.shape[{dim}]", ("extent",)
+    defines = ("extents",)
+
+    def __str__(self) -> str:
+        names = ("_" if e is None else shown(e) for e in self.extents)
+        return f"sizes {', '.join(names)} = {self.tensor}.shape"
 
 
 @dataclass(frozen=True)
@@ -323,7 +326,7 @@ class Return(Node):
 
 
 Statement: TypeAlias = (
-    Size | Bound | Split | SplitPadding | CheckShapes | CheckEmpty | CheckSome | Promote | Convert
+    Sizes | Bound | Split | SplitPadding | CheckShapes | CheckEmpty | CheckSome | Promote | Convert
 ) | (
     Buffer
     | Clear

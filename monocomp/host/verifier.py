@@ -77,7 +77,8 @@ def _fault_in(
             if name not in known | given:
                 return f"{' '.join(name)} is not defined in `{str(s).splitlines()[0]}`"
         for field in s.defines:
-            known.add((_kind(s, field), getattr(s, field)))
+            value, kind = getattr(s, field), _kind(s, field)
+            known |= {(kind, n) for n in (value if isinstance(value, tuple) else (value,))}
         if isinstance(s, H.Free):
             known -= {("tensor", name) for name in s.tensors}
         fault = _launch_fault(program, s, ranks) if isinstance(s, H.Launch) else _rank(s, ranks)
@@ -119,7 +120,9 @@ def _rank(node: Any, ranks: dict[str, int]) -> str | None:
         case H.CheckShapes(tensors):
             wrong = [t.tensor for t in tensors if len(t.shape) != ranks[t.tensor]]
             return f"{wrong[0]} has {ranks[wrong[0]]} dimensions" if wrong else None
-        case H.Size() | A.Stride() if node.dim >= ranks[node.tensor]:
+        case H.Sizes() if len(node.extents) != ranks[node.tensor]:
+            return f"{node.tensor} has {ranks[node.tensor]} dimensions"
+        case A.Stride() if node.dim >= ranks[node.tensor]:
             return f"{node.tensor} has no dimension {node.dim}"
         case A.Descriptor() if len(node.lengths) != ranks[node.tensor]:
             return f"{node.tensor} has {ranks[node.tensor]} dimensions"

@@ -42,7 +42,7 @@ FOLDED: dict[str, tuple[dict[Key, Constant], str, str]] = {
     "an order": ({("order", "GROUP_SIZE", 0): 1}, "pid = tl.program_id(0)\n", "grouped"),
     "one head": ({("size", "h", 0): 1}, " * stride_Q_b\n        + offs_q", "stride_Q_h"),
     "a descriptor": ({("descriptor", "K", 0): True}, " if phase == 1:\n", "K_desc is not None"),
-    "none": ({("descriptor", "K", 0): None}, "            K_tile = tl.load(\n", "K_desc"),
+    "none": ({("descriptor", "K", 0): None}, "            K_tile = tl.load(", "K_desc"),
 }
 
 

@@ -20,7 +20,7 @@ import pytest
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.identifiers import LAUNCH
-from monocomp.backends.line_breaks import WIDTH, fit
+from monocomp.backends.line_breaks import WIDTH, fill, fit
 from monocomp.errors import MonocompError
 from tests.backends.interpreted import call, environment, require_interpreter, run_file
 from tests.backends.library_cases import CASES
@@ -129,20 +129,12 @@ def test_header_names_the_program(sources: dict[str, str]) -> None:
 # --- how a file looks ---------------------------------------------------------------------
 
 
-def format_diff(folder: Path) -> str:
-    """What a formatter would change."""
-    command = [sys.executable, "-m", "ruff", "format", "--isolated", f"--line-length={WIDTH}"]
-    result = subprocess.run(
-        [*command, "--diff", str(folder)], capture_output=True, text=True, check=False
-    )
-    return "" if result.returncode == 0 else result.stdout + result.stderr
-
-
-def test_formatted(sources: dict[str, str], tmp_path: Path) -> None:
-    """A formatter has nothing to do."""
-    for number, source in enumerate(sources.values()):
-        (tmp_path / f"emitted_{number}.py").write_text(source, encoding="ascii")
-    assert not format_diff(tmp_path)
+def test_lines(sources: dict[str, str]) -> None:
+    """No code is wider than a line, nothing stands behind it, and no line is left over."""
+    for source in sources.values():
+        code = source[source.index("import torch") :]
+        assert all(len(line) <= WIDTH and line == line.rstrip() for line in code.splitlines())
+        assert "\n\n\n\n" not in code and code.endswith("\n") and not code.endswith("\n\n")
 
 
 LONG, LONGER = "a" * 36, "b" * 40
@@ -182,11 +174,31 @@ LAYOUTS = [
 ]
 
 
-def test_layout_is_that_of_a_formatter(tmp_path: Path) -> None:
-    """Parentheses where they are needed, and breaks where ruff puts them."""
-    lines = [line for text in LAYOUTS for line in fit("x = ", text, "", 0)]
-    (tmp_path / "lines.py").write_text("\n".join([*lines, ""]))
-    assert not format_diff(tmp_path)
+def test_layout() -> None:
+    """Lines go on below what the brackets begin with; from the right half, below the start."""
+    a, b, c = (x * 36 for x in "abc")
+    assert fit("x = ", f"f({a}, {b}, y={c}, z={c})", "", 1) == [
+        f"    x = f({a}, {b},",
+        f"          y={c}, z={c})",
+    ]
+    assert fit("x = ", f"{a} + {b} * ({c} + {a})", "", 0) == [
+        f"x = ({a}",
+        f"     + {b}",
+        f"       * ({c} + {a}))",
+    ]
+    assert fit(f"{a}{b} = ", f"f({a}, {b})", "", 0) == [f"{a}{b} = f(", f"    {a}, {b})"]
+    assert fit("x = ", f"f(g({a}, {b}, {c}), {c}, y=1)", "", 0) == [
+        f"x = f(g({a}, {b},",
+        f"        {c}),",
+        f"      {c}, y=1)",
+    ]
+    assert fill("def f(", [f"{a}: t", b, c], "):", 0) == [f"def f({a}: t, {b},", f"      {c}):"]
+
+
+@pytest.mark.parametrize("text", LAYOUTS)
+def test_layout_fits(text: str) -> None:
+    """No line is too long."""
+    assert all(len(line) <= WIDTH for line in fit("x = ", text, "", 1))
 
 
 @pytest.mark.parametrize("text", LAYOUTS)
@@ -318,7 +330,7 @@ def _status(path: str) -> object:
 
 def test_tensors_keep_their_names() -> None:
     """Also where the kernel has the same one."""
-    assert "def A(\n    A,\n" in emitted(PLAIN, "A")
+    assert "def A(A, *," in emitted(PLAIN, "A")
 
 
 def test_long_names() -> None:

@@ -40,7 +40,7 @@ from monocomp.host.program import (
     HostProgram,
     Launch,
     Return,
-    Size,
+    Sizes,
     Slices,
     Sort,
     Split,
@@ -278,10 +278,9 @@ def test_every_statement_occurs() -> None:
 
 TEXT = """\
 host(X, Y)
-    size i = X.shape[0]
-    size j = X.shape[1]
-    size k = Y.shape[1]
-    check X[i, j], Y[j, k]
+    sizes i, j = X.shape
+    sizes _, k = Y.shape
+    check Y[j, k]
     dtype of X, Y; else float32
     O = empty[i, k]: promoted
     launch kernel
@@ -322,13 +321,13 @@ def changed(program: HostProgram, *arguments: Argument) -> tuple[Statement, ...]
 
 BROKEN: dict[str, tuple[Callable[[HostProgram], tuple[Statement, ...]], str]] = {
     "sizes": (
-        lambda p: without(Size, p.body),
-        r"size i is not defined in `check X\[i, j\], Y\[j, k\]`",
+        lambda p: without(Sizes, p.body),
+        r"size i is not defined in `check Y\[j, k\]`",
     ),
     "buffers": (lambda p: without(Buffer, p.body), "tensor O is not defined in `launch kernel`"),
     "results": (lambda p: without(Return, p.body), "its results are not its end"),
     "after": (lambda p: (*p.body, p.body[-1]), "its results are not its end"),
-    "dimension": (lambda p: (Size("i", "X", 2), *p.body), "X has no dimension 2"),
+    "dimension": (lambda p: (Sizes(("i",), "X"), *p.body), "X has 2 dimensions"),
     "rank": (
         lambda p: tuple(replace(s, shape=("i",)) if isinstance(s, Buffer) else s for s in p.body),
         "O has 1 dimensions, and kernel takes 2",
