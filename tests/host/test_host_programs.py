@@ -322,7 +322,7 @@ def changed(program: HostProgram, *arguments: Argument) -> tuple[Statement, ...]
 BROKEN: dict[str, tuple[Callable[[HostProgram], tuple[Statement, ...]], str]] = {
     "sizes": (
         lambda p: without(Sizes, p.body),
-        r"size i is not defined in `check Y\[j, k\]`",
+        r"size j is not defined in `check Y\[j, k\]`",
     ),
     "buffers": (lambda p: without(Buffer, p.body), "tensor O is not defined in `launch kernel`"),
     "results": (lambda p: without(Return, p.body), "its results are not its end"),
