@@ -15,23 +15,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 @triton.jit
-def attention_kernel(
-    Q_ptr,
-    O_ptr,
-    K_desc,
-    V_desc,
-    stride_Q_b,
-    stride_Q_h,
-    stride_Q_q,
-    stride_O_b,
-    stride_O_h,
-    stride_O_q,
-    size_h,
-    size_q,
-    size_k,
-    BLOCK_Q: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
+def attention_kernel(Q_ptr, O_ptr, K_desc, V_desc, stride_Q_b, stride_Q_h, stride_Q_q, stride_O_b,
+                     stride_O_h, stride_O_q, size_h, size_q, size_k, BLOCK_Q: tl.constexpr,
+                     BLOCK_K: tl.constexpr):
     num_q = tl.cdiv(size_q, BLOCK_Q)
     pid = tl.program_id(0)
     start_q = pid % num_q * BLOCK_Q
@@ -43,15 +29,9 @@ def attention_kernel(
     b = pid
     offs_e = tl.arange(0, 128)
     offs_d = tl.arange(0, 128)
-    Q_tile = tl.load(
-        Q_ptr
-        + tl.cast(b, tl.int64) * stride_Q_b
-        + tl.cast(h, tl.int64) * stride_Q_h
-        + offs_q[:, None] * stride_Q_q
-        + offs_d[None, :],
-        mask=in_q[:, None],
-        other=0.0,
-    )
+    Q_tile = tl.load(Q_ptr + tl.cast(b, tl.int64) * stride_Q_b + tl.cast(h, tl.int64) * stride_Q_h
+                     + offs_q[:, None] * stride_Q_q + offs_d[None, :],
+                     mask=in_q[:, None], other=0.0)
     scale = 0.12751743082459868
     m_i = tl.full([BLOCK_Q], -float("inf"), tl.float32)
     l_i = tl.full([BLOCK_Q], 0.0, tl.float32)
@@ -63,9 +43,7 @@ def attention_kernel(
         for first_k in tl.range(begin, end, BLOCK_K):
             offs_k = first_k + tl.arange(0, BLOCK_K)
             in_k = (offs_k < size_k) | (phase == 1)
-            K_tile = tl.trans(
-                tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, 128])
-            )
+            K_tile = tl.trans(tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, 128]))
             s = tl.dot(Q_tile, K_tile, input_precision="ieee")
             s_in = tl.where(in_k[None, :], s, -float("inf"))
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
@@ -74,20 +52,12 @@ def attention_kernel(
             p = tl.exp2(scale * s_in - scale * shift[:, None])
             V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, 128])
             l_i = l_i * alpha + tl.sum(p, 1)
-            acc = tl.dot(
-                p.to(V_tile.dtype), V_tile, acc * alpha[:, None], input_precision="ieee"
-            )
+            acc = tl.dot(p.to(V_tile.dtype), V_tile, acc * alpha[:, None], input_precision="ieee")
             m_i = m_i_new
     O_tile = acc / l_i[:, None]
-    tl.store(
-        O_ptr
-        + tl.cast(b, tl.int64) * stride_O_b
-        + tl.cast(h, tl.int64) * stride_O_h
-        + offs_q[:, None] * stride_O_q
-        + offs_e[None, :],
-        O_tile.to(O_ptr.dtype.element_ty),
-        mask=in_q[:, None],
-    )
+    tl.store(O_ptr + tl.cast(b, tl.int64) * stride_O_b + tl.cast(h, tl.int64) * stride_O_h
+             + offs_q[:, None] * stride_O_q + offs_e[None, :],
+             O_tile.to(O_ptr.dtype.element_ty), mask=in_q[:, None])
 
 
 def span(tensor):
@@ -97,17 +67,13 @@ def span(tensor):
 
 def attention(Q, K, V):
     """Computes O (b, h, q, e)."""
-    size_b = Q.shape[0]
-    size_h = Q.shape[1]
-    size_q = Q.shape[2]
+    assert all(t.stride(-1) == 1 for t in (Q, K, V))
+    size_b, size_h, size_q, _ = Q.shape
     size_k = K.shape[2]
     assert Q.shape == (size_b, size_h, size_q, 128)
     assert K.shape == (size_b, size_h, size_k, 128)
     assert V.shape == (size_b, size_h, size_k, 128)
-    assert Q.stride(-1) == K.stride(-1) == V.stride(-1) == 1
-    dtype = Q.dtype
-    for tensor in (K, V):
-        dtype = torch.promote_types(dtype, tensor.dtype)
+    dtype = torch.promote_types(torch.promote_types(Q.dtype, K.dtype), V.dtype)
     dtypes = (Q.dtype, K.dtype, V.dtype)
     if triton.knobs.runtime.interpret and torch.bfloat16 in dtypes:
         raise ValueError("Triton interprets the bits of bfloat16: give float32")
@@ -116,23 +82,7 @@ def attention(Q, K, V):
     grid = (triton.cdiv(size_q, 64) * size_h * size_b,)
     K_desc = TensorDescriptor(K, K.shape, K.stride(), [1, 1, 64, 128])
     V_desc = TensorDescriptor(V, V.shape, V.stride(), [1, 1, 64, 128])
-    attention_kernel[grid](
-        Q,
-        O,
-        K_desc,
-        V_desc,
-        Q.stride(0),
-        Q.stride(1),
-        Q.stride(2),
-        O.stride(0),
-        O.stride(1),
-        O.stride(2),
-        size_h,
-        size_q,
-        size_k,
-        BLOCK_Q=64,
-        BLOCK_K=64,
-        num_warps=4,
-        num_stages=3,
-    )
+    attention_kernel[grid](Q, O, K_desc, V_desc, Q.stride(0), Q.stride(1), Q.stride(2), O.stride(0),
+                           O.stride(1), O.stride(2), size_h, size_q, size_k, BLOCK_Q=64, BLOCK_K=64,
+                           num_warps=4, num_stages=3)
     return O

@@ -36,48 +36,14 @@ CONFIG = {
 
 
 @triton.jit
-def causal_kernel(
-    K_ptr,
-    Q_ptr,
-    V_ptr,
-    O_ptr,
-    K_desc,
-    V_desc,
-    stride_K_b,
-    stride_K_h,
-    stride_K_k,
-    stride_K_d,
-    stride_Q_b,
-    stride_Q_h,
-    stride_Q_q,
-    stride_Q_d,
-    stride_V_b,
-    stride_V_h,
-    stride_V_k,
-    stride_V_e,
-    stride_O_b,
-    stride_O_h,
-    stride_O_q,
-    stride_O_e,
-    size_b,
-    size_h,
-    size_q,
-    size_e: tl.constexpr,
-    size_k,
-    size_d: tl.constexpr,
-    BLOCK_Q: tl.constexpr,
-    BLOCK_E: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    EVEN_Q: tl.constexpr,
-    EVEN_E: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    EVEN_D: tl.constexpr,
-    INDEX: tl.constexpr,
-    PRECISION: tl.constexpr,
-    STEP: tl.constexpr,
-    GROUP_SIZE,
-):
+def causal_kernel(K_ptr, Q_ptr, V_ptr, O_ptr, K_desc, V_desc, stride_K_b, stride_K_h, stride_K_k,
+                  stride_K_d, stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d, stride_V_b,
+                  stride_V_h, stride_V_k, stride_V_e, stride_O_b, stride_O_h, stride_O_q,
+                  stride_O_e, size_b, size_h, size_q, size_e: tl.constexpr, size_k,
+                  size_d: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_E: tl.constexpr,
+                  BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, EVEN_Q: tl.constexpr,
+                  EVEN_E: tl.constexpr, EVEN_K: tl.constexpr, EVEN_D: tl.constexpr,
+                  INDEX: tl.constexpr, PRECISION: tl.constexpr, STEP: tl.constexpr, GROUP_SIZE):
     # STEP divides these: loads of several elements need to know.
     stride_Q_b = stride_Q_b // STEP * STEP
     stride_Q_h = stride_Q_h // STEP * STEP
@@ -105,25 +71,15 @@ def causal_kernel(
     in_e = (offs_e < size_e) | EVEN_E
     offs_d = tl.arange(0, BLOCK_D).to(INDEX)
     in_d = (offs_d < size_d) | EVEN_D
-    Q_tile = tl.load(
-        Q_ptr
-        + tl.cast(b, tl.int64) * stride_Q_b
-        + tl.cast(h, tl.int64) * stride_Q_h
-        + offs_q[:, None] * stride_Q_q
-        + offs_d[None, :] * stride_Q_d,
-        mask=in_q[:, None] & in_d[None, :],
-        other=0.0,
-    )
+    Q_tile = tl.load(Q_ptr + tl.cast(b, tl.int64) * stride_Q_b + tl.cast(h, tl.int64) * stride_Q_h
+                     + offs_q[:, None] * stride_Q_q + offs_d[None, :] * stride_Q_d,
+                     mask=in_q[:, None] & in_d[None, :], other=0.0)
     scale = 1.4426950408889634 * tl.rsqrt(tl.cast(size_d, tl.float32))
     m_i = tl.full([BLOCK_Q], -float("inf"), tl.float32)
     l_i = tl.full([BLOCK_Q], 0.0, tl.float32)
     acc = tl.full([BLOCK_Q, BLOCK_E], 0.0, tl.float32)
-    K_base = (
-        K_ptr + tl.cast(b, tl.int64) * stride_K_b + tl.cast(h, tl.int64) * stride_K_h
-    )
-    V_base = (
-        V_ptr + tl.cast(b, tl.int64) * stride_V_b + tl.cast(h, tl.int64) * stride_V_h
-    )
+    K_base = K_ptr + tl.cast(b, tl.int64) * stride_K_b + tl.cast(h, tl.int64) * stride_K_h
+    V_base = V_ptr + tl.cast(b, tl.int64) * stride_V_b + tl.cast(h, tl.int64) * stride_V_h
     high_k = tl.minimum(size_k, last_q + 1)
     full_high_k = tl.minimum(size_k, start_q + 1)
     to_k = tl.minimum(high_k, offs_q + 1)
@@ -132,26 +88,16 @@ def causal_kernel(
     for phase in tl.static_range(1, 3):
         begin = 0 if phase == 1 else full_end_k
         end = full_end_k if phase == 1 else high_k
-        for first_k in tl.range(
-            begin,
-            end,
-            BLOCK_K,
-            num_stages=1 if (K_desc is not None) & (phase != 1) else None,
-        ):
+        for first_k in tl.range(begin, end, BLOCK_K,
+                                num_stages=1 if (K_desc is not None) & (phase != 1) else None):
             offs_k = first_k + tl.arange(0, BLOCK_K).to(INDEX)
             in_k = (offs_k < high_k) | (phase == 1)
             if K_desc is not None and phase == 1:
-                K_tile = tl.trans(
-                    tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_D])
-                )
+                K_tile = tl.trans(tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_D]))
             else:
-                K_tile = tl.load(
-                    K_base
-                    + offs_k[None, :] * stride_K_k
-                    + offs_d[:, None] * stride_K_d,
-                    mask=in_d[:, None] & in_k[None, :],
-                    other=0.0,
-                )
+                K_tile = tl.load(K_base + offs_k[None, :] * stride_K_k
+                                 + offs_d[:, None] * stride_K_d,
+                                 mask=in_d[:, None] & in_k[None, :], other=0.0)
             s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)
             keep = offs_k[None, :] < to_k[:, None]
             keep = keep | (phase == 1)
@@ -163,31 +109,17 @@ def causal_kernel(
             if V_desc is not None and phase == 1:
                 V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_E])
             else:
-                V_tile = tl.load(
-                    V_base
-                    + offs_k[:, None] * stride_V_k
-                    + offs_e[None, :] * stride_V_e,
-                    mask=in_k[:, None] & in_e[None, :],
-                    other=0.0,
-                )
+                V_tile = tl.load(V_base + offs_k[:, None] * stride_V_k
+                                 + offs_e[None, :] * stride_V_e,
+                                 mask=in_k[:, None] & in_e[None, :], other=0.0)
             l_i = l_i * alpha + tl.sum(p, 1)
-            acc = tl.dot(
-                p.to(V_tile.dtype),
-                V_tile,
-                acc * alpha[:, None],
-                input_precision=PRECISION,
-            )
+            acc = tl.dot(p.to(V_tile.dtype), V_tile, acc * alpha[:, None],
+                         input_precision=PRECISION)
             m_i = m_i_new
     O_tile = acc / l_i[:, None]
-    tl.store(
-        O_ptr
-        + tl.cast(b, tl.int64) * stride_O_b
-        + tl.cast(h, tl.int64) * stride_O_h
-        + offs_q[:, None] * stride_O_q
-        + offs_e[None, :] * stride_O_e,
-        O_tile.to(O_ptr.dtype.element_ty),
-        mask=in_q[:, None] & in_e[None, :],
-    )
+    tl.store(O_ptr + tl.cast(b, tl.int64) * stride_O_b + tl.cast(h, tl.int64) * stride_O_h
+             + offs_q[:, None] * stride_O_q + offs_e[None, :] * stride_O_e,
+             O_tile.to(O_ptr.dtype.element_ty), mask=in_q[:, None] & in_e[None, :])
 
 
 @triton.jit
@@ -313,16 +245,7 @@ def launch(kernel, programs, *args, **options):
         kernel[(programs,)](*args, **options)
 
 
-def causal(
-    Q,
-    K,
-    V,
-    *,
-    configs=(CONFIG,),
-    precision="ieee",
-    empty=torch.empty,
-    launch=launch,
-):
+def causal(Q, K, V, *, configs=(CONFIG,), precision="ieee", empty=torch.empty, launch=launch):
     """Computes O (b, h, q, e).
 
     Args:
@@ -333,22 +256,14 @@ def causal(
         precision: of float32 products, "ieee" or "tf32".
         empty, launch: how tensors are allocated and kernels run.
     """
-    size_b = Q.shape[0]
-    size_h = Q.shape[1]
-    size_q = Q.shape[2]
-    size_d = Q.shape[3]
+    size_b, size_h, size_q, size_d = Q.shape
     size_k = K.shape[2]
     size_e = V.shape[3]
-    for name, tensor, shape in (
-        ("Q", Q, (size_b, size_h, size_q, size_d)),
-        ("K", K, (size_b, size_h, size_k, size_d)),
-        ("V", V, (size_b, size_h, size_k, size_e)),
-    ):
+    for name, tensor, shape in (("K", K, (size_b, size_h, size_k, size_d)),
+                                ("V", V, (size_b, size_h, size_k, size_e))):
         if tensor.shape != shape:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")
-    dtype = Q.dtype
-    for tensor in (K, V):
-        dtype = torch.promote_types(dtype, tensor.dtype)
+    dtype = torch.promote_types(torch.promote_types(Q.dtype, K.dtype), V.dtype)
     dtypes = (Q.dtype, K.dtype, V.dtype)
     if triton.knobs.runtime.interpret and torch.bfloat16 in dtypes:
         raise ValueError("Triton interprets the bits of bfloat16: give float32")
@@ -364,54 +279,19 @@ def causal(
     programs = triton.cdiv(size_q, config["BLOCK_Q"]) * size_h * size_b
     K_desc = V_desc = None
     if config.pop("DESCRIPTORS") and not wide:
-        K_desc = descriptor(
-            K, [1, 1, config["BLOCK_K"], max(16, triton.next_power_of_2(size_d))]
-        )
-        V_desc = descriptor(
-            V, [1, 1, config["BLOCK_K"], max(16, triton.next_power_of_2(size_e))]
-        )
-    launch(
-        causal_kernel,
-        programs,
-        K,
-        Q,
-        V,
-        O,
-        K_desc,
-        V_desc,
-        K.stride(0),
-        K.stride(1),
-        K.stride(2),
-        K.stride(3),
-        Q.stride(0),
-        Q.stride(1),
-        Q.stride(2),
-        Q.stride(3),
-        V.stride(0),
-        V.stride(1),
-        V.stride(2),
-        V.stride(3),
-        O.stride(0),
-        O.stride(1),
-        O.stride(2),
-        O.stride(3),
-        size_b,
-        size_h,
-        size_q,
-        size_e,
-        size_k,
-        size_d,
-        BLOCK_E=max(16, triton.next_power_of_2(size_e)),
-        BLOCK_D=max(16, triton.next_power_of_2(size_d)),
-        EVEN_Q=size_q % config["BLOCK_Q"] == 0,
-        EVEN_E=size_e == max(16, triton.next_power_of_2(size_e)),
-        EVEN_K=size_k % config["BLOCK_K"] == 0,
-        EVEN_D=size_d == max(16, triton.next_power_of_2(size_d)),
-        INDEX=tl.int64 if wide else tl.int32,
-        PRECISION=precision,
-        STEP=step((Q, 3), (K, 3), (V, 3), (O, 3)),
-        **config,
-    )
+        K_desc = descriptor(K, [1, 1, config["BLOCK_K"], max(16, triton.next_power_of_2(size_d))])
+        V_desc = descriptor(V, [1, 1, config["BLOCK_K"], max(16, triton.next_power_of_2(size_e))])
+    launch(causal_kernel, programs, K, Q, V, O, K_desc, V_desc, K.stride(0), K.stride(1),
+           K.stride(2), K.stride(3), Q.stride(0), Q.stride(1), Q.stride(2), Q.stride(3),
+           V.stride(0), V.stride(1), V.stride(2), V.stride(3), O.stride(0), O.stride(1),
+           O.stride(2), O.stride(3), size_b, size_h, size_q, size_e, size_k, size_d,
+           BLOCK_E=max(16, triton.next_power_of_2(size_e)),
+           BLOCK_D=max(16, triton.next_power_of_2(size_d)), EVEN_Q=size_q % config["BLOCK_Q"] == 0,
+           EVEN_E=size_e == max(16, triton.next_power_of_2(size_e)),
+           EVEN_K=size_k % config["BLOCK_K"] == 0,
+           EVEN_D=size_d == max(16, triton.next_power_of_2(size_d)),
+           INDEX=tl.int64 if wide else tl.int32, PRECISION=precision,
+           STEP=step((Q, 3), (K, 3), (V, 3), (O, 3)), **config)
     return O
 
 
@@ -439,11 +319,9 @@ def reference(Q, K, V, *, dtype=torch.float64):
     size_k = K.shape[2]
     size_e = V.shape[3]
 
-    # O[b,h,q,e] = sum[k](V[b,h,k,e] * softmax[k if k <= q](sum[d](K[b,h,k,d] *
-    #   Q[b,h,q,d]) / sqrt(|d|)))
-    b, h, q, e, k, d = open_indices(
-        size_b, size_h, size_q, size_e, size_k, size_d, device=device
-    )
+    # O[b,h,q,e] = sum[k](V[b,h,k,e] * softmax[k if k <= q](sum[d](K[b,h,k,d] * Q[b,h,q,d]) /
+    #   sqrt(|d|)))
+    b, h, q, e, k, d = open_indices(size_b, size_h, size_q, size_e, size_k, size_d, device=device)
     sum_1 = (K[b, h, k, d] * Q[b, h, q, d]).sum(5, keepdim=True)
     logits_1 = torch.where(k <= q, sum_1 / size_d**0.5, -torch.inf)
     softmax_1 = torch.where(logits_1 == -torch.inf, 0.0, logits_1.softmax(4))

@@ -18,33 +18,10 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 @triton.jit
-def sliding_window_kernel(
-    K_ptr,
-    Q_ptr,
-    V_ptr,
-    O_ptr,
-    K_desc,
-    V_desc,
-    stride_K_b,
-    stride_K_h,
-    stride_K_k,
-    stride_Q_b,
-    stride_Q_h,
-    stride_Q_q,
-    stride_V_b,
-    stride_V_h,
-    stride_V_k,
-    stride_O_b,
-    stride_O_h,
-    stride_O_q,
-    size_b,
-    size_h,
-    size_q,
-    size_k,
-    window,
-    BLOCK_Q: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
+def sliding_window_kernel(K_ptr, Q_ptr, V_ptr, O_ptr, K_desc, V_desc, stride_K_b, stride_K_h,
+                          stride_K_k, stride_Q_b, stride_Q_h, stride_Q_q, stride_V_b, stride_V_h,
+                          stride_V_k, stride_O_b, stride_O_h, stride_O_q, size_b, size_h, size_q,
+                          size_k, window, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr):
     window = tl.cast(window, tl.int32)
     num_q = tl.cdiv(size_q, BLOCK_Q)
     pid = grouped(tl.program_id(0), num_q, size_h * size_b, 4)
@@ -58,25 +35,15 @@ def sliding_window_kernel(
     b = pid
     offs_e = tl.arange(0, 128)
     offs_d = tl.arange(0, 128)
-    Q_tile = tl.load(
-        Q_ptr
-        + tl.cast(b, tl.int64) * stride_Q_b
-        + tl.cast(h, tl.int64) * stride_Q_h
-        + offs_q[:, None] * stride_Q_q
-        + offs_d[None, :],
-        mask=in_q[:, None],
-        other=0.0,
-    )
+    Q_tile = tl.load(Q_ptr + tl.cast(b, tl.int64) * stride_Q_b + tl.cast(h, tl.int64) * stride_Q_h
+                     + offs_q[:, None] * stride_Q_q + offs_d[None, :],
+                     mask=in_q[:, None], other=0.0)
     scale = 0.12751743082459868
     m_i = tl.full([BLOCK_Q], -float("inf"), tl.float32)
     l_i = tl.full([BLOCK_Q], 0.0, tl.float32)
     acc = tl.full([BLOCK_Q, 128], 0.0, tl.float32)
-    K_base = (
-        K_ptr + tl.cast(b, tl.int64) * stride_K_b + tl.cast(h, tl.int64) * stride_K_h
-    )
-    V_base = (
-        V_ptr + tl.cast(b, tl.int64) * stride_V_b + tl.cast(h, tl.int64) * stride_V_h
-    )
+    K_base = K_ptr + tl.cast(b, tl.int64) * stride_K_b + tl.cast(h, tl.int64) * stride_K_h
+    V_base = V_ptr + tl.cast(b, tl.int64) * stride_V_b + tl.cast(h, tl.int64) * stride_V_h
     low_k = tl.maximum(0, start_q + 1 - window)
     high_k = tl.minimum(size_k, last_q + 1)
     full_low_k = tl.maximum(0, last_q + 1 - window)
@@ -88,27 +55,19 @@ def sliding_window_kernel(
     for phase in tl.static_range(1, 3):
         start_k = low_k if phase == 1 else full_end_k
         stop_k = full_end_k if phase == 1 else high_k
-        for position_k in tl.range(
-            start_k, stop_k, BLOCK_K, num_stages=None if phase == 1 else 1
-        ):
+        for position_k in tl.range(start_k, stop_k, BLOCK_K, num_stages=None if phase == 1 else 1):
             first_k = tl.maximum(tl.minimum(position_k, high_k - BLOCK_K), low_k)
             offs_k = tl.minimum(first_k + tl.arange(0, BLOCK_K), high_k - 1)
             if phase == 1:
-                K_tile = tl.trans(
-                    tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, 128])
-                )
+                K_tile = tl.trans(tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, 128]))
             else:
-                K_tile = tl.load(
-                    K_base + offs_k[None, :] * stride_K_k + offs_d[:, None]
-                )
+                K_tile = tl.load(K_base + offs_k[None, :] * stride_K_k + offs_d[:, None])
             s = tl.dot(Q_tile, K_tile, input_precision="ieee")
             s_in = s
             if (position_k < full_low_k) | (position_k + BLOCK_K > full_high_k):
-                keep = between(
-                    tl.arange(0, BLOCK_K)[None, :],
-                    (tl.maximum(from_k, position_k) - first_k)[:, None],
-                    (to_k - first_k)[:, None],
-                )
+                keep = between(tl.arange(0, BLOCK_K)[None, :],
+                               (tl.maximum(from_k, position_k) - first_k)[:, None],
+                               (to_k - first_k)[:, None])
                 s_in = tl.where(keep, s_in, -float("inf"))
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
             shift = tl.where(float("inf") == tl.abs(m_i_new), 0.0, m_i_new)
@@ -117,24 +76,14 @@ def sliding_window_kernel(
             if phase == 1:
                 V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, 128])
             else:
-                V_tile = tl.load(
-                    V_base + offs_k[:, None] * stride_V_k + offs_e[None, :]
-                )
+                V_tile = tl.load(V_base + offs_k[:, None] * stride_V_k + offs_e[None, :])
             l_i = l_i * alpha + tl.sum(p, 1)
-            acc = tl.dot(
-                p.to(V_tile.dtype), V_tile, acc * alpha[:, None], input_precision="ieee"
-            )
+            acc = tl.dot(p.to(V_tile.dtype), V_tile, acc * alpha[:, None], input_precision="ieee")
             m_i = m_i_new
     O_tile = tl.where((l_i == 0.0)[:, None], 0.0, acc / l_i[:, None])
-    tl.store(
-        O_ptr
-        + tl.cast(b, tl.int64) * stride_O_b
-        + tl.cast(h, tl.int64) * stride_O_h
-        + offs_q[:, None] * stride_O_q
-        + offs_e[None, :],
-        O_tile.to(O_ptr.dtype.element_ty),
-        mask=in_q[:, None],
-    )
+    tl.store(O_ptr + tl.cast(b, tl.int64) * stride_O_b + tl.cast(h, tl.int64) * stride_O_h
+             + offs_q[:, None] * stride_O_q + offs_e[None, :],
+             O_tile.to(O_ptr.dtype.element_ty), mask=in_q[:, None])
 
 
 @triton.jit
@@ -166,17 +115,13 @@ def span(tensor):
 
 def sliding_window(Q, K, V, *, window=1024):
     """Computes O (b, h, q, e)."""
-    size_b = Q.shape[0]
-    size_h = Q.shape[1]
-    size_q = Q.shape[2]
+    assert all(t.stride(-1) == 1 for t in (Q, K, V))
+    size_b, size_h, size_q, _ = Q.shape
     size_k = K.shape[2]
     assert Q.shape == (size_b, size_h, size_q, 128)
     assert K.shape == (size_b, size_h, size_k, 128)
     assert V.shape == (size_b, size_h, size_k, 128)
-    assert Q.stride(-1) == K.stride(-1) == V.stride(-1) == 1
-    dtype = Q.dtype
-    for tensor in (K, V):
-        dtype = torch.promote_types(dtype, tensor.dtype)
+    dtype = torch.promote_types(torch.promote_types(Q.dtype, K.dtype), V.dtype)
     dtypes = (Q.dtype, K.dtype, V.dtype)
     if triton.knobs.runtime.interpret and torch.bfloat16 in dtypes:
         raise ValueError("Triton interprets the bits of bfloat16: give float32")
@@ -186,33 +131,9 @@ def sliding_window(Q, K, V, *, window=1024):
     grid = (triton.cdiv(size_q, 64) * size_h * size_b,)
     K_desc = TensorDescriptor(K, K.shape, K.stride(), [1, 1, 64, 128])
     V_desc = TensorDescriptor(V, V.shape, V.stride(), [1, 1, 64, 128])
-    sliding_window_kernel[grid](
-        K,
-        Q,
-        V,
-        O,
-        K_desc,
-        V_desc,
-        K.stride(0),
-        K.stride(1),
-        K.stride(2),
-        Q.stride(0),
-        Q.stride(1),
-        Q.stride(2),
-        V.stride(0),
-        V.stride(1),
-        V.stride(2),
-        O.stride(0),
-        O.stride(1),
-        O.stride(2),
-        size_b,
-        size_h,
-        size_q,
-        size_k,
-        window,
-        BLOCK_Q=64,
-        BLOCK_K=64,
-        num_warps=4,
-        num_stages=3,
-    )
+    sliding_window_kernel[grid](K, Q, V, O, K_desc, V_desc, K.stride(0), K.stride(1), K.stride(2),
+                                Q.stride(0), Q.stride(1), Q.stride(2), V.stride(0), V.stride(1),
+                                V.stride(2), O.stride(0), O.stride(1), O.stride(2), size_b, size_h,
+                                size_q, size_k, window, BLOCK_Q=64, BLOCK_K=64, num_warps=4,
+                                num_stages=3)
     return O
