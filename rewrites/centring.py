@@ -329,8 +329,8 @@ def replacing(before: Term, after: Term, program: Equations) -> Choice:
             return after
         if t.op == "mul" and before in t.args:
             return _multiplied([*(visit(f) for f in t.args if f is not before)], after)
-        if t.op == "add":  # of what cancels nothing is left: it is no number where it is infinite
-            return _cancelled(T.add(*map(visit, t.args)))
+        if t.op == "add":
+            return _cancelled(_added(list(map(visit, t.args))))
         return T.map_children(t, visit)
 
     return Choice(before, after, program.map(lambda t: visit(t) if T.holds(t, before) else t))
@@ -344,6 +344,16 @@ def _multiplied(others: list[Term], total: Term) -> Term:
 
 def _is_far(addend: Term) -> bool:
     return any(map(_is_extremum, factors(addend)))
+
+
+def _added(parts: list[Term]) -> Term:
+    """Return a sum: a maximum less itself is 0, or -inf where it is of nothing."""
+    total, flat = T.add(*parts), {a for t in parts for a in addends(t)}
+    far = (a for a in flat if _is_far(a) and T.split_coefficient(a)[0] > 0)
+    gone = [a for a in far if T.neg(a) in flat]
+    weights = _under_logarithms(total)
+    exceeds = (T.compare("<", T.NEG_INF, a) for a in gone if not _is_more_than_nothing(a, weights))
+    return T.add(total, *(T.where(c, T.ZERO, T.NEG_INF) for c in exceeds))
 
 
 def _cancelled(t: Term) -> Term:
@@ -398,6 +408,8 @@ def _nonzero(conditions: Iterable[Term]) -> Iterator[Term]:
 def _is_more_than_nothing(product: Term, weights: Collection[Term]) -> bool:
     """True if a product is -inf nowhere: its maxima are of something beside weights."""
 
+    weights = [*weights, *factors(product)]  # where one of these is 0, so is the product
+
     def is_finite(f: Term) -> bool:
         if f.op == "pow" and f.attr < 0:
             return True  # what it divides is 0 as well, or unspecified
@@ -421,7 +433,9 @@ def _operand_count(program: Equations) -> int:
     def count(t: Term) -> int:
         if t not in counts:
             is_fold = t.op in ("fold", "fold_at", "field")
-            is_of_nothing = t.op == "mul" and any(map(_is_negated, t.args))
+            is_of_nothing = t.args[1:] == (T.ZERO, T.NEG_INF) or (
+                t.op == "mul" and any(map(_is_negated, t.args))
+            )
             counts[t] = 0 if is_of_nothing else len(t.args)
             counts[t] += 0 if is_of_nothing or is_fold else sum(map(count, t.args))
         return counts[t]

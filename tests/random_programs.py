@@ -27,16 +27,19 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tests import program_generator
 from tests.reference import special_programs
+
+if TYPE_CHECKING:
+    from monocomp.terms import Term
 
 OUTCOMES = ("run", "refused", "wrong", "crashed", "timed out")
 SMALL = {"i": 3, "k": 5, "j": 3}
@@ -90,12 +93,33 @@ def inputs_of(text: str, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     used = {i: sizes[i] for i in free_extents(program.declared) if i in sizes}
     yield "general", random_inputs(program, used, dtype="float64", seed=seed)
     if seed % 2:
-        logits = [name for name, _ in assume_masks(e.body for e in inlined(program)).names]
+        bodies = [e.body for e in inlined(program)]
+        logits = {name for name, _ in assume_masks(bodies).names} - _multiplied_inputs(bodies)
         for number, profile in enumerate(PROFILES):
             drawn = special_programs.inputs(31 * seed + number, profile, sizes, logits)
             yield profile, {name: drawn[name] for name in program.declared.inputs}
     else:
         yield "finite", random_inputs(program, used, dtype="float64", seed=seed, points="finite")
+
+
+def _multiplied_inputs(bodies: Sequence[Term]) -> set[str]:
+    """Return the names of inputs that a sum multiplies by what may be less than 0: their -inf is
+    unspecified."""
+    from monocomp.lowering.selects import added_inputs
+    from monocomp.terms import subterms
+    from monocomp.terms.domain import MASKS_ARE_READ, REALS_ARE_READ, domain
+
+    sums = (t for t in subterms(*bodies) if t.op in ("fold", "fold_at"))
+    elements = (t.args[-1] for t in sums if t.attr.monoid in ("sum", "mean"))
+    products = [t for t in subterms(*elements) if t.op == "mul" and t.kind == "float"]
+    return {
+        name
+        for t in products
+        for f in t.args
+        if domain(f, MASKS_ARE_READ).masked
+        if any(domain(g, REALS_ARE_READ).lo < 0 for g in t.args if g is not f)
+        for name in added_inputs(f)
+    }
 
 
 def check_program(

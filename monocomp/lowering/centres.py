@@ -69,7 +69,7 @@ def add_centred(
             parts = _element(taken, new, sums)
             if taken.weights.exponent is None:
                 state = body.state("acc", at.tile_axes(f), f.kind, 0.0)
-                start = at.value(T.add(at.symbol("old", state, at.domain(f)), *moved))
+                start = at.summand(T.add(at.symbol("old", state, at.domain(f)), *moved))
                 body.update(state, body.sum_tile(parts[1], start))
             else:
                 state = sums.add(f, parts, moved)

@@ -81,7 +81,7 @@ class FramedSums:
         scaled = state
         if moved:
             carried = at.symbol("old", state, at.domain(T.field(f, "v")))
-            scaled = at.value(T.add(carried, *moved))
+            scaled = at.summand(T.add(carried, *moved))
         if frames:
             scale = at.value(move(old, new), role="alpha")
             for extremum, frame in frames.items():

@@ -36,7 +36,7 @@ def assume_masks(bodies: Iterable[Term]) -> Assumptions:
 @lru_cache(maxsize=256)  # kernels of one program share what is known of its domains
 def _assume_masks(bodies: tuple[Term, ...]) -> Assumptions:
     terms = T.subterms(*bodies)
-    names = frozenset().union(*(_added_inputs(a) for t in terms for a in _exponents(t)))
+    names = frozenset().union(*(added_inputs(a) for t in terms for a in _exponents(t)))
     return Assumptions(REAL, names=tuple((n, MASKED) for n in sorted(names)), in_kernels=True)
 
 
@@ -56,11 +56,13 @@ def _exponents(t: Term) -> Iterable[Term]:
 
 
 @lru_cache(maxsize=4096)
-def _added_inputs(t: Term) -> frozenset[str]:
+def added_inputs(t: Term) -> frozenset[str]:
     """Return the names of inputs whose elements are added up in t, as they are or scaled: by
     numbers more than 0, or by what varies with fewer indices. What is multiplied otherwise is a
     number."""
     parts: Iterable[Term] = ()
+    if t.kind != "float":
+        return frozenset()  # a position or a count is a number whatever is read for it
     if t.op == "read":
         return frozenset((t.attr.name,))
     if t.op == "stored":
@@ -71,7 +73,7 @@ def _added_inputs(t: Term) -> frozenset[str]:
         parts = [f for f in varying if all(_is_scale(g, f) for g in varying if g is not f)]
     elif t.op in _ADDING and not (is_contraction(t) or _is_of_monoid(t)):
         parts = [a for a in t.args if a.kind == "float"]
-    return frozenset().union(*map(_added_inputs, parts))
+    return frozenset().union(*map(added_inputs, parts))
 
 
 def _is_scale(factor: Term, t: Term) -> bool:

@@ -172,6 +172,7 @@ PROGRAMS = [
     "O[q,k] = silu(Off[q]) + gelu(Off[q]) + silu(S[q,k] + Mask[q,k]) + gelu(S[q,k] + Mask[q,k])",
     "O[q] = argmax[k](S[q,k] + max[j if j < q](R[q,j]))",
     "O[q] = max[k if k == q + 1](S[q,k])",
+    "O[i] = max[k](N[i,k] - mean[k](N[i,k]))",
     "O[q] = argmin[k if k == q + 1](S[q,k]) + sum[k if k > q and k <= q + 1](exp(S[q,k]))",
     "O[q] = var[k if S[q,k] > 0](W[k])",
     "input P[k]: int\nO[q] = var[k if S[q,k] > 0](W[P[k]] - T[k])",
@@ -317,6 +318,7 @@ STATES = (
     " / (exp(A[i] - m[i]) + exp(B[i] - m[i]))"
 )
 ROWS_600 = {"S": np.zeros((1, 600)), "V": np.arange(600.0)}
+RISING = np.where(np.arange(600) == 400, -INF, np.arange(600.0))
 
 # Programs at inputs of their own, where an identity does not hold without its condition.
 ELSEWHERE: list[tuple[str, dict[str, Any]]] = [
@@ -371,6 +373,11 @@ ELSEWHERE: list[tuple[str, dict[str, Any]]] = [
     *(
         ("O[i] = log(3 + Z[i] * exp(-X[i]))", {"X": [x], "Z": [1]})  # beside 3 it is small
         for x in (1e5, 50, 1)
+    ),
+    # A centre moves a sum that is -inf so far: what it leaves of it is no number, -inf comes later.
+    (
+        "O = sum[k]((S[k] - max[k](S[k])) * logsumexp[l if l < k](V[l]))",
+        {"S": RISING, "V": np.ones(600)},
     ),
     # Ints, and where they are as large as can be.
     ("input N[i]: int\nO[i] = 1.0 * N[i] + 1.0 * N[i]", {"N": [2**62]}),

@@ -29,6 +29,7 @@ MONOIDS = {
     "Affine": "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n",
     "Both": "monoid Both(p, q) = unit (0, -inf), combine (p + p', maximum(q, q'))\n",
 }
+INDEX = "index r < 2\n"  # of the largest elements
 FUNCTIONS = (
     *("tanh({})", "sigmoid({})", "relu({})", "abs({})", "exp({})", "log({})", "sqrt({})", "-({})"),
     *("softplus({})", "silu({})", "exp(-({}))", "log(1 + exp({}))", "sin({})", "sign({})"),
@@ -63,6 +64,14 @@ CASCADES = (
     "sum[{if}]({b} / {r}[{if}]({a}))",
     "sum[{if}]({a} * {r}[{if}]({a}))",
 )
+# With {r}: an index and its place among the largest, and perhaps a filter; {read}: an element there.
+SELECTIONS = (
+    "max[r](top[{r}]({a}))",
+    "sum[r](exp(top[{r}]({a})) * {b})",
+    "sum[r](softmax[r](top[{r}]({a})) * r)",
+    "sum[r]((1 + r) * argtop[{r}]({a}))",
+    "sum[r if 0 <= argtop[{r}]({a})]({read})",
+)
 
 
 class _Generator:
@@ -83,6 +92,7 @@ class _Generator:
         rules += [self.aggregate, self.aggregate, self.aggregate, self.average, self.average]
         rules += [self.weighted, self.weighted, self.statistic, self.cascade, self.cascade]
         rules += [self.prefix, self.keep, self.keep, self.monoid, self.count, self.bracket]
+        rules += [self.selection]
         return self.rng.choice(rules)(depth - 1, scope)
 
     def leaf(self, scope: Scope) -> str:
@@ -95,7 +105,7 @@ class _Generator:
         if "i" in scope and self.rng.random() < 0.15:
             found.append("N[i]")
         if "k" in scope and self.rng.random() < 0.1:
-            found += ["Y[T[k]]", "k"]
+            found += ["Y[T[k]]", "k", "where(k > 0, Y[k - 1], 0)"]
         if self.rng.random() < 0.12 or not found:
             return self.pick("1", "2", "0.5", "-1", "c", "|k|", "3")
         return self.rng.choice(found)
@@ -219,7 +229,20 @@ class _Generator:
         index, inside = self.bind(scope)
         field = self.pick("Affine u", "Both p", "Both q").split()
         parts = f"{self.element(index, inside)}, {self.leaf(inside)}"
-        return f"{field[0]}[{self.filtered(depth, index, inside)}]({parts}).{field[1]}"
+        is_prefix = index in scope and self.rng.random() < 0.5
+        places = f"..{index}" if is_prefix else self.filtered(depth, index, inside)
+        return f"{field[0]}[{places}]({parts}).{field[1]}"
+
+    def selection(self, depth: int, scope: Scope) -> str:
+        """What is made of the two largest elements."""
+        index = self.pick("k", "l")
+        inside = tuple(dict.fromkeys((*scope, index)))
+        x = self.element(index, inside)
+        condition = self.filtered(depth, index, inside)[len(index) :]
+        places, position = f"{index} -> r{condition}", f"argtop[{index} -> r{condition}]({x})"
+        read = self.pick(f"Y[{position}]", f"A[i,{position}]" if "i" in scope else "1")
+        found = self.pick(*SELECTIONS).replace("{r}", places).replace("{read}", read)
+        return found.replace("{a}", x).replace("{b}", self.leaf(scope))
 
     def count(self, depth: int, scope: Scope) -> str:
         index, inside = self.bind(scope)
@@ -245,6 +268,7 @@ class _Generator:
         found = [f"({here} {sign} {self.rng.choice(positions)})"] * 2
         if here in ("k", "l"):
             found.append(f"F[{here}]")
+            found.append(f"(T[{here}] {sign} {self.rng.choice(positions)})")
             if "i" in scope:
                 found += [f"G[i,{here}]", f"({here} <= i)", f"({here} < N[i])", f"(i - {here} < s)"]
         if here in EXTENTS:
@@ -267,9 +291,12 @@ def program(seed: int) -> str:
                 body = f"({body} {rng.choice('+-*')} {read})"
         lines.append(f"{name}[{','.join(indices)}] = {body}" if indices else f"{name} = {body}")
         generator.definitions[name] = indices
+    if len(lines) > 1 and rng.random() < 0.5:
+        lines.append("return O")
     body = "\n".join(lines)
+    head = HEAD + (INDEX if " -> r" in body else "")
     used = "".join(declared for name, declared in MONOIDS.items() if f"{name}[" in body)
-    return f"{HEAD}{used}{body}"
+    return f"{head}{used}{body}"
 
 
 _PLAIN = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 3.0, -2.0, 1.25, -0.75]

@@ -171,7 +171,8 @@ VARIANTS = {
         f"B[i] * max[k](X[i,k]) - B[i] * {OF_X}"
         f" => B[i] * max[k](X[i,k]) * {NONE} - B[i] * {NEAR} / SE[k](1, X[i,k]).v",
         # of plain sums
-        "max[k](X[i,k]) * |k| - sum[k](X[i,k]) => -sum[k](X[i,k] - max[l](X[i,l]))",
+        "max[k](X[i,k]) * |k| - sum[k](X[i,k]) => where(-inf < max[k](X[i,k]) * |k|, 0, -inf)"
+        " - sum[k](X[i,k] - max[l](X[i,l]))",
         "(max[k](X[i,k]) + log(SE[k](1, X[i,k]).v)) * sum[k](D[i,k]) - sum[k](D[i,k] * X[i,k])"
         " => log(SE[k](1, X[i,k]).v) * sum[k](D[i,k])"
         " - sum[k](D[i,k] * (X[i,k] - max[l](X[i,l])))",
