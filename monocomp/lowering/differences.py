@@ -7,7 +7,8 @@ number does not overflow.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from monocomp import terms as T
 from monocomp.lowering.selects import EXTREMA, clamp
@@ -90,15 +91,17 @@ def _positions(addends: Iterable[Term]) -> list[Term]:
     return [*sorted(indices, key=lambda t: t.attr), *dict.fromkeys(computed)]
 
 
-def _elements(m: Term, positions: Sequence[Term]) -> Iterable[Term]:
+def _elements(
+    m: Term, positions: Sequence[Term], here: Mapping[str, Term] = MappingProxyType({})
+) -> Iterable[Term]:
     """Yield the terms, at these positions, of which m is the maximum or minimum."""
     if m.op == "fold" and m.attr.monoid in EXTREMA:
         opened, (_, body) = T.open_fold(m)
         for at in itertools.permutations(positions, len(opened)):
-            here = {i.attr[0]: p for i, p in zip(opened, at, strict=True)}
-            yield from _elements(T.substitute(body, here), positions)
+            inside = {i.attr[0]: p for i, p in zip(opened, at, strict=True)}
+            yield from _elements(body, positions, {**here, **inside})
     elif m.op in ("maximum", "minimum"):
         for x in m.args:
-            yield from _elements(x, positions)
+            yield from _elements(x, positions, here)
     else:
-        yield m
+        yield T.substitute(m, here)

@@ -64,7 +64,7 @@ CASCADES = (
     "sum[{if}]({b} / {r}[{if}]({a}))",
     "sum[{if}]({a} * {r}[{if}]({a}))",
 )
-# With {r}: an index and its place among the largest, and perhaps a filter; {read}: an element there.
+# With {r}: an index, its place among the largest, and perhaps a filter; {read}: an element there.
 SELECTIONS = (
     "max[r](top[{r}]({a}))",
     "sum[r](exp(top[{r}]({a})) * {b})",
