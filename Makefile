@@ -96,7 +96,7 @@ lint: $(STAMP)
 	@$(BIN)/python -m ruff check --quiet
 	@$(BIN)/python -m ruff format --check --quiet || { \
 	    echo 'help: make format'; exit 1; }
-	@$(BIN)/python -m mypy --no-error-summary
+	@$(BIN)/python -m mypy --no-error-summary --num-workers $(JOBS)
 
 format: $(STAMP)
 	@$(BIN)/python -m ruff check --fix --quiet; $(BIN)/python -m ruff format

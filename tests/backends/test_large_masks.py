@@ -13,15 +13,16 @@ from tests.large_masks import CASES, CONSTANTS, check, check_masks, inputs
 from tests.marks import slow_unless
 
 INTERPRETED = ("window", "grouped heads", "learned sinks")
-ALWAYS = ("plain", "grouped heads", "saved logits")
+ALWAYS = ("grouped heads", "saved logits")  # "plain" with a save
 
 
 @pytest.mark.parametrize("name", slow_unless(ALWAYS.__contains__, CASES))
 def test_torch(name: str) -> None:
     case = CASES[name]
     kernel = case.kernel("torch")
-    check_masks(case, kernel, 13, 8, (torch.float32,))
-    check_masks(case, kernel, 13, 8, (torch.bfloat16, torch.float16), values=("1e9", "float16"))
+    check_masks(case, kernel, 13, 8, (torch.float32,), values=("1e4", "1e9", "float32"))
+    check_masks(case, kernel, 13, 8, (torch.bfloat16,), values=("1e9",))
+    check_masks(case, kernel, 13, 8, (torch.float16,), values=("float16",))
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
@@ -31,7 +32,7 @@ def test_constants(name: str) -> None:
     check(case, case.kernel("torch"), draw, torch.float32)
 
 
-@pytest.mark.parametrize("name", INTERPRETED)
+@pytest.mark.parametrize("name", slow_unless(lambda name: name != "learned sinks", INTERPRETED))
 def test_triton(name: str) -> None:
     interpreted.call(check_triton, name, (torch.float16,), ("1e9", "float16"))
 
