@@ -27,6 +27,7 @@ from monocomp.costs.roles import outer_folds
 from monocomp.extents.domain import split
 from monocomp.extents.intervals import extremes
 from monocomp.extents.nominal import planned_sizes
+from monocomp.planning.differences import sorted_sums, sum_by_difference
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
 from monocomp.planning.storing import WORTHWHILE
@@ -53,13 +54,18 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
     limit = sum(tensor_sizes(program, sizes)) // MOST
 
     def tried(program: Equations, name: str) -> list[Step]:
-        found = next(_diagonals(program.by_name[name]), None)
+        e, start, steps = program.by_name[name], program, []
+        by_difference = next(sorted_sums(e), None)
+        if by_difference is not None:
+            step, e = sum_by_difference(program, e, by_difference)
+            start, steps = step.program, [step]
+        found = next(_diagonals(e), None)
         if found is None:
             return []
         for keys in KEYS:
-            step, stored = sum_along_diagonals(program, program.by_name[name], found, keys)
+            step, stored = sum_along_diagonals(start, e, found, keys)
             if elements(stored.indices, planned_sizes(step.program, sizes)) <= limit:
-                return [replace(step, cost=saving_of(program, step.program, sizes))]
+                return [*steps, replace(step, cost=saving_of(program, step.program, sizes))]
         return []
 
     return keep_cheaper(program, [e.name for e in program.computed], tried, WORTHWHILE)

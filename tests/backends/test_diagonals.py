@@ -18,7 +18,9 @@ from monocomp.backends.triton.launch import interpreted as is_interpreted
 from monocomp.backends.triton.launch import load
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.program import Block
+from monocomp.derivation.rule_sets import derive
 from monocomp.planning import diagonals
+from monocomp.planning.differences import sorted_sums
 from monocomp.planning.plan import Plan
 from tests.backends import interpreted
 from tests.backends.both_stages import both_stages
@@ -38,16 +40,21 @@ AFTER = RELATIVE_BIAS.replace("q - k + |k| - 1", "k - q + |q| - 1")
 CAUSAL = AFTER.replace("index r < |q| + |k| - 1", "index r < |q|").replace(
     "k - q + |q| - 1", "q - k"
 )
+# The entry of a table follows from the distance, the same from several.
+LOOKED_UP = AFTER.replace("index r < |q| + |k| - 1", "index r < 32").replace(
+    "R[h,k - q + |q| - 1]", "R[h, where(q < k, 16, 0) + minimum(abs(q - k) // 2, 15)]"
+)
 TEXTS = {
     "bias": RELATIVE_BIAS,
     "bias of the distance after": AFTER,
     "bias of the causal distance": CAUSAL.replace("softmax[k]", "softmax[k if k <= q]"),
 }
+EVERY = {**TEXTS, "bias that is looked up by the distance": LOOKED_UP}
 SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
 
 
 def gradient(name: str) -> str:
-    return str(mc.grad(TEXTS[name]))
+    return str(mc.grad(EVERY[name]))
 
 
 def blocks(plan: Plan) -> list[tuple[str, ...]]:
@@ -93,25 +100,47 @@ def test_gradient_of_a_learned_bias(name: str) -> None:
     assert str(kernels["E",]).count("contract") == 2
 
 
+def test_gradient_of_a_bias_that_is_looked_up() -> None:
+    """Pairs are added up by their distance first, and distances by what they look up."""
+    plan = mc.compile(str(mc.grad(LOOKED_UP))).plan(SIZES)
+    plan.verify()
+    (step,) = (s for s in plan.decisions if s.rule == "sum_by_difference")
+    assert step.place == ("dR",) and step.after.startswith("D[h,r_2], as what")
+    assert blocks(plan) == [("D",)]
+    kernels = {k.names: str(k.tiles).count("contract") for k in plan.planned}
+    assert [*kernels] == [("F", "dQ"), ("E",), ("D",), ("dR_slice",), ("dK", "dV")]
+    assert [*kernels.values()][1:4] == [2, 0, 0]
+
+
+@pytest.mark.parametrize("number", ["(q - k) // 2", "(k + q) // 2", "minimum(q - k, b)", "q * k"])
+def test_what_is_looked_up_by_no_difference(number: str) -> None:
+    """A sum is sorted by a difference of two of its indices alone."""
+    text = f"""input A[b,q,d], B[b,k,d], R[n]
+O = sum[b,q,k](R[{number}] * tanh(A[b,q,d] * B[b,k,d]))"""
+    (e,) = (e for e in derive(mc.grad(text).equations).program.equations if e.name == "dR")
+    assert bool([*sorted_sums(e)]) == (number == "(q - k) // 2")
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
-    ("name", "backend"), [*product(TEXTS, ["numpy"]), *product(["bias"], BACKENDS[1:])]
+    ("name", "backend"), [*product(EVERY, ["numpy"]), *product(["bias"], BACKENDS[1:])]
 )
 def test_results(name: str, backend: str) -> None:
     text, n = gradient(name), {"b": 2, "h": 1, "q": 6, "k": 9, "d": 3, "e": 2}
     if "causal" in name:
         n["k"] = n["q"]
-    n["r"] = n["q"] if "causal" in name else n["q"] + n["k"] - 1
+    n["r"] = 32 if name not in TEXTS else n["q"] if "causal" in name else n["q"] + n["k"] - 1
     shapes = {"Q": "bhqd", "K": "bhkd", "V": "bhke", "R": "hr", "dO": "bhqe"}
     torch.manual_seed(0)
     given = {t: torch.randn([n[i] for i in dims]).double() for t, dims in shapes.items()}
-    forward = mc.grad(TEXTS[name]).forward
+    forward = mc.grad(EVERY[name]).forward
     values = exact(forward.text(), {t: given[t] for t in forward.declared.inputs})
     given |= zip((o.name for o in forward.declared.outputs), values, strict=True)
     dtype = torch.float32 if backend == "triton" else torch.float64
     inputs = {t: given[t].to(dtype) for t in mc.compile(text).declared.inputs}
     with small_blocks():
-        assert ("dR",) in blocks(mc.compile(text).plan(n))  # of the keys and values, too
+        step = ("dR",) if name in TEXTS else ("D",)
+        assert step in blocks(mc.compile(text).plan(n))  # of the keys and values, too
         found = run(backend, text, inputs, storing=True)
     bound = Bound(0.0, 8 * ALONE[backend].floor)
     for got, wanted in zip(found, exact(text, inputs), strict=True):

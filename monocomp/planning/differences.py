@@ -1,0 +1,124 @@
+"""Differences: sums sorted by a difference of positions are taken for each difference first.
+
+The gradient of a bias that is looked up by the distance of key and row adds up, for each entry n of
+the table, the pairs that have looked it up:
+
+    dbias[n] = sum[k](sum[q if n == bucket(k - q)](G[q,k]))
+
+where each G holds sums over channels. These would be computed again for each n, though a pair has
+one n alone. But all pairs of one distance have the same:
+
+    D[r]     = sum[q if 0 <= q + r + 1 - |q| and q + r + 1 - |q| < |k|](G[q, q + r + 1 - |q|])
+    dbias[n] = sum[r if n == bucket(r + 1 - |q|)](D[r])
+
+and D is a sum along diagonals (`diagonals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import permutations
+
+from monocomp import terms as T
+from monocomp.costs.roles import outer_folds
+from monocomp.planning.naming import NewNames
+from monocomp.planning.nested_sums import nest, nested
+from monocomp.rewriting.driver import Step
+from monocomp.rewriting.rules import stated
+from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations, in_order
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """A sum of the elements for which an index is a number that follows from k - q.
+
+    Attributes:
+        total: the sum.
+        indices, conditions, element: of it; other conditions than that for the index.
+        n: the index of the result.
+        number: what it is.
+        q, k: two of the sum's indices.
+    """
+
+    total: Term
+    indices: tuple[Term, ...]
+    conditions: tuple[Term, ...]
+    element: Term
+    n: Term
+    number: Term
+    q: Term
+    k: Term
+
+    def key(self, r: Term) -> Term:
+        """Return which k has difference r, the least of which is 1 - |q|."""
+        return T.add(self.q, r, T.const(1), T.neg(T.extent_of(self.q.attr[1])))
+
+    def at(self, t: Term, r: Term) -> Term:
+        """Return a term for the pair of q and the k that has difference r."""
+        t = T.substitute(t, {self.n.attr[0]: self.number})
+        return T.substitute(t, {self.k.attr[0]: self.key(r)})
+
+
+def sorted_sums(e: Equation) -> Iterator[Sorted]:
+    """Yield the sums that are sorted by a difference and whose elements hold sums."""
+    for total in outer_folds([e]):
+        indices, conditions, element = nest(total)
+        for c in conditions if T.holds_fold(element) else ():
+            others = tuple(o for o in conditions if o is not c)
+            sides = c.args if c.op == "compare" and c.attr == "==" else ()
+            for n, number in permutations(sides, 2):
+                pair = [i for i in indices if i.attr[0] in number.free]
+                if n not in e.indices or len(number.free) != 2 or len(pair) != 2:
+                    continue
+                for q, k in permutations(pair):
+                    found = Sorted(total, indices, others, element, n, number, q, k)
+                    r = T.index("~r", "~r")
+                    if found.at(number, r).free == {r.attr[0]}:
+                        yield found
+
+
+@stated
+def sum_by_difference(program: Equations, e: Equation, s: Sorted) -> tuple[Step, Equation]:
+    """The step that stores the sums of equal differences, and these.
+
+    Law:     sums may be taken in any order, and a value stored and read again; for each q and k
+             there is one r = k - q + |q| - 1, with 0 <= r < |q| + |k| - 1
+    Claims:  interchange, units, brackets
+    Needs:   what the result's index is equal to follows from r
+    """
+    declared = program.declared
+    named = NewNames(program)
+    r = named.index("r")
+    rows, keys = T.extent_of(s.q.attr[1]), T.extent_of(s.k.attr[1])
+    element, *asked = (s.at(t, r) for t in (s.element, *s.conditions))
+    asked.append(T.in_range(s.key(r), s.k.attr[1]))
+    rest = tuple(i for i in s.indices if i is not s.k)
+    own = tuple(i for i in e.indices if i is not s.n and i.attr[0] in s.total.free)
+    stored = Equation(named("D"), (*own, r), nested(rest, asked, element))
+
+    has_n = T.compare("==", s.n, s.at(s.number, r))
+    total = T.fold("sum", (r,), has_n, T.stored(stored, stored.indices))
+    changed = replace(e, body=T.replace(e.body, s.total, total))
+    equations = [changed if o is e else o for o in program.equations]
+    after = replace(
+        program,
+        declared=replace(
+            declared,
+            extent_of={**declared.extent_of, r.attr[0]: r.attr[1]},
+            bounds={**declared.bounds, r.attr[1]: T.add(rows, keys, T.const(-1))},
+        ),
+        equations=in_order([*equations, stored]),
+    )
+    old, new = partial(program.shown, s.total), partial(after.shown_names, stored)
+    reason = "as what follows from a difference is the same for all that have it"
+    difference = T.add(s.k, T.neg(s.q), rows, T.const(-1))
+    check = partial(_is, T.substitute(s.key(r), {r.attr[0]: difference}), s.k)
+    step = Step.of("sum_by_difference", (e.name,), old, new, program, after, check, reason)
+    return step, stored
+
+
+def _is(one: Term, other: Term) -> bool:
+    return one is other
