@@ -112,7 +112,14 @@ def commands(page: str) -> list[Command]:
 
 COMMANDS = [c for page in PAGES for c in commands(page)]
 MONOCOMP = [c for c in COMMANDS if c.words.startswith("monocomp ")]
-SLOW = ("bench ", "check ", "doctor", "tune ")  # several seconds each, and tested elsewhere
+SLOW = (
+    "bench ",
+    "check ",
+    "doctor",
+    "emit causal --form",
+    "run sliding_window",
+    "tune ",
+)  # several seconds each, and tested elsewhere
 
 
 @contextlib.contextmanager

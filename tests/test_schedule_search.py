@@ -7,17 +7,24 @@ import itertools
 import pytest
 
 from benchmarks.schedules import judging
-from benchmarks.schedules.cases import Prepared, cases
+from benchmarks.schedules.cases import Prepared, case, cases
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.features import features
 from monocomp.backends.schedules.legal import Shape
 
+HEADS = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
+SIZES = {"causal": HEADS, "softmax": {"i": 8192, "k": 4096}, "gqa": HEADS | {"g": 4}}
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", ["causal", "softmax", "gqa"])
+
+@pytest.mark.slow
+def test_programs_of_the_library_are_measured() -> None:
+    """Its gradients are derived for that, which takes long."""
+    assert SIZES.keys() <= {c.program for c in cases()}
+
+
+@pytest.mark.parametrize("name", SIZES)
 def test_the_first_schedule_is_a_shape(name: str) -> None:
-    case = next(c for c in cases() if c.program == name)
-    made = Prepared(case, "meta", "cuda:90", 132)
+    made = Prepared(case(name, SIZES[name]), "meta", "cuda:90", 132)
     for space, first in zip(made.legal, made.firsts, strict=True):
         shape = space.shape(first)
         assert Shape.parse(str(shape)) == shape

@@ -130,19 +130,15 @@ def _in_orders(
     return results
 
 
-@pytest.mark.one_in(5)
+IN_ORDERS = ["causal", "attention", "prefix_lm", "sliding_window", "document", "gqa", "pair_bias"]
+
+
 @pytest.mark.parametrize(
     ("name", "processors"),
     [
-        ("attention", None),
-        ("causal", None),
-        ("prefix_lm", None),
-        ("sliding_window", None),
-        ("document", None),
-        ("gqa", None),
-        ("pair_bias", None),
-        ("attention_statistics", None),
-        ("attention", 8),
+        *slow_unless(lambda name, _: name == "causal", IN_ORDERS, [None]),
+        pytest.param("attention_statistics", None, marks=pytest.mark.slow),
+        pytest.param("attention", 8, marks=pytest.mark.slow),
         ("gqa", 8),
     ],
 )
