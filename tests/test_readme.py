@@ -112,14 +112,8 @@ def commands(page: str) -> list[Command]:
 
 COMMANDS = [c for page in PAGES for c in commands(page)]
 MONOCOMP = [c for c in COMMANDS if c.words.startswith("monocomp ")]
-SLOW = (
-    "bench ",
-    "check ",
-    "doctor",
-    "emit causal --form",
-    "run sliding_window",
-    "tune ",
-)  # several seconds each, and tested elsewhere
+# Several seconds each, and tested elsewhere.
+SLOW = ("bench ", "check ", "doctor", "emit causal --form", "run sliding_window", "tune ")
 
 
 @contextlib.contextmanager
