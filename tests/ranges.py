@@ -30,9 +30,9 @@ TESTS = (
     "tests/derivation/test_certificate.py",
     "tests/tile/test_operations.py",
     "tests/language/test_new_words.py",
-    "tests/backends/test_steps.py",
-    "tests/backends/test_triton_source.py",
-    "tests/backends/test_split_padding.py",
+    "tests/backends/triton/test_steps.py",
+    "tests/backends/triton/test_emit.py",
+    "tests/tile/test_split_padding.py",
 )
 _FOLLOWS = 40  # minor versions of Python that are looked for
 

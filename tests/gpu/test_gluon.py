@@ -14,9 +14,9 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.launch import TritonRunner
 from monocomp.errors import UnsupportedError
+from tests.backends.gluon.test_dialect import SUPPORTED, TOO_LONG
 from tests.backends.library_cases import CASES
 from tests.backends.running import exact
-from tests.backends.test_gluon import SUPPORTED, TOO_LONG
 from tests.backends.tolerances import BESIDE_EAGER
 
 pytestmark = [

@@ -9,7 +9,7 @@ import monocomp as mc
 from monocomp.backends.triton.launch import interpreted
 from tests.backends.compiling import SHARED_LIMIT, without_elements
 from tests.backends.running import run
-from tests.backends.test_compile_targets import usage
+from tests.backends.triton.test_compile_targets import usage
 from tests.marks import slow_unless
 from tests.variants.papers import VARIANTS
 

@@ -211,7 +211,7 @@ def test_all_is_there_where_scripts_are_off(browser: Browser, pages: dict[str, P
         assert step.rule in text
 
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 
 def shown(notebook: Path, trusted: bool) -> str:

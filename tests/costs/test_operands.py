@@ -18,7 +18,7 @@ from monocomp.lowering.expressions import choose
 from monocomp.planning.plan import Plan
 from monocomp.tile import Expr
 from tests.backends import interpreted
-from tests.test_slicing import LAYER, TOKENS, VOCABULARY, WIDTH, inputs, slices_of_four
+from tests.planning.test_slicing import LAYER, TOKENS, VOCABULARY, WIDTH, inputs, slices_of_four
 
 
 def plan_of(text: str, **sizes: int) -> Plan:

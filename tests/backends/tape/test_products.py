@@ -9,7 +9,7 @@ from torch import Tensor
 import monocomp as mc
 from tests.backends.library_cases import CASES
 from tests.backends.running import largest_error, scale_of
-from tests.backends.test_tapes import tapes_made
+from tests.backends.tape.test_tape import tapes_made
 
 PLACES = "input X[k,d], I[k]: int\nindex n < 5\n"
 

@@ -38,7 +38,7 @@ from tests.backends.compiling import (
 )
 from tests.backends.library_cases import CASES
 from tests.backends.running import run
-from tests.backends.test_triton_source import faults
+from tests.backends.triton.test_emit import faults
 
 SUPPORTED = (
     *("attention", "causal", "gqa", "sliding_window", "sink_window", "softcap", "alibi"),

@@ -30,7 +30,7 @@ from tests.backends.running import (
     short_splits,
     small_schedules,
 )
-from tests.backends.test_table import spaces
+from tests.backends.schedules.test_table import spaces
 from tests.marks import slow_unless
 
 ORDERS = (1, 2, 4, 16, LARGEST_GROUP)

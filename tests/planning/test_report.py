@@ -11,7 +11,7 @@ import sympy
 
 import monocomp as mc
 from monocomp import library
-from tests.test_cost import number
+from tests.costs.test_cost import number
 
 
 def attention(b: Any, h: Any, q: Any, k: Any, d: Any, e: Any) -> Any:

@@ -33,7 +33,7 @@ from monocomp.machine.plain_files import write
 from monocomp.reference.oracle import evaluate
 from monocomp.translation.translator import translate
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PRODUCT = "O[i,j] = A[i,k] * B[k,j]"
 
 
@@ -649,7 +649,7 @@ def test_faults_of_the_compiler(call, monkeypatch) -> None:
     result = call("emit", "attention")
     assert (result.status, result.out) == (70, "")
     assert result.err.startswith(
-        "InternalError: ZeroDivisionError: division by zero\n  at test_cli"
+        "InternalError: ZeroDivisionError: division by zero\n  at test_main"
     )
     assert "report" in result.err and "Traceback" not in result.err
 

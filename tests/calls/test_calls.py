@@ -593,9 +593,7 @@ def test_threads_share_a_kernel(backend: str) -> None:
 
 def test_threads_share_what_derives() -> None:
     """In a fresh process, where nothing is remembered."""
-    code = (
-        "from tests.backends.test_calls import _in_threads; print(_in_threads('torch', 'causal'))"
-    )
+    code = "from tests.calls.test_calls import _in_threads; print(_in_threads('torch', 'causal'))"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )

@@ -15,7 +15,7 @@ from benchmarks.guards import emitted, without_guards
 from benchmarks.peers import OURS
 from benchmarks.run import NAMES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FEW = {
     "gpu_forward": ("causal",),
     "gpu_heads": ("causal",),

@@ -15,7 +15,7 @@ from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import interpreted
 from tests.backends.compiling import compile_for, launches_of, without_elements
-from tests.backends.test_table import spaces, spaces_at
+from tests.backends.schedules.test_table import spaces, spaces_at
 
 GATHERED = """
 input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], R[h,r]
