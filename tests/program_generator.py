@@ -340,6 +340,8 @@ def _program(choose: Choose, depth: int) -> str:
         body = " ".join([g.number(depth, indices), *g.all_of(indices)])
         lines.append(f"{name}[{','.join(indices)}] = {body}" if indices else f"{name} = {body}")
         g.definitions[name] = indices
+    if len(lines) > 1 and choose((True, False)):
+        lines.append("return O")
     head = ["input A[i,k], B[k,j], X[i], Y[k], W[j], T[i,k]: int, N[i]: int, F[k]: bool"]
     head += ["param c: float = 1.5, s: int = 2"]
     head += [MONOIDS[name] for name in sorted(g.monoids)]

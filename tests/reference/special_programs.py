@@ -315,7 +315,7 @@ def inputs(
     sizes: Mapping[str, int] | None = None,
     logits: Collection[str] = (),
 ) -> dict[str, np.ndarray]:
-    """Return all inputs of `HEAD`, of a few elements unless sizes are given.
+    """Return all inputs of `HEAD`, of a few elements unless sizes are given, ints of 32 or 64 bits.
 
     Logits are the inputs that may be -inf.
     """
@@ -335,8 +335,9 @@ def inputs(
         if dims == "ik" and -np.inf in values and rng.random() < 0.5:
             values[rng.integers(0, size["i"])] = -np.inf
         found[name] = np.asarray(values, np.float64)
-    found["N"] = rng.integers(0, size["k"] + 1, size=size["i"])
-    found["T"] = rng.integers(0, size["k"], size=size["k"])
+    int_type: Any = rng.choice([np.int32, np.int64])
+    found["N"] = rng.integers(0, size["k"] + 1, size=size["i"], dtype=int_type)
+    found["T"] = rng.integers(0, size["k"], size=size["k"], dtype=int_type)
     found["F"] = rng.random(size["k"]) < 0.6
     found["G"] = rng.random((size["i"], size["k"])) < 0.6
     return found
