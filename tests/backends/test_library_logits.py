@@ -82,7 +82,7 @@ def is_usual(name: str, kind: str, backend: str) -> bool:
     return not kind.startswith("huge") or backend == "torch" or name in HUGE_EVERYWHERE
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(17)
 @pytest.mark.parametrize(
     ("name", "kind", "backend"), slow_unless(is_usual, NAMES, LOGITS, DISTINCT)
 )

@@ -262,7 +262,7 @@ def compiles(name: str, target: str) -> None:
     assert [compile_for(target, launch) for launch in launches_of_example(name, target)]
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(17)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_for_hopper(name: str) -> None:
     """Types, shapes and helper functions are what the compiler wants."""

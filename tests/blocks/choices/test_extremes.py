@@ -115,7 +115,7 @@ VALUES: Mapping[str, tuple[torch.dtype, list[int]]] = {
 }
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(19)
 @pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("bits", VALUES)
 @pytest.mark.parametrize(
