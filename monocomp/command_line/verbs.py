@@ -213,12 +213,14 @@ def run(options: Namespace) -> int:
     paths = read_pairs(options.input, "NAME=FILE", str, "a file")
     streams.require_output(options.output, options.program, *paths.values())
     kernel, params = _to_run(options)
-    if missing := [name for name in kernel.declared.inputs if name not in paths]:
+    arrays = {name: files.read_array(path) for name, path in paths.items()}
+    inputs = kernel.declared.inputs
+    missing = [name for name in inputs if name not in paths]
+    if missing and inputs.keys() >= paths.keys():
         raise UsageError(
             f"no file is given for {', '.join(missing)}",
             help=f"--input {' '.join(f'{n}=FILE.npy' for n in missing)}, or --random",
         )
-    arrays = {name: files.read_array(path) for name, path in paths.items()}
     return _run(options, kernel, arrays, params)
 
 

@@ -129,7 +129,7 @@ def test_unknown_command(call) -> None:
         (["emit", "softmax", "--backend", "gluon"], "compile with backend='triton'"),
         (["emit", "attention", "--target", "nowhere"], "nowhere"),
         (["explain", "attention", "--steps", "-1"], "'-1' is no whole number"),
-        (["run", "attention"], "missing"),
+        (["run", "attention"], "no file is given for Q, K, V"),
         (["run", "attention", "--random"], "the extent of b, h, q, d, k, e is missing"),
         (["run", "attention", "--random", "--extent", "x=3"], "the program has no index 'x'"),
         (["run", "attention", "--extent", "d=4"], "--extent goes with --random"),
@@ -824,7 +824,7 @@ def test_run_sizes_that_do_not_meet(call, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        (["A"], "missing"),
+        (["A"], "no file is given for B"),
         (["A", "B", "C"], "'C'"),
         (["A", "b"], "did you mean 'B'?"),
         (["A", "B=cube"], "dimensions"),
