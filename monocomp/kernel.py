@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from monocomp.backends.dialects import DIALECTS
 from monocomp.calls.calls import Calls
+from monocomp.declarations.assignments import as_names
 from monocomp.declarations.dtypes import dtypes_of
 from monocomp.declarations.records import Declarations, Input, Origin, by_representative
 from monocomp.derivation.derivation import Derivation
@@ -59,7 +60,7 @@ def compile(
     steps: int | None = None,
     rules: Sequence[str] | None = None,
     processors: int | None = None,
-    save: Sequence[str] | None = None,
+    save: str | Sequence[str] | None = None,
 ) -> Kernel:
     """Compile a program.
 
@@ -99,7 +100,7 @@ def compile(
                 steps=steps,
                 rules=rules,
                 processors=processors,
-                save=save,
+                save=as_names(save),
             )
     except MonocompError as error:
         if keeps_traceback(error):

@@ -1,14 +1,19 @@
-"""Words of the form `name=value`, as the command line and the server take them."""
+"""Names as callers give them, and words of the form `name=value`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from monocomp.errors import UsageError, shorten
 
 T = TypeVar("T")
+
+
+def as_names(given: str | Sequence[str] | None) -> Sequence[str] | None:
+    """Return names; a single one may be given without a list."""
+    return [given] if isinstance(given, str) else given
 
 
 def read_pairs(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from monocomp import terms as T
+from monocomp.declarations.assignments import as_names
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
 from monocomp.errors import MonocompError, keeps_traceback, require_known
 from monocomp.gradients.centred_rows import about_means
@@ -62,10 +63,10 @@ if TYPE_CHECKING:
 
 def grad(
     text_or_path: str | os.PathLike[str] | HasText,
-    wrt: Sequence[str] | None = None,
+    wrt: str | Sequence[str] | None = None,
     *,
-    outputs: Sequence[str] | None = None,
-    save: Sequence[str] | None = None,
+    outputs: str | Sequence[str] | None = None,
+    save: str | Sequence[str] | None = None,
     extents: Mapping[str, int] | None = None,
     name: str | None = None,
     monoids: Iterable[Monoid] = (),
@@ -90,7 +91,9 @@ def grad(
         UnsupportedError: it holds an aggregate for which no derivative is known.
     """
     try:
-        return gradient(read_equations(text_or_path, name, monoids), wrt, outputs, save, extents)
+        program = read_equations(text_or_path, name, monoids)
+        wrt, outputs, save = map(as_names, (wrt, outputs, save))
+        return gradient(program, wrt, outputs, save, extents)
     except MonocompError as error:
         if keeps_traceback(error):
             raise

@@ -288,13 +288,15 @@ class _Builder:
 
     def param(self, parts: list[Any]) -> S.Statement:
         label, kind, default = _label(parts[0]), _after(parts, ":"), _after(parts, "=")
+        value = None if default is None else _literal(default)
         if kind is None:
+            number = "int" if isinstance(value, int) else "float"
+            given = "" if value is None else f" = {value if number == 'int' else float(value)}"
             raise ParseError(
                 f"parameter '{label}' needs a type, int or float",
                 spans=label.span,
-                help=f"write param {label}: float",
+                help=f"write param {label}: {number}{given}",
             )
-        value = None if default is None else _literal(default)
         if kind == "int" and value is not None and not isinstance(value, int):
             raise TypeMismatchError(
                 f"parameter '{label}' is an int, and its default is not",

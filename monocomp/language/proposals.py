@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from monocomp.declarations.vocabulary import DTYPES
 from monocomp.errors import LimitError, MonocompError, UnknownNameError
 from monocomp.language.mistakes import CONTINUING
 from monocomp.language.rewording import reword
@@ -29,13 +30,26 @@ def _propose(text: str, error: MonocompError, check: Callable[[str], object]) ->
         return None
     for start, stop in _statements_around(text, error.spans[0].start):
         statement = text[start:stop]
-        line = reword(statement)
+        line = _declaration(statement) or reword(statement)
         if line is None or "".join(line.split()) == "".join(statement.split()):
             continue
         numbers = _undeclared(text[:start], line, text[stop:], check)
         if numbers is not None and all(_is_operand(name, statement) for name in numbers):
             return f"{line}, with param {': float, '.join(numbers)}: float" if numbers else line
     return None
+
+
+def _declaration(statement: str) -> str | None:
+    """Return a statement of inputs or results in its form, if it is one of these."""
+    statement = re.sub(r"^inputs\b", "input", statement.strip())
+    if not re.match(r"(input|return)\b[^=]*$", statement):
+        return None
+    if statement.startswith("return"):
+        return re.sub(r"\[[^\[\]]*\]", "", statement).strip(" ,")
+    # The tensors of a call have the dtypes of floats.
+    kinds = rf":\s*({'|'.join(DTYPES)}|half|double|bf16|fp16|fp32)\b"
+    statement = re.sub(kinds, "", statement).translate(str.maketrans("({)}", "[[]]"))
+    return re.sub(r",\s*(?=[\],]|$)", "", statement)
 
 
 def _undeclared(

@@ -51,8 +51,6 @@ def reword(statement: str) -> str | None:
     """Return a definition in this language, or None where it cannot be told what is meant."""
     try:
         text = re.sub(r"^\s*def\s+(\w+)\((.*?)\)\s*:\s*(?:return\s+)?", r"def \1(\2) = ", statement)
-        if re.match(r"\s*return\b[^=]*$", text):
-            return re.sub(r"\[[^\[\]]*\]", "", text).strip()
         head = re.match(r"def \w+\([\w\s,]*\) = ", text)
         if head:
             body = F.read("f = " + text[head.end() :]).body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +56,7 @@ def _text(text_or_path: str | os.PathLike[str] | HasText) -> tuple[str, str | No
             if near == name
             else f'did you mean mc.library.load("{near}")?',
         )
-    if text_or_path.endswith(".mc") or os.sep in text_or_path:
+    if os.sep in text_or_path or re.fullmatch(r"[\w.-]+\.\w+", name):
         return _file(Path(text_or_path))
     return text_or_path, None
 

@@ -363,3 +363,10 @@ O[q,e] = sum[k if k < q](A[q,k] * V[k,e]) / sum[k if k < q](A[q,k])"""
     assert {*found.saved} == {"O", "M_3"}
     assert "sum[e](O[q,e] * dO[q,e])" in str(found) and "0.0" not in str(found)
     check_gradient_by_differences(text, found)
+
+
+def test_one_name_needs_no_list() -> None:
+    text = "input Query[q,d], K[k,d], V[k,e]\nOut[q,e] = softmax[k](Query[q,d] * K[k,d]) * V[k,e]"
+    one = mc.grad(text, "Query", outputs="Out", save="Out")
+    assert str(one) == str(mc.grad(text, ["Query"], outputs=["Out"], save=["Out"]))
+    assert mc.compile(text, save="Out").save == ("Out",)

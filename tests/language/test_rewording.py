@@ -294,8 +294,27 @@ def test_the_help_shows_the_line(text: str) -> None:
     check(f"{declared}\n{line}")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("input A[i,j,]", "input A[i,j]"),
+        ("input A(i,j), x(j)", "input A[i,j], x[j]"),
+        ("inputs A[i,j], x[j]", "input A[i,j], x[j]"),
+        ("input A[i,j]: bfloat16, x[j]: float", "input A[i,j], x[j]: float"),
+    ],
+)
+def test_declarations_of_inputs(wrong: str, right: str) -> None:
+    assert error_of(f"{wrong}\nO[i] = A[i,j] * x[j]").help == f"write {right}"
+
+
+def test_a_parameter_keeps_its_default() -> None:
+    assert error_of("param w = 3\nO[i] = w * x[i]").help == "write param w: int = 3"
+    assert error_of("param w = 3.5\nO[i] = w * x[i]").help == "write param w: float = 3.5"
+
+
 def test_a_result_has_no_brackets() -> None:
     assert error_of("O[q] = x[q]\nL[q] = O[q]\nreturn O[q], L[q]").help == "write return O, L"
+    assert error_of("O[q] = x[q]\nreturn O,").help == "write return O"
 
 
 def test_the_place_is_that_of_the_mistake() -> None:

@@ -85,3 +85,8 @@ def test_a_name_is_no_program() -> None:
     )
     with pytest.raises(UsageError, match=r'did you mean mc.library.load\("attention"\)\?'):
         mc.compile("atention")
+
+
+def test_a_name_with_an_ending_is_a_file() -> None:
+    with pytest.raises(UsageError, match=r"cannot read 'causal.txt'"):
+        mc.compile("causal.txt")
