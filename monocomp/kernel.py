@@ -50,7 +50,7 @@ INTERPRETED = ("numpy", "torch")  # the backends that take tile programs as they
 
 
 def compile(
-    text_or_path: str | os.PathLike[str] | HasText,
+    text_or_path: str | os.PathLike[str] | HasText | Derivation,
     *,
     backend: str = "auto",
     checked: bool = False,
@@ -65,7 +65,8 @@ def compile(
     """Compile a program.
 
     Args:
-        text_or_path: the program's text, or the path of a file that holds it, or a gradient.
+        text_or_path: the program's text, or the path of a file that holds it, or a gradient, or
+            a derivation, whose last step is taken as it is.
         backend: "triton" (CUDA tensors; or CPU tensors with TRITON_INTERPRET=1), "gluon" (Hopper,
             products of 16 bits whose operands descriptors can load), "torch" (any device), "numpy"
             (the tile program, interpreted in float64), or "auto": triton for CUDA tensors, else
@@ -92,8 +93,12 @@ def compile(
     """
     try:
         with BUILDING:
+            if isinstance(text_or_path, Derivation):
+                given = text_or_path.compiled
+            else:
+                given = {"equations": read_equations(text_or_path, name, monoids)}
             kernel = Kernel(
-                read_equations(text_or_path, name, monoids),
+                **given,
                 backend=backend,
                 checked=checked,
                 tf32=tf32,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from monocomp.backends.eager import reference_lines
 from monocomp.backends.identifiers import Identifiers
@@ -25,7 +26,9 @@ from monocomp.backends.triton.emit import (
 )
 from monocomp.backends.triton.host_source import HostSource
 from monocomp.backends.triton.selfcheck import main_lines
-from monocomp.gradients.gradient import Gradient
+
+if TYPE_CHECKING:  # a gradient writes its source with this
+    from monocomp.gradients.gradient import Gradient
 
 
 def emit_gradient(

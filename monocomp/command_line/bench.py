@@ -20,7 +20,7 @@ from monocomp import terms as T
 from monocomp.backends.eager.calls import eager
 from monocomp.backends.timing import timed
 from monocomp.errors import MonocompError
-from monocomp.kernel import Kernel
+from monocomp.kernel import Kernel, compile
 from monocomp.terms.equations import Equations
 
 Results = tuple[torch.Tensor, ...]
@@ -138,7 +138,7 @@ def _contenders(
         return lambda: _as_tuple(made(**tensors, **params))
 
     yield Contender("monocomp", "the derived kernel", ours(kernel))
-    written = kernel.derivation.first(0).compile(backend=kernel.backend)
+    written = compile(kernel.derivation.first(0), backend=kernel.backend)
     yield Contender("as written", "kernels without the derivation", ours(written))
     dtype = next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32)
     yield Contender(

@@ -32,7 +32,6 @@ if TYPE_CHECKING:  # loaded when they are asked for: compiling needs none of the
     from monocomp.costs.cost import Cost
     from monocomp.derivation.certificate import Certificate
     from monocomp.derivation.refusals import Refusal
-    from monocomp.kernel import Kernel
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,15 +118,9 @@ class Derivation(Rendered):
         rule_sets.finish(rewriter)
         return Derivation.of(rewriter)
 
-    def compile(self, **options: Any) -> Kernel:
-        """A kernel from the program after the last step; options as for `monocomp.compile`."""
-        from monocomp.kernel import Kernel  # which has a derivation
-
-        return Kernel(**self.compiled, **options)
-
     @property
     def compiled(self) -> Mapping[str, Any]:
-        """The arguments of the kernel that `compile` makes."""
+        """The arguments of the kernel that `monocomp.compile` makes of it."""
         return {"equations": self.start, "derivation": self}
 
     @property

@@ -19,7 +19,7 @@ from monocomp.explorer.overview import kernel_body, tile_body, title
 from monocomp.explorer.page import derivation_body, plan_body, proofs, stages_section, step_body
 from monocomp.explorer.pictures import PICTURES, picture
 from monocomp.gradients.derivation import GradientDerivation
-from monocomp.kernel import Kernel
+from monocomp.kernel import Kernel, compile
 from monocomp.planning.plan import Plan
 from monocomp.rewriting.driver import Step
 from monocomp.stages import Stages
@@ -104,7 +104,7 @@ def _after(derivation: Derivation, stages: Stages | None = None) -> str:
     lines = derivation.result.readable_lines()
     result = markup.section("The gradient", "".join(markup.lines_of(lines))) if is_gradient else ""
     try:
-        shown = stages_section(stages or derivation.compile().stages)
+        shown = stages_section(stages or compile(derivation).stages)
     except MonocompError as error:  # no kernel computes it: a derivation it is all the same
         return result + markup.section("No kernel", markup.code(error.described()))
     return result + shown + ("" if stages is None else _pictures(stages))

@@ -87,7 +87,7 @@ def test_one_rule_at_a_time(name: str, seed: int) -> None:
             derivation = derivation.apply(source.choice(list(RULES)))
         except UsageError as error:
             assert "does not apply in" in str(error)
-    check_kernel(name, derivation.compile(backend="numpy"))
+    check_kernel(name, mc.compile(derivation, backend="numpy"))
 
 
 def test_finish() -> None:
