@@ -102,30 +102,43 @@ def divide_addends(t: Term) -> Term | None:
 
 @quotients.procedure
 def join_guards(t: Term) -> Term | None:
-    """A quotient of two values under one guard is one of their quotient: exponentials cancel there.
+    """Exponentials that are multiplied or divided stand under one guard: they cancel there.
 
-    Law:     where(c, x, 0) / where(c, y, 0) = where(c, x / y, 0)
+    Law:     where(c, x, 0) * where(c, y, 0) = where(c, x * y, 0); x / where(c, y, 0) =
+             where(c, x / y, 0)
     Claims:  arithmetic
-    before:  A[i] = where(B[i] < 1, X[i], 0) / where(B[i] < 1, Y[i], 0)
-    after:   A[i] = where(B[i] < 1, X[i] / Y[i], 0)
+    Needs:   x and y have exponentials
+    before:  A[i] = exp(X[i]) * (B[i] < 1) / where(B[i] < 1, exp(Y[i]), 0)
+    after:   A[i] = (B[i] < 1) * where(B[i] < 1, exp(X[i] - Y[i]), 0)
     """
     if t.op != "mul":
         return None
     guards = {f: base.args[0] for f in t.args if _is_guarded(base := T.base_and_power(f)[0])}
-    for f, condition in guards.items():
-        joined = [g for g, c in guards.items() if c is condition]
-        if T.base_and_power(f)[1] < 0 and any(T.base_and_power(g)[1] > 0 for g in joined):
-            powers = [(base.args[1], power) for base, power in map(T.base_and_power, joined)]
-            above = (T.power_of(base, power) for base, power in powers if power > 0)
-            below = (T.power_of(base, -power) for base, power in powers if power < 0)
-            inside = T.divide(T.mul(T.ONE, *above), T.mul(T.ONE, *below))
-            unguarded = (g for g in t.args if g not in joined)
-            return T.mul(*unguarded, T.where(condition, inside, T.ZERO))
+    for condition in dict.fromkeys(guards.values()):
+        joined = [f for f in t.args if guards.get(f) is condition]
+        if any(T.base_and_power(f)[1] < 0 for f in joined):
+            joined += [f for f in t.args if f not in guards and _has_exponential(f)]
+        if sum(_has_exponential(f) for f in joined) > 1:
+            powers = [(_unguarded(base), n) for base, n in map(T.base_and_power, joined)]
+            # As it is written: what cancels leaves that no exponent is -inf.
+            inside = T.construct("mul", *(T.power_of(base, n) for base, n in powers))
+            others = (f for f in t.args if f not in joined)
+            return T.mul(*others, T.where(condition, inside, T.ZERO))
     return None
 
 
 def _is_guarded(t: Term) -> bool:
     return t.op == "where" and t.args[2] is T.ZERO
+
+
+def _unguarded(t: Term) -> Term:
+    return t.args[1] if _is_guarded(t) else t
+
+
+def _has_exponential(t: Term) -> bool:
+    """True if an exponential is a factor of a value where its guard holds."""
+    base, _ = T.base_and_power(t)
+    return any(T.base_and_power(f)[0].op == "exp" for f in factors(_unguarded(base)))
 
 
 def _apart_from_rest(total: Term, divisors: Mapping[Term, Fraction]) -> list[Term]:

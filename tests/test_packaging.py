@@ -277,12 +277,10 @@ def test_no_text_is_run_as_code() -> None:
     assert found == set(AUDITED), "read each new position, then list it in AUDITED with its reason"
 
 
-# Two that know one another: what is printed and its printer; a kernel, its derivation and stages;
+# Two that know one another: what is printed and its printer; a kernel and its stages;
 # calls and what differentiates, records or names them; gradients, their choices and files.
 MUTUAL = {
-    ("monocomp.tile.program", "monocomp.tile.printer"),
     ("monocomp.blocks.program", "monocomp.blocks.text"),
-    ("monocomp.derivation.derivation", "monocomp.kernel"),
     ("monocomp.stages", "monocomp.kernel"),
     ("monocomp.calls.autograd", "monocomp.calls.calls"),
     ("monocomp.calls.operators", "monocomp.calls.calls"),

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, isqrt, prod, sqrt
 
+from monocomp import tile as P
 from monocomp.backends.schedules.gpus import Gpu
 from monocomp.backends.schedules.schedule import Schedule, held_length
 from monocomp.blocks.building.kernels import is_grouped
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.operands import Operands
 from monocomp.extents.nominal import LONG, SHORT, power_of_two
-from monocomp.tile import program as P
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
 _WORKING = 72  # registers for addresses, masks and counters

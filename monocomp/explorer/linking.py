@@ -22,7 +22,6 @@ from monocomp.terms.binders import rename
 from monocomp.terms.equations import Equations
 from monocomp.terms.printer import show
 from monocomp.tile import Axis, Origin, TileProgram
-from monocomp.tile.printer import program_lines as tile_lines
 
 LinkedLine: TypeAlias = tuple[str, int | None]  # with the number of the term, if it's known
 
@@ -57,7 +56,7 @@ def linked(stages: Stages) -> Linked:
     tile: list[LinkedLine] = []
     for kernel in plan.kernels:
         tile += [("", None)] if tile else []
-        tile += [(text, numbers.of(s)) for text, s in tile_lines(kernel)]
+        tile += [(text, numbers.of(s)) for text, s in kernel.lines()]
     blocks: list[LinkedLine] = []
     source: list[LinkedLine] = []
     first = 1

@@ -17,7 +17,6 @@ from monocomp.explorer.html import (
 from monocomp.explorer.page import cost_table, derivation_body, stages_section
 from monocomp.kernel import Kernel
 from monocomp.tile import TileProgram
-from monocomp.tile.printer import program_lines
 
 
 def kernel_body(kernel: Kernel) -> str:
@@ -52,7 +51,7 @@ def tile_body(program: TileProgram) -> str:
         tag("span", "role", escape(a.name), " ", span("soft", a.role)) + " "
         for a in program.axes.values()
     )
-    lines = list(program_lines(program))
+    lines = list(program.lines())
     origins = dict.fromkeys(
         s.origin for _, s in lines if s is not None and getattr(s, "origin", None) is not None
     )

@@ -17,7 +17,7 @@ from monocomp.lowering.values import Values
 from monocomp.rewrites.centred import Centred, Unit, Weights
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
-from monocomp.terms.algebra import settled, value_of
+from monocomp.terms.algebra import is_selection, settled, value_of
 from monocomp.terms.monomials import addends, factors
 from monocomp.terms.nodes import Number
 from monocomp.terms.transfer import hull
@@ -41,8 +41,8 @@ def add_centred(
     new_values = {u.name: body.next_value(u.name) for u in body.updates}
     old, new = _Symbols(at), _Symbols(at)
     for t, state in results.items():
-        if t.op == "fold" and isinstance(t.attr.monoid, T.UserMonoid):
-            continue  # what is read of it are its fields
+        if is_selection(t) or (t.op == "fold" and isinstance(t.attr.monoid, T.UserMonoid)):
+            continue  # what is read of it are its entries, or its fields
         if t in sums.frames:
             old.known[t], new.known[t], new.settled[t], _ = sums.frames[t]
         else:

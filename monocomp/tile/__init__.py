@@ -1,7 +1,9 @@
 """Tile programs: one kernel as data, read by every backend.
 
     operations     the table of operations: operands, kinds, meaning, cost
-    program        the data types, and their grammar
+    values         axes, and tiles as expressions
+    statements     what is done with them
+    program        a kernel
     printer        a program as text
     parser         the text as a program
     extrema        which combines are extrema with their positions
@@ -15,36 +17,38 @@ Everything else of the compiler imports the types from here.
 
 from __future__ import annotations
 
-from monocomp.tile.program import (
+from monocomp.tile.program import TileProgram
+from monocomp.tile.statements import (
     OPERAND,
     WHOLE,
     Assign,
-    Axis,
     Combine,
-    Expr,
     Fold,
     Let,
     Loop,
     Mask,
-    Origin,
-    Role,
     Segment,
     Selection,
     State,
     Statement,
     Store,
     Tensor,
-    TileProgram,
-    apply,
-    elements,
     expressions,
-    leaves,
-    local,
     names,
-    number,
-    over,
     roots,
-    subexpressions,
     walk,
     with_roots,
+)
+from monocomp.tile.values import (
+    Axis,
+    Expr,
+    Origin,
+    Role,
+    apply,
+    elements,
+    leaves,
+    local,
+    number,
+    over,
+    subexpressions,
 )

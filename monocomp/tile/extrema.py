@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from monocomp.tile.program import Combine, Expr
+from monocomp.tile.statements import Combine
+from monocomp.tile.values import Expr
 
 _COMMUTATIVE = ("maximum", "minimum", "compare")
 

@@ -15,15 +15,17 @@ from dataclasses import replace
 from itertools import combinations
 
 from monocomp.errors import InternalError
-from monocomp.tile.program import (
+from monocomp.tile.statements import (
     Assign,
     Let,
     Loop,
     Mask,
     Statement,
-    leaves,
     names,
     roots,
+)
+from monocomp.tile.values import (
+    leaves,
     subexpressions,
 )
 

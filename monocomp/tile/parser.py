@@ -13,9 +13,9 @@ import re
 from dataclasses import replace
 from typing import Any, NoReturn, get_args
 
+from monocomp import tile as P
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
-from monocomp.tile import program as P
 from monocomp.tile.operations import JOIN, OPERATIONS, SIGNS
 from monocomp.tile.printer import MARKED
 

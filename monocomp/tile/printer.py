@@ -1,4 +1,4 @@
-"""A tile program as text: a dozen readable lines that hold all of it, and that `parse` reads.
+"""Tile programs as text: a dozen readable lines that hold all of it, and that `parse` reads.
 
     kernel mean(X: float[i, k], w: float[k], scale: float) -> O: float[i]
       row i
@@ -21,52 +21,59 @@ follow from what they are made of.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from itertools import groupby
 from typing import TypeAlias
 
-from monocomp.tile import program as P
 from monocomp.tile.operations import OPERATIONS
+from monocomp.tile.statements import (
+    Assign,
+    Combine,
+    Fold,
+    Let,
+    Loop,
+    Mask,
+    Segment,
+    Selection,
+    State,
+    Statement,
+    Store,
+    Tensor,
+    names,
+    walk,
+)
+from monocomp.tile.values import (
+    Axis,
+    Expr,
+)
 
-Line: TypeAlias = tuple[str, P.Statement | None]  # None: what is declared
+Line: TypeAlias = tuple[str, Statement | None]  # None: what is declared
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
 INFIX |= {"and": "and", "or": "or"}
 MARKED = {"floordiv": "nonnegative", "mod": "nonnegative"}  # with this mark they are written so
 
 
-def show_program(p: P.TileProgram) -> str:
-    """The kernel as text."""
-    return "\n".join(text for text, _ in program_lines(p))
-
-
-def program_lines(p: P.TileProgram) -> Iterator[Line]:
-    """The lines of the kernel's text, each with its statement."""
-    hidden = set(P.names(p.body))
-    printer = _Printer(hidden, hidden | p.axes.keys())
-    inputs = (*map(_tensor, p.inputs.values()), *(f"{n}: {kind}" for n, kind in p.params.items()))
-    outputs = ", ".join(map(_tensor, p.outputs))
-    yield f"kernel {p.name}({', '.join(inputs)}) -> {outputs}", None
-    for role, axes in groupby(p.axes.values(), lambda a: a.role):
-        yield f"  {role} {', '.join(map(_axis, axes))}", None
-    if p.splits:
-        yield f"  splits {', '.join(sorted(p.splits))}", None
-    folds = (s.monoid for s in P.walk(p.body) if isinstance(s, P.Fold))
-    combines = dict.fromkeys(tuple(_combine(m)) for m in folds if isinstance(m, P.Combine))
+def body_lines(body: list[Statement], coordinates: Collection[str]) -> Iterator[Line]:
+    """The lines of a kernel's body, each with its statement; first how its folds combine."""
+    hidden = set(names(body))
+    folds = (s.monoid for s in walk(body) if isinstance(s, Fold))
+    combines = dict.fromkeys(tuple(_combine(m)) for m in folds if isinstance(m, Combine))
     yield from ((line, None) for combine in combines for line in combine)
-    yield from printer.body(p.body, "  ")
+    yield from _Printer(hidden, hidden.union(coordinates)).body(body, "  ")
 
 
-def _tensor(t: P.Tensor) -> str:
+def show_tensor(t: Tensor) -> str:
+    """A tensor, its dtype or kind, and its dimensions."""
     stored = "stored " if t.is_stored else ""
     dtype = f" as {t.dtype}" if t.dtype else ""
     return f"{t.name}: {stored}{t.kind}[{', '.join(t.dims)}]{dtype}"
 
 
-def _axis(a: P.Axis) -> str:
+def show_axis(a: Axis) -> str:
+    """An axis, and its extent where that is called otherwise."""
     extent = f" of {a.extent}" if a.extent != a.name else ""
     return f"{a.name}{extent}{f' after {a.after}' if a.after else ''}"
 
 
-def _combine(m: P.Combine) -> Iterator[str]:
+def _combine(m: Combine) -> Iterator[str]:
     kinds = (e.kind for e in m.results)
     left = ", ".join(f"{n}: {kind}" for n, kind in zip(m.left, kinds, strict=False))
     commuting = "commuting " if m.commutes else ""
@@ -88,9 +95,9 @@ class _Printer:
         self.locals = locals
         self.others = others
 
-    def body(self, body: Iterable[P.Statement], indent: str) -> Iterator[Line]:
+    def body(self, body: Iterable[Statement], indent: str) -> Iterator[Line]:
         for s in body:
-            if isinstance(s, P.Loop):
+            if isinstance(s, Loop):
                 yield from ((f"{indent}# {fold}", s) for fold in s.folds)
                 for state in s.state:
                     yield f"{indent}state {show_state(state)} = {self.show(state.start)}", s
@@ -99,29 +106,29 @@ class _Printer:
             else:
                 yield indent + self.statement(s), s
 
-    def statement(self, s: P.Let | P.Fold | P.Mask | P.Assign | P.Store) -> str:
+    def statement(self, s: Let | Fold | Mask | Assign | Store) -> str:
         match s:
-            case P.Let():
+            case Let():
                 return f"{s.name}{_axes(s.value.axes)} = {self.show(s.value)}"
-            case P.Fold():
+            case Fold():
                 return f"{', '.join((*s.prefixes, *s.names))} = {self.fold(s)}"
-            case P.Mask():
+            case Mask():
                 return f"keep {self.show(s.value)}"
-            case P.Assign():
+            case Assign():
                 return f"{s.name} <- {self.show(s.value)}"
         sign = "=" if s.mode == "set" else "+="
         guard = f"if {self.show(s.guard)}: " if s.guard is not None else ""
         return f"{guard}store {s.output}[{self.list(s.positions)}] {sign} {self.show(s.value)}"
 
-    def fold(self, s: P.Fold) -> str:
+    def fold(self, s: Fold) -> str:
         """(state).monoid[axis](elements)"""
-        if isinstance(s.monoid, P.Selection):
+        if isinstance(s.monoid, Selection):
             how = f"top[{s.axis}, {s.monoid.axis}]"
         else:
             how = f"{s.monoid.name}[{'..., ' if s.prefixes else ''}{s.axis}]"
         return f"({self.list(s.state)}).{how}({self.list(s.elements)})"
 
-    def header(self, s: P.Loop) -> str:
+    def header(self, s: Loop) -> str:
         ranges = [
             self.range(segment, s.axis.extent) + (" where kept" if segment.masked else "")
             for segment in s.segments
@@ -129,15 +136,15 @@ class _Printer:
         order = "backwards " if s.is_backwards else ""
         return f"for {s.axis.name} in {order}{', then '.join(ranges)}"
 
-    def range(self, s: P.Segment, extent: str) -> str:
+    def range(self, s: Segment, extent: str) -> str:
         low = f"max(0, {self.list(s.lower)})" if s.lower else "0"
         high = f"min(|{extent}|, {self.list(s.upper)})" if s.upper else f"|{extent}|"
         return f"{low} .. {high}"
 
-    def list(self, values: Iterable[P.Expr]) -> str:
+    def list(self, values: Iterable[Expr]) -> str:
         return ", ".join(map(self.show, values))
 
-    def show(self, e: P.Expr, nested: bool = False) -> str:
+    def show(self, e: Expr, nested: bool = False) -> str:
         match e.op:
             case "number":
                 return _number(e.attr)
@@ -166,7 +173,7 @@ class _Printer:
                 return self.call(e)
         return f"({text})" if nested else text
 
-    def call(self, e: P.Expr) -> str:
+    def call(self, e: Expr) -> str:
         """operation[attribute](operands); a reduction goes by its monoid."""
         row = OPERATIONS.get(e.op)
         name = "inside" if e.op == "masked" else e.op
@@ -187,16 +194,16 @@ def _number(value: float) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def show(e: P.Expr) -> str:
+def show(e: Expr) -> str:
     """An expression as text."""
     return _Printer().show(e)
 
 
-def show_state(state: P.State) -> str:
+def show_state(state: State) -> str:
     """A carried field with its axes."""
     return state.name + _axes(state.axes)
 
 
-def loop_header(s: P.Loop) -> str:
+def loop_header(s: Loop) -> str:
     """The loop's axis and segments."""
     return _Printer().header(s)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from monocomp import tile as P
 from monocomp.errors import InternalError
-from monocomp.tile import program as P
 from monocomp.tile.operations import JOIN
 
 

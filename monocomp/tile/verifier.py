@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from monocomp import tile as P
 from monocomp.declarations.dtypes import kind_of
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
-from monocomp.tile import program as P
 from monocomp.tile.operations import OPERATIONS, Sort, Words, result_kind
 from monocomp.tile.printer import show
 

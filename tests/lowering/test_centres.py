@@ -18,6 +18,8 @@ from tests.agreement import check_outputs
         "O = var[i](X[i] + sum[i](cos(X[i] - sum[i](X[i])) * X[i]))",
         "O = var[i](X[i] - max[i](X[i] - mean[i](X[i])))",
         "O = mean[i](X[i] * (X[i] - mean[i](X[i] / (1 + sum[i](X[i] ** 2)))) ** 2)",
+        # a list of the largest, which no sum is about
+        "index r < 2\nO = max[r](top[i -> r](X[i])) * sum[i](exp(X[i] - mean[i](X[i])))",
     ],
 )
 def test_a_centre_of_several_aggregates(text: str) -> None:

@@ -121,7 +121,8 @@ NEAR_MISSES = {
         "A[i] = where(B[i] < 1, C[i], 0) / where(C[i] < 1, B[i], 0)",  # two conditions
         "A[i] = where(B[i] < 1, C[i], 1) / where(B[i] < 1, D[i], 1)",
         "A[i] = where(B[i] < 1, C[i], 0) * where(B[i] < 1, D[i], 0)",  # no quotient
-        "A[i] = C[i] / where(B[i] < 1, D[i], 0)",
+        "A[i] = exp(C[i]) / where(B[i] < 1, D[i], 0)",  # nothing cancels
+        "A[i] = exp(C[i]) * where(B[i] < 1, exp(D[i]), 0)",
     ],
     "divide_addends": [
         "A[i] = (X[i,0] * Y[i] + Z[i]) ** 2 / Y[i] ** 2",  # that it leaves, see common_factor
@@ -262,8 +263,10 @@ VARIANTS = {
     "join_guards": [
         "where(B[i] < 1, X[i,0] * exp(B[i]), 0) / where(B[i] < 1, exp(B[i]), 0)"
         " => where(B[i] < 1, X[i,0] * (-inf < B[i]), 0)",
-        "Y[i] * where(B[i] < 1, X[i,0], 0) ** 2 / where(B[i] < 1, B[i], 0)"
-        " => Y[i] * where(B[i] < 1, X[i,0] ** 2 / B[i], 0)",
+        "Y[i] * where(B[i] < 1, exp(X[i,0]), 0) ** 2 / where(B[i] < 1, exp(B[i]), 0)"
+        " => Y[i] * where(B[i] < 1, exp(2 * X[i,0] - B[i]), 0)",
+        "where(B[i] < 1, exp(X[i,0]), 0) * where(B[i] < 1, Y[i] * exp(-B[i]), 0)"
+        " => where(B[i] < 1, Y[i] * exp(X[i,0] - B[i]), 0)",
     ],
     "divide_addends": [
         "(B[i] ** 2 * X[i,0] + 1) / B[i] => X[i,0] * B[i] + 1 / B[i]",
@@ -379,6 +382,10 @@ def test_a_softmax_over_one_element_has_any_exponent() -> None:
     logits = torch.tensor([[3e3, -3e3, 0.0], [1.0, 2.0, 3.0], [-3e3, 0.0, 0.0]])
     found = kernel(X=logits, Y=torch.tensor([1.0, 2.0, 4.0]), N=torch.tensor([0, 3, 0]))
     assert found.tolist() == [1, 0, 1]
+    alone = mc.compile("input N[i]: int\nO[i,k] = softmax[k if k == N[i]](X[i,k])", backend="torch")
+    logits[0, 0] = float("-inf")
+    found = alone(X=logits, N=torch.tensor([0, 3, 0]))
+    assert found.tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
 
 
 def test_a_guarded_read_leaves_a_sum_guarded() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from monocomp import tile as P
 from monocomp.blocks import program as B
 from monocomp.blocks.building import periods
 from monocomp.blocks.building.context import Context
@@ -23,7 +24,6 @@ from monocomp.blocks.operations import (
     to,
     where,
 )
-from monocomp.tile import program as P
 
 Layout = tuple[str, ...]
 

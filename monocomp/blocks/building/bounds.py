@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from monocomp import tile as P
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import is_wide, tile, value, wide
 from monocomp.blocks.building.masks import any_of
@@ -27,7 +28,6 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.program import INDEX, INT32, Expr, subexpressions
-from monocomp.tile import program as P
 from monocomp.tile.printer import show
 
 _MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")

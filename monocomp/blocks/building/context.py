@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from monocomp import tile as P
 from monocomp.blocks.choices.choose import Choices
 from monocomp.blocks.choices.phases import Phases
 from monocomp.blocks.names import Names, Scope, option
 from monocomp.blocks.operations import name
 from monocomp.blocks.program import Assign, Comment, Expr, Function, If, Layout, Origin, Statement
-from monocomp.tile import program as P
 
 
 @dataclass

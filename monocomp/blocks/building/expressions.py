@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from monocomp import tile as P
 from monocomp.blocks.building import masks, periods, products
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.choices.operands import has_float
@@ -39,7 +40,6 @@ from monocomp.blocks.program import (
     Expr,
 )
 from monocomp.declarations import counter_rng
-from monocomp.tile import program as P
 from monocomp.tile.operations import OPERATIONS
 
 Layout = tuple[str, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from monocomp import tile as P
 from monocomp.blocks import program as B
 from monocomp.blocks.building import masks
 from monocomp.blocks.building.accesses import held_dims, load, store
@@ -28,7 +29,6 @@ from monocomp.blocks.operations import (
     to,
 )
 from monocomp.blocks.passes.unread import needed, read
-from monocomp.tile import program as P
 
 _SUMS = ("add", "sub", "neg", "mul")
 

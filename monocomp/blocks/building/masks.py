@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from monocomp import tile as P
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.operations import (
     arange,
@@ -23,7 +24,6 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.blocks.program import BOOL, INT32, INT64, Expr
-from monocomp.tile import program as P
 
 Translate = Callable[[Context, P.Expr, tuple[str, ...]], Expr]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from monocomp import tile as P
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.choices.descriptors import is_dense
 from monocomp.blocks.operations import arange, infix, joined, name, number, select, to
 from monocomp.blocks.program import INDEX, INT, Expr
-from monocomp.tile import program as P
 
 
 def is_in_period(c: Context, e: P.Expr) -> bool:

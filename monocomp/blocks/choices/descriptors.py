@@ -15,8 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from monocomp.blocks.choices.moving import signs
 from monocomp.blocks.choices.operands import Operands
 from monocomp.blocks.program import Block
-from monocomp.tile import Expr, Let, Loop, Mask, Statement, TileProgram
-from monocomp.tile.program import over
+from monocomp.tile import Expr, Let, Loop, Mask, Statement, TileProgram, over
 
 _MOST_DIMENSIONS = 5
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
-from monocomp.tile import program as P
+from monocomp import tile as P
 
 
 class Operands:
