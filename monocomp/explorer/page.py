@@ -241,6 +241,7 @@ def stages_section(stages: Stages) -> str:
     if found.source:
         columns[f"source, from line {found.first}"] = listing(found.source, found.first)
         blocks = details("block program", listing(found.blocks), "mc-more")
+        blocks += details("schedule", verbatim(stages["schedule"]), "mc-more")
     sides = (tag("div", "side", tag("div", "label", n), text) for n, text in columns.items())
     body = tag(
         "div", "linked", tag("div", "equations", equations), tag("div", "sides", *sides), blocks
