@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.tape.recorder import Value
-from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps
+from monocomp.backends.tape.recorder import Shape, Value
+from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps
 
 
 class Buffer:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.backends.tape.tile import flat
 
 VECTOR = 1 << 11  # elements from which on vector operations repay that there are more of them
 
@@ -26,6 +27,8 @@ _COMPARED: dict[str, Callable[..., Any]] = {
 _INVERSE = {"eq": "ne", "ne": "eq"}  # of the others NaN has none
 _KEEP = torch.ops.aten.threshold_backward.default._op
 _KEEP_OUT = torch.ops.aten.threshold_backward.grad_input._op
+# A number that is no tensor is made one in each call.
+_HALF, _INFINITY = torch.tensor(0.5), torch.tensor(math.inf)
 
 
 def compared(
@@ -48,7 +51,21 @@ def keep(x: torch.Tensor, mask: torch.Tensor, out: torch.Tensor | None = None) -
 
 def bound(infinity: float, mask: torch.Tensor) -> torch.Tensor:
     """Return an infinity where a mask is 0, and the other one where it is 1."""
-    return torch.sub(mask, 0.5).mul_(-infinity)
+    sign = torch.sub(mask, _HALF) if infinity < 0 else torch.sub(_HALF, mask)
+    return sign.mul_(_INFINITY)
+
+
+def bits(condition: torch.Tensor) -> torch.Tensor:
+    """Return a condition as numbers, 1 where it holds: what goes element by element for booleans
+    is a vector operation for these."""
+    return condition.view(torch.uint8)
+
+
+def extremum_of_bits(
+    function: Callable[..., torch.Tensor], condition: torch.Tensor, dim: int, keepdims: bool
+) -> torch.Tensor:
+    """Return whether a condition holds anywhere, or everywhere, along a dimension."""
+    return function(bits(condition), dim, keepdims).view(torch.bool)
 
 
 def mask(recorder: Recorder, name: str, a: Value, b: Value, shape: tuple[int, ...]) -> Value:
@@ -72,10 +89,10 @@ def mask_of(recorder: Recorder, condition: Value, dtype: torch.dtype, holds: boo
     """
     shape = condition.shape
     name, operands = condition.made_by or (None, ())
-    if condition.known is None and math.prod(shape) >= VECTOR:
+    if condition.known is None:
         if name == "not":
             return mask_of(recorder, operands[0], dtype, not holds)
-        if name in ("and", "or"):
+        if name in ("and", "or") and math.prod(shape) >= VECTOR:
             both = [mask_of(recorder, v, dtype, holds) for v in operands]
             run = torch.minimum if (name == "and") == holds else torch.maximum
             key = run.__name__
@@ -87,7 +104,7 @@ def mask_of(recorder: Recorder, condition: Value, dtype: torch.dtype, holds: boo
             return operands[0] if holds else _inverse(recorder, operands[0])
 
     def run_bool(c: torch.Tensor) -> torch.Tensor:
-        return (c if holds else c.logical_not()).to(dtype)
+        return bits(c if holds else c.bitwise_not()).to(dtype)
 
     return recorder.step(("mask", dtype, holds), run_bool, [condition], shape, dtype)
 
@@ -112,8 +129,9 @@ def replaced_infinities(condition: Value, x: Value, number: float) -> tuple[floa
     for infinity, compared_to in (operands, operands[::-1]):
         if infinity.number == math.inf and compared_to.made_by == ("abs", (x,)):
             return number, number
-        if infinity.number is not None and abs(infinity.number) == math.inf and compared_to is x:
-            if infinity.number < 0 and is_maximum(x):
+        is_same = flat(compared_to) is flat(x)
+        if infinity.number is not None and abs(infinity.number) == math.inf and is_same:
+            if infinity.number < 0 and is_maximum(flat(x)):
                 return number, number
             return (number, -math.inf) if infinity.number > 0 else (math.inf, number)
     return None

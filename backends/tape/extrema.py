@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.tape.recorder import Value
+from monocomp.backends.tape.recorder import Shape, Value
 from monocomp.backends.tape.selections import span_of
-from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps
+from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps
 
 
 def largest(ops: TileOps, values: Tile, positions: Tile, dim: int, count: int) -> tuple[Tile, Tile]:
@@ -59,7 +59,8 @@ def _pair(
         for n, made in enumerate(run(*known, *arguments)):
             yield recorder.alike(Value(shape, (own, dtype)[n], made))
         return
-    pair = recorder.step((key, *arguments), run, operands, shape, own, arguments=arguments)
+    how = (key, *arguments), run, operands, shape, own
+    pair = recorder.step(*how, has_layout=False, arguments=arguments)
     pair.is_owned = False
     for n, d in enumerate((own, dtype)):
         yield recorder.step(("field", n), operator.getitem, [pair], shape, d, arguments=(n,))

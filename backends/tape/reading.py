@@ -8,14 +8,12 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.tape.recorder import Value
+from monocomp.backends.tape.recorder import Shape, Value, contiguous_strides
 from monocomp.backends.tape.tile import (
     NO_DIM,
-    Shape,
     Tile,
     TileOps,
     common_shape,
-    contiguous_strides,
     is_dense,
     strided,
 )
@@ -32,10 +30,11 @@ def elements_at(ops: TileOps, tensor: Tile, at: Sequence[Tile]) -> Tile:
     steps = [_steps(x) for x in at]
     computed = [n for n, s in enumerate(steps) if s is None]
     selected = sorted({d for n in computed for d in at[n].dims if d != NO_DIM}, key=ops.rank)
+    layout = every.strides or contiguous_strides(every.shape)
     offset, strides = 0, dict[int, int]()
     for n, known in enumerate(steps):
         if known is not None:
-            stride = math.prod(tensor.shape[n + 1 :])
+            stride = layout[n]
             offset += known[0] * stride
             for d, step in known[1].items():
                 strides[d] = strides.get(d, 0) + step * stride
@@ -46,7 +45,8 @@ def elements_at(ops: TileOps, tensor: Tile, at: Sequence[Tile]) -> Tile:
     before = [d for d in strides if not selected or ops.rank(d) < ops.rank(selected[0])]
     before.sort(key=ops.rank)
     after = sorted(strides.keys() - set(before), key=ops.rank)
-    view = _strided(ops, every, tensor.shape, (before, computed, after), shape, strides, offset)
+    sizes = [(tensor.shape[n], layout[n]) for n in computed]
+    view = _strided(ops, every, sizes, (before, after), shape, strides, offset)
     if not computed:
         return Tile(ops, view, before, shape)
     values = [ops.whole(at[n], selected) for n in computed]
@@ -79,37 +79,30 @@ def _steps(x: Tile) -> tuple[int, dict[int, int]] | None:
 def _strided(
     ops: TileOps,
     every: Value,
-    sizes: Shape,
-    dims: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    whole: Sequence[tuple[int, int]],
+    dims: tuple[Sequence[int], Sequence[int]],
     shape: Shape,
     strides: Mapping[int, int],
     offset: int,
 ) -> Value:
-    """Record a view of a tensor of some sizes.
+    """Record a view of a tensor.
 
     Args:
-        dims: those of tiles, of the tensor, and again of tiles.
-        shape: the sizes of the former.
+        whole: the sizes and strides of the tensor's dimensions that the view has.
+        dims: those of tiles before and after these.
+        shape: the sizes of the latter.
         strides: theirs.
         offset: the first element.
     """
-    before, computed, after = dims
-    viewed = (
-        *(shape[d] for d in before),
-        *(sizes[n] for n in computed),
-        *(shape[d] for d in after),
-    )
-    stride = (
-        *(strides[d] for d in before),
-        *(math.prod(sizes[n + 1 :]) for n in computed),
-        *(strides[d] for d in after),
-    )
-
-    if offset == 0 and every.strides == contiguous_strides(every.shape):
+    before, after = ([(shape[d], strides[d]) for d in at] for at in dims)
+    viewed = tuple(n for n, _ in (*before, *whole, *after))
+    stride = tuple(s for _, s in (*before, *whole, *after))
+    if offset == 0 and every.strides is not None:
         return strided(ops.recorder, every, viewed, stride)
+    is_laid_out = every.strides is not None
 
     def run(t: torch.Tensor) -> torch.Tensor:
-        t = t.contiguous()
+        t = t if is_laid_out else t.contiguous()
         return t.as_strided(viewed, stride, t.storage_offset() + offset)
 
     key = "strided", viewed, stride, offset

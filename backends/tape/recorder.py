@@ -11,7 +11,20 @@ import torch
 
 Shape: TypeAlias = tuple[int, ...]
 COMMUTATIVE = {"add", "mul", "maximum", "minimum", "and", "or", "eq", "ne"}
+Forms: TypeAlias = dict[object, tuple["Value", Shape]]
 KNOWN = 1 << 21  # elements of what is computed once: what is larger is not known
+
+
+def contiguous_strides(shape: Shape) -> Shape:
+    """Return the strides of a tensor without gaps, as torch has them."""
+    return torch.empty(shape, device="meta").stride()
+
+
+def strides_of(tensor: torch.Tensor) -> Shape:
+    """Return the strides of a tensor: without gaps, those of its shape, whatever it has for
+    dimensions of one element."""
+    shape = tuple(tensor.shape)
+    return contiguous_strides(shape) if tensor.is_contiguous() else tensor.stride()
 
 
 class Value:
@@ -54,13 +67,23 @@ class Value:
         self.is_unit = False
         self.is_dense = True
         self.made_by: tuple[Any, tuple[Value, ...]] | None = None
-        self.strides: tuple[int, ...] | None = None
+        self.strides = None if known is None else strides_of(known)
 
     @property
     def is_whole(self) -> bool:
         """True if it is all of some memory of the tape's own, each element once."""
         is_all = self.root.is_owned and math.prod(self.shape) == math.prod(self.root.shape)
         return self.is_owned or (self.is_dense and is_all)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """True if its elements are in their order in memory, or that is not known."""
+        return self.strides is None or self.strides == contiguous_strides(self.shape)
+
+    def stand_in(self) -> torch.Tensor:
+        """Return a tensor without elements in the same layout."""
+        assert self.strides is not None
+        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device="meta")
 
     @property
     def number(self) -> float | None:
@@ -97,6 +120,7 @@ class Recorder:
         inputs: the values of a call, in their order.
         steps: what has been done.
         laws: gives another value for that of a key and operands, if there is one.
+        forms: values by how they are computed, as `forms` has it.
     """
 
     def __init__(self, count: int, before: Recorder | None = None) -> None:
@@ -104,6 +128,7 @@ class Recorder:
         self.steps: list[Step] = [] if before is None else [*before.steps]
         self.laws: Callable[[object, Sequence[Value]], Value | None] | None = None
         self._made: dict[object, Value] = {} if before is None else {**before._made}
+        self.forms: Forms = {} if before is None else {**before.forms}
 
     def input(self, position: int, shape: tuple[int, ...], dtype: torch.dtype) -> Value:
         """A tensor that a call gives."""
@@ -126,10 +151,12 @@ class Recorder:
         is_view: bool = False,
         takes_out: bool = False,
         is_elementwise: bool = True,
+        has_layout: bool = True,
         arguments: tuple[Any, ...] = (),
     ) -> Value:
         """The value of a function of others, and of arguments that are known, of which the key
-        tells it apart. Without one it is computed anew, in each call."""
+        tells it apart. Without one it is computed anew, in each call. One that has no layout is no
+        tensor."""
         order = sorted(map(id, operands)) if key in COMMUTATIVE else map(id, operands)
         whole = None if key is None else (key, *order)
         made = None if whole is None else self._made.get(whole)
@@ -147,6 +174,8 @@ class Recorder:
             made = Value(shape, dtype, root=operands[0].root)
         else:
             made = Value(shape, dtype, is_owned=True)
+        if made.known is None and has_layout:
+            made.strides = _strides(run, operands, arguments, shape)
         step = Step(run, tuple(operands), made, takes_out, is_elementwise, arguments)
         self.steps.append(step)
         if whole is not None:
@@ -168,3 +197,19 @@ class Recorder:
             return t.clone(memory_format=torch.contiguous_format)
 
         return self.step(None, run, [value], value.shape, value.dtype)
+
+
+def _strides(
+    run: Callable[..., Any], operands: Sequence[Value], arguments: Sequence[Any], shape: Shape
+) -> Shape | None:
+    """Return the strides of what a function makes, as it does for tensors without elements; None
+    where it needs these."""
+    if math.prod(shape) == 1:
+        return contiguous_strides(shape)
+    if any(v.strides is None for v in operands):
+        return None
+    try:
+        made = run(*(v.stand_in() for v in operands), *arguments)
+    except RuntimeError:
+        return None
+    return strides_of(made) if isinstance(made, torch.Tensor) and made.shape == shape else None

@@ -12,10 +12,10 @@ import torch
 
 from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.tape.buffers import Buffer, clear
-from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.backends.tape.recorder import Recorder, Value, contiguous_strides
 from monocomp.backends.tape.softmax import normalised
 from monocomp.backends.tape.tape import Tape, needed
-from monocomp.backends.tape.tile import Tile, contiguous_strides
+from monocomp.backends.tape.tile import Tile, strided
 from monocomp.backends.tape.tiles import TapeOps
 from monocomp.backends.torch_operations import TorchOps, TorchTarget
 from monocomp.host.evaluation import Evaluation
@@ -144,6 +144,9 @@ class RecordingTarget(TorchTarget):
                 held[n] = self.recorder.copy(value), shape
             seen.add(held[n][0].root)
         for value, shape in held:
+            if value.strides == contiguous_strides(value.shape):
+                yield strided(self.recorder, value, shape, contiguous_strides(shape))
+                continue
             run: Callable[..., torch.Tensor] = torch.Tensor.contiguous
             arguments: tuple[Any, ...] = ()
             if value.shape != shape:

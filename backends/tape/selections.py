@@ -19,7 +19,8 @@ import torch
 
 from monocomp.backends.tape.choices import replaced_infinities
 from monocomp.backends.tape.reading import elements_at
-from monocomp.backends.tape.tile import NO_DIM, Shape, Tile, TileOps, common_shape, conjuncts
+from monocomp.backends.tape.recorder import Shape
+from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape, conjuncts
 from monocomp.declarations.vocabulary import Kind
 
 _UNITS = {"sum": 0.0, "amax": -math.inf, "amin": math.inf}

@@ -11,10 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import torch
+
 from monocomp.backends.tape.recorder import Recorder, Step, Value
 from monocomp.backends.tape.recording import Record, Recording
 from monocomp.backends.tape.softmax import normalised
 from monocomp.backends.tape.tape import Tape, needed
+from monocomp.backends.tape.tile import flat, in_order
 from monocomp.backends.tape.weights import Quotients
 
 SHARED = 1 << 20  # elements that are kept at most: 4 MiB in float32
@@ -53,14 +56,27 @@ def shared(
         for values in (before.recorder.inputs, inputs, before.results, after.results)
     )
     results = computed[:count]
-    both = _shared(needed(steps, own, computed), steps, inputs, gradients)
+    later = _reading(steps, results)
+    both = _shared(needed(steps, own, computed), results, later, inputs, gradients)
     if not both or sum(math.prod(v.shape) for v in both) > SHARED:
         return None
-    copies, kept = Recorder(0), {v.root for v in both}
-    results = [copies.copy(v) if v.root in kept else v for v in results]  # they may be written to
-    first_steps = [*steps, *copies.steps]
-    before_tape = Tape(first_steps, own, [*results, *both])
-    return before_tape, Tape(steps, [*inputs, *both], gradients), len(both)
+    copies, kept = Recorder(0), {v.root for v in both if v not in results}
+    # Autograd sees whether results are written to that are kept, but not their other views.
+    results = [copies.copy(v) if v.root in kept else v for v in results]
+    before_tape = Tape([*steps, *copies.steps], own, [*results, *both])
+    return before_tape, Tape(later, [*inputs, *both], gradients), len(both)
+
+
+def _reading(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
+    """Return steps that read what results are views of from these."""
+    bases = {flat(r): r for r in results}
+    views = [
+        Step(torch.Tensor.as_strided, (r,), base, False, False, (base.shape, base.strides))
+        for base, r in bases.items()
+        if base is not r and base.strides is not None
+    ]
+    made = {s.result for s in views}
+    return [*views, *(s for s in steps if s.result not in made)]
 
 
 def _later(before: Record, count: int) -> tuple[Recorder, Quotients]:
@@ -68,7 +84,8 @@ def _later(before: Record, count: int) -> tuple[Recorder, Quotients]:
     that."""
     recorder = Recorder(count, before.recorder)
     steps = needed(recorder.steps, before.recorder.inputs, before.results)
-    of_results = {s.result: s.operands[0] for s in steps if s.result in before.results}
+    bases = ((v, in_order(v)) for v in before.results)
+    of_results = {v: base for v, base in bases if base is not None}
     quotients = Quotients((s.result for s in steps), of_results)
 
     def laws(key: object, operands: Sequence[Value]) -> Value | None:
@@ -80,20 +97,23 @@ def _later(before: Record, count: int) -> tuple[Recorder, Quotients]:
 
 def _shared(
     first: Sequence[Step],
+    results: Sequence[Value],
     steps: Sequence[Step],
     inputs: Sequence[Value],
     gradients: Sequence[Value],
 ) -> list[Value]:
-    """Return the values that a call computes and the next one reads: tensors with memory of their
-    own.
+    """Return the values that a call computes and the next one reads: its results, and tensors with
+    memory of their own.
 
     Args:
         first: the steps of the call.
-        steps: of both.
+        results: what it returns.
+        steps: of the next one, and of the call.
         inputs, gradients: of the next one.
     """
-    computed = {s.result for s in first if s.result.is_owned and s.result.root is s.result}
-    computed -= {*inputs}
+    made = (s.result for s in first)
+    computed = {v for v in made if v.is_owned and v.root is v and v.is_contiguous}
+    computed = (computed - {flat(r) for r in results} | {*results}) - {*inputs}
     second = needed(steps, inputs, gradients, computed.__contains__)
     read = dict.fromkeys(v for s in second for v in s.operands)
     return [v for v in read if v in computed]

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from monocomp.backends.tape.recorder import Step, Value
-from monocomp.backends.tape.tile import in_order
+from monocomp.backends.tape.tile import flat, in_order
 from monocomp.backends.tape.weights import implies, kept_where
 
 _ROUNDINGS = 4  # of a factor that is a product of numbers
@@ -56,7 +56,8 @@ def _logits(power: Value) -> tuple[Value, float] | None:
     if _name(largest) == "replace":
         (largest,) = _operands(largest)
     is_relative = largest.made_by == (("amax", len(x.shape) - 1), (x,))
-    return (x, factor) if is_relative and x.shape == power.shape else None
+    is_in_rows = x.is_contiguous and power.is_contiguous
+    return (x, factor) if is_relative and is_in_rows and x.shape == power.shape else None
 
 
 def of_gradient(
@@ -73,7 +74,8 @@ def _gradient(s: Step) -> Step | None:
     if _name(s.result) != "mul":
         return None
     for y, difference in (s.operands, s.operands[::-1]):
-        if _key(difference) == "sub" and y.shape == difference.shape == s.result.shape:
+        is_alike = y.shape == difference.shape == s.result.shape
+        if _key(difference) == "sub" and is_alike and s.result.is_contiguous:
             g, total = _operands(difference)
             if g.shape == y.shape and _is_total(total, y, g):
                 return replace(
@@ -87,29 +89,22 @@ def _is_total(total: Value, y: Value, g: Value) -> bool:
 
     sum[k](y[q,k] * sum[e](a[q,e] * b[e,k]))  =  sum[e](a[q,e] * sum[k](y[q,k] * b[e,k]))
     """
-    total = _flat(total)
+    total = flat(total)
     product = _operands(total)[0] if _name(total) == "sum" else total
     if _key(product) != "mul" or _key(total) != ("sum", len(product.shape) - 1):
         return False
     if {*_operands(product)} == {y, g}:
         return True
-    g = _flat(g)
+    g = flat(g)
     for a, mean in (_operands(product), _operands(product)[::-1]):
-        mean = _flat(mean)
+        mean = flat(mean)
         if a.shape == product.shape and _name(mean) == _name(g) == "product":
             (weights, values), (rows, columns) = _operands(mean), _operands(g)
-            is_of_rows = _flat(weights) is _flat(y) and _flat(rows) is _flat(a)
+            is_of_rows = flat(weights) is flat(y) and flat(rows) is flat(a)
             is_in_rows = weights.shape[-1] == y.shape[-1] and rows.shape[-1] == a.shape[-1]
             if is_of_rows and is_in_rows and _is_transposed(values, columns):
                 return True
     return False
-
-
-def _flat(v: Value) -> Value:
-    """Return what has the elements of a value in the same order, as far as it is known."""
-    while (base := in_order(v)) is not None:
-        v = base
-    return v
 
 
 def _is_transposed(one: Value, other: Value) -> bool:
@@ -141,12 +136,12 @@ class _Normalising:
         self.images: dict[Value, Value] = {}  # linear in the exponentials: the same of softmax
         self.later: dict[Value, Step] = {}  # of the sums, until something reads it
         self.roles: dict[Value, str] = {}  # of these: sum, inverse, empty, or not empty
-        self.is_divided = self.is_guarded = False
+        self.is_divided = self.is_guarded = self.is_other = False
 
     def add(self, steps: Sequence[Step], results: Sequence[Value]) -> bool:
         """Add steps that lead to the same results; False where these need the exponentials, or
         nothing divides by their sum."""
-        if not all(map(self._add, steps)) or not self.is_divided:
+        if not all(map(self._add, steps)) or not self.is_divided or self.is_other:
             return False
         if any(v in self.images or v in self.later for v in results):
             return False
@@ -302,6 +297,8 @@ class _Normalising:
         made = s.result
         if any(v is not w for v, w in zip(operands, s.operands, strict=True)):
             root = None if made.root is made else operands[0].root
+            before, after = ([v.strides for v in every] for every in (s.operands, operands))
+            self.is_other |= before != after
             made = Value(made.shape, made.dtype, root=root, is_owned=made.is_owned)
             made.strides, made.is_dense = s.result.strides, s.result.is_dense
             if s.result.made_by is not None:
@@ -321,7 +318,7 @@ class _Normalising:
         arguments: tuple[Any, ...] = (),
     ) -> Value:
         made = Value(like.shape, like.dtype, is_owned=True)
-        made.made_by = key, tuple(operands)
+        made.made_by, made.strides = (key, tuple(operands)), like.strides
         takes_out = run is not torch.amax
         step = Step(run, tuple(operands), made, takes_out, is_elementwise, arguments)
         self.steps.append(step)
@@ -333,7 +330,8 @@ def _key(v: Value) -> Any:
 
 
 def _name(v: Value) -> Any:
-    key = _key(v)
+    """Return the name of what makes a value, "view" for all views in its order."""
+    key = "view" if in_order(v) is not None else _key(v)
     return key[0] if isinstance(key, tuple) else key
 
 

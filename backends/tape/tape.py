@@ -84,7 +84,7 @@ def _memory(
     free: dict[object, list[Value]] = {}
     into: dict[int, Value] = {}
     for n, s in enumerate(steps):
-        alike = free.setdefault((s.result.shape, s.result.dtype), [])
+        alike = free.setdefault(_layout(s.result), [])
         if s.takes_out:
             own = (v for v in s.operands if v.root not in foreign and last_use[v.root] == n)
             taken = next((v for v in own if _takes(s, v)), None)
@@ -94,12 +94,16 @@ def _memory(
         for v in dict.fromkeys(v.root for v in s.operands):
             is_taken = n in into and v is into[n].root
             if v in fresh and last_use[v] == n and not is_taken:
-                free.setdefault((v.shape, v.dtype), []).append(v)
+                free.setdefault(_layout(v), []).append(v)
     return into
+
+
+def _layout(v: Value) -> object:
+    return v.shape, v.dtype, v.strides
 
 
 def _takes(s: Step, v: Value) -> bool:
     """True if a step may write its result into the memory of an operand."""
-    is_alike = v.shape == s.result.shape and v.dtype == s.result.dtype
+    is_alike = _layout(v) == _layout(s.result)
     is_alone = all(o is v or o.root is not v.root for o in s.operands)
     return s.takes_out and s.is_elementwise and v.is_whole and is_alike and is_alone

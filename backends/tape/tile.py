@@ -11,15 +11,14 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import torch
 
-from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.backends.tape.recorder import Recorder, Shape, Value, strides_of
 from monocomp.backends.torch_operations import TorchOps
 from monocomp.declarations.vocabulary import Kind
 
-Shape: TypeAlias = tuple[int, ...]
 NO_DIM = -1  # of a value's dimension with one element, which may meet any of a tile
 
 
@@ -181,8 +180,9 @@ class Tile:
         return self._compared(other, operator.ne)
 
     def __and__(self, other: Tile) -> Tile:
+        is_same = self.value is other.value and self.dims == other.dims
         for one, both in ((self, other), (other, self)):
-            if self.ops.is_all_true(one):
+            if is_same or self.ops.is_all_true(one):
                 return self.ops.stretched(both, common_shape(self.shape, other.shape))
         both = self.ops.map("and", torch.logical_and, self, other, takes_out=True)
         return both.made_by("and", operator.and_, self, other)
@@ -242,15 +242,12 @@ def has_its_order(value: Value, order: Sequence[int]) -> bool:
     return varying == sorted(varying)
 
 
-def contiguous_strides(shape: Shape) -> Shape:
-    """Return the strides of a tensor without gaps, as torch has them."""
-    return torch.empty(shape, device="meta").stride()
-
-
 def strided(recorder: Recorder, value: Value, shape: Shape, strides: Shape) -> Value:
-    """Record a view of a tensor without gaps, or of a view of one: from its first element on, with
-    strides of its own."""
+    """Record a view of a tensor whose strides are known: from its first element on, with strides of
+    its own."""
     base = value.made_by[1][0] if is_strided(value) and value.made_by else value
+    if base.shape == shape and base.strides == strides:
+        return base
     view = recorder.step(
         ("strided", shape, strides),
         torch.Tensor.as_strided,
@@ -260,7 +257,8 @@ def strided(recorder: Recorder, value: Value, shape: Shape, strides: Shape) -> V
         is_view=True,
         arguments=(shape, strides),
     )
-    view.strides, view.is_dense = strides, is_dense(shape, strides)
+    if view.known is None:
+        view.strides, view.is_dense = strides, is_dense(shape, strides)
     return view
 
 
@@ -287,19 +285,25 @@ def in_order(value: Value) -> Value | None:
     key, operands = value.made_by
     if is_strided(value):
         is_all = math.prod(value.shape) == math.prod(operands[0].shape)
-        has_order = is_all and value.strides == contiguous_strides(value.shape)
+        has_order = is_all and value.is_contiguous and operands[0].is_contiguous
     else:
         is_view = isinstance(key, tuple) and key[0] == "view"
         has_order = is_view and has_its_order(operands[0], key[1])
     return operands[0] if has_order else None
 
 
+def flat(v: Value) -> Value:
+    """Return what has the elements of a value in the same order, as far as it is known."""
+    while (base := in_order(v)) is not None:
+        v = base
+    return v
+
+
 def viewed_strides(value: Value, order: Shape, shape: Shape) -> Shape | None:
     """Return the strides of a value that is permuted and reshaped, if that needs no copy."""
     if value.strides is None:
         return None
-    stand_in = torch.empty_strided(value.shape, value.strides, device="meta")
     try:
-        return stand_in.permute(order).view(shape).stride()
+        return strides_of(value.stand_in().permute(order).view(shape))
     except RuntimeError:
         return None

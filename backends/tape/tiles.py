@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from monocomp.backends.array_operations import first_extreme
-from monocomp.backends.tape import choices, extrema
+from monocomp.backends.tape import choices, extrema, forms
 from monocomp.backends.tape.buffers import Buffer, scatter, store
 from monocomp.backends.tape.groups import first_of_groups, group_size
 from monocomp.backends.tape.guards import unguarded
 from monocomp.backends.tape.products import contract_table, sum_products
 from monocomp.backends.tape.reading import elements_at
-from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.backends.tape.recorder import Recorder, Shape, Value
 from monocomp.backends.tape.selections import reduce_selected
 from monocomp.backends.tape.tile import (
     NO_DIM,
-    Shape,
     Source,
     Tile,
     common_shape,
-    contiguous_strides,
     has_its_order,
     in_order,
     moved,
@@ -142,10 +140,7 @@ class TapeOps:
         if name == ("to", torch.int64) and not operands[0].dtype.is_floating_point:
             return self._cast(operands[0], dtype)
         to, shape = torch.Tensor.to, value.shape
-        made = self.recorder.step(("to", dtype), to, [value], shape, dtype, arguments=(dtype,))
-        if made.root is made and value.strides == contiguous_strides(shape):
-            made.strides = value.strides
-        return made
+        return self.recorder.step(("to", dtype), to, [value], shape, dtype, arguments=(dtype,))
 
     def _element(self, name: str, function: Callable[..., Any], *operands: Tile) -> Tile:
         """An operation, element by element."""
@@ -211,7 +206,14 @@ class TapeOps:
                 holds = choices.mask(self.recorder, name, x, y, shape)
                 value = choices.truth(self.recorder, holds)
                 return Tile(self, value, dims, common_shape(a.shape, b.shape))
-        return self.map(name, getattr(torch, name), a, b, dtype=torch.bool)
+
+        def compute() -> Tile:
+            return self.map(name, getattr(torch, name), a, b, dtype=torch.bool)
+
+        is_known = a.value.known is not None and b.value.known is not None
+        if a.dtype.is_floating_point or b.dtype.is_floating_point or is_known:
+            return compute()
+        return forms.compared(self, name, a, b, compute)
 
     def _chosen(self, condition: Tile, a: Tile, b: Tile) -> Tile | None:
         """Return a choice as vector operations without branches, or None."""
@@ -220,7 +222,7 @@ class TapeOps:
             return a
         if not a.dtype.is_floating_point or a.dtype != b.dtype:
             return None
-        if first is not None and condition.dims == b.dims:
+        if first is not None and {*condition.dims, NO_DIM} == {*b.dims, NO_DIM}:
             infinities = choices.replaced_infinities(condition.value, b.value, first)
             if infinities is not None:
                 numbers = math.nan, *infinities
@@ -262,17 +264,22 @@ class TapeOps:
         arguments: tuple[Any, ...] = (),
     ) -> Tile:
         """A function of the elements of tiles that are at the same place, and of arguments."""
-        dims, values = self.aligned(operands)
-        made = self.recorder.step(
-            key,
-            function,
-            values,
-            common_shape(*(v.shape for v in values)),
-            dtype or operands[-1].dtype,
-            takes_out=takes_out,
-            arguments=arguments,
-        )
-        return Tile(self, made, dims, common_shape(*(x.shape for x in operands)))
+        shape = common_shape(*(x.shape for x in operands))
+
+        def compute() -> Tile:
+            dims, values = self.aligned(operands)
+            made = self.recorder.step(
+                key,
+                function,
+                values,
+                common_shape(*(v.shape for v in values)),
+                dtype or operands[-1].dtype,
+                takes_out=takes_out,
+                arguments=arguments,
+            )
+            return Tile(self, made, dims, shape)
+
+        return forms.equal(self, key, forms.operands(key, operands), shape, compute)
 
     def aligned(self, operands: Sequence[Tile]) -> tuple[tuple[int, ...], list[Value]]:
         """The dimensions of what broadcasting makes of tiles, and values for them such that it
@@ -410,15 +417,19 @@ class TapeOps:
         product = sum_products(self, x, axis) if name == "sum" else None
         if product is not None:
             return product
-        of = x
-        x = self._varying(x, axis)
-        at = x.dims.index(axis)
-        inner = (*x.value.shape[:at], 1, *x.value.shape[at + 1 :])
-        made = self.recorder.step(
-            (name, at), function, [x.value], inner, x.dtype, arguments=(at, True)
-        )
-        tile = Tile(self, made, [NO_DIM if d == axis else d for d in x.dims], shape)
-        return tile.made_by(name, again, of, dim=axis)
+        every = self._varying(x, axis)
+
+        def compute() -> Tile:
+            value, at = every.value, every.dims.index(axis)
+            inner = (*value.shape[:at], 1, *value.shape[at + 1 :])
+            run = partial(choices.extremum_of_bits, function) if x.dtype == torch.bool else function
+            how = (name, at), run, [value], inner, x.dtype
+            made = self.recorder.step(*how, arguments=(at, True))
+            return Tile(self, made, [NO_DIM if d == axis else d for d in every.dims], shape)
+
+        parts = [forms.part(every), ("along", (axis,))]
+        tile = forms.equal(self, name, parts, shape, compute)
+        return tile.made_by(name, again, x, dim=axis)
 
     def contract(self, a: Tile, b: Tile, dim: int) -> Tile:
         """sum over dim of a * b, as one batched matrix product whose result is in order."""
@@ -429,6 +440,15 @@ class TapeOps:
         shape = (*full[:dim], 1, *full[dim + 1 :])
         source = Source("contract", partial(self.contract, dim=dim), (a, b), dim)
         a, b = self._varying(a, dim), self._varying(b, dim)
+        parts = [*forms.operands("mul", (a, b)), ("along", (dim,))]
+        tile = forms.equal(
+            self, "contract", parts, shape, lambda: self._product(a, b, dim, full, shape)
+        )
+        tile.source = source
+        return tile
+
+    def _product(self, a: Tile, b: Tile, dim: int, full: Shape, shape: Shape) -> Tile:
+        """Record a product of matrices."""
         rank = self.rank
         of_a, of_b = (sorted({*x.dims} - {dim, NO_DIM}, key=rank) for x in (a, b))
         batch = [d for d in of_a if d in of_b]
@@ -453,7 +473,7 @@ class TapeOps:
             is_elementwise=False,
         )
         made = self.viewed(product, range(len(product.shape)), (*count, *m, *n))
-        return Tile(self, made, (*batch, *left, *right), shape, source)
+        return Tile(self, made, (*batch, *left, *right), shape)
 
     def _joined(self, x: Tile, dims: Sequence[int], shape: Shape) -> Value:
         """The value of a factor in three dimensions, or two if its first has one element."""

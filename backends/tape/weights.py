@@ -72,10 +72,12 @@ class Quotients:
             known = self._masked.get(s.operands[0]) if _is_power(s.result) else None
             if known is not None and all(_is_masked(s.result, m, readers) for m in known[2]):
                 recorder = Recorder(0)
-                s.result.made_by = _quotient(recorder, *known[:2], s.result.shape).made_by
-                made += [*recorder.steps[:-1], replace(recorder.steps[-1], result=s.result)]
-            else:
-                made.append(s)
+                quotient = _quotient(recorder, *known[:2], s.result.shape)
+                if quotient.strides == s.result.strides:
+                    s.result.made_by = quotient.made_by
+                    made += [*recorder.steps[:-1], replace(recorder.steps[-1], result=s.result)]
+                    continue
+            made.append(s)
         return made
 
     def _linear(self, v: Value) -> tuple[Linear, set[Guard]]:

@@ -407,7 +407,7 @@ def test_views_that_repeat_elements_are_not_written_to() -> None:
     row = recorder.step(None, torch.neg, [given], (1, 2), torch.float64)
     ops: Any = SimpleNamespace(recorder=recorder)
     for stride in (0, 1):
-        diagonal = reading._strided(ops, row, (), ([0], [], []), (2,), {0: stride}, 0)
+        diagonal = reading._strided(ops, row, (), ([0], []), (2,), {0: stride}, 0)
         assert diagonal.is_whole == strided(recorder, row, (2,), (stride,)).is_whole == bool(stride)
 
 
