@@ -18,6 +18,11 @@ def unguarded(condition: Tile, x: Tile) -> Tile:
     return _Chosen(condition).of(x)
 
 
+def implies(condition: Tile, guard: Tile) -> bool:
+    """True if a guard is known to hold where a condition does."""
+    return _Chosen(condition).implies(guard)
+
+
 class _Chosen:
     """Tiles whose elements are chosen where a condition holds."""
 
@@ -37,7 +42,7 @@ class _Chosen:
         source = x.source
         if source is None or source.table is not None or source.dim in self.dims:
             return x
-        if source.name == "where" and self._implies(source.operands[0]):
+        if source.name == "where" and self.implies(source.operands[0]):
             tile = self.of(source.operands[1])
         else:
             operands = [self.of(o) for o in source.operands]
@@ -46,7 +51,7 @@ class _Chosen:
             tile = source.again(*operands)
         return x.ops.stretched(tile, common_shape(tile.shape, x.shape))
 
-    def _implies(self, guard: Tile) -> bool:
+    def implies(self, guard: Tile) -> bool:
         """True if a guard holds where the condition does: it holds somewhere along some axes."""
         if _key(guard) in self.facts:
             return True
@@ -54,7 +59,7 @@ class _Chosen:
         if source is None:
             return False
         if source.name == "and" or (source.name == "amax" and source.dim in self.dims):
-            return all(map(self._implies, source.operands))
+            return all(map(self.implies, source.operands))
         return False
 
 

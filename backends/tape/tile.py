@@ -58,7 +58,7 @@ class TileOps(Protocol):
 
     def compared(self, name: str, a: Tile, b: Tile) -> Tile: ...
 
-    def is_all_true(self, x: Tile) -> bool: ...
+    def implies(self, one: Tile, other: Tile) -> bool: ...
 
     def stretched(self, x: Tile, shape: Sequence[int]) -> Tile: ...
 
@@ -180,9 +180,8 @@ class Tile:
         return self._compared(other, operator.ne)
 
     def __and__(self, other: Tile) -> Tile:
-        is_same = self.value is other.value and self.dims == other.dims
         for one, both in ((self, other), (other, self)):
-            if is_same or self.ops.is_all_true(one):
+            if self.ops.implies(both, one):
                 return self.ops.stretched(both, common_shape(self.shape, other.shape))
         both = self.ops.map("and", torch.logical_and, self, other, takes_out=True)
         return both.made_by("and", operator.and_, self, other)

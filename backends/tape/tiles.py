@@ -15,7 +15,7 @@ from monocomp.backends.array_operations import first_extreme
 from monocomp.backends.tape import choices, extrema, forms
 from monocomp.backends.tape.buffers import Buffer, scatter, store
 from monocomp.backends.tape.groups import first_of_groups, group_size
-from monocomp.backends.tape.guards import unguarded
+from monocomp.backends.tape.guards import implies, unguarded
 from monocomp.backends.tape.products import contract_table, sum_products
 from monocomp.backends.tape.reading import elements_at
 from monocomp.backends.tape.recorder import Recorder, Shape, Value
@@ -107,6 +107,10 @@ class TapeOps:
         if x.value.known is None:
             return -(1 << 62), 1 << 62
         return int(x.value.known.min()), int(x.value.known.max())
+
+    def implies(self, one: Tile, other: Tile) -> bool:
+        """True if a condition is known to hold wherever another one does."""
+        return self.is_all_true(other) or implies(one, other)
 
     def is_all_true(self, x: Tile) -> bool:
         """True if a condition is known to hold for all elements."""
@@ -497,7 +501,10 @@ class TapeOps:
 
     def gather(self, tensor: Tile, at: Sequence[Tile]) -> Tile:
         """The elements of a tensor at computed positions."""
-        made = elements_at(self, tensor, at)
+        every = self.whole(tensor, range(len(tensor.shape)))
+        parts = [(every, ()), *map(forms.part, at)]
+        shape = common_shape(*(x.shape for x in at))
+        made = forms.equal(self, "gather", parts, shape, lambda: elements_at(self, tensor, at))
         return made.made_by("gather", lambda *at: self.gather(tensor, at), *at, table=tensor)
 
     def store(self, output: Buffer, at: tuple[slice, ...], value: Tile) -> None:

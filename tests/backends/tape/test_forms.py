@@ -1,0 +1,89 @@
+"""Values that kernels compute alike, each in its own order of dimensions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import monocomp as mc
+from monocomp.backends.tape.recorder import Recorder, Value, contiguous_strides
+from monocomp.backends.tape.tile import Tile
+from monocomp.backends.tape.tiles import TapeOps
+from monocomp.backends.torch_operations import TorchOps
+
+
+def operations(recorder: Recorder, axes: str) -> TapeOps:
+    """Return the operations of a kernel whose axes are letters."""
+    done_by = TorchOps(torch.device("cpu"), torch.float32)
+    return TapeOps(recorder, done_by, axes, {name: n for n, name in enumerate(axes)})
+
+
+def given(recorder: Recorder, position: int, shape: tuple[int, ...], dtype: torch.dtype) -> Value:
+    """Return a tensor that a call gives."""
+    value = recorder.input(position, shape, dtype)
+    value.strides = contiguous_strides(shape)
+    return value
+
+
+def test_products_and_what_is_made_of_them_in_another_order() -> None:
+    """The second kernel has the rows of the first one in the place of its columns."""
+    recorder = Recorder(2)
+    x, y = (given(recorder, n, (3 + n, 5), torch.float32) for n in range(2))
+    one, other = operations(recorder, "ijd"), operations(recorder, "jid")
+    a = one.contract(Tile(one, x, (0, 2), (3, 1, 5)), Tile(one, y, (1, 2), (1, 4, 5)), 2)
+    a = one.elementwise["exp2"](a)
+    count = len(recorder.steps)
+    b = other.contract(Tile(other, y, (0, 2), (4, 1, 5)), Tile(other, x, (1, 2), (1, 3, 5)), 2)
+    b = other.elementwise["exp2"](b)
+    assert b.value is a.value
+    assert (a.dims, b.dims, b.shape) == ((0, 1), (1, 0), (4, 3, 1))
+    assert len(recorder.steps) == count
+
+
+def test_factors_that_are_exchanged_give_another_product() -> None:
+    recorder = Recorder(2)
+    x, y = (given(recorder, n, (4, 4), torch.float32) for n in range(2))
+    ops = operations(recorder, "ijd")
+    found = [
+        ops.contract(Tile(ops, x, at, shape), Tile(ops, y, (1, 2), (1, 4, 4)), 2)
+        for at, shape in (((0, 2), (4, 1, 4)), ((2, 0), (4, 1, 4)))
+    ]
+    assert found[0].value is not found[1].value
+
+
+def test_comparisons_are_those_of_the_difference() -> None:
+    """k < n + 1, k <= n, n >= k and 0 <= n - k hold alike; k < n does not."""
+    recorder = Recorder(1)
+    ops = operations(recorder, "qk")
+    n = Tile(ops, given(recorder, 0, (3,), torch.int64), (0,), (3, 1))
+    k = ops.constant("k", torch.arange(5), (1,), 2)
+    one, zero = (ops.full((1, 1), number, "int") for number in (1, 0))
+    add, sub = ops.elementwise["add"], ops.elementwise["sub"]
+    alike = [k < add(n, one), k <= n, n >= k, zero <= sub(n, k)]
+    assert len({c.value for c in alike}) == 1
+    assert (k < n).value is not alike[0].value
+    assert (k == n).value is (n == k).value
+
+
+def test_a_condition_implies_that_it_holds_somewhere() -> None:
+    recorder = Recorder(1)
+    ops = operations(recorder, "qk")
+    n = Tile(ops, given(recorder, 0, (3,), torch.int64), (0,), (3, 1))
+    holds = ops.constant("k", torch.arange(5), (1,), 2) <= n
+    somewhere = ops.library.amax(holds, axis=1, keepdims=True)
+    assert (holds & somewhere).value is (somewhere & holds).value is holds.value
+
+
+def test_results_that_are_kept_may_not_be_written_to() -> None:
+    """They are not copied; autograd tells of it, as in eager torch."""
+    kernel = mc.compile("P[q,k] = softmax[k](X[q,k])", backend="torch")
+    X = torch.randn(5, 7, requires_grad=True)
+    for _ in range(3):
+        P = kernel(X)
+        (found,) = torch.autograd.grad(P.square().sum(), X)
+    (wanted,) = torch.autograd.grad(X.softmax(-1).square().sum(), X)
+    torch.testing.assert_close(found, wanted)
+    P = kernel(X)
+    P.detach().zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        P.sum().backward()
