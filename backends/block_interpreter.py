@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from monocomp.backends.numpy import NumpyOps
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
+from monocomp.blocks.operators import OPERATORS
 from monocomp.declarations import counter_rng
 from monocomp.errors import InternalError
 from monocomp.tile.operations import OPERATIONS
@@ -33,6 +34,9 @@ class _Pointer:
 
     tensor: str
     offset: Value = 0
+
+    def __add__(self, offset: Value) -> _Pointer:
+        return replace(self, offset=self.offset + offset)
 
 
 def run(
@@ -375,10 +379,6 @@ def _converted(x: Value, dtype: B.Dtype) -> Value:
     raise InternalError(f"{x!r} cannot be converted to {dtype.name}")
 
 
-def _add(a: Value, b: Value) -> Value:
-    return _Pointer(a.tensor, a.offset + b) if isinstance(a, _Pointer) else np.add(a, b)
-
-
 def _divided(a: Value, b: Value) -> Value:
     """a / b, rounded towards 0; 0 for b = 0, whose results nothing reads."""
     quotient = np.abs(a) // np.where(np.equal(b, 0), 1, np.abs(b))
@@ -409,29 +409,16 @@ def _grouped(pid: int, blocks: int, positions: int, group_size: int) -> int:
     return (first + turn % count) * blocks + turn // count
 
 
-_OPERATORS: dict[str, Callable[..., Value]] = {
-    "+": _add,
-    "-": np.subtract,
-    "*": np.multiply,
+_OWN: dict[str, Callable[..., Value]] = {  # what differs from the function of two numbers
     "/": np.divide,
     "//": _divided,
     "%": lambda a, b: a - _divided(a, b) * b,
-    ">>": np.right_shift,
-    "&": np.bitwise_and,
-    "|": np.bitwise_or,
-    "and": lambda a, b: bool(a) and bool(b),
-    "or": lambda a, b: bool(a) or bool(b),
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
     "neg": np.negative,
     "where": np.where,
     "maximum": np.maximum,
     "minimum": np.minimum,
 }
+_OPERATORS = {sign: row.value for sign, row in OPERATORS.items()} | _OWN
 _HELPERS: dict[str, Callable[..., Value]] = {
     "cdiv": lambda a, b: -(-a // b),
     "grouped": _grouped,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from monocomp.backends.identifiers import LAUNCH, Identifiers
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
-from monocomp.blocks.building.kernels import build
+from monocomp.blocks.building.kernels import Known, build
 from monocomp.blocks.choices.choose import choose
 from monocomp.blocks.passes.chains import unchain
-from monocomp.blocks.passes.constants import Constant, Key, with_constants
 from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Combine, Fold, TileProgram
@@ -44,7 +43,7 @@ def block_program(
     name: str | None = None,
     functions: Mapping[str, str] | None = None,
     dialect: Dialect = TRITON,
-    known: Callable[[BlockProgram], Mapping[Key, Constant]] = lambda p: {},
+    known: Known = lambda arguments, blocks: {},
     unchained: bool = False,
 ) -> BlockProgram:
     """A kernel as a block program, in names that the program cannot choose.
@@ -55,7 +54,7 @@ def block_program(
         name, functions: identifiers of the kernel and of the combines, by monoid; those of a file
             with no other kernel, unless given.
         dialect: the language that it is for.
-        known: what is known of the arguments.
+        known: what is known of arguments.
         unchained: cut products off from those that they are made from (`unchain`).
 
     Raises:
@@ -75,9 +74,7 @@ def block_program(
         return Identifiers({*taken, function, *others})
 
     choices = choose(program, passes, dialect.resident)
-    found = build(program, choices, kernel, scope, functions)
-    constants = known(found)
-    found = with_constants(found, constants) if constants else found
+    found = build(program, choices, kernel, scope, functions, known)
     found = unchain(found) if unchained else found
     try:
         for name, change in dialect.passes.items():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp.backends.schedules.schedule import Schedule, held_length
-from monocomp.blocks.passes.constants import Constant, Key
-from monocomp.blocks.program import INT32, BlockProgram
+from monocomp.blocks.names import Constant, Key
+from monocomp.blocks.program import INT32, Argument, Block
 from monocomp.tile import TileProgram
 
 
@@ -27,9 +27,13 @@ class Promises:
     widths: Mapping[str, int]
 
     def of(
-        self, p: BlockProgram, schedule: Schedule, sizes: Mapping[str, int]
+        self,
+        known: Known,
+        arguments: Sequence[Argument],
+        described: Sequence[Block],
     ) -> dict[Key, Constant]:
-        """Return what else is known of the arguments of a kernel with its schedule."""
+        """Return what else is known of arguments, and of what descriptors load."""
+        schedule, sizes, axes = known.schedule, known.sizes, known.kernel.axes
         blocks = schedule.lengths
         found: dict[Key, Constant] = {
             ("option", "INDEX", 0): INT32,
@@ -37,31 +41,30 @@ class Promises:
             ("option", "FAST", 0): self.fast,
             ("option", "STEP", 0): 1,
         }
-        last = {a.of: a.dim for a in p.arguments if a.purpose == "stride"}
+        last = {a.of: a.dim for a in arguments if a.purpose == "stride"}
         found |= {("stride", tensor, dim): 1 for tensor, dim in last.items()}
-        for a in p.arguments:
+        for a in arguments:
             match a.purpose:
                 case "order":
                     found[a.key] = schedule.group_size
                 case "descriptor":
-                    found[a.key] = self._is_described(p, a.dim, schedule, sizes) or None
-                case "even" if p.axes[a.of].role != "whole":
-                    size = sizes.get(p.axes[a.of].extent)
+                    found[a.key] = self._is_described(known, described[a.dim]) or None
+                case "even" if axes[a.of].role != "whole":
+                    size = sizes.get(axes[a.of].extent)
                     found[a.key] = size is not None and size % blocks[a.of] == 0
                 case "single":
-                    size = sizes.get(p.axes[a.of].extent)
+                    size = sizes.get(axes[a.of].extent)
                     found[a.key] = size is not None and 0 < size <= blocks[a.of]
-                case "even" if p.axes[a.of].extent not in sizes:
+                case "even" if axes[a.of].extent not in sizes:
                     found[a.key] = False
         return found
 
-    def _is_described(
-        self, p: BlockProgram, block: int, schedule: Schedule, sizes: Mapping[str, int]
-    ) -> bool:
+    def _is_described(self, known: Known, block: Block) -> bool:
         """True if the schedule wants a descriptor, and 16 bytes divide rows of the known size."""
-        tensor, last = p.blocks[block].tensor, p.blocks[block].axes[-1]
-        row = 0 if last is None else sizes.get(p.axes[last].extent, 0)
-        return schedule.descriptors and row > 0 and row * self.widths.get(tensor, 4) % 16 == 0
+        last = block.axes[-1]
+        row = 0 if last is None else known.sizes.get(known.kernel.axes[last].extent, 0)
+        is_aligned = row > 0 and row * self.widths.get(block.tensor, 4) % 16 == 0
+        return known.schedule.descriptors and is_aligned
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,11 @@ class Known:
     sizes: Mapping[str, int]
     promises: Promises | None
 
-    def __call__(self, p: BlockProgram) -> dict[Key, Constant]:
-        """By the arguments of its block program: sizes, the tiles of what is held entirely, and
-        what calls promise."""
+    def __call__(
+        self, arguments: Sequence[Argument], described: Sequence[Block]
+    ) -> dict[Key, Constant]:
+        """Return the known arguments, of these and of descriptors for these blocks: sizes, the
+        tiles of what is held entirely, and what calls promise."""
         kernel, sizes = self.kernel, self.sizes
         found: dict[Key, Constant] = {
             ("size", e, 0): sizes[e] for e in kernel.extents() if e in sizes
@@ -93,4 +98,4 @@ class Known:
                 before = held_length(kernel, a.after, sizes[a.extent]) if a.after else 0
                 found["block", a.name, 0] = length
                 found["even", a.name, 0] = sizes[a.extent] >= before + length
-        return found | (self.promises.of(p, self.schedule, sizes) if self.promises else {})
+        return found | (self.promises.of(self, arguments, described) if self.promises else {})

@@ -7,10 +7,9 @@ import math
 from monocomp.backends.line_breaks import fill, fit, tuple_text
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
 from monocomp.blocks import program as B
+from monocomp.blocks.operators import OPERATORS, bind_alike
 
-# Operators that bind alike: of these the left one is done first, without brackets.
-_ALIKE = (("+", "-"), ("*", "/", "//", "%"), ("&",), ("|",), ("and",), ("or",))
-_LOOSE = (*B.INFIX, "neg", "select", "given")  # what needs brackets as an operand
+_LOOSE = (*OPERATORS, "neg", "select", "given")  # what needs brackets as an operand
 
 
 class Printer:
@@ -131,10 +130,9 @@ class Printer:
 
     def _expr(self, e: B.Expr) -> str:
         """An expression, whose text may have more brackets than it needs."""
-        if e.op in B.INFIX:
+        if e.op in OPERATORS:
             a, b = e.args
-            goes_on = any(e.op in signs and a.op in signs for signs in _ALIKE)
-            left = self._expr(a) if goes_on else self._operand(a)
+            left = self._expr(a) if bind_alike(e.op, a.op) else self._operand(a)
             return f"{left} {e.op} {self._operand(b)}"
         args = tuple(map(self._operand, e.args))
         match e.op:

@@ -1,12 +1,30 @@
-"""The names of a kernel: an identifier for each purpose, which the program cannot choose."""
+"""The names of a kernel: an identifier for each purpose, which the program cannot choose. Where a
+name stands for a constant, as that of a known argument does, it is read as the constant."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeAlias
 
-from monocomp.blocks.operations import name
-from monocomp.blocks.program import BOOL, FLOAT, INDEX, INT, INT64, Block, Dtype, Expr, Layout
+from monocomp.blocks.operations import name, none, number
+from monocomp.blocks.program import (
+    BOOL,
+    FLOAT,
+    INDEX,
+    INT,
+    INT64,
+    Argument,
+    Block,
+    Dtype,
+    Expr,
+    Layout,
+)
 from monocomp.tile import TileProgram
+
+Key: TypeAlias = tuple[str, str, int]  # of an argument
+# A number, a flag, a dtype, the precision of products; None for no descriptor, True for one.
+Constant: TypeAlias = int | bool | str | Dtype | None
 
 
 class Scope(Protocol):
@@ -16,16 +34,53 @@ class Scope(Protocol):
 
 
 class Names:
-    """The names of one kernel's arguments and values."""
+    """The names of one kernel's arguments and values.
+
+    Attributes:
+        program: the kernel.
+        values: the constants that names stand for, by identifier.
+        present: the descriptors that every call gives, by identifier.
+        offset: the dtype of offsets.
+    """
 
     def __init__(self, program: TileProgram, scope: Scope) -> None:
         self.program = program
         self.scope = scope
+        self.values: dict[str, Expr] = {}
+        self.present: set[str] = set()
+        self.offset = INDEX
         self._dims = {n: t.dims for n, t in program.inputs.items()}
         for o in program.outputs:
             positions = zip(o.dims, program.stores(o.name)[0].positions, strict=True)
             dims = (p.attr if p.op == "coordinate" else dim for dim, p in positions)
             self._dims[o.name] = tuple(dims)
+
+    def learn(self, arguments: Iterable[Argument], known: Mapping[Key, Constant]) -> None:
+        """Note what is known of arguments, by their keys."""
+        for a in arguments:
+            match known.get(a.key, ...):
+                case Dtype() as dtype:
+                    self.offset = dtype
+                case str() as text:
+                    self.values[a.name.attr] = Expr("text", (), text)
+                case None:
+                    self.values[a.name.attr] = none()
+                case True if a.purpose == "descriptor":
+                    self.present.add(a.name.attr)
+                case bool() as flag:
+                    self.values[a.name.attr] = number(flag, "bool")
+                case int() as value:
+                    self.values[a.name.attr] = number(value)
+
+    def unread(self) -> Names:
+        """Return the same names as such, to give values to."""
+        found = copy.copy(self)
+        found.values = {}
+        return found
+
+    def read(self, called: Expr) -> Expr:
+        """Return what a name stands for."""
+        return self.values.get(called.attr, called)
 
     def of(self, purpose: str, of: str, wanted: str | None = None) -> str:
         """The identifier for a purpose."""
@@ -33,40 +88,40 @@ class Names:
 
     def index(self, purpose: str, axis: str, layout: Layout = ()) -> Expr:
         """A position along an axis, or a bound of positions: low_k."""
-        return name(self.of(purpose, axis, f"{purpose}_{axis}"), INDEX, layout)
+        return self.read(name(self.of(purpose, axis, f"{purpose}_{axis}"), self.offset, layout))
 
     def plain(self, purpose: str, axis: str) -> Expr:
         """The same, with a name that does not tell the axis: begin."""
-        return name(self.of(purpose, axis, purpose), INDEX)
+        return self.read(name(self.of(purpose, axis, purpose), self.offset))
 
     def axis(self, axis: str) -> Expr:
         """The coordinate: a number, or those of a block's elements."""
         if self.program.axes[axis].role in ("grid", "serial"):
-            return name(self.of("axis", axis), INT)
-        return name(self.of("axis", axis, f"offs_{axis}"), INDEX, (axis,))
+            return self.read(name(self.of("axis", axis), INT))
+        return self.read(name(self.of("axis", axis, f"offs_{axis}"), self.offset, (axis,)))
 
     def inside(self, axis: str) -> Expr:
         """Which of a block's elements count?"""
-        return name(self.of("inside", axis, f"in_{axis}"), BOOL, (axis,))
+        return self.read(name(self.of("inside", axis, f"in_{axis}"), BOOL, (axis,)))
 
     def block(self, axis: str) -> Expr:
         """The length of a block."""
-        return name(self.of("block", axis, f"BLOCK_{axis.upper()}"), INT)
+        return self.read(name(self.of("block", axis, f"BLOCK_{axis.upper()}"), INT))
 
     def even(self, axis: str) -> Expr:
         """Return a test that a block's length divides the extent."""
-        return name(self.of("even", axis, f"EVEN_{axis.upper()}"), BOOL)
+        return self.read(name(self.of("even", axis, f"EVEN_{axis.upper()}"), BOOL))
 
     def single(self, axis: str) -> Expr:
         """Return a test that one block holds all elements, of which there are some."""
-        return name(self.of("single", axis, f"SINGLE_{axis.upper()}"), BOOL)
+        return self.read(name(self.of("single", axis, f"SINGLE_{axis.upper()}"), BOOL))
 
     def size(self, extent: str) -> Expr:
-        return name(self.of("size", extent, f"size_{extent.lstrip('.')}"), INT)
+        return self.read(name(self.of("size", extent, f"size_{extent.lstrip('.')}"), INT))
 
     def param(self, param: str) -> Expr:
         kind = self.program.params[param]
-        return name(self.of("param", param), FLOAT if kind == "float" else INT)
+        return self.read(name(self.of("param", param), FLOAT if kind == "float" else INT))
 
     def pointer(self, tensor: str) -> Expr:
         return name(self.of("pointer", tensor, f"{tensor}_ptr"), Dtype(tensor, "pointer"))
@@ -80,13 +135,24 @@ class Names:
 
     def stride(self, tensor: str, dim: int) -> Expr:
         wanted = f"stride_{tensor}_{self._dim(tensor, dim)}"
-        return name(self.of("stride", f"{tensor}/{dim}", wanted), INT)
+        return self.read(name(self.of("stride", f"{tensor}/{dim}", wanted), INT))
 
     def descriptor(self, block: Block) -> Expr:
         """Return the descriptor that loads such blocks."""
         wanted = f"{block.tensor}_desc"
         kind = Dtype(block.tensor, "descriptor")
-        return name(self.of("descriptor", repr(block), wanted), kind)
+        return self.read(name(self.of("descriptor", repr(block), wanted), kind))
+
+    def given(self, block: Block) -> Expr:
+        """Return a test that there is a descriptor for such blocks."""
+        descriptor = self.descriptor(block)
+        if descriptor.op == "none" or descriptor.attr in self.present:
+            return number(descriptor.op != "none", "bool")
+        return Expr("given", (descriptor,), None, (), BOOL)
+
+    def option(self, of: str) -> Expr:
+        """An option of the launch."""
+        return self.read(option(of))
 
     def dims(self, tensor: str) -> tuple[str, ...]:
         """Names for the dimensions of a tensor: their extents, or the axes of an output."""

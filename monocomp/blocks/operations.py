@@ -1,15 +1,34 @@
-"""The expressions of block programs, with their dimensions and dtypes."""
+"""The expressions of block programs, with their dimensions and dtypes.
+
+Constructors fold what is known:
+
+    x | True = True     x & True = x     x * 1 = x     1 + 2 = 3     where(True, x, y) = x
+
+A number may stand where a tile of equal elements would, in operations element by element: nothing
+but numbers and scalars changes dimensions, and `spread` and `whole` give a value those of a tile.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from monocomp.blocks import program as B
+from monocomp.blocks.operators import OPERATORS, Operator, bind_alike
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 
+_FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "sqrt": math.sqrt,
+    "rsqrt": lambda x: 1 / math.sqrt(x),
+    "log2": math.log2,
+    "log": math.log,
+}
+_EXTREMES = ("max", "min", "larger", "smaller")
+_EXACT = 1 << 24  # ints below it are floats of 32 bits
 _PROMOTION = ("int1", "int", "int32", "INDEX", "int64", "uint32", "float", "float32")
 
 
@@ -63,26 +82,58 @@ def none() -> B.Expr:
     return B.Expr("none")
 
 
+def is_number(e: B.Expr, value: Any) -> bool:
+    """True if this is a number of this type and value."""
+    return e.op == "number" and type(e.attr) is type(value) and e.attr == value
+
+
+def is_constant(e: B.Expr) -> bool:
+    """True if this is an int or a truth value, which may stand for a tile."""
+    return e.op == "number" and not isinstance(e.attr, float)
+
+
+def are_same(a: B.Expr, b: B.Expr) -> bool:
+    """True if both are one name, or the same number."""
+    return a.op == b.op and a.op in ("name", "number") and a.attr == b.attr
+
+
 def infix(sign: str, a: B.Expr, b: B.Expr) -> B.Expr:
     """a sign b."""
-    logical = sign in B.COMPARISONS or sign in ("and", "or")
-    dtype = B.BOOL if logical else promoted(a.dtype, b.dtype)
+    row = OPERATORS[sign]
+    if a.op == b.op == "number" and (found := _computed(row, a.attr, b.attr)) is not None:
+        return found
+    if is_number(b, row.unit) or is_number(a, row.zero):
+        return a
+    if row.commutes and (is_number(a, row.unit) or is_number(b, row.zero)):
+        return b
+    if sign == "%" and is_number(b, 1):
+        return number(0)
+    dtype = B.BOOL if row.gives == "truth" else promoted(a.dtype, b.dtype)
     if sign == "/" and dtype.kind == "int":
         dtype = B.FLOAT32
     return B.Expr(sign, (a, b), None, broadcast_layout(a.layout, b.layout), dtype)
 
 
-_LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2}
+def _computed(row: Operator, a: Any, b: Any) -> B.Expr | None:
+    """An operator of two numbers, if constructors compute it: not where floats are compared, which
+    may be equal in fewer bits, and nothing infinite."""
+    is_float = row.sign == "/" or isinstance(a, float) or isinstance(b, float)
+    if (b == 0 and row.sign in ("/", "//", "%")) or (is_float and row.gives == "truth"):
+        return None
+    value = row.value(a, b)
+    if is_float:
+        return number(value, "float") if math.isfinite(value) else None
+    return number(value, "bool" if isinstance(value, bool) else "int")
 
 
 def chained(sign: str, a: B.Expr, b: B.Expr) -> B.Expr:
     """a sign b, calculated from left to right: of b = c + d first a + c."""
-    if b.op in _LEVELS and _LEVELS[b.op] == _LEVELS[sign]:
+    if bind_alike(b.op, sign):
         return infix(b.op, chained(sign, a, b.args[0]), b.args[1])
     return infix(sign, a, b)
 
 
-def joined(sign: str, parts: list[B.Expr]) -> B.Expr:
+def joined(sign: str, parts: Sequence[B.Expr]) -> B.Expr:
     """All parts with an operator between them."""
     found = parts[0]
     for x in parts[1:]:
@@ -97,32 +148,61 @@ def negated(a: B.Expr) -> B.Expr:
 def select(test: B.Expr, a: B.Expr, b: B.Expr) -> B.Expr:
     """a if test else b"""
     layout = broadcast_layout(a.layout, b.layout)
-    return B.Expr("select", (test, a, b), None, layout, promoted(a.dtype, b.dtype))
+    return _choice("select", test, a, b, layout)
 
 
 def where(test: B.Expr, a: B.Expr, b: B.Expr) -> B.Expr:
     layout = broadcast_layout(test.layout, a.layout, b.layout)
-    return B.Expr("where", (test, a, b), None, layout, promoted(a.dtype, b.dtype))
+    return _choice("where", test, a, b, layout)
+
+
+def _choice(op: str, test: B.Expr, a: B.Expr, b: B.Expr, layout: B.Layout) -> B.Expr:
+    if is_constant(test):
+        found = a if test.attr else b
+        return found if is_constant(found) or found.op == "none" else whole(found, layout)
+    if is_number(a, True) and is_number(b, False):
+        return test
+    return B.Expr(op, (test, a, b), None, layout, promoted(a.dtype, b.dtype))
 
 
 def extreme(op: str, a: B.Expr, b: B.Expr, keeps_nan: bool = False) -> B.Expr:
     """The maximum or minimum of two values."""
+    if is_constant(a) and is_constant(b):
+        return number((max if op == "maximum" else min)(a.attr, b.attr))
     layout = broadcast_layout(a.layout, b.layout)
     return B.Expr(op, (a, b), keeps_nan, layout, promoted(a.dtype, b.dtype))
 
 
+def cdiv(a: B.Expr, b: B.Expr) -> B.Expr:
+    """a / b, rounded up, of ints that are not negative."""
+    if is_constant(a) and is_constant(b):
+        return number(-(-a.attr // b.attr))
+    return B.Expr("cdiv", (a, b), None, (), B.INT)
+
+
 def cast(a: B.Expr, dtype: B.Dtype) -> B.Expr:
     """A value, which may be a plain number, in a dtype."""
+    if is_constant(a) and dtype.kind == "int" and a.attr in (0, 1):
+        return number(a.attr)
+    if is_constant(a) and dtype == B.FLOAT32 and abs(a.attr) < _EXACT:
+        return number(a.attr, "float")
     return B.Expr("cast", (a,), None, a.layout, dtype)
 
 
 def to(a: B.Expr, dtype: B.Dtype) -> B.Expr:
     """A tile or another tensor in a dtype."""
+    if is_constant(a):
+        return cast(a, dtype)
+    if a.op == "arange" and a.dtype == dtype:
+        return a
     return B.Expr("to", (a,), None, a.layout, dtype)
 
 
 def function(op: str, *args: B.Expr) -> B.Expr:
     """An element-wise function of floats."""
+    if op in _FUNCTIONS and args[0].op == "number":
+        with suppress(ArithmeticError, ValueError):
+            return number(_FUNCTIONS[op](args[0].attr), "float")
     layout = broadcast_layout(*(a.layout for a in args))
     dtype = args[0].dtype if args[0].dtype.kind == "float" else B.FLOAT32
     return B.Expr("function", args, op, layout, dtype)
@@ -161,6 +241,15 @@ def broadcast(a: B.Expr, layout: B.Layout) -> B.Expr:
     return B.Expr("broadcast", (a,), None, layout, a.dtype)
 
 
+def whole(a: B.Expr, layout: B.Layout) -> B.Expr:
+    """A value with all dimensions of a tile that it may stand for."""
+    if a.layout == layout:
+        return a
+    if a.op == "number":
+        return full(a, layout, B.OF_KIND[a.dtype.kind])  # type: ignore[index]
+    return broadcast(a, layout)
+
+
 def spread(x: B.Expr, want: B.Layout) -> B.Expr:
     """Give a tile of some axes the axes of another: offs_q[:, None]."""
     have = x.layout
@@ -180,5 +269,30 @@ def spread(x: B.Expr, want: B.Layout) -> B.Expr:
 
 def reduced(x: B.Expr, by: str, dim: int, kind: Any = "built-in") -> B.Expr:
     """A tile combined along a dimension."""
+    if is_constant(x) and by in _EXTREMES:
+        return x
     layout = (*x.layout[:dim], *x.layout[dim + 1 :])
     return B.Expr("reduce", (x,), B.Reduction(by, dim, kind), layout, x.dtype)
+
+
+def over_blocks(
+    axis: str, start: B.Expr, stop: B.Expr, stages: B.Expr | None, fused: B.Expr | None = None
+) -> B.Blocks:
+    """The blocks of an axis from start to stop."""
+    if stages is not None and stages.op == "none":
+        stages = None
+    if fused is not None and is_number(fused, False):
+        fused = None
+    return B.Blocks(axis, start, stop, stages, fused)
+
+
+def pointers(
+    base: B.Expr, offsets: Sequence[B.Expr], mask: B.Expr | None = None, fill: B.Expr | None = None
+) -> B.Pointers:
+    """The access to elements, without what changes nothing: offsets of 0, and a mask that holds."""
+    fewer = [x for x in offsets if not is_number(x, 0)]
+    if mask is not None and mask.op == "broadcast":
+        mask = mask.args[0]
+    if mask is None or is_number(mask, True):
+        mask = fill = None
+    return B.Pointers(base, tuple(fewer), mask, fill)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from monocomp import tile
+from monocomp.blocks.operators import OPERATORS
 from monocomp.declarations.vocabulary import Kind
 from monocomp.extents.nominal import MIN_DOT as MIN_DOT
 from monocomp.tile import Axis
@@ -61,7 +62,7 @@ class Expr:
         name(identifier), number(value), text(value), none,
         arange: the positions in a block; full of a value, zeros: tiles of one number,
         expand, trans, broadcast of a value, to the layout of the result,
-        an operator of INFIX of two values, or neg of one,
+        an operator of OPERATORS of two values, or neg of one,
         select of a test that is known as the kernel is compiled, or a scalar, and two values,
         where of a tile's truth values and two values,
         cast of a value to its dtype, which may be a plain number; to of a tile or tensor,
@@ -103,9 +104,7 @@ class Registers:
     dim: int | None = None
 
 
-COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
-INFIX = ("+", "-", "*", "/", "//", "%", ">>", "&", "|", "and", "or", *COMPARISONS)
-ELEMENTWISE = (*INFIX, "where", "maximum", "minimum", "function", "neg", "cast", "to")
+ELEMENTWISE = (*OPERATORS, "where", "maximum", "minimum", "function", "neg", "cast", "to")
 
 
 # --- statements -------------------------------------------------------------------------------

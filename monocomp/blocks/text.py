@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from monocomp.blocks import program as B
+from monocomp.blocks.operators import OPERATORS
 
 Line: TypeAlias = tuple[str, B.Statement | None]  # None: what is declared
 
@@ -109,7 +110,7 @@ def _range(r: B.Static | B.Serial | B.Blocks) -> str:
 
 def show(e: B.Expr, nested: bool = False) -> str:
     """An expression as text."""
-    if e.op in B.INFIX or e.op == "select":
+    if e.op in OPERATORS or e.op == "select":
         parts = [show(a, True) for a in e.args]
         text = f" {e.op} ".join(parts)
         if e.op == "select":

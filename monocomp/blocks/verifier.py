@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
+from monocomp.blocks.operators import OPERATORS
 from monocomp.errors import InternalError
 from monocomp.tile.operations import OPERATIONS
 
@@ -161,7 +162,7 @@ class _Verifier:
         if e.op == "function":
             devices = {o.device for o in OPERATIONS.values()} - {None}
             _need(e.attr in devices, f"no function is called {e.attr}")
-        if e.op in B.COMPARISONS:
+        if e.op in OPERATORS and OPERATORS[e.op].gives == "truth":
             _need(e.dtype.kind == "bool", "a comparison is true or false")
 
 

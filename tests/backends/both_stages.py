@@ -21,8 +21,8 @@ from monocomp.backends import numpy as backend
 from monocomp.backends.schedules.schedule import held_length
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks.choices.choose import PASSES
+from monocomp.blocks.names import Constant, Key
 from monocomp.blocks.passes.chains import unchain
-from monocomp.blocks.passes.constants import Constant, Key, with_constants
 from monocomp.blocks.program import INT32, BlockProgram
 from monocomp.blocks.verifier import verify
 from monocomp.tile import TileProgram
@@ -66,7 +66,8 @@ def both_stages(block: int = 16) -> Iterator[list[str]]:
                 if passes == PASSES:
                     variants += [unchain(blocks)]
                     known = _known(blocks, call)
-                    variants += [with_constants(blocks, dict(known[n::m])) for n, m in _SOME]
+                    some = (dict(known[n::m]) for n, m in _SOME)
+                    variants += [_known_program(program, found) for found in some]
                 for variant in variants:
                     verify(variant)
                     found = {n: _start(program, n, x) for n, x in outputs.items()}
@@ -89,6 +90,10 @@ def both_stages(block: int = 16) -> Iterator[list[str]]:
 
     with patch.object(backend, "run", run):
         yield seen
+
+
+def _known_program(program: TileProgram, known: Mapping[Key, Constant]) -> BlockProgram:
+    return block_program(program, known=lambda arguments, described: known)
 
 
 def _known(blocks: BlockProgram, call: tuple[Any, ...]) -> list[tuple[Key, Constant]]:

@@ -14,12 +14,14 @@ from monocomp.blocks.building.moving import distances, first_of, least
 from monocomp.blocks.choices.moving import signs
 from monocomp.blocks.operations import (
     broadcast,
+    broadcast_layout,
     cast,
     full,
     infix,
     joined,
     name,
     number,
+    pointers,
     spread,
     to,
     where,
@@ -52,8 +54,7 @@ def load(c: Context, s: P.Let) -> None:
         _load_by_pointers(c, s)
         return
     descriptor = c.names.descriptor(block)
-    given = B.Expr("given", (descriptor,), None, (), B.BOOL)
-    tests = [given, *(x for x in found if isinstance(x, B.Expr))]
+    tests = [c.names.given(block), *(x for x in found if isinstance(x, B.Expr))]
     access = B.Descriptor(
         descriptor,
         block,
@@ -117,10 +118,14 @@ def _load_elements(c: Context, s: P.Let) -> None:
     if any(x.op != "coordinate" for x in e.positions):
         masks += _in_range(c, c.names.dims(e.attr), e.positions, layout, e.inside)
     mask = _guarded(c, e.guard, layout, masks)
+    # A guard may vary alone, or what varies be known.
+    layouts = [x.layout for x in offsets]
+    if broadcast_layout(*layouts, mask.layout if mask and any(layouts) else ()) != layout:
+        offsets = (*offsets, B.Expr("zeros", (), None, layout, B.INT32))
     fill = None
     if mask is not None:
         fill = number(0.0, "float") if e.kind == "float" else number(0)
-    c.put(B.Load(_target(c, s), e.attr, B.Pointers(base, offsets, mask, fill)))
+    c.put(B.Load(_target(c, s), e.attr, pointers(base, offsets, mask, fill)))
 
 
 def _guarded(
@@ -177,17 +182,14 @@ def _address(c: Context, e: P.Expr, key: str, layout: Layout) -> tuple[B.Expr, t
         elif periods.is_moved(c, meant):
             numbers.append(infix("*", cast(periods.moved(c, meant), B.INT64), stride))
             first = c.local(s.attr) if s.op == "local" else periods.position(c, s)
-            tiles.append(infix("*", to(spread(first, layout), B.INDEX), stride))
+            tiles.append(infix("*", to(spread(first, layout), c.names.offset), stride))
         elif (found := _signs(c, s)) is not None:
             numbers.append(infix("*", cast(least(c, s), B.INT64), stride))
             tiles.append(infix("*", to(distances(c, found, layout), B.INT64), stride))
         elif c.order(s.axes):
             position = tile(c, s, layout)
-            tiles.append(
-                infix("*", position if s.op == "coordinate" else to(position, B.INDEX), stride)
-            )
-    if layout and not tiles:  # a guard varies alone, and no mask is larger than its pointers
-        tiles.append(B.Expr("zeros", (), None, layout, B.INT32))
+            position = position if s.op == "coordinate" else to(position, c.names.offset)
+            tiles.append(infix("*", position, stride))
     return base, (*numbers, *tiles)
 
 
@@ -227,7 +229,7 @@ def hoist_bases(c: Context, loop: P.Loop) -> None:
             pointer, offsets = c.names.pointer(e.attr), _scalar_offsets(c, e)
             if offsets:
                 base = name(c.names.of("base", s.name, f"{e.attr}_base"), pointer.dtype)
-                c.bases[s.name] = c.assign(base, joined("+", [pointer, *offsets]))
+                c.bases[s.name] = c.let(base, joined("+", [pointer, *offsets]))
 
 
 def store(c: Context, s: P.Store) -> None:
@@ -241,7 +243,7 @@ def store(c: Context, s: P.Store) -> None:
     if any(p.op != "coordinate" for p in s.positions):
         masks += _in_range(c, output.dims, s.positions, layout)
     mask = _guarded(c, s.guard, layout, masks)
-    c.put(B.Store(s.output, B.Pointers(c.names.pointer(s.output), offsets, mask), found, s.mode))
+    c.put(B.Store(s.output, pointers(c.names.pointer(s.output), offsets, mask), found, s.mode))
 
 
 def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
@@ -252,9 +254,9 @@ def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
             position = cast(tile(c, p, ()), B.INT64)
         else:
             position = tile(c, p, layout)
-            position = position if p.op == "coordinate" else to(position, B.INDEX)
+            position = position if p.op == "coordinate" else to(position, c.names.offset)
         offsets.append(infix("*", position, c.names.stride(s.output, dim)))
-    if c.order({a for p in s.positions for a in p.axes}) != layout:
+    if broadcast_layout(*(x.layout for x in offsets)) != layout:
         offsets.append(B.Expr("zeros", (), None, layout, B.INT32))
     return tuple(offsets)
 
@@ -262,8 +264,8 @@ def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
 def _stored(c: Context, s: P.Store, layout: Layout) -> B.Expr:
     """A name for the value, in the dtype of the output."""
     found = tile(c, s.value, layout)
-    if layout and not c.layout(s.value):
-        found = full(tile(c, s.value), layout, B.OF_KIND[s.value.kind])
+    if layout and not found.layout:
+        found = full(found, layout, B.OF_KIND[s.value.kind])
     if found.op != "name":
         result = name(c.names.of("result", s.output, f"{s.output}_tile"), found.dtype, found.layout)
         found = c.assign(result, found)

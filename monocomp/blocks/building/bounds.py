@@ -27,7 +27,7 @@ from monocomp.blocks.operations import (
     unknown,
     where,
 )
-from monocomp.blocks.program import INDEX, INT32, Expr, subexpressions
+from monocomp.blocks.program import INT32, Expr, subexpressions
 from monocomp.tile.printer import show
 
 _MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")
@@ -60,9 +60,11 @@ def range_of(c: Context, loop: P.Loop, segment: P.Segment) -> Range:
             extreme("minimum", a, b) for a, b in ((high, found.most), (full_high, found.least))
         )
     if any(_has_64_bits(c, e) for e in segment.lower if not _is_cut(c, loop, e)):
-        low, full_low = (cast(extreme("minimum", x, size), INDEX) for x in (low, full_low))
+        low, full_low = (cast(extreme("minimum", x, size), c.names.offset) for x in (low, full_low))
     if any(_has_64_bits(c, e) for e in segment.upper if not _is_cut(c, loop, e)):
-        high, full_high = (cast(extreme("maximum", x, number(0)), INDEX) for x in (high, full_high))
+        high, full_high = (
+            cast(extreme("maximum", x, number(0)), c.names.offset) for x in (high, full_high)
+        )
     return Range(low, high, full_low, full_high)
 
 
@@ -75,8 +77,9 @@ def cut_bounds(c: Context, loop: P.Loop) -> None:
         if layout and _has_64_bits(c, e):
             x = wide(c, e, layout) if c.is_load(e) else tile(c, e, layout)
             within = extreme("minimum", extreme("maximum", x, number(0)), size)
-            target = name(c.names.of("bound", f"{axis} {text}", f"bound_{axis}"), INDEX, layout)
-            c.cut[axis, text] = c.assign(target, to(within, INDEX))
+            identifier = c.names.of("bound", f"{axis} {text}", f"bound_{axis}")
+            target = name(identifier, c.names.offset, layout)
+            c.cut[axis, text] = c.let(target, to(within, c.names.offset))
 
 
 def _cut(c: Context, loop: P.Loop, e: P.Expr) -> Expr | None:
@@ -106,7 +109,7 @@ def tile_of(
     varying = [e for e in bounds if c.order(e.axes)]
     found = c.names.index(purpose, loop.axis.name)
     if not varying:
-        return full(found, layout, INDEX)
+        return full(found, layout, c.names.offset)
     for e in varying:
         cut = _cut(c, loop, e)
         bound = tile(c, e, layout) if cut is None else spread(cut, layout)
@@ -128,11 +131,11 @@ def name_row_bounds(c: Context, stream: Stream, low: Expr, high: Expr) -> None:
     ):
         if not bounds:
             continue
-        bound = c.names.index(end, axis)
+        bound = c.targets.index(end, axis)
         if given.attr != bound.attr:
-            c.assign(bound, given)
+            c.let(bound, given)
         found = tile_of(c, bounds, end, loop, layout)
-        c.assign(c.names.index(purpose, axis, layout), found)
+        c.let(c.targets.index(purpose, axis, layout), found)
 
 
 def name_extremes(c: Context, stream: Stream) -> None:
@@ -147,7 +150,7 @@ def name_extremes(c: Context, stream: Stream) -> None:
             purpose, end = ("most", most) if test in ("<", "<=") else ("least", least)
             if end.op not in ("name", "number"):
                 called = c.names.of(purpose, f"{axis} {n}", f"{purpose}_{axis}")
-                end = c.assign(name(called, end.dtype), end)
+                end = c.let(name(called, end.dtype), end)
             stream.extremes.append((test, along, end))
 
 

@@ -16,7 +16,7 @@ from monocomp.blocks.operations import (
     spread,
     where,
 )
-from monocomp.blocks.program import INDEX, OF_KIND, Assign, Expr, Function, Reduction
+from monocomp.blocks.program import OF_KIND, Assign, Expr, Function, Reduction
 from monocomp.tile import Combine, Fold, Selection, TileProgram
 
 Layout = tuple[str, ...]
@@ -126,7 +126,7 @@ def _whole_tiles(c: Context, s: Fold, layout: Layout) -> list[Expr]:
     names = []
     for e, folded in zip(s.elements, s.names, strict=True):
         is_short = c.meaning(e) in c.choices.short
-        found = whole_tile(c, e, layout, INDEX if is_short else OF_KIND[e.kind])
+        found = whole_tile(c, e, layout, c.names.offset if is_short else OF_KIND[e.kind])
         identifier = c.names.of("element", folded, f"{folded.removesuffix('_new')}_{s.axis}")
         names.append(c.assign(name(identifier, found.dtype, layout), found))
     return names

@@ -9,9 +9,22 @@ from dataclasses import dataclass, field, replace
 from monocomp import tile as P
 from monocomp.blocks.choices.choose import Choices
 from monocomp.blocks.choices.phases import Phases
-from monocomp.blocks.names import Names, Scope, option
-from monocomp.blocks.operations import name
-from monocomp.blocks.program import Assign, Comment, Expr, Function, If, Layout, Origin, Statement
+from monocomp.blocks.names import Constant, Key, Names, Scope
+from monocomp.blocks.operations import are_same, is_constant, is_number, name, number, whole
+from monocomp.blocks.program import (
+    Argument,
+    Assign,
+    Blocks,
+    Comment,
+    Expr,
+    For,
+    Function,
+    If,
+    Layout,
+    Origin,
+    Statement,
+    Static,
+)
 
 
 @dataclass
@@ -64,21 +77,36 @@ class Context:
         self.layouts, self.lets = choices.layouts, choices.layouts.lets
         self.scope = scope
         self.names = Names(program, scope(kernel_name))
+        self.targets = self.names.unread()  # to give values to
         self.function_names = functions  # of the combines, by monoid
         self.functions: dict[str, Function] = {}
         self.out: list[Statement] = []
         self.origin: Origin = program
         self.streams: list[Stream] = []
+        self.changing: set[str] = set()  # names whose values may change
         self.locals: dict[str, Expr] = {}  # named so far
         self.known: set[str] = set()  # the locals that are no states
         self.bases: dict[str, Expr] = {}  # of loads: the pointers that have been named before
         self.cut: dict[tuple[str, str], Expr] = {}  # bounds of 64 bits within an axis, by text
         self.single: set[str] = set()  # axes of which just a block's first element counts
-        self.fast = option("FAST")  # may functions be as accurate as 16-bit results?
+        blocked = program.axis_names("row", "stream", "whole")
+        self.lengths = {a: self.names.block(a) for a in blocked}
+        self.fast = self.names.option("FAST")  # may functions be as accurate as 16-bit results?
+
+    def learn(self, arguments: Iterable[Argument], known: Mapping[Key, Constant]) -> None:
+        """Note what is known of arguments."""
+        self.names.learn(arguments, known)
+        self.targets = self.names.unread()
+        self.lengths = {a: self.names.block(a) for a in self.lengths}
+        self.fast = self.names.option("FAST")
 
     # --- statements ---------------------------------------------------------------------------
 
     def put(self, s: Statement) -> None:
+        """Write a statement; of one under a known test, what it holds."""
+        if isinstance(s, If) and is_constant(s.test):
+            self.out += s.body if s.test.attr else s.orelse
+            return
         self.out.append(s if s.origin else replace(s, origin=self.origin))
 
     @contextmanager
@@ -92,40 +120,86 @@ class Context:
         self.put(Comment(text))
 
     def assign(self, target: Expr, value: Expr, is_static: bool = False) -> Expr:
-        self.put(Assign((target,), value, self.origin, is_static))
+        """Give a name a value, which may change."""
+        self.changing.add(target.attr)
+        self._give(target, value, is_static)
         return target
+
+    def let(self, target: Expr, value: Expr, is_static: bool = False) -> Expr:
+        """Name a value, and return what is read for the name: a constant, the length of a block, or
+        the name that a tile has already, as long as that does not change."""
+        self._give(target, value, is_static)
+        is_copy = value.op == "name" and value.layout == target.layout != ()
+        is_length = any(are_same(value, x) for x in self.lengths.values())
+        if not (is_constant(value) or is_copy or is_length):
+            return target
+        self.names.values[target.attr] = value
+        return value
+
+    def _give(self, target: Expr, value: Expr, is_static: bool) -> None:
+        values = self.names.values
+        stale = [n for n, x in values.items() if x.op == "name" and x.attr == target.attr]
+        for identifier in (target.attr, *stale):
+            values.pop(identifier, None)
+        self.put(Assign((target,), whole(value, target.layout), self.origin, is_static))
 
     @contextmanager
     def block(self) -> Iterator[list[Statement]]:
-        """Run what is inside with a list of its own for the statements that are put."""
+        """Run what is inside with a list of its own for the statements that are put. It may run
+        several times, or not at all: names that stand for others that change are read as such, and
+        after it all those that it has given."""
         outer, self.out = self.out, []
+        values = self.names.values
+        for identifier in [n for n, x in values.items() if x.attr in self.changing]:
+            del values[identifier]
+        before = dict(values)
         try:
             yield self.out
         finally:
             self.out = outer
+            for identifier in [n for n, x in values.items() if before.get(n) is not x]:
+                del values[identifier]
 
     @contextmanager
     def under(self, test: Expr | None) -> Iterator[None]:
         """Run what is inside and put its statements under a test; as they are if there is none."""
-        if test is None:
+        if test is None or is_number(test, True):
             yield
             return
         with self.block() as inner:
             yield
         self.put(If(test, tuple(inner)))
 
+    @contextmanager
+    def loop(self, variable: Expr, over: Static | Blocks) -> Iterator[Expr]:
+        """Run what is inside, which writes the body of a loop, with what its variable stands for.
+        Of a loop that runs once there is only the body."""
+        if self._runs_once(over):
+            yield self.let(variable, over.start or number(0))
+            return
+        with self.block() as inner:
+            yield variable
+        self.put(For(variable, over, tuple(inner)))
+
+    def _runs_once(self, over: Static | Blocks) -> bool:
+        start, stop = over.start or number(0), over.stop
+        if isinstance(over, Blocks):
+            return is_number(start, 0) and are_same(stop, self.names.block(over.axis))
+        return is_constant(start) and is_number(stop, start.attr + 1)
+
     def local(self, name_: str, like: Expr | None = None) -> Expr:
         """A named value of the program; `like` it when it gets its value."""
         if like is not None:
             identifier = self.names.of("local", name_)
             self.locals[name_] = name(identifier, like.dtype, like.layout)
-        return self.locals[name_]
+            return self.locals[name_]
+        return self.names.read(self.locals[name_])
 
     def set_bound(self, purpose: str, axis: str, x: Expr) -> Expr:
         """Name a bound, but for literals and names."""
         if x.op == "name" or (x.op == "number" and x.attr >= 0):
             return x
-        return self.assign(self.names.index(purpose, axis), x)
+        return self.let(self.targets.index(purpose, axis), x)
 
     # --- axes ---------------------------------------------------------------------------------
 

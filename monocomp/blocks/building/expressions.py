@@ -12,7 +12,6 @@ from monocomp.blocks.building import masks, periods, products
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.choices.operands import has_float
 from monocomp.blocks.operations import (
-    broadcast,
     broadcast_layout,
     cast,
     chained,
@@ -28,10 +27,10 @@ from monocomp.blocks.operations import (
     spread,
     to,
     where,
+    whole,
 )
 from monocomp.blocks.program import (
     FLOAT32,
-    INDEX,
     INT32,
     INT64,
     SMALL_INT,
@@ -72,8 +71,10 @@ def whole_tile(c: Context, e: P.Expr, layout: Layout, dtype: Dtype) -> Expr:
     if not have:
         plain = number(e.attr, e.kind) if e.op == "number" else value(c, e, ())
         return full(plain, layout, dtype)
-    found = to(value(c, e, have), dtype)
-    return found if have == layout else broadcast(spread(found, layout), layout)
+    found = value(c, e, have)
+    if found.op == "number":
+        return full(found, layout, dtype)
+    return whole(spread(to(found, dtype), layout), layout)
 
 
 def wide(c: Context, e: P.Expr, want: Layout) -> Expr:
@@ -302,7 +303,7 @@ def _division(c: Context, e: P.Expr, want: Layout) -> Expr:
     called = e.op if e.kind == "int" else f"float_{e.op}"
     found = helper(called, a, b, layout=layout, dtype=dtype)
     is_position = e.op == "mod" and e.args[1].op == "extent" and c.order(e.axes)
-    return to(found, INDEX) if is_position else found
+    return to(found, c.names.offset) if is_position else found
 
 
 def _uniform(c: Context, e: P.Expr, want: Layout) -> Expr:
@@ -321,7 +322,7 @@ def _reduce(c: Context, e: P.Expr, purpose: str = "") -> Expr:
     monoid, axis = e.attr
     operand = e.args[0]
     layout = c.layout(operand)
-    x, dim = value(c, operand, layout), layout.index(axis)
+    x, dim = whole(value(c, operand, layout), layout), layout.index(axis)
     combine = _COMBINE.get(monoid)
     if c.meaning(operand) in c.choices.short:
         return masks.folded(c, operand.attr, reduced(x, monoid, dim))
@@ -335,7 +336,7 @@ def _contraction(c: Context, e: P.Expr) -> Expr:
     product = c.choices.products.get(e)
     if product is not None:
         left, right = (
-            products.side(c, product, n, tile(c, x, want))
+            products.side(c, product, n, whole(tile(c, x, want), want))
             for n, (x, want) in enumerate(products.sides(c, e, product))
         )
         initial = tile(c, e.args[2]) if len(e.args) > 2 else None
@@ -343,7 +344,7 @@ def _contraction(c: Context, e: P.Expr) -> Expr:
     layout = c.order(e.args[0].axes | e.args[1].axes)
     operand = value if has_float(e) else wide
     a, b = (operand(c, x, layout) for x in e.args[:2])
-    total = reduced(chained("*", a, b), "sum", layout.index(e.attr))
+    total = reduced(whole(chained("*", a, b), layout), "sum", layout.index(e.attr))
     return infix("+", tile(c, e.args[2]), total) if len(e.args) > 2 else total
 
 

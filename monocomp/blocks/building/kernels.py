@@ -16,21 +16,25 @@ from monocomp.blocks.building.expressions import tile, value
 from monocomp.blocks.building.loops import loop
 from monocomp.blocks.building.periods import is_in_period, position
 from monocomp.blocks.choices.choose import Choices
-from monocomp.blocks.names import PID, Scope, option
+from monocomp.blocks.names import PID, Constant, Key, Scope, option
 from monocomp.blocks.operations import (
     arange,
     cast,
+    cdiv,
     extreme,
     helper,
     infix,
+    is_constant,
     joined,
     name,
     number,
     to,
+    whole,
 )
-from monocomp.blocks.passes.unread import needed, read
+from monocomp.blocks.passes.unread import names_in, needed, read
 
 _SUMS = ("add", "sub", "neg", "mul")
+Known = Callable[[tuple[B.Argument, ...], tuple[B.Block, ...]], Mapping[Key, Constant]]
 
 
 def build(
@@ -39,6 +43,7 @@ def build(
     kernel_name: str,
     scope: Callable[[str], Scope],
     functions: Mapping[str, str],
+    known: Known,
 ) -> B.BlockProgram:
     """The block program of a kernel.
 
@@ -48,39 +53,46 @@ def build(
         kernel_name: its identifier.
         scope: gives a kernel or function of a name the identifiers inside it.
         functions: identifiers of the combines, by monoid.
+        known: what is known of arguments, by their keys, from the arguments and from what
+            descriptors load.
     """
     c = Context(program, choices, scope, kernel_name, functions)
     grid, held = _grid_axes(program), held_dims(program)
+    descriptors = tuple(dict.fromkeys(choices.by_descriptor.values()))
+    arguments = tuple(_arguments(c, held))
+    c.learn(arguments, known(arguments, descriptors))
     _steps(c, held)
     added = _added_params(c)
     for param in map(c.names.param, added):  # sums with large ones take 64 bits
-        c.assign(param, cast(param, B.INDEX))
+        c.assign(param, cast(param, c.names.offset))
     _program_ids(c, grid)
     for axis in program.axes.values():
         if axis.role == "whole":
             with c.of(axis):
-                positions = to(arange(axis.name), B.INDEX)
+                positions = to(arange(axis.name), c.names.offset)
                 if axis.after:
                     positions = infix("+", c.names.block(axis.after), positions)
-                c.assign(c.axis(axis.name), positions)
+                c.let(c.targets.axis(axis.name), positions)
                 _membership(c, axis)
     _body(c, program.body)
-    blocked = [a for a in program.axes if program.axes[a].role in ("row", "stream", "whole")]
-    descriptors = tuple(dict.fromkeys(choices.by_descriptor.values()))
+    body = needed(tuple(c.out))
+    precision = c.names.option("PRECISION") if _has_products(program) else None
+    values = [*c.lengths.values(), *([precision] if precision else [])]
+    read_names = read(body).union(*map(names_in, values))
     shared = (p.shared for p in choices.products.values() if p.shared is not None)
     return B.BlockProgram(
         kernel_name,
-        tuple(_arguments(c, held)),
+        tuple(a for a in arguments if a.name.attr in read_names),
         program.axes,
-        {a: c.names.block(a) for a in blocked},
-        needed(tuple(c.out)),
+        c.lengths,
+        body,
         c.functions,
         tuple(grid),
         tuple(dict.fromkeys(shared)),
         held,
         descriptors,
         tuple(added),
-        precision=option("PRECISION") if _has_products(program) else None,
+        precision=precision,
     )
 
 
@@ -125,8 +137,7 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
     yield B.Argument("option", "INDEX", 0, option("INDEX"), True)
     if _has_products(program):
         yield B.Argument("option", "PRECISION", 0, option("PRECISION"), True)
-    if c.fast.attr in read(tuple(c.out)):
-        yield B.Argument("option", "FAST", 0, option("FAST"), True)
+    yield B.Argument("option", "FAST", 0, option("FAST"), True)
     if held:
         yield B.Argument("option", "STEP", 0, option("STEP"), True)
     if is_grouped(program):
@@ -164,11 +175,12 @@ def _steps(c: Context, held: Mapping[str, int]) -> None:
     at a time. By itself Triton only looks whether 16 divides an argument."""
     if held:
         c.say("STEP divides these: loads of several elements need to know.")
-    step = option("STEP")
+    step = c.names.option("STEP")
     for tensor, kept in held.items():
         for dim in (n for n in range(len(c.names.dims(tensor))) if n != kept):
             stride = c.names.stride(tensor, dim)
-            c.assign(stride, infix("*", infix("//", stride, step), step))
+            if stride.op == "name":
+                c.assign(stride, infix("*", infix("//", stride, step), step))
 
 
 # --- program instances ------------------------------------------------------------------------
@@ -187,16 +199,16 @@ def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
         counts[axis.name] = size = c.names.size(axis.extent)
         if axis.role == "row":
             count = name(c.names.of("count", axis.name, f"num_{axis.name}"), B.INT)
-            blocks = B.Expr("cdiv", (size, c.names.block(axis.name)), None, (), B.INT)
-            counts[axis.name] = c.assign(count, blocks)
+            counts[axis.name] = c.let(count, cdiv(size, c.names.block(axis.name)))
     pid = B.Expr("program_id", (), None, (), B.INT32)
     if is_grouped(c.program):
         inner = sum(a.role == "row" for a in grid) if grid[-1].role == "grid" else 1
         rows, positions = (
             joined("*", [counts[a.name] for a in axes]) for axes in (grid[:inner], grid[inner:])
         )
-        order = option("GROUP_SIZE")
-        pid = helper("grouped", pid, rows, positions, order, layout=(), dtype=B.INT32)
+        order = c.names.option("GROUP_SIZE")
+        if not (is_constant(order) and order.attr <= 1):
+            pid = helper("grouped", pid, rows, positions, order, layout=(), dtype=B.INT32)
     c.assign(PID, pid)
     bounding, reversed_rows = _bounding_rows(c), _longer_rows(c)
     for axis in grid:
@@ -204,12 +216,12 @@ def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
             last, count = axis is grid[-1], counts[axis.name]
             number_ = PID if last else infix("%", PID, count)
             if axis.role == "grid":
-                c.assign(c.axis(axis.name), number_)
+                c.let(c.targets.axis(axis.name), number_)
             elif axis.name in reversed_rows:  # the longest rows first: they end last
                 number_ = infix("-", infix("-", count, number(1)), number_)
-            start = c.names.index("start", axis.name)
+            start = c.targets.index("start", axis.name)
             if axis.role == "row":
-                c.assign(start, infix("*", number_, c.names.block(axis.name)))
+                start = c.let(start, infix("*", number_, c.names.block(axis.name)))
             if not last:
                 c.assign(PID, infix("//", PID, count))
             if axis.role == "row":
@@ -221,8 +233,8 @@ def _enter_rows(c: Context, axis: P.Axis, start: B.Expr, bounds: bool) -> None:
     if bounds:
         end = infix("+", start, c.names.block(axis.name))
         end = extreme("minimum", end, c.names.size(axis.extent))
-        c.assign(c.names.index("last", axis.name), infix("-", end, number(1)))
-    c.assign(c.axis(axis.name), infix("+", start, to(arange(axis.name), B.INDEX)))
+        c.let(c.targets.index("last", axis.name), infix("-", end, number(1)))
+    c.let(c.targets.axis(axis.name), infix("+", start, to(arange(axis.name), c.names.offset)))
     _membership(c, axis)
 
 
@@ -260,7 +272,7 @@ def _membership(c: Context, axis: P.Axis) -> None:
     needs_mask = any(_needs_mask(e, axis.name) for e in P.expressions(body))
     if needs_mask or any(axis.name in e.axes for e in stored):
         inside = infix("<", c.axis(axis.name), c.names.size(axis.extent))
-        c.assign(c.names.inside(axis.name), infix("|", inside, c.names.even(axis.name)))
+        c.let(c.targets.inside(axis.name), infix("|", inside, c.names.even(axis.name)))
 
 
 def _needs_mask(e: P.Expr, axis: str) -> bool:
@@ -298,9 +310,8 @@ def _let(c: Context, s: P.Let) -> None:
     elif s.value.op == "masked" and _is_masked_at_edges(c, s.value):
         _mask_at_edges(c, s)
     else:
-        identifier = c.names.of("local", s.name)
         found = position(c, s.value) if is_in_period(c, s.value) else tile(c, s.value)
-        c.assign(c.local(s.name, name(identifier, found.dtype, found.layout)), found)
+        c.let(c.local(s.name, found), found)
     c.known.add(s.name)
 
 
@@ -316,9 +327,8 @@ def _is_masked_at_edges(c: Context, e: P.Expr) -> bool:
 def _mask_at_edges(c: Context, s: P.Let) -> None:
     stream, layout = c.stream(s.value.attr[0]), c.layout(s.value)
     assert stream is not None and stream.edge is not None
-    identifier = c.names.of("local", s.name)
-    found = masks.with_unit_bits(c, s.value, value(c, s.value.args[0], layout))
-    target = c.local(s.name, name(identifier, found.dtype, found.layout))
+    found = whole(masks.with_unit_bits(c, s.value, value(c, s.value.args[0], layout)), layout)
+    target = c.local(s.name, found)
     c.assign(target, found)
     with c.block() as inner:
         keep = masks.domain(c, stream, layout, tile)

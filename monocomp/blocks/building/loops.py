@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
 
 from monocomp.blocks import program as B
 from monocomp.blocks.building.accesses import hoist_bases
@@ -29,13 +28,17 @@ from monocomp.blocks.choices.descriptors import is_dense
 from monocomp.blocks.choices.phases import STEP
 from monocomp.blocks.operations import (
     arange,
+    are_same,
     cast,
+    cdiv,
     extreme,
     infix,
+    is_number,
     joined,
     name,
     none,
     number,
+    over_blocks,
     scalar,
     select,
     spread,
@@ -71,7 +74,7 @@ def _run(c: Context, loop: Loop, body: Body) -> None:
     # Alone, the other loops need no registers for what this one needs.
     found = range_of(c, rare, rare.segments[0])
     is_there = name(c.names.of("there", loop.axis.name, f"any_{loop.axis.name}"), B.BOOL)
-    c.assign(is_there, infix("<", found.low, found.high))
+    is_there = c.let(is_there, infix("<", found.low, found.high))
     with c.block() as whole:
         _in_turn(c, loops, body)
     with c.block() as others:
@@ -97,15 +100,21 @@ def _in_turn(c: Context, loops: Sequence[Loop], body: Body) -> None:
         c.streams.pop()
 
 
-def _plus(axis: str, first: B.Expr) -> B.Expr:
+def _plus(c: Context, axis: str, first: B.Expr) -> B.Expr:
     """The positions of a block's elements."""
-    return infix("+", first, to(arange(axis), B.INDEX))
+    return infix("+", first, to(arange(axis), c.names.offset))
 
 
 def _aligned(c: Context, axis: str, x: B.Expr) -> B.Expr:
     """The last multiple of a block's length that is not after x."""
+    if is_number(c.names.even(axis), True) and are_same(x, _size(c, axis)):
+        return x
     block = c.names.block(axis)
     return infix("*", infix("//", x, block), block)
+
+
+def _size(c: Context, axis: str) -> B.Expr:
+    return c.names.size(c.program.axes[axis].extent)
 
 
 # --- forms ------------------------------------------------------------------------------------
@@ -119,12 +128,12 @@ def _serial(c: Context, stream: Stream, body: Body) -> None:
             low, high = found.low, found.high
         else:
             stack.enter_context(_each_segment(c, stream))
-            low, high = c.names.index("low", axis), c.names.index("high", axis)
-        at = c.axis(axis)
-        variable = c.names.index("position", axis) if stream.loop.is_backwards else at
+            low, high, *_ = _named(c, axis)
+        at = c.targets.axis(axis)
+        variable = c.targets.index("position", axis) if stream.loop.is_backwards else at
         with c.block() as inner:
             if stream.loop.is_backwards:
-                c.assign(at, infix("-", infix("+", low, infix("-", high, number(1))), variable))
+                c.let(at, infix("-", infix("+", low, infix("-", high, number(1))), variable))
             _block_body(c, stream, body)
         c.put(B.For(variable, B.Serial(low, high), tuple(inner)))
 
@@ -138,13 +147,13 @@ def _masked(c: Context, stream: Stream, body: Body) -> None:
     found = range_of(c, stream.loop, segment)
     low = c.set_bound("low", axis, found.low)
     high = c.set_bound("high", axis, found.high)
-    begins_by_row = stream.phases.begins_by_row
-    begin, condition = low, infix("<", c.axis(axis), high)
+    begins_by_row, offs = stream.phases.begins_by_row, c.targets.axis(axis)
+    begin, condition = low, infix("<", offs, high)
     if not segment.upper and (begins_by_row or not segment.lower):
         condition = infix("|", condition, c.names.even(axis))
     if begins_by_row:
         begin = c.set_bound("begin", axis, _aligned(c, axis, low))
-        condition = infix("&", infix(">=", c.axis(axis), low), condition)
+        condition = infix("&", infix(">=", offs, low), condition)
     name_row_bounds(c, stream, low, high)
     _blocks(c, stream, begin, high, condition, body)
 
@@ -157,7 +166,6 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
     high = c.set_bound("high", axis, found.high)
     full_high = c.set_bound("full_high", axis, found.full_high)
     name_row_bounds(c, stream, low, high)
-    phase = name(c.names.of("phase", axis, "phase"), B.INT)
     middle = _aligned(c, axis, full_high)
     if segment.lower:
         middle = infix("+", low, _aligned(c, axis, infix("-", full_high, low)))
@@ -166,29 +174,29 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
     elif stream.phases.is_repeated:
         middle = select(c.names.single(axis), c.names.block(axis), middle)
     middle = c.set_bound("full_end", axis, middle)
-    last = number(3)
-    is_first = unmasked = infix("==", phase, number(1))
+    is_one_phase = number(False, "bool")
     if segment.bounds:
         c.say("Blocks that need no mask, then those that do.")
     elif stream.phases.is_repeated:
         is_one_phase = infix("|", c.names.even(axis), c.names.single(axis))
-        last = select(is_one_phase, number(2), number(3))
-        unmasked = select(c.names.single(axis), c.names.even(axis), is_first)
     else:
-        last = select(c.names.even(axis), number(2), number(3))
-    with c.block() as inner:
-        begin, end = c.names.plain("begin", axis), c.names.plain("end", axis)
-        c.assign(begin, select(is_first, low, middle))
-        c.assign(end, select(is_first, middle, high))
+        is_one_phase = c.names.even(axis)
+    phase = name(c.names.of("phase", axis, "phase"), B.INT)
+    last = select(is_one_phase, number(2), number(3))
+    with c.loop(phase, B.Static(number(1), last)) as phase:
+        is_first = unmasked = infix("==", phase, number(1))
+        if not segment.bounds and stream.phases.is_repeated:
+            unmasked = select(c.names.single(axis), c.names.even(axis), is_first)
+        begin = c.let(c.targets.plain("begin", axis), select(is_first, low, middle))
+        end = c.let(c.targets.plain("end", axis), select(is_first, middle, high))
         stream.unmasked = unmasked
         if is_dense(stream.loop):
             stream.covered = is_first if segment.bounds else True
         stream.in_step = stream.phases.divisor % STEP == 0
-        condition = infix("|", infix("<", c.axis(axis), high), unmasked)
+        condition = infix("|", infix("<", c.targets.axis(axis), high), unmasked)
         stages = _stages(c, stream, infix("!=", phase, number(1)))
         fused = _fused(c, stream, is_first)
         _blocks(c, stream, begin, end, condition, body, stages, fused)
-    c.put(B.For(phase, B.Static(number(1), last), tuple(inner)))
 
 
 def _stages(c: Context, stream: Stream, is_last: B.Expr) -> B.Expr | None:
@@ -198,7 +206,7 @@ def _stages(c: Context, stream: Stream, is_last: B.Expr) -> B.Expr | None:
     phases = stream.phases
     if not phases.descriptors or not phases.is_short:
         return None
-    is_described = B.Expr("given", (c.names.descriptor(phases.descriptors[0]),), None, (), B.BOOL)
+    is_described = c.names.given(phases.descriptors[0])
     return select(infix("&", is_described, is_last), number(1), none())
 
 
@@ -207,8 +215,7 @@ def _fused(c: Context, stream: Stream, is_plain: B.Expr) -> B.Expr | None:
     if stream.phases.fused is None:
         return None
     block, axis = stream.phases.fused
-    given = B.Expr("given", (c.names.descriptor(block),), None, (), B.BOOL)
-    return joined("&", [given, c.names.even(axis), is_plain])
+    return joined("&", [c.names.given(block), c.names.even(axis), is_plain])
 
 
 def _edges(c: Context, stream: Stream, body: Body) -> None:
@@ -216,7 +223,7 @@ def _edges(c: Context, stream: Stream, body: Body) -> None:
     axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
     with _range(c, stream) as (low, high, full_low, full_high):
         begin = c.set_bound("outer", axis, _aligned(c, axis, low))
-        first, offs = c.first(axis), c.axis(axis)
+        first, offs = c.targets.index("first", axis), c.targets.axis(axis)
         if stream.phases.form == "edges":
             stream.edge = _sticks_out(first, block, full_low, full_high)
             c.say("Blocks that are inside for every row need no mask.")
@@ -228,74 +235,64 @@ def _sticks_out(position: B.Expr, block: B.Expr, low: B.Expr, high: B.Expr) -> B
     return infix("|", infix("<", position, low), infix(">", infix("+", position, block), high))
 
 
-class _Blocks(NamedTuple):
-    """The blocks of a loop that begins where rows do, in two phases.
-
-    Attributes:
-        middle: where the second phase begins.
-        covered: a test for the phase whose blocks end only with their tensors.
-        phases: the number of phases plus one.
-        edge: a test whether a block is to be masked.
-        offs: the positions of a block's elements.
-    """
-
-    middle: B.Expr
-    covered: B.Expr
-    phases: B.Expr
-    edge: B.Expr
-    offs: B.Expr
-
-
 def _sliding(c: Context, stream: Stream, body: Body) -> None:
     """Blocks of elements that rows admit, and of no others: none needs a mask to be loaded.
     The last one slides back to where the elements end. Fewer than a block of them descriptors
     leave to pointers, which load the last element for those that are missing. Where blocks fit
     none slides, and those that are masked come first."""
     axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
-    with _range(c, stream) as (low, high, full_low, full_high):
-        phase = name(c.names.of("phase", axis, "phase"), B.INT)
-        position, start, stop = (c.names.index(x, axis) for x in ("position", "start", "stop"))
-        first, offs = c.first(axis), _plus(axis, c.first(axis))
-        names = map(c.names.descriptor, stream.phases.descriptors)
-        by_descriptor = joined("|", [B.Expr("given", (x,), None, (), B.BOOL) for x in names])
-        is_first = infix("==", phase, number(1))
-        blocks = _Blocks(
-            select(by_descriptor, where(infix("<", infix("-", high, low), block), low, high), high),
-            is_first,
-            select(by_descriptor, number(3), number(2)),
-            _sticks_out(position, block, full_low, full_high),
-            extreme("minimum", offs, infix("-", high, number(1))),
-        )
+    with _range(c, stream) as bounds:
+        low, high, full_low, _ = bounds
+        described = joined("|", list(map(c.names.given, stream.phases.descriptors)))
+        middle = where(infix("<", infix("-", high, low), block), low, high)
+        middle, last = select(described, middle, high), select(described, number(3), number(2))
         stream.in_step = _in_step(c, stream)
         fits = stream.fits = _fits(c, stream)
         c.say("The last block slides back to the end; what it has twice is masked.")
         if fits is not None:
             c.say("Where blocks fit none does, and those that are masked come first.")
-            count = B.Expr("cdiv", (infix("-", full_low, low), block), None, (), B.INT)
-            middle = extreme("minimum", infix("+", low, infix("*", count, block)), high)
-            # They are loaded ahead, too: where they are not, the assembler may lack registers for
-            # products that overlap, and then lets none do so, in no block.
-            blocks = _Blocks(
-                select(fits, middle, blocks.middle),
-                joined("or", [fits, blocks.covered]),
-                select(fits, number(3), blocks.phases),
-                select(fits, is_first, blocks.edge),
-                select(fits, offs, blocks.offs),
-            )
-        middle = c.set_bound("full_end", axis, blocks.middle)
-        with c.block() as inner:
-            c.assign(start, select(is_first, low, middle))
-            c.assign(stop, select(is_first, middle, high))
-            stream.edge, stream.covered = blocks.edge, blocks.covered
-            stream.sliding = (position, high)
-            with c.block() as innermost:
-                back = extreme("minimum", position, infix("-", high, block))
-                c.assign(first, extreme("maximum", back, low))
-                c.assign(c.axis(axis), blocks.offs)
-                _block_body(c, stream, body)
-            stages = select(blocks.covered, none(), number(1))
-            c.put(B.For(position, B.Blocks(axis, start, stop, stages), tuple(innermost)))
-        c.put(B.For(phase, B.Static(number(1), blocks.phases), tuple(inner)))
+            full = infix("*", cdiv(infix("-", full_low, low), block), block)
+            middle = select(fits, extreme("minimum", infix("+", low, full), high), middle)
+            last = select(fits, number(3), last)
+        middle = c.set_bound("full_end", axis, middle)
+        phase = name(c.names.of("phase", axis, "phase"), B.INT)
+        with c.loop(phase, B.Static(number(1), last)) as phase:
+            is_first = infix("==", phase, number(1))
+            start = c.let(c.targets.index("start", axis), select(is_first, low, middle))
+            stop = c.let(c.targets.index("stop", axis), select(is_first, middle, high))
+            _slide(c, stream, start, stop, is_first, bounds, body)
+
+
+def _slide(
+    c: Context,
+    stream: Stream,
+    start: B.Expr,
+    stop: B.Expr,
+    is_first: B.Expr,
+    bounds: Range,
+    body: Body,
+) -> None:
+    """Write a phase of blocks that slide: of the first one no block but the last does."""
+    axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
+    position = c.targets.index("position", axis)
+    stream.edge = _sticks_out(position, block, bounds.full_low, bounds.full_high)
+    stream.covered = is_first
+    if stream.fits is not None:
+        # They are loaded ahead, too: where they are not, the assembler may lack registers for
+        # products that overlap, and then lets none do so, in no block.
+        stream.covered = infix("or", stream.fits, is_first)
+        stream.edge = select(stream.fits, is_first, stream.edge)
+    stages = select(stream.covered, none(), number(1))
+    stream.sliding = (position, bounds.high)
+    with c.loop(position, over_blocks(axis, start, stop, stages)) as position:
+        back = extreme("minimum", position, infix("-", bounds.high, block))
+        first = c.let(c.targets.index("first", axis), extreme("maximum", back, bounds.low))
+        inside = _plus(c, axis, first)
+        offs = extreme("minimum", inside, infix("-", bounds.high, number(1)))
+        if stream.fits is not None:
+            offs = select(stream.fits, inside, offs)
+        c.let(c.targets.axis(axis), offs)
+        _block_body(c, stream, body)
 
 
 def _in_step(c: Context, stream: Stream) -> B.Expr | bool:
@@ -324,7 +321,7 @@ def _fits(c: Context, stream: Stream) -> B.Expr | None:
     if columns := [joined("*", lengths) for lengths in held if lengths]:
         tests.append(infix("<=", joined("+", columns), number(_MOST_COLUMNS)))
     fits = name(c.names.of("fits", axis, f"fits_{axis}"), B.BOOL)
-    return c.assign(fits, joined("and", tests), is_static=True)
+    return c.let(fits, joined("and", tests), is_static=True)
 
 
 # --- segments and runs ------------------------------------------------------------------------
@@ -351,7 +348,7 @@ def _range(c: Context, stream: Stream) -> Iterator[Range]:
 
 def _named(c: Context, axis: str) -> Range:
     """The names of bounds."""
-    return Range(*(c.names.index(purpose, axis) for purpose in Range._fields))
+    return Range(*(c.targets.index(purpose, axis) for purpose in Range._fields))
 
 
 @contextmanager
@@ -367,15 +364,15 @@ def _each_segment(c: Context, stream: Stream) -> Iterator[None]:
         for s in loop.segments:
             with c.block() as case:
                 found = range_of(c, loop, s)
-                c.assign(low, found.low)
-                c.assign(high, found.high)
+                c.let(low, found.low)
+                c.let(high, found.high)
                 if loop.axis.role != "serial":
-                    c.assign(full_low, high if s.masked else found.full_low)
-                    c.assign(full_high, high if s.masked else found.full_high)
+                    c.let(full_low, high if s.masked else found.full_low)
+                    c.let(full_high, high if s.masked else found.full_high)
                 for purpose, end, bounds in (("from", "low", s.lower), ("to", "high", s.upper)):
                     if layout:
                         value = tile_of(c, bounds, end, loop, layout)
-                        c.assign(c.names.index(purpose, axis, layout), value)
+                        c.let(c.targets.index(purpose, axis, layout), value)
             cases.append(tuple(case))
         rest = cases[-1]
         for n in reversed(range(len(cases) - 1)):
@@ -394,17 +391,17 @@ def _each_run(
     read, for what stands there, be it NaN, would enter a sum as 0 times itself."""
     axis = stream.loop.axis.name
     rows = c.order({a for e in stream.loop.bounds for a in e.axes})
-    begin, end = c.names.plain("begin", axis), c.names.plain("end", axis)
-    reach, following = c.names.plain("reach", axis), c.names.index("next", axis, rows)
-    from_, to_ = c.names.index("from", axis, rows), c.names.index("to", axis, rows)
+    begin, end = c.targets.plain("begin", axis), c.targets.plain("end", axis)
+    reach, following = c.targets.plain("reach", axis), c.targets.index("next", axis, rows)
+    from_, to_ = c.targets.index("from", axis, rows), c.targets.index("to", axis, rows)
     inside = joined("&", [spread(c.names.inside(a), rows) for a in rows])
 
     def outermost(op: str, found: B.Expr) -> B.Expr:
-        return cast(unknown(scalar(found, op)), B.INDEX)
+        return cast(unknown(scalar(found, op)), c.names.offset)
 
     c.say("One run of elements that rows admit after the other.")
     c.assign(to_, where(inside, to_, number(0)))
-    c.assign(end, cast(low, B.INDEX))
+    c.assign(end, cast(low, c.names.offset))
     with c.block() as inner:
         c.assign(following, extreme("maximum", from_, end))
         c.assign(begin, outermost("min", where(infix("<", following, to_), following, high)))
@@ -416,8 +413,8 @@ def _each_run(
             c.assign(reach, reached)
         c.put(B.While(infix(">", reach, end), tuple(further)))
         stream.in_run = True
-        c.assign(c.names.index("run_from", axis, rows), extreme("maximum", from_, begin))
-        c.assign(c.names.index("run_to", axis, rows), extreme("minimum", to_, end))
+        c.assign(c.targets.index("run_from", axis, rows), extreme("maximum", from_, begin))
+        c.assign(c.targets.index("run_to", axis, rows), extreme("minimum", to_, end))
         yield begin, end
     c.put(B.While(infix("<", end, high), tuple(inner)))
 
@@ -436,24 +433,23 @@ def _blocks(
     fused: B.Expr | None = None,
 ) -> None:
     """One block after the other, in a condition that says which elements count."""
-    axis = stream.loop.axis.name
-    first = variable = c.first(axis)
+    axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
+    first = variable = c.targets.index("first", axis)
     name_first_positions(c, stream, begin)
     if stream.loop.is_backwards:
-        variable = c.names.index("position", axis)
-        blocks = infix("//", infix("-", infix("-", end, begin), number(1)), c.names.block(axis))
-        reach = infix("+", begin, infix("*", blocks, c.names.block(axis)))
+        variable = c.targets.index("position", axis)
+        count = infix("//", infix("-", infix("-", end, begin), number(1)), block)
+        reach = infix("+", begin, infix("*", count, block))
         last = c.set_bound("last_first", axis, infix("+", begin, reach))
-    with c.block() as inner:
+    over = over_blocks(axis, begin, end, stages, fused)
+    is_any = infix("<", begin, end) if stream.phases.is_tested else None
+    with c.under(is_any), c.loop(variable, over) as position:
         if stream.loop.is_backwards:
-            c.assign(first, infix("-", last, variable))
-        c.assign(c.axis(axis), _plus(axis, first))
-        c.assign(c.names.inside(axis), condition)
+            position = c.let(first, infix("-", last, position))
+        c.let(c.targets.axis(axis), _plus(c, axis, position))
+        c.let(c.targets.inside(axis), condition)
         name_moves(c, stream, begin)
         _block_body(c, stream, body)
-    loop = B.For(variable, B.Blocks(axis, begin, end, stages, fused), tuple(inner), c.origin)
-    is_tested = stream.phases.is_tested
-    c.put(B.If(infix("<", begin, end), (loop,)) if is_tested else loop)
 
 
 def _block_body(c: Context, stream: Stream, body: Body) -> None:

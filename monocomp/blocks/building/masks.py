@@ -22,6 +22,7 @@ from monocomp.blocks.operations import (
     spread,
     to,
     where,
+    whole,
 )
 from monocomp.blocks.program import BOOL, INT32, INT64, Expr
 
@@ -69,16 +70,17 @@ def domain(c: Context, stream: Stream, want: tuple[str, ...], value_of: Translat
     first = tests.pop(0)
     value = first if of_block is None else infix("&", of_block, first)
     full = broadcast_layout(value.layout, *(test.layout for test in tests))
-    while value.layout != full:  # a name has one layout
+    while tests and value.layout != full:  # a name has one layout
         value = infix("&", value, tests.pop(0))
-    keep = _named_mask(c, axis, want, value)
+    target = name(c.names.of("keep", f"{axis} {want}", "keep"), BOOL, value.layout)
+    keep = c.let(target, value)
     for test in tests:
         # Triton's interpreter takes a truth value that it makes a tile of for a float.
         is_value = want and test is admitted and not c.order(_mask_of(loop).axes)
         kept = where(test, keep, number(False, "bool")) if is_value else infix("&", keep, test)
-        c.assign(keep, kept)
+        keep = c.let(target, kept)
     if stream.unmasked is not None:
-        c.assign(keep, infix("|", keep, stream.unmasked))
+        keep = c.let(target, infix("|", keep, stream.unmasked))
     if not serial:
         stream.kept[want] = keep
     return keep
@@ -95,11 +97,6 @@ def members(c: Context, stream: Stream, want: tuple[str, ...], value_of: Transla
     for axis in (a for a in layout[::-1] if a not in want):
         found = infix(">", reduced(to(found, INT32), "max", layout.index(axis)), number(0))
     return spread(found, want)
-
-
-def _named_mask(c: Context, axis: str, want: tuple[str, ...], value: Expr) -> Expr:
-    keep = name(c.names.of("keep", f"{axis} {want}", "keep"), BOOL, value.layout)
-    return c.assign(keep, value)
 
 
 def _serial_tests(
@@ -155,7 +152,7 @@ def _slid_domain(
     if stream.fits is not None:
         at_least = infix(">=", spread(c.axis(axis), want), spread(begin, want))
         test = select(stream.fits, at_least, test)
-    keep = c.assign(name(identifier, BOOL, want), test)
+    keep = c.let(name(identifier, BOOL, want), test)
     stream.kept[want] = keep
     return keep
 
@@ -184,7 +181,7 @@ def admit(
     axis = stream.loop.axis.name
     if admitted.op not in ("name", "number"):
         target = name(c.names.of("admitted", axis, "admitted"), BOOL, admitted.layout)
-        admitted = c.assign(target, admitted)
+        admitted = c.let(target, admitted)
     stream.admitted = spread(admitted, c.order(s.value.axes))
     forget_masks(c)
     phases = stream.phases
@@ -192,7 +189,7 @@ def admit(
         return None
     seen = _seen(c, stream, s.value, value_of)
     if phases.leaves_out:
-        seen = c.assign(c.names.inside(axis), infix("&", c.names.inside(axis), seen))
+        seen = c.let(c.targets.inside(axis), infix("&", c.names.inside(axis), seen))
     return any_of(c, axis, seen, "members") if phases.asks else None
 
 
@@ -204,7 +201,7 @@ def _seen(c: Context, stream: Stream, mask: P.Expr, value_of: Translate) -> Expr
     seen = domain(c, stream, layout, value_of)
     if len(layout) == 1:
         return seen
-    seen = to(seen, INT32)
+    seen = to(whole(seen, layout), INT32)
     for dim in reversed([n for n, a in enumerate(layout) if a != axis]):
         seen = reduced(seen, "max", dim)
     return infix(">", seen, number(0))
@@ -213,8 +210,7 @@ def _seen(c: Context, stream: Stream, mask: P.Expr, value_of: Translate) -> Expr
 def any_of(c: Context, axis: str, test: Expr, purpose: str) -> Expr:
     """Return a test whether `test` holds for any element of a block along an axis."""
     found = name(c.names.of(purpose, axis, f"any_{axis}"), INT32)
-    c.assign(found, reduced(to(test, INT32), "max", 0))
-    return infix(">", found, number(0))
+    return infix(">", c.let(found, reduced(to(test, INT32), "max", 0)), number(0))
 
 
 def chosen(c: Context, e: P.Expr, condition: Expr, value: Expr) -> Expr:

@@ -6,7 +6,7 @@ from monocomp import tile as P
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.choices.descriptors import is_dense
 from monocomp.blocks.operations import arange, infix, joined, name, number, select, to
-from monocomp.blocks.program import INDEX, INT, Expr
+from monocomp.blocks.program import INT, Expr
 
 
 def is_in_period(c: Context, e: P.Expr) -> bool:
@@ -53,6 +53,10 @@ def _length(c: Context, period: P.Expr) -> Expr:
 
 def moved(c: Context, e: P.Expr) -> Expr:
     """Return how far a block has moved in a period since the first block."""
+    return c.names.read(_move(c, e))
+
+
+def _move(c: Context, e: P.Expr) -> Expr:
     axis = e.args[0].attr
     key = f"{axis} {_length(c, e.args[1]).attr}"
     return name(c.names.of("moved", key, f"moved_{axis}"), INT)
@@ -60,14 +64,14 @@ def moved(c: Context, e: P.Expr) -> Expr:
 
 def _first_positions(c: Context, axis: str) -> Expr:
     """The positions of a loop's first block."""
-    return name(c.names.of("first block", axis, f"first_offs_{axis}"), INDEX, (axis,))
+    return name(c.names.of("first block", axis, f"first_offs_{axis}"), c.names.offset, (axis,))
 
 
 def name_first_positions(c: Context, stream: Stream, begin: Expr) -> None:
     """Name the positions of a loop's first block, if they are in a period."""
     axis = stream.loop.axis.name
     if _in_periods(c, stream):
-        positions = infix("+", begin, to(arange(axis), INDEX))
+        positions = infix("+", begin, to(arange(axis), c.names.offset))
         c.assign(_first_positions(c, axis), positions)
         stream.is_aligned = True
 
@@ -79,7 +83,7 @@ def name_moves(c: Context, stream: Stream, begin: Expr) -> None:
         if (held := _holds_blocks(c, e)) is not None:
             length = _length(c, e.args[1])
             distance = infix("-", infix("%", first, length), infix("%", begin, length))
-            c.assign(moved(c, e), select(held, distance, number(0)))
+            c.let(_move(c, e), select(held, distance, number(0)))
 
 
 def _in_periods(c: Context, stream: Stream) -> list[P.Expr]:
