@@ -42,8 +42,8 @@ def causal_kernel(K_ptr, Q_ptr, V_ptr, O_ptr, K_desc, V_desc, stride_K_b, stride
                   stride_O_e, size_b, size_h, size_q, size_e: tl.constexpr, size_k,
                   size_d: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_E: tl.constexpr,
                   BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, EVEN_Q: tl.constexpr,
-                  EVEN_E: tl.constexpr, EVEN_K: tl.constexpr, EVEN_D: tl.constexpr,
-                  INDEX: tl.constexpr, PRECISION: tl.constexpr, STEP: tl.constexpr, GROUP_SIZE):
+                  EVEN_E: tl.constexpr, EVEN_D: tl.constexpr, INDEX: tl.constexpr,
+                  PRECISION: tl.constexpr, STEP: tl.constexpr, GROUP_SIZE):
     # STEP divides these: loads of several elements need to know.
     stride_Q_b = stride_Q_b // STEP * STEP
     stride_Q_h = stride_Q_h // STEP * STEP
@@ -288,7 +288,6 @@ def causal(Q, K, V, *, configs=(CONFIG,), precision="ieee", empty=torch.empty, l
            BLOCK_E=max(16, triton.next_power_of_2(size_e)),
            BLOCK_D=max(16, triton.next_power_of_2(size_d)), EVEN_Q=size_q % config["BLOCK_Q"] == 0,
            EVEN_E=size_e == max(16, triton.next_power_of_2(size_e)),
-           EVEN_K=size_k % config["BLOCK_K"] == 0,
            EVEN_D=size_d == max(16, triton.next_power_of_2(size_d)),
            INDEX=tl.int64 if wide else tl.int32, PRECISION=precision,
            STEP=step((Q, 3), (K, 3), (V, 3), (O, 3)), **config)

@@ -40,69 +40,24 @@ CONFIG = {
 
 
 @gluon.jit
-def causal_kernel_consumer(
-    K_ptr,
-    Q_ptr,
-    V_ptr,
-    O_ptr,
-    Q_desc,
-    K_desc,
-    V_desc,
-    stride_K_b,
-    stride_K_h,
-    stride_K_k,
-    stride_K_d,
-    stride_Q_b,
-    stride_Q_h,
-    stride_Q_q,
-    stride_Q_d,
-    stride_V_b,
-    stride_V_h,
-    stride_V_k,
-    stride_V_e,
-    stride_O_b,
-    stride_O_h,
-    stride_O_q,
-    stride_O_e,
-    size_b,
-    size_h,
-    size_q,
-    size_e: gl.constexpr,
-    size_k,
-    size_d: gl.constexpr,
-    BLOCK_Q: gl.constexpr,
-    BLOCK_E: gl.constexpr,
-    BLOCK_K: gl.constexpr,
-    BLOCK_D: gl.constexpr,
-    EVEN_Q: gl.constexpr,
-    EVEN_E: gl.constexpr,
-    EVEN_K: gl.constexpr,
-    EVEN_D: gl.constexpr,
-    INDEX: gl.constexpr,
-    PRECISION: gl.constexpr,
-    STEP: gl.constexpr,
-    GROUP_SIZE,
-    STAGES: gl.constexpr,
-    WARPS: gl.constexpr,
-    Q_ring,
-    Q_ring_full,
-    Q_ring_empty,
-    K_ring,
-    K_ring_full,
-    K_ring_empty,
-    V_ring,
-    V_ring_full,
-    V_ring_empty,
-):
+def causal_kernel_consumer(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_K_b,
+                           stride_K_h, stride_K_k, stride_K_d, stride_Q_b, stride_Q_h, stride_Q_q,
+                           stride_Q_d, stride_V_b, stride_V_h, stride_V_k, stride_V_e, stride_O_b,
+                           stride_O_h, stride_O_q, stride_O_e, size_b, size_h, size_q,
+                           size_e: gl.constexpr, size_k, size_d: gl.constexpr,
+                           BLOCK_Q: gl.constexpr, BLOCK_E: gl.constexpr, BLOCK_K: gl.constexpr,
+                           BLOCK_D: gl.constexpr, EVEN_Q: gl.constexpr, EVEN_E: gl.constexpr,
+                           EVEN_D: gl.constexpr, INDEX: gl.constexpr, PRECISION: gl.constexpr,
+                           STEP: gl.constexpr, GROUP_SIZE, STAGES: gl.constexpr,
+                           WARPS: gl.constexpr, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                           K_ring_full, K_ring_empty, V_ring, V_ring_full, V_ring_empty):
     Q_ring_turn = 0
     K_ring_turn = 0
     V_ring_turn = 0
     LAYOUT_Q_K: gl.constexpr = gl.NVMMADistributedLayout(
-        version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, BLOCK_K, 16]
-    )
+        version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, BLOCK_K, 16])
     LAYOUT_Q_E: gl.constexpr = gl.NVMMADistributedLayout(
-        version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, BLOCK_E, 16]
-    )
+        version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, BLOCK_E, 16])
     stride_O_b = stride_O_b // STEP * STEP
     stride_O_h = stride_O_h // STEP * STEP
     stride_O_q = stride_O_q // STEP * STEP
@@ -111,9 +66,7 @@ def causal_kernel_consumer(
     start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
     pid = pid // num_q
     last_q = gl.minimum(start_q + BLOCK_Q, size_q) - 1
-    offs_q = start_q + gl.arange(0, BLOCK_Q, layout=gl.SliceLayout(1, LAYOUT_Q_K)).to(
-        INDEX
-    )
+    offs_q = start_q + gl.arange(0, BLOCK_Q, layout=gl.SliceLayout(1, LAYOUT_Q_K)).to(INDEX)
     in_q = (offs_q < size_q) | EVEN_Q
     h = pid % size_h
     pid = pid // size_h
@@ -123,9 +76,7 @@ def causal_kernel_consumer(
     mbarrier.wait(Q_ring_full.index(0), 0)
     Q_tile = Q_ring.index(0).reshape([BLOCK_Q, BLOCK_D])
     scale = 1.4426950408889634 * gl.rsqrt(gl.cast(size_d, gl.float32))
-    m_i = gl.full(
-        [BLOCK_Q], -float("inf"), gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K)
-    )
+    m_i = gl.full([BLOCK_Q], -float("inf"), gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K))
     l_i = gl.full([BLOCK_Q], 0.0, gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K))
     acc = gl.full([BLOCK_Q, BLOCK_E], 0.0, gl.float32, layout=LAYOUT_Q_E)
     high_k = gl.minimum(size_k, last_q + 1)
@@ -136,18 +87,12 @@ def causal_kernel_consumer(
         begin = 0 if phase == 1 else full_end_k
         end = full_end_k if phase == 1 else high_k
         for first_k in range(begin, end, BLOCK_K):
-            offs_k = first_k + gl.arange(
-                0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT_Q_K)
-            ).to(INDEX)
+            offs_k = first_k + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT_Q_K)).to(INDEX)
             mbarrier.wait(K_ring_full.index(K_ring_turn % STAGES), (K_ring_turn // STAGES % 2))
             K_tile = K_ring.index(K_ring_turn % STAGES).reshape([BLOCK_K, BLOCK_D]).permute((1, 0))
-            s = warpgroup_mma(
-                Q_tile,
-                K_tile,
-                gl.zeros([BLOCK_Q, BLOCK_K], gl.float32, layout=LAYOUT_Q_K),
-                use_acc=False,
-                is_async=True,
-            )
+            s = warpgroup_mma(Q_tile, K_tile,
+                              gl.zeros([BLOCK_Q, BLOCK_K], gl.float32, layout=LAYOUT_Q_K),
+                              use_acc=False, is_async=True)
             keep = offs_k[None, :] < to_k[:, None]
             keep = keep | (phase == 1)
             s = warpgroup_mma_wait(num_outstanding=0, deps=[s])
@@ -161,87 +106,38 @@ def causal_kernel_consumer(
             mbarrier.wait(V_ring_full.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2))
             V_tile = V_ring.index(V_ring_turn % STAGES).reshape([BLOCK_K, BLOCK_E])
             l_i = l_i * alpha + gl.sum(p, 1)
-            acc = warpgroup_mma(
-                gl.convert_layout(
-                    p.to(V_tile.dtype),
-                    gl.DotOperandLayout(operand_index=0, parent=LAYOUT_Q_E, k_width=2),
-                ),
-                V_tile,
-                acc * gl.convert_layout(alpha, gl.SliceLayout(1, LAYOUT_Q_E))[:, None],
-                is_async=True,
-            )
+            acc = warpgroup_mma(gl.convert_layout(p.to(V_tile.dtype),
+                                                  gl.DotOperandLayout(
+                                                      operand_index=0, parent=LAYOUT_Q_E,
+                                                      k_width=2)),
+                                V_tile,
+                                acc
+                                * gl.convert_layout(alpha, gl.SliceLayout(1, LAYOUT_Q_E))[:, None],
+                                is_async=True)
             m_i = m_i_new
             acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
             mbarrier.arrive(V_ring_empty.index(V_ring_turn % STAGES), count=1)
             V_ring_turn += 1
     O_tile = acc / gl.convert_layout(l_i, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
-    gl.store(
-        O_ptr
-        + gl.cast(b, gl.int64) * stride_O_b
-        + gl.cast(h, gl.int64) * stride_O_h
-        + gl.convert_layout(offs_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None] * stride_O_q
-        + offs_e[None, :] * stride_O_e,
-        O_tile.to(O_ptr.dtype.element_ty),
-        mask=gl.convert_layout(in_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
-        & in_e[None, :],
-    )
+    gl.store(O_ptr + gl.cast(b, gl.int64) * stride_O_b + gl.cast(h, gl.int64) * stride_O_h
+             + gl.convert_layout(offs_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None] * stride_O_q
+             + offs_e[None, :] * stride_O_e,
+             O_tile.to(O_ptr.dtype.element_ty),
+             mask=gl.convert_layout(in_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None] & in_e[None, :])
 
 
 @gluon.jit
-def causal_kernel_producer(
-    K_ptr,
-    Q_ptr,
-    V_ptr,
-    O_ptr,
-    Q_desc,
-    K_desc,
-    V_desc,
-    stride_K_b,
-    stride_K_h,
-    stride_K_k,
-    stride_K_d,
-    stride_Q_b,
-    stride_Q_h,
-    stride_Q_q,
-    stride_Q_d,
-    stride_V_b,
-    stride_V_h,
-    stride_V_k,
-    stride_V_e,
-    stride_O_b,
-    stride_O_h,
-    stride_O_q,
-    stride_O_e,
-    size_b,
-    size_h,
-    size_q,
-    size_e: gl.constexpr,
-    size_k,
-    size_d: gl.constexpr,
-    BLOCK_Q: gl.constexpr,
-    BLOCK_E: gl.constexpr,
-    BLOCK_K: gl.constexpr,
-    BLOCK_D: gl.constexpr,
-    EVEN_Q: gl.constexpr,
-    EVEN_E: gl.constexpr,
-    EVEN_K: gl.constexpr,
-    EVEN_D: gl.constexpr,
-    INDEX: gl.constexpr,
-    PRECISION: gl.constexpr,
-    STEP: gl.constexpr,
-    GROUP_SIZE,
-    STAGES: gl.constexpr,
-    WARPS: gl.constexpr,
-    Q_ring,
-    Q_ring_full,
-    Q_ring_empty,
-    K_ring,
-    K_ring_full,
-    K_ring_empty,
-    V_ring,
-    V_ring_full,
-    V_ring_empty,
-):
+def causal_kernel_producer(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_K_b,
+                           stride_K_h, stride_K_k, stride_K_d, stride_Q_b, stride_Q_h, stride_Q_q,
+                           stride_Q_d, stride_V_b, stride_V_h, stride_V_k, stride_V_e, stride_O_b,
+                           stride_O_h, stride_O_q, stride_O_e, size_b, size_h, size_q,
+                           size_e: gl.constexpr, size_k, size_d: gl.constexpr,
+                           BLOCK_Q: gl.constexpr, BLOCK_E: gl.constexpr, BLOCK_K: gl.constexpr,
+                           BLOCK_D: gl.constexpr, EVEN_Q: gl.constexpr, EVEN_E: gl.constexpr,
+                           EVEN_D: gl.constexpr, INDEX: gl.constexpr, PRECISION: gl.constexpr,
+                           STEP: gl.constexpr, GROUP_SIZE, STAGES: gl.constexpr,
+                           WARPS: gl.constexpr, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                           K_ring_full, K_ring_empty, V_ring, V_ring_full, V_ring_empty):
     Q_ring_turn = 0
     K_ring_turn = 0
     V_ring_turn = 0
@@ -255,9 +151,8 @@ def causal_kernel_producer(
     b = pid
     mbarrier.wait(Q_ring_empty.index(0), 0 ^ 1)
     mbarrier.expect(Q_ring_full.index(0), Q_desc.block_type.nbytes)
-    tma.async_copy_global_to_shared(
-        Q_desc, [b, h, start_q, 0], Q_ring_full.index(0), Q_ring.index(0)
-    )
+    tma.async_copy_global_to_shared(Q_desc, [b, h, start_q, 0], Q_ring_full.index(0),
+                                    Q_ring.index(0))
     Q_ring_turn += 1
     high_k = gl.minimum(size_k, last_q + 1)
     full_high_k = gl.minimum(size_k, start_q + 1)
@@ -268,64 +163,28 @@ def causal_kernel_producer(
         for first_k in range(begin, end, BLOCK_K):
             mbarrier.wait(K_ring_empty.index(K_ring_turn % STAGES), (K_ring_turn // STAGES % 2) ^ 1)
             mbarrier.expect(K_ring_full.index(K_ring_turn % STAGES), K_desc.block_type.nbytes)
-            tma.async_copy_global_to_shared(
-                K_desc, [b, h, first_k, 0], K_ring_full.index(K_ring_turn % STAGES), K_ring.index(K_ring_turn % STAGES)
-            )
+            tma.async_copy_global_to_shared(K_desc, [b, h, first_k, 0],
+                                            K_ring_full.index(K_ring_turn % STAGES),
+                                            K_ring.index(K_ring_turn % STAGES))
             K_ring_turn += 1
             mbarrier.wait(V_ring_empty.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2) ^ 1)
             mbarrier.expect(V_ring_full.index(V_ring_turn % STAGES), V_desc.block_type.nbytes)
-            tma.async_copy_global_to_shared(
-                V_desc, [b, h, first_k, 0], V_ring_full.index(V_ring_turn % STAGES), V_ring.index(V_ring_turn % STAGES)
-            )
+            tma.async_copy_global_to_shared(V_desc, [b, h, first_k, 0],
+                                            V_ring_full.index(V_ring_turn % STAGES),
+                                            V_ring.index(V_ring_turn % STAGES))
             V_ring_turn += 1
 
 
 @gluon.jit
-def causal_kernel(
-    K_ptr,
-    Q_ptr,
-    V_ptr,
-    O_ptr,
-    Q_desc,
-    K_desc,
-    V_desc,
-    stride_K_b,
-    stride_K_h,
-    stride_K_k,
-    stride_K_d,
-    stride_Q_b,
-    stride_Q_h,
-    stride_Q_q,
-    stride_Q_d,
-    stride_V_b,
-    stride_V_h,
-    stride_V_k,
-    stride_V_e,
-    stride_O_b,
-    stride_O_h,
-    stride_O_q,
-    stride_O_e,
-    size_b,
-    size_h,
-    size_q,
-    size_e: gl.constexpr,
-    size_k,
-    size_d: gl.constexpr,
-    BLOCK_Q: gl.constexpr,
-    BLOCK_E: gl.constexpr,
-    BLOCK_K: gl.constexpr,
-    BLOCK_D: gl.constexpr,
-    EVEN_Q: gl.constexpr,
-    EVEN_E: gl.constexpr,
-    EVEN_K: gl.constexpr,
-    EVEN_D: gl.constexpr,
-    INDEX: gl.constexpr,
-    PRECISION: gl.constexpr,
-    STEP: gl.constexpr,
-    GROUP_SIZE,
-    STAGES: gl.constexpr,
-    WARPS: gl.constexpr,
-):
+def causal_kernel(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_K_b, stride_K_h,
+                  stride_K_k, stride_K_d, stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d,
+                  stride_V_b, stride_V_h, stride_V_k, stride_V_e, stride_O_b, stride_O_h,
+                  stride_O_q, stride_O_e, size_b, size_h, size_q, size_e: gl.constexpr, size_k,
+                  size_d: gl.constexpr, BLOCK_Q: gl.constexpr, BLOCK_E: gl.constexpr,
+                  BLOCK_K: gl.constexpr, BLOCK_D: gl.constexpr, EVEN_Q: gl.constexpr,
+                  EVEN_E: gl.constexpr, EVEN_D: gl.constexpr, INDEX: gl.constexpr,
+                  PRECISION: gl.constexpr, STEP: gl.constexpr, GROUP_SIZE, STAGES: gl.constexpr,
+                  WARPS: gl.constexpr):
     Q_ring = gl.allocate_shared_memory(Q_desc.dtype, [1] + Q_desc.block_type.shape, Q_desc.layout)
     Q_ring_full = gl.allocate_shared_memory(gl.int64, [1, 1], mbarrier.MBarrierLayout())
     Q_ring_empty = gl.allocate_shared_memory(gl.int64, [1, 1], mbarrier.MBarrierLayout())
@@ -346,114 +205,24 @@ def causal_kernel(
         mbarrier.init(V_ring_empty.index(n), count=1)
     gl.warp_specialize(
         [
-            (causal_kernel_consumer, (
-                K_ptr,
-                Q_ptr,
-                V_ptr,
-                O_ptr,
-                Q_desc,
-                K_desc,
-                V_desc,
-                stride_K_b,
-                stride_K_h,
-                stride_K_k,
-                stride_K_d,
-                stride_Q_b,
-                stride_Q_h,
-                stride_Q_q,
-                stride_Q_d,
-                stride_V_b,
-                stride_V_h,
-                stride_V_k,
-                stride_V_e,
-                stride_O_b,
-                stride_O_h,
-                stride_O_q,
-                stride_O_e,
-                size_b,
-                size_h,
-                size_q,
-                size_e,
-                size_k,
-                size_d,
-                BLOCK_Q,
-                BLOCK_E,
-                BLOCK_K,
-                BLOCK_D,
-                EVEN_Q,
-                EVEN_E,
-                EVEN_K,
-                EVEN_D,
-                INDEX,
-                PRECISION,
-                STEP,
-                GROUP_SIZE,
-                STAGES,
-                WARPS,
-                Q_ring,
-                Q_ring_full,
-                Q_ring_empty,
-                K_ring,
-                K_ring_full,
-                K_ring_empty,
-                V_ring,
-                V_ring_full,
-                V_ring_empty,
-            )),
-            (causal_kernel_producer, (
-                K_ptr,
-                Q_ptr,
-                V_ptr,
-                O_ptr,
-                Q_desc,
-                K_desc,
-                V_desc,
-                stride_K_b,
-                stride_K_h,
-                stride_K_k,
-                stride_K_d,
-                stride_Q_b,
-                stride_Q_h,
-                stride_Q_q,
-                stride_Q_d,
-                stride_V_b,
-                stride_V_h,
-                stride_V_k,
-                stride_V_e,
-                stride_O_b,
-                stride_O_h,
-                stride_O_q,
-                stride_O_e,
-                size_b,
-                size_h,
-                size_q,
-                size_e,
-                size_k,
-                size_d,
-                BLOCK_Q,
-                BLOCK_E,
-                BLOCK_K,
-                BLOCK_D,
-                EVEN_Q,
-                EVEN_E,
-                EVEN_K,
-                EVEN_D,
-                INDEX,
-                PRECISION,
-                STEP,
-                GROUP_SIZE,
-                STAGES,
-                WARPS,
-                Q_ring,
-                Q_ring_full,
-                Q_ring_empty,
-                K_ring,
-                K_ring_full,
-                K_ring_empty,
-                V_ring,
-                V_ring_full,
-                V_ring_empty,
-            )),
+            (causal_kernel_consumer, (K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                      stride_K_b, stride_K_h, stride_K_k, stride_K_d, stride_Q_b,
+                                      stride_Q_h, stride_Q_q, stride_Q_d, stride_V_b, stride_V_h,
+                                      stride_V_k, stride_V_e, stride_O_b, stride_O_h, stride_O_q,
+                                      stride_O_e, size_b, size_h, size_q, size_e, size_k, size_d,
+                                      BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E, EVEN_D,
+                                      INDEX, PRECISION, STEP, GROUP_SIZE, STAGES, WARPS, Q_ring,
+                                      Q_ring_full, Q_ring_empty, K_ring, K_ring_full, K_ring_empty,
+                                      V_ring, V_ring_full, V_ring_empty)),
+            (causal_kernel_producer, (K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                      stride_K_b, stride_K_h, stride_K_k, stride_K_d, stride_Q_b,
+                                      stride_Q_h, stride_Q_q, stride_Q_d, stride_V_b, stride_V_h,
+                                      stride_V_k, stride_V_e, stride_O_b, stride_O_h, stride_O_q,
+                                      stride_O_e, size_b, size_h, size_q, size_e, size_k, size_d,
+                                      BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E, EVEN_D,
+                                      INDEX, PRECISION, STEP, GROUP_SIZE, STAGES, WARPS, Q_ring,
+                                      Q_ring_full, Q_ring_empty, K_ring, K_ring_full, K_ring_empty,
+                                      V_ring, V_ring_full, V_ring_empty)),
         ],
         [1],
         [24],

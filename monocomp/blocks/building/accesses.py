@@ -9,9 +9,9 @@ from monocomp.blocks import program as B
 from monocomp.blocks.building import periods
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.building.expressions import tile, value
-from monocomp.blocks.building.masks import members
 from monocomp.blocks.building.moving import distances, first_of, least
 from monocomp.blocks.choices.moving import signs
+from monocomp.blocks.masking.masks import members
 from monocomp.blocks.operations import (
     broadcast,
     broadcast_layout,
@@ -239,7 +239,7 @@ def store(c: Context, s: P.Store) -> None:
     offsets = _positions(c, s, layout)
     found = _stored(c, s, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
-    masks += [x for stream in c.streams if (x := members(c, stream, layout, tile)) is not None]
+    masks += [x for stream in c.streams if (x := members(c, stream, layout)) is not None]
     if any(p.op != "coordinate" for p in s.positions):
         masks += _in_range(c, output.dims, s.positions, layout)
     mask = _guarded(c, s.guard, layout, masks)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from monocomp.blocks.building import masks
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.building.expressions import tile, whole_tile
 from monocomp.blocks.choices.choose import choose
+from monocomp.blocks.masking import masks
 from monocomp.blocks.operations import (
     arange,
     broadcast_layout,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from monocomp import tile as P
 from monocomp.blocks.choices.choose import Choices
-from monocomp.blocks.choices.phases import Phases
+from monocomp.blocks.masking.phases import Phases
 from monocomp.blocks.names import Constant, Key, Names, Scope
 from monocomp.blocks.operations import are_same, is_constant, is_number, name, number, whole
 from monocomp.blocks.program import (
@@ -41,6 +41,7 @@ class Stream:
         sliding: where a block that slides would begin, and where elements end.
         fits: does no block slide, as a test; None if some may.
         is_aligned: have the positions of the first block a name?
+        bounds: of a serial loop's only segment, each with the sign that compares elements with it.
         extremes: comparisons of what is read along the loop with extremes of rows, as sign, what is
             read, and extreme.
         admitted: what the mask admits.
@@ -57,6 +58,7 @@ class Stream:
     sliding: tuple[Expr, Expr] | None = None
     fits: Expr | None = None
     is_aligned: bool = False
+    bounds: list[tuple[str, Expr]] = field(default_factory=list)
     extremes: list[tuple[str, P.Expr, Expr]] = field(default_factory=list)
     admitted: Expr | None = None
     kept: dict[Layout, Expr] = field(default_factory=dict)

@@ -8,9 +8,10 @@ import math
 from collections.abc import Collection
 
 from monocomp import tile as P
-from monocomp.blocks.building import masks, periods, products
+from monocomp.blocks.building import periods, products
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.choices.operands import has_float
+from monocomp.blocks.masking import masks
 from monocomp.blocks.operations import (
     broadcast_layout,
     cast,
@@ -160,7 +161,7 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 def _masked(c: Context, e: P.Expr, want: Layout) -> Expr:
     """A value where its axis is in the domain, and a unit elsewhere."""
-    condition = masks.inside(c, e.attr[0], want, tile)
+    condition = masks.inside(c, e.attr[0], want)
     found = masks.with_unit_bits(c, e, value(c, e.args[0], want))
     return masks.chosen(c, e, condition, found)
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from monocomp import tile as P
 from monocomp.blocks import program as B
-from monocomp.blocks.building import masks
 from monocomp.blocks.building.accesses import held_dims, load, store
-from monocomp.blocks.building.bounds import may_admit
 from monocomp.blocks.building.combining import fold
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.building.expressions import tile, value
-from monocomp.blocks.building.loops import loop
 from monocomp.blocks.building.periods import is_in_period, position
 from monocomp.blocks.choices.choose import Choices
+from monocomp.blocks.masking import masks
+from monocomp.blocks.masking.bounds import may_admit
+from monocomp.blocks.masking.loops import loop
 from monocomp.blocks.names import PID, Constant, Key, Scope, option
 from monocomp.blocks.operations import (
     arange,
@@ -289,7 +289,7 @@ def _body(c: Context, body: Sequence[P.Statement]) -> None:
                 case P.Mask():
                     with c.under(may_admit(c, c.streams[-1])):
                         admitted = value(c, s.value, c.layout(s.value))
-                        with c.under(masks.admit(c, c.streams[-1], s, admitted, tile)):
+                        with c.under(masks.admit(c, c.streams[-1], s, admitted)):
                             _body(c, body[n + 1 :])
                     return
                 case P.Let():
@@ -331,7 +331,7 @@ def _mask_at_edges(c: Context, s: P.Let) -> None:
     target = c.local(s.name, found)
     c.assign(target, found)
     with c.block() as inner:
-        keep = masks.domain(c, stream, layout, tile)
+        keep = masks.domain(c, stream, layout)
         c.assign(target, masks.chosen(c, s.value, keep, target))
         stream.kept.pop(layout, None)  # named under the condition only
     c.put(B.If(stream.edge, tuple(inner)))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from monocomp.blocks.choices.phases import Phases
+from monocomp.blocks.masking.phases import Phases
 from monocomp.blocks.program import MIN_DOT
 from monocomp.tile import Expr, Loop, TileProgram, expressions
 

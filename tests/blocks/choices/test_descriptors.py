@@ -20,7 +20,7 @@ from monocomp.backends.triton.launch import interpreted, load
 from monocomp.blocks.choices.choose import choose
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.layouts import Layouts
-from monocomp.blocks.choices.phases import Bounds
+from monocomp.blocks.masking.phases import Bounds
 from monocomp.blocks.program import Block
 from monocomp.tile import Loop
 from monocomp.tile.parser import parse

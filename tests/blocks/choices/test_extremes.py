@@ -11,7 +11,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks.choices.choose import choose
-from monocomp.blocks.choices.phases import Phases
+from monocomp.blocks.masking.phases import Phases
 from monocomp.tile import Mask, TileProgram
 from monocomp.tile.parser import parse
 from tests.backends.both_stages import both_stages

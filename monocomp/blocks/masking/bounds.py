@@ -9,7 +9,7 @@ from typing import NamedTuple
 from monocomp import tile as P
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import is_wide, tile, value, wide
-from monocomp.blocks.building.masks import any_of
+from monocomp.blocks.masking.masks import any_of
 from monocomp.blocks.operations import (
     cast,
     chained,

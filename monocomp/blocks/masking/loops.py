@@ -11,7 +11,11 @@ from contextlib import ExitStack, contextmanager
 
 from monocomp.blocks import program as B
 from monocomp.blocks.building.accesses import hoist_bases
-from monocomp.blocks.building.bounds import (
+from monocomp.blocks.building.context import Context, Stream
+from monocomp.blocks.building.expressions import tile, whole_tile
+from monocomp.blocks.building.periods import name_first_positions, name_moves
+from monocomp.blocks.choices.descriptors import is_dense
+from monocomp.blocks.masking.bounds import (
     Range,
     cut_bounds,
     may_hold,
@@ -20,12 +24,8 @@ from monocomp.blocks.building.bounds import (
     range_of,
     tile_of,
 )
-from monocomp.blocks.building.context import Context, Stream
-from monocomp.blocks.building.expressions import whole_tile
-from monocomp.blocks.building.masks import forget_masks
-from monocomp.blocks.building.periods import name_first_positions, name_moves
-from monocomp.blocks.choices.descriptors import is_dense
-from monocomp.blocks.choices.phases import STEP
+from monocomp.blocks.masking.masks import forget_masks
+from monocomp.blocks.masking.phases import STEP
 from monocomp.blocks.operations import (
     arange,
     are_same,
@@ -126,6 +126,8 @@ def _serial(c: Context, stream: Stream, body: Body) -> None:
         if len(segments) == 1:
             found = range_of(c, stream.loop, segments[0])
             low, high = found.low, found.high
+            stream.bounds = [(">=", tile(c, e)) for e in segments[0].lower]
+            stream.bounds += [("<", tile(c, e)) for e in segments[0].upper]
         else:
             stack.enter_context(_each_segment(c, stream))
             low, high, *_ = _named(c, axis)

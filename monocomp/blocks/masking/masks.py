@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from monocomp import tile as P
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.operations import (
@@ -24,9 +22,7 @@ from monocomp.blocks.operations import (
     where,
     whole,
 )
-from monocomp.blocks.program import BOOL, INT32, INT64, Expr
-
-Translate = Callable[[Context, P.Expr, tuple[str, ...]], Expr]
+from monocomp.blocks.program import BOOL, INT32, INT64, Expr, Layout
 
 
 def forget_masks(c: Context) -> None:
@@ -35,15 +31,15 @@ def forget_masks(c: Context) -> None:
         stream.kept = {}
 
 
-def inside(c: Context, axis: str, want: tuple[str, ...], value_of: Translate) -> Expr:
+def inside(c: Context, axis: str, want: Layout) -> Expr:
     """Which elements along an axis are in the domain, for a tile."""
     stream = c.stream(axis)
     if stream is None:
         return spread(c.names.inside(axis), want)
-    return domain(c, stream, want, value_of)
+    return domain(c, stream, want)
 
 
-def domain(c: Context, stream: Stream, want: tuple[str, ...], value_of: Translate) -> Expr:
+def domain(c: Context, stream: Stream, want: Layout) -> Expr:
     """The name of the tile that tells which elements are in a loop's domain."""
     loop, axis = stream.loop, stream.loop.axis.name
     if want in stream.kept:
@@ -52,7 +48,7 @@ def domain(c: Context, stream: Stream, want: tuple[str, ...], value_of: Translat
         return _slid_domain(c, stream, *stream.sliding, want)
     serial = loop.axis.role == "serial"
     offs = c.axis(axis) if serial else spread(c.axis(axis), want)
-    tests = _serial_tests(c, stream, want, value_of) if serial else []
+    tests = [infix(sign, offs, spread(bound, want)) for sign, bound in stream.bounds]
     is_bounded = False  # do the rows' bounds say it all?
     purposes = _row_purposes(c, stream)
     for purpose in purposes:
@@ -86,29 +82,17 @@ def domain(c: Context, stream: Stream, want: tuple[str, ...], value_of: Translat
     return keep
 
 
-def members(c: Context, stream: Stream, want: tuple[str, ...], value_of: Translate) -> Expr | None:
+def members(c: Context, stream: Stream, want: Layout) -> Expr | None:
     """Which elements of a tile are in a loop's domain, for some element along axes that the tile
     has not; None if all are."""
     loop = stream.loop
     layout = c.order(loop.domain)
-    found = number(True, "bool") if loop.is_whole else domain(c, stream, layout, value_of)
+    found = number(True, "bool") if loop.is_whole else domain(c, stream, layout)
     if found.op == "number":
         return None
     for axis in (a for a in layout[::-1] if a not in want):
         found = infix(">", reduced(to(found, INT32), "max", layout.index(axis)), number(0))
     return spread(found, want)
-
-
-def _serial_tests(
-    c: Context, stream: Stream, want: tuple[str, ...], value_of: Translate
-) -> list[Expr]:
-    """The bounds of a serial loop's only segment, at its element."""
-    if len(stream.loop.segments) > 1:
-        return []
-    (segment,) = stream.loop.segments
-    at = c.axis(stream.loop.axis.name)
-    tests = [infix(">=", at, value_of(c, b, want)) for b in segment.lower]
-    return tests + [infix("<", at, value_of(c, b, want)) for b in segment.upper]
 
 
 def _row_purposes(c: Context, stream: Stream) -> list[str]:
@@ -132,9 +116,7 @@ def row_bound(c: Context, stream: Stream, purpose: str) -> Expr:
     return c.names.index(run + purpose, stream.loop.axis.name, _rows(c, stream.loop))
 
 
-def _slid_domain(
-    c: Context, stream: Stream, position: Expr, high: Expr, want: tuple[str, ...]
-) -> Expr:
+def _slid_domain(c: Context, stream: Stream, position: Expr, high: Expr, want: Layout) -> Expr:
     """The elements of a block that slides which are in the domain, but for those that the
     block before it has."""
     axis = stream.loop.axis.name
@@ -157,7 +139,7 @@ def _slid_domain(
     return keep
 
 
-def _admitted(c: Context, stream: Stream, admitted: Expr, want: tuple[str, ...]) -> Expr:
+def _admitted(c: Context, stream: Stream, admitted: Expr, want: Layout) -> Expr:
     """Return a test of what the mask admits; segments without a mask admit everything."""
     return joined("|", [spread(admitted, want), *_unmasked_segments(c, stream.loop)])
 
@@ -174,9 +156,7 @@ def _mask_of(loop: P.Loop) -> P.Expr:
     return next(s.value for s in loop.body if isinstance(s, P.Mask))
 
 
-def admit(
-    c: Context, stream: Stream, s: P.Mask, admitted: Expr, value_of: Translate
-) -> Expr | None:
+def admit(c: Context, stream: Stream, s: P.Mask, admitted: Expr) -> Expr | None:
     """Name what a mask admits; a test whether it admits anything, if that is to be asked."""
     axis = stream.loop.axis.name
     if admitted.op not in ("name", "number"):
@@ -187,18 +167,18 @@ def admit(
     phases = stream.phases
     if not (phases.leaves_out or phases.asks):
         return None
-    seen = _seen(c, stream, s.value, value_of)
+    seen = _seen(c, stream, s.value)
     if phases.leaves_out:
         seen = c.let(c.targets.inside(axis), infix("&", c.names.inside(axis), seen))
     return any_of(c, axis, seen, "members") if phases.asks else None
 
 
-def _seen(c: Context, stream: Stream, mask: P.Expr, value_of: Translate) -> Expr:
+def _seen(c: Context, stream: Stream, mask: P.Expr) -> Expr:
     """Which elements of a block does any row admit? No other is read: what stands there, be it
     NaN, would enter a sum as 0 times itself."""
     axis = stream.loop.axis.name
     layout = c.order({axis}.union(*(e.axes for e in (mask, *stream.loop.bounds))))
-    seen = domain(c, stream, layout, value_of)
+    seen = domain(c, stream, layout)
     if len(layout) == 1:
         return seen
     seen = to(whole(seen, layout), INT32)
