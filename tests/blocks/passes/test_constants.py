@@ -24,8 +24,8 @@ def text(known: Mapping[Key, Constant], name: str = "causal") -> str:
 
 FOLDED: dict[str, tuple[dict[Key, Constant], str, str]] = {
     "a stride of 1": ({("stride", "Q", 3): 1}, "+ offs_d[None, :],", "stride_Q_d"),
-    "a mask": ({("even", "d", 0): True}, "mask=in_q[:, None],\n", "in_d"),
-    "no mask": ({("even", x, 0): True for x in "qd"}, " * stride_Q_d,\n    )", "in_q"),
+    "a mask": ({("even", "d", 0): True}, "mask=in_q[:, None], other", "in_d"),
+    "no mask": ({("even", x, 0): True for x in "qd"}, " * stride_Q_d)", "in_q"),
     "a flag": ({("even", "d", 0): False}, "in_d = offs_d < size_d\n", "EVEN_D"),
     "a size": ({("size", "d", 0): 64}, "scale = 0.18033688011112042\n", "size_d"),
     "a length": ({("block", "d", 0): 64}, "offs_d = tl.arange(0, 64).to(INDEX)\n", "BLOCK_D"),
@@ -33,7 +33,7 @@ FOLDED: dict[str, tuple[dict[Key, Constant], str, str]] = {
     "no option": ({("option", "STEP", 0): 1}, "    num_q = tl.cdiv(size_q, BLOCK_Q)\n", "STEP"),
     "the precision": ({("option", "PRECISION", 0): "tf32"}, 'input_precision="tf32"', "PRECISION"),
     "an order": ({("order", "GROUP_SIZE", 0): 1}, "pid = tl.program_id(0)\n", "grouped"),
-    "one head": ({("size", "h", 0): 1}, " * stride_Q_b\n        + offs_q", "stride_Q_h"),
+    "one head": ({("size", "h", 0): 1}, " * stride_Q_b + offs_q", "stride_Q_h"),
     "a descriptor": ({("descriptor", "K", 0): True}, " if phase == 1:\n", "K_desc is not None"),
     "none": ({("descriptor", "K", 0): None}, "            K_tile = tl.load(", "K_desc"),
 }
@@ -42,8 +42,8 @@ FOLDED: dict[str, tuple[dict[Key, Constant], str, str]] = {
 @pytest.mark.parametrize("name", FOLDED)
 def test_what_is_known_is_gone(name: str) -> None:
     known, expected, gone = FOLDED[name]
-    found = text(known)
-    assert expected in found and not re.search(rf"\b{gone}\b", found)
+    found = " ".join(text(known).split())
+    assert expected.strip() in found and not re.search(rf"\b{gone}\b", found)
 
 
 def test_one_phase_is_no_loop_over_phases() -> None:
