@@ -390,7 +390,9 @@ WITH_STATE = """
     """
 
 
-@pytest.mark.parametrize("kind", ["mqa", "with state", pytest.param("gqa", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", slow_unless(lambda k: k == "with state", ["mqa", "with state", "gqa"])
+)
 def test_rows_that_are_only_packed(kind: str) -> None:
     """Where packed rows fill the device nothing is cut, and one kernel computes the outputs."""
     text = {"gqa": library.load("gqa"), "mqa": MQA, "with state": WITH_STATE}[kind]
