@@ -2,7 +2,7 @@
 
 No block is loaded ahead whose elements have a position each, and no load passes a product of
 matrices, nor the wait for a block that is loaded ahead. So such a tile is read first, and these
-hide the wait for it.
+hide the wait for it; one along three axes takes too many registers to wait for a product in them.
 
 A product takes its operands rounded, or in limbs. Where a sum of the same tile is done by then, no
 registers hold the tile in full any more.
@@ -30,6 +30,7 @@ from monocomp.tile.values import (
 )
 
 _PRODUCT = 1  # the turn of a product
+_HELD_AXES = 2  # of a tile that is held beside those that are multiplied
 
 
 def order_updates(updates: Sequence[Assign]) -> list[Assign]:
@@ -88,7 +89,7 @@ def _gather_early(body: Sequence[Statement]) -> list[Statement]:
     for s in body:
         if isinstance(s, Loop | Mask):
             first, late = None, {}
-        elif first is not None and _gathers(s) and (needed := _needed(s, late)) is not None:
+        elif first is not None and _is_early(s) and (needed := _needed(s, late)) is not None:
             ordered[first:] = [*needed, s, *(x for x in ordered[first:] if x not in needed)]
             first += len(needed) + 1
             late = {name: x for name, x in late.items() if x not in needed}
@@ -134,6 +135,11 @@ def _multiplies(s: Statement) -> bool:
 
 def _reads_block(s: Statement) -> bool:
     return isinstance(s, Let) and s.value.op == "load" and not _gathers(s)
+
+
+def _is_early(s: Statement) -> bool:
+    """True if a gathered tile may be held while other tiles are multiplied."""
+    return isinstance(s, Let) and _gathers(s) and len(s.value.axes) <= _HELD_AXES
 
 
 def _gathers(s: Statement) -> bool:

@@ -80,6 +80,13 @@ def test_gathers_come_before_products() -> None:
     assert lines.index("total") < lines.index("bias_tile")
 
 
+def test_tiles_along_three_axes_come_after_products() -> None:
+    """They take more registers than what is multiplied: only the logits' part is read before."""
+    *_, program = mc.compile(mc.library.load("shaw_values")).tile_programs()
+    lines = [line.strip().split("[")[0] for line in str(program).splitlines()]
+    assert lines.index("F_tile") < lines.index("s") < lines.index("RV_tile")
+
+
 def test_blocks_of_products_come_last() -> None:
     """What only a product at the loop's end takes is read after what sums take."""
     lines = dedent(KERNEL.format(sum=SUM)).strip().splitlines()
