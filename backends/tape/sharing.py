@@ -69,14 +69,18 @@ def shared(
 
 def _reading(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
     """Return steps that read what results are views of from these."""
-    bases = {flat(r): r for r in results}
+    bases = _bases(results)
     views = [
         Step(torch.Tensor.as_strided, (r,), base, False, False, (base.shape, base.strides))
         for base, r in bases.items()
-        if base is not r and base.strides is not None
     ]
-    made = {s.result for s in views}
-    return [*views, *(s for s in steps if s.result not in made)]
+    return [*views, *(s for s in steps if s.result not in bases)]
+
+
+def _bases(results: Sequence[Value]) -> dict[Value, Value]:
+    """Return the results by what they are views of, where its strides are known."""
+    bases = {flat(r): r for r in results}
+    return {v: r for v, r in bases.items() if v is not r and v.strides is not None}
 
 
 def _later(before: Record, count: int) -> tuple[Recorder, Quotients]:
@@ -113,7 +117,7 @@ def _shared(
     """
     made = (s.result for s in first)
     computed = {v for v in made if v.is_owned and v.root is v and v.is_contiguous}
-    computed = (computed - {flat(r) for r in results} | {*results}) - {*inputs}
+    computed = (computed - _bases(results).keys() | {*results}) - {*inputs}
     second = needed(steps, inputs, gradients, computed.__contains__)
     read = dict.fromkeys(v for s in second for v in s.operands)
     return [v for v in read if v in computed]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 import torch
 
 import monocomp as mc
+from monocomp.backends import torch_operations
 from monocomp.backends.tape.recorder import Recorder, Value, contiguous_strides
 from monocomp.backends.tape.tile import Tile
 from monocomp.backends.tape.tiles import TapeOps
 from monocomp.backends.torch_operations import TorchOps
+from tests.backends.library_cases import CASES
 
 
 def operations(recorder: Recorder, axes: str) -> TapeOps:
@@ -87,3 +91,17 @@ def test_results_that_are_kept_may_not_be_written_to() -> None:
     P.detach().zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         P.sum().backward()
+
+
+def test_extrema_that_are_results_are_looked_for_once() -> None:
+    case = CASES["softmax_top8"]
+    inputs = case.inputs(case.sizes(19, 23, 8, 6, 2))
+    floats = [t.requires_grad_() for t in inputs.values() if t.dtype == torch.float32]
+    kernel = mc.compile(case.text, backend="torch")
+    largest = torch_operations._largest_of_distinct
+    with patch.object(torch_operations, "_largest_of_distinct", wraps=largest) as looked_for:
+        for _ in range(5):
+            looked_for.reset_mock()
+            values, *_ = kernel(**inputs)
+            torch.autograd.grad(values.sum(), floats)
+    assert looked_for.call_count == 1
