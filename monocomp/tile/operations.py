@@ -42,6 +42,7 @@ class Operation:
         unit: what does it; None if it costs no operation.
         each: operations for each element, of the axis that is reduced too.
         reduces: is the last part of the attribute an axis that operands have and the result lacks?
+        sign: its text between two operands, if it has one and is marked where it may be.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Operation:
     each: int = 0
     reduces: bool = False
     device: str | None = None
+    sign: str | None = None
 
     def parts(self, attr: Any) -> tuple[Any, ...]:
         """The parts of an attribute."""
@@ -103,10 +105,11 @@ def _element(
     array: str | None = None,
     mark: str | None = None,
     device: str | None = None,
+    sign: str | None = None,
 ) -> Operation:
     """An operation that may have a mark as its attribute."""
     attr, array = ((None, mark),) if mark else (), array or name
-    return Operation(name, arity, arity, attr, kind, array, "element", 1, device=device)
+    return Operation(name, arity, arity, attr, kind, array, "element", 1, False, device, sign)
 
 
 def _special(name: str) -> Operation:
@@ -130,28 +133,30 @@ OPERATIONS: dict[str, Operation] = {
         # Element by element.
         Operation("cast", 1, 1, (("float", "int"),), lambda attr, kinds: attr),
         Operation("stop", 1, 1, (), _NUMBERS, "asarray"),
-        _element("add", 2, _NUMBERS),
-        _element("sub", 2, _NUMBERS, "subtract"),
-        _element("mul", 2, _NUMBERS, "multiply"),
+        _element("add", 2, _NUMBERS, sign="+"),
+        _element("sub", 2, _NUMBERS, "subtract", sign="-"),
+        _element("mul", 2, _NUMBERS, "multiply", sign="*"),
         _element("neg", 1, _NUMBERS, "negative"),
         _element("abs", 1, _NUMBERS, device="abs"),
         _element("sign", 1, _NUMBERS),
         _element("floor", 1, _FLOATS, device="floor"),
-        _element("floordiv", 2, _NUMBERS, "floor_divide", "nonnegative"),
-        _element("mod", 2, _NUMBERS, "remainder", "nonnegative"),
+        _element("floordiv", 2, _NUMBERS, "floor_divide", "nonnegative", sign="//"),
+        _element("mod", 2, _NUMBERS, "remainder", "nonnegative", sign="%"),
         _element("maximum", 2, _NUMBERS, None, "frame"),
         _element("minimum", 2, _NUMBERS, None, "frame"),
         Operation("compare", 2, 2, (tuple(SIGNS),), _TRUTHS, None, "element", 1),
-        _element("and", 2, _BOOLS, "logical_and"),
-        _element("or", 2, _BOOLS, "logical_or"),
+        _element("and", 2, _BOOLS, "logical_and", sign="and"),
+        _element("or", 2, _BOOLS, "logical_or", sign="or"),
         _element("not", 1, _BOOLS, "logical_not"),
         _element("where", 3, _where),
         Operation("uniform", 1, None, (), _alike("int", to="float"), "uniform", "element", 1),
-        Operation("div", 2, 2, (), _FLOATS, "divide", "special", 1),
+        Operation("div", 2, 2, (), _FLOATS, "divide", "special", 1, sign="/"),
         *map(_special, ("exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf")),
         Operation("tanh", 1, 1, (), _FLOATS, "tanh", "special", 1),
     )
 }
+INFIX = {o.name: o.sign for o in OPERATIONS.values() if o.sign}
+MARKED = {n: OPERATIONS[n].attr[0][1] for n in INFIX if OPERATIONS[n].attr}  # with this mark
 
 
 def result_kind(row: Operation, attr: Any, kinds: tuple[Kind, ...]) -> Kind | None:

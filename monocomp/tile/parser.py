@@ -16,8 +16,7 @@ from typing import Any, NoReturn, get_args
 from monocomp import tile as P
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
-from monocomp.tile.operations import JOIN, OPERATIONS, SIGNS
-from monocomp.tile.printer import MARKED
+from monocomp.tile.operations import INFIX, JOIN, MARKED, OPERATIONS, SIGNS
 
 _WORD = re.compile(r"\|[^|]+\||(?<!\w)(?!(?:and|or|not)\b)[^\W\d]\w*")
 _KERNEL = re.compile(r"kernel (\w+)\((.*)\) -> (.*)")
@@ -32,15 +31,9 @@ _ASSIGN = re.compile(r"(\w+) <- (.*)")
 _NAMES = re.compile(r"(\w+(?:, \w+)*)(?:\[.*?\])? = (.*?)(?: if (.*))?")
 _MASK = re.compile(r"keep (.*)")
 
-_INFIX: dict[type, str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.And: "and",
-    ast.Or: "or",
+_INFIX = {
+    type(ast.parse(f"a {sign} b", mode="eval").body.op): name  # type: ignore[attr-defined]
+    for name, sign in INFIX.items()
 }
 _SIGNS = dict(zip((ast.Lt, ast.LtE, ast.Eq, ast.NotEq), SIGNS, strict=True))
 _CALLED = {"inside": "masked", "float": "cast", "int": "cast"} | dict.fromkeys(JOIN, "reduce")

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias
 
-from monocomp.tile.operations import OPERATIONS
+from monocomp.tile.operations import INFIX, MARKED, OPERATIONS
 from monocomp.tile.statements import (
     Assign,
     Combine,
@@ -46,9 +46,6 @@ from monocomp.tile.values import (
 )
 
 Line: TypeAlias = tuple[str, Statement | None]  # None: what is declared
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
-INFIX |= {"and": "and", "or": "or"}
-MARKED = {"floordiv": "nonnegative", "mod": "nonnegative"}  # with this mark they are written so
 
 
 def body_lines(body: list[Statement], coordinates: Collection[str]) -> Iterator[Line]:

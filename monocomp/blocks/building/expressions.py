@@ -40,11 +40,11 @@ from monocomp.blocks.program import (
     Expr,
 )
 from monocomp.declarations import counter_rng
-from monocomp.tile.operations import OPERATIONS
+from monocomp.tile.operations import INFIX, OPERATIONS
 
 Layout = tuple[str, ...]
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|"}
+_TRUTHS = {"and": "&", "or": "|"}  # of tiles
 _RANGE = 2.0**32  # of random bits
 _SMALL_FACTOR = 1 << 6  # it takes no index past 32 bits
 _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
@@ -150,7 +150,7 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
         case "tanh":
             x = value(c, e.args[0], want)
             return helper("tanh", x, c.fast, layout=x.layout, dtype=FLOAT32)
-    if e.op in _INFIX:
+    if e.op in INFIX:
         return _infix(c, e, want)
     if e.op == "exp2" and (fused := _fused_exponential(c, e.args[0], want)) is not None:
         return fused
@@ -287,7 +287,7 @@ def _infix(c: Context, e: P.Expr, want: Layout) -> Expr:
         return where(scalar, number(True, "bool"), found)
     operand = wide if is_wide(c, e) else value
     a, b = (operand(c, x, want) for x in e.args)
-    return infix(_INFIX[e.op], a, b)
+    return infix(_TRUTHS.get(e.op, INFIX[e.op]), a, b)
 
 
 def _division(c: Context, e: P.Expr, want: Layout) -> Expr:
