@@ -110,9 +110,10 @@ def _decided(
 ) -> list[Array]:
     """Return the oracle's outcomes, NaN where overflow or underflow decides: exponentials that are
     no 0 are less than all numbers, and products with 0 of what a dtype does not hold, or of what is
-    unspecified: that 0 may be rounded, or stand in a product of matrices."""
-    apply, multiply = algebra.apply, algebra.OPERATORS["*"]
-    largest = np.finfo(dtype).max
+    unspecified: that 0 may be rounded, or stand in a product of matrices. So where numbers are
+    compared that differ by no more than their last digits."""
+    apply, multiply, compare = algebra.apply, algebra.OPERATORS["*"], algebra.compare
+    largest, digits = np.finfo(dtype).max, 1e3 * np.finfo(dtype).eps
 
     def applied(name: str, x: Array) -> Array:
         result = apply(name, x)
@@ -126,8 +127,15 @@ def _decided(
         is_lost &= (x == 0) | (y == 0)
         return np.where(is_lost, math.nan, multiply(x, y))
 
+    def compared(op: str, x: Array, y: Array) -> Array:
+        with np.errstate(invalid="ignore"):
+            size = np.maximum(1, np.maximum(np.abs(x), np.abs(y)))
+            is_lost = (x != y) & (np.abs(x - y) <= digits * size)
+        return np.where(is_lost, math.nan, compare(op, x, y))
+
     operators = patch.dict(algebra.OPERATORS, {"*": multiplied})
-    with patch.object(algebra, "apply", applied), operators:
+    functions = patch.multiple(algebra, apply=applied, compare=compared)
+    with functions, operators:
         return [np.asarray(x, np.float64) for x in specified(program, inputs, params)]
 
 

@@ -301,10 +301,14 @@ class Loops(Values):
         axis = body.loop.axis
         bound = T.index(axis.name, axis.extent)
         for t in T.subterms(*terms):  # prefixes of prefixes come before these
-            is_own = prefix_of(t) is bound and self._is_scan(t)
-            if is_own and t not in body.scope.memo:
+            if prefix_of(t) is not bound or t in body.scope.memo:
+                continue
+            if self._is_scan(t):
                 self.add_prefixes(body, elements_of(t, bound))
                 body.scope.memo |= add_prefix(body, t)
+            elif t.attr.is_scaled:  # a loop inside sums it, in a frame that may be carried
+                (own,), (condition, _, exponent) = T.open_fold(t)
+                self.add_prefixes(body, [largest(own, condition, exponent)])
 
     # --- lists of largest values
 

@@ -129,6 +129,8 @@ PROGRAMS = [
     "index r < 2\nI[q,r] = argtop[k -> r](S[q,k] + Mask[q,k])\n"
     "O[q,e] = softmax[r](top[k -> r](S[q,k] + Mask[q,k])) * V[I[q,r],e]",
     "index r < 2\ninput P[q]: int\nO[q] = sum[r](exp(top[k -> r](S[q,k]) + T[P[q]] - W[q]) * r)",
+    "index r < 2\nO[j] = T[j] + sum[k]((W[k] - max[k](W[k])) * sum[r](exp(top[k -> r](W[k]))))",
+    "O[q] = max[l if q - l < 2](S[q,l] * sum[k](softmax[k if k <= l](R[q,k])))",
     "input Yes[k]: bool\nO[q] = max[k if Yes[k]](S[q,k]) - max[k if not Yes[k]](S[q,k])",
     "O[q] = sum[k](log_softmax[k](S[q,k] + Mask[q,k]) * softmax[k](R[q,k] + Mask[q,k]))",
     "O[q,e] = softmax[k](softmax[k if k < q](S[q,k])) * V[k,e]",
