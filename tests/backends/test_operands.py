@@ -51,7 +51,7 @@ def test_what_is_multiplied_in_limbs(text: str, count: int, size: int) -> None:
 @pytest.mark.parametrize(
     ("name", "q", "k"),
     [
-        ("attention_moments", 32, 256),
+        ("attention_moments", 128, 256),
         pytest.param("talking_heads", 128, 256, marks=pytest.mark.slow),
         ("rms_norm", 1, 1000),
     ],
