@@ -1,4 +1,4 @@
-"""Python expressions as text, and statements that are laid out as a formatter would."""
+"""Write Python expressions and comments as text."""
 
 from __future__ import annotations
 

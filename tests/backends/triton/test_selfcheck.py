@@ -1,4 +1,4 @@
-"""The self-check of emitted files: the reference agrees with the oracle and is well formatted,
+"""The self-check of emitted files: the reference agrees with the oracle and fits its lines,
 and the script says whether a host function is right."""
 
 from __future__ import annotations
