@@ -14,6 +14,7 @@ import torch
 from monocomp.backends.array_operations import first_extreme
 from monocomp.backends.tape import choices, extrema, forms
 from monocomp.backends.tape.buffers import Buffer, scatter, store
+from monocomp.backends.tape.folding import folded
 from monocomp.backends.tape.groups import first_of_groups, group_size
 from monocomp.backends.tape.guards import implies, unguarded
 from monocomp.backends.tape.products import contract_table, sum_products
@@ -156,7 +157,7 @@ class TapeOps:
 
     def _computed(self, name: str, function: Callable[..., Any], *operands: Tile) -> Tile:
         shape = common_shape(*(x.shape for x in operands))
-        found = self._folded(name, operands)
+        found = folded(name, operands)
         if found is not None:
             return self.stretched(found, shape)
         if name == "where" and (chosen := self._chosen(*operands)) is not None:
@@ -166,33 +167,6 @@ class TapeOps:
             dtype = self.ops.dtype_of("float")
         is_own = not hasattr(torch, getattr(function, "__name__", "?")) or name == "stop"
         return self.map(name, function, *operands, dtype=dtype, takes_out=not is_own)
-
-    def _folded(self, name: str, operands: Sequence[Tile]) -> Tile | None:
-        """Return the operand that an operation comes to, by what is known of its operands; None if
-        it comes to none. A sum of nothing stays one when scaled; a unit combined with another
-        operand gives that operand."""
-        if name == "stop":
-            return operands[0]
-        if name == "where" and operands[0].value.known is not None:
-            if self.is_all_true(operands[0]):
-                return operands[1]
-            if not operands[0].value.known.any():
-                return operands[2]
-        if len(operands) != 2:
-            return None
-        for x, other in (operands, operands[::-1]):
-            number, is_unit = x.value.number, x.value.is_unit
-            if name == "mul" and number == 0 and is_unit:
-                return x
-            is_nothing = (
-                (name == "mul" and number == 1)
-                or (name == "add" and number == 0 and is_unit)
-                or (name == "maximum" and number == -math.inf)
-                or (name == "minimum" and number == math.inf)
-            )
-            if is_nothing:
-                return other
-        return None
 
     def compared(self, name: str, a: Tile, b: Tile) -> Tile:
         """Where a comparison holds."""
