@@ -103,9 +103,9 @@ def main() -> int:
 def device_function(source: str) -> list[str]:
     """The function that runs on the GPU, from the carried state on; its parameters left out."""
     lines = source.splitlines()
-    heads = (n for n, line in enumerate(lines) if line.startswith("@triton.jit"))
-    start = next((n for n in heads if lines[n + 1].endswith("_kernel(")), 0)
-    body = next((n for n in range(start, len(lines)) if lines[n].rstrip().endswith("):")), start)
+    start = lines.index("@triton.jit")  # the kernel's: what it calls stands after it
+    head, _, _ = lines[start + 1].partition("(")
+    body = next(n for n in range(start, len(lines)) if lines[n].endswith("):"))
     stop = next(
         (n for n in range(body + 1, len(lines)) if lines[n][:1] not in ("", " ", "#")), len(lines)
     )
@@ -113,7 +113,7 @@ def device_function(source: str) -> list[str]:
     shown = "\n".join(lines[state:stop]).rstrip().splitlines()
     if len(shown) > _LINES:
         shown = [*shown[:_LINES], "    ..."]
-    return [*lines[start : start + 2], "    ...", lines[body], "    ...", *shown]
+    return [lines[start], f"{head}(", "    ...", "):", "    ...", *shown]
 
 
 def _say(text: str) -> None:

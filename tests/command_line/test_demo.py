@@ -38,21 +38,16 @@ def test_device_function() -> None:
     source = """import x
 
 @triton.jit
-def helper(
-    a,
-):
-    m = tl.full(2)
-
-@triton.jit
-def f_kernel(
-    a,
-):
+def f_kernel(a, b,
+             c):
     b = a
     m = tl.full(1)
     c
 
 
-x = 1
+@triton.jit
+def called(a):
+    m = tl.full(2)
 """
     assert demo.device_function(source) == [
         "@triton.jit",
