@@ -15,7 +15,8 @@ from monocomp.blocks.masking.phases import Phases, loads_in_step, loops_of, peel
 from monocomp.blocks.program import Block
 from monocomp.tile import Expr, Loop, TileProgram
 
-PASSES = ("flip", "choose_loads", "peel", "align", "leave_out", "choose_dtypes")
+# A descriptor loads the blocks that a phase is of: where all blocks ask, there are none.
+PASSES = ("flip", "peel", "choose_loads", "align", "leave_out", "choose_dtypes")
 
 
 @dataclass(frozen=True)
