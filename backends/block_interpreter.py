@@ -424,6 +424,7 @@ _HELPERS: dict[str, Callable[..., Value]] = {
     "grouped": _grouped,
     "unknown": lambda x: x,
     "unchained": lambda x: x,
+    "ended": lambda x: x,
     "between": lambda positions, low, high: (low <= positions) & (positions < high),
     "tanh": lambda x, fast: np.tanh(_float(x)),
     "weight": lambda x, y, scale, power, fast: np.exp2(scale * (_float(x) - _float(y))),

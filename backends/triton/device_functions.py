@@ -32,6 +32,12 @@ def unchained(x):
     if tl.program_id(0) < 0:
         x = -x
     return x''',
+    "ended": '''@triton.jit
+def ended(x):
+    """A sum of products, as soon as these have ended: their left operands may then be overwritten,
+    as a loop does. Triton waits for what is read, if only for its bits (triton-lang/triton, issue
+    9433)."""
+    return tl.cast(tl.cast(x, tl.int32, bitcast=True), tl.float32, bitcast=True)''',
     "between": '''@triton.jit
 def between(positions, low, high):
     """low <= positions < high, for the columns of a product. A thread holds the same columns of

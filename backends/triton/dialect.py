@@ -14,6 +14,7 @@ from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.backends.triton.printer import Printer
 from monocomp.backends.triton.selfcheck import DEVICES
 from monocomp.blocks.choices.choose import PASSES
+from monocomp.blocks.passes.endings import end_products
 from monocomp.blocks.program import BlockProgram
 from monocomp.tile import TileProgram
 
@@ -70,4 +71,4 @@ class Dialect:
         return (*PASSES, *self.passes)
 
 
-TRITON = Dialect("triton")
+TRITON = Dialect("triton", passes={"end_products": end_products})

@@ -16,9 +16,7 @@ from functools import partial
 
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import helper, infix
-from monocomp.blocks.passes.unread import names_in
-
-_PRODUCTS = ("dot", "dot_in_limbs")
+from monocomp.blocks.passes.endings import PRODUCTS, is_made
 
 
 def unchain(program: B.BlockProgram) -> B.BlockProgram:
@@ -40,7 +38,7 @@ def _unchained(body: B.Body, made: Set[str]) -> B.Body:
             case _:
                 s = B.inside(s, partial(_unchained, made=made))
         for inner in B.walk((s,)):
-            if any(_is_made(e, made) for e in B.roots(inner)):
+            if any(is_made(e, made) for e in B.roots(inner)):
                 made = made | {t.attr for t in B.targets(inner)}
         found.append(s)
     return tuple(found)
@@ -50,14 +48,10 @@ def _are_numbers(blocks: B.Blocks) -> bool:
     return blocks.start.op == blocks.stop.op == "number"
 
 
-def _is_made(e: B.Expr, made: Set[str]) -> bool:
-    return not made.isdisjoint(names_in(e)) or any(x.op in _PRODUCTS for x in B.subexpressions(e))
-
-
 def _cut(e: B.Expr, made: Set[str]) -> B.Expr:
     args = tuple(_cut(a, made) for a in e.args)
-    if e.op in _PRODUCTS:
-        args = tuple(_apart(a) if _is_made(a, made) else a for a in args)
+    if e.op in PRODUCTS:
+        args = tuple(_apart(a) if is_made(a, made) else a for a in args)
     return e if args == e.args else replace(e, args=args)
 
 

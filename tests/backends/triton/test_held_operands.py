@@ -9,7 +9,7 @@ write the registers anew.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -47,17 +47,22 @@ def written(instruction: str) -> set[int]:
     return {*range(first, first + count)}
 
 
+def loops(code: Sequence[tuple[int, str]]) -> Iterator[Sequence[tuple[int, str]]]:
+    """The instructions of each loop, from where a branch goes back to."""
+    positions = {address: n for n, (address, _) in enumerate(code)}
+    for n, (_, branch) in enumerate(code):
+        target = re.search(r"\bBRA\b.*?(0x[0-9a-f]+)", branch)
+        loop = code[positions.get(int(target[1], 16), n) if target else n : n]
+        # Not one: the end of the kernel has been laid out in between.
+        if loop and not any("EXIT" in text for _, text in loop):
+            yield loop
+
+
 def held(code: Sequence[tuple[int, str]]) -> tuple[int, list[int]]:
     """How many products in loops have their left operand in registers, and the addresses of those
     that find there what no earlier instruction of the loop has written."""
-    positions = {address: n for n, (address, _) in enumerate(code)}
     count, found = 0, []
-    for n, (_, branch) in enumerate(code):
-        target = re.search(r"\bBRA\b.*?(0x[0-9a-f]+)", branch)
-        start = positions.get(int(target[1], 16), n) if target else n
-        loop = code[start:n]
-        if any("EXIT" in text for _, text in loop):
-            continue  # not one: the end of the kernel has been laid out in between
+    for loop in loops(code):
         known: set[int] = set()
         for address, text in loop:
             operand = re.search(r"HGMMA\S*\s+R\d+, R(\d+),", text)
@@ -68,6 +73,26 @@ def held(code: Sequence[tuple[int, str]]) -> tuple[int, list[int]]:
                     found.append(address)
             known |= written(text)
     return count, found
+
+
+def overwritten(code: Sequence[tuple[int, str]]) -> list[int]:
+    """The addresses that write left operands of products in loops that may still run. Products run
+    in groups, each until one waits for it, or for a later one."""
+    found: dict[int, None] = {}
+    for loop in loops(code):
+        groups: list[set[int]] = [set()]
+        for address, text in (*loop, *loop):  # what one block issues, the next one may overwrite
+            wait = re.search(r"DEPBAR\.LE gsb0, (0x[0-9a-f]+)", text)
+            operand = re.search(r"HGMMA\S*\s+R\d+, R(\d+),", text)
+            if wait:
+                groups = groups[max(0, len(groups) - 1 - int(wait[1], 16)) :]
+            elif "HGMMA" not in text and written(text) & set().union(*groups):
+                found[address] = None
+            if operand:
+                groups[-1] |= {*range(int(operand[1]), int(operand[1]) + 4)}
+            if "gsb0" in text and not wait:
+                groups.append(set())
+    return [*found]
 
 
 PRODUCT = "HGMMA.64x64x16.F32.BF16 R56, R88, gdesc[UR4].tnspB, R56"
