@@ -177,3 +177,21 @@ def test_keys_that_are_masked_out_and_rows_without_any() -> None:
         assert torch.equal(clean, poisoned) and clean.any()
     dq, dk, dv = found[1]
     assert not dq[:4].any() and not dk[21:].any() and not dv[21:].any()
+
+
+@needs_gpu
+def test_products_end_before_their_operands_are_overwritten() -> None:
+    """A stored sum is multiplied in two limbs, with two warpgroups and three stages."""
+    kernel = mc.compile(library.load("linear_attention"))
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    shape, bits = (4, 16, 4096, 128), {"dtype": torch.bfloat16, "device": DEVICE}
+    inputs = [torch.randn(shape, generator=generator, **bits).requires_grad_() for _ in range(3)]
+    result = kernel(*inputs)
+    cotangent = torch.randn(shape, generator=generator, **bits)
+    found = grad(result, inputs, cotangent)
+    q, k, v = (x.detach().float().requires_grad_() for x in inputs)
+    weights = [torch.nn.functional.elu(x) + 1 for x in (q, k)]
+    total = weights[0] @ weights[1].sum(-2, keepdim=True).mT
+    expected = grad(weights[0] @ (weights[1].mT @ v) / total, (q, k, v), cotangent.float())
+    for x, y in zip(found, expected, strict=True):
+        assert (x - y).abs().max() <= 2e-2 * y.abs().max()

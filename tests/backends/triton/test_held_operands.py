@@ -1,9 +1,10 @@
-"""Products whose left operand is in registers, on Hopper.
+"""Products whose left operand is in registers, on Hopper: it is written for each block, and not
+while a product still reads it.
 
 The assembler ptxas, before CUDA 13.3, may give such registers to other values while a loop still
 needs them (triton-lang/triton, pull requests 9514 and 11781; seen with ptxas 12.8 where queries
 are the result of a product before the loop, and blocks are as long as heads). So each block has to
-write the registers anew.
+write the registers anew. And it may write them too early (issue 9433): `blocks.passes.endings`.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ def overwritten(code: Sequence[tuple[int, str]]) -> list[int]:
 
 
 PRODUCT = "HGMMA.64x64x16.F32.BF16 R56, R88, gdesc[UR4].tnspB, R56"
+OTHER = "HGMMA.64x64x16.F32.BF16 R24, gdesc[UR8], R24"
+WAIT = "WARPGROUP.DEPBAR.LE gsb0, 0x0"
 WRITTEN = [f"F2FP.BF16.F32.PACK_AB R{r}, R25, R24" for r in range(88, 92)]
 
 
@@ -116,19 +119,51 @@ def test_what_is_found(loop: list[str], found: list[int]) -> None:
     assert held(code) == (1, found)
 
 
+@pytest.mark.parametrize(
+    ("loop", "found"),
+    [
+        ([*WRITTEN, PRODUCT + ", gsb0"], [0, 16, 32, 48]),  # in the next block
+        ([*WRITTEN, PRODUCT + ", gsb0", WAIT], []),
+        # One waits for a product, and so for all before it.
+        ([PRODUCT + ", gsb0", OTHER + ", gsb0", WAIT, *WRITTEN], []),
+        ([PRODUCT + ", gsb0", OTHER + ", gsb0", WAIT.replace("0x0", "0x1"), *WRITTEN], []),
+        (
+            [PRODUCT + ", gsb0", OTHER + ", gsb0", WAIT.replace("0x0", "0x2"), *WRITTEN],
+            [48, 64, 80, 96],
+        ),
+    ],
+)
+def test_what_is_overwritten(loop: list[str], found: list[int]) -> None:
+    code = [(16 * n, text) for n, text in enumerate([*loop, "@!P0 BRA 0x0"])]
+    assert overwritten(code) == found
+
+
+def codes(kernel: mc.Kernel, head: int) -> Iterator[tuple[str, Sequence[tuple[int, str]]]]:
+    """The name of each kernel, and its instructions."""
+    known = {"b": 4, "h": 16, "q": LENGTH, "k": LENGTH, "d": head, "e": head, "c": head}
+    sizes = {e: known[e] for e in kernel.declared.extent_of.values()}
+    programs = kernel.tile_programs(sizes)
+    schedules = [table.first(Legal(p, sizes, 2, "cuda:90", 132)) for p in programs]
+    for launch in launches_of(kernel, programs, schedules, without_elements(kernel, sizes)):
+        yield launch.function.__name__, machine_code(launch)
+
+
 @pytest.mark.one_in(7)
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_operand_is_held_in_registers(name: str) -> None:
-    kernel = mc.compile(PROGRAMS[name])
-    known = {"b": 4, "h": 16, "q": LENGTH, "k": LENGTH, "d": HEAD, "e": HEAD, "c": HEAD}
-    sizes = {e: known[e] for e in kernel.declared.extent_of.values()}
-    programs = kernel.tile_programs(sizes)
-    schedules = [table.first(Legal(p, sizes, 2, "cuda:90", 132)) for p in programs]
-    launches = launches_of(kernel, programs, schedules, without_elements(kernel, sizes))
     counts = []
-    for launch in launches:
-        count, found = held(machine_code(launch))
-        assert not found, launch.function.__name__
+    for called, code in codes(mc.compile(PROGRAMS[name]), HEAD):
+        count, found = held(code)
+        assert not found and not overwritten(code), called
         counts.append(count)
     assert any(counts)
+
+
+@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
+def test_no_operand_is_overwritten() -> None:
+    """In Triton 3.6.0 the gradient of K was infinite here, on an H200: a stored sum is multiplied
+    in two limbs, and nothing waited for the second product of a block."""
+    gradient = mc.compile(mc.grad(library.load("linear_attention"), ["K"]))
+    for called, code in codes(gradient, 2 * HEAD):
+        assert not overwritten(code), called
