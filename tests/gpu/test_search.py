@@ -110,8 +110,7 @@ def test_first_calls_race(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (a - b).abs().max() <= 0.05 * b.abs().max()
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
-@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # of inductor, for any float32
+@pytest.mark.filterwarnings(r"ignore::Warning:torch\..*")  # of dynamo and inductor
 def test_a_race_before_a_graph_of_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first run is no graph yet; later ones repeat what has won."""
     monkeypatch.setenv("MONOCOMP_TUNE", "")
