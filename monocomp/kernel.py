@@ -93,12 +93,8 @@ def compile(
     """
     try:
         with BUILDING:
-            if isinstance(text_or_path, Derivation):
-                given = text_or_path.compiled
-            else:
-                given = {"equations": read_equations(text_or_path, name, monoids)}
             kernel = Kernel(
-                **given,
+                **_given(text_or_path, name, monoids),
                 backend=backend,
                 checked=checked,
                 tf32=tf32,
@@ -114,6 +110,17 @@ def compile(
     if isinstance(text_or_path, str | os.PathLike):  # what is derived is nobody's own text
         kernel.calls.announcer.tell(kernel.program.notes, kernel.program.text)
     return kernel
+
+
+def _given(
+    program: str | os.PathLike[str] | HasText | Derivation,
+    name: str | None,
+    monoids: Iterable[Monoid],
+) -> Mapping[str, Any]:
+    """The arguments of a kernel that follow from its program."""
+    if isinstance(program, Derivation):
+        return program.compiled
+    return {"equations": read_equations(program, name, monoids)}
 
 
 def _compiled(text: str, name: str | None, options: Mapping[str, Any]) -> Kernel:
