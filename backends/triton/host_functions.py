@@ -40,22 +40,8 @@ HOST_FUNCTIONS = {
             return None
     return TensorDescriptor(tensor, shape, strides, block)''',
     "copy_rows": '''@triton.jit
-def copy_rows(
-    x_ptr,
-    y_ptr,
-    size_1,
-    size_2,
-    size_3,
-    stride_0,
-    stride_1,
-    stride_2,
-    stride_3,
-    count,
-    LENGTH: tl.constexpr,
-    FILLED: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def copy_rows(x_ptr, y_ptr, size_1, size_2, size_3, stride_0, stride_1, stride_2, stride_3, count,
+              LENGTH: tl.constexpr, FILLED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Copies rows to memory without gaps between them, and fills them with 0 to their end."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)[None, :]
@@ -65,11 +51,8 @@ def copy_rows(
     positions += rest % size_2 * stride_2
     rest = rest // size_2
     positions += rest % size_1 * stride_1 + rest // size_1 * stride_0
-    x = tl.load(
-        x_ptr + positions[:, None] + column,
-        mask=is_row & (column < LENGTH),
-        other=tl.zeros([ROWS, BLOCK], x_ptr.dtype.element_ty),
-    )
+    x = tl.load(x_ptr + positions[:, None] + column, mask=is_row & (column < LENGTH),
+                other=tl.zeros([ROWS, BLOCK], x_ptr.dtype.element_ty))
     y_ptr += row[:, None] * FILLED + column
     tl.store(y_ptr, x, mask=is_row & (column < FILLED))''',
     "aligned": '''def aligned(tensor, empty, launch):
@@ -88,22 +71,9 @@ def copy_rows(
     filled = triton.cdiv(length * size, 32) * 32 // size
     rows = empty((*tensor.shape[:-1], filled), dtype=tensor.dtype, device=tensor.device)
     count, missing = tensor.numel() // length, [1] * (5 - tensor.dim())
-    launch(
-        copy_rows,
-        triton.cdiv(count, 8),
-        tensor,
-        rows,
-        *[*missing, *tensor.shape[:-1]][1:],
-        *missing,
-        *strides[:-1],
-        count,
-        LENGTH=length,
-        FILLED=filled,
-        ROWS=8,
-        BLOCK=triton.next_power_of_2(filled),
-        num_warps=4,
-        num_stages=1,
-    )
+    launch(copy_rows, triton.cdiv(count, 8), tensor, rows, *[*missing, *tensor.shape[:-1]][1:],
+           *missing, *strides[:-1], count, LENGTH=length, FILLED=filled, ROWS=8,
+           BLOCK=triton.next_power_of_2(filled), num_warps=4, num_stages=1)
     return rows''',
     "clear_elements": '''@triton.jit
 def clear_elements(x_ptr, count, BLOCK: tl.constexpr):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 
-from monocomp.backends.line_breaks import fill, fit, tuple_text
+from monocomp.backends.line_breaks import WIDTH, fill, fit, tuple_text
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
 from monocomp.blocks import program as B
 from monocomp.blocks.operators import OPERATORS, bind_alike
+from monocomp.tile import Let
+from monocomp.tile.printer import show
 
 _LOOSE = (*OPERATORS, "neg", "select", "given")  # what needs brackets as an operand
+
+_CONSTANTS = {repr(math.log2(math.e)): "log2(e)", repr(math.log(2)): "log(2)"}
 
 
 class Printer:
@@ -65,9 +70,13 @@ class Printer:
             case B.Assign():
                 targets = ", ".join(t.attr for t in s.targets)
                 targets += f": {self.language}.constexpr" if s.is_static else ""
-                self.out += fit(f"{targets} = ", self._expr(s.value), "", indent)
+                lines = fit(f"{targets} = ", self._expr(s.value), "", indent)
+                is_product = s.value.op == "dot" and len(s.value.args) == 2
+                self._remark(lines, self._shape(s.value.layout) if is_product else _formula(s))
             case B.Load():
-                self.out += fit(f"{s.target.attr} = ", self._load(s), "", indent)
+                lines = fit(f"{s.target.attr} = ", self._load(s), "", indent)
+                is_tile = isinstance(s.access, B.Pointers) and len(s.target.layout) > 1
+                self._remark(lines, self._shape(s.target.layout) if is_tile else "")
             case B.Store():
                 function, order = "store", None
                 if s.mode == "add":
@@ -86,6 +95,11 @@ class Printer:
                 self._if(s, "if", indent)
             case B.Comment():
                 self._put(f"# {s.text}", indent)
+
+    def _remark(self, lines: list[str], comment: str) -> None:
+        """Put a statement with a comment behind it, if there is room."""
+        last = f"{lines[-1]}  # {comment}"
+        self.out += [*lines[:-1], last if comment and len(last) <= WIDTH else lines[-1]]
 
     def _put(self, line: str, indent: int) -> None:
         self.out.append("    " * indent + line)
@@ -236,6 +250,16 @@ def call(function: str, *args: str, **keywords: str | None) -> str:
     """A call, with the keywords that have a value."""
     named = (f"{name}={value}" for name, value in keywords.items() if value is not None)
     return f"{function}({', '.join((*args, *named))})"
+
+
+def _formula(s: B.Assign) -> str:
+    """Return the formula of what is assigned, if it has constants that need a name."""
+    text = show(s.origin.value) if isinstance(s.origin, Let) else ""
+    named = re.sub(r"float\((\|\w+\|)\)", r"\1", text)
+    for constant, meaning in _CONSTANTS.items():
+        named = named.replace(constant, meaning)
+    is_named = any(meaning in named for meaning in _CONSTANTS.values())
+    return named.encode("ascii", "backslashreplace").decode() if is_named else ""
 
 
 def _literal(value: float) -> str:

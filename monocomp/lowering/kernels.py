@@ -132,7 +132,7 @@ class _Kernel(Loops):
         return TileProgram(
             name=name,
             axes={n: a for n, a in self.axes.items() if n in mentioned},
-            inputs={n: t for n, t in sorted(tensors.items()) if n in loads},
+            inputs={n: t for n, t in tensors.items() if n in loads},
             params={n: p.kind for n, p in declared.params.items() if n in params},
             outputs=outputs,
             body=body,

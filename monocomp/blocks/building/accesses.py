@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from monocomp import tile as P
 from monocomp.blocks import program as B
@@ -26,6 +26,7 @@ from monocomp.blocks.operations import (
     to,
     where,
 )
+from monocomp.blocks.text import show
 
 Layout = tuple[str, ...]
 
@@ -113,7 +114,7 @@ def _load_by_pointers(c: Context, s: P.Let) -> None:
 
 def _load_elements(c: Context, s: P.Let) -> None:
     e, layout = s.value, _layout(c, s)
-    base, offsets = _address(c, e, s.name, layout)
+    base, offsets = _address(c, e, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
     if any(x.op != "coordinate" for x in e.positions):
         masks += _in_range(c, c.names.dims(e.attr), e.positions, layout, e.inside)
@@ -166,14 +167,31 @@ def _in_range(
     return masks
 
 
-def _address(c: Context, e: P.Expr, key: str, layout: Layout) -> tuple[B.Expr, tuple[B.Expr, ...]]:
-    """The pointers of a load: first what is the same for all of them, of which what is the
-    same for the whole loop is added before it."""
-    base, numbers = c.names.pointer(e.attr), []
-    if key in c.bases:
-        base = c.bases[key]
-    else:
-        numbers = _scalar_offsets(c, e)
+def _fixed(c: Context, positions: Sequence[P.Expr]) -> list[P.Expr]:
+    """Return the parts of subscripts that are the same for a whole tile."""
+    return [x for s in positions if not c.order(s.axes) for x in P.subexpressions(s)]
+
+
+def _base(
+    c: Context, tensor: str, positions: Sequence[P.Expr], is_tile: bool = True
+) -> tuple[B.Expr, list[B.Expr]]:
+    """Return the pointer that all elements of a tile are offset from, and what is to be added to
+    it. Where it does not change any more, it gets a name: all accesses share it."""
+    pointer, offsets = c.names.pointer(tensor), _scalar_offsets(c, tensor, positions)
+    base = joined("+", [pointer, *offsets])
+    text = show(base)
+    if text not in c.bases:
+        used = {x.attr for x in _fixed(c, positions) if x.op == "local"}
+        if not (is_tile and offsets and used <= c.known):
+            return pointer, offsets
+        target = name(c.names.of("base", text, f"{tensor}_base"), pointer.dtype)
+        c.bases[text] = c.let(target, base)
+    return c.bases[text], []
+
+
+def _address(c: Context, e: P.Expr, layout: Layout) -> tuple[B.Expr, tuple[B.Expr, ...]]:
+    """The pointers of a load: first what is the same for all of them."""
+    base, numbers = _base(c, e.attr, e.positions, is_tile=bool(layout))
     tiles = []
     for dim, s in enumerate(e.positions):
         stride, meant = c.names.stride(e.attr, dim), c.meaning(s)
@@ -201,13 +219,13 @@ def _signs(c: Context, s: P.Expr) -> dict[str, int] | None:
     return None if slides or len(c.order(s.axes)) < 2 else signs(s, c.lets)
 
 
-def _scalar_offsets(c: Context, e: P.Expr) -> list[B.Expr]:
+def _scalar_offsets(c: Context, tensor: str, positions: Sequence[P.Expr]) -> list[B.Expr]:
     """Return what subscripts that are the same for a whole tile add to a pointer."""
     found = []
-    for dim, s in enumerate(e.positions):
+    for dim, s in enumerate(positions):
         is_zero = s.op == "number" and s.attr == 0
         if not c.order(s.axes) and s.axes.isdisjoint(c.single) and not is_zero:
-            stride, position = c.names.stride(e.attr, dim), tile(c, s, ())
+            stride, position = c.names.stride(tensor, dim), tile(c, s, ())
             if s.op == "number":
                 found.append(infix("*", position, cast(stride, B.INT64)))
             else:
@@ -218,44 +236,37 @@ def _scalar_offsets(c: Context, e: P.Expr) -> list[B.Expr]:
 def hoist_bases(c: Context, loop: P.Loop) -> None:
     """Name what is the same for a whole loop of the pointers that it loads from."""
     for s in P.walk(loop.body):
-        if not (isinstance(s, P.Let) and s.value.op == "load") or s.name in c.bases:
-            continue
-        e = s.value
-        parts = [x for y in e.positions if not c.order(y.axes) for x in P.subexpressions(y)]
-        inner = {x.attr for x in parts if x.op == "local"}
-        serial = {x.attr for x in parts if x.op == "coordinate"}
-        serial = {a for a in serial if c.program.axes[a].role == "serial"}
-        if inner <= c.known and not serial:
-            pointer, offsets = c.names.pointer(e.attr), _scalar_offsets(c, e)
-            if offsets:
-                base = name(c.names.of("base", s.name, f"{e.attr}_base"), pointer.dtype)
-                c.bases[s.name] = c.let(base, joined("+", [pointer, *offsets]))
+        if isinstance(s, P.Let) and s.value.op == "load":
+            parts = _fixed(c, s.value.positions)
+            used = {x.attr for x in parts if x.op == "local"}
+            axes = (c.program.axes[x.attr] for x in parts if x.op == "coordinate")
+            if used <= c.known and all(a.role != "serial" for a in axes):
+                _base(c, s.value.attr, s.value.positions)
 
 
 def store(c: Context, s: P.Store) -> None:
     """Write a tile to an output, or add it to what is there."""
     layout = c.order({a for e in P.roots(s) for a in e.axes})
     (output,) = (o for o in c.program.outputs if o.name == s.output)
-    offsets = _positions(c, s, layout)
+    base, numbers = _base(c, s.output, s.positions, is_tile=bool(layout))
+    offsets = (*numbers, *_positions(c, s, layout))
     found = _stored(c, s, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
     masks += [x for stream in c.streams if (x := members(c, stream, layout)) is not None]
     if any(p.op != "coordinate" for p in s.positions):
         masks += _in_range(c, output.dims, s.positions, layout)
     mask = _guarded(c, s.guard, layout, masks)
-    c.put(B.Store(s.output, pointers(c.names.pointer(s.output), offsets, mask), found, s.mode))
+    c.put(B.Store(s.output, pointers(base, offsets, mask), found, s.mode))
 
 
 def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
-    """Return what the positions of a store add to its pointer."""
+    """Return what the elements' positions add to the pointer of a store."""
     offsets = []
     for dim, p in enumerate(s.positions):
-        if not c.order(p.axes):
-            position = cast(tile(c, p, ()), B.INT64)
-        else:
+        if c.order(p.axes):
             position = tile(c, p, layout)
             position = position if p.op == "coordinate" else to(position, c.names.offset)
-        offsets.append(infix("*", position, c.names.stride(s.output, dim)))
+            offsets.append(infix("*", position, c.names.stride(s.output, dim)))
     if broadcast_layout(*(x.layout for x in offsets)) != layout:
         offsets.append(B.Expr("zeros", (), None, layout, B.INT32))
     return tuple(offsets)

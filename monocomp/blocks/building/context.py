@@ -88,7 +88,7 @@ class Context:
         self.changing: set[str] = set()  # names whose values may change
         self.locals: dict[str, Expr] = {}  # named so far
         self.known: set[str] = set()  # the locals that are no states
-        self.bases: dict[str, Expr] = {}  # of loads: the pointers that have been named before
+        self.bases: dict[str, Expr] = {}  # pointers that have a name here, by text
         self.cut: dict[tuple[str, str], Expr] = {}  # bounds of 64 bits within an axis, by text
         self.single: set[str] = set()  # axes of which just a block's first element counts
         blocked = program.axis_names("row", "stream", "whole")
@@ -150,7 +150,7 @@ class Context:
         """Run what is inside with a list of its own for the statements that are put. It may run
         several times, or not at all: names that stand for others that change are read as such, and
         after it all those that it has given."""
-        outer, self.out = self.out, []
+        outer, self.out, bases = self.out, [], dict(self.bases)
         values = self.names.values
         for identifier in [n for n, x in values.items() if x.attr in self.changing]:
             del values[identifier]
@@ -158,7 +158,7 @@ class Context:
         try:
             yield self.out
         finally:
-            self.out = outer
+            self.out, self.bases = outer, bases
             for identifier in [n for n, x in values.items() if before.get(n) is not x]:
                 del values[identifier]
 

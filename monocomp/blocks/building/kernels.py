@@ -209,12 +209,12 @@ def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
         order = c.names.option("GROUP_SIZE")
         if not (is_constant(order) and order.attr <= 1):
             pid = helper("grouped", pid, rows, positions, order, layout=(), dtype=B.INT32)
-    c.assign(PID, pid)
+    left = c.assign(PID, pid)  # the number among the instances along the axes that are left
     bounding, reversed_rows = _bounding_rows(c), _longer_rows(c)
     for axis in grid:
         with c.of(axis):
             last, count = axis is grid[-1], counts[axis.name]
-            number_ = PID if last else infix("%", PID, count)
+            number_ = left if last else infix("%", left, count)
             if axis.role == "grid":
                 c.let(c.targets.axis(axis.name), number_)
             elif axis.name in reversed_rows:  # the longest rows first: they end last
@@ -222,8 +222,7 @@ def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
             start = c.targets.index("start", axis.name)
             if axis.role == "row":
                 start = c.let(start, infix("*", number_, c.names.block(axis.name)))
-            if not last:
-                c.assign(PID, infix("//", PID, count))
+            left = infix("//", left, count)
             if axis.role == "row":
                 _enter_rows(c, axis, start, axis.name in bounding)
 

@@ -183,20 +183,20 @@ def _split(c: Context, stream: Stream, body: Body) -> None:
         is_one_phase = infix("|", c.names.even(axis), c.names.single(axis))
     else:
         is_one_phase = c.names.even(axis)
-    phase = name(c.names.of("phase", axis, "phase"), B.INT)
-    last = select(is_one_phase, number(2), number(3))
-    with c.loop(phase, B.Static(number(1), last)) as phase:
-        is_first = unmasked = infix("==", phase, number(1))
+    masked = name(c.names.of("masked", axis, "masked"), B.INT)
+    last = select(is_one_phase, number(1), number(2))
+    with c.loop(masked, B.Static(None, last)) as masked:
+        is_first = unmasked = infix("==", masked, number(0))
         if not segment.bounds and stream.phases.is_repeated:
             unmasked = select(c.names.single(axis), c.names.even(axis), is_first)
-        begin = c.let(c.targets.plain("begin", axis), select(is_first, low, middle))
-        end = c.let(c.targets.plain("end", axis), select(is_first, middle, high))
+        begin = c.let(c.targets.plain("begin", axis), select(masked, middle, low))
+        end = c.let(c.targets.plain("end", axis), select(masked, high, middle))
         stream.unmasked = unmasked
         if is_dense(stream.loop):
             stream.covered = is_first if segment.bounds else True
         stream.in_step = stream.phases.divisor % STEP == 0
         condition = infix("|", infix("<", c.targets.axis(axis), high), unmasked)
-        stages = _stages(c, stream, infix("!=", phase, number(1)))
+        stages = _stages(c, stream, masked)
         fused = _fused(c, stream, is_first)
         _blocks(c, stream, begin, end, condition, body, stages, fused)
 
