@@ -340,8 +340,8 @@ def main(words: Sequence[str] | None = None) -> int:
     after = complete(after)
     for name in sorted({*before, *after} - {*names}):
         compare(name)
-    if options.update:
-        write(FOLDER, after)
+    if options.update:  # and keep what others have stored meanwhile
+        write(FOLDER, complete(read(FOLDER) | {name: after[name] for name in names}))
     print(f"{len(changed)} of {len(after)} texts changed: {', '.join(sorted(changed)) or 'none'}")
     return 1 if changed and not options.update else 0
 

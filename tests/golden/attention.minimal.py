@@ -21,30 +21,28 @@ def attention_kernel(Q_ptr, O_ptr, K_desc, V_desc, stride_Q_b, stride_Q_h, strid
     num_q = tl.cdiv(size_q, BLOCK_Q)
     pid = tl.program_id(0)
     start_q = pid % num_q * BLOCK_Q
-    pid = pid // num_q
     offs_q = start_q + tl.arange(0, BLOCK_Q)
     in_q = offs_q < size_q
-    h = pid % size_h
-    pid = pid // size_h
-    b = pid
+    h = pid // num_q % size_h
+    b = pid // num_q // size_h
     offs_e = tl.arange(0, 128)
     offs_d = tl.arange(0, 128)
-    Q_tile = tl.load(Q_ptr + tl.cast(b, tl.int64) * stride_Q_b + tl.cast(h, tl.int64) * stride_Q_h
-                     + offs_q[:, None] * stride_Q_q + offs_d[None, :],
-                     mask=in_q[:, None], other=0.0)
-    scale = 0.12751743082459868
+    Q_base = Q_ptr + tl.cast(b, tl.int64) * stride_Q_b + tl.cast(h, tl.int64) * stride_Q_h
+    Q_tile = tl.load(Q_base + offs_q[:, None] * stride_Q_q + offs_d[None, :], mask=in_q[:, None],
+                     other=0.0)  # [BLOCK_Q, 128]
+    scale = 0.12751743082459868  # log2(e) * rsqrt(|d|)
     m_i = tl.full([BLOCK_Q], -float("inf"), tl.float32)
     l_i = tl.full([BLOCK_Q], 0.0, tl.float32)
     acc = tl.full([BLOCK_Q, 128], 0.0, tl.float32)
     full_end_k = size_k // BLOCK_K * BLOCK_K
-    for phase in tl.static_range(1, 3):
-        begin = 0 if phase == 1 else full_end_k
-        end = full_end_k if phase == 1 else size_k
+    for masked in tl.static_range(2):
+        begin = full_end_k if masked else 0
+        end = size_k if masked else full_end_k
         for first_k in tl.range(begin, end, BLOCK_K):
             offs_k = first_k + tl.arange(0, BLOCK_K)
-            in_k = (offs_k < size_k) | (phase == 1)
+            in_k = (offs_k < size_k) | (masked == 0)
             K_tile = tl.trans(tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, 128]))
-            s = tl.dot(Q_tile, K_tile, input_precision="ieee")
+            s = tl.dot(Q_tile, K_tile, input_precision="ieee")  # [BLOCK_Q, BLOCK_K]
             s_in = tl.where(in_k[None, :], s, -float("inf"))
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
             shift = tl.where(float("inf") == tl.abs(m_i_new), 0.0, m_i_new)
@@ -54,9 +52,9 @@ def attention_kernel(Q_ptr, O_ptr, K_desc, V_desc, stride_Q_b, stride_Q_h, strid
             l_i = l_i * alpha + tl.sum(p, 1)
             acc = tl.dot(p.to(V_tile.dtype), V_tile, acc * alpha[:, None], input_precision="ieee")
             m_i = m_i_new
+    O_base = O_ptr + tl.cast(b, tl.int64) * stride_O_b + tl.cast(h, tl.int64) * stride_O_h
     O_tile = acc / l_i[:, None]
-    tl.store(O_ptr + tl.cast(b, tl.int64) * stride_O_b + tl.cast(h, tl.int64) * stride_O_h
-             + offs_q[:, None] * stride_O_q + offs_e[None, :],
+    tl.store(O_base + offs_q[:, None] * stride_O_q + offs_e[None, :],
              O_tile.to(O_ptr.dtype.element_ty), mask=in_q[:, None])
 
 
@@ -78,7 +76,7 @@ def attention(Q, K, V):
     if triton.knobs.runtime.interpret and torch.bfloat16 in dtypes:
         raise ValueError("Triton interprets the bits of bfloat16: give float32")
     O = torch.empty((size_b, size_h, size_q, 128), dtype=dtype, device=Q.device)
-    assert max(map(span, (K, Q, V, O))) < 2**31
+    assert max(map(span, (Q, K, V, O))) < 2**31
     grid = (triton.cdiv(size_q, 64) * size_h * size_b,)
     K_desc = TensorDescriptor(K, K.shape, K.stride(), [1, 1, 64, 128])
     V_desc = TensorDescriptor(V, V.shape, V.stride(), [1, 1, 64, 128])

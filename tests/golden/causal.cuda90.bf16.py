@@ -36,8 +36,8 @@ CONFIG = {
 
 
 @triton.jit
-def causal_kernel(K_ptr, Q_ptr, V_ptr, O_ptr, K_desc, V_desc, stride_K_b, stride_K_h, stride_K_k,
-                  stride_K_d, stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d, stride_V_b,
+def causal_kernel(Q_ptr, K_ptr, V_ptr, O_ptr, K_desc, V_desc, stride_Q_b, stride_Q_h, stride_Q_q,
+                  stride_Q_d, stride_K_b, stride_K_h, stride_K_k, stride_K_d, stride_V_b,
                   stride_V_h, stride_V_k, stride_V_e, stride_O_b, stride_O_h, stride_O_q,
                   stride_O_e, size_b, size_h, size_q, size_e: tl.constexpr, size_k,
                   size_d: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_E: tl.constexpr,
@@ -60,21 +60,19 @@ def causal_kernel(K_ptr, Q_ptr, V_ptr, O_ptr, K_desc, V_desc, stride_K_b, stride
     num_q = tl.cdiv(size_q, BLOCK_Q)
     pid = grouped(tl.program_id(0), num_q, size_h * size_b, GROUP_SIZE)
     start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
-    pid = pid // num_q
     last_q = tl.minimum(start_q + BLOCK_Q, size_q) - 1
     offs_q = start_q + tl.arange(0, BLOCK_Q).to(INDEX)
     in_q = (offs_q < size_q) | EVEN_Q
-    h = pid % size_h
-    pid = pid // size_h
-    b = pid
+    h = pid // num_q % size_h
+    b = pid // num_q // size_h
     offs_e = tl.arange(0, BLOCK_E).to(INDEX)
     in_e = (offs_e < size_e) | EVEN_E
     offs_d = tl.arange(0, BLOCK_D).to(INDEX)
     in_d = (offs_d < size_d) | EVEN_D
-    Q_tile = tl.load(Q_ptr + tl.cast(b, tl.int64) * stride_Q_b + tl.cast(h, tl.int64) * stride_Q_h
-                     + offs_q[:, None] * stride_Q_q + offs_d[None, :] * stride_Q_d,
-                     mask=in_q[:, None] & in_d[None, :], other=0.0)
-    scale = 1.4426950408889634 * tl.rsqrt(tl.cast(size_d, tl.float32))
+    Q_base = Q_ptr + tl.cast(b, tl.int64) * stride_Q_b + tl.cast(h, tl.int64) * stride_Q_h
+    Q_tile = tl.load(Q_base + offs_q[:, None] * stride_Q_q + offs_d[None, :] * stride_Q_d,
+                     mask=in_q[:, None] & in_d[None, :], other=0.0)  # [BLOCK_Q, BLOCK_D]
+    scale = 1.4426950408889634 * tl.rsqrt(tl.cast(size_d, tl.float32))  # log2(e) * rsqrt(|d|)
     m_i = tl.full([BLOCK_Q], -float("inf"), tl.float32)
     l_i = tl.full([BLOCK_Q], 0.0, tl.float32)
     acc = tl.full([BLOCK_Q, BLOCK_E], 0.0, tl.float32)
@@ -85,28 +83,28 @@ def causal_kernel(K_ptr, Q_ptr, V_ptr, O_ptr, K_desc, V_desc, stride_K_b, stride
     to_k = tl.minimum(high_k, offs_q + 1)
     full_end_k = tl.maximum(0, full_high_k // BLOCK_K * BLOCK_K)
     # Blocks that need no mask, then those that do.
-    for phase in tl.static_range(1, 3):
-        begin = 0 if phase == 1 else full_end_k
-        end = full_end_k if phase == 1 else high_k
+    for masked in tl.static_range(2):
+        begin = full_end_k if masked else 0
+        end = high_k if masked else full_end_k
         for first_k in tl.range(begin, end, BLOCK_K,
-                                num_stages=1 if (K_desc is not None) & (phase != 1) else None):
+                                num_stages=1 if (K_desc is not None) & masked else None):
             offs_k = first_k + tl.arange(0, BLOCK_K).to(INDEX)
-            in_k = (offs_k < high_k) | (phase == 1)
-            if K_desc is not None and phase == 1:
+            in_k = (offs_k < high_k) | (masked == 0)
+            if K_desc is not None and masked == 0:
                 K_tile = tl.trans(tl.reshape(K_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_D]))
             else:
                 K_tile = tl.load(K_base + offs_k[None, :] * stride_K_k
                                  + offs_d[:, None] * stride_K_d,
                                  mask=in_d[:, None] & in_k[None, :], other=0.0)
-            s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)
+            s = tl.dot(Q_tile, K_tile, input_precision=PRECISION)  # [BLOCK_Q, BLOCK_K]
             keep = offs_k[None, :] < to_k[:, None]
-            keep = keep | (phase == 1)
+            keep = keep | (masked == 0)
             s_in = tl.where(keep, s, -float("inf"))
             m_i_new = tl.maximum(m_i, tl.max(s_in, 1))
             shift = tl.where(float("inf") == tl.abs(m_i_new), 0.0, m_i_new)
             alpha = tl.exp2(scale * (m_i - shift))
             p = tl.exp2(scale * s_in - scale * shift[:, None])
-            if V_desc is not None and phase == 1:
+            if V_desc is not None and masked == 0:
                 V_tile = tl.reshape(V_desc.load([b, h, first_k, 0]), [BLOCK_K, BLOCK_E])
             else:
                 V_tile = tl.load(V_base + offs_k[:, None] * stride_V_k
@@ -116,9 +114,9 @@ def causal_kernel(K_ptr, Q_ptr, V_ptr, O_ptr, K_desc, V_desc, stride_K_b, stride
             acc = tl.dot(p.to(V_tile.dtype), V_tile, acc * alpha[:, None],
                          input_precision=PRECISION)
             m_i = m_i_new
+    O_base = O_ptr + tl.cast(b, tl.int64) * stride_O_b + tl.cast(h, tl.int64) * stride_O_h
     O_tile = acc / l_i[:, None]
-    tl.store(O_ptr + tl.cast(b, tl.int64) * stride_O_b + tl.cast(h, tl.int64) * stride_O_h
-             + offs_q[:, None] * stride_O_q + offs_e[None, :] * stride_O_e,
+    tl.store(O_base + offs_q[:, None] * stride_O_q + offs_e[None, :] * stride_O_e,
              O_tile.to(O_ptr.dtype.element_ty), mask=in_q[:, None] & in_e[None, :])
 
 
@@ -165,22 +163,8 @@ def descriptor(tensor, block):
 
 
 @triton.jit
-def copy_rows(
-    x_ptr,
-    y_ptr,
-    size_1,
-    size_2,
-    size_3,
-    stride_0,
-    stride_1,
-    stride_2,
-    stride_3,
-    count,
-    LENGTH: tl.constexpr,
-    FILLED: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def copy_rows(x_ptr, y_ptr, size_1, size_2, size_3, stride_0, stride_1, stride_2, stride_3, count,
+              LENGTH: tl.constexpr, FILLED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Copies rows to memory without gaps between them, and fills them with 0 to their end."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)[None, :]
@@ -190,11 +174,8 @@ def copy_rows(
     positions += rest % size_2 * stride_2
     rest = rest // size_2
     positions += rest % size_1 * stride_1 + rest // size_1 * stride_0
-    x = tl.load(
-        x_ptr + positions[:, None] + column,
-        mask=is_row & (column < LENGTH),
-        other=tl.zeros([ROWS, BLOCK], x_ptr.dtype.element_ty),
-    )
+    x = tl.load(x_ptr + positions[:, None] + column, mask=is_row & (column < LENGTH),
+                other=tl.zeros([ROWS, BLOCK], x_ptr.dtype.element_ty))
     y_ptr += row[:, None] * FILLED + column
     tl.store(y_ptr, x, mask=is_row & (column < FILLED))
 
@@ -215,22 +196,9 @@ def aligned(tensor, empty, launch):
     filled = triton.cdiv(length * size, 32) * 32 // size
     rows = empty((*tensor.shape[:-1], filled), dtype=tensor.dtype, device=tensor.device)
     count, missing = tensor.numel() // length, [1] * (5 - tensor.dim())
-    launch(
-        copy_rows,
-        triton.cdiv(count, 8),
-        tensor,
-        rows,
-        *[*missing, *tensor.shape[:-1]][1:],
-        *missing,
-        *strides[:-1],
-        count,
-        LENGTH=length,
-        FILLED=filled,
-        ROWS=8,
-        BLOCK=triton.next_power_of_2(filled),
-        num_warps=4,
-        num_stages=1,
-    )
+    launch(copy_rows, triton.cdiv(count, 8), tensor, rows, *[*missing, *tensor.shape[:-1]][1:],
+           *missing, *strides[:-1], count, LENGTH=length, FILLED=filled, ROWS=8,
+           BLOCK=triton.next_power_of_2(filled), num_warps=4, num_stages=1)
     return rows
 
 
@@ -275,14 +243,14 @@ def causal(Q, K, V, *, configs=(CONFIG,), precision="ieee", empty=torch.empty, l
     if triton.cdiv(size_q, config["BLOCK_Q"]) >= 8:
         K = aligned(K, empty, launch)
         V = aligned(V, empty, launch)
-    wide = any(span(t) >= 2**31 for t in (K, Q, V, O))
+    wide = any(span(t) >= 2**31 for t in (Q, K, V, O))
     programs = triton.cdiv(size_q, config["BLOCK_Q"]) * size_h * size_b
     K_desc = V_desc = None
     if config.pop("DESCRIPTORS") and not wide:
         K_desc = descriptor(K, [1, 1, config["BLOCK_K"], max(16, triton.next_power_of_2(size_d))])
         V_desc = descriptor(V, [1, 1, config["BLOCK_K"], max(16, triton.next_power_of_2(size_e))])
-    launch(causal_kernel, programs, K, Q, V, O, K_desc, V_desc, K.stride(0), K.stride(1),
-           K.stride(2), K.stride(3), Q.stride(0), Q.stride(1), Q.stride(2), Q.stride(3),
+    launch(causal_kernel, programs, Q, K, V, O, K_desc, V_desc, Q.stride(0), Q.stride(1),
+           Q.stride(2), Q.stride(3), K.stride(0), K.stride(1), K.stride(2), K.stride(3),
            V.stride(0), V.stride(1), V.stride(2), V.stride(3), O.stride(0), O.stride(1),
            O.stride(2), O.stride(3), size_b, size_h, size_q, size_e, size_k, size_d,
            BLOCK_E=max(16, triton.next_power_of_2(size_e)),

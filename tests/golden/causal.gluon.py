@@ -40,9 +40,9 @@ CONFIG = {
 
 
 @gluon.jit
-def causal_kernel_consumer(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_K_b,
-                           stride_K_h, stride_K_k, stride_K_d, stride_Q_b, stride_Q_h, stride_Q_q,
-                           stride_Q_d, stride_V_b, stride_V_h, stride_V_k, stride_V_e, stride_O_b,
+def causal_kernel_consumer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_Q_b,
+                           stride_Q_h, stride_Q_q, stride_Q_d, stride_K_b, stride_K_h, stride_K_k,
+                           stride_K_d, stride_V_b, stride_V_h, stride_V_k, stride_V_e, stride_O_b,
                            stride_O_h, stride_O_q, stride_O_e, size_b, size_h, size_q,
                            size_e: gl.constexpr, size_k, size_d: gl.constexpr,
                            BLOCK_Q: gl.constexpr, BLOCK_E: gl.constexpr, BLOCK_K: gl.constexpr,
@@ -64,18 +64,16 @@ def causal_kernel_consumer(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
     num_q = gl.cdiv(size_q, BLOCK_Q)
     pid = grouped(gl.program_id(0), num_q, size_h * size_b, GROUP_SIZE)
     start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
-    pid = pid // num_q
     last_q = gl.minimum(start_q + BLOCK_Q, size_q) - 1
     offs_q = start_q + gl.arange(0, BLOCK_Q, layout=gl.SliceLayout(1, LAYOUT_Q_K)).to(INDEX)
     in_q = (offs_q < size_q) | EVEN_Q
-    h = pid % size_h
-    pid = pid // size_h
-    b = pid
+    h = pid // num_q % size_h
+    b = pid // num_q // size_h
     offs_e = gl.arange(0, BLOCK_E, layout=gl.SliceLayout(0, LAYOUT_Q_E)).to(INDEX)
     in_e = (offs_e < size_e) | EVEN_E
     mbarrier.wait(Q_ring_full.index(0), 0)
     Q_tile = Q_ring.index(0).reshape([BLOCK_Q, BLOCK_D])
-    scale = 1.4426950408889634 * gl.rsqrt(gl.cast(size_d, gl.float32))
+    scale = 1.4426950408889634 * gl.rsqrt(gl.cast(size_d, gl.float32))  # log2(e) * rsqrt(|d|)
     m_i = gl.full([BLOCK_Q], -float("inf"), gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K))
     l_i = gl.full([BLOCK_Q], 0.0, gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K))
     acc = gl.full([BLOCK_Q, BLOCK_E], 0.0, gl.float32, layout=LAYOUT_Q_E)
@@ -83,9 +81,9 @@ def causal_kernel_consumer(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
     full_high_k = gl.minimum(size_k, start_q + 1)
     to_k = gl.minimum(high_k, offs_q + 1)
     full_end_k = gl.maximum(0, full_high_k // BLOCK_K * BLOCK_K)
-    for phase in gl.static_range(1, 3):
-        begin = 0 if phase == 1 else full_end_k
-        end = full_end_k if phase == 1 else high_k
+    for masked in gl.static_range(2):
+        begin = full_end_k if masked else 0
+        end = high_k if masked else full_end_k
         for first_k in range(begin, end, BLOCK_K):
             offs_k = first_k + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT_Q_K)).to(INDEX)
             mbarrier.wait(K_ring_full.index(K_ring_turn % STAGES), (K_ring_turn // STAGES % 2))
@@ -94,7 +92,7 @@ def causal_kernel_consumer(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
                               gl.zeros([BLOCK_Q, BLOCK_K], gl.float32, layout=LAYOUT_Q_K),
                               use_acc=False, is_async=True)
             keep = offs_k[None, :] < to_k[:, None]
-            keep = keep | (phase == 1)
+            keep = keep | (masked == 0)
             s = warpgroup_mma_wait(num_outstanding=0, deps=[s])
             mbarrier.arrive(K_ring_empty.index(K_ring_turn % STAGES), count=1)
             K_ring_turn += 1
@@ -118,18 +116,18 @@ def causal_kernel_consumer(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
             acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
             mbarrier.arrive(V_ring_empty.index(V_ring_turn % STAGES), count=1)
             V_ring_turn += 1
+    O_base = O_ptr + gl.cast(b, gl.int64) * stride_O_b + gl.cast(h, gl.int64) * stride_O_h
     O_tile = acc / gl.convert_layout(l_i, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
-    gl.store(O_ptr + gl.cast(b, gl.int64) * stride_O_b + gl.cast(h, gl.int64) * stride_O_h
-             + gl.convert_layout(offs_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None] * stride_O_q
+    gl.store(O_base + gl.convert_layout(offs_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None] * stride_O_q
              + offs_e[None, :] * stride_O_e,
              O_tile.to(O_ptr.dtype.element_ty),
              mask=gl.convert_layout(in_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None] & in_e[None, :])
 
 
 @gluon.jit
-def causal_kernel_producer(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_K_b,
-                           stride_K_h, stride_K_k, stride_K_d, stride_Q_b, stride_Q_h, stride_Q_q,
-                           stride_Q_d, stride_V_b, stride_V_h, stride_V_k, stride_V_e, stride_O_b,
+def causal_kernel_producer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_Q_b,
+                           stride_Q_h, stride_Q_q, stride_Q_d, stride_K_b, stride_K_h, stride_K_k,
+                           stride_K_d, stride_V_b, stride_V_h, stride_V_k, stride_V_e, stride_O_b,
                            stride_O_h, stride_O_q, stride_O_e, size_b, size_h, size_q,
                            size_e: gl.constexpr, size_k, size_d: gl.constexpr,
                            BLOCK_Q: gl.constexpr, BLOCK_E: gl.constexpr, BLOCK_K: gl.constexpr,
@@ -144,11 +142,9 @@ def causal_kernel_producer(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
     num_q = gl.cdiv(size_q, BLOCK_Q)
     pid = grouped(gl.program_id(0), num_q, size_h * size_b, GROUP_SIZE)
     start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
-    pid = pid // num_q
     last_q = gl.minimum(start_q + BLOCK_Q, size_q) - 1
-    h = pid % size_h
-    pid = pid // size_h
-    b = pid
+    h = pid // num_q % size_h
+    b = pid // num_q // size_h
     mbarrier.wait(Q_ring_empty.index(0), 0 ^ 1)
     mbarrier.expect(Q_ring_full.index(0), Q_desc.block_type.nbytes)
     tma.async_copy_global_to_shared(Q_desc, [b, h, start_q, 0], Q_ring_full.index(0),
@@ -157,9 +153,9 @@ def causal_kernel_producer(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
     high_k = gl.minimum(size_k, last_q + 1)
     full_high_k = gl.minimum(size_k, start_q + 1)
     full_end_k = gl.maximum(0, full_high_k // BLOCK_K * BLOCK_K)
-    for phase in gl.static_range(1, 3):
-        begin = 0 if phase == 1 else full_end_k
-        end = full_end_k if phase == 1 else high_k
+    for masked in gl.static_range(2):
+        begin = full_end_k if masked else 0
+        end = high_k if masked else full_end_k
         for first_k in range(begin, end, BLOCK_K):
             mbarrier.wait(K_ring_empty.index(K_ring_turn % STAGES), (K_ring_turn // STAGES % 2) ^ 1)
             mbarrier.expect(K_ring_full.index(K_ring_turn % STAGES), K_desc.block_type.nbytes)
@@ -176,8 +172,8 @@ def causal_kernel_producer(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
 
 
 @gluon.jit
-def causal_kernel(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_K_b, stride_K_h,
-                  stride_K_k, stride_K_d, stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d,
+def causal_kernel(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_Q_b, stride_Q_h,
+                  stride_Q_q, stride_Q_d, stride_K_b, stride_K_h, stride_K_k, stride_K_d,
                   stride_V_b, stride_V_h, stride_V_k, stride_V_e, stride_O_b, stride_O_h,
                   stride_O_q, stride_O_e, size_b, size_h, size_q, size_e: gl.constexpr, size_k,
                   size_d: gl.constexpr, BLOCK_Q: gl.constexpr, BLOCK_E: gl.constexpr,
@@ -205,18 +201,18 @@ def causal_kernel(K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_K_b
         mbarrier.init(V_ring_empty.index(n), count=1)
     gl.warp_specialize(
         [
-            (causal_kernel_consumer, (K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
-                                      stride_K_b, stride_K_h, stride_K_k, stride_K_d, stride_Q_b,
-                                      stride_Q_h, stride_Q_q, stride_Q_d, stride_V_b, stride_V_h,
+            (causal_kernel_consumer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                      stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d, stride_K_b,
+                                      stride_K_h, stride_K_k, stride_K_d, stride_V_b, stride_V_h,
                                       stride_V_k, stride_V_e, stride_O_b, stride_O_h, stride_O_q,
                                       stride_O_e, size_b, size_h, size_q, size_e, size_k, size_d,
                                       BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E, EVEN_D,
                                       INDEX, PRECISION, STEP, GROUP_SIZE, STAGES, WARPS, Q_ring,
                                       Q_ring_full, Q_ring_empty, K_ring, K_ring_full, K_ring_empty,
                                       V_ring, V_ring_full, V_ring_empty)),
-            (causal_kernel_producer, (K_ptr, Q_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
-                                      stride_K_b, stride_K_h, stride_K_k, stride_K_d, stride_Q_b,
-                                      stride_Q_h, stride_Q_q, stride_Q_d, stride_V_b, stride_V_h,
+            (causal_kernel_producer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                      stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d, stride_K_b,
+                                      stride_K_h, stride_K_k, stride_K_d, stride_V_b, stride_V_h,
                                       stride_V_k, stride_V_e, stride_O_b, stride_O_h, stride_O_q,
                                       stride_O_e, size_b, size_h, size_q, size_e, size_k, size_d,
                                       BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E, EVEN_D,
