@@ -16,11 +16,11 @@ The filter `k <= q` of a causal sum comes to this (`monocomp explain causal --st
                         to_k[q] = minimum(high_k, offs_q + 1)
     `loops`         Blocks up to the last that ends before full_high_k need no mask (`_split`):
                         full_end_k = maximum(0, full_high_k // BLOCK_K * BLOCK_K)
-                        for phase in 1 .. 3, unrolled:
+                        for masked in 0 .. 2, unrolled:
                             begin, end = (0, full_end_k) or (full_end_k, high_k)
                             for first_k in begin .. end, a block of k at a time:
-    `masks`         `inside` is a test of each element (`domain`); in the first phase it is known:
-                        keep[q,k] = offs_k < to_k | (phase == 1)
+    `masks`         `inside` is a test of each element (`domain`); unless masked it is known:
+                        keep[q,k] = offs_k < to_k | (masked == 0)
                         s_in[q,k] = where(keep, s, -inf)
 
 A condition that bounds no interval, such as `doc[k] == doc[q]`, stays as a mask in the tile loop

@@ -33,8 +33,8 @@ FOLDED: dict[str, tuple[dict[Key, Constant], str, str]] = {
     "no option": ({("option", "STEP", 0): 1}, "    num_q = tl.cdiv(size_q, BLOCK_Q)\n", "STEP"),
     "the precision": ({("option", "PRECISION", 0): "tf32"}, 'input_precision="tf32"', "PRECISION"),
     "an order": ({("order", "GROUP_SIZE", 0): 1}, "pid = tl.program_id(0)\n", "grouped"),
-    "one head": ({("size", "h", 0): 1}, " * stride_Q_b + offs_q", "stride_Q_h"),
-    "a descriptor": ({("descriptor", "K", 0): True}, " if phase == 1:\n", "K_desc is not None"),
+    "one head": ({("size", "h", 0): 1}, " * stride_Q_b\n", "stride_Q_h"),
+    "a descriptor": ({("descriptor", "K", 0): True}, " if masked == 0:\n", "K_desc is not None"),
     "none": ({("descriptor", "K", 0): None}, "            K_tile = tl.load(", "K_desc"),
 }
 
