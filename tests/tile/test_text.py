@@ -57,7 +57,7 @@ def test_random_programs(seed: int) -> None:
 def test_dtypes_of_inputs() -> None:
     (kernel,) = kernels(TEXTS["attention"])
     typed = kernel.of_dtypes({"K": "float8_e4m3fn"})
-    assert "K: float[b, h, k, d] as float8_e4m3fn, Q: float[b, h, q, d]," in str(typed)
+    assert "K: float[b, h, k, d] as float8_e4m3fn, V: float[b, h, k, e])" in str(typed)
     check_text(typed)
 
 
