@@ -70,15 +70,16 @@ def launches(
 ) -> list[Launch]:
     """The launches of a program's kernels with their first schedules for a target."""
     kernel = mc.compile(text)
-    programs = kernel.tile_programs(extents)
+    plan = kernel.plan(extents)
+    programs = plan.kernels
     widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
     floats = {n: t.dtype for n, t in inputs.items() if t.dtype in FLOATS_OF_8_BITS}
     narrow = {n: str(d).removeprefix("torch.") for n, d in floats.items()}
     schedules = [table.first(Legal(p, extents, element_bytes(p, widths), target)) for p in programs]
     ordered = {n: inputs[n] for n in kernel.declared.inputs}
     typed = [p.of_dtypes(narrow) for p in programs]
-    start = kernel.equations.of_dtypes(narrow)
-    found = launches_of(kernel, typed, schedules, ordered, target, params, lowered=start)
+    lowered = plan.program.of_dtypes(narrow)
+    found = launches_of(kernel, typed, schedules, ordered, target, params, lowered=lowered)
     assert len(found) == len(programs)
     return found
 
