@@ -105,7 +105,8 @@ def features(legal: Legal) -> Features:
     sides = [power_of_two(resources.size(a)) for a in rows]
     row = max(1, prod(sides))
     # How many splits another kernel makes is not known, but that they keep all processors busy.
-    unknown = {a for a in streams if program.axes[a].extent not in sizes}
+    given = {d for t in program.inputs.values() if not t.is_stored for d in t.dims}
+    unknown = {a for a in streams if program.axes[a].extent not in {*sizes, *given}}
     stored = [e for e in loads if program.inputs[e.attr].is_stored]
     merged = {a for e in stored for a in e.axes & unknown}
     number = max(_FEWEST_SPLITS, 2 * legal.gpu.processors // positions)

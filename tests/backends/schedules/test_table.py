@@ -404,3 +404,13 @@ def test_reasons_count_idle_processors() -> None:
     kernel = replace(kernel, sizes={**kernel.sizes, "b": 1, "h": 8})
     rows = kernel.shape(table.first(kernel)).rows[0]
     assert f"132 processors: {132 - 8 * 128 // rows} idle" in reasons(kernel)
+
+
+def test_a_kernel_that_reads_what_is_stored_merges_nothing() -> None:
+    """But for the splits of a stream: sizes that are not known are those of inputs."""
+    gradient = mc.compile(mc.grad(library.load("attention")))
+    kernels = [features(each) for each in gradient.stages.at("cuda:90").legal]
+    assert any(each.streams for each in kernels) and not any(each.merges for each in kernels)
+    few = {"b": 1, "h": 1, "q": 1, "k": 65536, "d": 64, "e": 64}
+    split = mc.compile(library.load("attention")).stages.at("cuda:90", **few)
+    assert [features(each).merges for each in split.legal] == [False, True]
