@@ -70,7 +70,7 @@ def launches(
 ) -> list[Launch]:
     """The launches of a program's kernels with their first schedules for a target."""
     kernel = mc.compile(text)
-    plan = kernel.plan(extents)
+    plan = kernel.planner.plan(extents)
     programs = plan.kernels
     widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
     floats = {n: t.dtype for n, t in inputs.items() if t.dtype in FLOATS_OF_8_BITS}
