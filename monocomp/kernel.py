@@ -94,7 +94,7 @@ def compile(
     try:
         with BUILDING:
             kernel = Kernel(
-                **_given(text_or_path, name, monoids),
+                **_arguments(text_or_path, name, monoids),
                 backend=backend,
                 checked=checked,
                 tf32=tf32,
@@ -112,7 +112,7 @@ def compile(
     return kernel
 
 
-def _given(
+def _arguments(
     program: str | os.PathLike[str] | HasText | Derivation,
     name: str | None,
     monoids: Iterable[Monoid],

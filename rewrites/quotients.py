@@ -120,7 +120,7 @@ def join_guards(t: Term) -> Term | None:
             joined += [f for f in t.args if f not in guards and _has_exponential(f)]
         if sum(_has_exponential(f) for f in joined) > 1:
             powers = [(_unguarded(base), n) for base, n in map(T.base_and_power, joined)]
-            # As it is written: what cancels leaves that no exponent is -inf.
+            # Made as products are that a user writes: what cancels leaves that no exponent is -inf.
             inside = T.construct("mul", *(T.power_of(base, n) for base, n in powers))
             others = (f for f in t.args if f not in joined)
             return T.mul(*others, T.where(condition, inside, T.ZERO))

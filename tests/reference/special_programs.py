@@ -234,7 +234,7 @@ class _Generator:
         return f"{field[0]}[{places}]({parts}).{field[1]}"
 
     def selection(self, depth: int, scope: Scope) -> str:
-        """What is made of the two largest elements."""
+        """A value made of the two largest elements."""
         index = self.pick("k", "l")
         inside = tuple(dict.fromkeys((*scope, index)))
         x = self.element(index, inside)

@@ -1,4 +1,4 @@
-"""Which products end before the next block."""
+"""Products that end before the next block, and those that need not."""
 
 from __future__ import annotations
 
