@@ -71,15 +71,6 @@ def test_one_key_of_a_pair_at_a_time() -> None:
     assert roles(text, j=1000, k=1000, d=64) == [("j", "serial"), ("k", "stream")]
 
 
-@pytest.mark.parametrize("length", [256, 4096])
-def test_one_head_of_a_group_at_a_time(length: int) -> None:
-    """Each has products of its own, also where its queries are held entirely."""
-    gradient = mc.compile(str(mc.grad(mc.library.load("gqa"))))
-    sizes = {"b": 1, "h": 8, "g": 2, "q": length, "k": length, "d": 64, "e": 64}
-    *_, of_keys = gradient.tile_programs(sizes)
-    assert of_keys.axis_names("serial") == ["h"]
-
-
 def test_one_feature_of_a_distance_at_a_time() -> None:
     text = PROGRAMS["distances"]
     for length in (64, 1000):
@@ -128,14 +119,6 @@ def test_columns_share_the_weights(text: str) -> None:
     """One program instance has all columns of values, as their weights are sums."""
     *_, program = mc.compile(text).tile_programs({"q": 1000, "e": 64, "d": 64})
     assert (program.axes["e"].role == "whole") == COLUMNS[text]
-
-
-def test_keys_that_are_values_are_read_once() -> None:
-    """The summed index of the logits is held whole, as the output's index is: one tile is an
-    operand of both products."""
-    text = "S[q,k] = Q[q,c] * C[k,c]\nO[q,c] = softmax[k](S[q,k]) * C[k,c]"
-    (program,) = mc.compile(text).tile_programs({"q": 1000, "k": 1000, "c": 512})
-    assert str(program).count("= C[") == 1
 
 
 @pytest.mark.parametrize("backend", DISTINCT)

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from monocomp.declarations import counter_rng
-from monocomp.errors import MonocompError
 from monocomp.language.checker import check
 from tests.backends.programs import EXAMPLES, HARMLESS_NAMES, elements, with_names
 from tests.backends.running import BACKENDS, exact, make_inputs, run
@@ -130,24 +129,6 @@ def test_names_of_all_kinds(start: int) -> None:
         inputs = make_inputs(text, sizes)
         for got, wanted in zip(run("triton", text, inputs), exact(text, inputs), strict=True):
             ALONE["triton"].check(got, wanted)
-
-
-@pytest.mark.parametrize("name", ["tl", "lambda", "exec", "__class__", "print", "main", "kernel"])
-def test_names_of_programs(name: str) -> None:
-    """The host function's name is one of them, too."""
-    text = "C[i,j] = A[i,k] * B[k,j]"
-    inputs = make_inputs(text, {"i": 17, "j": 5, "k": 18})
-    (found,) = run("triton", text, inputs, name=name)
-    ALONE["triton"].check(found, exact(text, inputs)[0])
-
-
-@pytest.mark.parametrize(
-    "name", ["caf\u00e9", "\ufb01", "\u212a", "x\u0301", "a b", "1x", "x" * 65, "a.b", "a'", "$x"]
-)
-def test_other_names_are_refused(name: str) -> None:
-    """Nothing but plain ASCII identifiers gets past the parser."""
-    with pytest.raises(MonocompError):
-        check(f"O[i] = {name}[i] * 2")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import pytest
 import torch
 
 import monocomp as mc
-from monocomp.backends.schedules.legal import Legal
-from monocomp.backends.schedules.table import first
 from monocomp.declarations.vocabulary import Kind
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.program import Buffer
-from monocomp.lowering.expressions import choose
 from monocomp.planning.plan import Plan
 from monocomp.tile import Expr
 from tests.backends import interpreted
@@ -48,21 +44,6 @@ def tile(name: str, *axes: str, kind: Kind = "float") -> Expr:
     return Expr("local", (), name, frozenset(axes), kind)
 
 
-def test_choices_along_fewer_axes_are_one() -> None:
-    """An element of a tile is chosen once, for all that its row says."""
-    first, second = (tile(n, "t", kind="bool") for n in "ab")
-    x, y, z = tile("x", "t"), tile("y", "t"), tile("z", "t", "v")
-    found = choose(first, x, choose(second, y, z))
-    condition, one_of_both, rest = found.args
-    assert (condition.op, condition.axes, one_of_both.axes) == ("or", {"t"}, {"t"})
-    assert one_of_both.args == (first, x, y) and rest is z
-    assert choose(first, z, choose(second, y, z)).args[0] is first
-    values = [np.array(v) for v in ([1, 1, 0, 0], [1, 0, 1, 0])]
-    a, b = (v.astype(bool) for v in values)
-    nested, joined = np.where(a, 1, np.where(b, 2, 3)), np.where(a | b, np.where(a, 1, 2), 3)
-    assert np.array_equal(nested, joined)
-
-
 def error(dtypes: Mapping[str, str]) -> float:
     """The largest difference of gradients from those in float64, over their norm."""
     given = inputs()
@@ -79,23 +60,6 @@ def error(dtypes: Mapping[str, str]) -> float:
 @pytest.mark.parametrize("dtypes", [{"X": "float16", "W": "float16"}, {"W": "float16"}])
 def test_it_is_rounded_once(dtypes: dict[str, str]) -> None:
     assert interpreted.call(error, dtypes) < 2e-3
-
-
-def test_a_product_for_each_value_of_an_index_is_in_a_loop() -> None:
-    """Latent attention, whose heads share keys: heads one by one, and blocks of queries."""
-    backward = str(mc.grad(mc.library.load("mla")))
-    plan = plan_of(backward, b=2, h=2, q=200, k=200, c=20, r=5)
-    kernel = next(k for k in plan.kernels if k.outputs[0].name == "dC")
-    assert {a.name: a.role for a in kernel.axes.values()}["h"] == "serial"
-    assert kernel.axis_names("stream") == ["q"]
-    assert first(Legal(kernel, plan.extents({"q": 200, "k": 200, "c": 20}), 2, "cuda:90"))
-
-
-def test_a_product_inside_of_a_sum_is_no_loop() -> None:
-    """What queries of linear attention are divided by, in the sums over them."""
-    backward = str(mc.grad(mc.library.load("linear_attention")))
-    plan = plan_of(backward, b=2, h=4, q=4096, k=4096, d=64, e=64)
-    assert not [k.name for k in plan.kernels if k.axis_names("serial")]
 
 
 def test_the_closest_elements_come_last() -> None:

@@ -120,30 +120,6 @@ def test_messages(golden: Callable[[str, str], None]) -> None:
     golden("messages.txt", "\n".join(messages))
 
 
-VALID = {
-    "brackets": "O[i] = sum[k](A[i,k])\nP[i] = A[i,0]",
-    "operator": "S[i,j] = sum[d](Q[i,d] * K[j,d])",
-    "comma": "O[i,j] = A[i, j]",
-    "continued line": "O[i] = A[i] +\n  2",
-    "scalar": "O = A[i]",
-    "choice": "O[i] = where(i < 3, A[i], 2)",
-    "parameter": "param x: float = 3\nO[i] = A[i] * x",
-    "index": "index k < 4\nO[k] = A[k]",
-    "output index": "O[i,e] = sum[j](P[i,j] * V[j,e])",
-    "order": "P[i] = A[i]\nO[i] = P[i]",
-    "filter": "O[q] = sum[k if k < 3](A[q,k])",
-    "two ways": "O[q] = exp(sum[k](A[q,k]))",
-    "subscript": "O[i] = A[B[i] // 2]",
-    "new index": "index r < 2\nO[i,r] = top[k -> r](A[i,k])",
-    "field": "monoid M(a, b) = unit (0, 0), combine (a + a', b + b')\nO = M[k](A[k], B[k]).a",
-}
-
-
-@pytest.mark.parametrize("name", VALID)
-def test_the_valid_neighbour(name: str) -> None:
-    assert check(VALID[name]).outputs
-
-
 HUGE = {
     "long": "O[i] = A[i]  # " + "x" * 70_000,
     "a long line": "O[i] = " + " " * 65_000 + "A[i] $",
@@ -234,7 +210,6 @@ WORDS = [word for words in (MARKS, NAMES, LOCAL, KEYS) for word in words.split()
 
 SEEDS = [
     *CASES.values(),
-    *VALID.values(),
     "input Q[b,h,q,d], M[q,k]: bool\nparam w: int = 4, c: float\nindex r < |k| // 2\n"
     "def cap(x, c) = c * tanh(x / c)\nG[h] = h // 2\n"
     "S[b,h,q,k] = cap(Q[b,h,q,d] * K[b,G[h],k,d] / sqrt(|d|), c)\n"

@@ -211,12 +211,3 @@ def test_every_node_has_its_place() -> None:
         "B[i]": (2, 25),
         "c": (3, 3),
     }
-
-
-@pytest.mark.parametrize(
-    "name", ["tl", "__class__", "exec", "lambda", "None", "int", "_", "x" * 64]
-)
-def test_words_of_python_are_plain_names(name: str) -> None:
-    (statement,) = parse(f"O[i] = {name}[i]")
-    assert isinstance(statement, Definition)
-    assert isinstance(statement.body, Read) and statement.body.name == name

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 import torch
 
@@ -32,18 +30,6 @@ SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
 
 def bounds(plan: Plan) -> list[str]:
     return [s.after for s in plan.decisions if s.rule == "bound_filter"]
-
-
-@pytest.mark.parametrize("length", range(7))
-def test_law(length: int) -> None:
-    """Whatever a filter admits, also nothing: between the first and the last it is asked where
-    it admits fewer than lie there."""
-    positions = range(length)
-    for admitted in product((False, True), repeat=length):
-        inside = [q for q in positions if admitted[q]]
-        first, last = min(inside, default=2**63 - 1), max(inside, default=-(2**63))
-        is_all = last < first + len(inside)
-        assert [first <= q <= last and (is_all or admitted[q]) for q in positions] == [*admitted]
 
 
 @pytest.mark.parametrize("name", BY_DATA)
@@ -96,36 +82,6 @@ def test_special_sizes(sizes: dict[str, int]) -> None:
         run("numpy", text, given, storing=True), exact(text, given), strict=True
     ):
         ALONE["numpy"].check(got, wanted)
-
-
-def test_gradients_of_documents() -> None:
-    """The queries of a key are found; the keys of a query are bounded by what is read of it."""
-    forward = library.load("document")
-    assert bounds(mc.compile(forward).plan(SIZES)) == []
-    gradient = mc.compile(str(mc.grad(forward)))
-    plan = gradient.plan(SIZES)
-    (after,) = bounds(plan)
-    assert after == "A[b,k], Z[b,k], C[b,k], as no bounds follow from what is read"
-    assert [k.names for k in plan.planned] == [("A", "Z", "C"), ("F", "dQ"), ("dK", "dV")]
-    # Where little is to be done, looking for bounds is not worth a launch.
-    assert bounds(gradient.plan({**SIZES, "b": 1, "h": 1, "q": 64, "k": 64})) == []
-
-
-def test_weighted_sums_stay_one_pass() -> None:
-    for name in ("tree", "document"):
-        assert bounds(mc.compile(library.load(name)).plan()) == []
-
-
-@pytest.mark.parametrize("name", ["causal", "sliding_window", "gqa", "prefix_lm", "varlen"])
-def test_what_is_bounded_anyway(name: str) -> None:
-    """Bounds that follow from indices, parameters and what is read of rows are not looked for."""
-    assert bounds(mc.compile(library.load(name)).plan()) == []
-
-
-def test_what_is_looked_at_anyway() -> None:
-    """The gradient of a table's row is a sum over the tokens that read it, beside one over all."""
-    text = str(mc.grad(library.load("cross_entropy")))
-    assert bounds(mc.compile(text).plan({"t": 8192, "v": 32768, "d": 2048})) == []
 
 
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")

@@ -12,19 +12,14 @@ import torch
 
 import monocomp as mc
 from benchmarks.variants import RELATIVE_BIAS
-from monocomp.backends.schedules import table
-from monocomp.backends.schedules.legal import Legal, Shape
-from monocomp.backends.triton.launch import interpreted as is_interpreted
 from monocomp.backends.triton.launch import load
 from monocomp.blocks.choices.descriptors import descriptor_loads
-from monocomp.blocks.program import Block
 from monocomp.derivation.rule_sets import derive
 from monocomp.planning import diagonals
 from monocomp.planning.differences import sorted_sums
 from monocomp.planning.plan import Plan
 from tests.backends import interpreted
 from tests.backends.both_stages import both_stages
-from tests.backends.compiling import compile_for, instructions, launches_of, without_elements
 from tests.backends.running import (
     BACKENDS,
     cut_for_long_extents,
@@ -69,23 +64,6 @@ def small_blocks() -> Iterator[None]:
         stack.enter_context(patch.object(diagonals, "tensor_sizes", lambda *_: [1 << 20]))
         stack.enter_context(cut_for_long_extents())
         yield
-
-
-@pytest.mark.parametrize(("rows", "keys"), [(4, 2), (2, 4), (3, 3)])
-@pytest.mark.parametrize("offset", [-5, 0, 3])
-def test_law(rows: int, keys: int, offset: int) -> None:
-    """Each pair of a result and a key is one element of one block's sum, and the other way."""
-    results, count = 7, 5
-    low = offset // rows * rows
-    last = (results - 1 + offset + keys - low - 1) // rows
-    found = set()
-    for j, x, y, i in product(range(last + 1), range(rows), range(keys), range(-(-count // keys))):
-        k, r = keys * i + y, rows * j + x - y + low - offset
-        if k < count and 0 <= r < results:
-            found.add((r, k))
-            position = r + y + offset - low
-            assert (position // rows, position % rows, k // keys, k % keys) == (j, x, i, y)
-    assert found == {*product(range(results), range(count))}
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -159,15 +137,6 @@ def test_block_programs(name: str, q: int, k: int) -> None:
     assert seen
 
 
-def test_what_descriptors_load() -> None:
-    """Blocks of rows and keys that begin at computed positions."""
-    kernels = {k.names: k.tiles for k in mc.compile(gradient("bias")).plan(SIZES).planned}
-    found = set(descriptor_loads(kernels["E",]).values())
-    rows = {Block("Q_slice", (None, None, "x", "d")), Block("dO_slice", (None, None, "x", "e"))}
-    keys = {Block("K_slice", (None, None, "y", "d")), Block("V_slice", (None, None, "y", "e"))}
-    assert found == rows | keys
-
-
 def test_what_descriptors_do_not_load() -> None:
     """What lies after the end of an axis would be added up, and an axis that falls is no block."""
     for text in ("softmax[k](Q[q,d] * K[k + 1,d])", "softmax[k](Q[q,d] * K[|k| - k - 1,d])"):
@@ -195,27 +164,6 @@ def test_descriptors_in_nan() -> None:
         assert largest_error(got, wanted) < 2e-6
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(is_interpreted(), reason="Triton interprets in this process")
-def test_compiled() -> None:
-    """Single elements of the bias do not let each product end before anything goes on, and take no
-    registers for their addresses; blocks along diagonals that are copied take none either."""
-    kernel, sizes = mc.compile(gradient("bias")), {**SIZES, "r": 8191}
-    plan = kernel.plan(SIZES)
-    legal = [Legal(k, plan.extents(SIZES), 2, "cuda:90", 132) for k in plan.kernels]
-    schedules = list(map(table.first, legal))
-    blocks = legal[1].named(Shape.parse("128x64/ 8w 2s tma"))
-    assert blocks is not None
-    schedules[1] = blocks
-    inputs = without_elements(kernel, sizes)
-    made = launches_of(kernel, plan.kernels, schedules, inputs, lowered=plan.program)
-    products = [n for n, k in enumerate(plan.planned) if k.names != ("dR_slice",)]
-    for launch in [made[n] for n in products]:
-        assert compile_for("cuda:90", launch).spilled <= 16
-        found = [i.partition(".")[0] for i in instructions(launch)]
-        assert found.count("WARPGROUP") < found.count("HGMMA")
-
-
 def test_where_it_is_not_worth_it() -> None:
     """Elements without sums are read where they are, and few are not worth a kernel."""
     read = "input G[q,k]\nindex r < |q| + |k| - 1\nD[r] = sum[k if 0 <= k + r + 1 - |k| and"
@@ -223,12 +171,3 @@ def test_where_it_is_not_worth_it() -> None:
     assert blocks(mc.compile(read).plan({"q": 4096, "k": 4096})) == []
     few = {**SIZES, "b": 1, "h": 1, "q": 64, "k": 64}
     assert blocks(mc.compile(gradient("bias")).plan(few)) == []
-
-
-@pytest.mark.parametrize(("head", "keys"), [(256, 128), (128, 64), (32, 0)])
-def test_blocks_are_as_large_as_may_be_stored(head: int, keys: int) -> None:
-    """Nothing is stored that would take more than inputs and outputs do."""
-    sizes = {**SIZES, "b": 1, "d": head, "e": head}
-    plan = mc.compile(gradient("bias")).plan(sizes)
-    found = [k.tiles.outputs[0].dims[-1] for k in plan.planned if k.names == ("E",)]
-    assert [plan.extents(sizes)[extent] for extent in found] == [keys] * bool(keys)

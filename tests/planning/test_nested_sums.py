@@ -7,7 +7,6 @@ import pytest
 
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.gradients.derived import gradient
 from monocomp.language.checker import check
 from monocomp.planning import storing
 from monocomp.planning.plan import Plan
@@ -105,36 +104,3 @@ def test_the_longest_sum_comes_first() -> None:
 )
 def test_an_order_that_stays(text: str, sizes: dict[str, int]) -> None:
     assert "order_sums" not in rules(plan(text, **sizes))
-
-
-def test_what_nobody_waits_for_runs_with_a_later_kernel() -> None:
-    """FlashAttention's delta: the kernel for the queries stores it, and that for the keys still
-    has one loop for both of its results."""
-    text = """
-input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], O[b,h,q,e], dO[b,h,q,e]
-P[b,h,q,k]  = tanh(Q[b,h,q,d] * K[b,h,k,d])
-G[b,h,q,k]  = P[b,h,q,k] * (sum[e](V[b,h,k,e] * dO[b,h,q,e]) - sum[e](O[b,h,q,e] * dO[b,h,q,e]))
-dQ[b,h,q,d] = sum[k](G[b,h,q,k] * K[b,h,k,d])
-dK[b,h,k,d] = sum[q](G[b,h,q,k] * Q[b,h,q,d])
-dV[b,h,k,e] = sum[q](P[b,h,q,k] * dO[b,h,q,e])
-return dQ, dK, dV
-"""
-    found = plan(text, **SIZES)
-    assert rules(found) == ["store_value"]
-    assert [set(k.names) for k in found.planned] == [{"dQ", "F"}, {"dK", "dV"}]
-
-
-def test_a_gradient_is_one_sum_of_shares() -> None:
-    """So weights need no frame: none is larger than 1."""
-    text = """
-input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], sink[h], slope[h]
-S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] + slope[h] * (k - q)
-Z[b,h,q]   = sum[k if k <= q](exp(S[b,h,q,k])) + exp(sink[h])
-O[b,h,q,e] = sum[k if k <= q](exp(S[b,h,q,k]) * V[b,h,k,e]) / Z[b,h,q]
-return O
-"""
-    found = gradient(translate(check(text)), wrt=["sink", "slope"]).equations
-    assert "dsink[h] = -sum[b, q](" in found.text() and "exp(sink[h] - L" in found.text()
-    assert "dslope[h] = sum[b, k, q if k <= q](" in found.text()
-    kernels = mc.Kernel(found).tile_programs()
-    assert "m_i" not in "".join(map(str, kernels))

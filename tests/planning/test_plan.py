@@ -117,16 +117,6 @@ def test_batches_and_heads_stay_on_the_grid(name: str) -> None:
         assert {roles.get(n, "grid") for n in "bh"} == {"grid"}
 
 
-def test_products_of_what_is_read_stay_inside_of_weighted_sums() -> None:
-    """The gradient of what mixes heads is one of weights and V * dO, which is computed for all."""
-    gradient = mc.grad(library.load("talking_heads"))
-    (line,) = (at for at in str(gradient).splitlines() if at.startswith("dWP[h,i] ="))
-    assert line.startswith("dWP[h,i] = sum[b, k, q](") and "sum[e](V[b,i,k,e] * dO" in line
-    sizes = {"b": 2, "g": 16, "h": 16, "i": 16, "q": 2048, "k": 2048, "d": 128, "e": 128}
-    source = mc.compile(gradient).source("triton", target="cuda:90", extents=sizes)
-    assert source.count("@triton.jit") >= 4
-
-
 @pytest.mark.parametrize(("heads", "length", "d"), [(4, 256, 8), (4, 2048, 64), (16, 2048, 64)])
 def test_products_with_all_heads_share_no_loop(heads: int, length: int, d: int) -> None:
     """The result lacks what the logarithms have, a head of the softmax: a kernel for both holds all
@@ -166,13 +156,6 @@ return O, M"""
     kernel = mc.compile(text)
     sizes = {"b": 2, "q": 2048, "k": 2048, "d": 64, "e": 64, "h": 8}
     assert len(kernel.plan(by_representative(kernel.declared, sizes)).kernels) == 1
-
-
-def test_what_loops_within_loops_go_along_is_in_blocks() -> None:
-    """Gradients of pages' keys and values, which sum over batches, heads, positions and queries."""
-    kernel = mc.compile(str(mc.grad(library.load("paged_attention"))))
-    outputs = [[o.name for o in p.outputs] for p in kernel.tile_programs({})]
-    assert outputs == [["dQ"], ["dK", "dV"]]
 
 
 def test_sizes_that_nobody_gave_are_names() -> None:

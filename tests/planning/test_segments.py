@@ -34,15 +34,6 @@ def sorted_for(plan: Plan) -> list[tuple[str, ...]]:
     return [s.place for s in plan.decisions if s.rule == "sum_in_segments"]
 
 
-def test_law() -> None:
-    """The positions of a sorted list at which a number stands are one segment."""
-    for values in product(range(-1, 4), repeat=4):
-        order = sorted(range(len(values)), key=values.__getitem__)
-        for v in range(3):
-            first, last = sum(n < v for n in values), sum(n <= v for n in values)
-            assert order[first:last] == [i for i, n in enumerate(values) if n == v]
-
-
 @pytest.mark.parametrize("text", TEXTS)
 def test_plans(text: str) -> None:
     plan = mc.compile(str(mc.grad(text))).plan()

@@ -14,7 +14,6 @@ import monocomp as mc
 from monocomp.backends.triton.launch import load
 from monocomp.costs import cost
 from monocomp.planning import slicing, storing
-from monocomp.planning.slicing import lengths_of_slices
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equations
 from tests.backends import interpreted, running
@@ -132,10 +131,3 @@ def test_what_is_not_sliced(in_slices: None, line: str) -> None:
     sum."""
     plan = mc.compile(line, backend="torch").stages.at(t=64, d=32, e=32, v=64).plan
     assert plan.program.slices is None
-
-
-def test_slices_are_large_enough_and_not_too_large() -> None:
-    found = list(lengths_of_slices(8192, 4 * 8192 * 32768, 32768 * 2048))
-    assert found == [1024, 512, 256, 128]
-    assert not [*lengths_of_slices(128, 4 * 128 * 32768, 32768 * 2048)]
-    assert not [*lengths_of_slices(8192, 4 * 8192 * 2**24, 2**20)]

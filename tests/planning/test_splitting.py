@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import cache, reduce
 from operator import add, eq, le, lt, mul, truediv
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -16,7 +15,6 @@ from torch import Tensor
 import monocomp as mc
 from monocomp import library
 from monocomp import terms as T
-from monocomp.backends.interpreter import Interpreter
 from monocomp.extents.intervals import extremes
 from monocomp.kernel import Kernel
 from monocomp.planning.splitting import ALIGNMENT
@@ -203,21 +201,6 @@ def test_results_stay(name: str) -> None:
     if name not in WHOLE:
         inputs = case.inputs(sizes, shift=20.0)
         check_backends(case.text, inputs, **case.params)
-
-
-@pytest.mark.one_in(33)
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in WHOLE])
-def test_what_is_derived_is_a_program(name: str) -> None:
-    """Its text parses, and the oracle gives the same for it, in as many splits as one likes."""
-    case, sizes = CASES[name], sizes_of(name)
-    program, _ = split(case.text, sizes)
-    inputs = case.inputs(sizes, torch.float64)
-    wanted = exact(case.text, inputs, **case.params)
-    for splits in (1, 64):  # of which as many are taken as have two blocks
-        counts = dict.fromkeys(program.splits.values(), splits)
-        found = exact(program.text(), inputs, **case.params, **counts)
-        for f, w in zip(found, wanted, strict=True):
-            ALONE["numpy"].check(f, w)
 
 
 # Filters leave some splits without an element; row by row, all but the first.
@@ -408,15 +391,6 @@ def test_rows_that_are_only_packed(kind: str) -> None:
     check_backends(text, inputs)
 
 
-def test_pages_are_cut_as_other_keys_are() -> None:
-    """A table that tells the positions of keys changes nothing."""
-    pages = MANY | {"p": 60, "s": 8, "n": LENGTH // 8}
-    del pages["k"]
-    for b in (10, 20, 30, 40):
-        found = rules(library.load("paged_attention"), **pages | {"b": b})
-        assert found == rules(library.load("gqa"), **MANY | {"b": b}), b
-
-
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("page", [8, 16, 24, 48, 64])
 def test_splits_of_pages(page: int) -> None:
@@ -510,25 +484,6 @@ def test_lengths_that_leave_splits_empty() -> None:
             Bound(0.0, 1e-5).check(f, w)
 
 
-FILTERS = (
-    "k if k <= n[q]",
-    "k if n[q] + 10 <= k < n[q] + 76",
-    "k if k < 5 or k > 70",
-    "k if k < n[q] - 5",
-)
-
-
-@pytest.mark.parametrize("keys", FILTERS)
-def test_filters_that_leave_splits_empty(keys: str) -> None:
-    """All but the first split, none, those in the middle, all."""
-    text = f"O[b,q,e] = softmax[{keys}](Q[b,q,d] * K[b,k,d]) * V[b,k,e]"
-    text = "input n[q]: int\n" * ("n[q]" in keys) + text
-    sizes = {"b": 2, "q": 3, "k": LENGTH, "d": 8, "e": 8}
-    assert "split_stream" in rules(text, **sizes)
-    inputs = make_inputs(text, sizes)
-    check_backends(text, inputs | {"n": torch.arange(3)} if "n[q]" in keys else inputs)
-
-
 # --- splits of what a filter leaves --------------------------------------------------------------
 
 DECODING = """
@@ -573,28 +528,6 @@ def test_what_a_filter_leaves_is_cut(kind: str, window: int) -> None:
         counts = dict.fromkeys(program.splits.values(), splits)
         for f, w in zip(exact(program.text(), inputs, **given, **counts), wanted, strict=True):
             ALONE["numpy"].check(f, w)
-
-
-@pytest.mark.parametrize("kind", [k for k in LEAVING if k != "two far apart"])
-def test_splits_have_equal_shares(kind: str) -> None:
-    """Of each sequence, whatever its length, every split reads as many blocks, but for two."""
-    text, inputs = decoding(kind)
-    blocks: dict[int, dict[int, int]] = {}
-    original = Interpreter._slice
-
-    def recorded(self: Interpreter, tensor: Any, names: list[str]) -> Any:
-        if names == ["b", "k", "e"]:  # V
-            sequence = blocks.setdefault(self.range["b"][0], {})
-            split = self.range["k_split"][0]
-            sequence[split] = sequence.get(split, 0) + 1
-        return original(self, tensor, names)
-
-    with patch.object(Interpreter, "_slice", recorded):
-        run("numpy", text, inputs, processors=PROCESSORS)
-    for sequence, counts in blocks.items():
-        found = [counts.get(split, 0) for split in range(max(counts) + 1)]
-        assert max(found) - min(found) <= 2, (sequence, found)
-        assert len(found) > 1 or sum(found) < 4, (sequence, found)
 
 
 def test_folds_with_filters_of_their_own() -> None:

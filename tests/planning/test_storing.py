@@ -7,9 +7,6 @@ import pytest
 
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.costs.closing import close
-from monocomp.costs.holding import estimate
-from monocomp.extents.nominal import nominal_sizes
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
 from tests.backends.storing import PROGRAMS
@@ -115,29 +112,6 @@ def test_nothing_large_is_stored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "subscripts"),
-    [
-        ("B[E[i]] + D[E[i] % |k|]", "E[i], E[i] % |k|"),
-        ("D[E[i] % |k|] + B[E[i]]", "E[i], E[i] % |k|"),
-        ("B[E[i // 2] % |i|] * B[i // 2]", "E[i // 2] % |i|, i // 2"),
-        ("D[D[E[i]]] + B[E[i]]", "E[i], D[E[i]]"),
-        ("D[E[i]] + B[E[i]]", "i"),  # of two axes: no element of one tensor
-        ("D[D[E[i]]] + D[E[i] + 1] + B[E[i]]", "E[i], D[E[i]], E[i] + 1"),
-    ],
-)
-def test_subscripts_in_subscripts(value: str, subscripts: str) -> None:
-    """Where one computed subscript holds another, both are variables of the closed value."""
-    head = "input B[i], D[k]: int, E[i]: int\n"
-    program = translate(check(f"{head}O[i] = {value}"))
-    closed, found = close(program.by_name["O"].body)
-    indices = close(closed)[1]
-    assert close(closed)[0] is closed
-    assert all(i.op == "index" for i in indices)
-    assert len(indices) == len(found)
-    assert sorted(map(repr, found)) == sorted(subscripts.split(", "))
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "input B[k,j], T[k]: int\nH[k] = B[k // 2,0]\nO[k] = max[j](H[T[k // 2]] + H[k])",
@@ -186,26 +160,6 @@ def test_a_kernel_stores_beside_its_own_results() -> None:
     assert [n for n, t in second.inputs.items() if t.is_stored] == ["M", "L"]
 
 
-def test_work_counts_what_loops_repeat() -> None:
-    """A row's maximum is computed for every block of columns."""
-    kernel = mc.compile("T[i,j] = X[i,c] * Y[j,c]\nC[j] = sum[i](T[i,j] - max[j](T[i,j]))")
-    sizes = nominal_sizes(kernel.derivation.start.declared, {"i": 1000, "j": 1280, "c": 8})
-    (one,) = estimate(kernel.plan().rewrites.result, sizes)
-    (position,) = next(positions for t, positions in one.folds.items() if "max" in repr(t)[:4])
-    assert (position.repeats, position.times) == (10, 10_000)
-    assert position.repeated_by is not None and position.repeated_by.attr[0] == "j"
-
-
-def test_estimates_are_made_once() -> None:
-    """Kernels that are as they were before a value was stored are not estimated again."""
-    plan = mc.compile(PROGRAMS["rows and columns"].text).plan()
-    cut = estimate(plan.program, plan.sizes)
-    assert len(cut) > 1
-    assert all(a is b for a, b in zip(cut, estimate(plan.program, plan.sizes), strict=True))
-    longer = {e: n + 1 for e, n in plan.sizes.items()}
-    assert all(a is not b for a, b in zip(cut, estimate(plan.program, longer), strict=True))
-
-
 def test_report_counts_stored_values() -> None:
     """Stored values are four bytes, written once and read once for each loop."""
     text = PROGRAMS["column sums"].text
@@ -213,13 +167,3 @@ def test_report_counts_stored_values() -> None:
     report = mc.compile(text).report({"h": h, "q": q, "k": k, "d": d})
     assert (report["kernels"], report["passes"]) == (2, {"k": 1, "q": 1})
     assert report["bytes"] == 2 * (2 * h * q * d + 2 * h * k * d + h * k) + 2 * 2 * 4 * h * q
-
-
-@pytest.mark.parametrize(("length", "blocks"), [(256, 256), (1 << 16, (1 << 16) // 64)])
-def test_short_loops_inside_of_others_go_one_by_one(length: int, blocks: int) -> None:
-    """There are 2 blocks of `e`. Inside, `q` has as many elements, or blocks if it is long."""
-    text = "O[i] = sum[e](relu(max[q](relu(max[d](X[i,e,q,d] + max[k](K[i,k,d]))))))"
-    kernel = mc.compile(text)
-    sizes = {"i": 8, "e": 128, "q": length, "d": 64, "k": 64}
-    (one,) = estimate(kernel.plan(sizes).rewrites.result, sizes)
-    assert max(p.repeats for positions in one.folds.values() for p in positions) == 2 * blocks

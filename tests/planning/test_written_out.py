@@ -12,20 +12,11 @@ import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp import terms as T
-from monocomp.backends.schedules.legal import Legal
-from monocomp.backends.schedules.table import first
-from monocomp.backends.triton.launch import interpreted as interpreted_here
-from monocomp.costs.fitting import Columns
-from monocomp.costs.holding import estimate
-from monocomp.costs.operands import computed_operands
 from monocomp.planning import slicing, storing
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equations
 from tests.backends import interpreted
-from tests.backends.compiling import SHARED_LIMIT, compile_for, launches_of, without_elements
 from tests.backends.library_cases import CASES
-from tests.backends.running import estimated_anew
 
 PROCESSORS = 132
 SIZES = {"b": 2, "h": 3, "q": 37, "k": 37, "c": 20, "r": 5}
@@ -171,78 +162,3 @@ def test_gradients_on_triton(dtype: str, extremes: bool, most: float) -> None:
 
 
 # --- what is counted, and what is an operand ----------------------------------------------------
-
-
-def rows(text: str, sizes: dict[str, int]) -> list[int]:
-    """How many rows fit in each kernel, as costs have them."""
-    found: list[int] = []
-    fit = Columns.rows_that_fit
-
-    def noted(columns: Columns, state: Any) -> int:
-        found.append(fit(columns, state))
-        return found[-1]
-
-    program = mc.compile(text).planner.plan(sizes).program
-    with estimated_anew(), mock.patch.object(Columns, "rows_that_fit", noted):
-        estimate(program, sizes, fitted=True)
-    return found
-
-
-@pytest.mark.parametrize(("head", "wanted"), [(64, 128), (128, 128), (256, 64)])
-def test_wide_columns_leave_few_rows(head: int, wanted: int) -> None:
-    sizes = {"b": 1, "h": 8, "q": 4096, "k": 4096, "d": head, "e": head}
-    assert min(rows(str(mc.grad(library.load("attention"))), sizes)) == wanted
-
-
-def test_a_product_of_two_matrices_has_blocks_of_columns() -> None:
-    text = "O[i,j] = sum[k](A[i,k] * B[k,j])"
-    assert rows(text, {"i": 4096, "j": 4096, "k": 4096}) == [128]
-
-
-HEAD = "input Q[q,d], K[k,d], V[k,e], W[k,e]\nS[q,k] = Q[q,d] * K[k,d]\n"
-
-
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        ("O[q,e] = sum[k](tanh(S[q,k]) * V[k,e])", {("tanh(S)", "1.0")}),
-        (
-            "O[q,e] = sum[k if k <= q](tanh(S[q,k]) * (V[k,e] + sin(S[q,k]) * W[k,e] / sqrt(7)))",
-            {
-                ("where(k <= q, tanh(S), 0.0)", "1.0"),
-                ("where(k <= q, sin(S) * tanh(S), 0.0)", "1.0"),
-            },
-        ),
-        ("O[q,e] = sum[k](S[q,k] * V[k,e])", set()),
-    ],
-)
-def test_operands(line: str, wanted: set[tuple[str, str]]) -> None:
-    """Of each product in a sum, what is computed, without numbers, and 0 where none asks."""
-    body = mc.compile(HEAD + line).planner.plan({"e": 32}).program.by_name["O"].body
-    folds = [t for t in T.subterms(body) if t.op == "fold" and T.holds_fold(t.args[1])]
-    found: set[tuple[str, str]] = set()
-    for f in folds:
-        (bound,), (condition, element) = T.open_fold(f)
-        for o in computed_operands(bound, condition, element).values():
-            value = str(T.substitute(o.value, {bound.attr[0]: T.index("k", "k")}))
-            found.add((value.replace("sum[d](K[k,d] * Q[q,d])", "S"), str(o.number)))
-    assert found == wanted
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(interpreted_here(), reason="Triton interprets in this process")
-def test_first_schedules_are_those_of_products() -> None:
-    """Tiles as large as registers hold; they compile for an H200."""
-    kernel = gradient()
-    plan = kernel.planner.plan(LARGE, PROCESSORS)
-    sizes = plan.extents(LARGE)
-    legal = [Legal(k, sizes, 2, "cuda:90", PROCESSORS) for k in plan.kernels]
-    schedules = [first(each) for each in legal]
-    chosen = {k.outputs[0].name: s for k, s in zip(plan.kernels, schedules, strict=True)}
-    for name in ("P", "dQC_slice", "dC_sum"):
-        rows = [n for axis, n in chosen[name].blocks if axis in "qkc"][:2]
-        assert min(rows) >= 64 and max(rows) >= 128, name
-    inputs = without_elements(kernel, LARGE)
-    launches = launches_of(kernel, plan.kernels, schedules, inputs, lowered=plan.program)
-    used = {x.function.fn.__name__: compile_for("cuda:90", x) for x in launches[:20]}
-    assert not [u for u in used.values() if u.shared > SHARED_LIMIT["cuda:90"] or u.spilled > 512]

@@ -191,16 +191,6 @@ def test_what_is_admitted() -> None:
     assert space(96, 64).admits(replace(good, split_axes=()))
 
 
-def test_as_plain_data() -> None:
-    """Schedules that were written before there was a choice are schedules."""
-    schedule = Schedule((("q", 64),), 4, 2, split_axes=("e", "d"))
-    data = schedule.to_json()
-    assert Schedule.from_json(data) == schedule
-    assert str(schedule) == "64, 4 warps, 2 stages, padding of e and d split"
-    del data["split_axes"]
-    assert Schedule.from_json(data) == replace(schedule, split_axes=())
-
-
 def test_sizes_that_share_schedules() -> None:
     """Those that tiles pad alike, and lanes load alike; streams go by powers of two."""
     kernel = mc.compile(ATTENTION)

@@ -13,7 +13,7 @@ import pytest
 import monocomp as mc
 from monocomp.backends.schedules import remembered as schedules
 from monocomp.backends.schedules.remembered import Entry, Situation
-from monocomp.backends.schedules.schedule import Schedule
+from monocomp.backends.schedules.schedule import LARGEST_GROUP, Schedule
 from monocomp.errors import UsageError
 
 FAST = Schedule((("q", 64), ("k", 32)), 4, 2)
@@ -206,6 +206,9 @@ WRONG = [
             {"blocks": {"q": 63, "k": 32}},
             {"blocks": {"q": 0, "k": 32}},
             {"blocks": {"q": 1 << 40, "k": 32}},
+            {"descriptors": "yes"},
+            *({"group_size": n} for n in (0, -1, 3, LARGEST_GROUP * 2, 2.0, "2", True, None)),
+            *({"registers": n} for n in (-8, 256, 128.0, "128", True, None)),
         )
     ),
 ]

@@ -12,9 +12,7 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.schedules import table
-from monocomp.backends.schedules.legal import Legal
-from monocomp.backends.schedules.schedule import Schedule, longest_alike, shortest
+from monocomp.backends.schedules.schedule import longest_alike, shortest
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.host.building import MANY_BLOCKS
 from tests.backends import interpreted as interpreter
@@ -147,20 +145,3 @@ def test_sizes_that_share_schedules() -> None:
         assert size <= longest_alike(size) <= shortest(size)
         for unit in (8, 16):
             assert (longest_alike(size) % unit == 0) == (size % unit == 0)
-
-
-def first(head: int, target: str = "cuda:90") -> Schedule:
-    """Of attention."""
-    sizes = {"b": 1, "h": 8, "q": 4096, "k": 4096, "d": head, "e": head}
-    (program,) = mc.compile(library.load("attention")).tile_programs(sizes)
-    return table.first(Legal(program, sizes, 2, target, 132))
-
-
-@pytest.mark.parametrize("head", [33, 56, 72, 88, 99, 100, 104, 120, 130, 136, 200, 250])
-def test_what_is_done_about_it(head: int) -> None:
-    """Descriptors load what lanes would load under masks, but short rests of split axes; and more
-    rows share what takes a sector more."""
-    assert first(head).descriptors == (head != 136)
-    assert first(head, "cuda:80").descriptors is False
-    if head % 8 == 0:
-        assert dict(first(head).blocks)["q"] == 128

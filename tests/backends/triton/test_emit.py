@@ -196,14 +196,9 @@ def test_layout() -> None:
 
 
 @pytest.mark.parametrize("text", LAYOUTS)
-def test_layout_fits(text: str) -> None:
-    """No line is too long."""
-    assert all(len(line) <= WIDTH for line in fit("x = ", text, "", 1))
-
-
-@pytest.mark.parametrize("text", LAYOUTS)
 def test_layout_keeps_the_expression(text: str) -> None:
-    """No parentheses are lost that mean something."""
+    """No parentheses are lost that mean something, and no line is too long."""
+    assert all(len(line) <= WIDTH for line in fit("x = ", text, "", 1))
     found = "\n".join(fit("x = ", text, "", 2))
     laid_out = ast.parse("if 1:\n    if 1:\n" + found).body[0].body[0].body[0]  # type: ignore[attr-defined]
     assert ast.dump(laid_out) == ast.dump(ast.parse(f"x = {text}").body[0])
@@ -242,27 +237,6 @@ def test_deterministic_and_light(kernels: dict[str, mc.Kernel]) -> None:
     assert not {"torch", "triton"} & set(modules)
     for name in some:
         assert sources[name] == kernels[name].source(**options), name
-
-
-def test_names_do_not_change_the_kernel() -> None:
-    """Programs that differ in names alone give files that differ in names alone."""
-    text = "O[q,e] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,e]"
-    names = {"O": "out", "Q": "qs", "K": "ks", "V": "vs", "q": "i", "k": "j", "d": "u", "e": "w"}
-    other = re.sub(r"\b[A-Za-z]\b", lambda m: names.get(m[0], m[0]), text)
-
-    def shape(source: str) -> str:
-        body = source[source.index("@triton.jit") : source.index("def span")]
-        return re.sub(r"[A-Za-z_]\w*|\d+", "x", "".join(body.split()))
-
-    assert shape(emitted(text)).count("x") == shape(emitted(other)).count("x")
-
-
-def test_a_sigmoid_takes_one_exponential() -> None:
-    """And one division: what is subtracted from the logits of a kernel is known outside."""
-    source = emitted(library.load("sigmoid_attention"), "sigmoid_attention")
-    kernel = source[source.index("@triton.jit\ndef sigmoid") : source.index("def step")]
-    found = re.findall(r"tl\.(?:exp2|log|maximum)\(|1\.0 / ", kernel)
-    assert sorted(found) == ["1.0 / ", "tl.exp2("]
 
 
 # --- hostile text -------------------------------------------------------------------------

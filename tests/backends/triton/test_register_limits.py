@@ -3,7 +3,6 @@ multiprocessor has."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,6 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal
-from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import interpreted
 from tests.backends.compiling import compile_for, launches_of, without_elements
 from tests.backends.schedules.test_table import spaces, spaces_at
@@ -57,22 +55,6 @@ def test_what_is_admitted() -> None:
     schedule = table.first(legal)
     assert legal.admits(schedule) and legal.admits(replace(schedule, registers=0))
     assert not legal.admits(replace(schedule, registers=schedule.registers // 2))
-
-
-def test_as_plain_data() -> None:
-    schedule = Schedule((("q", 64),), 4, 2, registers=128)
-    data = json.loads(json.dumps(schedule.to_json()))
-    assert Schedule.from_json(data) == schedule
-    assert str(schedule) == "64, 4 warps, 2 stages, 128 registers"
-    del data["registers"]
-    assert Schedule.from_json(data) == replace(schedule, registers=0)
-
-
-@pytest.mark.parametrize("wrong", [-8, 256, 128.0, "128", True, None])
-def test_limits_that_are_none(wrong: object) -> None:
-    data = Schedule((("q", 64),), 4, 2).to_json()
-    with pytest.raises((ValueError, TypeError)):
-        Schedule.from_json({**data, "registers": wrong})
 
 
 def test_emitted() -> None:

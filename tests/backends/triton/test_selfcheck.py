@@ -21,7 +21,6 @@ import torch
 
 from monocomp import library
 from monocomp.backends.eager import reference_lines
-from monocomp.backends.line_breaks import WIDTH
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines
 from monocomp.checking import random_inputs
 from monocomp.checking import sizes as fitting
@@ -188,17 +187,6 @@ def test_random_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             agrees(made, equations, inputs_of(equations, seed))
             tried += 1
     assert tried > FUZZ / 2
-
-
-@pytest.mark.one_in(7)
-@pytest.mark.parametrize("name", ALL)
-def test_lines(name: str) -> None:
-    """None is wider than those of kernels, and nothing stands behind one."""
-    equations = translated(ALL[name])
-    identifiers = plain(equations)
-    lines = reference_lines(equations, identifiers)
-    lines = [*lines, *main_lines(equations, identifiers, "attention")]
-    assert all(len(x) <= WIDTH and x == x.rstrip() for line in lines for x in line.splitlines())
 
 
 def test_params_are_passed_by_keyword(tmp_path: Path) -> None:

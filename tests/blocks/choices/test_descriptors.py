@@ -15,7 +15,6 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal
-from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import interpreted, load
 from monocomp.blocks.choices.choose import choose
 from monocomp.blocks.choices.descriptors import descriptor_loads
@@ -125,18 +124,6 @@ def test_what_is_admitted() -> None:
     assert not space("attention", target="cuda:80").admits(good)
     other = table.first(space("tree"))
     assert not space("tree").admits(replace(other, descriptors=True))
-
-
-def test_as_plain_data() -> None:
-    """Schedules that were written before there was a choice are schedules; others are not."""
-    schedule = Schedule((("q", 64),), 4, 2, descriptors=True)
-    data = schedule.to_json()
-    assert Schedule.from_json(data) == schedule
-    assert str(schedule) == "64, 4 warps, 2 stages, descriptors"
-    with pytest.raises(TypeError, match="no truth value"):
-        Schedule.from_json(data | {"descriptors": "yes"})
-    del data["descriptors"]
-    assert Schedule.from_json(data) == replace(schedule, descriptors=False)
 
 
 VOCABULARIES = {

@@ -1,0 +1,39 @@
+"""Schedules as text and as plain data; `test_remembered` has data that is no schedule."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from monocomp.backends.schedules.schedule import Schedule
+
+PLAIN = Schedule((("q", 64), ("k", 32)), 4, 2)
+CHOICES: dict[str, tuple[Any, str]] = {
+    "programs": (132, "132 programs"),
+    "split_axes": (("e", "d"), "padding of e and d split"),
+    "descriptors": (True, "descriptors"),
+    "group_size": (16, "groups of 16"),
+    "registers": (128, "128 registers"),
+    "unchained": (True, "unchained"),
+}
+
+
+def test_every_choice_is_tried() -> None:
+    assert [f.name for f in fields(Schedule)][3:] == [*CHOICES]
+    assert str(PLAIN) == "64 x 32, 4 warps, 2 stages"
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_as_plain_data(name: str) -> None:
+    """Schedules that were written before there was a choice are schedules."""
+    value, words = CHOICES[name]
+    schedule = replace(PLAIN, **{name: value})
+    assert str(schedule) == f"{PLAIN}, {words}"
+    data = json.loads(json.dumps(schedule.to_json()))
+    assert Schedule.from_json(data) == schedule
+    if name != "programs":
+        del data[name]
+        assert Schedule.from_json(data) == PLAIN
