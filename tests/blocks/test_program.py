@@ -4,7 +4,6 @@ with one is found."""
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +22,7 @@ from monocomp import library
 from monocomp.backends import block_interpreter
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.kernel_source import block_program
-from monocomp.blocks.choices.choose import PASSES, choose
+from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.operations import function, infix, name, number
 from monocomp.blocks.program import (
     BOOL,
@@ -38,7 +37,6 @@ from monocomp.blocks.program import (
     Pointers,
     Statement,
     Store,
-    walk,
 )
 from monocomp.blocks.verifier import verify
 from monocomp.errors import InternalError, MonocompError
@@ -151,22 +149,6 @@ def test_each_pass_does_something() -> None:
         pairs = zip(PASSES, pairwise(texts), strict=True)
         changed |= {passed for passed, (before, after) in pairs if before != after}
     assert changed == {*PASSES}
-
-
-@pytest.mark.parametrize(
-    ("program", "form", "in_runs"),
-    [
-        ("attention", "split", False),
-        ("causal", "split", False),
-        ("sliding_window", "sliding", False),
-        ("sink_window", "sliding", False),
-        ("tree", "masked", False),
-        ("document", "sliding", True),
-    ],
-)
-def test_phases(program: str, form: str, in_runs: bool) -> None:
-    (phases,) = choose(kernel_of(library.load(program))).phases.values()
-    assert (phases.form, phases.in_runs) == (form, in_runs)
 
 
 @pytest.mark.parametrize("program", ["attention", "sliding_window"])
@@ -293,35 +275,7 @@ def test_leaving_a_tensor(tensor: str) -> None:
         block_interpreter.run(program, arrays, outputs, sizes, {}, chosen)
 
 
-def test_walk() -> None:
-    """Statements inside loops and conditions are met too."""
-    kinds = {type(s) for s in walk(block_program(ATTENTION).body)}
-    assert kinds >= {Assign, Load, Store, For, If}
-
-
 # --- scaled exponentials ----------------------------------------------------------------------
-
-
-SHARED_LOGITS = """
-input Q[q,d], K[k,d], V[k,e]{more}
-S[q,k] = Q[q,d] * K[k,d] {scale}
-O[q,e] = sum[k](relu(exp(S[q,k]) - 1) * V[k,e]) / sum[k](abs(exp(S[q,k]) - 1))
-"""
-
-
-@pytest.mark.parametrize(
-    ("scale", "more", "is_apart"),
-    [
-        ("/ sqrt(|d|)", "", True),
-        ("* c", "\nparam c: float = 1.0", False),
-    ],
-)
-def test_exponentials_do_not_wait_for_scaled_logits(scale: str, more: str, is_apart: bool) -> None:
-    """exp2(c * (n * x - m)) is exp2((c * n) * x - c * m) for an n of a size."""
-    source = mc.compile(SHARED_LOGITS.format(scale=scale, more=more)).source(target="cuda:90")
-    (product,) = re.findall(r" (\w+) = tl\.dot\(Q_tile", source)
-    (power,) = re.findall(r"tl\.exp2\(\s*(1\.44\S* \*[^-]*) - 1\.44\S* \* \w+\[:, None\]", source)
-    assert power.endswith(f"* {product}") == is_apart
 
 
 @pytest.mark.parametrize(

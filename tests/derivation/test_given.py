@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
-import torch
 
-import monocomp as mc
 from monocomp.derivation.rule_sets import derive
 from monocomp.errors import MonocompError
 from monocomp.language.checker import check
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
-from tests.backends.running import exact, make_inputs, run
 from tests.printed import verify
 
 BACKWARD = """
@@ -30,16 +25,6 @@ dK[b,h,k,d] = sum[q if k <= q](G[b,h,q,k] * Q[b,h,q,d]) / sqrt(|d|)
 dV[b,h,k,e] = sum[q if k <= q](P[b,h,q,k] * dO[b,h,q,e])
 return dQ, dK, dV
 """
-RESULT = """
-S[b,h,q,k] = sum[d](K[b,h,k,d] * Q[b,h,q,d]) / sqrt(|d|)
-P[b,h,q,k] = exp(S[b,h,q,k] - L[b,h,q])
-input L[b,h,q] = log(sum[k if k <= q](exp(S[b,h,q,k])))
-input O[b,h,q,e] = sum[k if k <= q](V[b,h,k,e] * exp(S[b,h,q,k])) / sum[k if k <= q](exp(S[b,h,q,k]))
-D[b,h,q] = sum[e](O[b,h,q,e] * dO[b,h,q,e])
-dQ[b,h,q,d] = sum[k if k <= q](K[b,h,k,d] * P[b,h,q,k] * (sum[e](V[b,h,k,e] * dO[b,h,q,e]) - sum[e](O[b,h,q,e] * dO[b,h,q,e]))) / sqrt(|d|)
-dK[b,h,k,d] = sum[q if k <= q](Q[b,h,q,d] * (sum[e](V[b,h,k,e] * dO[b,h,q,e]) - D[b,h,q]) * exp(S[b,h,q,k] - L[b,h,q])) / sqrt(|d|)
-dV[b,h,k,e] = sum[q if k <= q](dO[b,h,q,e] * exp(S[b,h,q,k] - L[b,h,q]))
-"""  # noqa: E501
 
 
 def translated(text: str) -> Equations:
@@ -85,14 +70,6 @@ def test_errors(text: str) -> None:
 
 
 # --- derivations ------------------------------------------------------------------------------
-
-
-def test_flash_attention_backward() -> None:
-    """Two kernels of plain sums: no frame, no filter of what is not 0, no other sign."""
-    kernel = mc.compile(BACKWARD)
-    assert kernel.derivation.result.readable_lines() == RESULT.strip().splitlines()
-    rules = {step.rule for step in kernel.derivation}
-    assert rules == {"inline_definition", "normalise_given", "store_value", "fuse_folds", "tile"}
 
 
 L = "input L[q] = logsumexp[k if k <= q](S[q,k])\nP[q,k] = exp(S[q,k] - L[q])\n"
@@ -163,30 +140,4 @@ def test_shares_are_not_lifted(text: str) -> None:
 # --- numbers ----------------------------------------------------------------------------------
 
 
-def gradients(inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-    """Those of causal attention, by autograd."""
-    q, k, v = (inputs[n].double().clone().requires_grad_() for n in "QKV")
-    logits = q @ k.mT / math.sqrt(q.shape[-1])
-    rows, columns = (torch.arange(n) for n in logits.shape[-2:])
-    weights = logits.masked_fill(columns > rows[:, None], -math.inf).softmax(-1)
-    (weights @ v).backward(inputs["dO"].double())
-    return [x.grad for x in (q, k, v) if x.grad is not None]
-
-
-@pytest.mark.parametrize(
-    ("backend", "dtype", "limit"),
-    [("torch", torch.float64, 1e-13), ("triton", torch.float32, 1e-5)],
-)
-def test_gradients(backend: str, dtype: torch.dtype, limit: float) -> None:
-    inputs = make_inputs(BACKWARD, {"b": 1, "h": 2, "q": 37, "k": 41, "d": 5, "e": 7}, dtype)
-    found = run(backend, BACKWARD, inputs)
-    for x, y, z in zip(found, gradients(inputs), exact(BACKWARD, inputs), strict=True):
-        torch.testing.assert_close(x.double(), y, rtol=limit, atol=limit)
-        torch.testing.assert_close(x.double(), z, rtol=limit, atol=limit)
-
-
 # --- checking ---------------------------------------------------------------------------------
-
-
-def test_steps_keep_the_meaning() -> None:
-    assert mc.compile(BACKWARD).derivation.check().ok

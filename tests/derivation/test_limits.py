@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Callable
 from weakref import ref
 
 import numpy as np
@@ -17,10 +16,8 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp import terms as T
 from monocomp.derivation.rule_sets import derive
 from monocomp.errors import LimitError
-from monocomp.extents.domain import LIMIT, split
 from monocomp.language.checker import check
 from monocomp.reference import oracle
 from monocomp.rewriting import driver
@@ -223,19 +220,6 @@ DIVERGED = [
 @pytest.mark.parametrize("text", DIVERGED)
 def test_means_are_centred_once(text: str) -> None:
     assert [s.rule for s in derive(translate(check(text)), 50).steps].count("centre_powers") == 1
-
-
-Q, K = T.index("q", "q"), T.index("k", "k")
-FAR: dict[str, Callable[..., T.Term]] = {"!=": T.conjunction, "==": T.disjunction}
-
-
-@pytest.mark.parametrize("op", FAR)
-def test_many_intervals_are_one(op: str) -> None:
-    condition = FAR[op](*(T.compare(op, K, T.const(3 * n + 1)) for n in range(100)))
-    domain = split(K, condition)
-    assert len(domain.intervals) <= LIMIT
-    assert all(i.masked for i in domain.intervals)
-    assert domain.mask is condition
 
 
 def test_derivations_that_grow_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

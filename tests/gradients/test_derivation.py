@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -84,11 +83,6 @@ def test_a_wrong_derivative_of_an_aggregate_is_not_proved(monkeypatch: pytest.Mo
 def test_laws_in_words() -> None:
     assert law_of(OPERATIONS["mul"]) == "d(x * y) = y * dx + x * dy"
     assert law_of(OPERATIONS["tanh"]) == "d(tanh(x)) = (1 - tanh(x) ** 2) * dx"
-
-
-def test_of_attention(golden: Callable[[str, str], None]) -> None:
-    """Step by step, down to what is saved and why."""
-    golden("causal.gradient.txt", f"{mc.grad(library.load('causal')).derivation}\n")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -19,7 +19,7 @@ NO_DIFFERENCES = {"softmax_top8"}
 _PAGES = {"b": 1, "h": 2, "g": 1, "q": 2, "d": 2, "e": 2, "p": 3, "s": 2, "n": 2}
 _HEADS = {"b": 1, "g": 2, "h": 2, "i": 2, "q": 2, "k": 3, "d": 2, "e": 2}
 SMALL = {"fp8_cache": _PAGES, "paged_attention": _PAGES, "talking_heads": _HEADS}
-CHEAP = ("attention", "layer_norm", "softmax", "sparsemax")
+CHEAP = ("attention", "gqa", "layer_norm", "learned_sink", "softcap", "softmax", "sparsemax")
 CHEAP_AGAIN = ("logsumexp", "softmax")
 
 

@@ -21,7 +21,7 @@ from monocomp.gradients.stored_values import definitions_of
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
 from tests.agreement import check_gradients
-from tests.gradients.test_derived import check_gradient_by_differences, tuple_of
+from tests.gradients.test_derived import LOGARITHM, check_gradient_by_differences, tuple_of
 
 ATTENTION = """
 input Q[q,d], K[k,d], V[k,e]
@@ -242,14 +242,16 @@ def test_what_cannot_be_saved_says_why() -> None:
     assert "m" not in unread.saved
 
 
-def test_gradients_beside_rounded_logits() -> None:
-    """Large logits in bf16 are off by so much that weights would be twice as large, or half."""
+@pytest.mark.parametrize("text", [ROUNDED.format(""), LOGARITHM.format("")])
+def test_gradients_beside_rounded_logits(text: str) -> None:
+    """Large logits, or their logarithm, in bf16 are off by so much that weights would be twice as
+    large, or half."""
     torch.manual_seed(0)
     shapes = {"Q": (64, 32), "K": (64, 32), "V": (64, 16)}
     inputs = {n: torch.randn(shape).bfloat16() for n, shape in shapes.items()}
     inputs["Q"][:, 0] = inputs["K"][:, 0] = 16  # in all logits: 256, which changes no weight
     given = [x.clone().requires_grad_() for x in inputs.values()]
-    result, _ = mc.compile(ROUNDED.format(""))(*given)
+    result, _ = mc.compile(text)(*given)
     cotangent = torch.randn_like(result)
     found = torch.autograd.grad(result, given, cotangent)
     wide = [x.double().requires_grad_() for x in inputs.values()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import math
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import pytest
 import torch
 import torch._dynamo.testing
 from torch import Tensor, nn
-from torch.autograd import forward_ad, grad, gradcheck, gradgradcheck
+from torch.autograd import forward_ad, grad, gradgradcheck
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
@@ -71,31 +70,6 @@ def assert_same_gradients(
 # --- autograd -----------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize(
-    ("name", "params"),
-    [
-        ("causal", {}),
-        ("gqa", {}),
-        ("softcap", {"cap": 2.0}),
-        ("linear_attention", {}),
-        ("learned_sink", {}),
-        ("sigmoid_attention", {}),
-        ("layer_norm", {}),
-        pytest.param("attention_statistics", {}, marks=pytest.mark.slow),
-    ],
-)
-def test_gradients_of_the_library(name: str, params: dict[str, float]) -> None:
-    """By finite differences along random directions, in float64."""
-    kernel = mc.compile(library.load(name))
-    declared = kernel.declared
-    sizes = {"b": 1, "h": 2, "g": 1, "q": 3, "k": 3, "d": 2, "e": 2}
-    shapes = [[sizes.get(e, 2) for e in declared.extents(n)] for n in declared.inputs]
-    inputs = [float64(*shape) for shape in shapes]
-    params = {n: params.get(n, 1.5) for n, p in declared.params.items() if p.default is None}
-    assert gradcheck(lambda *given: kernel(*given, **params), inputs, fast_mode=True)
-
-
 def test_second_derivatives() -> None:
     """A backward pass is a call like any other."""
     inputs = (float64(2, 3), float64(3), float64())
@@ -121,29 +95,6 @@ def test_second_derivatives_of_a_running_sum() -> None:
     """)
     shapes = (1, 3, 2), (1, 3, 2), (1, 3, 2, 2), (1, 3, 2), (2,)
     assert gradgradcheck(kernel, [float64(*shape) for shape in shapes], fast_mode=True)
-
-
-@pytest.mark.slow
-def test_what_is_saved_depends_on_sizes() -> None:
-    """Attention is computed again for the gradient of a projection where rows are short; sizes that
-    are symbols are taken for usual ones."""
-    kernel = mc.compile("""A[h,q,k] = softmax[k if k <= q](Q[h,q,d] * K[h,k,d] / sqrt(|d|))
-O[h,q,e] = A[h,q,k] * V[h,k,e]
-Z[q,m] = O[h,q,e] * W[h,e,m]
-return Z""")
-    for length, count in ((33, 2), (700, 3)):
-        sizes = (2, length, 16), (2, length, 16), (2, length, 16), (2, 16, 24)
-        tensors = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in sizes]
-        values = dict(zip("QKVW", tensors, strict=True))
-        assert len(kernel.calls.forward(("Q", "K", "V", "W"), values).outputs) == count
-        q, k, v, w = tensors
-        scores = (q @ k.mT / 4).masked_fill(~torch.ones(length, length).tril().bool(), -math.inf)
-        right = torch.einsum("hqe,hem->qm", scores.softmax(-1) @ v, w)
-        cotangent = torch.randn_like(right)
-        expected = torch.autograd.grad(right, tensors, cotangent)
-        found = torch.autograd.grad(kernel(**values), tensors, cotangent)
-        for x, y in zip(found, expected, strict=True):
-            torch.testing.assert_close(x, y)
 
 
 def test_some_inputs_need_gradients() -> None:
@@ -192,22 +143,6 @@ def test_empty_rows_and_empty_extents() -> None:
         found = grad(CAUSAL(*inputs).sum(), inputs)
         assert [g.shape for g in found] == [x.shape for x in inputs]
         assert not any(g.any() for g in found)
-
-
-@pytest.mark.parametrize("logarithm", ["log(softmax[k{}]({}))", "log_softmax[k{}]({})"])
-def test_weights_of_0_have_gradients_of_0(logarithm: str) -> None:
-    """Also beside their logarithm, whether a filter or an added mask makes them 0."""
-    found = []
-    m = torch.tensor([[1, 1, 0, 1], [0, 0, 0, 0], [1, 0, 1, 1]], dtype=torch.bool)
-    added = torch.zeros(3, 4).double().masked_fill(~m, -torch.inf)
-    s = float64(3, 4)
-    for logits in ((" if m[q,k]", "S[q,k]"), ("", "S[q,k] + M[q,k]")):
-        text = f"O[q] = -sum[k](softmax[k{{}}]({{}}) * {logarithm})".format(*logits, *logits)
-        declared = "input m[q,k]: bool\n" if logits[0] else ""
-        mask = {"m": m} if logits[0] else {"M": added}
-        found += grad(mc.compile(declared + text)(S=s, **mask).sum(), [s])
-    assert found[0].any() and not found[0][~m].any()
-    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import monocomp as mc
-from monocomp.tile import Assign, Expr, Let, Loop, subexpressions, walk
+from monocomp.tile import Let, Loop, walk
 from monocomp.tile.order import order_statements
 from monocomp.tile.parser import parse
 from monocomp.tile.verifier import verify
@@ -57,34 +57,6 @@ def test_what_reads_another_state_stays_behind_it() -> None:
     reading = SUM.replace("l_i", "l_i + max[e](acc)", 1)
     text = dedent(KERNEL.format(sum=reading)).strip()
     assert ordered(text) == str(parse(text))
-
-
-@pytest.mark.parametrize("name", ["softpick", "linear_attention"])
-def test_in_the_library(name: str) -> None:
-    for p in mc.compile(mc.library.load(name)).tile_programs({}):
-        for loop in (s for s in walk(p.body) if isinstance(s, Loop)):
-            updates = [s.value for s in loop.body if isinstance(s, Assign) if s.value.op != "local"]
-            kinds = ["contract" if has("contract", e) else "reduce" for e in updates]
-            assert kinds == sorted(kinds, reverse=True) and "contract" in kinds
-
-
-def has(op: str, e: Expr) -> bool:
-    return any(x.op == op for x in subexpressions(e))
-
-
-def test_gathers_come_before_products() -> None:
-    """A bias at a computed position is read, and its position computed, before the product."""
-    (program,) = mc.compile(mc.library.load("t5")).tile_programs()
-    lines = [line.strip().split("[")[0] for line in str(program).splitlines()]
-    assert lines.index("bias_tile") < lines.index("s") < lines.index("S_in")
-    assert lines.index("total") < lines.index("bias_tile")
-
-
-def test_tiles_along_three_axes_come_after_products() -> None:
-    """They take more registers than what is multiplied: only the logits' part is read before."""
-    *_, program = mc.compile(mc.library.load("shaw_values")).tile_programs()
-    lines = [line.strip().split("[")[0] for line in str(program).splitlines()]
-    assert lines.index("F_tile") < lines.index("s") < lines.index("RV_tile")
 
 
 def test_blocks_of_products_come_last() -> None:

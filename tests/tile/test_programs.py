@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 import monocomp as mc
-from monocomp import library
 from monocomp.language.checker import check
 from monocomp.tile import Fold, Loop, TileProgram, expressions, walk
 from monocomp.tile.verifier import verify_all
-from tests.backends.library_cases import CASES
 
-PRINTED = [n for n, case in CASES.items() if case.thorough]
 MORE = {
     "two passes": "O[q] = sum[k](relu(A[q,k] - max[l](A[q,l])) * B[k])",
     "two kernels": "O[q] = sum[k](A[q,k])\nP[n,m] = X[n,d] * Y[m,d]",
@@ -30,12 +25,6 @@ def tile_programs(text: str, name: str | None = None) -> tuple[TileProgram, ...]
     return mc.compile(text, name=name).tile_programs()
 
 
-@pytest.mark.parametrize("name", PRINTED)
-def test_printed(name: str, golden: Callable[[str, str], None]) -> None:
-    programs = tile_programs(library.load(name), name)
-    golden(f"{name}.tile.txt", "\n\n".join(map(str, programs)) + "\n")
-
-
 @pytest.mark.parametrize("text", MORE.values())
 def test_holds_together(text: str) -> None:
     """Every kernel passes the verifier, and all outputs are stored."""
@@ -43,32 +32,6 @@ def test_holds_together(text: str) -> None:
     verify_all(programs)
     stored = [o.name for p in programs for o in p.outputs if not o.is_stored]
     assert sorted(stored) == sorted(o.name for o in check(text).outputs)
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [("C[n,m] = A[n,d] * B[d,m]", 1), (MORE["two kernels"], 2), (MORE["statistics"], 1)],
-)
-def test_number_of_kernels(text: str, count: int) -> None:
-    assert len(tile_programs(text)) == count
-
-
-def test_one_loop_carries_everything() -> None:
-    """Attention with its statistics streams the keys once, with one maximum."""
-    (program,) = tile_programs(MORE["statistics"])
-    (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
-    assert loop.axis.name == "k"
-    units = sorted(state.start.attr for state in loop.state)
-    assert units == [-float("inf"), 0.0, 0.0]
-
-
-def test_a_filter_becomes_the_end_of_the_loop() -> None:
-    (program,) = tile_programs(library.load("causal"), "causal")
-    (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
-    assert [(len(s.lower), len(s.upper), s.masked) for s in loop.segments] == [(0, 1, False)]
-    (program,) = tile_programs(library.load("sliding_window"), "sliding_window")
-    (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
-    assert [(len(s.lower), len(s.upper), s.masked) for s in loop.segments] == [(1, 1, False)]
 
 
 PREFIXES = [
@@ -110,10 +73,3 @@ def test_prefixes_inside_other_folds(fold: str, depth: int) -> None:
 def test_what_is_no_prefix(text: str) -> None:
     every = [s for p in tile_programs(text) for s in walk(p.body)]
     assert not [s for s in every if isinstance(s, Fold)]
-
-
-def test_what_a_loop_computes_is_no_tile_beside_it() -> None:
-    """Both sums over queries read one exponential, though only one of them needs a loop."""
-    sizes = {"b": 4, "h": 16, "q": 256, "k": 256, "c": 512, "r": 64}
-    planned = mc.compile(mc.grad(library.load("mla"))).plan(sizes).planned
-    assert [str(kernel.tiles).count("exp2(") for kernel in planned] == [1, 1]

@@ -20,7 +20,7 @@ from monocomp.backends.triton.launch import TritonRunner
 from monocomp.errors import InternalError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
-from monocomp.tile import TileProgram, expressions
+from monocomp.tile import TileProgram
 from monocomp.tile.split_padding import divisible, split_padding
 from tests.backends import interpreted as interpreter
 from tests.backends.library_cases import CASES
@@ -110,24 +110,6 @@ def test_library(name: str) -> None:
         found = run("numpy", case.text, inputs, **case.params)
     for got, wanted in zip(found, exact(case.text, inputs, **case.params), strict=True):
         ALONE["numpy"].check(got, wanted)
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("name", CASES)
-def test_holds_together(name: str) -> None:
-    """Every axis is stored and read as often as it has tiles, and names are given once."""
-    for p in mc.compile(CASES[name].text).tile_programs():
-        divided = split_padding(p, divisible(p))
-        assert len(divided.axes) == len(p.axes) + len(divisible(p))
-        for e in expressions(divided.body):
-            assert e.axes <= set(divided.axes)
-        for o in p.outputs:
-            axes = {a for e in p.stores(o.name)[0].positions for a in e.axes}
-            wanted = 2 ** len(axes & set(divisible(p)))
-            positions = {tuple(e.attr for e in s.positions) for s in divided.stores(o.name)}
-            assert len(positions) == wanted
-        assert not divisible(divided)
-        assert split_padding(p, ()) is p
 
 
 def test_what_must_be_one_tile() -> None:

@@ -207,6 +207,7 @@ WRONG = [
             {"blocks": {"q": 0, "k": 32}},
             {"blocks": {"q": 1 << 40, "k": 32}},
             {"descriptors": "yes"},
+            {"unchained": "yes"},
             *({"group_size": n} for n in (0, -1, 3, LARGEST_GROUP * 2, 2.0, "2", True, None)),
             *({"registers": n} for n in (-8, 256, 128.0, "128", True, None)),
         )

@@ -20,7 +20,6 @@ from monocomp.blocks.choices.choose import choose
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.masking.phases import Bounds
-from monocomp.blocks.program import Block
 from monocomp.tile import Loop
 from monocomp.tile.parser import parse
 from tests.backends import interpreted as interpreter
@@ -57,21 +56,6 @@ def space(name: str, target: str = "cuda:90", element_bytes: int = 2, **sizes: i
 @pytest.mark.parametrize(
     "name",
     [
-        *("attention", "causal", "softcap", "alibi", "prefix_lm"),
-        *("sliding_window", "sink_window", "document"),  # whose blocks begin where rows say
-    ],
-)
-def test_keys_and_values(name: str) -> None:
-    """The streams of attention: one element of the batch and of the heads, all of d."""
-    kernel = mc.compile(library.load(name))
-    (program,) = kernel.tile_programs({})
-    found = {(b.tensor, len(b.tile)) for b in descriptor_loads(program).values()}
-    assert found == {("K", 2), ("V", 2)}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
         "paged_attention",  # pages lie anywhere
         "logsumexp",  # no product
         "tree",  # a mask that is read leaves keys out
@@ -80,16 +64,6 @@ def test_keys_and_values(name: str) -> None:
 def test_nothing(name: str) -> None:
     programs = mc.compile(library.load(name)).tile_programs({})
     assert not any(descriptor_loads(p) for p in programs)
-
-
-def test_a_head_that_is_computed() -> None:
-    """Of grouped heads the head of the keys is not that of the queries, but the same for a tile."""
-    text = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h // 4,k,d]) * V[b,h // 4,k,e]"
-    (program,) = mc.compile(text).tile_programs({})
-    assert set(descriptor_loads(program).values()) == {
-        Block("K", (None, None, "k", "d")),
-        Block("V", (None, None, "k", "e")),
-    }
 
 
 def test_a_diagonal_is_no_block() -> None:
@@ -426,14 +400,6 @@ def test_compiled(name: str, length: int) -> None:
     assert instances * (used.shared + 1024) <= SHARED_LIMIT["cuda:90"] + 1024
     schedule = table.first(space(name, h=64, q=length, k=length))
     assert any(i.startswith("UTMALDG") for i in instructions(made)) == schedule.descriptors
-
-
-@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
-def test_compiled_by_pointers() -> None:
-    """At d = 64 four instances have room on a multiprocessor, and registers."""
-    used = compile_for("cuda:90", launch("sliding_window", 1024, 64))
-    assert used.spilled == 0 and used.registers <= 128
-    assert 4 * (used.shared + 1024) <= SHARED_LIMIT["cuda:90"] + 1024
 
 
 # --- numbers along a stream ---------------------------------------------------------------

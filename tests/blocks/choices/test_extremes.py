@@ -8,8 +8,6 @@ import pytest
 import torch
 
 import monocomp as mc
-from monocomp import library
-from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks.choices.choose import choose
 from monocomp.blocks.masking.phases import Phases
 from monocomp.tile import Mask, TileProgram
@@ -153,17 +151,6 @@ def test_bounds_of_two_axes(backend: str) -> None:
     (wanted,) = exact(text, inputs)
     with both_stages():
         ALONE[backend].check(run(backend, text, inputs)[0], wanted)
-
-
-def test_text() -> None:
-    """The mask is computed where a block may have something alone."""
-    program = mc.compile(str(mc.grad(library.load("document"))))
-    first, *_ = program.plan({"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}).kernels
-    text = str(block_program(first))
-    test = "int32((in_q & (start_tile <= last_k)) & (end_tile > start_k))"
-    parts = (f"any_q: int32 = reduce max[q]({test})", "if any_q > 0", "admitted[k,q]", "keep[k,q]")
-    positions = [text.index(part) for part in parts]
-    assert positions == sorted(positions) and text.count("any_q") == 2
 
 
 # --- ints in few bits --------------------------------------------------------------------------

@@ -77,14 +77,6 @@ def test_schedules_with_too_few_rows() -> None:
     assert older is not None and not older.unchained
 
 
-def test_schedules_are_kept() -> None:
-    schedule = Schedule((("q", 64),), 8, 2, unchained=True)
-    assert Schedule.from_json(schedule.to_json()) == schedule
-    assert str(schedule) == "64, 8 warps, 2 stages, unchained"
-    with pytest.raises(TypeError, match="'yes' is no truth value"):
-        Schedule.from_json({**schedule.to_json(), "unchained": "yes"})
-
-
 def test_warps_share_columns() -> None:
     """In the machine's layout, and with less work: half of the instructions of two products."""
     kernel = gradient()
