@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from monocomp.backends.array_operations import elementwise
 from monocomp.backends.numpy import NumpyOps
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
-from monocomp.blocks.operators import OPERATORS
 from monocomp.declarations import counter_rng
 from monocomp.errors import InternalError
-from monocomp.tile.operations import OPERATIONS
+from monocomp.tile.operations import SCHEDULED, SIGNS, scheduled, sign_of
 
 Rings: TypeAlias = dict[str, deque[Any]]
 Value = Any  # a scalar, an array, a pointer, a descriptor's tensor, or a tuple of fields
@@ -298,8 +299,8 @@ class _Instance:
         if e.op == "select":
             return self._value(e.args[1] if self._value(e.args[0]) else e.args[2])
         args = [self._value(a) for a in e.args]
-        if e.op in _OPERATORS:
-            return _OPERATORS[e.op](*args)
+        if (sign := sign_of(e.op, e.attr)) is not None:
+            return _SIGNS[sign.text](*args)
         match e.op:
             case "name":
                 return self.values[e.attr]
@@ -329,14 +330,13 @@ class _Instance:
                 a, b, *rest = args
                 initial = next((x for x in rest if x is not None), 0)
                 return _float(a) @ _float(b) + initial
-            case "function":
-                named = {o.device: o.name for o in OPERATIONS.values()}
-                return NumpyOps().elementwise[named[e.attr]](*map(_float, args))
             case "combine":
                 return self._combine(e.attr, args)
             case "program_id":
                 return self.number
-        return _HELPERS[e.attr if e.op == "helper" else e.op](*args)
+        row = scheduled(e.op)
+        is_special = row is not None and row.unit == "special"
+        return _function(e.op)(*(map(_float, args) if is_special else args))
 
     def _expand(self, x: Value, e: B.Expr) -> Value:
         if e.op == "broadcast":
@@ -367,6 +367,11 @@ class _Instance:
         shape = fields[0].shape[1:]
         columns = ([np.broadcast_to(x, shape) for x in field] for field in zip(*found, strict=True))
         return tuple(np.stack(column[::step], r.dim) for column in columns)
+
+
+@cache
+def _function(op: str) -> Callable[..., Value]:
+    return _SCHEDULED.get(op) or NumpyOps().elementwise[op]
 
 
 def _float(x: Value) -> Value:
@@ -409,32 +414,21 @@ def _grouped(pid: int, blocks: int, positions: int, group_size: int) -> int:
     return (first + turn % count) * blocks + turn // count
 
 
-_OWN: dict[str, Callable[..., Value]] = {  # what differs from the function of two numbers
+_SIGNS = {text: row.value for text, row in SIGNS.items()} | {
     "/": np.divide,
     "//": _divided,
     "%": lambda a, b: a - _divided(a, b) * b,
-    "neg": np.negative,
-    "where": np.where,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
 }
-_OPERATORS = {sign: row.value for sign, row in OPERATORS.items()} | _OWN
-_HELPERS: dict[str, Callable[..., Value]] = {
+_OWN: dict[str, Callable[..., Value]] = {
     "cdiv": lambda a, b: -(-a // b),
     "grouped": _grouped,
-    "unknown": lambda x: x,
-    "unchained": lambda x: x,
-    "ended": lambda x: x,
     "between": lambda positions, low, high: (low <= positions) & (positions < high),
     "tanh": lambda x, fast: np.tanh(_float(x)),
     "weight": lambda x, y, scale, power, fast: np.exp2(scale * (_float(x) - _float(y))),
-    "floordiv": np.floor_divide,
-    "mod": np.mod,
-    "float_floordiv": np.floor_divide,
-    "float_mod": np.mod,
     "next_bits": counter_rng.next_bits,
     "merge_largest": _merge_largest,
 }
+_SCHEDULED = _OWN | elementwise(np, _OWN, SCHEDULED)
 _REDUCTIONS: dict[str, Callable[..., Value]] = {
     "sum": np.sum,
     "max": np.max,

@@ -315,7 +315,7 @@ class Interpreter:
             case "cast":
                 return self.ops.cast(self._value(e.args[0]), e.kind)
             case "compare":
-                return SIGNS[e.attr](*map(self._value, e.args))
+                return SIGNS[e.attr].value(*map(self._value, e.args))
         return self.ops.elementwise[e.op](*map(self._value, e.args))
 
     def _masked(self, e: T.Expr) -> Array:

@@ -123,7 +123,7 @@ class GluonPrinter(Printer):
 
     def _expr(self, e: B.Expr) -> str:
         match e.op:
-            case "maximum" | "minimum" if e.attr:  # which only Triton has a name for
+            case "maximum" | "minimum" if e.attr != "frame":  # which only Triton has a name for
                 return self._call(e.op, *map(self._expr, e.args), "tl.PropagateNan.ALL")
             case "convert" | "operand":
                 where = self._registers(e.attr)

@@ -8,12 +8,12 @@ import re
 from monocomp.backends.line_breaks import WIDTH, fill, fit, tuple_text
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
 from monocomp.blocks import program as B
-from monocomp.blocks.operators import OPERATORS, bind_alike
+from monocomp.blocks.operations import bind_alike
 from monocomp.tile import Let
+from monocomp.tile.operations import scheduled, sign_of
 from monocomp.tile.printer import show
 
-_LOOSE = (*OPERATORS, "neg", "select", "given")  # what needs brackets as an operand
-
+_LOOSE = ("neg", "select", "given")  # what needs brackets as an operand, as signs do
 _CONSTANTS = {repr(math.log2(math.e)): "log2(e)", repr(math.log(2)): "log(2)"}
 
 
@@ -144,10 +144,13 @@ class Printer:
 
     def _expr(self, e: B.Expr) -> str:
         """An expression, whose text may have more brackets than it needs."""
-        if e.op in OPERATORS:
+        sign = sign_of(e.op, e.attr)
+        if sign is not None:
             a, b = e.args
-            left = self._expr(a) if bind_alike(e.op, a.op) else self._operand(a)
-            return f"{left} {e.op} {self._operand(b)}"
+            inner = sign_of(a.op, a.attr)
+            is_bare = inner is not None and bind_alike(inner, sign)
+            left = self._expr(a) if is_bare else self._operand(a)
+            return f"{left} {sign.text} {self._operand(b)}"
         args = tuple(map(self._operand, e.args))
         match e.op:
             case "name":
@@ -181,26 +184,26 @@ class Printer:
             case "reduce" | "scan":
                 return self._reduction(e.op, args, e.attr)
             case "maximum" | "minimum":
-                nan = [f"{self.language}.PropagateNan.ALL"] if e.attr else []
+                nan = [] if e.attr == "frame" else [f"{self.language}.PropagateNan.ALL"]
                 return self._call(e.op, *args, *nan)
             case "dot":
                 return self._call("dot", *args, input_precision=self._precision())
             case "dot_in_limbs":
                 return self._helper(e.op, *args, self._dtype(e.attr), self._precision())
-            case "helper":
-                return self._helper(e.attr, *args)
             case "combine":
                 return call(e.attr, *args)
             case "program_id":
                 return self._call("program_id", "0")
-            case "function":
-                return self._call(e.attr, *args)
-        return self._call(e.op, *args)
+        if e.op in DEVICE_FUNCTIONS:
+            return self._helper(e.op, *args)
+        row = scheduled(e.op)
+        return self._call((row and row.device) or e.op, *args)
 
     def _operand(self, e: B.Expr) -> str:
         """The same as a part of another one."""
         text = self._expr(e)
-        return f"({text})" if e.op in _LOOSE or text[0] == "-" else text
+        is_loose = e.op in _LOOSE or sign_of(e.op, e.attr) is not None or text[0] == "-"
+        return f"({text})" if is_loose else text
 
     def _given(self, e: B.Expr | None) -> str | None:
         return None if e is None else self._expr(e)

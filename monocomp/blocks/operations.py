@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Any
 
 from monocomp.blocks import program as B
-from monocomp.blocks.operators import OPERATORS, Operator, bind_alike
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
+from monocomp.tile.operations import SIGNS, Sign, sign_of
 
 _FUNCTIONS: dict[str, Callable[[float], float]] = {
     "sqrt": math.sqrt,
@@ -99,7 +99,7 @@ def are_same(a: B.Expr, b: B.Expr) -> bool:
 
 def infix(sign: str, a: B.Expr, b: B.Expr) -> B.Expr:
     """a sign b."""
-    row = OPERATORS[sign]
+    row = SIGNS[sign]
     if a.op == b.op == "number" and (found := _computed(row, a.attr, b.attr)) is not None:
         return found
     if is_number(b, row.unit) or is_number(a, row.zero):
@@ -108,17 +108,17 @@ def infix(sign: str, a: B.Expr, b: B.Expr) -> B.Expr:
         return b
     if sign == "%" and is_number(b, 1):
         return number(0)
-    dtype = B.BOOL if row.gives == "truth" else promoted(a.dtype, b.dtype)
+    dtype = B.BOOL if row.is_truth else promoted(a.dtype, b.dtype)
     if sign == "/" and dtype.kind == "int":
         dtype = B.FLOAT32
-    return B.Expr(sign, (a, b), None, broadcast_layout(a.layout, b.layout), dtype)
+    return B.Expr(row.op, (a, b), row.attr, broadcast_layout(a.layout, b.layout), dtype)
 
 
-def _computed(row: Operator, a: Any, b: Any) -> B.Expr | None:
+def _computed(row: Sign, a: Any, b: Any) -> B.Expr | None:
     """An operator of two numbers, if constructors compute it: not where floats are compared, which
     may be equal in fewer bits, and nothing infinite."""
-    is_float = row.sign == "/" or isinstance(a, float) or isinstance(b, float)
-    if (b == 0 and row.sign in ("/", "//", "%")) or (is_float and row.gives == "truth"):
+    is_float = row.op == "div" or isinstance(a, float) or isinstance(b, float)
+    if (b == 0 and row.op in ("div", "floordiv", "mod")) or (is_float and row.is_truth):
         return None
     value = row.value(a, b)
     if is_float:
@@ -128,9 +128,15 @@ def _computed(row: Operator, a: Any, b: Any) -> B.Expr | None:
 
 def chained(sign: str, a: B.Expr, b: B.Expr) -> B.Expr:
     """a sign b, calculated from left to right: of b = c + d first a + c."""
-    if bind_alike(b.op, sign):
-        return infix(b.op, chained(sign, a, b.args[0]), b.args[1])
+    inner = sign_of(b.op, b.attr)
+    if inner is not None and bind_alike(inner, SIGNS[sign]):
+        return infix(inner.text, chained(sign, a, b.args[0]), b.args[1])
     return infix(sign, a, b)
+
+
+def bind_alike(a: Sign, b: Sign) -> bool:
+    """True if two signs bind alike: then the left one is done first, without brackets."""
+    return a.binds is not None and a.binds == b.binds
 
 
 def joined(sign: str, parts: Sequence[B.Expr]) -> B.Expr:
@@ -165,12 +171,12 @@ def _choice(op: str, test: B.Expr, a: B.Expr, b: B.Expr, layout: B.Layout) -> B.
     return B.Expr(op, (test, a, b), None, layout, promoted(a.dtype, b.dtype))
 
 
-def extreme(op: str, a: B.Expr, b: B.Expr, keeps_nan: bool = False) -> B.Expr:
-    """The maximum or minimum of two values."""
+def extreme(op: str, a: B.Expr, b: B.Expr, attr: str | None = "frame") -> B.Expr:
+    """The maximum or minimum of two values; a frame need not keep NaN."""
     if is_constant(a) and is_constant(b):
         return number((max if op == "maximum" else min)(a.attr, b.attr))
     layout = broadcast_layout(a.layout, b.layout)
-    return B.Expr(op, (a, b), keeps_nan, layout, promoted(a.dtype, b.dtype))
+    return B.Expr(op, (a, b), attr, layout, promoted(a.dtype, b.dtype))
 
 
 def cdiv(a: B.Expr, b: B.Expr) -> B.Expr:
@@ -205,11 +211,12 @@ def function(op: str, *args: B.Expr) -> B.Expr:
             return number(_FUNCTIONS[op](args[0].attr), "float")
     layout = broadcast_layout(*(a.layout for a in args))
     dtype = args[0].dtype if args[0].dtype.kind == "float" else B.FLOAT32
-    return B.Expr("function", args, op, layout, dtype)
+    return B.Expr(op, args, None, layout, dtype)
 
 
-def helper(called: str, *args: B.Expr, layout: B.Layout, dtype: B.Dtype) -> B.Expr:
-    return B.Expr("helper", args, called, layout, dtype)
+def helper(op: str, *args: B.Expr, layout: B.Layout, dtype: B.Dtype) -> B.Expr:
+    """Make a call of a function that dialects bring along."""
+    return B.Expr(op, args, None, layout, dtype)
 
 
 def scalar(x: B.Expr, by: str) -> B.Expr:

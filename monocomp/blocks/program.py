@@ -10,8 +10,7 @@ loops which blocks they run over.
               | Issue | Wait
     access    = Pointers | Descriptor
     range     = Static | Serial | Blocks
-    expression = name | number | arange | full | expand | trans | broadcast
-               | infix operator | select | where | cast | reduce | scan | dot | function | helper
+    expression = an operation of the table of tile programs, or of `SCHEDULED`
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from monocomp import tile
-from monocomp.blocks.operators import OPERATORS
 from monocomp.declarations.vocabulary import Kind
 from monocomp.extents.nominal import MIN_DOT as MIN_DOT
 from monocomp.tile import Axis
@@ -56,23 +54,18 @@ OF_KIND: dict[Kind, Dtype] = {"float": FLOAT32, "int": INT64, "bool": BOOL}
 
 @dataclass(frozen=True, eq=False)
 class Expr:
-    """A value: an operation on values.
+    """A value: an operation on values, a row of `tile.operations`; many stand for the same in tile
+    programs. Those of block programs alone, with their attr in brackets:
 
-    op and attr are one of
-        name(identifier), number(value), text(value), none,
+        name(identifier), text(value), none, program_id,
         arange: the positions in a block; full of a value, zeros: tiles of one number,
         expand, trans, broadcast of a value, to the layout of the result,
-        an operator of OPERATORS of two values, or neg of one,
         select of a test that is known as the kernel is compiled, or a scalar, and two values,
-        where of a tile's truth values and two values,
         cast of a value to its dtype, which may be a plain number; to of a tile or tensor,
         given of a descriptor: is there one?
         reduce(Reduction) of a tile or several; scan(Reduction) for all prefixes,
         dot of left, right [, initial]; dot_in_limbs(dtype) of left, right, initial or none,
-        function(name) of a value, such as exp2; maximum, minimum(with NaN?) of two,
-        helper(name) of values: a function that dialects bring along; combine(name): one of the
-        program's own,
-        program_id, cdiv of two ints,
+        combine(name): a function of the program; others are those that dialects bring along,
         convert(Registers) of a tile that lies in others; operand(Registers) of one for a product.
     Where tiles have been placed in registers the attr of arange, full and zeros tells in which.
     """
@@ -102,9 +95,6 @@ class Registers:
 
     tile: tuple[str, str]
     dim: int | None = None
-
-
-ELEMENTWISE = (*OPERATORS, "where", "maximum", "minimum", "function", "neg", "cast", "to")
 
 
 # --- statements -------------------------------------------------------------------------------

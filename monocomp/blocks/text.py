@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from monocomp.blocks import program as B
-from monocomp.blocks.operators import OPERATORS
+from monocomp.tile.operations import sign_of
 
 Line: TypeAlias = tuple[str, B.Statement | None]  # None: what is declared
 
@@ -110,11 +110,10 @@ def _range(r: B.Static | B.Serial | B.Blocks) -> str:
 
 def show(e: B.Expr, nested: bool = False) -> str:
     """An expression as text."""
-    if e.op in OPERATORS or e.op == "select":
+    sign = sign_of(e.op, e.attr)
+    if sign is not None or e.op == "select":
         parts = [show(a, True) for a in e.args]
-        text = f" {e.op} ".join(parts)
-        if e.op == "select":
-            text = f"{parts[1]} if {parts[0]} else {parts[2]}"
+        text = f" {sign.text} ".join(parts) if sign else f"{parts[1]} if {parts[0]} else {parts[2]}"
         return f"({text})" if nested else text
     args = ", ".join(map(show, e.args))
     match e.op:
@@ -140,6 +139,6 @@ def show(e: B.Expr, nested: bool = False) -> str:
             return f"{e.op}{order} {e.attr.by}[{axis}]({args})"
         case "dot_in_limbs":
             return f"dot[limbs of {_dtype(e.attr)}]({args})"
-        case "function" | "helper" | "combine":
+        case "combine":
             return f"{e.attr}({args})"
     return f"{e.op}({args})"

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
-from monocomp.blocks.operators import OPERATORS
 from monocomp.errors import InternalError
-from monocomp.tile.operations import OPERATIONS
+from monocomp.tile.operations import scheduled
 
 _Known = dict[str, tuple[B.Layout, B.DtypeKind]]
 
@@ -128,6 +127,10 @@ class _Verifier:
         """Check a value and its operands."""
         for a in e.args:
             self.expr(a, known)
+        row = scheduled(e.op)
+        if row is None:
+            raise InternalError(f"there is no operation {e.op}")
+        _need(row.takes(len(e.args)), f"{e.op} of {len(e.args)} operands")
         layouts = [a.layout for a in e.args]
         match e.op:
             case "name":
@@ -157,13 +160,10 @@ class _Verifier:
                 _need(layouts[2:] in ([], [()], [(m, n)]), "what is added has other dimensions")
             case "select" | "given":
                 _need(not layouts[0], "a choice between values needs a scalar")
-            case _ if e.op in B.ELEMENTWISE:
-                _need(broadcast_layout(*layouts) == e.layout, f"{e.op} has other dimensions")
-        if e.op == "function":
-            devices = {o.device for o in OPERATIONS.values()} - {None}
-            _need(e.attr in devices, f"no function is called {e.attr}")
-        if e.op in OPERATORS and OPERATORS[e.op].gives == "truth":
-            _need(e.dtype.kind == "bool", "a comparison is true or false")
+            case "compare" | "and" | "or":
+                _need(e.dtype.kind == "bool", "a comparison is true or false")
+        if row.is_elementwise:
+            _need(broadcast_layout(*layouts) == e.layout, f"{e.op} has other dimensions")
 
 
 def _are_alike(target: B.Expr, value: B.Expr) -> bool:

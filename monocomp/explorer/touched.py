@@ -129,7 +129,7 @@ def _value(t: Term, where: Mapping[str, Any], sizes: Mapping[str, int], plan: Pl
     operands = [_value(a, where, sizes, plan) for a in t.args]
     match t.op:
         case "compare":
-            return SIGNS[t.attr](*map(np.asarray, operands))
+            return SIGNS[t.attr].value(*map(np.asarray, operands))
         case "cast":
             return operands[0]
         case "pow":

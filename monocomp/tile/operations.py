@@ -1,8 +1,10 @@
-"""The operations of tile programs, in one table that everything that has to know them reads.
+"""The operations of kernels, in one table for all that reads them.
 
-An operation is added here: the verifier then knows how it is typed, the printer and the parser
-how it is written, the interpreter which function of NumPy and torch it is, and the counters what
-it costs. A backend that emits source has a table of its own, by the same names.
+An operation is added here: the verifiers then know how it is typed, printers and the parser how it
+is written, the interpreters which function of NumPy and torch it is, and the counters what it
+costs. `OPERATIONS` are those of tile programs and block programs alike, `SCHEDULED` those that
+block programs have besides, or have in another form. `SIGNS` writes some of them between two
+operands, and has their values for two numbers, which constructors fold.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ Words: TypeAlias = tuple[str | None, ...]
 Unit: TypeAlias = Literal["matrix", "element", "special"]
 Typing: TypeAlias = Callable[[Any, tuple[Kind, ...]], Kind | None]
 
-SIGNS = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne}
 # What a reduction joins its elements by.
 JOIN = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 _KIND_OF: dict[type, Kind] = {bool: "bool", int: "int", float: "float"}
@@ -42,7 +43,6 @@ class Operation:
         unit: what does it; None if it costs no operation.
         each: operations for each element, of the axis that is reduced too.
         reduces: is the last part of the attribute an axis that operands have and the result lacks?
-        sign: its text between two operands, if it has one and is marked where it may be.
     """
 
     name: str
@@ -55,7 +55,15 @@ class Operation:
     each: int = 0
     reduces: bool = False
     device: str | None = None
-    sign: str | None = None
+
+    @property
+    def is_elementwise(self) -> bool:
+        """True if each element of the result is that of the operands' elements."""
+        return self.array is not None or self.name in ("compare", "cast", "to")
+
+    def takes(self, count: int) -> bool:
+        """True if this is a number of operands that it has."""
+        return self.least <= count and (self.most is None or count <= self.most)
 
     def parts(self, attr: Any) -> tuple[Any, ...]:
         """The parts of an attribute."""
@@ -105,11 +113,10 @@ def _element(
     array: str | None = None,
     mark: str | None = None,
     device: str | None = None,
-    sign: str | None = None,
 ) -> Operation:
     """An operation that may have a mark as its attribute."""
     attr, array = ((None, mark),) if mark else (), array or name
-    return Operation(name, arity, arity, attr, kind, array, "element", 1, False, device, sign)
+    return Operation(name, arity, arity, attr, kind, array, "element", 1, False, device)
 
 
 def _special(name: str) -> Operation:
@@ -133,35 +140,131 @@ OPERATIONS: dict[str, Operation] = {
         # Element by element.
         Operation("cast", 1, 1, (("float", "int"),), lambda attr, kinds: attr),
         Operation("stop", 1, 1, (), _NUMBERS, "asarray"),
-        _element("add", 2, _NUMBERS, sign="+"),
-        _element("sub", 2, _NUMBERS, "subtract", sign="-"),
-        _element("mul", 2, _NUMBERS, "multiply", sign="*"),
+        _element("add", 2, _NUMBERS),
+        _element("sub", 2, _NUMBERS, "subtract"),
+        _element("mul", 2, _NUMBERS, "multiply"),
         _element("neg", 1, _NUMBERS, "negative"),
         _element("abs", 1, _NUMBERS, device="abs"),
         _element("sign", 1, _NUMBERS),
         _element("floor", 1, _FLOATS, device="floor"),
-        _element("floordiv", 2, _NUMBERS, "floor_divide", "nonnegative", sign="//"),
-        _element("mod", 2, _NUMBERS, "remainder", "nonnegative", sign="%"),
+        _element("floordiv", 2, _NUMBERS, "floor_divide", "nonnegative"),
+        _element("mod", 2, _NUMBERS, "remainder", "nonnegative"),
         _element("maximum", 2, _NUMBERS, None, "frame"),
         _element("minimum", 2, _NUMBERS, None, "frame"),
-        Operation("compare", 2, 2, (tuple(SIGNS),), _TRUTHS, None, "element", 1),
-        _element("and", 2, _BOOLS, "logical_and", sign="and"),
-        _element("or", 2, _BOOLS, "logical_or", sign="or"),
+        Operation("compare", 2, 2, (("<", "<=", "==", "!="),), _TRUTHS, None, "element", 1),
+        _element("and", 2, _BOOLS, "logical_and"),
+        _element("or", 2, _BOOLS, "logical_or"),
         _element("not", 1, _BOOLS, "logical_not"),
         _element("where", 3, _where),
         Operation("uniform", 1, None, (), _alike("int", to="float"), "uniform", "element", 1),
-        Operation("div", 2, 2, (), _FLOATS, "divide", "special", 1, sign="/"),
+        Operation("div", 2, 2, (), _FLOATS, "divide", "special", 1),
         *map(_special, ("exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf")),
         Operation("tanh", 1, 1, (), _FLOATS, "tanh", "special", 1),
     )
 }
-INFIX = {o.name: o.sign for o in OPERATIONS.values() if o.sign}
-MARKED = {n: OPERATIONS[n].attr[0][1] for n in INFIX if OPERATIONS[n].attr}  # with this mark
+SCHEDULED: dict[str, Operation] = {
+    o.name: o
+    for o in (
+        # What is there without an operation.
+        *(Operation(n, 0, 0) for n in ("name", "text", "none", "program_id", "arange", "zeros")),
+        # Dimensions, dtypes, and places in registers.
+        *(Operation(n, 1, 1) for n in ("full", "expand", "trans", "broadcast")),
+        *(Operation(n, 1, 1) for n in ("to", "given", "convert", "operand")),
+        # Along dimensions.
+        Operation("reduce", 1, None),
+        Operation("scan", 1, None),
+        Operation("dot", 2, 3),
+        Operation("dot_in_limbs", 3, 3),
+        Operation("combine", 2, None),
+        Operation("merge_largest", 8, 8),
+        # Of scalars.
+        Operation("select", 3, 3),
+        Operation("cdiv", 2, 2),
+        Operation("grouped", 4, 4),
+        # Element by element: of bits or truth values, of floats, and without a change.
+        Operation("bitand", 2, 2, array="bitwise_and"),
+        Operation("bitor", 2, 2, array="bitwise_or"),
+        Operation("next_bits", 2, 2, array="next_bits"),
+        Operation("between", 3, 3, array="between"),
+        Operation("float_floordiv", 2, 2, array="floor_divide"),
+        Operation("float_mod", 2, 2, array="remainder"),
+        Operation("tanh", 2, 2, array="tanh"),
+        Operation("weight", 5, 5, array="weight"),
+        *(Operation(n, 1, 1, array="asarray") for n in ("unknown", "unchained", "ended")),
+    )
+}
+
+
+def scheduled(op: str) -> Operation | None:
+    """The row of an operation of block programs."""
+    return SCHEDULED.get(op) or OPERATIONS.get(op)
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A way to write an operation between two operands.
+
+    Attributes:
+        text: what stands there.
+        op, attr: the operation.
+        value: the function of two numbers, as GPUs compute it.
+        binds: signs that bind alike are done from left to right; None if they are not chained.
+        unit: x sign unit = x.
+        zero: x sign zero = zero.
+        commutes: x sign y = y sign x.
+    """
+
+    text: str
+    op: str
+    value: Callable[[Any, Any], Any]
+    binds: int | None = None
+    unit: int | bool | None = None
+    zero: int | bool | None = None
+    commutes: bool = False
+    attr: str | None = None
+
+    @property
+    def is_truth(self) -> bool:
+        """True if the result is a truth value, whatever the operands are."""
+        return self.op in ("compare", "and", "or")
+
+
+def divided(a: int, b: int) -> int:
+    """a / b rounded towards 0, as on GPUs."""
+    return a // b if (a >= 0) == (b > 0) else -(-a // b)
+
+
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    **{"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne},
+    **{">": operator.gt, ">=": operator.ge},
+}
+SIGNS: dict[str, Sign] = {
+    row.text: row
+    for row in (
+        Sign("+", "add", operator.add, 1, 0, commutes=True),
+        Sign("-", "sub", operator.sub, 1, 0),
+        Sign("*", "mul", operator.mul, 2, 1, 0, commutes=True),
+        Sign("/", "div", operator.truediv, 2),
+        Sign("//", "floordiv", divided, 2, 1, attr="nonnegative"),
+        Sign("%", "mod", lambda a, b: a - divided(a, b) * b, 2, attr="nonnegative"),
+        Sign("&", "bitand", operator.and_, 3, True, False, commutes=True),
+        Sign("|", "bitor", operator.or_, 4, False, True, commutes=True),
+        Sign("and", "and", lambda a, b: a and b, 5, True, False, commutes=True),
+        Sign("or", "or", lambda a, b: a or b, 6, False, True, commutes=True),
+        *(Sign(text, "compare", value, attr=text) for text, value in _COMPARED.items()),
+    )
+}
+_SIGN_OF = {(row.op, row.attr): row for row in SIGNS.values()}
+
+
+def sign_of(op: str, attr: Any) -> Sign | None:
+    """How an operation is written between its operands; None if it is written as a call."""
+    return _SIGN_OF.get((op, attr))
 
 
 def result_kind(row: Operation, attr: Any, kinds: tuple[Kind, ...]) -> Kind | None:
     """The kind of an operation's result; None if the operands do not fit, or it is not the
     operands that say it."""
-    if row.kind is None or len(kinds) < row.least or (row.most and len(kinds) > row.most):
+    if row.kind is None or not row.takes(len(kinds)):
         return None
     return row.kind(attr, kinds)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, get_args
 from monocomp import tile as P
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
-from monocomp.tile.operations import INFIX, JOIN, MARKED, OPERATIONS, SIGNS
+from monocomp.tile.operations import JOIN, OPERATIONS, SIGNS, Sign
 
 _WORD = re.compile(r"\|[^|]+\||(?<!\w)(?!(?:and|or|not)\b)[^\W\d]\w*")
 _KERNEL = re.compile(r"kernel (\w+)\((.*)\) -> (.*)")
@@ -31,14 +31,26 @@ _ASSIGN = re.compile(r"(\w+) <- (.*)")
 _NAMES = re.compile(r"(\w+(?:, \w+)*)(?:\[.*?\])? = (.*?)(?: if (.*))?")
 _MASK = re.compile(r"keep (.*)")
 
-_INFIX = {
-    type(ast.parse(f"a {sign} b", mode="eval").body.op): name  # type: ignore[attr-defined]
-    for name, sign in INFIX.items()
-}
-_SIGNS = dict(zip((ast.Lt, ast.LtE, ast.Eq, ast.NotEq), SIGNS, strict=True))
 _CALLED = {"inside": "masked", "float": "cast", "int": "cast"} | dict.fromkeys(JOIN, "reduce")
 _LITERALS = {"inf": float("inf"), "nan": float("nan"), "true": True, "false": False}
 _KINDS: dict[type, Kind] = {bool: "bool", int: "int", float: "float"}
+
+
+def _infix(tree: ast.expr) -> tuple[type[ast.AST], list[ast.expr]] | None:
+    """Return what stands between two operands, and these; None if this is no such expression."""
+    match tree:
+        case ast.BinOp(left, sign, right) | ast.BoolOp(sign, [left, right]):
+            return type(sign), [left, right]
+        case ast.Compare(left, [sign], [right]):
+            return type(sign), [left, right]
+    return None
+
+
+_SIGNS: dict[type[ast.AST], Sign] = {
+    found[0]: row
+    for text, row in SIGNS.items()
+    if (found := _infix(ast.parse(f"a {text} b", mode="eval").body))
+}
 
 
 def parse(text: str) -> P.TileProgram:
@@ -251,6 +263,9 @@ class _Parser:
         return tuple(map(self._expression, _items(self._tree(f"({text},)")))) if text else ()
 
     def _expression(self, tree: ast.expr) -> P.Expr:
+        if found := _infix(tree):
+            row = _SIGNS[found[0]]
+            return P.apply(row.op, *map(self._expression, found[1]), attr=row.attr)
         match tree:
             case ast.Constant(value):
                 return _literal(value)
@@ -258,12 +273,6 @@ class _Parser:
                 return _literal(-self._expression(operand).attr)
             case ast.UnaryOp(ast.Not(), operand):
                 return P.apply("not", self._expression(operand))
-            case ast.BinOp(left, sign, right) | ast.BoolOp(sign, [left, right]):
-                op = _INFIX[type(sign)]
-                return P.apply(op, *map(self._expression, (left, right)), attr=MARKED.get(op))
-            case ast.Compare(left, [sign], [right]):
-                attr = _SIGNS[type(sign)]
-                return P.apply("compare", *map(self._expression, (left, right)), attr=attr)
             case ast.Name(name):
                 return self._name(self._word(name))
             case ast.Subscript(ast.Name(name), positions):

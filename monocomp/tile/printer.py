@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias
 
-from monocomp.tile.operations import INFIX, MARKED, OPERATIONS
+from monocomp.tile.operations import OPERATIONS, sign_of
 from monocomp.tile.statements import (
     Assign,
     Combine,
@@ -162,12 +162,10 @@ class _Printer:
                     for n, x in enumerate(map(self.show, e.positions))
                 ]
                 return f"{e.attr}[{', '.join(positions)}]{condition}"
-            case "compare":
-                text = f" {e.attr} ".join(self.show(a, nested=True) for a in e.args)
-            case op if op in INFIX and e.attr == MARKED.get(op):
-                text = f" {INFIX[op]} ".join(self.show(a, nested=True) for a in e.args)
-            case _:
-                return self.call(e)
+        sign = sign_of(e.op, e.attr)
+        if sign is None:
+            return self.call(e)
+        text = f" {sign.text} ".join(self.show(a, nested=True) for a in e.args)
         return f"({text})" if nested else text
 
     def call(self, e: Expr) -> str:

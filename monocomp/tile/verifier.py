@@ -220,8 +220,7 @@ class _Verifier:
         if row is None:
             raise _FaultError(f"there is no operation {e.op}")
         count = len(e.args)
-        fits = row.least <= count and (row.most is None or count <= row.most)
-        _require(fits, f"{e.op} of {count} operands: {show(e)}")
+        _require(row.takes(count), f"{e.op} of {count} operands: {show(e)}")
         parts = row.parts(e.attr)
         _require(len(parts) == len(row.attr), f"{e.op} has an attribute {e.attr}")
         for part, sort in zip(parts, row.attr, strict=True):

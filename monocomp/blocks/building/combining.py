@@ -95,7 +95,7 @@ def _merge_largest(c: Context, s: Fold, selection: Selection, state: list[Expr])
     count = c.names.size(c.program.axes[rank].extent)
     dims = number(inside.index(s.axis)), number(listed.index(rank))
     args = (*state, ranks, count, *tiles, *dims)
-    return Expr("helper", args, "merge_largest", listed, state[0].dtype)
+    return Expr("merge_largest", args, None, listed, state[0].dtype)
 
 
 def _folded_tile(c: Context, s: Fold, monoid: Combine) -> list[Expr]:

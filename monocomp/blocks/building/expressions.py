@@ -40,7 +40,7 @@ from monocomp.blocks.program import (
     Expr,
 )
 from monocomp.declarations import counter_rng
-from monocomp.tile.operations import INFIX, OPERATIONS
+from monocomp.tile.operations import OPERATIONS, sign_of
 
 Layout = tuple[str, ...]
 
@@ -150,13 +150,12 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
         case "tanh":
             x = value(c, e.args[0], want)
             return helper("tanh", x, c.fast, layout=x.layout, dtype=FLOAT32)
-    if e.op in INFIX:
-        return _infix(c, e, want)
+    if (sign := sign_of(e.op, e.attr)) is not None:
+        return _infix(c, _TRUTHS.get(sign.text, sign.text), e, want)
     if e.op == "exp2" and (fused := _fused_exponential(c, e.args[0], want)) is not None:
         return fused
-    device = OPERATIONS[e.op].device
-    assert device is not None, e.op
-    return function(device, *(value(c, a, want) for a in e.args))
+    assert OPERATIONS[e.op].device is not None, e.op
+    return function(e.op, *(value(c, a, want) for a in e.args))
 
 
 def _masked(c: Context, e: P.Expr, want: Layout) -> Expr:
@@ -180,7 +179,7 @@ def _larger_or_smaller(c: Context, e: P.Expr, want: Layout) -> Expr:
     """Where a NaN counts it is kept; the frame of a sum need not, the sum has it too."""
     a, b = e.args
     if e.kind == "float" and e.attr != "frame":
-        return extreme(e.op, value(c, a, want), value(c, b, want), keeps_nan=True)
+        return extreme(e.op, value(c, a, want), value(c, b, want), None)
     second = spread(_reduce(c, b, "frame"), want) if b.op == "reduce" else value(c, b, want)
     return extreme(e.op, value(c, a, want), second)
 
@@ -276,7 +275,7 @@ def _is_of_a_size(c: Context, e: P.Expr) -> bool:
     return e.op == "extent" or (is_function and _is_of_a_size(c, e.args[0]))
 
 
-def _infix(c: Context, e: P.Expr, want: Layout) -> Expr:
+def _infix(c: Context, sign: str, e: P.Expr, want: Layout) -> Expr:
     scalars = [a for a in e.args if not (c.order(a.axes) or _compares_numbers(a))]
     if e.op in ("and", "or") and want and scalars:
         # Triton's interpreter takes a truth value that it makes a tile of for a float.
@@ -287,7 +286,7 @@ def _infix(c: Context, e: P.Expr, want: Layout) -> Expr:
         return where(scalar, number(True, "bool"), found)
     operand = wide if is_wide(c, e) else value
     a, b = (operand(c, x, want) for x in e.args)
-    return infix(_TRUTHS.get(e.op, INFIX[e.op]), a, b)
+    return infix(sign, a, b)
 
 
 def _division(c: Context, e: P.Expr, want: Layout) -> Expr:
