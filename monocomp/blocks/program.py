@@ -16,10 +16,11 @@ loops which blocks they run over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, TypeAlias
 
 from monocomp import tile
+from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import Kind
 from monocomp.extents.nominal import MIN_DOT as MIN_DOT
 from monocomp.tile import Axis
@@ -31,7 +32,7 @@ DtypeKind: TypeAlias = Kind | Literal["pointer", "descriptor", "none"]
 SMALL_INT = 1 << 24
 
 
-@dataclass(frozen=True)
+@record()
 class Dtype:
     """A dtype by its name; or that of the elements of a tensor, or of a named value.
 
@@ -52,7 +53,7 @@ NONE = Dtype("none", "none")
 OF_KIND: dict[Kind, Dtype] = {"float": FLOAT32, "int": INT64, "bool": BOOL}
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Expr:
     """A value: an operation on values, a row of `tile.operations`; many stand for the same in tile
     programs. Those of block programs alone, with their attr in brackets:
@@ -77,7 +78,7 @@ class Expr:
     dtype: Dtype = NONE
 
 
-@dataclass(frozen=True)
+@record()
 class Reduction:
     """Combining a tile's elements along a dimension: by a built-in operation, a helper, or a
     function of the program; from the last to the first if it `is_backwards`."""
@@ -88,7 +89,7 @@ class Reduction:
     is_backwards: bool = False
 
 
-@dataclass(frozen=True)
+@record()
 class Registers:
     """Where a tile lies: as the result of a product along two axes does; a vector as that would
     without one of its dimensions."""
@@ -103,7 +104,7 @@ class Registers:
 Origin: TypeAlias = tile.Statement | Axis | tile.TileProgram
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Assign:
     """`targets = value`; there are several for what has several fields. Is it static, known as the
     kernel is compiled?"""
@@ -114,7 +115,7 @@ class Assign:
     is_static: bool = False
 
 
-@dataclass(frozen=True)
+@record()
 class Block:
     """A block of a tensor: the tile's axis for each dimension, None where it is one element."""
 
@@ -127,7 +128,7 @@ class Block:
         return tuple(a for a in self.axes if a is not None)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Pointers:
     """Elements at base + offsets; where a mask does not hold nothing is read, and `fill` is
     the value."""
@@ -138,7 +139,7 @@ class Pointers:
     fill: Expr | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Descriptor:
     """A block whose first element is at these positions, one for each dimension of the tensor; 0
     outside of the tensor."""
@@ -151,7 +152,7 @@ class Descriptor:
 Access: TypeAlias = Pointers | Descriptor
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Load:
     """`target = ` a tile of a tensor."""
 
@@ -161,7 +162,7 @@ class Load:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Store:
     """Write a value to an output where a mask holds, or add it to what is there, in any order. It
     is a tile of the pointers, or broadcasts to one."""
@@ -173,7 +174,7 @@ class Store:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Static:
     """start .. stop, unrolled."""
 
@@ -181,7 +182,7 @@ class Static:
     stop: Expr
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Serial:
     """start .. stop, one after the other."""
 
@@ -189,7 +190,7 @@ class Serial:
     stop: Expr
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Blocks:
     """start .. stop in steps of the length of an axis's blocks; loads run so many stages ahead,
     those of the schedule if it is none. `fused`: may the loop become one with that inside?"""
@@ -201,7 +202,7 @@ class Blocks:
     fused: Expr | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class For:
     variable: Expr
     range: Static | Serial | Blocks
@@ -209,14 +210,14 @@ class For:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class While:
     test: Expr
     body: Body
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class If:
     test: Expr
     body: Body
@@ -224,13 +225,13 @@ class If:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True)
+@record()
 class Comment:
     text: str
     origin: Origin | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True)
+@record()
 class Ring:
     """Blocks of a tensor in shared memory, from when they are asked for until they are released:
     as many stages as `depth` says, 1 if none."""
@@ -241,7 +242,7 @@ class Ring:
     depth: Expr | None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Give:
     """Ask for a block, once there is room in a ring."""
 
@@ -250,7 +251,7 @@ class Give:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Take:
     """`target = ` the next block of a ring, in shared memory, once it is there."""
 
@@ -259,7 +260,7 @@ class Take:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Release:
     """Leave the block that was taken last to others."""
 
@@ -267,7 +268,7 @@ class Release:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Issue:
     """Begin `target = ` a product, which runs beside what follows: until it has been waited for
     nothing may read it, nor write what it reads."""
@@ -277,7 +278,7 @@ class Issue:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Wait:
     """Wait for a product: so many that were issued after it may still run."""
 
@@ -286,7 +287,7 @@ class Wait:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True)
+@record()
 class Producer:
     """The body that warps of their own run, how many there are, and each thread's registers."""
 
@@ -304,7 +305,7 @@ Body: TypeAlias = tuple[Statement, ...]
 # --- programs ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record()
 class Argument:
     """An argument of a kernel and its purpose: a pointer, a descriptor, the stride of a dimension,
     an extent's size, a parameter, an axis's block length, whether that divides the extent, an
@@ -322,7 +323,7 @@ class Argument:
         return self.purpose, self.of, self.dim
 
 
-@dataclass(frozen=True)
+@record()
 class Function:
     """The combine of a monoid."""
 
@@ -333,7 +334,7 @@ class Function:
     results: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
+@record()
 class BlockProgram:
     """One kernel.
 

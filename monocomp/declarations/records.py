@@ -8,9 +8,10 @@ output by adding a record.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Generic, TypeVar
 
+from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import Kind
 from monocomp.display.notes import Note
 from monocomp.errors import Span, UsageError, unknown
@@ -18,7 +19,7 @@ from monocomp.errors import Span, UsageError, unknown
 Size = TypeVar("Size")  # what a declared extent is
 
 
-@dataclass(frozen=True)
+@record()
 class Input:
     """A tensor that a call gives; a scalar has no dims.
 
@@ -45,7 +46,7 @@ class Input:
         return f"{self.name}[{dims}]{kind}" if dims else f"{self.name}{kind}"
 
 
-@dataclass(frozen=True)
+@record()
 class Param:
     """A number that a call gives by keyword. Without a default it is required."""
 
@@ -58,7 +59,7 @@ class Param:
         return f"{self.name}: {self.kind}{default}"
 
 
-@dataclass(frozen=True)
+@record()
 class Output:
     """An equation whose value is returned, and the dtype asked for, if any. Otherwise it has the
     dtype to which those of the inputs `like` are promoted."""
@@ -68,7 +69,7 @@ class Output:
     like: tuple[str, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True)
+@record()
 class Declarations(Generic[Size]):
     """The records of a program, by name and in its order.
 
@@ -137,7 +138,7 @@ def by_representative(declared: Declarations[Any], given: Mapping[str, int]) -> 
     return {root: given[name] for root, name in first.items()}
 
 
-@dataclass(frozen=True)
+@record()
 class Origin:
     """Where a program comes from: for headers and the positions in error messages, and for no
     decision.

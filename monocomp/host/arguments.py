@@ -6,9 +6,10 @@ name of the kernel's parameter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from monocomp.declarations.record import record
 from monocomp.terms import Term
 from monocomp.terms.printer import show
 
@@ -23,7 +24,7 @@ AxisName: TypeAlias = str  # with a length that is computed
 FlagName: TypeAlias = Literal["index", "precision", "fast"]
 
 
-@dataclass(frozen=True)
+@record()
 class Node:
     """A part of a host program; `text` shows its fields, and it defines those in `defines`."""
 
@@ -40,7 +41,7 @@ def shown(value: Any) -> str:
     return show(value) if isinstance(value, Term) else str(value).lstrip(".")
 
 
-@dataclass(frozen=True)
+@record()
 class Count(Node):
     """The number of program instances along an axis of a grid: one for each element, or, if
     `block` names a parameter of the kernel, one for each block of that length."""
@@ -53,7 +54,7 @@ class Count(Node):
         return size if self.block is None else f"{size} / {self.block}"
 
 
-@dataclass(frozen=True)
+@record()
 class AnyLength(Node):
     """The length of a kernel's blocks along an axis."""
 
@@ -61,7 +62,7 @@ class AnyLength(Node):
     extent: ExtentName
 
 
-@dataclass(frozen=True)
+@record()
 class Length(AnyLength):
     """A length that a schedule gives."""
 
@@ -70,14 +71,14 @@ class Length(AnyLength):
     text = "{parameter}"
 
 
-@dataclass(frozen=True)
+@record()
 class HeldLength(AnyLength):
     """One tile holds the axis."""
 
     text = "tile({extent})"
 
 
-@dataclass(frozen=True)
+@record()
 class HalfLength(AnyLength):
     """One of two tiles that hold it together; `first` is the axis of the first, of a second one."""
 
@@ -87,7 +88,7 @@ class HalfLength(AnyLength):
     text = "length_{axis}"
 
 
-@dataclass(frozen=True)
+@record()
 class FixedLength(AnyLength):
     """A length that follows from a known size."""
 
@@ -96,7 +97,7 @@ class FixedLength(AnyLength):
     text = "{length}"
 
 
-@dataclass(frozen=True)
+@record()
 class Even(Node):
     """True if no element of a block is beyond the end of the axis."""
 
@@ -105,7 +106,7 @@ class Even(Node):
     text = "{length} divides"
 
 
-@dataclass(frozen=True)
+@record()
 class Single(Node):
     """True if one block holds all elements of the axis, and there is at least one."""
 
@@ -114,7 +115,7 @@ class Single(Node):
     text = "{length} holds all"
 
 
-@dataclass(frozen=True)
+@record()
 class Pointer(Node):
     """A tensor."""
 
@@ -123,7 +124,7 @@ class Pointer(Node):
     text = "{tensor}"
 
 
-@dataclass(frozen=True)
+@record()
 class Descriptor(Node):
     """A descriptor that loads blocks of a tensor, or nothing where none can be made: a block has a
     length, or one element (None), along each dimension."""
@@ -140,7 +141,7 @@ class Descriptor(Node):
         return repr((self.tensor, tuple(n.axis if n else None for n in self.lengths)))
 
 
-@dataclass(frozen=True)
+@record()
 class Stride(Node):
     """A stride of a tensor."""
 
@@ -150,7 +151,7 @@ class Stride(Node):
     text = "{tensor}.stride({dim})"
 
 
-@dataclass(frozen=True)
+@record()
 class Extent(Node):
     """A size."""
 
@@ -159,7 +160,7 @@ class Extent(Node):
     text = "{name}"
 
 
-@dataclass(frozen=True)
+@record()
 class Param(Node):
     """A parameter of the program, or into how many splits a stream is cut."""
 
@@ -168,7 +169,7 @@ class Param(Node):
     text = "{name}"
 
 
-@dataclass(frozen=True)
+@record()
 class Step(Node):
     """A common divisor of the strides of tensors, except those in `held`."""
 
@@ -177,7 +178,7 @@ class Step(Node):
     text = "step of strides but {held}"
 
 
-@dataclass(frozen=True)
+@record()
 class Flag(Node):
     """The type of indices, the precision of products, or may functions be less accurate?"""
 
@@ -192,7 +193,7 @@ Value: TypeAlias = (
 POSITIONAL = (Pointer, Descriptor, Stride, Extent, Param)  # the others go by name
 
 
-@dataclass(frozen=True)
+@record()
 class Argument(Node):
     """A value that a kernel is given for one of its parameters."""
 
@@ -202,7 +203,7 @@ class Argument(Node):
     text = "{parameter} = {value}"
 
 
-@dataclass(frozen=True)
+@record()
 class Signature:
     """A kernel's signature: its parameters, those among them that the schedule gives, and the
     ranks of its tensors."""

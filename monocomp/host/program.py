@@ -18,10 +18,10 @@ the backend triton prints it as the host function of an emitted file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import Kind
 from monocomp.host.arguments import (
     Argument,
@@ -40,7 +40,7 @@ from monocomp.terms import Term
 # --- statements ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record()
 class Sizes(Node):
     """Sizes are read off an input's shape. Dimensions of a known size have None."""
 
@@ -54,7 +54,7 @@ class Sizes(Node):
         return f"sizes {', '.join(names)} = {self.tensor}.shape"
 
 
-@dataclass(frozen=True)
+@record()
 class Bound(Node):
     """A size is computed from other sizes and parameters."""
 
@@ -64,7 +64,7 @@ class Bound(Node):
     text, defines = "size {extent} = {value}", ("extent",)
 
 
-@dataclass(frozen=True)
+@record()
 class Split(Node):
     """Into how many splits a kernel's stream is cut: as many as make the number of program
     instances that its schedule wants, where the grid has so many without."""
@@ -76,7 +76,7 @@ class Split(Node):
     text, defines = "param {param} = splits of kernel {kernel}, over {grid}", ("param",)
 
 
-@dataclass(frozen=True)
+@record()
 class SplitPadding(Node):
     """The lengths of the two tiles that hold an axis."""
 
@@ -88,7 +88,7 @@ class SplitPadding(Node):
     defines = ("first", "second")
 
 
-@dataclass(frozen=True)
+@record()
 class Shape(Node):
     """The sizes that a tensor should have."""
 
@@ -98,7 +98,7 @@ class Shape(Node):
     text = "{tensor}[{shape}]"
 
 
-@dataclass(frozen=True)
+@record()
 class CheckShapes(Node):
     """Each input has the sizes of its extents."""
 
@@ -107,7 +107,7 @@ class CheckShapes(Node):
     text = "check {tensors}"
 
 
-@dataclass(frozen=True)
+@record()
 class CheckEmpty(Node):
     """A size for which the program was derived is 0."""
 
@@ -116,7 +116,7 @@ class CheckEmpty(Node):
     text = "check {extent} == 0"
 
 
-@dataclass(frozen=True)
+@record()
 class CheckSome(Node):
     """Along an axis without elements no instance runs, and what lacks the axis must be empty."""
 
@@ -126,7 +126,7 @@ class CheckSome(Node):
     text = "check {extent} > 0, or nothing in {buffers}"
 
 
-@dataclass(frozen=True)
+@record()
 class Promote(Node):
     """The dtype of products: that to which those of some inputs are promoted, or a default."""
 
@@ -136,7 +136,7 @@ class Promote(Node):
     text = "dtype of {tensors}; else {default}"
 
 
-@dataclass(frozen=True)
+@record()
 class Convert(Node):
     """Tensors that products multiply with one another get one dtype, `Promote`'s, if theirs
     differ."""
@@ -146,7 +146,7 @@ class Convert(Node):
     text = "convert {tensors}"
 
 
-@dataclass(frozen=True)
+@record()
 class Buffer(Node):
     """A tensor that kernels write is allocated.
 
@@ -167,7 +167,7 @@ class Buffer(Node):
         return super().__str__() + beside
 
 
-@dataclass(frozen=True)
+@record()
 class Clear(Node):
     """A buffer that kernels add to starts as 0."""
 
@@ -176,7 +176,7 @@ class Clear(Node):
     text = "{tensor} = 0"
 
 
-@dataclass(frozen=True)
+@record()
 class Free(Node):
     """Buffers that nothing reads any more are given back."""
 
@@ -185,7 +185,7 @@ class Free(Node):
     text = "free {tensors}"
 
 
-@dataclass(frozen=True)
+@record()
 class Sort(Node):
     """The positions of a tensor's elements in the order of these, equal ones as they come,
     and where in that list those of each number begin and end. Each element of the dimensions that
@@ -200,7 +200,7 @@ class Sort(Node):
     text = "{order}, {first}, {last} = sort {tensor}, by {kept}"
 
 
-@dataclass(frozen=True)
+@record()
 class Align(Node):
     """Tensors are copied if their rows are odd, where so many program instances read them that
     it pays."""
@@ -212,7 +212,7 @@ class Align(Node):
     text = "align {tensors} if over {rows} there are {least} programs"
 
 
-@dataclass(frozen=True)
+@record()
 class View(Node):
     """A view of a tensor in another shape."""
 
@@ -223,7 +223,7 @@ class View(Node):
     text, defines = "{name} = {tensor}.view[{shape}]", ("name",)
 
 
-@dataclass(frozen=True)
+@record()
 class Choose(Node):
     """A kernel's schedule, up to its launch; `host` are those of its choices that are the host's
     alone."""
@@ -234,7 +234,7 @@ class Choose(Node):
     text = "schedule of kernel {kernel}"
 
 
-@dataclass(frozen=True)
+@record()
 class Fast(Node):
     """A flag: true if functions need only be as accurate as results of 16 bits, on a tensor's
     device."""
@@ -244,7 +244,7 @@ class Fast(Node):
     text = "fast = results of 16 bits, {tensor} on CUDA"
 
 
-@dataclass(frozen=True)
+@record()
 class Wide(Node):
     """The type of indices: wider than 32 bits if offsets, or sums with parameters, may not fit."""
 
@@ -254,7 +254,7 @@ class Wide(Node):
     text = "index = int that holds offsets of {tensors}; params {params}"
 
 
-@dataclass(frozen=True)
+@record()
 class Programs(Node):
     """The number of program instances."""
 
@@ -263,7 +263,7 @@ class Programs(Node):
     text = "programs over {grid}"
 
 
-@dataclass(frozen=True)
+@record()
 class Describe(Node):
     """Descriptors: of all these, or where the schedule wants them and tensors' layouts can have
     them."""
@@ -274,7 +274,7 @@ class Describe(Node):
     text = "describe {descriptors}"
 
 
-@dataclass(frozen=True)
+@record()
 class Launch(Node):
     """A kernel runs."""
 
@@ -286,7 +286,7 @@ class Launch(Node):
         return "\n    ".join([f"launch {self.name}", *map(str, self.arguments)])
 
 
-@dataclass(frozen=True)
+@record()
 class Slice(Node):
     """The elements of a slice of a tensor, along one dimension."""
 
@@ -297,7 +297,7 @@ class Slice(Node):
     text = "{name} = {tensor} along {dim}"
 
 
-@dataclass(frozen=True)
+@record()
 class Slices(Node):
     """The statements run for each slice of an extent; `part` is that of the slice, and `start`
     where it begins."""
@@ -316,7 +316,7 @@ class Slices(Node):
         return "\n".join([head, *(f"    {line}" for line in inside)])
 
 
-@dataclass(frozen=True)
+@record()
 class Return(Node):
     """The results."""
 
@@ -345,7 +345,7 @@ Statement: TypeAlias = (
 )
 
 
-@dataclass(frozen=True)
+@record()
 class HostProgram:
     """The statements of a call of a program, from its inputs to its results."""
 

@@ -15,12 +15,13 @@ the compiler start from there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from itertools import islice
 from operator import is_
 from typing import Any, Literal, TypeAlias
 
+from monocomp.declarations.record import record
 from monocomp.declarations.records import Declarations, Origin
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import Span
@@ -42,21 +43,21 @@ class Label(str):
         return str(self), self.span  # for pickle and copy
 
 
-@dataclass(frozen=True)
+@record()
 class Node:
     """A part of a program, and where it stands, which takes no part in comparisons."""
 
     span: Span = field(compare=False, repr=False, kw_only=True)
 
 
-@dataclass(frozen=True)
+@record()
 class Number(Node):
     """A literal: exact, an int when written without point or exponent, or `inf`."""
 
     value: int | Fraction | float  # the only float is math.inf
 
 
-@dataclass(frozen=True)
+@record()
 class Name(Node):
     """A bare name: an index, a parameter, a scalar tensor or definition, a function's formal."""
 
@@ -64,7 +65,7 @@ class Name(Node):
     kind: NameKind = "unresolved"
 
 
-@dataclass(frozen=True)
+@record()
 class Read(Node):
     """`name[subscripts]`: an element of an input or of an earlier definition."""
 
@@ -72,14 +73,14 @@ class Read(Node):
     subscripts: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
+@record()
 class Extent(Node):
     """`|index|`."""
 
     index: str
 
 
-@dataclass(frozen=True)
+@record()
 class Unary(Node):
     """`-x` or `not x`."""
 
@@ -87,7 +88,7 @@ class Unary(Node):
     operand: Expr
 
 
-@dataclass(frozen=True)
+@record()
 class Binary(Node):
     """`left op right` with op one of + - * / // % **."""
 
@@ -96,7 +97,7 @@ class Binary(Node):
     right: Expr
 
 
-@dataclass(frozen=True)
+@record()
 class Compare(Node):
     """A chain `a < b <= c`; ops has one entry fewer than operands."""
 
@@ -104,7 +105,7 @@ class Compare(Node):
     operands: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
+@record()
 class Logic(Node):
     """`a and b and ...` or `a or b or ...`."""
 
@@ -112,7 +113,7 @@ class Logic(Node):
     operands: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
+@record()
 class Call(Node):
     """`function(args)`: a built-in function or one made by `def`."""
 
@@ -120,7 +121,7 @@ class Call(Node):
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
+@record()
 class Reduce(Node):
     """`op[indices if condition](args)`.
 
@@ -138,7 +139,7 @@ class Reduce(Node):
     implied: bool = field(default=False, compare=False)
 
 
-@dataclass(frozen=True)
+@record()
 class Field(Node):
     """`aggregate.name`: one field of a user monoid's result, or `aggregate.name[i,j]`, an entry
     of it."""
@@ -205,7 +206,7 @@ def with_children(expr: Expr, parts: Iterable[Expr]) -> Expr:
 # Statements. The parser makes them, and the checker resolves the expressions in them.
 
 
-@dataclass(frozen=True)
+@record()
 class Definition(Node):
     """`name[indices] = body`; a scalar has no indices.
 
@@ -218,7 +219,7 @@ class Definition(Node):
     given: bool = False
 
 
-@dataclass(frozen=True)
+@record()
 class Function(Node):
     """`def name(formals) = body`. A formal stands for the argument expression (by name)."""
 
@@ -227,7 +228,7 @@ class Function(Node):
     body: Expr
 
 
-@dataclass(frozen=True)
+@record()
 class Monoid(Node):
     """`monoid name(fields) = unit (...), combine (...)`.
 
@@ -256,7 +257,7 @@ class Monoid(Node):
         )
 
 
-@dataclass(frozen=True)
+@record()
 class Bound(Node):
     """One entry of an `index` line: `name < extent`."""
 
@@ -264,7 +265,7 @@ class Bound(Node):
     extent: Expr
 
 
-@dataclass(frozen=True)
+@record()
 class Param(Node):
     """A scalar parameter, passed by keyword. Without a default it is required."""
 
@@ -273,7 +274,7 @@ class Param(Node):
     default: int | float | None
 
 
-@dataclass(frozen=True)
+@record()
 class Output(Node):
     """One entry of a `return` line, or a definition that nothing reads: a result, and the dtype
     asked for, if any."""
@@ -282,7 +283,7 @@ class Output(Node):
     dtype: Label | None
 
 
-@dataclass(frozen=True)
+@record()
 class DeclaredInput(Node):
     """One entry of an `input` line; a scalar has no dims."""
 
@@ -297,7 +298,7 @@ Statement: TypeAlias = Definition | Function | Monoid | Bound | Param | Output |
 # What checking adds.
 
 
-@dataclass(frozen=True)
+@record()
 class Program(Declarations[Expr]):
     """A checked program.
 

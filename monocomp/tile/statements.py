@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import Kind
 from monocomp.tile.values import Axis, Expr, Origin
 
@@ -30,7 +31,7 @@ class Let:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Combine:
     """The combine of a monoid of tuples, element by element.
 
@@ -50,7 +51,7 @@ class Combine:
     commutes: bool
 
 
-@dataclass(frozen=True)
+@record()
 class Selection:
     """Keeps the largest values and their positions, in order along `axis`.
 
@@ -116,7 +117,7 @@ class Mask:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True)
+@record()
 class State:
     """A field that a loop carries: a tile of these axes that starts as a value."""
 
@@ -130,7 +131,7 @@ class State:
         return self.start.kind
 
 
-@dataclass(frozen=True)
+@record()
 class Segment:
     """From max(lower) to min(upper), cut to the axis's extent; of a masked one the
     elements that the loop's `Mask` admits."""
@@ -195,7 +196,7 @@ _S = TypeVar("_S", bound=Statement)
 OPERAND = "operand"
 
 
-@dataclass(frozen=True)
+@record()
 class Tensor:
     """A tensor that a kernel reads or computes; `dims` names the extent of each dimension.
 

@@ -16,10 +16,10 @@ As axes have names, broadcasting is by name, and the order of axes is the backen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
+from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.terms import Term
@@ -29,7 +29,7 @@ from monocomp.tile.operations import OPERATIONS, result_kind
 Role: TypeAlias = Literal["grid", "row", "stream", "serial", "whole"]
 
 
-@dataclass(frozen=True)
+@record()
 class Axis:
     """An index of the kernel: its name, the extent that it ranges over, and its role.
 
@@ -48,7 +48,7 @@ class Axis:
         return frozenset() if self.role in ("grid", "serial") else frozenset({self.name})
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Expr:
     """A value: an operation on values, with the axes along which it varies.
 
@@ -83,7 +83,7 @@ class Expr:
         return tuple([x for a in self.args for x in (*a.below, a)])
 
 
-@dataclass(frozen=True)
+@record()
 class Origin:
     """The term of an equation that a statement computes, or helps to compute. A program's text does
     not show it."""
