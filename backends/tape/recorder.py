@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -98,15 +98,26 @@ class Step:
     Attributes:
         arguments: what follows the operands, the same in each call.
         takes_out: can it be told where to write?
-        is_elementwise: may that be the memory of an operand?
+        in_place: that may be the memory of so many operands, the first ones.
     """
 
     run: Callable[..., Any]
     operands: tuple[Value, ...]
     result: Value
     takes_out: bool
-    is_elementwise: bool
+    in_place: int
     arguments: tuple[Any, ...] = ()
+
+    def again(self, operands: Sequence[Value]) -> Step:
+        """Return the same for other operands."""
+        old, made = self.result, self.result
+        if any(v is not w for v, w in zip(operands, self.operands, strict=True)):
+            root = None if old.root is old else operands[0].root
+            made = Value(old.shape, old.dtype, root=root, is_owned=old.is_owned)
+            made.strides, made.is_dense = old.strides, old.is_dense
+            if old.made_by is not None:
+                made.made_by = old.made_by[0], tuple(operands)
+        return replace(self, operands=tuple(operands), result=made)
 
 
 class Recorder:
@@ -176,8 +187,8 @@ class Recorder:
             made = Value(shape, dtype, is_owned=True)
         if made.known is None and has_layout:
             made.strides = _strides(run, operands, arguments, shape)
-        step = Step(run, tuple(operands), made, takes_out, is_elementwise, arguments)
-        self.steps.append(step)
+        in_place = len(operands) if is_elementwise else 0
+        self.steps.append(Step(run, tuple(operands), made, takes_out, in_place, arguments))
         if whole is not None:
             self._made[whole] = made
             made.made_by = key, tuple(operands)

@@ -79,7 +79,7 @@ def _gradient(s: Step) -> Step | None:
             g, total = _operands(difference)
             if g.shape == y.shape and _is_total(total, y, g):
                 return replace(
-                    s, run=of_gradient, operands=(y, g), arguments=(y.dtype,), is_elementwise=False
+                    s, run=of_gradient, operands=(y, g), arguments=(y.dtype,), in_place=0
                 )
     return None
 
@@ -294,18 +294,13 @@ class _Normalising:
 
     def _again(self, s: Step, operands: Sequence[Value]) -> Value:
         """Add a step for other operands."""
-        made = s.result
-        if any(v is not w for v, w in zip(operands, s.operands, strict=True)):
-            root = None if made.root is made else operands[0].root
+        again = s.again(operands)
+        if again.result is not s.result:
             before, after = ([v.strides for v in every] for every in (s.operands, operands))
             self.is_other |= before != after
-            made = Value(made.shape, made.dtype, root=root, is_owned=made.is_owned)
-            made.strides, made.is_dense = s.result.strides, s.result.is_dense
-            if s.result.made_by is not None:
-                made.made_by = _key(s.result), tuple(operands)
-            self.same[s.result] = made
-        self.steps.append(replace(s, operands=tuple(operands), result=made))
-        return made
+            self.same[s.result] = again.result
+        self.steps.append(again)
+        return again.result
 
     def _step(
         self,
@@ -319,9 +314,8 @@ class _Normalising:
     ) -> Value:
         made = Value(like.shape, like.dtype, is_owned=True)
         made.made_by, made.strides = (key, tuple(operands)), like.strides
-        takes_out = run is not torch.amax
-        step = Step(run, tuple(operands), made, takes_out, is_elementwise, arguments)
-        self.steps.append(step)
+        takes_out, in_place = run is not torch.amax, len(operands) if is_elementwise else 0
+        self.steps.append(Step(run, tuple(operands), made, takes_out, in_place, arguments))
         return made
 
 

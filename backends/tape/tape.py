@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from monocomp.backends.tape.fusing import fused
 from monocomp.backends.tape.recorder import Step, Value
 from monocomp.backends.tape.source import function_of
 
@@ -30,6 +31,7 @@ class Tape:
     def __init__(
         self, steps: Sequence[Step], inputs: Sequence[Value], results: Sequence[Value]
     ) -> None:
+        steps = fused(needed(steps, inputs, results), results)
         self.steps = steps = needed(steps, inputs, results)
         held = (s.result for s in steps if s.result.root is s.result)
         self.largest = max((math.prod(v.shape) for v in held), default=0)
@@ -105,5 +107,7 @@ def _layout(v: Value) -> object:
 def _takes(s: Step, v: Value) -> bool:
     """True if a step may write its result into the memory of an operand."""
     is_alike = _layout(v) == _layout(s.result)
-    is_alone = all(o is v or o.root is not v.root for o in s.operands)
-    return s.takes_out and s.is_elementwise and v.is_whole and is_alike and is_alone
+    first, others = s.operands[: s.in_place], s.operands[s.in_place :]
+    is_alone = all(o is v or o.root is not v.root for o in first) and v in first
+    is_alone &= all(o.root is not v.root for o in others)
+    return s.takes_out and v.is_whole and is_alike and is_alone

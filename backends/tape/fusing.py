@@ -1,0 +1,125 @@
+"""Steps that torch does as one operation with those that they read.
+
+exp2(log2(e) * x)  =  exp(x)
+c * (A B)  =  baddbmm of A and B with the factor c, a number
+X + A B  =  baddbmm of X, A and B, in the memory of X
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from monocomp.backends.tape.recorder import Step, Value
+
+_ROUNDINGS = 4  # of a factor that is a product of numbers
+_WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.bmm: torch.baddbmm,
+    torch.mm: torch.addmm,
+}
+
+
+def fused(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
+    """Return steps for the same results; some of them nothing reads any more."""
+    for of in (_Fusing.exponential, _Fusing.scaled, _Fusing.added):
+        fusing = _Fusing(steps, results)
+        for s in steps:
+            fusing.add(of(fusing, s) or s)
+        steps = fusing.steps
+    return [*steps]
+
+
+class _Fusing:
+    """Steps that are fused with those before them.
+
+    Args:
+        before: the steps as they were.
+        results: what is returned.
+
+    Attributes:
+        steps: those that have been added.
+        made_by: the same by what they make.
+        readers: how often a value is read.
+        written: the memory that steps write to, in place.
+    """
+
+    def __init__(self, before: Sequence[Step], results: Sequence[Value]) -> None:
+        self.steps: list[Step] = []
+        self.made_by: dict[Value, Step] = {}
+        self.readers = Counter(v for s in before for v in s.operands)
+        self.readers.update(results)
+        views = (s.result for s in before if s.result.root is not s.result)
+        self.written = {v.root for v in views if v.made_by is None}
+
+    def add(self, s: Step) -> Value:
+        """Add a step."""
+        self.steps.append(s)
+        self.made_by[s.result] = s
+        return s.result
+
+    def exponential(self, s: Step) -> Step | None:
+        """Return exp(x) for exp2(log2(e) * x)."""
+        x = self._divided(s.operands[0]) if s.run is torch.exp2 else None
+        return None if x is None else replace(s, run=torch.exp, operands=(x,))
+
+    def _divided(self, v: Value) -> Value | None:
+        """Return v / log2(e), if that takes no step more than v."""
+        if v.number is not None and v.known is not None:
+            return Value(v.shape, v.dtype, v.known * math.log(2))
+        s = self.made_by.get(v)
+        if s is None or s.run not in (torch.mul, torch.add, torch.sub, torch.neg):
+            return None
+        if s.run is torch.mul:
+            number, x = sorted(s.operands, key=lambda v: v.number is None)
+            rounding = _ROUNDINGS * torch.finfo(v.dtype).eps
+            if math.isclose((number.number or 0.0) * math.log(2), 1, rel_tol=rounding):
+                return x if (x.shape, x.strides) == (v.shape, v.strides) else None
+        if self.readers[v] != 1:
+            return None
+        quotients = [self._divided(x) for x in s.operands]
+        if s.run is torch.mul:
+            first = next((n for n, x in enumerate(quotients) if x is not None), None)
+            quotients = [quotients[n] if n == first else x for n, x in enumerate(s.operands)]
+        divided = [x for x in quotients if x is not None]
+        return self.add(s.again(divided)) if len(divided) == len(quotients) else None
+
+    def scaled(self, s: Step) -> Step | None:
+        """Return a product with a factor for a multiple of one."""
+        if s.run is not torch.mul:
+            return None
+        number, x = sorted(s.operands, key=lambda v: v.number is None)
+        factor, product = number.number, self._product(x)
+        if factor is None or product is None or s.result.shape != x.shape:
+            return None
+        run = partial(_WITH_SUM[product.run], beta=0, alpha=factor)
+        operands = number, *product.operands
+        return replace(product, run=run, operands=operands, result=s.result)
+
+    def added(self, s: Step) -> Step | None:
+        """Return a product that is added to something for a sum with one."""
+        if s.run not in (torch.add, torch.sub) or s.arguments:
+            return None
+        for x, y in (s.operands, s.operands[::-1]):
+            product = self._product(y)
+            is_alike = x.shape == y.shape and x.strides == y.strides
+            if product is not None and is_alike and x not in product.operands:
+                sign = 1 if s.run is torch.add else -1
+                run = partial(_WITH_SUM[product.run], alpha=sign)
+                return replace(s, run=run, operands=(x, *product.operands), in_place=1)
+            if s.run is torch.sub:
+                return None
+        return None
+
+    def _product(self, v: Value) -> Step | None:
+        """Return the product of matrices that a value is, if only one step reads it and its
+        factors stay as they are."""
+        s = self.made_by.get(v)
+        if s is None or s.run not in _WITH_SUM or self.readers[v] != 1:
+            return None
+        return None if self.written & {x.root for x in s.operands} else s
