@@ -195,7 +195,7 @@ class Interpreter:
         state = tuple(map(self._value, s.state))
         elements = self._in_order(tuple(self._along(e, s.axis) for e in s.elements), s.axis)
         if isinstance(s.monoid, T.Selection):
-            results = self._select(s.monoid, dim, state, elements)
+            results = self._select(s, s.monoid, dim, state, elements)
         elif s.prefixes:
             combine = partial(self._combine, s.monoid)
             tiles = self._after(s, state, folds.prefixes(self.ops, combine, dim, elements))
@@ -209,8 +209,11 @@ class Interpreter:
     def _after(self, s: T.Fold, state: Tiles, tiles: Tiles) -> Tiles:
         """The state combined with what comes after it."""
         assert isinstance(s.monoid, T.Combine)
-        is_unit = all(e.op == "local" and e.attr in self.units for e in s.state)
-        return tiles if is_unit else self._combine(s.monoid, state, tiles)
+        return tiles if self._is_first(s) else self._combine(s.monoid, state, tiles)
+
+    def _is_first(self, s: T.Fold) -> bool:
+        """True if the state of a fold is still what its loop starts with."""
+        return all(e.op == "local" and e.attr in self.units for e in s.state)
 
     def _in_order(self, tiles: Tiles, axis: str) -> Tiles:
         """Tiles in the order of the loop along an axis, or those back again."""
@@ -235,13 +238,17 @@ class Interpreter:
         self.values = outer
         return results
 
-    def _select(self, selection: T.Selection, dim: int, state: Tiles, elements: Tiles) -> Tiles:
+    def _select(
+        self, s: T.Fold, selection: T.Selection, dim: int, state: Tiles, elements: Tiles
+    ) -> Tiles:
         """Return the largest of the list so far and of this block."""
         rank = self.dims[selection.axis]
-        moved = tuple(self.ops.library.swapaxes(x, dim, rank) for x in elements)
-        values, positions = folds.joined(self.ops, state, moved, rank)
+        count = state[0].shape[rank]
+        values, positions = (self.ops.library.swapaxes(x, dim, rank) for x in elements)
+        if not self._is_first(s) or values.shape[rank] < count:
+            values, positions = folds.joined(self.ops, state, (values, positions), rank)
         values, positions = folds.alike(self.ops, values, positions, rank)
-        return self.ops.largest(values, positions, rank, state[0].shape[rank])
+        return self.ops.largest(values, positions, rank, count)
 
     def _range_of(self, segment: T.Segment, extent: int) -> tuple[int, int, int, int]:
         """(start, start of the part that is inside for all rows, its stop, stop)."""

@@ -71,11 +71,11 @@ class TorchOps:
     def largest(
         self, values: torch.Tensor, positions: torch.Tensor, dim: int, count: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        ranks = values.nan_to_num(torch.inf, torch.inf, -torch.inf)
-        distinct = _largest_of_distinct(ranks, dim, count) if values.is_cpu else None
+        distinct = largest_of_distinct(values, dim, count)
         if distinct is not None:
-            order = distinct
-        elif ranks.dtype == torch.float32:
+            return distinct[0], positions.gather(dim, distinct[1])
+        ranks = values.nan_to_num(torch.inf, torch.inf, -torch.inf)
+        if ranks.dtype == torch.float32:
             order = _keys(ranks, positions).movedim(dim, -1).topk(count).indices.movedim(-1, dim)
         else:
             by_position = positions.argsort(dim=dim, stable=True)
@@ -104,13 +104,18 @@ class TorchOps:
         output.index_put_(positions, value[valid].to(output.dtype), accumulate=add)
 
 
-def _largest_of_distinct(x: torch.Tensor, dim: int, count: int) -> torch.Tensor | None:
-    """Return where the largest numbers are, in their order; None if some of them are equal, or the
-    last one and the next."""
-    most = min(count + 1, x.shape[dim])
-    values, order = x.topk(most, dim)
-    is_equal = values.narrow(dim, 0, most - 1) == values.narrow(dim, 1, most - 1)
-    return None if is_equal.any() else order.narrow(dim, 0, count)
+def largest_of_distinct(
+    values: torch.Tensor, dim: int, count: int
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return the largest numbers, and where they are; None if two of them, or the last one and the
+    next, are not known to differ: equal ones, -inf and NaN."""
+    if not values.is_cpu or values.shape[dim] <= count:
+        return None
+    first, order = values.topk(count + 1, dim)
+    kept = first.narrow(dim, 0, count)
+    if not (kept > first.narrow(dim, 1, count)).all():
+        return None
+    return kept, order.narrow(dim, 0, count)
 
 
 def _keys(ranks: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

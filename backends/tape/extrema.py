@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.tape.recorder import Shape, Value
+from monocomp.backends.tape.recorder import Shape, Value, contiguous_strides
 from monocomp.backends.tape.selections import span_of
 from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps
+from monocomp.backends.torch_operations import largest_of_distinct
 
 
 def largest(ops: TileOps, values: Tile, positions: Tile, dim: int, count: int) -> tuple[Tile, Tile]:
@@ -20,8 +21,20 @@ def largest(ops: TileOps, values: Tile, positions: Tile, dim: int, count: int) -
     both = [ops.whole(x, dims) for x in (values, positions)]
     shape = (*values.shape[:dim], count, *values.shape[dim + 1 :])
     inner, at = tuple(shape[d] for d in dims), dims.index(dim)
-    run = ops.ops.largest
-    first, second = _pair(ops, "largest", run, both, inner, positions.dtype, at, count)
+    is_counted = span_of(positions) == (dim, 0, positions.shape[dim])
+
+    def run(values: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        distinct = largest_of_distinct(values, at, count) if is_counted else None
+        first, second = distinct or ops.ops.largest(values, positions, at, count)
+        return first.contiguous(), second.contiguous()
+
+    key = "largest", at, count, is_counted
+    first, second = _pair(ops, key, run, both, inner, positions.dtype)
+    for made in (first, second):
+        if made.known is None:
+            made.strides = contiguous_strides(inner)
+    if is_counted:
+        second.bounds = -1, positions.shape[dim] - 1
     return Tile(ops, first, dims, shape), Tile(ops, second, dims, shape)
 
 
@@ -39,13 +52,14 @@ def first_extreme(
     key, run = f"first {name}", getattr(torch, name)
     both = _pair(ops, key, run, [values.value], inner, torch.int64, at, True)
     value, place = (Tile(ops, x, values.dims, shape) for x in both)
+    place.value.bounds = 0, values.shape[dim] - 1
     first = ops.full((1,) * len(shape), span[1], "int")
     return value, ops.elementwise["add"](place, first) if span[1] else place
 
 
 def _pair(
     ops: TileOps,
-    key: str,
+    key: object,
     run: Callable[..., Any],
     operands: Sequence[Value],
     shape: Shape,

@@ -16,8 +16,10 @@ from typing import TypeAlias
 import torch
 
 from monocomp.backends.tape.recorder import COMMUTATIVE, Shape
+from monocomp.backends.tape.selections import bounds
 from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, is_strided
 
+Bounds: TypeAlias = tuple[float, float]
 Part: TypeAlias = tuple[object, Sequence[int]]  # what is read, and the dimensions of a tile
 _SMALL = 1 << 12  # elements of known values that are told apart by these
 
@@ -88,6 +90,9 @@ def compared(ops: TileOps, name: str, a: Tile, b: Tile, compute: Callable[[], Ti
     key = name if name in ("eq", "ne") else "not negative"
     made = compute
     shape = tuple(max(m, n) if m and n else 0 for m, n in zip(a.shape, b.shape, strict=True))
+    is_settled = _settled(name, bounds(a), bounds(b))
+    if is_settled is not None:
+        return ops.full(shape, is_settled, "bool")
     for factor in (sign, -sign) if key == name else (sign,):
         linear = _Linear(least)
         linear.add(b, factor)
@@ -95,6 +100,16 @@ def compared(ops: TileOps, name: str, a: Tile, b: Tile, compute: Callable[[], Ti
         constant, parts = linear.parts()
         made = _later(ops, (key, constant), parts, shape, made)
     return made()
+
+
+def _settled(name: str, a: Bounds, b: Bounds) -> bool | None:
+    """Return how all integers between bounds compare; None where that is not known."""
+    (least, most), (low, high) = (b, a) if name in ("gt", "ge") else (a, b)
+    if name in ("eq", "ne"):
+        return name == "ne" if most < low or high < least else None
+    if most < low or (name in ("le", "ge") and most == low):
+        return True
+    return False if high < least or (name in ("lt", "gt") and high == least) else None
 
 
 def _later(

@@ -27,7 +27,7 @@ _WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
 
 def fused(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
     """Return steps for the same results; some of them nothing reads any more."""
-    for of in (_Fusing.exponential, _Fusing.scaled, _Fusing.added):
+    for of in (_Fusing.exponential, _Fusing.joined, _Fusing.scaled, _Fusing.added):
         fusing = _Fusing(steps, results)
         for s in steps:
             fusing.add(of(fusing, s) or s)
@@ -89,6 +89,47 @@ class _Fusing:
         divided = [x for x in quotients if x is not None]
         return self.add(s.again(divided)) if len(divided) == len(quotients) else None
 
+    def joined(self, s: Step) -> Step | None:
+        """Return a linear function of a sum for the sum of two of them, or of one and one that is
+        a term of the other operand."""
+        if s.run not in (torch.add, torch.sub) or s.arguments:
+            return None
+        x, y = s.operands
+        linear = self._joined(s.run, x, y)
+        if linear is not None:
+            return replace(linear, result=s.result)
+        terms = self.made_by.get(x)
+        if terms is None or terms.run is not torch.add or self.readers[x] != 1:
+            return None
+        for v, other in (terms.operands, terms.operands[::-1]):
+            linear = self._joined(s.run, v, y)
+            if linear is not None and other.shape == v.shape:
+                self.readers[linear.result] = 1
+                return replace(s, run=torch.add, operands=(other, self.add(linear)))
+        return None
+
+    def _joined(self, run: Callable[..., Any], x: Value, y: Value) -> Step | None:
+        """Return what computes the sum, or the difference, of two values at once, if they differ in
+        one operand in which they are linear."""
+        first, second = self.made_by.get(x), self.made_by.get(y)
+        if first is None or second is None or not self.readers[x] == self.readers[y] == 1:
+            return None
+        key, other = (v.made_by and v.made_by[0] for v in (x, y))
+        if key != other or not _is_linear(key) or self._is_written(first, second):
+            return None
+        pairs = zip(first.operands, second.operands, strict=True)
+        apart = [n for n, (v, w) in enumerate(pairs) if v is not w]
+        if len(apart) != 1:
+            return None
+        (n,) = apart
+        a, b = first.operands[n], second.operands[n]
+        if (a.shape, a.strides) != (b.shape, b.strides) or (n == 0 and key != "product"):
+            return None
+        total = Value(a.shape, a.dtype, is_owned=True)
+        total.strides = a.strides if a.is_dense else None
+        self.add(Step(run, (a, b), total, True, 2))
+        return first.again([total if v is a else v for v in first.operands])
+
     def scaled(self, s: Step) -> Step | None:
         """Return a product with a factor for a multiple of one."""
         if s.run is not torch.mul:
@@ -122,4 +163,13 @@ class _Fusing:
         s = self.made_by.get(v)
         if s is None or s.run not in _WITH_SUM or self.readers[v] != 1:
             return None
-        return None if self.written & {x.root for x in s.operands} else s
+        return None if self._is_written(s) else s
+
+    def _is_written(self, *steps: Step) -> bool:
+        """True if something writes to what steps read, so that they must not be later ones."""
+        return any(v.root in self.written for s in steps for v in s.operands)
+
+
+def _is_linear(key: object) -> bool:
+    """True if a step is linear in each of its operands but positions."""
+    return key == "product" or (isinstance(key, tuple) and key[:2] == ("scattered", "sum"))

@@ -39,9 +39,11 @@ class Value:
         is_dense: True if no two of its elements share memory, and none is left out between them.
         made_by: the key of the step that has made it, and the operands, if it has one.
         strides: of its elements in memory, if they are known.
+        bounds: between which integers lie, if that is known.
     """
 
     __slots__ = (
+        "bounds",
         "dtype",
         "is_dense",
         "is_owned",
@@ -68,6 +70,7 @@ class Value:
         self.is_dense = True
         self.made_by: tuple[Any, tuple[Value, ...]] | None = None
         self.strides = None if known is None else strides_of(known)
+        self.bounds: tuple[int, int] | None = None
 
     @property
     def is_whole(self) -> bool:

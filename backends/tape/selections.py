@@ -47,7 +47,7 @@ def reduce_selected(ops: TileOps, name: str, x: Tile, axis: int) -> Tile | None:
     """Record a sum or an extremum of selected elements; None where it is one of all."""
     if x.dtype == torch.bool:
         return _any_selected(ops, x, axis)
-    unit = _UNITS.get(name)
+    unit = _unit(name, x)
     members = None if unit is None else _members(ops, x, unit)
     if unit is None or members is None:
         return None
@@ -104,6 +104,16 @@ def _chosen(ops: TileOps, conditions: Sequence[Tile], axis: int) -> list[tuple[T
 def _number(ops: TileOps, number: float, like: Tile) -> Tile:
     kind: Kind = "float" if like.dtype.is_floating_point else "int"
     return ops.full((1,) * len(like.shape), number, kind)
+
+
+def _unit(name: str, x: Tile) -> float | None:
+    """Return what a reduction is of no element: a maximum, too, what no element is below."""
+    if name == "amax" and x.source is not None and x.source.name == "where":
+        _, chosen, other = x.source.operands
+        number = other.value.number
+        if number is not None and bounds(chosen)[0] >= number:
+            return number
+    return _UNITS.get(name)
 
 
 # --- what is selected --------------------------------------------------------------------------
@@ -252,7 +262,7 @@ def bounds(x: Tile) -> tuple[float, float]:
     """Return the least element and the largest, as far as they are known."""
     known = x.value.known
     if known is None or not known.numel():
-        return -math.inf, math.inf
+        return x.value.root.bounds or (-math.inf, math.inf)
     return int(known.min()), int(known.max())
 
 

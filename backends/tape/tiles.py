@@ -55,7 +55,8 @@ class TapeOps:
         self.recorder, self.ops = recorder, ops
         self.rank: Callable[[int], int] = [order[name] for name in axes].__getitem__
         self.elementwise: Mapping[str, Callable[..., Tile]] = {
-            name: partial(self._element, name, f) for name, f in ops.elementwise.items()
+            **{name: partial(self._element, name, f) for name, f in ops.elementwise.items()},
+            "and": operator.and_,
         }
         self.library: Any = SimpleNamespace(
             where=partial(self._element, "where", torch.where),

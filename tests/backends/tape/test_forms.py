@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import monocomp as mc
-from monocomp.backends import torch_operations
+from monocomp.backends.tape import extrema
 from monocomp.backends.tape.recorder import Recorder, Value, contiguous_strides
 from monocomp.backends.tape.tile import Tile
 from monocomp.backends.tape.tiles import TapeOps
@@ -98,8 +98,8 @@ def test_extrema_that_are_results_are_looked_for_once() -> None:
     inputs = case.inputs(case.sizes(19, 23, 8, 6, 2))
     floats = [t.requires_grad_() for t in inputs.values() if t.dtype == torch.float32]
     kernel = mc.compile(case.text, backend="torch")
-    largest = torch_operations._largest_of_distinct
-    with patch.object(torch_operations, "_largest_of_distinct", wraps=largest) as looked_for:
+    largest = extrema.largest_of_distinct
+    with patch.object(extrema, "largest_of_distinct", wraps=largest) as looked_for:
         for _ in range(5):
             looked_for.reset_mock()
             values, *_ = kernel(**inputs)

@@ -72,3 +72,29 @@ def test_exponentials_are_natural() -> None:
     (result,), runs = made_of("Y[i,j] = exp(X[i,j] - Z[i,j])", X=X, Z=2 * X)
     torch.testing.assert_close(result, (-X).exp())
     assert runs.count("exp") == 1 and "exp2" not in runs
+
+
+def test_linear_functions_of_sums() -> None:
+    """Products with one factor are one product, also of three terms; those of others are not."""
+    C, D = (torch.randn(5, 3, generator=torch.Generator().manual_seed(n)) for n in (5, 6))
+    text = "Y[i,j] = sum[d](A[i,d] * B[d,j]) + sum[d](C[i,d] * B[d,j]) - sum[d](D[i,d] * B[d,j])"
+    (result,), runs = made_of(text, A=A, B=B, C=C, D=D)
+    torch.testing.assert_close(result, (A + C - D) @ B)
+    assert [runs.count(n) for n in ("mm", "addmm")] == [1, 0]
+    text = "Y[i,j] = sum[d](A[i,d] * B[d,j]) + sum[d](C[i,d] * E[d,j])"
+    (result,), runs = made_of(text, A=A, B=B, C=C, E=B + 1)
+    torch.testing.assert_close(result, A @ B + C @ (B + 1))
+    assert [runs.count(n) for n in ("mm", "addmm")] == [1, 1]
+
+
+def test_positions_of_the_largest_are_in_range() -> None:
+    """What is read there is in range but for -1, which no element has."""
+    text = "index r < 2\nA[i,r] = argtop[j -> r](X[i,j])\nY[i,r] = Z[A[i,r]]"
+    x = X.clone()
+    x[0, 1:] = -torch.inf
+    (result,), runs = made_of(text, X=x, Z=B[0].contiguous())
+    positions = x.topk(2).indices
+    expected = B[0][positions]
+    expected[0, 1] = 0
+    torch.testing.assert_close(result, expected)
+    assert sum(runs.count(n) for n in ("lt", "le", "ge", "gt")) == 1
