@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from monocomp.backends.schedules.gpus import Gpu, gpu
 from monocomp.backends.schedules.resources import Resources
-from monocomp.backends.schedules.schedule import MIN_DOT, Schedule, one_tile, shortest
+from monocomp.backends.schedules.schedule import MIN_DOT, Schedule, shortest
 from monocomp.blocks.building.kernels import is_grouped
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.errors import UnsupportedError
-from monocomp.extents.nominal import power_of_two
+from monocomp.extents.nominal import one_tile, power_of_two
 from monocomp.tile import Loop, TileProgram
 from monocomp.tile.split_padding import divisible, split_padding
 

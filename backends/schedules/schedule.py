@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from monocomp.blocks.program import MIN_DOT as MIN_DOT
-from monocomp.extents.nominal import power_of_two
+from monocomp.extents.nominal import MIN_DOT as MIN_DOT
+from monocomp.extents.nominal import one_tile, split_lengths
 from monocomp.tile import TileProgram
 
 CHUNK = 8  # elements of 16 bits that a lane loads at once
@@ -98,17 +98,6 @@ class Schedule:
         cut = ", unchained" if self.unchained else ""
         more = splits + tiles + loads + order + limit + cut
         return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{more}"
-
-
-def one_tile(size: int) -> int:
-    """The length of the tile of an axis that is held entirely."""
-    return max(MIN_DOT, power_of_two(size))
-
-
-def split_lengths(size: int) -> tuple[int, int]:
-    """The lengths of its two tiles: the largest power of two below, and the least for the rest."""
-    first = one_tile((size + 1) // 2)
-    return first, one_tile(size - first)
 
 
 def shortest(size: int) -> int:

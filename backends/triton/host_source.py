@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monocomp import terms as T
 from monocomp.backends.identifiers import Identifiers
 from monocomp.backends.line_breaks import fill, fit, tuple_text
 from monocomp.backends.schedules.schedule import MIN_DOT
 from monocomp.blocks.program import SMALL_INT
-from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.terms.equations import Equations
@@ -110,13 +108,13 @@ class HostSource:
             case H.Sizes():
                 self._sizes(s)
             case H.Bound():
-                self.fit(f"{self.size(s.extent)} = ", self._int(s.value))
+                self.fit(f"{self.size(s.extent)} = ", self.number(s.value))
             case H.Split():
-                self.fit("programs = ", self._count(s.grid, s.kernel))
+                self.fit("programs = ", self.number(s.others, s.kernel))
                 wanted = self.setting(A.PROGRAMS, s.kernel)
                 self.put(f"{self.param(s.param)} = max(1, {wanted} // max(1, programs))")
             case H.SplitPadding():
-                both = f"{self._held_length(s.first)}, {self._held_length(s.second)}"
+                both = ", ".join(self.number(A.length(axis)) for axis in (s.first, s.second))
                 self.put(f"{both} = split_lengths({self.size(s.extent)})")
             case H.CheckShapes():
                 self._shapes(s)
@@ -166,7 +164,7 @@ class HostSource:
                 self.fit("", f"sort_positions({', '.join([tensor, *names, kept])})")
             case H.Align():
                 if s.least:
-                    self.fit("if ", self._count(s.rows), f" >= {s.least}:")
+                    self.fit("if ", self.number(s.programs), f" >= {s.least}:")
                 for name in map(self.tensor, s.tensors):
                     aligned = f"aligned({name}, empty, launch)"
                     self.fit(f"{name} = ", aligned, indent=1 + bool(s.least))
@@ -188,7 +186,7 @@ class HostSource:
                     params = tuple_text([self.param(n) for n in s.params])
                     self.put(f"wide = wide or any(abs(n) >= {SMALL_INT} for n in {params})")
             case H.Programs():
-                self.fit("programs = ", self._count(s.grid))
+                self.fit("programs = ", self.number(s.value))
             case H.Describe():
                 self._describe(s)
             case H.Launch():
@@ -238,8 +236,7 @@ class HostSource:
             self.put(f"{' = '.join(map(self.descriptor, s.descriptors))} = None")
             self.put(f'if config.pop("{A.DESCRIPTORS}") and not wide:')
         for d in s.descriptors:
-            block = ", ".join("1" if n is None else self._length(n) for n in d.lengths)
-            text = f"descriptor({self.tensor(d.tensor)}, [{block}])"
+            text = f"descriptor({self.tensor(d.tensor)}, [{self.block(d)}])"
             self.fit(f"{self.descriptor(d)} = ", text, indent=1 if s.is_required else 2)
         if s.is_required:
             found = tuple_text(list(map(self.descriptor, s.descriptors)))
@@ -249,62 +246,29 @@ class HostSource:
 
     # --- expressions --------------------------------------------------------------------
 
-    def _int(self, t: T.Term) -> str:
-        """An integer expression over sizes and parameters."""
-        match t.op:
-            case "const":
-                return str(int(t.attr))
-            case "extent":
-                return self.size(t.attr)
-            case "param":
-                return self.param(t.attr)
-            case "add" | "mul":
-                sign = " + " if t.op == "add" else " * "
-                return "(" + sign.join(map(self._int, t.args)) + ")"
-            case "pow":
-                return f"({self._int(t.args[0])} ** {t.attr.numerator})"
-            case "floordiv" | "mod":
-                a, b = map(self._int, t.args)
-                return f"({a} {'//' if t.op == 'floordiv' else '%'} {b})"
-            case "maximum" | "minimum":
-                return f"{t.op[:3]}({', '.join(map(self._int, t.args))})"
-        raise InternalError(f"an extent cannot be {t.op}")
+    def number(self, n: A.Number, kernel: int | None = None) -> str:
+        """Write a number, under the schedule of the next kernel or under another one's."""
 
-    def _count(self, grid: Sequence[A.Count], kernel: int | None = None) -> str:
-        """Write the number of program instances."""
-        counts = []
-        for c in grid:
-            size = self.size(c.extent)
-            block = c.block and self.setting(c.block, kernel)
-            counts.append(f"triton.cdiv({size}, {block})" if block else size)
-        return " * ".join(counts) or "1"
+        def leaf(n: A.Number) -> str:
+            match n.op:
+                case "size":
+                    return self.size(n.attr)
+                case "param":
+                    return self.param(n.attr)
+                case "setting":
+                    return self.setting(n.attr, kernel)
+                case "length":
+                    return self.names.of("length", n.attr, f"length_{n.attr}")
+            return str(n.attr)
 
-    def _held_length(self, axis: str) -> str:
-        return self.names.of("length", axis, f"length_{axis}")
+        return n.written(leaf, _call)
 
-    def _length(self, length: A.AnyLength) -> str:
-        match length:
-            case A.Length():
-                return self.setting(length.parameter)
-            case A.HeldLength():
-                return f"max({MIN_DOT}, triton.next_power_of_2({self.size(length.extent)}))"
-            case A.FixedLength():
-                return str(length.length)
-        return self._held_length(length.axis)
-
-    def _is_even(self, length: A.AnyLength) -> str:
-        size, text = self.size(length.extent), self._length(length)
-        match length:
-            case A.Length():
-                return f"{size} % {text} == 0"
-            case A.HalfLength(first=None):
-                return f"{size} >= {text}"
-            case A.HalfLength(first=str() as first):
-                return f"{size} == {self._held_length(first)} + {text}"
-        return f"{size} == {text}"
+    def block(self, d: A.Descriptor) -> str:
+        """The lengths of a descriptor's blocks."""
+        return ", ".join("1" if n is None else self.number(n) for n in d.lengths)
 
     def _argument(self, a: A.Argument) -> str:
-        name = "" if isinstance(a.value, A.POSITIONAL) else f"{a.parameter}="
+        name = "" if a.is_positional else f"{a.parameter}="
         return name + self._text(a.value)
 
     def _text(self, value: A.Value) -> str:
@@ -316,22 +280,26 @@ class HostSource:
                 return self.descriptor(value)
             case A.Stride():
                 return f"{self.tensor(value.tensor)}.stride({value.dim})"
-            case A.Extent():
-                return self.size(value.name)
-            case A.Param():
-                return self.param(value.name)
-            case A.AnyLength():
-                return self._length(value)
-            case A.Even():
-                return self._is_even(value.length)
-            case A.Single(length):
-                return f"0 < {self.size(length.extent)} <= {self._length(length)}"
+            case A.Number():
+                return self.number(value)
             case A.Step():
                 pairs = (f"({self.tensor(held.tensor)}, {held.dim})" for held in value.held)
                 return f"step({', '.join(pairs)})"
             case A.Flag("index"):
                 return "tl.int64 if wide else tl.int32"
         return value.name
+
+
+def _call(called: str, args: Sequence[str]) -> str:
+    """Write a function of numbers."""
+    match called:
+        case "cdiv":
+            return f"triton.cdiv({', '.join(args)})"
+        case "tile":
+            return f"max({MIN_DOT}, triton.next_power_of_2({args[0]}))"
+        case "holds":
+            return f"0 < {args[1]} <= {args[0]}"
+    return f"{called}({', '.join(args)})"
 
 
 def _promoted(tensors: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from monocomp.blocks.program import Argument, BlockProgram
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host.building import Interface
-from monocomp.tile import TileProgram
+from monocomp.tile import Axis, TileProgram
 
 _SCHEDULED = ("order", "stages", "warps")  # what a schedule says beside block lengths
 
@@ -20,14 +20,16 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
     for a in p.arguments:
         parameter = str(a.name.attr)
         value = None if a.purpose in _SCHEDULED else _value(p, a, lengths)
-        if value is None or isinstance(value, A.Length):
+        if value is None or (isinstance(value, A.Number) and value.op == "setting"):
             scheduled.append(parameter)
         else:
             arguments.append(A.Argument(parameter, value))
     grid = []
     for axis in p.grid:
-        block = str(p.lengths[axis.name].attr) if axis.role == "row" else None
-        grid.append((axis.name, A.Count(axis.extent, block)))
+        count = A.size(axis.extent)
+        if axis.role == "row":
+            count = A.Number("cdiv", (count, A.setting(str(p.lengths[axis.name].attr))))
+        grid.append((axis.name, count))
     return Interface(
         kernel,
         p.name,
@@ -41,43 +43,55 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
     )
 
 
-def _lengths(p: BlockProgram) -> dict[str, A.AnyLength]:
+def _lengths(p: BlockProgram) -> dict[str, A.Number]:
     """Return the lengths of blocks along each axis that has blocks."""
-    found: dict[str, A.AnyLength] = {}
+    found: dict[str, A.Number] = {}
     firsts = {a.after for a in p.axes.values()}
     for a in p.axes.values():
-        length = p.lengths.get(a.name)
-        if length is not None and length.op == "number":
-            found[a.name] = A.FixedLength(a.name, a.extent, length.attr)
+        known = p.lengths.get(a.name)
+        if known is not None and known.op == "number":
+            found[a.name] = A.const(known.attr)
         elif a.after is not None or a.name in firsts:
-            found[a.name] = A.HalfLength(a.name, a.extent, a.after)
+            found[a.name] = A.length(a.name)
         elif a.role == "whole":
-            found[a.name] = A.HeldLength(a.name, a.extent)
+            found[a.name] = A.Number("tile", (A.size(a.extent),))
         elif a.role in ("row", "stream"):
-            found[a.name] = A.Length(a.name, a.extent, str(p.lengths[a.name].attr))
+            found[a.name] = A.setting(str(p.lengths[a.name].attr))
     return found
 
 
-def _value(p: BlockProgram, a: Argument, lengths: Mapping[str, A.AnyLength]) -> A.Value:
+def _is_even(axis: Axis, lengths: Mapping[str, A.Number]) -> A.Number:
+    """True if no element of a block is beyond the end of the axis."""
+    size, found = A.size(axis.extent), lengths[axis.name]
+    if found.op == "setting":
+        return A.Number("==", (A.Number("%", (size, found)), A.const(0)))
+    if found.op != "length":
+        return A.Number("==", (size, found))
+    if axis.after is None:
+        return A.Number(">=", (size, found))
+    return A.Number("==", (size, A.Number("+", (lengths[axis.after], found))))
+
+
+def _value(p: BlockProgram, a: Argument, lengths: Mapping[str, A.Number]) -> A.Value:
     match a.purpose, a.of:
         case "pointer", tensor:
             return A.Pointer(tensor)
         case "descriptor", tensor:
             axes = p.blocks[a.dim].axes
             sides = tuple(lengths[x] if x else None for x in axes)
-            return A.Descriptor(str(a.name.attr), tensor, sides)
+            return A.Descriptor(str(a.name.attr), tensor, sides, axes)
         case "stride", tensor:
             return A.Stride(tensor, a.dim)
         case "size", extent:
-            return A.Extent(extent)
+            return A.size(extent)
         case "param", param:
-            return A.Param(param)
+            return A.param(param)
         case "block", axis:
             return lengths[axis]
         case "even", axis:
-            return A.Even(lengths[axis])
+            return _is_even(p.axes[axis], lengths)
         case "single", axis:
-            return A.Single(lengths[axis])
+            return A.Number("holds", (lengths[axis], A.size(p.axes[axis].extent)))
         case "option", "STEP":
             return A.Step(tuple(A.Stride(tensor, held) for tensor, held in p.held.items()))
         case "option", "INDEX":

@@ -69,14 +69,13 @@ class MinimalHost(HostSource):
             case H.Describe():
                 for d in s.descriptors:
                     tensor = self.tensor(d.tensor)
-                    block = ", ".join("1" if n is None else self._length(n) for n in d.lengths)
                     layout = f"{tensor}, {tensor}.shape, {tensor}.stride()"
-                    text = f"TensorDescriptor({layout}, [{block}])"
+                    text = f"TensorDescriptor({layout}, [{self.block(d)}])"
                     self.fit(f"{self.descriptor(d)} = ", text)
             case H.Clear():
                 self.put(f"{self.tensor(s.tensor)}.zero_()")
             case H.Programs():
-                self.fit("grid = ", f"({self._count(s.grid)},)")
+                self.fit("grid = ", f"({self.number(s.value)},)")
             case H.Launch():
                 self._launch(s)
             case _:

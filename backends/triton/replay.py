@@ -17,7 +17,6 @@ from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp.backends.schedules.measure import Empty
-from monocomp.backends.schedules.schedule import one_tile, split_lengths
 from monocomp.backends.torch_operations import TorchTarget
 from monocomp.blocks.program import SMALL_INT
 from monocomp.host.plan import Launched, Plan, gather
@@ -69,12 +68,6 @@ class PlanTarget(TorchTarget):
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         return _Start(getattr(self.module, self.program.kernels[number].name), programs)
-
-    def tile(self, size: int) -> int:
-        return one_tile(size)
-
-    def split_lengths(self, size: int) -> tuple[int, int]:
-        return split_lengths(size)
 
     def index(self, wide: bool) -> tl.dtype:
         return tl.int64 if wide else tl.int32

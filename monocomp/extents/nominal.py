@@ -57,6 +57,17 @@ def power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
+def one_tile(size: int) -> int:
+    """The length of the tile of an axis that is held entirely."""
+    return max(MIN_DOT, power_of_two(size))
+
+
+def split_lengths(size: int) -> tuple[int, int]:
+    """The lengths of its two tiles: the largest power of two below, and the least for the rest."""
+    first = one_tile((size + 1) // 2)
+    return first, one_tile(size - first)
+
+
 def without_elements(program: Equations) -> frozenset[str]:
     """The extents that are known to be 0."""
     sizes = nominal_sizes(program.declared, program.sizes)

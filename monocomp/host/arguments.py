@@ -6,12 +6,15 @@ name of the kernel's parameter.
 
 from __future__ import annotations
 
-from dataclasses import fields
+import math
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from monocomp.declarations.record import record
+from monocomp.errors import InternalError
+from monocomp.extents.nominal import one_tile
 from monocomp.terms import Term
-from monocomp.terms.printer import show
 
 PROGRAMS, DESCRIPTORS = "PROGRAMS", "DESCRIPTORS"  # what a schedule tells the host alone
 
@@ -38,81 +41,110 @@ class Node:
 def shown(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join("1" if v is None else shown(v) for v in value) or "none"
-    return show(value) if isinstance(value, Term) else str(value).lstrip(".")
+    return str(value).lstrip(".")
+
+
+# The signs of numbers and their functions, of any number of operands where that is no matter.
+_INFIX: dict[str, Callable[..., int]] = {
+    "+": lambda *numbers: sum(numbers),
+    "*": lambda *numbers: math.prod(numbers),
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "==": operator.eq,
+    ">=": operator.ge,
+}
+FUNCTIONS: dict[str, Callable[..., int]] = _INFIX | {
+    "max": max,
+    "min": min,
+    "cdiv": lambda size, length: -(-size // length),
+    "tile": one_tile,
+    "holds": lambda length, size: 0 < size <= length,
+}
+_COMPARED = ("==", ">=")
+_OF_TERMS = {"add": "+", "mul": "*", "floordiv": "//", "mod": "%", "maximum": "max"}
+_OF_TERMS |= {"minimum": "min"}
 
 
 @record()
-class Count(Node):
-    """The number of program instances along an axis of a grid: one for each element, or, if
-    `block` names a parameter of the kernel, one for each block of that length."""
+class Number(Node):
+    """A number or truth value of a call: one of `FUNCTIONS` of others, or a leaf.
 
-    extent: ExtentName
-    block: SettingName | None = None
+    Leaves are a `const`, the `size` of an extent, the value of a `param`, a `setting` that a
+    schedule chooses, and the `length` of a tile that holds a part of an axis.
+    """
+
+    op: str
+    args: tuple[Number, ...] = ()
+    attr: Any = None
+
+    def written(
+        self, leaf: Callable[[Number], str], call: Callable[[str, Sequence[str]], str]
+    ) -> str:
+        """The text, with leaves and calls as functions write them."""
+        if not self.args:
+            return leaf(self)
+        texts = [a.written(leaf, call) for a in self.args]
+        if self.op not in _INFIX:
+            return call(self.op, texts)
+        if self.op not in _COMPARED:
+            pairs = zip(self.args, texts, strict=True)
+            texts = [f"({text})" if a.op in _INFIX else text for a, text in pairs]
+        return f" {self.op} ".join(texts)
 
     def __str__(self) -> str:
-        size = shown(self.extent)
-        return size if self.block is None else f"{size} / {self.block}"
+        return self.written(
+            lambda n: shown(n.attr), lambda called, args: f"{called}({', '.join(args)})"
+        )
 
 
-@record()
-class AnyLength(Node):
-    """The length of a kernel's blocks along an axis."""
-
-    axis: str
-    extent: ExtentName
+def const(value: int) -> Number:
+    return Number("const", (), value)
 
 
-@record()
-class Length(AnyLength):
-    """A length that a schedule gives."""
-
-    parameter: SettingName
-
-    text = "{parameter}"
+def size(extent: ExtentName) -> Number:
+    return Number("size", (), extent)
 
 
-@record()
-class HeldLength(AnyLength):
-    """One tile holds the axis."""
-
-    text = "tile({extent})"
+def param(name: ParamName) -> Number:
+    """A parameter of the program, or into how many splits a stream is cut."""
+    return Number("param", (), name)
 
 
-@record()
-class HalfLength(AnyLength):
-    """One of two tiles that hold it together; `first` is the axis of the first, of a second one."""
-
-    axis: AxisName
-    first: AxisName | None
-
-    text = "length_{axis}"
+def setting(name: SettingName) -> Number:
+    return Number("setting", (), name)
 
 
-@record()
-class FixedLength(AnyLength):
-    """A length that follows from a known size."""
-
-    length: int
-
-    text = "{length}"
+def length(axis: AxisName) -> Number:
+    return Number("length", (), axis)
 
 
-@record()
-class Even(Node):
-    """True if no element of a block is beyond the end of the axis."""
+def product(numbers: Iterable[Number]) -> Number:
+    """The product of numbers, of none 1."""
+    factors = tuple(numbers)
+    if len(factors) == 1:
+        return factors[0]
+    return Number("*", factors) if factors else const(1)
 
-    length: AnyLength
 
-    text = "{length} divides"
+def of_term(t: Term) -> Number:
+    """A size that an equation gives as a number.
 
-
-@record()
-class Single(Node):
-    """True if one block holds all elements of the axis, and there is at least one."""
-
-    length: AnyLength
-
-    text = "{length} holds all"
+    Raises:
+        InternalError: it is made of something else than sizes and parameters.
+    """
+    match t.op:
+        case "const":
+            return const(int(t.attr))
+        case "extent":
+            return size(t.attr)
+        case "param":
+            return param(t.attr)
+        case "pow":
+            return Number("**", (of_term(t.args[0]), const(t.attr.numerator)))
+    if t.op not in _OF_TERMS:
+        raise InternalError(f"an extent cannot be {t.op}")
+    return Number(_OF_TERMS[t.op], tuple(map(of_term, t.args)))
 
 
 @record()
@@ -127,18 +159,19 @@ class Pointer(Node):
 @record()
 class Descriptor(Node):
     """A descriptor that loads blocks of a tensor, or nothing where none can be made: a block has a
-    length, or one element (None), along each dimension."""
+    length, or one element (None), along each dimension, and an axis."""
 
     parameter: str
     tensor: TensorName
-    lengths: tuple[AnyLength | None, ...]
+    lengths: tuple[Number | None, ...]
+    axes: tuple[str | None, ...]
 
     text = "blocks of {tensor}: {lengths}"
 
     @property
     def key(self) -> str:
         """The same for descriptors of the same blocks, of several kernels too."""
-        return repr((self.tensor, tuple(n.axis if n else None for n in self.lengths)))
+        return repr((self.tensor, self.axes))
 
 
 @record()
@@ -149,24 +182,6 @@ class Stride(Node):
     dim: int
 
     text = "{tensor}.stride({dim})"
-
-
-@record()
-class Extent(Node):
-    """A size."""
-
-    name: ExtentName
-
-    text = "{name}"
-
-
-@record()
-class Param(Node):
-    """A parameter of the program, or into how many splits a stream is cut."""
-
-    name: ParamName
-
-    text = "{name}"
 
 
 @record()
@@ -187,10 +202,7 @@ class Flag(Node):
     text = "{name}"
 
 
-Value: TypeAlias = (
-    Pointer | Descriptor | Stride | Extent | Param | AnyLength | Even | Single | Step | Flag
-)
-POSITIONAL = (Pointer, Descriptor, Stride, Extent, Param)  # the others go by name
+Value: TypeAlias = Pointer | Descriptor | Stride | Number | Step | Flag
 
 
 @record()
@@ -201,6 +213,13 @@ class Argument(Node):
     value: Value
 
     text = "{parameter} = {value}"
+
+    @property
+    def is_positional(self) -> bool:
+        """True for tensors, sizes and parameters; other arguments go by name."""
+        if isinstance(self.value, Number):
+            return self.value.op in ("size", "param")
+        return isinstance(self.value, Pointer | Descriptor | Stride)
 
 
 @record()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp import terms as T
@@ -37,7 +37,7 @@ class Interface:
     parameters: tuple[str, ...]
     arguments: tuple[A.Argument, ...]
     scheduled: tuple[str, ...] | None = None
-    grid: tuple[tuple[str, A.Count], ...] = ()  # by axis
+    grid: tuple[tuple[str, A.Number], ...] = ()  # by axis
     shared: tuple[tuple[str, str], ...] = ()
     added: tuple[str, ...] = ()
     requires_descriptors: bool = False
@@ -51,7 +51,11 @@ class Interface:
     def halves(self) -> set[str]:
         """The axes that tiles hold whose lengths are to be computed."""
         values = (a.value for a in self.arguments)
-        return {x.axis for x in values if isinstance(x, A.HalfLength)}
+        return {x.attr for x in values if isinstance(x, A.Number) and x.op == "length"}
+
+    def programs(self, axes: Collection[str]) -> A.Number:
+        """The number of program instances along some axes of the grid."""
+        return A.product(count for axis, count in self.grid if axis in axes)
 
     @property
     def descriptors(self) -> tuple[A.Descriptor, ...]:
@@ -72,8 +76,8 @@ def of_tile_program(kernel: TileProgram) -> Interface:
     """Return how an interpreter of tile programs is called: with tensors, sizes and parameters."""
     names = (*kernel.inputs, *(o.name for o in kernel.outputs))
     arguments = [A.Argument(n, A.Pointer(n)) for n in names]
-    arguments += [A.Argument(f"size {e}", A.Extent(e)) for e in kernel.extents()]
-    arguments += [A.Argument(n, A.Param(n)) for n in kernel.params]
+    arguments += [A.Argument(f"size {e}", A.size(e)) for e in kernel.extents()]
+    arguments += [A.Argument(n, A.param(n)) for n in kernel.params]
     parameters = tuple(a.parameter for a in arguments)
     return Interface(kernel, kernel.name, parameters, tuple(arguments))
 
@@ -140,9 +144,9 @@ def _sizes(
     for extent in sorted(bounds, key=lowered.splits.__contains__):
         if extent in lowered.splits:
             number = next(n for n, k in enumerate(kernels) if extent in k.kernel.splits)
-            grid = tuple(c for _, c in kernels[number].grid if c.extent != extent)
-            yield H.Split(lowered.splits[extent], number, grid)
-        yield H.Bound(extent, bounds[extent])
+            axes = [a.name for a in kernels[number].kernel.axes.values() if a.extent != extent]
+            yield H.Split(lowered.splits[extent], number, kernels[number].programs(axes))
+        yield H.Bound(extent, A.of_term(bounds[extent]))
 
 
 def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
@@ -209,10 +213,10 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Sta
                 yield H.Clear(o.name)
     for k in kernels:
         whole = [o for o in k.kernel.outputs if not k.kernel.is_added_to(o.name)]
-        for _, count in k.grid:
-            others = tuple(o.name for o in whole if count.extent not in o.dims)
+        for extent in (k.kernel.axes[axis].extent for axis, _ in k.grid):
+            others = tuple(o.name for o in whole if extent not in o.dims)
             if others:
-                yield H.CheckSome(count.extent, others)
+                yield H.CheckSome(extent, others)
 
 
 def _launches(
@@ -304,13 +308,13 @@ def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator
         host = (A.PROGRAMS,) * bool(k.kernel.splits)
         host += (A.DESCRIPTORS,) * (bool(k.descriptors) and not required)
         yield H.Choose(number, host)
-        rows = tuple(c for a, c in k.grid if k.kernel.axes[a].role == "row")[::-1]
+        rows = k.kernel.axis_names("row")
         odd = {d.tensor: None for d in k.descriptors if required or _is_held(k.kernel, d)}
         if rows and any(name in inputs for name in odd):
             least = 0 if required else MANY_BLOCKS
-            yield H.Align(tuple(n for n in odd if n in inputs), rows, least)
+            yield H.Align(tuple(n for n in odd if n in inputs), k.programs(rows), least)
         yield H.Wide(k.tensors, k.added)
-        yield H.Programs(tuple(c for _, c in k.grid))
+        yield H.Programs(k.programs(k.kernel.axes))
         for axis in k.kernel.axes.values():
             if axis.after is not None and axis.name in k.halves:
                 yield H.SplitPadding(axis.extent, axis.after, axis.name)
@@ -321,5 +325,5 @@ def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator
 
 def _is_held(kernel: TileProgram, descriptor: A.Descriptor) -> bool:
     """True if blocks hold entire rows of the tensor, which many other blocks then read again."""
-    last = [n for n in descriptor.lengths if n is not None][-1]
-    return kernel.axes[last.axis].role == "whole"
+    last = [a for a in descriptor.axes if a is not None][-1]
+    return kernel.axes[last].role == "whole"

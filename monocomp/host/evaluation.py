@@ -9,7 +9,7 @@ from operator import itemgetter, methodcaller
 from typing import Any, Protocol, cast
 
 from monocomp.errors import InternalError, UnsupportedError
-from monocomp.extents.intervals import evaluated
+from monocomp.extents.nominal import split_lengths
 from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.plan import Gather, Launched, Plan, Stage, gather
@@ -51,8 +51,6 @@ class Scheduled(Target, Protocol):
 
     precision: str
 
-    def tile(self, size: int) -> int: ...
-    def split_lengths(self, size: int) -> tuple[int, int]: ...
     def index(self, wide: bool) -> Any: ...
     def is_wide(self, tensors: Sequence[Any], params: Sequence[float]) -> bool: ...
     def is_fast(self, tensor: Any, dtype: Any) -> bool: ...
@@ -122,13 +120,13 @@ class Evaluation:
                 shape = zip(s.extents, self.tensors[s.tensor].shape, strict=True)
                 self.sizes |= {e: int(n) for e, n in shape if e is not None}
             case H.Bound():
-                self.sizes[s.extent] = self._number(s)
+                self.sizes[s.extent] = self._number(s.value)
             case H.Split():
                 config = self.configs[s.kernel]
-                programs = max(1, self._count(s.grid, config))
+                programs = max(1, self._number(s.others, config))
                 self.params[s.param] = max(1, config[A.PROGRAMS] // programs)
             case H.SplitPadding():
-                both = self.scheduled.split_lengths(self.sizes[s.extent])
+                both = split_lengths(self.sizes[s.extent])
                 self.lengths[s.first], self.lengths[s.second] = both
             case H.CheckShapes():
                 for t in s.tensors:
@@ -158,7 +156,7 @@ class Evaluation:
                 sorted = self._gather(s.tensor, s.order, s.first, s.last)
                 self.launches.append(Launched(self.target.sort, sorted, [], {"kept": s.kept}))
             case H.Align():
-                if self._count(s.rows, self.config) >= s.least:
+                if self._number(s.programs) >= s.least:
                     for name in s.tensors:
                         self._align(name)
             case H.View():
@@ -174,7 +172,7 @@ class Evaluation:
                 tensors = [self.tensors[n] for n in s.tensors]
                 self.is_wide = self.scheduled.is_wide(tensors, params)
             case H.Programs():
-                self.programs = self._count(s.grid, self.config)
+                self.programs = self._number(s.value)
             case H.Describe():
                 for d in s.descriptors:
                     self._describe(d, s.is_required)
@@ -188,41 +186,23 @@ class Evaluation:
 
     # --- numbers ----------------------------------------------------------------------
 
-    def _number(self, s: H.Bound) -> int:
-        found = evaluated(s.value, self.sizes, self.params)
-        if found is None:
-            raise InternalError(f"the size of {s.extent} is not known")
-        return found
+    def _number(self, n: A.Number, config: Mapping[str, int] | None = None) -> Any:
+        """The value of a number, under the schedule of the next kernel or under another one."""
+        match n.op:
+            case "const":
+                return n.attr
+            case "size":
+                return self.sizes[n.attr]
+            case "param":
+                return self.params[n.attr]
+            case "setting":
+                return (self.config if config is None else config)[n.attr]
+            case "length":
+                return self.lengths[n.attr]
+        return A.FUNCTIONS[n.op](*(self._number(a, config) for a in n.args))
 
     def _shape(self, extents: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(self.sizes[e] for e in extents)
-
-    def _count(self, grid: tuple[A.Count, ...], config: Mapping[str, int]) -> int:
-        """Return the number of program instances of a grid."""
-        return math.prod(
-            -(-self.sizes[c.extent] // (1 if c.block is None else config[c.block])) for c in grid
-        )
-
-    def _length(self, length: A.AnyLength) -> int:
-        match length:
-            case A.Length():
-                return self.config[length.parameter]
-            case A.HeldLength():
-                return self.scheduled.tile(self.sizes[length.extent])
-            case A.FixedLength():
-                return length.length
-        return self.lengths[length.axis]
-
-    def _is_even(self, length: A.AnyLength) -> bool:
-        size, found = self.sizes[length.extent], self._length(length)
-        match length:
-            case A.Length():
-                return size % found == 0
-            case A.HalfLength(first=None):
-                return size >= found
-            case A.HalfLength(first=str() as first):
-                return size == self.lengths[first] + found
-        return size == found
 
     # --- tensors ----------------------------------------------------------------------
 
@@ -284,7 +264,7 @@ class Evaluation:
     def _describe(self, d: A.Descriptor, is_required: bool) -> None:
         make, tensor = None, self.tensors[d.tensor]
         if (self.is_described or is_required) and not self.is_wide:
-            block = [1 if n is None else self._length(n) for n in d.lengths]
+            block = [1 if n is None else self._number(n) for n in d.lengths]
             make = self.scheduled.describe(tensor, block)
         if is_required and make is None:
             raise UnsupportedError(
@@ -310,7 +290,7 @@ class Evaluation:
         varying: list[tuple[int, int, Callable[[Any], Any] | None]] = []
         options: dict[str, Any] = {}
         for a in s.arguments:
-            if not isinstance(a.value, A.POSITIONAL):
+            if not a.is_positional:
                 options[a.parameter] = self._value(a.value)
                 continue
             match a.value:
@@ -319,7 +299,7 @@ class Evaluation:
                     continue
                 case A.Pointer(tensor):
                     varying.append((len(args), self.positions[tensor], None))
-                case A.Param(name) if name in self.varying:
+                case A.Number("param", attr=name) if name in self.varying:
                     varying.append((len(args), self.positions[name], None))
                 case A.Descriptor(parameter, tensor):
                     make = self.descriptors[parameter]
@@ -335,16 +315,10 @@ class Evaluation:
         match value:
             case A.Stride():
                 return self.tensors[value.tensor].stride(value.dim)
-            case A.Extent():
-                return self.sizes[value.name]
-            case A.Param():
-                return None if value.name in self.varying else self.params[value.name]
-            case A.AnyLength():
-                return self._length(value)
-            case A.Even():
-                return self._is_even(value.length)
-            case A.Single(length):
-                return 0 < self.sizes[length.extent] <= self._length(length)
+            case A.Number("param", attr=name) if name in self.varying:
+                return None
+            case A.Number():
+                return self._number(value)
             case A.Step():
                 return self.scheduled.step(*((self.tensors[x.tensor], x.dim) for x in value.held))
             case A.Flag("index"):

@@ -26,16 +26,15 @@ from monocomp.declarations.vocabulary import Kind
 from monocomp.host.arguments import (
     Argument,
     AxisName,
-    Count,
     Descriptor,
     ExtentName,
     Node,
+    Number,
     ParamName,
     Signature,
     TensorName,
     shown,
 )
-from monocomp.terms import Term
 
 # --- statements ---------------------------------------------------------------------------------
 
@@ -59,7 +58,7 @@ class Bound(Node):
     """A size is computed from other sizes and parameters."""
 
     extent: ExtentName
-    value: Term
+    value: Number
 
     text, defines = "size {extent} = {value}", ("extent",)
 
@@ -67,13 +66,13 @@ class Bound(Node):
 @record()
 class Split(Node):
     """Into how many splits a kernel's stream is cut: as many as make the number of program
-    instances that its schedule wants, where the grid has so many without."""
+    instances that its schedule wants, where each split has so many."""
 
     param: ParamName
     kernel: int
-    grid: tuple[Count, ...]
+    others: Number
 
-    text, defines = "param {param} = splits of kernel {kernel}, over {grid}", ("param",)
+    text, defines = "param {param} = splits of kernel {kernel}, each of {others}", ("param",)
 
 
 @record()
@@ -206,10 +205,10 @@ class Align(Node):
     it pays."""
 
     tensors: tuple[TensorName, ...]
-    rows: tuple[Count, ...]
+    programs: Number
     least: int
 
-    text = "align {tensors} if over {rows} there are {least} programs"
+    text = "align {tensors} if {programs} >= {least}"
 
 
 @record()
@@ -258,9 +257,9 @@ class Wide(Node):
 class Programs(Node):
     """The number of program instances."""
 
-    grid: tuple[Count, ...]
+    value: Number
 
-    text = "programs over {grid}"
+    text = "programs = {value}"
 
 
 @record()
@@ -365,7 +364,7 @@ class HostProgram:
     def known(self) -> dict[str, int]:
         """The sizes that are numbers."""
         bounds = (s for s in self.body if isinstance(s, Bound) and s.value.op == "const")
-        return {s.extent: int(s.value.attr) for s in bounds}
+        return {s.extent: s.value.attr for s in bounds}
 
     def __str__(self) -> str:
         """A line a statement, and one an argument."""

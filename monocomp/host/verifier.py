@@ -7,11 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from monocomp import terms as T
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host import program as H
 
+_LEAVES = {
+    "size": "size",
+    "param": "parameter",
+    "setting": "choice of the schedule",
+    "length": "length",
+}
 _NAMES = {
     "TensorName": "tensor",
     "ExtentName": "size",
@@ -101,14 +106,12 @@ def _kind(node: A.Node, field: str) -> str:
 
 def _uses(node: Any) -> Iterator[tuple[str, str]]:
     """The names that a node needs, by what they name."""
+    if isinstance(node, A.Number) and node.op in _LEAVES:
+        yield _LEAVES[node.op], node.attr
     for f in fields(node):
         value = getattr(node, f.name)
         for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, T.Term):
-                for t in T.subterms(part):
-                    if t.op in ("extent", "param"):
-                        yield {"extent": "size", "param": "parameter"}[t.op], t.attr
-            elif is_dataclass(part):
+            if is_dataclass(part):
                 yield from _uses(part)
             elif f.name not in node.defines and part is not None and _kind(node, f.name):
                 yield _kind(node, f.name), part
@@ -133,7 +136,7 @@ def _launch_fault(program: H.HostProgram, s: H.Launch, ranks: dict[str, int]) ->
     kernel = program.kernels[s.kernel]
     given = [a.parameter for a in s.arguments]
     chosen = [p for p in kernel.parameters if p in kernel.scheduled]
-    positions = [a.parameter for a in s.arguments if isinstance(a.value, A.POSITIONAL)]
+    positions = [a.parameter for a in s.arguments if a.is_positional]
     if sorted(given + chosen) != sorted(kernel.parameters):
         return f"{s.name} lacks arguments"
     if positions != [*kernel.parameters[: len(positions)]]:

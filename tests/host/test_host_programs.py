@@ -19,13 +19,13 @@ from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.nominal import packed_extents
 from monocomp.host.arguments import (
     Argument,
-    Extent,
     Flag,
-    HalfLength,
-    Length,
-    Param,
     Pointer,
     Stride,
+    length,
+    param,
+    setting,
+    size,
 )
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
@@ -332,20 +332,20 @@ BROKEN: dict[str, tuple[Callable[[HostProgram], tuple[Statement, ...]], str]] = 
         lambda p: tuple(replace(s, shape=("i",)) if isinstance(s, Buffer) else s for s in p.body),
         "O has 1 dimensions, and kernel takes 2",
     ),
-    "argument": (lambda p: changed(p, Argument("size i", Extent("i"))), "kernel lacks arguments"),
+    "argument": (lambda p: changed(p, Argument("size i", size("i"))), "kernel lacks arguments"),
     "order": (
-        lambda p: changed(p, *(Argument(f"size {n}", Extent(n)) for n in ("j", "k"))),
+        lambda p: changed(p, *(Argument(f"size {n}", size(n)) for n in ("j", "k"))),
         "kernel takes its arguments in another order",
     ),
     "stride": (lambda p: changed(p, Argument("size j", Stride("X", 2))), "X has no dimension 2"),
     "tensor": (lambda p: changed(p, Argument("size j", Pointer("Z"))), "tensor Z is not defined"),
-    "parameter": (lambda p: changed(p, Argument("size j", Param("n"))), "parameter n is not"),
+    "parameter": (lambda p: changed(p, Argument("size j", param("n"))), "parameter n is not"),
     "schedule": (
-        lambda p: changed(p, Argument("size j", Length("j", "j", "BLOCK_J"))),
+        lambda p: changed(p, Argument("size j", setting("BLOCK_J"))),
         "choice of the schedule BLOCK_J is not defined",
     ),
     "length": (
-        lambda p: changed(p, Argument("size j", HalfLength("j", "j", None))),
+        lambda p: changed(p, Argument("size j", length("j"))),
         "length j is not defined",
     ),
     "flag": (lambda p: changed(p, Argument("size j", Flag("fast"))), "flag fast is not defined"),

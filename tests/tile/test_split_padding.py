@@ -15,9 +15,10 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal
-from monocomp.backends.schedules.schedule import Schedule, one_tile, shortest, split_lengths
+from monocomp.backends.schedules.schedule import Schedule, shortest
 from monocomp.backends.triton.launch import TritonRunner
 from monocomp.errors import InternalError
+from monocomp.extents.nominal import one_tile, split_lengths
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.tile import TileProgram
