@@ -15,7 +15,7 @@ from monocomp.backends.interpreter import Interpreter
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
 from monocomp.host.interpreting import KernelRun, run_plan
-from monocomp.host.program import Buffer, HostProgram
+from monocomp.host.program import HostProgram
 from monocomp.tile import TileProgram
 
 Array = Any
@@ -111,8 +111,8 @@ class _Target:
     def promoted(self, tensors: Sequence[Array], default: str) -> Any:
         return np.float64
 
-    def dtype(self, buffer: Buffer, promoted: Any) -> Any:
-        return _DTYPES[buffer.kind]
+    def dtype(self, name: str, kind: Kind, promoted: Any) -> Any:
+        return _DTYPES[kind]
 
     def allocation(self, shape: tuple[int, ...], dtype: Any) -> Callable[[], Array]:
         return partial(np.zeros, shape, dtype)

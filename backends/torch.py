@@ -21,7 +21,8 @@ from monocomp.host.arguments import PROGRAMS
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.interpreting import KernelRun
 from monocomp.host.plan import Repeat
-from monocomp.host.program import HostProgram, Promote
+from monocomp.host.program import HostProgram
+from monocomp.host.tensors import Promote
 from monocomp.tile import TileProgram
 
 TILE_ELEMENTS = 1 << 19  # of the largest tile: 2 MiB in float32, of which a few live at once

@@ -13,7 +13,6 @@ from monocomp.backends.array_operations import bounds, elementwise, first_extrem
 from monocomp.backends.sorting import sort_positions
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
-from monocomp.host.program import Buffer
 
 
 class TorchOps:
@@ -177,10 +176,10 @@ class TorchTarget:
         found = [t.dtype for t in tensors] or [getattr(torch, default)]
         return self.results or reduce(torch.promote_types, found)
 
-    def dtype(self, buffer: Buffer, promoted: torch.dtype) -> torch.dtype:
+    def dtype(self, name: str, kind: Kind, promoted: torch.dtype) -> torch.dtype:
         named = {"accumulated": self.accumulated, "promoted": promoted, "operand": promoted}
-        found = named.get(buffer.dtype)
-        return found or getattr(torch, buffer.dtype)
+        found = named.get(name)
+        return found or getattr(torch, name)
 
     def allocation(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
         return partial(torch.empty, shape, dtype=dtype, device=self.device)

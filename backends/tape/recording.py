@@ -20,8 +20,10 @@ from monocomp.backends.tape.tiles import TapeOps
 from monocomp.backends.torch_operations import TorchOps, TorchTarget
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.interpreting import KernelRun
+from monocomp.host.launches import Slices
 from monocomp.host.plan import Plan
-from monocomp.host.program import HostProgram, Slices, Sort
+from monocomp.host.program import HostProgram
+from monocomp.host.tensors import Sort
 from monocomp.tile import Store, TileProgram, walk
 
 _NONE: Mapping[int, Value] = {}

@@ -30,7 +30,10 @@ from monocomp.extents.nominal import packed_extents
 from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.building import host_program
+from monocomp.host.launches import Describe, Launch, Wide
 from monocomp.host.promised import promised
+from monocomp.host.sizes import SplitPadding
+from monocomp.host.tensors import Align, Clear, Sort
 from monocomp.terms.equations import Equations
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding
@@ -285,18 +288,18 @@ def kernels_of(*parts: Written) -> list[str]:
 def host_functions(*parts: Written) -> list[str]:
     """Write the functions that host functions call."""
     body = [s for part in parts for s in part.program.statements()]
-    has_sums = any(isinstance(s, H.Clear) for s in body)
-    arguments = [a for s in body if isinstance(s, H.Launch) for a in s.arguments]
-    aligns = any(isinstance(s, H.Align) for s in body)
+    has_sums = any(isinstance(s, Clear) for s in body)
+    arguments = [a for s in body if isinstance(s, Launch) for a in s.arguments]
+    aligns = any(isinstance(s, Align) for s in body)
     needed = {
-        "split_lengths": any(isinstance(s, H.SplitPadding) for s in body),
+        "split_lengths": any(isinstance(s, SplitPadding) for s in body),
         "step": any(isinstance(a.value, A.Step) for a in arguments),
         "descriptor": any(isinstance(a.value, A.Descriptor) for a in arguments),
         "copy_rows": aligns,
         "aligned": aligns,
         "clear_elements": has_sums,
         "clear": has_sums,
-        "sort_positions": any(isinstance(s, H.Sort) for s in body),
+        "sort_positions": any(isinstance(s, Sort) for s in body),
     }
     functions = parts[0].part.dialect.host_functions
     return _apart(*(text for f, text in functions.items() if needed.get(f, True)))
@@ -305,7 +308,7 @@ def host_functions(*parts: Written) -> list[str]:
 def minimal_functions(*parts: Written) -> list[str]:
     """Write the functions that the host functions of minimal files call."""
     body = [s for part in parts for s in part.program.statements()]
-    statements = {"split_lengths": H.SplitPadding, "sort_positions": H.Sort, "span": H.Wide}
+    statements = {"split_lengths": SplitPadding, "sort_positions": Sort, "span": Wide}
     needed = (f for f, kind in statements.items() if any(isinstance(s, kind) for s in body))
     return _apart(*map(HOST_FUNCTIONS.__getitem__, needed))
 
@@ -387,6 +390,6 @@ def imports(*parts: Written) -> list[str]:
     """The imports of a file."""
     dialect = parts[0].part.dialect
     body = [s for part in parts for s in part.program.statements()]
-    is_described = any(isinstance(s, H.Describe) for s in body)
+    is_described = any(isinstance(s, Describe) for s in body)
     lines = ["", "import torch", "import triton", "import triton.language as tl", *dialect.imports]
     return [*lines, *[dialect.descriptor_import] * is_described, ""]

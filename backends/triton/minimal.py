@@ -12,7 +12,11 @@ from monocomp.backends.identifiers import Identifiers
 from monocomp.backends.line_breaks import fill, tuple_text
 from monocomp.backends.triton.host_source import HostSource
 from monocomp.blocks.program import SMALL_INT
+from monocomp.host import arguments as A
 from monocomp.host import program as H
+from monocomp.host.launches import Choose, Describe, Launch, Programs, Wide
+from monocomp.host.sizes import CheckEmpty, CheckShapes, CheckSome
+from monocomp.host.tensors import Clear
 from monocomp.terms.equations import Equations
 
 
@@ -43,46 +47,46 @@ class MinimalHost(HostSource):
         if dense:
             self.put(f"assert all(t.stride(-1) == 1 for t in {tuple_text(dense)})")
         for s in self.host.body:
-            self._statement(s)
+            self.statement(s)
         return self.out
 
     def setting(self, name: str, kernel: int | None = None) -> str:
         return str(self.schedules[self.kernel if kernel is None else kernel][name])
 
-    def _statement(self, s: H.Statement) -> None:
+    def statement(self, s: A.Statement) -> None:
         match s:
-            case H.Choose():
+            case Choose():
                 self.kernel = s.kernel
-            case H.CheckShapes():
+            case CheckShapes():
                 for t in s.tensors:
                     shape = tuple_text(list(map(self.size, t.shape)))
                     self.put(f"assert {self.tensor(t.tensor)}.shape == {shape}")
-            case H.CheckEmpty():
+            case CheckEmpty():
                 self.put(f"assert {self.size(s.extent)} == 0")
-            case H.CheckSome():
+            case CheckSome():
                 self.put(f"assert {self.size(s.extent)} > 0")
-            case H.Wide():
+            case Wide():
                 tensors = tuple_text([self.tensor(n) for n in s.tensors])
                 self.put(f"assert max(map(span, {tensors})) < 2**31")
                 for name in map(self.param, s.params):
                     self.put(f"assert abs({name}) < {SMALL_INT}")
-            case H.Describe():
+            case Describe():
                 for d in s.descriptors:
                     tensor = self.tensor(d.tensor)
                     layout = f"{tensor}, {tensor}.shape, {tensor}.stride()"
-                    text = f"TensorDescriptor({layout}, [{self.block(d)}])"
-                    self.fit(f"{self.descriptor(d)} = ", text)
-            case H.Clear():
+                    text = f"TensorDescriptor({layout}, [{d.block(self)}])"
+                    self.fit(f"{d.source(self)} = ", text)
+            case Clear():
                 self.put(f"{self.tensor(s.tensor)}.zero_()")
-            case H.Programs():
-                self.fit("grid = ", f"({self.number(s.value)},)")
-            case H.Launch():
+            case Programs():
+                self.fit("grid = ", f"({s.value.source(self)},)")
+            case Launch():
                 self._launch(s)
             case _:
-                super()._statement(s)
+                super().statement(s)
 
-    def _launch(self, s: H.Launch) -> None:
-        arguments = list(map(self._argument, s.arguments))
+    def _launch(self, s: Launch) -> None:
+        arguments = [a.source(self) for a in s.arguments]
         config = self.schedules[s.kernel]
         scheduled = self.host.kernels[s.kernel].scheduled
         options = [k for k in ("num_warps", "num_stages", "maxnreg") if k in config]

@@ -1,19 +1,22 @@
 """Arguments of kernels as data: tensors, sizes, strides, and what is made of them.
 
 Sizes go by the name of their extent, tensors by their own name, and what a schedule chooses by the
-name of the kernel's parameter.
+name of the kernel's parameter. `of` is the value of an argument in a call, and `source` its text in
+the function that a writer writes.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from monocomp.errors import InternalError
-from monocomp.extents.nominal import one_tile
+from monocomp.extents.nominal import MIN_DOT, one_tile
+from monocomp.host.evaluation import Evaluation
+from monocomp.host.writer import Writer
 from monocomp.terms import Term
 
 PROGRAMS, DESCRIPTORS = "PROGRAMS", "DESCRIPTORS"  # what a schedule tells the host alone
@@ -42,6 +45,18 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join("1" if v is None else shown(v) for v in value) or "none"
     return str(value).lstrip(".")
+
+
+class Statement(Node):
+    """A statement: `run` evaluates it for a call, `write` writes it as Python."""
+
+    def run(self, call: Evaluation) -> None:
+        """Change the state of a call."""
+        raise NotImplementedError
+
+    def write(self, out: Writer) -> None:
+        """Write the lines that do the same."""
+        raise NotImplementedError
 
 
 # The signs of numbers and their functions, of any number of operands where that is no matter.
@@ -93,9 +108,54 @@ class Number(Node):
         return f" {self.op} ".join(texts)
 
     def __str__(self) -> str:
-        return self.written(
-            lambda n: shown(n.attr), lambda called, args: f"{called}({', '.join(args)})"
-        )
+        return self.written(lambda n: shown(n.attr), _called)
+
+    def of(self, call: Evaluation, config: Mapping[str, int] | None = None) -> Any:
+        """The value, under the schedule of the next kernel or under another one."""
+        match self.op:
+            case "const":
+                return self.attr
+            case "size":
+                return call.sizes[self.attr]
+            case "param":
+                return call.params[self.attr]
+            case "setting":
+                return (call.config if config is None else config)[self.attr]
+            case "length":
+                return call.lengths[self.attr]
+        return FUNCTIONS[self.op](*(a.of(call, config) for a in self.args))
+
+    def source(self, out: Writer, kernel: int | None = None) -> str:
+        """The text, under the schedule of the next kernel or under another one's."""
+
+        def leaf(n: Number) -> str:
+            match n.op:
+                case "size":
+                    return out.size(n.attr)
+                case "param":
+                    return out.param(n.attr)
+                case "setting":
+                    return out.setting(n.attr, kernel)
+                case "length":
+                    return out.name("length", n.attr, f"length_{n.attr}")
+            return str(n.attr)
+
+        return self.written(leaf, _called_in_python)
+
+
+def _called(function: str, args: Sequence[str]) -> str:
+    return f"{function}({', '.join(args)})"
+
+
+def _called_in_python(function: str, args: Sequence[str]) -> str:
+    match function:
+        case "cdiv":
+            return _called("triton.cdiv", args)
+        case "tile":
+            return f"max({MIN_DOT}, triton.next_power_of_2({args[0]}))"
+        case "holds":
+            return f"0 < {args[1]} <= {args[0]}"
+    return _called(function, args)
 
 
 def const(value: int) -> Number:
@@ -155,6 +215,13 @@ class Pointer(Node):
 
     text = "{tensor}"
 
+    def of(self, call: Evaluation) -> None:
+        """None: each call gives it."""
+
+    def source(self, out: Writer) -> str:
+        """The tensor's name."""
+        return out.tensor(self.tensor)
+
 
 @record()
 class Descriptor(Node):
@@ -173,6 +240,19 @@ class Descriptor(Node):
         """The same for descriptors of the same blocks, of several kernels too."""
         return repr((self.tensor, self.axes))
 
+    def of(self, call: Evaluation) -> None:
+        """None: each call makes it anew."""
+
+    def source(self, out: Writer) -> str:
+        """The descriptor's name."""
+        found = out.name("descriptor", self.key, self.parameter)
+        out.described.setdefault(self.tensor, {})[found] = None
+        return found
+
+    def block(self, out: Writer) -> str:
+        """The lengths of its blocks."""
+        return ", ".join("1" if n is None else n.source(out) for n in self.lengths)
+
 
 @record()
 class Stride(Node):
@@ -183,6 +263,14 @@ class Stride(Node):
 
     text = "{tensor}.stride({dim})"
 
+    def of(self, call: Evaluation) -> int:
+        """Its value for the tensor of a call."""
+        return int(call.tensors[self.tensor].stride(self.dim))
+
+    def source(self, out: Writer) -> str:
+        """Write a method of the tensor."""
+        return f"{out.tensor(self.tensor)}.stride({self.dim})"
+
 
 @record()
 class Step(Node):
@@ -192,6 +280,14 @@ class Step(Node):
 
     text = "step of strides but {held}"
 
+    def of(self, call: Evaluation) -> int:
+        """Its value for the tensors of a call."""
+        return call.scheduled.step(*((call.tensors[x.tensor], x.dim) for x in self.held))
+
+    def source(self, out: Writer) -> str:
+        """Write a function of the tensors."""
+        return f"step({', '.join(f'({out.tensor(x.tensor)}, {x.dim})' for x in self.held)})"
+
 
 @record()
 class Flag(Node):
@@ -200,6 +296,19 @@ class Flag(Node):
     name: FlagName
 
     text = "{name}"
+
+    def of(self, call: Evaluation) -> Any:
+        """Its value for a call."""
+        match self.name:
+            case "index":
+                return call.scheduled.index(call.is_wide)
+            case "precision":
+                return call.scheduled.precision
+        return call.is_fast
+
+    def source(self, out: Writer) -> str:
+        """The name of the variable that has it."""
+        return "tl.int64 if wide else tl.int32" if self.name == "index" else self.name
 
 
 Value: TypeAlias = Pointer | Descriptor | Stride | Number | Step | Flag
@@ -220,6 +329,10 @@ class Argument(Node):
         if isinstance(self.value, Number):
             return self.value.op in ("size", "param")
         return isinstance(self.value, Pointer | Descriptor | Stride)
+
+    def source(self, out: Writer) -> str:
+        """Write it as a call takes it."""
+        return ("" if self.is_positional else f"{self.parameter}=") + self.value.source(out)
 
 
 @record()

@@ -10,7 +10,30 @@ from monocomp.declarations.dtypes import NARROW, promoted
 from monocomp.extents.nominal import without_elements
 from monocomp.host import arguments as A
 from monocomp.host import program as H
-from monocomp.terms.equations import Equations, Slices
+from monocomp.host.launches import (
+    Choose,
+    Describe,
+    Fast,
+    Launch,
+    Programs,
+    Return,
+    Slice,
+    Slices,
+    Wide,
+)
+from monocomp.host.sizes import (
+    Bound,
+    CheckEmpty,
+    CheckShapes,
+    CheckSome,
+    Shape,
+    Sizes,
+    Split,
+    SplitPadding,
+)
+from monocomp.host.tensors import Align, Buffer, Clear, Convert, Free, Promote, Sort, View
+from monocomp.terms import equations as E
+from monocomp.terms.equations import Equations
 from monocomp.tile import OPERAND, Expr, Let, Tensor, TileProgram, expressions, walk
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
@@ -94,24 +117,24 @@ def host_program(
     """
     declared, given = lowered.declared, given_inputs(lowered)
     sizes = list(_sizes(lowered, kernels, known or {}))
-    read = {s.tensor for s in sizes if isinstance(s, H.Sizes) and None not in s.extents}
-    checked = tuple(H.Shape(n, declared.extents(n)) for n in given if n not in read)
+    read = {s.tensor for s in sizes if isinstance(s, Sizes) and None not in s.extents}
+    checked = tuple(Shape(n, declared.extents(n)) for n in given if n not in read)
     late = _late(lowered, kernels)
-    body: list[H.Statement] = [
+    body: list[A.Statement] = [
         *sizes,
-        *([H.CheckShapes(checked)] if checked else []),
-        *(H.CheckEmpty(e) for e in sorted(without_elements(lowered))),
+        *([CheckShapes(checked)] if checked else []),
+        *(CheckEmpty(e) for e in sorted(without_elements(lowered))),
         *_dtypes(lowered, kernels),
         *_sorted(lowered),
         *_buffers(lowered, kernels[:late]),
-        *(H.Sort(s.tensor, s.kept, *s.names) for s in lowered.sorted),
+        *(Sort(s.tensor, s.kept, *s.names) for s in lowered.sorted),
         *_launches(lowered, kernels[:late]),
     ]
     if late < len(kernels):  # what slices take is given back first
         body += _freed(lowered, kernels[:late], kernels[late:])
         body += _buffers(lowered, kernels[late:])
         body += _launches(lowered, kernels[late:], late)
-    body.append(H.Return(tuple(o.name for o in declared.outputs)))
+    body.append(Return(tuple(o.name for o in declared.outputs)))
     inputs = tuple((n, len(declared.inputs[n].dims)) for n in given)
     start = None if lowered.slices is None else lowered.slices.start
     own = {start, *lowered.splits.values()}
@@ -127,7 +150,7 @@ def given_inputs(lowered: Equations) -> list[str]:
 
 def _sizes(
     lowered: Equations, kernels: Sequence[Interface], given: Mapping[str, int]
-) -> Iterator[H.Statement]:
+) -> Iterator[A.Statement]:
     """Sizes that inputs have, then those that are computed from them: of splits the last."""
     declared = lowered.declared
     bounds = {e: T.const(n) for e, n in given.items()} | {
@@ -140,28 +163,28 @@ def _sizes(
             read.append(None if extent in known else extent)
             known.add(extent)
         if any(read):
-            yield H.Sizes(tuple(read), name)
+            yield Sizes(tuple(read), name)
     for extent in sorted(bounds, key=lowered.splits.__contains__):
         if extent in lowered.splits:
             number = next(n for n, k in enumerate(kernels) if extent in k.kernel.splits)
             axes = [a.name for a in kernels[number].kernel.axes.values() if a.extent != extent]
-            yield H.Split(lowered.splits[extent], number, kernels[number].programs(axes))
-        yield H.Bound(extent, A.of_term(bounds[extent]))
+            yield Split(lowered.splits[extent], number, kernels[number].programs(axes))
+        yield Bound(extent, A.of_term(bounds[extent]))
 
 
-def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[A.Statement]:
     """Decide the dtype of products, and convert what they multiply with one another to it."""
     declared = lowered.declared
-    yield H.Promote(_wide(lowered, declared.deciding), promoted(_known(lowered, declared.deciding)))
+    yield Promote(_wide(lowered, declared.deciding), promoted(_known(lowered, declared.deciding)))
     if any(a.value == A.Flag("fast") for k in kernels for a in k.arguments):
-        yield H.Fast(next(iter(declared.inputs)))
+        yield Fast(next(iter(declared.inputs)))
     whole = {} if lowered.slices is None else {s: t for s, (t, _) in lowered.slices.read.items()}
     groups: list[dict[str, None]] = []
     for names in ({whole.get(x, x): None for x in pair} for k in kernels for pair in k.shared):
         met = [g for g in groups if g.keys() & names.keys()]
         groups = [g for g in groups if g not in met]
         groups.append({n: None for g in (*met, names) for n in g})
-    yield from (H.Convert(tuple(g)) for g in groups if len(g) > 1)
+    yield from (Convert(tuple(g)) for g in groups if len(g) > 1)
 
 
 def _wide(lowered: Equations, names: Iterable[str]) -> tuple[str, ...]:
@@ -183,23 +206,23 @@ def _late(lowered: Equations, kernels: Sequence[Interface]) -> int:
 
 def _freed(
     lowered: Equations, kernels: Sequence[Interface], later: Sequence[Interface]
-) -> list[H.Statement]:
+) -> list[A.Statement]:
     """Return the statement that frees what kernels have stored, except results and what later
     kernels use; no statement if nothing is left."""
     kept = {o.name for o in lowered.declared.outputs} | {n for k in later for n in k.tensors}
     kept |= set() if lowered.slices is None else lowered.slices.written.keys()
     stored = (o.name for k in kernels for o in k.kernel.outputs)
     freed = tuple(n for n in stored if n not in kept)
-    return [H.Free(freed)] if freed else []
+    return [Free(freed)] if freed else []
 
 
-def _sorted(lowered: Equations) -> Iterator[H.Statement]:
+def _sorted(lowered: Equations) -> Iterator[A.Statement]:
     """Lists of positions."""
     for e in (lowered.by_name[n] for s in lowered.sorted for n in s.names):
-        yield H.Buffer(e.name, tuple(i.attr[1] for i in e.indices), "int", "int64")
+        yield Buffer(e.name, tuple(i.attr[1] for i in e.indices), "int", "int64")
 
 
-def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Statement]:
+def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[A.Statement]:
     """Yield the statements that allocate what kernels write, clear sums, and check empty axes."""
     slices = lowered.slices
     for k in kernels:
@@ -208,24 +231,24 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[H.Sta
             if slices is not None and name in slices.written:
                 name, dim = slices.written[name]
                 dims[dim] = slices.whole
-            yield H.Buffer(name, tuple(dims), o.kind, *_dtype(lowered, kernels, o))
+            yield Buffer(name, tuple(dims), o.kind, *_dtype(lowered, kernels, o))
             if k.kernel.is_added_to(o.name):
-                yield H.Clear(o.name)
+                yield Clear(o.name)
     for k in kernels:
         whole = [o for o in k.kernel.outputs if not k.kernel.is_added_to(o.name)]
         for extent in (k.kernel.axes[axis].extent for axis, _ in k.grid):
             others = tuple(o.name for o in whole if extent not in o.dims)
             if others:
-                yield H.CheckSome(extent, others)
+                yield CheckSome(extent, others)
 
 
 def _launches(
     lowered: Equations, kernels: Sequence[Interface], first: int = 0
-) -> Iterator[H.Statement]:
+) -> Iterator[A.Statement]:
     """Yield the launches by number, each with the views of what it writes, as later kernels may
     read them. Kernels for slices run in a loop, which has views of its own."""
     inputs, slices = lowered.declared.inputs, lowered.slices
-    inside: list[H.Statement] = []
+    inside: list[A.Statement] = []
     for n, k in enumerate(kernels, first):
         found = _launch(n, k, inputs)
         if slices is not None and k.kernel.outputs[0].name in slices.computed:
@@ -241,18 +264,18 @@ def _launches(
         yield _in_slices(slices, inside)
 
 
-def _views(lowered: Equations, k: Interface) -> Iterator[H.View]:
+def _views(lowered: Equations, k: Interface) -> Iterator[View]:
     """Yield the tensors that lay out anew what a kernel writes."""
     written = {o.name for o in k.kernel.outputs}
     for name, packed in lowered.views.items():
         if packed in written:
-            yield H.View(name, packed, tuple(i.attr[1] for i in lowered.by_name[name].indices))
+            yield View(name, packed, tuple(i.attr[1] for i in lowered.by_name[name].indices))
 
 
-def _in_slices(slices: Slices, body: Sequence[H.Statement]) -> H.Slices:
+def _in_slices(slices: E.Slices, body: Sequence[A.Statement]) -> Slices:
     tensors = {**slices.read, **slices.written}
-    views = tuple(H.Slice(name, *of) for name, of in tensors.items())
-    return H.Slices(slices.part, slices.whole, slices.start, slices.length, views, tuple(body))
+    views = tuple(Slice(name, *of) for name, of in tensors.items())
+    return Slices(slices.part, slices.whole, slices.start, slices.length, views, tuple(body))
 
 
 def _multiplied_with(
@@ -302,25 +325,25 @@ def _dtype(
     return "promoted", () if {*wide} == {*_wide(lowered, declared.deciding)} else wide
 
 
-def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator[H.Statement]:
+def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator[A.Statement]:
     if k.scheduled is not None:
         required = k.requires_descriptors
         host = (A.PROGRAMS,) * bool(k.kernel.splits)
         host += (A.DESCRIPTORS,) * (bool(k.descriptors) and not required)
-        yield H.Choose(number, host)
+        yield Choose(number, host)
         rows = k.kernel.axis_names("row")
         odd = {d.tensor: None for d in k.descriptors if required or _is_held(k.kernel, d)}
         if rows and any(name in inputs for name in odd):
             least = 0 if required else MANY_BLOCKS
-            yield H.Align(tuple(n for n in odd if n in inputs), k.programs(rows), least)
-        yield H.Wide(k.tensors, k.added)
-        yield H.Programs(k.programs(k.kernel.axes))
+            yield Align(tuple(n for n in odd if n in inputs), k.programs(rows), least)
+        yield Wide(k.tensors, k.added)
+        yield Programs(k.programs(k.kernel.axes))
         for axis in k.kernel.axes.values():
             if axis.after is not None and axis.name in k.halves:
-                yield H.SplitPadding(axis.extent, axis.after, axis.name)
+                yield SplitPadding(axis.extent, axis.after, axis.name)
         if k.descriptors:
-            yield H.Describe(k.descriptors, required)
-    yield H.Launch(number, k.name, k.arguments)
+            yield Describe(k.descriptors, required)
+    yield Launch(number, k.name, k.arguments)
 
 
 def _is_held(kernel: TileProgram, descriptor: A.Descriptor) -> bool:

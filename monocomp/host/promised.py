@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from monocomp.host import program as H
+from monocomp.host.arguments import Statement
+from monocomp.host.launches import Fast, Slices
+from monocomp.host.tensors import Align, Convert
 
-_HELP = (H.Align, H.Convert, H.Fast)
+_HELP = (Align, Convert, Fast)
 
 
 def promised(program: H.HostProgram) -> H.HostProgram:
@@ -18,9 +21,9 @@ def promised(program: H.HostProgram) -> H.HostProgram:
     return replace(program, body=_kept(program.body))
 
 
-def _kept(body: tuple[H.Statement, ...]) -> tuple[H.Statement, ...]:
+def _kept(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
     return tuple(
-        replace(s, body=_kept(s.body)) if isinstance(s, H.Slices) else s
+        replace(s, body=_kept(s.body)) if isinstance(s, Slices) else s
         for s in body
         if not isinstance(s, _HELP)
     )

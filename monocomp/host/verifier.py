@@ -10,6 +10,9 @@ from typing import Any
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host import program as H
+from monocomp.host.launches import Choose, Fast, Launch, Return, Slices, Wide
+from monocomp.host.sizes import CheckShapes, Sizes, Split
+from monocomp.host.tensors import Buffer, Free, View
 
 _LEAVES = {
     "size": "size",
@@ -38,20 +41,20 @@ def _fault(program: H.HostProgram) -> str | None:
     known = {("parameter", n) for n in program.params} | {("tensor", n) for n, _ in program.inputs}
     known.add(("flag", "precision"))
     fault = _fault_in(program, program.body, known, dict(program.inputs))
-    if fault is None and (not program.body or not isinstance(program.body[-1], H.Return)):
+    if fault is None and (not program.body or not isinstance(program.body[-1], Return)):
         return "its results are not its end"
     return fault
 
 
 def _fault_in(
     program: H.HostProgram,
-    body: Sequence[H.Statement],
+    body: Sequence[A.Statement],
     known: set[tuple[str, str]],
     ranks: dict[str, int],
 ) -> str | None:
     for n, s in enumerate(body):
         match s:
-            case H.Slices():
+            case Slices():
                 for name in (("size", s.part), ("size", s.whole)):
                     if name not in known:
                         return f"{' '.join(name)} is not defined"
@@ -68,28 +71,28 @@ def _fault_in(
                 if fault is not None:
                     return fault
                 continue
-            case H.Choose(kernel):
+            case Choose(kernel):
                 known -= {k for k in known if k[0] == "choice of the schedule"}
                 known |= _scheduled(program, kernel)
-            case H.Buffer() | H.View():
+            case Buffer() | View():
                 ranks[s.name] = len(s.shape)
-            case H.Fast():
+            case Fast():
                 known.add(("flag", "fast"))
-            case H.Wide():
+            case Wide():
                 known.add(("flag", "index"))
-        given = _scheduled(program, s.kernel) if isinstance(s, H.Split) else set()
+        given = _scheduled(program, s.kernel) if isinstance(s, Split) else set()
         for name in _uses(s):
             if name not in known | given:
                 return f"{' '.join(name)} is not defined in `{str(s).splitlines()[0]}`"
         for field in s.defines:
             value, kind = getattr(s, field), _kind(s, field)
             known |= {(kind, n) for n in (value if isinstance(value, tuple) else (value,))}
-        if isinstance(s, H.Free):
+        if isinstance(s, Free):
             known -= {("tensor", name) for name in s.tensors}
-        fault = _launch_fault(program, s, ranks) if isinstance(s, H.Launch) else _rank(s, ranks)
+        fault = _launch_fault(program, s, ranks) if isinstance(s, Launch) else _rank(s, ranks)
         if fault is not None:
             return fault
-        if isinstance(s, H.Return) and n + 1 < len(body):
+        if isinstance(s, Return) and n + 1 < len(body):
             return "its results are not its end"
     return None
 
@@ -120,10 +123,10 @@ def _uses(node: Any) -> Iterator[tuple[str, str]]:
 def _rank(node: Any, ranks: dict[str, int]) -> str | None:
     """Shapes and strides that are not those of their tensors."""
     match node:
-        case H.CheckShapes(tensors):
+        case CheckShapes(tensors):
             wrong = [t.tensor for t in tensors if len(t.shape) != ranks[t.tensor]]
             return f"{wrong[0]} has {ranks[wrong[0]]} dimensions" if wrong else None
-        case H.Sizes() if len(node.extents) != ranks[node.tensor]:
+        case Sizes() if len(node.extents) != ranks[node.tensor]:
             return f"{node.tensor} has {ranks[node.tensor]} dimensions"
         case A.Stride() if node.dim >= ranks[node.tensor]:
             return f"{node.tensor} has no dimension {node.dim}"
@@ -132,7 +135,7 @@ def _rank(node: Any, ranks: dict[str, int]) -> str | None:
     return None
 
 
-def _launch_fault(program: H.HostProgram, s: H.Launch, ranks: dict[str, int]) -> str | None:
+def _launch_fault(program: H.HostProgram, s: Launch, ranks: dict[str, int]) -> str | None:
     kernel = program.kernels[s.kernel]
     given = [a.parameter for a in s.arguments]
     chosen = [p for p in kernel.parameters if p in kernel.scheduled]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +21,7 @@ from monocomp.host.arguments import (
     Argument,
     Flag,
     Pointer,
+    Statement,
     Stride,
     length,
     param,
@@ -29,26 +30,11 @@ from monocomp.host.arguments import (
 )
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
-from monocomp.host.program import (
-    Align,
-    Buffer,
-    CheckEmpty,
-    Clear,
-    Convert,
-    Fast,
-    Free,
-    HostProgram,
-    Launch,
-    Return,
-    Sizes,
-    Slices,
-    Sort,
-    Split,
-    Statement,
-    View,
-    Wide,
-)
+from monocomp.host.launches import Fast, Launch, Return, Slices, Wide
+from monocomp.host.program import HostProgram
 from monocomp.host.promised import promised
+from monocomp.host.sizes import CheckEmpty, Sizes, Split
+from monocomp.host.tensors import Align, Buffer, Clear, Convert, Free, Sort, View
 from monocomp.host.verifier import verify
 from monocomp.kernel import Kernel
 from tests.backends.library_cases import CASES
@@ -273,7 +259,7 @@ def test_those_of_tile_programs(name: str) -> None:
 def test_every_statement_occurs() -> None:
     """In the host programs that are compared above, but one about sizes of 0."""
     found = {type(s) for case in SPECIAL for s in emitted(*case)[0].program.body}
-    assert {*get_args(Statement)} - found == {CheckEmpty, Clear, Free, Slices, Sort}
+    assert {*Statement.__subclasses__()} - found == {CheckEmpty, Clear, Free, Slices, Sort}
 
 
 TEXT = """\

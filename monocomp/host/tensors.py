@@ -1,0 +1,206 @@
+"""Statements of host programs about tensors: their dtypes, buffers, copies and views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import methodcaller
+
+from monocomp.declarations.vocabulary import Kind
+from monocomp.host.arguments import ExtentName, Number, Statement, TensorName
+from monocomp.host.evaluation import Evaluation
+from monocomp.host.plan import Launched
+from monocomp.host.writer import Writer
+
+_DTYPES = {"promoted": "dtype", "accumulated": "torch.float32"}
+
+
+def _promoted(tensors: Sequence[str]) -> str:
+    """The dtype to which those of tensors are promoted."""
+    found = f"{tensors[0]}.dtype" if tensors else ""
+    for x in tensors[1:]:
+        found = f"torch.promote_types({found}, {x}.dtype)"
+    return found
+
+
+@dataclass(frozen=True)
+class Promote(Statement):
+    """The dtype of products: that to which those of some inputs are promoted, or a default."""
+
+    tensors: tuple[TensorName, ...]
+    default: str
+
+    text = "dtype of {tensors}; else {default}"
+
+    def run(self, call: Evaluation) -> None:
+        call.dtype = call.target.promoted([call.tensors[n] for n in self.tensors], self.default)
+
+    def write(self, out: Writer) -> None:
+        floats = [out.tensor(n) for n in self.tensors]
+        out.fit("dtype = ", _promoted(floats) or f"torch.{self.default}")
+        if floats or self.default == "bfloat16":
+            out.fit("dtypes = ", out.tuple([f"{x}.dtype" for x in floats] or ["dtype"]))
+            out.put("if triton.knobs.runtime.interpret and torch.bfloat16 in dtypes:")
+            what = "Triton interprets the bits of bfloat16: give float32"
+            out.put(f'raise ValueError("{what}")', 2)
+
+
+@dataclass(frozen=True)
+class Convert(Statement):
+    """Tensors that products multiply with one another get one dtype, `Promote`'s, if theirs
+    differ."""
+
+    tensors: tuple[TensorName, ...]
+
+    text = "convert {tensors}"
+
+    def run(self, call: Evaluation) -> None:
+        if len({call.tensors[n].dtype for n in self.tensors}) == 1:
+            return
+        for name in self.tensors:
+            if call.tensors[name].dtype != call.dtype:
+                call.make(name, methodcaller("to", call.dtype), name)
+                call.tensors[name] = call.tensors[name].to("meta", call.dtype)
+
+    def write(self, out: Writer) -> None:
+        names = list(map(out.tensor, self.tensors))
+        out.put(f"operands = {out.tuple(names)}")
+        out.put("if len({t.dtype for t in operands}) > 1:  # one product takes both")
+        out.put(f"{', '.join(names)} = (t.to(dtype) for t in operands)", 2)
+
+
+@dataclass(frozen=True)
+class Buffer(Statement):
+    """A tensor that kernels write is allocated.
+
+    `dtype` is a name, "accumulated" (that of sums), or "promoted" or "operand": that to which those
+    of the tensors `beside` it are promoted, or that of products where there are none.
+    """
+
+    name: TensorName
+    shape: tuple[ExtentName, ...]
+    kind: Kind
+    dtype: str
+    beside: tuple[TensorName, ...] = ()
+
+    text, defines = "{name} = empty[{shape}]: {dtype}", ("name",)
+
+    def __str__(self) -> str:
+        beside = f" of {', '.join(self.beside)}" if self.beside else ""
+        return super().__str__() + beside
+
+    def run(self, call: Evaluation) -> None:
+        beside = [call.tensors[n] for n in self.beside]
+        found = call.target.promoted(beside, "") if beside else call.dtype
+        dtype = call.target.dtype(self.dtype, self.kind, found)
+        call.allocate(self.name, call.shape(self.shape), dtype)
+
+    def write(self, out: Writer) -> None:
+        shape = out.tuple(map(out.size, self.shape))
+        dtype = _promoted([out.tensor(n) for n in self.beside]) or _DTYPES.get(self.dtype)
+        dtype = dtype or f"torch.{self.dtype}"
+        text = f"{out.empty}({shape}, dtype={dtype}, device={out.device})"
+        out.fit(f"{out.tensor(self.name)} = ", text)
+
+
+@dataclass(frozen=True)
+class Clear(Statement):
+    """A buffer that kernels add to starts as 0."""
+
+    tensor: TensorName
+
+    text = "{tensor} = 0"
+
+    def run(self, call: Evaluation) -> None:
+        call.launches.append(Launched(call.target.clear, call.gather(self.tensor), [], {}))
+
+    def write(self, out: Writer) -> None:
+        out.put(f"clear({out.tensor(self.tensor)}, launch)")
+
+
+@dataclass(frozen=True)
+class Free(Statement):
+    """Buffers that nothing reads any more are given back."""
+
+    tensors: tuple[TensorName, ...]
+
+    text = "free {tensors}"
+
+    def run(self, call: Evaluation) -> None:
+        call.end_stage(self.tensors)
+
+    def write(self, out: Writer) -> None:
+        held = {d: None for n in self.tensors for d in out.described.get(n, ())}
+        out.fit("del ", ", ".join([*map(out.tensor, self.tensors), *held]))
+
+
+@dataclass(frozen=True)
+class Sort(Statement):
+    """The positions of a tensor's elements in the order of these, equal ones as they come,
+    and where in that list those of each number begin and end. Each element of the dimensions that
+    are kept has a list of its own."""
+
+    tensor: TensorName
+    kept: tuple[int, ...]
+    order: TensorName
+    first: TensorName
+    last: TensorName
+
+    text = "{order}, {first}, {last} = sort {tensor}, by {kept}"
+
+    def run(self, call: Evaluation) -> None:
+        tensors = call.gather(self.tensor, self.order, self.first, self.last)
+        call.launches.append(Launched(call.target.sort, tensors, [], {"kept": self.kept}))
+
+    def write(self, out: Writer) -> None:
+        names = map(out.tensor, (self.tensor, self.order, self.first, self.last))
+        kept = out.tuple(map(str, self.kept))
+        out.fit("", f"sort_positions({', '.join([*names, kept])})")
+
+
+@dataclass(frozen=True)
+class Align(Statement):
+    """Tensors are copied if their rows are odd, where so many program instances read them that
+    it pays."""
+
+    tensors: tuple[TensorName, ...]
+    programs: Number
+    least: int
+
+    text = "align {tensors} if {programs} >= {least}"
+
+    def run(self, call: Evaluation) -> None:
+        if self.programs.of(call) < self.least:
+            return
+        for name in self.tensors:
+            found = call.scheduled.aligned(call.tensors[name], call.positions[name], call.next)
+            if found is not None:
+                copy, launched = found
+                call.tensors[name] = copy
+                call.make(name, call.target.allocation(tuple(copy.shape), copy.dtype))
+                call.launches.append(launched)
+
+    def write(self, out: Writer) -> None:
+        if self.least:
+            out.fit("if ", self.programs.source(out), f" >= {self.least}:")
+        for name in map(out.tensor, self.tensors):
+            aligned = f"aligned({name}, empty, launch)"
+            out.fit(f"{name} = ", aligned, indent=1 + bool(self.least))
+
+
+@dataclass(frozen=True)
+class View(Statement):
+    """A view of a tensor in another shape."""
+
+    name: TensorName
+    tensor: TensorName
+    shape: tuple[ExtentName, ...]
+
+    text, defines = "{name} = {tensor}.view[{shape}]", ("name",)
+
+    def run(self, call: Evaluation) -> None:
+        call.view(self.name, methodcaller("reshape", call.shape(self.shape)), self.tensor)
+
+    def write(self, out: Writer) -> None:
+        sizes = ", ".join(map(out.size, self.shape))
+        out.fit(f"{out.tensor(self.name)} = ", f"{out.tensor(self.tensor)}.view({sizes})")
