@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from monocomp.declarations.record import record
 from monocomp.errors import InternalError
 from monocomp.extents.nominal import MIN_DOT, one_tile
 from monocomp.host.evaluation import Evaluation

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 from monocomp.blocks.program import SMALL_INT
+from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.host.arguments import (
     DESCRIPTORS,
@@ -41,7 +41,7 @@ def _not_described(name: str, tensor: Any) -> UnsupportedError:
     )
 
 
-@dataclass(frozen=True)
+@record()
 class Choose(Statement):
     """A kernel's schedule, up to its launch; `host` are those of its choices that are the host's
     alone."""
@@ -62,7 +62,7 @@ class Choose(Statement):
             out.put(f'config.pop("{PROGRAMS}")')
 
 
-@dataclass(frozen=True)
+@record()
 class Fast(Statement):
     """A flag: true if functions need only be as accurate as results of 16 bits, on a tensor's
     device."""
@@ -79,7 +79,7 @@ class Fast(Statement):
         out.put("fast = fast and dtype.itemsize == 2")
 
 
-@dataclass(frozen=True)
+@record()
 class Wide(Statement):
     """The type of indices: wider than 32 bits if offsets, or sums with parameters, may not fit."""
 
@@ -100,7 +100,7 @@ class Wide(Statement):
             out.put(f"wide = wide or any(abs(n) >= {SMALL_INT} for n in {params})")
 
 
-@dataclass(frozen=True)
+@record()
 class Programs(Statement):
     """The number of program instances."""
 
@@ -115,7 +115,7 @@ class Programs(Statement):
         out.fit("programs = ", self.value.source(out))
 
 
-@dataclass(frozen=True)
+@record()
 class Describe(Statement):
     """Descriptors: of all these, or where the schedule wants them and tensors' layouts can have
     them."""
@@ -149,7 +149,7 @@ class Describe(Statement):
             out.fit("raise ", f'ValueError("{what}")', indent=2)
 
 
-@dataclass(frozen=True)
+@record()
 class Launch(Statement):
     """A kernel runs."""
 
@@ -192,7 +192,7 @@ class Launch(Statement):
         out.call("launch", given)
 
 
-@dataclass(frozen=True)
+@record()
 class Slice(Node):
     """The elements of a slice of a tensor, along one dimension."""
 
@@ -203,7 +203,7 @@ class Slice(Node):
     text = "{name} = {tensor} along {dim}"
 
 
-@dataclass(frozen=True)
+@record()
 class Slices(Statement):
     """The statements run for each slice of an extent; `part` is that of the slice, and `start`
     where it begins."""
@@ -249,7 +249,7 @@ class Slices(Statement):
         out.depth -= 1
 
 
-@dataclass(frozen=True)
+@record()
 class Return(Statement):
     """The results."""
 

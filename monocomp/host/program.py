@@ -1,7 +1,8 @@
 """The host program: what happens around kernels, as data.
 
     program   = inputs, params, kernels, statement*
-    statement = sizes:    Sizes | Bound | Split | SplitPadding | CheckShapes | CheckEmpty | CheckSome
+    statement = sizes:    Sizes | Bound | Split | SplitPadding
+              | checks:   CheckShapes | CheckEmpty | CheckSome
               | tensors:  Promote | Convert | Buffer | Clear | Free | Sort | Align | View
               | launches: Choose | Fast | Wide | Programs | Describe | Launch | Slices | Return
 
@@ -14,15 +15,15 @@ the backend triton prints it as the host function of an emitted file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from monocomp.declarations.record import record
 from monocomp.host.arguments import Signature, Statement
 from monocomp.host.launches import Slices
 from monocomp.host.sizes import Bound
 
 
-@dataclass(frozen=True)
+@record()
 class HostProgram:
     """The statements of a call of a program, from its inputs to its results."""
 

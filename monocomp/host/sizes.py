@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from monocomp.declarations.record import record
 from monocomp.errors import InternalError
 from monocomp.extents.nominal import split_lengths
 from monocomp.host.arguments import (
@@ -23,7 +23,7 @@ from monocomp.host.evaluation import Evaluation
 from monocomp.host.writer import Writer
 
 
-@dataclass(frozen=True)
+@record()
 class Sizes(Statement):
     """Sizes are read off an input's shape. Dimensions of a known size have None."""
 
@@ -50,7 +50,7 @@ class Sizes(Statement):
                 out.put(f"{out.tuple(names) if len(names) == 1 else ', '.join(names)} = {shape}")
 
 
-@dataclass(frozen=True)
+@record()
 class Bound(Statement):
     """A size is computed from other sizes and parameters."""
 
@@ -67,7 +67,7 @@ class Bound(Statement):
             out.fit(f"{out.size(self.extent)} = ", self.value.source(out))
 
 
-@dataclass(frozen=True)
+@record()
 class Split(Statement):
     """Into how many splits a kernel's stream is cut: as many as make the number of program
     instances that its schedule wants, where each split has so many."""
@@ -89,7 +89,7 @@ class Split(Statement):
         out.put(f"{out.param(self.param)} = max(1, {wanted} // max(1, programs))")
 
 
-@dataclass(frozen=True)
+@record()
 class SplitPadding(Statement):
     """The lengths of the two tiles that hold an axis."""
 
@@ -109,7 +109,7 @@ class SplitPadding(Statement):
         out.put(f"{both} = split_lengths({out.size(self.extent)})")
 
 
-@dataclass(frozen=True)
+@record()
 class Shape(Node):
     """The sizes that a tensor should have."""
 
@@ -119,7 +119,7 @@ class Shape(Node):
     text = "{tensor}[{shape}]"
 
 
-@dataclass(frozen=True)
+@record()
 class CheckShapes(Statement):
     """Each input has the sizes of its extents."""
 
@@ -143,7 +143,7 @@ class CheckShapes(Statement):
         out.put('raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")', 3)
 
 
-@dataclass(frozen=True)
+@record()
 class CheckEmpty(Statement):
     """A size for which the program was derived is 0."""
 
@@ -162,7 +162,7 @@ class CheckEmpty(Statement):
         out.put(f'raise ValueError(f"{message}")', 2)
 
 
-@dataclass(frozen=True)
+@record()
 class CheckSome(Statement):
     """Along an axis without elements no instance runs, and what lacks the axis must be empty."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import methodcaller
 
+from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import Kind
 from monocomp.host.arguments import ExtentName, Number, Statement, TensorName
 from monocomp.host.evaluation import Evaluation
@@ -23,7 +23,7 @@ def _promoted(tensors: Sequence[str]) -> str:
     return found
 
 
-@dataclass(frozen=True)
+@record()
 class Promote(Statement):
     """The dtype of products: that to which those of some inputs are promoted, or a default."""
 
@@ -45,7 +45,7 @@ class Promote(Statement):
             out.put(f'raise ValueError("{what}")', 2)
 
 
-@dataclass(frozen=True)
+@record()
 class Convert(Statement):
     """Tensors that products multiply with one another get one dtype, `Promote`'s, if theirs
     differ."""
@@ -69,7 +69,7 @@ class Convert(Statement):
         out.put(f"{', '.join(names)} = (t.to(dtype) for t in operands)", 2)
 
 
-@dataclass(frozen=True)
+@record()
 class Buffer(Statement):
     """A tensor that kernels write is allocated.
 
@@ -103,7 +103,7 @@ class Buffer(Statement):
         out.fit(f"{out.tensor(self.name)} = ", text)
 
 
-@dataclass(frozen=True)
+@record()
 class Clear(Statement):
     """A buffer that kernels add to starts as 0."""
 
@@ -118,7 +118,7 @@ class Clear(Statement):
         out.put(f"clear({out.tensor(self.tensor)}, launch)")
 
 
-@dataclass(frozen=True)
+@record()
 class Free(Statement):
     """Buffers that nothing reads any more are given back."""
 
@@ -134,7 +134,7 @@ class Free(Statement):
         out.fit("del ", ", ".join([*map(out.tensor, self.tensors), *held]))
 
 
-@dataclass(frozen=True)
+@record()
 class Sort(Statement):
     """The positions of a tensor's elements in the order of these, equal ones as they come,
     and where in that list those of each number begin and end. Each element of the dimensions that
@@ -158,7 +158,7 @@ class Sort(Statement):
         out.fit("", f"sort_positions({', '.join([*names, kept])})")
 
 
-@dataclass(frozen=True)
+@record()
 class Align(Statement):
     """Tensors are copied if their rows are odd, where so many program instances read them that
     it pays."""
@@ -188,7 +188,7 @@ class Align(Statement):
             out.fit(f"{name} = ", aligned, indent=1 + bool(self.least))
 
 
-@dataclass(frozen=True)
+@record()
 class View(Statement):
     """A view of a tensor in another shape."""
 
