@@ -16,6 +16,7 @@ from monocomp.backends.block_lengths import default_blocks
 from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.tape.recording import Recording, recorded
 from monocomp.backends.tape.sharing import shared
+from monocomp.backends.tape.source import NotRecorded
 from monocomp.backends.torch_operations import TorchOps, TorchTarget
 from monocomp.host.arguments import PROGRAMS
 from monocomp.host.evaluation import Evaluation
@@ -72,8 +73,7 @@ class Repeated:
         if torch._C._is_any_autocast_enabled():
             with torch.autocast(self.device.type, enabled=False):
                 return self(values)
-        with _NotRecorded():
-            return self.run(*values)
+        return self.run(*values)
 
 
 def sharing(
@@ -100,11 +100,6 @@ def sharing(
         Repeated(call.device, second.run, backward.recording),
         values,
     )
-
-
-# Nothing that is computed here has a gradient, and no view is told apart from its tensor: no
-# operation looks for either.
-_NotRecorded = torch._C._AutoDispatchBelowADInplaceOrView
 
 
 def repeated(
@@ -135,7 +130,12 @@ def repeated(
         if taped is not None:
             tape, recording = taped
             return Repeated(target.device, tape.run, recording)
-    return Repeated(target.device, lambda *values: plan(values))
+
+    def run(*values: Any) -> tuple[torch.Tensor, ...]:
+        with NotRecorded():
+            return plan(values)
+
+    return Repeated(target.device, run)
 
 
 def accumulated(host: HostProgram, inputs: Mapping[str, torch.Tensor]) -> torch.dtype:

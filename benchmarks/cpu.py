@@ -69,7 +69,8 @@ def pair(case: Case, size: str, differentiated: bool) -> dict[str, Callable[[], 
             with torch.no_grad():
                 return compute(inputs)
         made = compute(inputs)
-        results = [x for x in (made if isinstance(made, tuple) else (made,)) if x.requires_grad]
+        every = made if isinstance(made, tuple) else (made,)
+        results = [x for x in every if x.is_floating_point()]
         cotangents = [x.detach() for x in results]
         return torch.autograd.grad(results, floats, cotangents, allow_unused=True)
 

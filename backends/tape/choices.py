@@ -4,7 +4,8 @@ Comparisons and `torch.where` go element by element on a CPU, and a branch that 
 takes as long as ten multiplications. So a condition on floats is recorded as a mask of ones and
 zeros in their dtype, and a choice between a value and 0 keeps the value where the mask is 1, which
 is one vector operation, exact for all values. A choice between a value and an infinity is an
-extremum more, and one between two values the sum of what is kept of each.
+extremum more, and one between two values the sum of what is kept of each, or the values themselves
+where they are 0 when they are not chosen.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 
 import torch
 
+from monocomp.backends.tape.guards import is_positive, unguarded
 from monocomp.backends.tape.recorder import Recorder, Value
-from monocomp.backends.tape.tile import flat
+from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape, flat
 
 VECTOR = 1 << 11  # elements from which on vector operations repay that there are more of them
 
@@ -29,6 +31,49 @@ _KEEP = torch.ops.aten.threshold_backward.default._op
 _KEEP_OUT = torch.ops.aten.threshold_backward.grad_input._op
 # A number that is no tensor is made one in each call.
 _HALF, _INFINITY = torch.tensor(0.5), torch.tensor(math.inf)
+
+
+def chosen(ops: TileOps, condition: Tile, a: Tile, b: Tile) -> Tile | None:
+    """Return a choice as vector operations without branches, or None."""
+    first, second = a.value.number, b.value.number
+    if (a.value is b.value and a.dims == b.dims) or (first is not None and first == second):
+        return a
+    if not a.dtype.is_floating_point or a.dtype != b.dtype:
+        return None
+    if first is not None and {*condition.dims, NO_DIM} == {*b.dims, NO_DIM}:
+        infinities = replaced_infinities(condition.value, b.value, first)
+        if infinities is not None:
+            numbers, key = (math.nan, *infinities), ("replace", infinities)
+            return ops.map(key, torch.nan_to_num, b, takes_out=True, arguments=numbers)
+    size = math.prod(common_shape(*(x.shape for x in ops.aligned((condition, a, b))[1])))
+    if size < VECTOR:
+        return None
+    for x, number, holds in ((a, second, True), (b, first, False)):
+        if number is None or not (number == 0 or math.isinf(number)):
+            continue
+        kept = _kept(ops, condition, x, holds)
+        if number == 0:
+            return kept
+        its = _mask(ops, condition, x.dtype, holds)
+        edge = ops.map(("bound", number), partial(bound, number), its)
+        return ops.elementwise["maximum" if number > 0 else "minimum"](kept, edge)
+    is_zero = unguarded(condition, b).value.number == 0
+    other = b if is_zero else _kept(ops, condition, b, False)
+    return ops.elementwise["add"](_kept(ops, condition, a, True), other)
+
+
+def _kept(ops: TileOps, condition: Tile, x: Tile, holds: bool) -> Tile:
+    """Return x where a condition holds, or fails, and 0 elsewhere."""
+    if holds and is_positive(condition, x):
+        zero = ops.full((1,) * len(x.shape), 0, "float")
+        return ops.elementwise["maximum"](zero, x)
+    return ops.map("keep", keep, x, _mask(ops, condition, x.dtype, holds), takes_out=True)
+
+
+def _mask(ops: TileOps, condition: Tile, dtype: torch.dtype, holds: bool) -> Tile:
+    """Return 1 where a condition holds, or fails, and 0 elsewhere."""
+    mask = mask_of(ops.recorder, condition.value, dtype, holds)
+    return Tile(ops, mask, condition.dims, condition.shape)
 
 
 def compared(

@@ -1,6 +1,7 @@
 """Guards that what is chosen afterwards makes needless.
 
     where(c, f(where(g, x, 0)), u)  =  where(c, f(x), u)    if c implies g
+    where(a < b, f(min(a, b)), u)  =  where(a < b, f(a), u)    and so of a maximum
 
 Elements that are no members of a domain are read as 0, so that none of them gets into a sum. Where
 the condition of the members is asked again before there is a sum, the value is the same without,
@@ -10,7 +11,7 @@ and it is one that other kernels compute as well.
 from __future__ import annotations
 
 from monocomp.backends.tape.recorder import Value
-from monocomp.backends.tape.tile import Tile, common_shape, conjuncts
+from monocomp.backends.tape.tile import Source, Tile, common_shape, conjuncts
 
 
 def unguarded(condition: Tile, x: Tile) -> Tile:
@@ -23,12 +24,32 @@ def implies(condition: Tile, guard: Tile) -> bool:
     return _Chosen(condition).implies(guard)
 
 
+def is_positive(condition: Tile, x: Tile) -> bool:
+    """True if a condition is that x is positive."""
+    lower = _lower(condition)
+    if lower is None:
+        return False
+    low, high = lower
+    return low.value.number == 0 and _key(high) == _key(x)
+
+
+def _lower(condition: Tile) -> tuple[Tile, Tile] | None:
+    """Return the lower one and the higher one of what a condition compares, if it does."""
+    source = condition.source
+    if source is None or source.name not in ("lt", "le", "gt", "ge"):
+        return None
+    a, b = source.operands
+    return (a, b) if source.name in ("lt", "le") else (b, a)
+
+
 class _Chosen:
     """Tiles whose elements are chosen where a condition holds."""
 
     def __init__(self, condition: Tile) -> None:
         self.dims = {*condition.dims}
         self.facts = {_key(c) for c in conjuncts(condition)}
+        ordered = filter(None, map(_lower, conjuncts(condition)))
+        self.ordered = {(_key(low), _key(high)) for low, high in ordered}
         self._made: dict[int, tuple[Tile, Tile]] = {}
 
     def of(self, x: Tile) -> Tile:
@@ -44,12 +65,23 @@ class _Chosen:
             return x
         if source.name == "where" and self.implies(source.operands[0]):
             tile = self.of(source.operands[1])
+        elif (extremum := self._extremum(source)) is not None:
+            tile = self.of(extremum)
         else:
             operands = [self.of(o) for o in source.operands]
             if all(a is b for a, b in zip(operands, source.operands, strict=True)):
                 return x
             tile = source.again(*operands)
         return x.ops.stretched(tile, common_shape(tile.shape, x.shape))
+
+    def _extremum(self, source: Source) -> Tile | None:
+        """Return which of two operands an extremum of them is, where that is known."""
+        if source.name not in ("minimum", "maximum"):
+            return None
+        for low, high in (source.operands, source.operands[::-1]):
+            if (_key(low), _key(high)) in self.ordered:
+                return low if source.name == "minimum" else high
+        return None
 
     def implies(self, guard: Tile) -> bool:
         """True if a guard holds where the condition does: it holds somewhere along some axes."""

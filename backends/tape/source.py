@@ -12,6 +12,10 @@ import torch
 
 from monocomp.backends.tape.recorder import COMMUTATIVE, Step, Value
 
+# Nothing that is computed here has a gradient, and no view is told apart from its tensor: no
+# operation looks for either.
+NotRecorded = torch._C._AutoDispatchBelowADInplaceOrView
+
 
 def in_place_of(run: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return the method that writes what a function of torch computes into its first operand, which
@@ -53,6 +57,10 @@ def function_of(
         return names[v]
 
     lines = [f"def run({', '.join(f'x{n}' for n in range(len(inputs)))}):"]
+    if any(s.result.root is not s.result for s in steps):  # it takes as long as one or two steps
+        lines.append(f" with {hold(NotRecorded)}():")
+    else:
+        lines.append(" if True:")
     for n, s in enumerate(steps):
         operands, out = s.operands, into.get(n)
         if out is not None and operands[-1] is out and is_commutative(s):
@@ -62,9 +70,9 @@ def function_of(
         if out is not None and in_place is None:
             given.append(f"out={name_of(out)}")
         names[s.result] = f"v{n}"
-        lines.append(f" v{n} = {hold(in_place or s.run)}({', '.join(given)})")
-        lines += [f" del {names[v]}" for v in unread.get(n, ())]
-    lines.append(f" return ({''.join(f'{name_of(v)}, ' for v in results)})")
+        lines.append(f"  v{n} = {hold(in_place or s.run)}({', '.join(given)})")
+        lines += [f"  del {names[v]}" for v in unread.get(n, ())]
+    lines.append(f"  return ({''.join(f'{name_of(v)}, ' for v in results)})")
     exec("\n".join(lines), held)
     run: Callable[..., tuple[Any, ...]] = held.pop("run")
     return run

@@ -52,6 +52,7 @@ class TileOps(Protocol):
         *operands: Tile,
         dtype: torch.dtype | None = None,
         takes_out: bool = False,
+        arguments: tuple[Any, ...] = (),
     ) -> Tile: ...
 
     def contract(self, a: Tile, b: Tile, dim: int) -> Tile: ...

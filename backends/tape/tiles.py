@@ -161,7 +161,7 @@ class TapeOps:
         found = folded(name, operands)
         if found is not None:
             return self.stretched(found, shape)
-        if name == "where" and (chosen := self._chosen(*operands)) is not None:
+        if name == "where" and (chosen := choices.chosen(self, *operands)) is not None:
             return self.stretched(chosen, shape)
         dtype = operands[-1].dtype
         if name == "uniform":
@@ -193,45 +193,6 @@ class TapeOps:
         if a.dtype.is_floating_point or b.dtype.is_floating_point or is_known:
             return compute()
         return forms.compared(self, name, a, b, compute)
-
-    def _chosen(self, condition: Tile, a: Tile, b: Tile) -> Tile | None:
-        """Return a choice as vector operations without branches, or None."""
-        first, second = a.value.number, b.value.number
-        if (a.value is b.value and a.dims == b.dims) or (first is not None and first == second):
-            return a
-        if not a.dtype.is_floating_point or a.dtype != b.dtype:
-            return None
-        if first is not None and {*condition.dims, NO_DIM} == {*b.dims, NO_DIM}:
-            infinities = choices.replaced_infinities(condition.value, b.value, first)
-            if infinities is not None:
-                numbers = math.nan, *infinities
-                key = "replace", infinities
-                return self.map(key, torch.nan_to_num, b, takes_out=True, arguments=numbers)
-        size = math.prod(common_shape(*(x.shape for x in self.aligned((condition, a, b))[1])))
-        if size < choices.VECTOR:
-            return None
-        for x, number, holds in ((a, second, True), (b, first, False)):
-            if number is None or not (number == 0 or math.isinf(number)):
-                continue
-            kept = self._kept(condition, x, holds)
-            if number == 0:
-                return kept
-            its = self._mask(condition, x.dtype, holds)
-            bound = self.map(("bound", number), partial(choices.bound, number), its)
-            extremum = "maximum" if number > 0 else "minimum"
-            return self._element(extremum, getattr(torch, extremum), kept, bound)
-        both = self._kept(condition, a, True), self._kept(condition, b, False)
-        return self.map("add", torch.add, *both, takes_out=True)
-
-    def _kept(self, condition: Tile, x: Tile, holds: bool) -> Tile:
-        """Return x where a condition holds, or fails, and 0 elsewhere."""
-        mask = self._mask(condition, x.dtype, holds)
-        return self.map("keep", choices.keep, x, mask, takes_out=True)
-
-    def _mask(self, condition: Tile, dtype: torch.dtype, holds: bool) -> Tile:
-        """Return 1 where a condition holds, or fails, and 0 elsewhere."""
-        mask = choices.mask_of(self.recorder, condition.value, dtype, holds)
-        return Tile(self, mask, condition.dims, condition.shape)
 
     def map(
         self,

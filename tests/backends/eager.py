@@ -99,7 +99,11 @@ def attention_jvp(
     def dense(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
         return logits(Q, K).softmax(-1) @ V
 
-    found: tuple[Tensor, Tensor] = torch.autograd.functional.jvp(dense, (Q, K, V), (dQ, dK, dV))
+    inputs, tangents = (Q, K, V), (dQ, dK, dV)
+    has_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (*inputs, *tangents))
+    found: tuple[Tensor, Tensor] = torch.autograd.functional.jvp(
+        dense, inputs, tangents, create_graph=has_gradient
+    )
     return found
 
 

@@ -213,6 +213,21 @@ def test_choices_are_exact(chosen: str, sign: str, dtype: torch.dtype) -> None:
     assert torch.equal(B, torch.where(holds & (X < 1), Z, number))
 
 
+def test_choices_of_what_is_0_where_it_is_not_chosen() -> None:
+    """Nothing is kept from a branch that a condition makes 0, by the extrema that it settles."""
+    x = torch.linspace(-3, 3, 4096).reshape(64, 64)
+    x[0, :4] = torch.tensor([-torch.inf, 0.0, -0.0, 1e30])
+    with tapes_made() as made:
+        result = mc.compile("Y[i,j] = elu(X[i,j])", backend="torch")(x)
+    torch.testing.assert_close(result, torch.nn.functional.elu(x), rtol=2e-6, atol=2e-7)
+    assert not {"keep", "mask", "where"} & {*names_of(made[0])}
+    with tapes_made() as made:
+        text = "Y[i,j] = where(X[i,j] > 1, X[i,j], minimum(1, X[i,j]) - 2)"
+        result = mc.compile(text, backend="torch")(x)
+    torch.testing.assert_close(result, torch.where(x > 1, x, x - 2))
+    assert names_of(made[0]).count("keep") == 2
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_largest_of_equal_elements_come_in_their_order(dtype: torch.dtype) -> None:
     """Zeros of both signs are equal, and what is -inf has no position."""
