@@ -3,12 +3,14 @@ that kernels are generated for, and the names that could collide with something.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+
+from tests.backends.running import make_inputs
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,13 @@ class Example:
     params: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     tolerance: float = 1.0
+
+    def drawn(self, dtype: torch.dtype = torch.float32) -> Iterator[dict[str, torch.Tensor]]:
+        """Yield the inputs of each run, with those elements that must not be random."""
+        given = {n: torch.as_tensor(np.asarray(a)) for n, a in self.inputs.items()}
+        for seed, extents in enumerate(self.extents):
+            made = make_inputs(self.text, extents, dtype, seed=seed, params=self.params)
+            yield {n: given.get(n, t).to(t.dtype) for n, t in made.items()}
 
 
 def sizes(**extents: int) -> dict[str, int]:
@@ -911,12 +920,6 @@ EXAMPLES: dict[str, Example] = {
     ),
     "declared extent": Example("index i < |j| + 2\nO[i] = i * sum[j](X[j])", (sizes(j=17),)),
 }
-
-
-def elements(example: Example, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The inputs, with those elements that must not be random."""
-    given = {n: torch.as_tensor(np.asarray(a)) for n, a in example.inputs.items()}
-    return {n: given.get(n, t).to(t.dtype) for n, t in inputs.items()}
 
 
 # Names that mean something to Python, torch, Triton, or in an emitted file.

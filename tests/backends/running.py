@@ -48,11 +48,11 @@ def make_inputs(
     seed: int = 0,
     params: Mapping[str, Any] | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Random inputs by name."""
-    name = str(dtype).removeprefix("torch.")
-    arrays = random_inputs(
-        translate(program_of(text)), extents, dtype=name, seed=seed, params=params
-    )
+    """Random inputs by name; sizes of indices that the program lacks do not count."""
+    program, name = program_of(text), str(dtype).removeprefix("torch.")
+    known = {i.lstrip(".") for i in program.extent_of}
+    used = {i: n for i, n in extents.items() if i in known}
+    arrays = random_inputs(translate(program), used, dtype=name, seed=seed, params=params)
     tensors = {n: torch.from_numpy(np.array(a)) for n, a in arrays.items()}
     return {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
 

@@ -17,7 +17,7 @@ from monocomp import library
 from tests.backends import eager
 from tests.backends.interpreted import FLOATS_OF_8_BITS as FP8
 from tests.backends.running import BLOCK, DISTINCT, exact, run
-from tests.backends.tolerances import ALONE, BESIDE_EAGER
+from tests.backends.tolerances import ALONE, BESIDE_EAGER, agree
 
 NAN = float("nan")
 E4M3, E5M2 = FP8
@@ -87,9 +87,7 @@ def test_pages(size: int, rows: int, backend: str) -> None:
         S[b,h,q,k] = Q[b,h,q,d] * K[b,G[h],k,d] / sqrt(|d|)
         O[b,h,q,e] = softmax[k if k <= q + length[b] - |q|](S[b,h,q,k]) * V[b,G[h],k,e]
         """
-    assert torch.equal(found, only(backend, contiguous, plain))
-    (wanted,) = exact(contiguous, plain)
-    ALONE[backend].check(found, wanted)
+    assert torch.equal(found, *agree(backend, contiguous, plain))
 
 
 @pytest.mark.one_in(5)
@@ -99,8 +97,7 @@ def test_lengths_in_pages(size: int) -> None:
     text = library.load("paged_attention")
     lengths = (1, BLOCK - 1, BLOCK, BLOCK + 1, 31, 47, 61, 4 * BLOCK, 97, 113)
     paged, _ = paged_inputs(size, 1, torch.float32, lengths)
-    (wanted,) = exact(text, paged)
-    ALONE["triton"].check(only("triton", text, paged), wanted)
+    agree("triton", text, paged)
 
 
 # Where a stream begins, and the number that is known to divide it.
@@ -127,8 +124,7 @@ def test_multiples_that_pages_are_read_from(size: int, begin: str) -> None:
     assert source.count(f"if {known}:") == ("moved_k" in source) == (BEGINS[begin] > 1)
     paged, _ = paged_inputs(size, 1, torch.float32, (33, 31, 79, 97))
     paged["start"] = torch.tensor([1, 0, 3, 2])
-    (wanted,) = exact(text, paged)
-    ALONE["triton"].check(only("triton", text, paged), wanted)
+    agree("triton", text, paged)
 
 
 def test_places_in_periods_are_values_too() -> None:
@@ -142,8 +138,7 @@ def test_places_in_periods_are_values_too() -> None:
     assert "moved_k_2" in mc.compile(text, name="periods").source()
     for size in (4, 16, 24, 64):
         inputs["R"] = normal(size, seed=3)
-        (wanted,) = exact(text, inputs)
-        ALONE["triton"].check(only("triton", text, inputs), wanted)
+        agree("triton", text, inputs)
 
 
 def test_one_element_for_a_block() -> None:
@@ -160,9 +155,8 @@ def test_one_element_for_a_block() -> None:
         assert (one in mc.compile(program, name="scaled").source()) == holds
         inputs["scale"] = 1 + normal(4, seed=3).abs()
         inputs["scale"][spoilt] = NAN
-        (wanted,) = exact(program, inputs)
-        assert wanted.isfinite().all()
-        ALONE["triton"].check(only("triton", program, inputs), wanted)
+        (found,) = agree("triton", program, inputs)
+        assert found.isfinite().all()
 
 
 def test_places_in_periods_of_blocks_that_slide() -> None:
@@ -175,8 +169,7 @@ def test_places_in_periods_of_blocks_that_slide() -> None:
     inputs = {"Q": normal(45, 8), "K": normal(45, 8, seed=1), "V": normal(45, 5, seed=2)}
     inputs |= {"R": 3 * normal(4, seed=3), "start": torch.arange(45) - 7}
     assert "position_k" in mc.compile(text, name="sliding").source()
-    (wanted,) = exact(text, inputs)
-    ALONE["triton"].check(only("triton", text, inputs), wanted)
+    agree("triton", text, inputs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
@@ -316,7 +309,7 @@ def test_scales(of: str, of_keys: torch.dtype, dtype: torch.dtype, backend: str)
     (wanted,) = exact(text, made)
     assert found.dtype == dtype
     BESIDE_EAGER[dtype].check(found, wanted, in_eager_torch(of, made))
-    ALONE["numpy"].check(only("numpy", text, made), wanted)
+    agree("numpy", text, made)
 
 
 @pytest.mark.parametrize("of", SCALES)
@@ -338,7 +331,7 @@ def test_products_of_8_bits(backend: str) -> None:
     for of_queries in FP8:
         for of_keys in FP8:
             made = {"Q": normal(20, 16).to(of_queries), "K": normal(37, 16, seed=1).to(of_keys)}
-            ALONE[backend].check(only(backend, text, made), exact(text, made)[0])
+            agree(backend, text, made)
 
 
 def test_results_have_more_bits() -> None:

@@ -15,7 +15,7 @@ import monocomp as mc
 from monocomp.backends.interpreter import Interpreter
 from monocomp.planning.report import report
 from tests.backends.running import BLOCK, DISTINCT, exact, make_inputs, program_of, run
-from tests.backends.tolerances import ALONE, Bound
+from tests.backends.tolerances import ALONE, Bound, agree
 from tests.extents.test_splits import HEAD as RANDOM_HEAD
 from tests.extents.test_splits import random_formula
 
@@ -76,9 +76,7 @@ def program(name: str) -> str:
 
 def inputs_for(text: str, seed: int = 0, **sizes: int) -> dict[str, torch.Tensor]:
     """Documents of many lengths, some of them empty, and keys that belong to none."""
-    known = {i.lstrip(".") for i in program_of(text).extent_of}
-    extents = {i: n for i, n in {**EXTENTS, **sizes}.items() if i in known}
-    made = make_inputs(text, extents, seed=seed)
+    made = make_inputs(text, {**EXTENTS, **sizes}, seed=seed)
     generator = torch.Generator().manual_seed(seed)
 
     def integers(low: int, high: int, *shape: int) -> torch.Tensor:
@@ -148,12 +146,7 @@ def test_filter(name: str, backend: str) -> None:
 @pytest.mark.parametrize("name", FILTERS)
 def test_checked(name: str) -> None:
     """No read leaves its tensor, and none that the filter rules out counts as one."""
-    text = program(name)
-    inputs = inputs_for(text)
-    for got, wanted in zip(
-        run("numpy", text, inputs, checked=True), exact(text, inputs), strict=True
-    ):
-        ALONE["numpy"].check(got, wanted)
+    agree("numpy", program(name), inputs_for(program(name)), checked=True)
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -211,9 +204,7 @@ def test_random_filters(seed: int, backend: str) -> None:
             inputs[name] = torch.tensor([rng.randrange(-5, 45) for _ in range(35)]).int()
     for _ in range(3):
         params = {name: rng.choice((-20, -1, 0, 1, 2, 3, 7, 30)) for name in program.params}
-        wanted = exact(text, inputs, **params)
-        for got, good in zip(run(backend, text, inputs, **params), wanted, strict=True):
-            ALONE[backend].check(got, good)
+        agree(backend, text, inputs, **params)
 
 
 def test_reads_in_an_inner_loop() -> None:
@@ -222,9 +213,7 @@ def test_reads_in_an_inner_loop() -> None:
         S[q,k] = sum[d](Q[q,d] * K[k - 1,d])
         O[q,e] = softmax[k if k % 3 != 0](S[q,k]) * V[k,e]
         """
-    inputs = make_inputs(text, {"q": 5, "k": 20, "d": 300, "e": 4})
-    (wanted,) = exact(text, inputs)
-    ALONE["numpy"].check(run("numpy", text, inputs, checked=True)[0], wanted)
+    agree("numpy", text, make_inputs(text, {"q": 5, "k": 20, "d": 300, "e": 4}), checked=True)
 
 
 @pytest.mark.parametrize("backend", DISTINCT)

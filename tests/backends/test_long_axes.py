@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 import monocomp as mc
-from monocomp.language.checker import check
 from monocomp.tile import Let, Loop, expressions, walk
-from tests.backends.running import DISTINCT, exact, make_inputs, run, whole_limit
-from tests.backends.tolerances import ALONE, Bound
+from tests.backends.running import DISTINCT, make_inputs, whole_limit
+from tests.backends.tolerances import agree
 
 LIMIT = 8
 SHORT = {"h": 2, "q": 19, "k": 21, "j": 23, "d": 5, "e": 6}
@@ -46,22 +45,16 @@ def roles(text: str, **sizes: int) -> list[tuple[str, str]]:
 def test_long_axes(name: str, extents: dict[str, int], backend: str) -> None:
     """The oracle's results, however the loops are nested."""
     text = PROGRAMS[name]
-    known = check(text).extent_of
-    inputs = make_inputs(text, {i: n for i, n in extents.items() if i in known})
+    inputs = make_inputs(text, extents)
     inputs = {n: t / 2 if t.is_floating_point() else t for n, t in inputs.items()}
-    bound = Bound(0.0, 2 * ALONE[backend].floor)
-    found = run(backend, text, inputs, limit=LIMIT)
-    for got, wanted in zip(found, exact(text, inputs), strict=True):
-        bound.check(got, wanted)
+    agree(backend, text, inputs, 2, limit=LIMIT)
 
 
 def test_longer_than_the_limit() -> None:
     """Sizes beyond the limit that is in force."""
     text = PROGRAMS["pairs of keys"]
     inputs = make_inputs(text, {"h": 1, "q": 5, "j": 300, "k": 310, "d": 7, "e": 3})
-    (found,) = run("torch", text, inputs, block=None)
-    (wanted,) = exact(text, inputs)
-    Bound(0.0, 4 * ALONE["torch"].floor).check(found, wanted)
+    agree("torch", text, inputs, 4, block=None)
 
 
 def test_one_key_of_a_pair_at_a_time() -> None:
@@ -131,10 +124,7 @@ def test_logits_in_two_parts(backend: str) -> None:
     (program,) = mc.compile(text).tile_programs({"q": 1000, "k": 1000, "d": 64, "c": 64})
     products = [e for e in expressions(program.body) if e.op == "contract"]
     assert sum(len(e.args) == 3 for e in products) == 2
-    inputs = make_inputs(text, {"q": 19, "k": 21, "d": 5, "c": 6})
-    (found,) = run(backend, text, inputs)
-    (wanted,) = exact(text, inputs)
-    Bound(0.0, 2 * ALONE[backend].floor).check(found, wanted)
+    agree(backend, text, make_inputs(text, {"q": 19, "k": 21, "d": 5, "c": 6}), 2)
 
 
 def test_two_columns_share_a_loop() -> None:

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from monocomp.declarations import counter_rng
-from monocomp.language.checker import check
-from tests.backends.programs import EXAMPLES, HARMLESS_NAMES, elements, with_names
+from tests.backends.programs import EXAMPLES, HARMLESS_NAMES, with_names
 from tests.backends.running import BACKENDS, exact, make_inputs, run
-from tests.backends.tolerances import ALONE, Bound
+from tests.backends.tolerances import Bound, agree
 from tests.marks import slow_unless
 
 
@@ -21,15 +20,8 @@ from tests.marks import slow_unless
 def test_example(name: str, backend: str) -> None:
     """The results are the oracle's, and integers exactly."""
     example = EXAMPLES[name]
-    known = {i.lstrip(".") for i in check(example.text).extent_of}
-    bound = Bound(0.0, ALONE[backend].floor * example.tolerance)
-    for seed, extents in enumerate(example.extents):
-        used = {i: n for i, n in extents.items() if i in known}
-        made = make_inputs(example.text, used, seed=seed, params=example.params)
-        inputs = elements(example, made)
-        found = run(backend, example.text, inputs, **example.params)
-        for got, wanted in zip(found, exact(example.text, inputs, **example.params), strict=True):
-            bound.check(got, wanted)
+    for inputs in example.drawn():
+        agree(backend, example.text, inputs, example.tolerance, **example.params)
 
 
 # A frame is a maximum of what is left when positive factors and what does not vary with k
@@ -70,12 +62,7 @@ def test_exponents(exponent: str, backend: str) -> None:
         O[q,e] = softmax[k if k <= q]({written}) * V[k,e]
         L[q] = logsumexp[k if k <= q]({written})
         """
-    known = check(text).extent_of
-    sizes = {i: n for i, n in {"q": 37, "k": 41, "d": 4, "e": 3}.items() if i in known}
-    inputs = make_inputs(text, sizes)
-    bound = Bound(0.0, 4 * ALONE[backend].floor)
-    for got, wanted in zip(run(backend, text, inputs), exact(text, inputs), strict=True):
-        bound.check(got, wanted)
+    agree(backend, text, make_inputs(text, {"q": 37, "k": 41, "d": 4, "e": 3}), 4)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -126,15 +113,11 @@ def test_names_of_all_kinds(start: int) -> None:
     for shift in range(8):
         text, index, stream = with_names(start + shift)
         sizes = {index: 18, stream: 21, "inner_": 5, "column_": 6}
-        inputs = make_inputs(text, sizes)
-        for got, wanted in zip(run("triton", text, inputs), exact(text, inputs), strict=True):
-            ALONE["triton"].check(got, wanted)
+        agree("triton", text, make_inputs(text, sizes))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_names_that_differ_in_case_alone(backend: str) -> None:
     """q and Q, o and O, and indices like tensors."""
     text = "O[q,o] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,o] + D[q,o] + v[o]"
-    inputs = make_inputs(text, {"q": 18, "k": 21, "d": 5, "o": 6})
-    for got, wanted in zip(run(backend, text, inputs), exact(text, inputs), strict=True):
-        ALONE[backend].check(got, wanted)
+    agree(backend, text, make_inputs(text, {"q": 18, "k": 21, "d": 5, "o": 6}))

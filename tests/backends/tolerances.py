@@ -11,12 +11,14 @@ lets pass: a padding key scored 0, a key dropped or taken twice, rows of V swapp
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tests.backends.running import largest_error, scale_of
+from tests.backends.running import Tensors, exact, largest_error, program_of, run, scale_of
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,27 @@ ALONE = {
     "torch": Bound(0.0, 2e-6),
     "triton": Bound(0.0, 2e-6),
 }
+
+
+def near(
+    backend: str,
+    text: str,
+    inputs: Tensors,
+    found: Iterable[Tensor],
+    times: float = 1,
+    **params: Any,
+) -> None:
+    """Assert that results are the oracle's, but for `times` what a backend may lose."""
+    bound = Bound(0.0, times * ALONE[backend].floor)
+    for got, wanted in zip(found, exact(text, inputs, **params), strict=True):
+        bound.check(got, wanted)
+
+
+def agree(
+    backend: str, text: str, inputs: Tensors, times: float = 1, **how: Any
+) -> tuple[Tensor, ...]:
+    """Run a program, assert that its results are near the oracle's, and return them."""
+    found = run(backend, text, inputs, **how)
+    params = {n: how[n] for n in program_of(text).params if n in how}
+    near(backend, text, inputs, found, times, **params)
+    return found

@@ -45,7 +45,7 @@ from monocomp.tile import TileProgram
 from monocomp.tile.parser import parse
 from tests.backends.both_stages import STAGES, both_stages, lengths
 from tests.backends.library_cases import CASES
-from tests.backends.programs import EXAMPLES, elements
+from tests.backends.programs import EXAMPLES
 from tests.backends.running import make_inputs, run
 from tests.program_generator import PARAMS, programs
 from tests.reference import special_programs
@@ -64,12 +64,9 @@ def kernel_of(text: str) -> TileProgram:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str) -> None:
     example = EXAMPLES[name]
-    known = {i.lstrip(".") for i in check(example.text).extent_of}
-    for seed, extents in enumerate(example.extents):
-        used = {i: n for i, n in extents.items() if i in known}
-        made = make_inputs(example.text, used, seed=seed, params=example.params)
+    for inputs in example.drawn():
         with both_stages() as seen:
-            run("numpy", example.text, elements(example, made), **example.params)
+            run("numpy", example.text, inputs, **example.params)
         assert seen
 
 

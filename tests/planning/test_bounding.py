@@ -12,9 +12,9 @@ from monocomp.backends.triton.launch import interpreted
 from monocomp.planning.plan import Plan
 from monocomp.rewriting.rules import STATED
 from tests.backends.compiling import compiled_to, launches_of, without_elements
-from tests.backends.running import DISTINCT, cut_for_long_extents, exact, run
+from tests.backends.running import DISTINCT, cut_for_long_extents, run
 from tests.backends.test_domains import EXTENTS, inputs_for, poisoned, program
-from tests.backends.tolerances import ALONE, Bound
+from tests.backends.tolerances import agree, near
 
 # What no bounds follow from: which keys a query sees depends on what is read of the keys.
 BY_DATA = (
@@ -56,9 +56,7 @@ def test_results(name: str, backend: str) -> None:
         if seed:  # all that are seen lie together
             inputs |= {n: x.sort(-1).values for n, x in inputs.items() if n in ("some", "anc")}
         found = run(backend, text, poisoned(name, inputs), storing=True)
-        bound = Bound(0.0, 4 * ALONE[backend].floor)
-        for got, wanted in zip(found, exact(text, inputs), strict=True):
-            bound.check(got, wanted)
+        near(backend, text, inputs, found, 4)
 
 
 @pytest.mark.parametrize("sizes", [{"q": 0}, {"k": 0}, {"q": 1, "k": 1}, {"b": 0}, {"q": 3}])
@@ -78,10 +76,7 @@ def test_special_sizes(sizes: dict[str, int]) -> None:
         for t, dims in shapes.items()
     }
     given = {t: inputs[t] for t in ("doc", "own", "Q", "K", "V")}
-    for got, wanted in zip(
-        run("numpy", text, given, storing=True), exact(text, given), strict=True
-    ):
-        ALONE["numpy"].check(got, wanted)
+    agree("numpy", text, given, storing=True)
 
 
 @pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")

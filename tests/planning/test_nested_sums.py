@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import monocomp as mc
-from monocomp.checking.random_inputs import random_inputs
 from monocomp.language.checker import check
 from monocomp.planning import storing
 from monocomp.planning.plan import Plan
-from monocomp.translation.translator import translate
 from tests.backends.both_stages import both_stages
-from tests.backends.running import run
+from tests.backends.running import make_inputs, run
 
 P = "P[b,h,q,k] = tanh(Q[b,h,q,d] * K[b,h,k,d])\n"
 VALUES = "O[b,h,q,e] = sum[k if k <= q](P[b,h,q,k] * V[b,h,k,e])\n"
@@ -53,9 +52,8 @@ def test_a_kernel_for_the_rows_stores_what_is_summed(name: str) -> None:
 def test_each_step_keeps_the_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storing, "WORTH_STORING", 1.0)  # at small sizes launches take the time
     text, _, together = CASES[name]
-    known = check(text).extent_of
-    sizes = {n: s for n, s in zip(SIZES, (2, 3, 21, 20, 2, 3), strict=True) if n in known}
-    inputs = random_inputs(translate(check(text)), sizes)
+    sizes = dict(zip(SIZES, (2, 3, 21, 20, 2, 3), strict=True))
+    inputs = make_inputs(text, sizes, torch.float64)
     wanted = mc.evaluate(text, inputs)
     found = plan(text, **sizes)
     assert set(together) in [set(k.names) for k in found.planned]

@@ -13,7 +13,7 @@ from torch.nn.functional import embedding
 import monocomp as mc
 from monocomp.planning.plan import Plan
 from tests.backends.running import DISTINCT, cut_for_long_extents, exact, run
-from tests.backends.tolerances import ALONE
+from tests.backends.tolerances import agree
 from tests.gradients.test_emitted import check_pasted
 
 ONE = "input N[i]: int\nO[i,d] = W[N[i],d]"
@@ -79,9 +79,7 @@ def test_results(text: str, backend: str) -> None:
         inputs = {n: x.float() if x.is_floating_point() else x for n, x in inputs.items()}
     with cut_for_long_extents():
         assert sorted_for(mc.compile(gradient).plan())
-    found = run(backend, gradient, inputs, storing=True)
-    for got, wanted in zip(found, exact(gradient, inputs), strict=True):
-        ALONE[backend].check(got, wanted)
+    agree(backend, gradient, inputs, storing=True)
 
 
 @pytest.mark.parametrize("backend", DISTINCT)
@@ -89,9 +87,7 @@ def test_results(text: str, backend: str) -> None:
 def test_special_sizes(sizes: dict[str, int], backend: str) -> None:
     gradient = str(mc.grad(SEVERAL))
     inputs = {n: x if n == "N" else x.float() for n, x in drawn(gradient, **sizes).items()}
-    (found,) = run(backend, gradient, inputs, storing=True)
-    (wanted,) = exact(gradient, inputs)
-    ALONE["torch"].check(found, wanted)
+    agree(backend, gradient, inputs, storing=True)
 
 
 @pytest.mark.parametrize("backend", DISTINCT)

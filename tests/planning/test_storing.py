@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
+from tests.backends.running import make_inputs
 from tests.backends.storing import PROGRAMS
 
 ATTENTION = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]"
@@ -55,8 +57,7 @@ def test_each_step_keeps_the_values(name: str) -> None:
     """A program with stored values is a program of the language, with the same results."""
     text = PROGRAMS[name].text
     sizes = dict(zip(("h", "g", "i", "j", "q", "k", "d", "e", "c"), range(2, 11), strict=True))
-    known = check(text).extent_of
-    inputs = random_inputs(translate(check(text)), {i: n for i, n in sizes.items() if i in known})
+    inputs = make_inputs(text, sizes, torch.float64)
     wanted = mc.evaluate(text, inputs)
     for step in mc.compile(text).derivation.steps:
         if step.rule == "store_value":
@@ -120,9 +121,7 @@ def test_nothing_large_is_stored() -> None:
     ],
 )
 def test_subscripts_in_subscripts_run(text: str) -> None:
-    sizes = {"i": 3, "j": 2, "k": 6}
-    known = check(text).extent_of
-    inputs = random_inputs(translate(check(text)), {i: n for i, n in sizes.items() if i in known})
+    inputs = make_inputs(text, {"i": 3, "j": 2, "k": 6}, torch.float64)
     found = mc.compile(text, backend="numpy")(**inputs)
     np.testing.assert_allclose(found, mc.evaluate(text, inputs), rtol=1e-6)
 

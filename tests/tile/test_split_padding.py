@@ -20,14 +20,13 @@ from monocomp.backends.triton.launch import TritonRunner
 from monocomp.errors import InternalError
 from monocomp.extents.nominal import one_tile, split_lengths
 from monocomp.kernel import Kernel
-from monocomp.language.checker import check
 from monocomp.tile import TileProgram
 from monocomp.tile.split_padding import divisible, split_padding
 from tests.backends import interpreted as interpreter
 from tests.backends.library_cases import CASES
-from tests.backends.programs import EXAMPLES, elements
-from tests.backends.running import exact, file_for_any_size, make_inputs, poisoned_empty, run
-from tests.backends.tolerances import ALONE, BESIDE_EAGER, Bound
+from tests.backends.programs import EXAMPLES
+from tests.backends.running import exact, file_for_any_size, make_inputs, poisoned_empty
+from tests.backends.tolerances import BESIDE_EAGER, agree, near
 from tests.gpu.comparing import all_in_nan
 
 # Lengths that one tile fits, that two fit, that neither does, and that three would.
@@ -89,16 +88,9 @@ def everything_split() -> Iterator[None]:
 def test_examples(name: str) -> None:
     """All parts of the language, interpreted in float64; a second tile may be empty."""
     example = EXAMPLES[name]
-    known = {i.lstrip(".") for i in check(example.text).extent_of}
-    bound = Bound(0.0, ALONE["numpy"].floor * example.tolerance)
-    for seed, extents in enumerate(example.extents):
-        used = {i: n for i, n in extents.items() if i in known}
-        made = make_inputs(example.text, used, seed=seed, params=example.params)
-        inputs = elements(example, made)
+    for inputs in example.drawn():
         with everything_split():
-            found = run("numpy", example.text, inputs, **example.params)
-        for got, wanted in zip(found, exact(example.text, inputs, **example.params), strict=True):
-            bound.check(got, wanted)
+            agree("numpy", example.text, inputs, example.tolerance, **example.params)
 
 
 @pytest.mark.one_in(2)
@@ -108,9 +100,7 @@ def test_library(name: str) -> None:
     case = CASES[name]
     inputs = case.inputs(case.sizes(19, 37, 6, 5), torch.float32)
     with everything_split():
-        found = run("numpy", case.text, inputs, **case.params)
-    for got, wanted in zip(found, exact(case.text, inputs, **case.params), strict=True):
-        ALONE["numpy"].check(got, wanted)
+        agree("numpy", case.text, inputs, **case.params)
 
 
 def test_what_must_be_one_tile() -> None:
@@ -241,7 +231,7 @@ def test_one_file_for_all_sizes() -> None:
     for head in (1, 16, 64, 96, 100):
         inputs = make_inputs(ATTENTION, {"b": 1, "h": 1, "q": 17, "k": 33, "d": head, "e": head})
         (found,) = interpreter.call(_run_file, text, all_in_nan(inputs))
-        ALONE["triton"].check(found, exact(ATTENTION, inputs)[0])
+        near("triton", ATTENTION, inputs, [found])
 
 
 def _run_file(text: str, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:

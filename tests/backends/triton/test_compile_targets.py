@@ -32,7 +32,7 @@ from tests.backends.compiling import (
 )
 from tests.backends.interpreted import FLOATS_OF_8_BITS
 from tests.backends.library_cases import CASES
-from tests.backends.programs import EXAMPLES, elements
+from tests.backends.programs import EXAMPLES
 from tests.backends.running import make_inputs
 from tests.backends.storing import PROGRAMS as STORED
 from tests.backends.test_library import OF_THEIR_OWN
@@ -213,10 +213,7 @@ def test_split_padding(name: str, head: int, target: str) -> None:
 def launches_of_example(name: str, target: str) -> list[Launch]:
     """The launches of an example in bfloat16."""
     example = EXAMPLES[name]
-    known = {i.lstrip(".") for i in check(example.text).extent_of}
-    used = {i: n for i, n in example.extents[0].items() if i in known}
-    made = make_inputs(example.text, used, torch.bfloat16, params=example.params)
-    inputs = {n: t.cpu() for n, t in elements(example, made).items()}
+    inputs = next(example.drawn(torch.bfloat16))
     return launches(example.text, target, inputs, {}, **example.params)
 
 
@@ -289,9 +286,7 @@ def test_stored_values_for_hopper(name: str) -> None:
     """Kernels that read what others store, in float32, beside inputs in bfloat16."""
     text = STORED[name].text
     sizes = {"h": 2, "g": 2, "i": 12, "j": 140, "q": 150, "k": 160, "d": 64, "e": 64, "c": 64}
-    known = check(text).extent_of
-    inputs = make_inputs(text, {i: n for i, n in sizes.items() if i in known}, torch.bfloat16)
-    made = launches(text, "cuda:90", inputs, {})
+    made = launches(text, "cuda:90", make_inputs(text, sizes, torch.bfloat16), {})
     assert all("ttg.target" in accepted("cuda:90", launch) for launch in made)
     assert len(made) == STORED[name].kernels
     if name in ("column sums", "gradients"):
@@ -301,10 +296,9 @@ def test_stored_values_for_hopper(name: str) -> None:
 def launch_of_long_axes(name: str) -> Launch:
     """A program with loops inside loops, at lengths that no tile could hold."""
     text = LONG[name]
-    known = check(text).extent_of
     sizes = {"h": 2, "q": 1000, "k": 1100, "j": 1200, "d": 64, "e": 64}
-    inputs = make_inputs(text, {i: n for i, n in sizes.items() if i in known}, torch.bfloat16)
-    (found,) = launches(text, "cuda:90", inputs, {i: n for i, n in sizes.items() if i in known})
+    known = {i: n for i, n in sizes.items() if i in check(text).extent_of}
+    (found,) = launches(text, "cuda:90", make_inputs(text, known, torch.bfloat16), known)
     return found
 
 

@@ -33,9 +33,9 @@ from tests.backends.compiling import (
     without_elements,
 )
 from tests.backends.library_cases import CASES
-from tests.backends.running import exact, file_for_any_size, largest_error, make_inputs
+from tests.backends.running import file_for_any_size, largest_error, make_inputs
 from tests.backends.test_domains import calls, program
-from tests.backends.tolerances import ALONE, Bound
+from tests.backends.tolerances import ALONE, Bound, near
 from tests.gpu.comparing import all_in_nan
 from tests.marks import slow_unless
 
@@ -257,9 +257,7 @@ def test_blocks_that_fit(
     """Rows whose keys begin where they do, and run to the end."""
     text = LATER.format(shift)
     made = make_inputs(text, {"q": length, "k": length, "d": 8, "e": 12})
-    (wanted,) = exact(text, made)
-    found = interpreter.call(_later, text, made, blocks, by_descriptor)
-    Bound(0.0, 4 * ALONE["triton"].floor).check(found, wanted)
+    near("triton", text, made, [interpreter.call(_later, text, made, blocks, by_descriptor)], 4)
 
 
 OF_PAIRS = """
@@ -477,10 +475,9 @@ def test_loaded_along_a_stream(
         # Its rows go along the stream; and Q is described, as d is streamed.
         count += 1 - (length % 4 != 0) - (" + 5" in domain)
     made = make_inputs(text, {"q": length, "k": length, "d": 8, "e": 12})
-    (wanted,) = exact(text, made)
     found, described = interpreter.call(_counted, text, made, blocks)
     assert described == count
-    Bound(0.0, 4 * ALONE["triton"].floor).check(found, wanted)
+    near("triton", text, made, [found], 4)
 
 
 def _counted(
