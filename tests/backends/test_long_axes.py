@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import monocomp as mc
-from monocomp.tile import Let, Loop, expressions, walk
+from monocomp.tile import Loop, walk
 from tests.backends.running import DISTINCT, make_inputs, whole_limit
 from tests.backends.tolerances import agree
 
@@ -28,6 +28,8 @@ PROGRAMS = {
     "O[q,e] = softmax[k](Q[q,d] * N[k,d]) * V[k,e]",
     "relative values": "O[q,e] = softmax[k](Q[q,d] * K[k,d]) * (V[k,e] + R[q - k + |k|, e])",
     "sigmoids": "O[q,e] = sum[k](sigmoid(sum[d](Q[q,d] * K[k,d])) * V[k,e])",
+    "logits in two parts": "S[q,k] = (Q[q,d] * K[k,d] + R[q,e] * C[k,e] + B[q,k]"
+    " + sum[d](Q[q,d]) * G[k]) / 3\nO[q,e] = softmax[k](S[q,k]) * C[k,e]",
     "two outputs": "O[q,e] = A[q,k] * V[k,e]\nP[q,d] = A[q,k] * W[k,d]",
 }
 
@@ -57,32 +59,11 @@ def test_longer_than_the_limit() -> None:
     agree("torch", text, inputs, 4, block=None)
 
 
-def test_one_key_of_a_pair_at_a_time() -> None:
-    """A block of queries and one of second keys: with a block of first keys, tiles would
-    have three long axes."""
-    text = PROGRAMS["pairs of keys"]
-    assert roles(text, j=1000, k=1000, d=64) == [("j", "serial"), ("k", "stream")]
-
-
-def test_one_feature_of_a_distance_at_a_time() -> None:
-    text = PROGRAMS["distances"]
-    for length in (64, 1000):
-        assert roles(text, q=1000, k=1000, d=length) == [("k", "stream"), ("d", "serial")]
-
-
 def test_blocks_of_features_of_a_product() -> None:
     """The logits of a block are summed up over blocks of features, and computed once."""
     found = roles(PROGRAMS["a vocabulary"], q=1000, k=50_000, d=4096)
     assert found.count(("k", "stream")) == 1
     assert ("d", "serial") not in found
-
-
-def test_norms_use_what_is_there() -> None:
-    """A short sum in a loop reduces the tile that the product loads."""
-    (program,) = mc.compile(PROGRAMS["norms"]).tile_programs({"q": 1000, "k": 1000, "d": 64})
-    text = str(program)
-    assert text.count("= K[") == 1
-    assert [s.axis.extent for s in walk(program.body) if isinstance(s, Loop)] == ["k"]
 
 
 def test_wide_columns_are_cut_into_blocks() -> None:
@@ -114,19 +95,6 @@ def test_columns_share_the_weights(text: str) -> None:
     assert (program.axes["e"].role == "whole") == COLUMNS[text]
 
 
-@pytest.mark.parametrize("backend", DISTINCT)
-def test_logits_in_two_parts(backend: str) -> None:
-    """Two products with a common factor are one sum: the second begins with the first."""
-    text = (
-        "S[q,k] = (Q[q,d] * K[k,d] + R[q,c] * C[k,c] + B[q,k] + sum[d](Q[q,d]) * G[k]) / 3\n"
-        "O[q,c] = softmax[k](S[q,k]) * C[k,c]"
-    )
-    (program,) = mc.compile(text).tile_programs({"q": 1000, "k": 1000, "d": 64, "c": 64})
-    products = [e for e in expressions(program.body) if e.op == "contract"]
-    assert sum(len(e.args) == 3 for e in products) == 2
-    agree(backend, text, make_inputs(text, {"q": 19, "k": 21, "d": 5, "c": 6}), 2)
-
-
 def test_two_columns_share_a_loop() -> None:
     """Sums over one index with different columns run in one pass, while the columns are
     short; else each has a kernel of its own."""
@@ -134,12 +102,3 @@ def test_two_columns_share_a_loop() -> None:
     (program,) = mc.compile(text).tile_programs({"q": 1000, "k": 1000, "d": 64, "e": 64})
     assert len([s for s in walk(program.body) if isinstance(s, Loop)]) == 1
     assert len(mc.compile(text).tile_programs({"q": 999, "k": 999, "d": 64, "e": 999})) == 2
-
-
-def test_factors_belong_to_the_side_that_is_known_first() -> None:
-    """What a row's side can take is multiplied there, outside of the loop."""
-    text = "O[q,e] = softmax[k](sum[d](Q[q,d] * c[d] * K[k,d])) * V[k,e]"
-    (program,) = mc.compile(text).tile_programs()
-    (loop,) = [s for s in program.body if isinstance(s, Loop)]
-    loads = [s.value.attr for s in walk(loop.body) if isinstance(s, Let) and s.value.op == "load"]
-    assert loads == ["K", "V"]

@@ -32,18 +32,6 @@ NEAR_MISSES = {
 test_example, test_near_miss, _ = rule_tests(elaboration.rules, NEAR_MISSES, {})
 
 
-@pytest.mark.parametrize("first", ["all", "any", "mean", "var", "logsumexp"])
-def test_empty_rows(first: str) -> None:
-    """Filters may leave a row empty."""
-    body = "X[i,k] < 0" if first in ("any", "all") else "X[i,k]"
-    text = f"A[i] = {first}[k if k < i]({body})"
-    rewriter = apply_only(rule_of(elaboration, f"expand_{first}"), text)
-    assert rewriter.steps
-    inputs = inputs_of(rewriter.start)
-    expected = evaluate(rewriter.start.origin.text, inputs)
-    np.testing.assert_allclose(values(rewriter.program, inputs), expected, rtol=1e-12)
-
-
 def test_several_indices_of_a_monoid_of_tuples() -> None:
     """The results of the rows are elements themselves."""
     monoid = "monoid A(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"

@@ -66,12 +66,8 @@ NEAR_MISSES = {
     "merge_weighted_sums": [
         "A = sum[k](exp(Y[k]) * Y[k]) - max[k](Y[k]) * sum[k](exp(Y[k]))",  # a result stays outside
         "A[i] = sum[k](X[i,k]) + sum[k](Y[k])",  # no weights
-        "A[i] = sum[k](exp(X[i,k])) + sum[k](exp(Y[k]))",
-        "A[i] = sum[k](exp(X[i,k])) + sum[k if k < i](exp(X[i,k]) * Y[k])",
         "A[i] = B[i] * sum[k](exp(X[i,k])) + sum[k](exp(X[i,k]) * Y[k])",
         "A[i] = sum[k](exp(X[i,k])) * sum[k](exp(X[i,k]) * Y[k]) + sum[k](exp(X[i,k]) * Z[k])",
-        "A[i] = max[k](exp(X[i,k])) + max[k](exp(X[i,k]) * Y[k])",
-        "A[i] = sum[k](exp(X[i,k])) + B[i]",
         "A[i] = sum[k](exp(B[i]) * X[i,k]) + sum[k](exp(B[i]) * Y[k])",  # it does not vary
         "A[i] = sum[k](exp(X[i,k])) * sum[k](exp(X[i,k]) * Y[k])",
     ],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -57,6 +58,19 @@ def assert_close(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
     """Compare tensors one by one."""
     for x, y in zip(found, wanted, strict=True):
         torch.testing.assert_close(x, y)
+
+
+@contextmanager
+def tapes_shared() -> Iterator[list[Any]]:
+    """Yield what `shared` makes."""
+    made: list[Any] = []
+
+    def shared(*args: Any) -> Any:
+        made.append(sharing.shared(*args))
+        return made[-1]
+
+    with patch.object(backend, "shared", shared):
+        yield made
 
 
 @pytest.mark.parametrize("name", ["dropout", "gqa", "document", "talking_heads"])
@@ -152,13 +166,7 @@ def test_weights_are_quotients(text: str) -> None:
     X[1], X[2, ::2], X[3, 1:] = -torch.inf, -torch.inf, -torch.inf
     X[4] += 1e4
     X.requires_grad_()
-    tapes = []
-
-    def shared(*args: Any) -> Any:
-        tapes.append(sharing.shared(*args))
-        return tapes[-1]
-
-    with patch.object(backend, "shared", shared):
+    with tapes_shared() as tapes:
         every = []
         for _ in range(4):
             out = kernel(X)
@@ -186,13 +194,7 @@ def test_masked_weights_are_quotients(condition: str) -> None:
     M[7] = False
     cotangent = torch.randn(64, 5)
     tensors = [X, V, M][: 2 + (condition == "M[i,k]")]
-    tapes = []
-
-    def shared(*args: Any) -> Any:
-        tapes.append(sharing.shared(*args))
-        return tapes[-1]
-
-    with patch.object(backend, "shared", shared):
+    with tapes_shared() as tapes:
         every = [torch.autograd.grad(kernel(*tensors), [X, V], cotangent) for _ in range(4)]
     for found in every[1:]:
         assert_close(found, every[0])
@@ -213,12 +215,6 @@ def test_gradients_of_softmax_are_one_operation(heads: str, condition: str) -> N
     kernel = mc.compile(text, backend="torch")
     shape = (2, 48, 8) if heads else (48, 8)
     tensors = [torch.randn(shape, requires_grad=True) for _ in "QKV"]
-    tapes = []
-
-    def shared(*args: Any) -> Any:
-        tapes.append(sharing.shared(*args))
-        return tapes[-1]
-
     hidden = torch.zeros(48, 48, dtype=torch.bool)
     if condition:
         hidden = torch.ones(48, 48).tril() == 0
@@ -227,7 +223,7 @@ def test_gradients_of_softmax_are_one_operation(heads: str, condition: str) -> N
     Q, K, V = tensors
     out = (Q @ K.mT).masked_fill(hidden, -torch.inf).softmax(-1) @ V
     wanted = torch.autograd.grad(out.square().sum(), tensors)
-    with patch.object(backend, "shared", shared):
+    with tapes_shared() as tapes:
         for _ in range(4):
             found = torch.autograd.grad(kernel(*tensors).square().sum(), tensors)
             for x, y in zip(found, wanted, strict=True):
@@ -278,13 +274,7 @@ def test_heads_of_a_group_are_rows_of_one_product() -> None:
     repeated = [t.repeat_interleave(3, 1) for t in (K, V)]
     wanted = torch.nn.functional.scaled_dot_product_attention(Q, *repeated)
     gradients = torch.autograd.grad(wanted.square().sum(), [Q, K, V])
-    tapes = []
-
-    def shared(*args: Any) -> Any:
-        tapes.append(sharing.shared(*args))
-        return tapes[-1]
-
-    with patch.object(backend, "shared", shared):
+    with tapes_shared() as tapes:
         for _ in range(4):
             out = kernel(Q=Q, K=K, V=V)
             torch.testing.assert_close(out, wanted)
