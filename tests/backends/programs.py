@@ -19,14 +19,14 @@ class Example:
 
     Attributes:
         text: the program.
-        extents: sizes by index, one mapping a run; what is missing is made up.
+        extents: sizes by index, `;` between runs; what is missing is made up.
         params: parameters that are not at their defaults.
         inputs: elements that must not be random, by input.
         tolerance: how much more error than usual is allowed, with a reason in the table.
     """
 
     text: str
-    extents: tuple[Mapping[str, int], ...]
+    extents: str
     params: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     tolerance: float = 1.0
@@ -34,59 +34,50 @@ class Example:
     def drawn(self, dtype: torch.dtype = torch.float32) -> Iterator[dict[str, torch.Tensor]]:
         """Yield the inputs of each run, with those elements that must not be random."""
         given = {n: torch.as_tensor(np.asarray(a)) for n, a in self.inputs.items()}
-        for seed, extents in enumerate(self.extents):
+        for seed, run in enumerate(self.extents.split(";")):
+            extents = {i: int(n) for i, n in (part.split("=") for part in run.split())}
             made = make_inputs(self.text, extents, dtype, seed=seed, params=self.params)
             yield {n: given.get(n, t).to(t.dtype) for n, t in made.items()}
 
 
-def sizes(**extents: int) -> dict[str, int]:
-    """Extents by index."""
-    return extents
-
-
-ATTENTION = sizes(h=2, q=19, k=37, d=5, e=6)
-LONG = sizes(h=1, q=33, k=17, d=16, e=16)
+ATTENTION = "h=2 q=19 k=37 d=5 e=6"
+LONG = "h=1 q=33 k=17 d=16 e=16"
 
 EXAMPLES: dict[str, Example] = {
     # products and sums
-    "matmul": Example("C[i,j] = A[i,k] * B[k,j]", (sizes(i=17, j=19, k=35), sizes(i=1, j=2, k=1))),
+    "matmul": Example("C[i,j] = A[i,k] * B[k,j]", "i=17 j=19 k=35; i=1 j=2 k=1"),
     "matmul of a scaled matrix": Example(
-        "C[i,j] = (2 * A[i,k] - 1) * B[k,j] / 3", (sizes(i=17, j=19, k=35),)
+        "C[i,j] = (2 * A[i,k] - 1) * B[k,j] / 3", "i=17 j=19 k=35"
     ),
-    "batched matmul": Example("C[b,i,j] = A[b,i,k] * B[b,k,j]", (sizes(b=3, i=17, j=7, k=18),)),
-    "three factors": Example(
-        "O[i,l] = A[i,j] * B[j,k] * C[k,l]", (sizes(i=17, j=5, k=19, l=6),), tolerance=4
-    ),
-    "dot product": Example("s = A[i] * B[i]", (sizes(i=37), sizes(i=1))),
-    "outer product": Example("O[i,j] = A[i] * B[j]", (sizes(i=17, j=33),)),
-    "column sums": Example("C[j] = sum[i](A[i,j])", (sizes(i=37, j=19), sizes(i=16, j=1))),
+    "batched matmul": Example("C[b,i,j] = A[b,i,k] * B[b,k,j]", "b=3 i=17 j=7 k=18"),
+    "three factors": Example("O[i,l] = A[i,j] * B[j,k] * C[k,l]", "i=17 j=5 k=19 l=6", tolerance=4),
+    "dot product": Example("s = A[i] * B[i]", "i=37; i=1"),
+    "outer product": Example("O[i,j] = A[i] * B[j]", "i=17 j=33"),
+    "column sums": Example("C[j] = sum[i](A[i,j])", "i=37 j=19; i=16 j=1"),
     "row sums of a filter": Example(
-        "O[q] = sum[k if (k < 2 or q - k < 3) and k <= q](X[q,k])", (sizes(q=37, k=33),)
+        "O[q] = sum[k if (k < 2 or q - k < 3) and k <= q](X[q,k])", "q=37 k=33"
     ),
     "sums and their counts, without the columns": Example(
-        "O[q,e] = sum[k if k <= q](V[k,e])\nL[q] = sum[k if k <= q](W[q])",
-        (sizes(q=19, k=19, e=5),),
+        "O[q,e] = sum[k if k <= q](V[k,e])\nL[q] = sum[k if k <= q](W[q])", "q=19 k=19 e=5"
     ),
-    "transposed": Example("O[j,i] = A[i,j] * 2", (sizes(i=17, j=33),)),
-    "trace": Example("t = sum[i](A[i,i])", (sizes(i=37),)),
-    "bilinear form": Example("O[i] = X[i,a] * W[a,b] * Y[i,b]", (sizes(i=17, a=5, b=7),)),
+    "transposed": Example("O[j,i] = A[i,j] * 2", "i=17 j=33"),
+    "trace": Example("t = sum[i](A[i,i])", "i=37"),
+    "bilinear form": Example("O[i] = X[i,a] * W[a,b] * Y[i,b]", "i=17 a=5 b=7"),
     "gated product": Example(
-        "O[q,e] = sum[c](X[q,c] * W[c,e] * sigmoid(X[q,c] * G[c,e]))", (sizes(q=17, c=19, e=6),)
+        "O[q,e] = sum[c](X[q,c] * W[c,e] * sigmoid(X[q,c] * G[c,e]))", "q=17 c=19 e=6"
     ),
     # softmax and its relatives
-    "softmax of products": Example("P[q,k] = softmax[k](Q[q,d] * K[k,d])", (ATTENTION,)),
-    "log_softmax": Example("P[i,k] = log_softmax[k](X[i,k])", (sizes(i=3, k=37),)),
-    "softmax with a filter": Example(
-        "P[q,k] = softmax[k if k <= q - 3](X[q,k])", (sizes(q=19, k=37),)
-    ),
+    "softmax of products": Example("P[q,k] = softmax[k](Q[q,d] * K[k,d])", ATTENTION),
+    "log_softmax": Example("P[i,k] = log_softmax[k](X[i,k])", "i=3 k=37"),
+    "softmax with a filter": Example("P[q,k] = softmax[k if k <= q - 3](X[q,k])", "q=19 k=37"),
     "softmax over two indices": Example(
         """
         P[i,j,k] = softmax[j, k if j <= k](X[i,j,k])
         L[i,j,k] = log_softmax[j, k](X[i,j,k])
         """,
-        (sizes(i=2, j=5, k=19),),
+        "i=2 j=5 k=19",
     ),
-    "softmax over nothing": Example("P[q,k] = softmax[k if k < q - 100](X[q,k])", (ATTENTION,)),
+    "softmax over nothing": Example("P[q,k] = softmax[k if k < q - 100](X[q,k])", ATTENTION),
     "sink": Example(
         """
         input sink[h]
@@ -95,14 +86,14 @@ EXAMPLES: dict[str, Example] = {
         E[h,q,k] = exp(S[h,q,k] - m[h,q])
         O[h,q,e] = sum[k](E[h,q,k] * V[h,k,e]) / (sum[k](E[h,q,k]) + exp(sink[h] - m[h,q]))
         """,
-        (ATTENTION,),
+        ATTENTION,
     ),
     "softmax plus one": Example(
         """
         S[h,q,k] = Q[h,q,d] * K[h,k,d]
         O[h,q,e] = sum[k](exp(S[h,q,k]) * V[h,k,e]) / (1 + sum[k](exp(S[h,q,k])))
         """,
-        (ATTENTION,),
+        ATTENTION,
     ),
     "two outputs": Example(
         """
@@ -111,7 +102,7 @@ EXAMPLES: dict[str, Example] = {
         L[h,q] = logsumexp[k if k <= q](S[h,q,k])
         return O, L: float32
         """,
-        (ATTENTION, LONG),
+        f"{ATTENTION}; {LONG}",
     ),
     "entropy": Example(
         """
@@ -121,7 +112,7 @@ EXAMPLES: dict[str, Example] = {
         O[q,e] = P[q,k] * V[k,e]
         return O, H
         """,
-        (ATTENTION,),
+        ATTENTION,
     ),
     "derivative of attention": Example(
         """
@@ -132,11 +123,11 @@ EXAMPLES: dict[str, Example] = {
         J[q,e] = sum[k](P[q,k] * (D[q,k] - sum[k](P[q,k] * D[q,k])) * V[k,e])
         return J
         """,
-        (ATTENTION,),
+        ATTENTION,
         tolerance=4,
     ),
     "weights summed over queries": Example(
-        "P[q,k] = softmax[k](Q[q,d] * K[k,d])\nC[k] = sum[q](P[q,k])", (ATTENTION,)
+        "P[q,k] = softmax[k](Q[q,d] * K[k,d])\nC[k] = sum[q](P[q,k])", ATTENTION
     ),
     "cross entropy": Example(
         """
@@ -144,14 +135,14 @@ EXAMPLES: dict[str, Example] = {
         Z[i,v] = X[i,d] * W[v,d]
         L[i] = logsumexp[v](Z[i,v]) - sum[v if v == y[i]](Z[i,v])
         """,
-        (sizes(i=17, v=37, d=5),),
+        "i=17 v=37 d=5",
         inputs={"y": np.arange(17) * 2 % 37},
     ),
     "sigmoid attention": Example(
-        "O[h,q,e] = sum[k](sigmoid(Q[h,q,d] * K[h,k,d]) * V[h,k,e])", (ATTENTION,)
+        "O[h,q,e] = sum[k](sigmoid(Q[h,q,d] * K[h,k,d]) * V[h,k,e])", ATTENTION
     ),
     "linear attention": Example(
-        "O[h,q,e] = (exp(Q[h,q,d]) * exp(K[h,k,d])) * V[h,k,e]", (ATTENTION,), tolerance=4
+        "O[h,q,e] = (exp(Q[h,q,d]) * exp(K[h,k,d])) * V[h,k,e]", ATTENTION, tolerance=4
     ),
     "truth values in divisors": Example(
         """
@@ -161,10 +152,10 @@ EXAMPLES: dict[str, Example] = {
         D[i] = exp(where(X[i] > 0, Y[i,0], -inf)) / exp(where(X[i] > 0, X[i], -inf))
         E[i] = sum[k if Y[i,k] > 3](Y[i,k]) / exp(where(X[i] > 0, X[i], -inf))
         """,
-        (sizes(i=37, k=19),),
+        "i=37 k=19",
     ),
     "distances": Example(
-        "O[h,q,e] = softmax[k](-sum[d](abs(Q[h,q,d] - K[h,k,d]))) * V[h,k,e]", (ATTENTION,)
+        "O[h,q,e] = softmax[k](-sum[d](abs(Q[h,q,d] - K[h,k,d]))) * V[h,k,e]", ATTENTION
     ),
     "normalised queries and keys": Example(
         """
@@ -172,14 +163,14 @@ EXAMPLES: dict[str, Example] = {
         m[h,k] = rsqrt(sum[d](K[h,k,d] ** 2))
         O[h,q,e] = softmax[k](Q[h,q,d] * K[h,k,d] * n[h,q] * m[h,k]) * V[h,k,e]
         """,
-        (ATTENTION,),
+        ATTENTION,
     ),
     "one tensor for all": Example(
-        "O[i,d] = softmax[j if j <= i](X[i,d] * X[j,d]) * X[j,d]", (sizes(i=37, d=5),)
+        "O[i,d] = softmax[j if j <= i](X[i,d] * X[j,d]) * X[j,d]", "i=37 d=5"
     ),
     # filters, masks, reads
     "mask that reads an earlier position": Example(
-        "O[i] = sum[k if k > 0 and A[k - 1] > 0](B[k]) * C[i]", (sizes(i=17, k=37),)
+        "O[i] = sum[k if k > 0 and A[k - 1] > 0](B[k]) * C[i]", "i=17 k=37"
     ),
     "softmax at a computed position": Example(
         """
@@ -188,7 +179,7 @@ EXAMPLES: dict[str, Example] = {
         D[i,k] = softmax[k if k < s](A[i,k])
         O[i,k] = D[i,2 * k % |k|] + A[i,k]
         """,
-        (sizes(i=17, k=37), sizes(i=3, k=1)),
+        "i=17 k=37; i=3 k=1",
     ),
     "truth values at guarded positions": Example(
         """
@@ -196,14 +187,14 @@ EXAMPLES: dict[str, Example] = {
         O[k] = where(k > 0 and P[k - 1] and not (k > 1 and P[k - 2]), B[k], -B[k])
         S[i] = sum[k if k % 2 == 1 and P[k - 1] or C[i] > 0](B[k])
         """,
-        (sizes(i=17, k=37),),
+        "i=17 k=37",
     ),
     "lengths": Example(
         """
         input len[b]: int
         O[b,q,e] = softmax[k if k < len[b]](Q[b,q,d] * K[b,k,d]) * V[b,k,e]
         """,
-        (sizes(b=4, q=17, k=37, d=5, e=6),),
+        "b=4 q=17 k=37 d=5 e=6",
         inputs={"len": [0, 1, 16, 37]},
     ),
     "mask tensor": Example(
@@ -211,14 +202,14 @@ EXAMPLES: dict[str, Example] = {
         input M[q,k]: bool
         O[h,q,e] = softmax[k if M[q,k]](Q[h,q,d] * K[h,k,d]) * V[h,k,e]
         """,
-        (ATTENTION,),
+        ATTENTION,
     ),
     "mask of keys": Example(
         """
         input M[h,k]: bool
         O[h,q,e] = softmax[k if M[h,k] and k <= q](Q[h,q,d] * K[h,k,d]) * V[h,k,e]
         """,
-        (ATTENTION,),
+        ATTENTION,
     ),
     "added mask": Example(
         """
@@ -226,14 +217,14 @@ EXAMPLES: dict[str, Example] = {
         S[h,q,k] = Q[h,q,d] * K[h,k,d] + where(M[q,k], 0, -inf)
         O[h,q,e] = softmax[k](S[h,q,k]) * V[h,k,e]
         """,
-        (ATTENTION,),
+        ATTENTION,
     ),
     "documents": Example(
         """
         input doc[i]: int
         O[i,e] = softmax[j if doc[i] == doc[j] and j <= i](Q[i,d] * K[j,d]) * V[j,e]
         """,
-        (sizes(i=37, d=5, e=6),),
+        "i=37 d=5 e=6",
         inputs={"doc": np.arange(37) // 9},
     ),
     "relative bias": Example(
@@ -241,26 +232,24 @@ EXAMPLES: dict[str, Example] = {
         input R[r]
         O[h,q,e] = softmax[k if k <= q](Q[h,q,d] * K[h,k,d] + R[q - k]) * V[h,k,e]
         """,
-        (sizes(h=2, q=19, k=37, d=5, e=6, r=19),),
+        "h=2 q=19 k=37 d=5 e=6 r=19",
     ),
     "relative bias both ways": Example(
         """
         input R[r]
         O[q,e] = softmax[k](Q[q,d] * K[k,d] + R[q - k + |k| - 1]) * V[k,e]
         """,
-        (sizes(q=19, k=37, d=5, e=6, r=55),),
+        "q=19 k=37 d=5 e=6 r=55",
     ),
-    "band": Example(
-        "O[q,e] = softmax[k if abs(q - k) < 5](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION,)
-    ),
+    "band": Example("O[q,e] = softmax[k if abs(q - k) < 5](Q[q,d] * K[k,d]) * V[k,e]", ATTENTION),
     "strided filter": Example(
-        "O[q,e] = softmax[k if k <= q and k % 3 == q % 3](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION,)
+        "O[q,e] = softmax[k if k <= q and k % 3 == q % 3](Q[q,d] * K[k,d]) * V[k,e]", ATTENTION
     ),
     "upper triangle": Example(
-        "O[q,e] = softmax[k if k >= q + 2](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION,)
+        "O[q,e] = softmax[k if k >= q + 2](Q[q,d] * K[k,d]) * V[k,e]", ATTENTION
     ),
     "one key": Example(
-        "O[q,e] = softmax[k if k == q](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION, LONG)
+        "O[q,e] = softmax[k if k == q](Q[q,d] * K[k,d]) * V[k,e]", f"{ATTENTION}; {LONG}"
     ),
     "paged cache": Example(
         """
@@ -269,29 +258,28 @@ EXAMPLES: dict[str, Example] = {
         S[b,q,k] = Q[b,q,d] * K[table[b, k // |s|], k % |s|, d]
         O[b,q,e] = softmax[k if k < len[b]](S[b,q,k]) * V[table[b, k // |s|], k % |s|, e]
         """,
-        (sizes(b=3, q=5, p=6, n=9, s=4, d=5, e=6),),
+        "b=3 q=5 p=6 n=9 s=4 d=5 e=6",
         inputs={"len": [0, 7, 24]},
     ),
-    "embedding": Example("input tok[t]: int\nO[t,e] = W[tok[t],e] * 2", (sizes(t=17, e=6),)),
+    "embedding": Example("input tok[t]: int\nO[t,e] = W[tok[t],e] * 2", "t=17 e=6"),
     "guarded read": Example(
         """
         input X[j]
         index i < |j|
         O[i] = where(i >= 2, X[i - 2], 0) + where(i + 3 < |i|, X[i + 3], 1)
         """,
-        (sizes(j=37),),
+        "j=37",
     ),
     "convolution": Example(
-        "input X[x]\nindex i < |x|\nO[i] = sum[j if j <= i](X[i - j] * W[j])",
-        (sizes(x=37, j=5), sizes(x=3, j=5)),
+        "input X[x]\nindex i < |x|\nO[i] = sum[j if j <= i](X[i - j] * W[j])", "x=37 j=5; x=3 j=5"
     ),
-    "reversed": Example("input X[j]\nindex i < |j|\nO[i] = X[|i| - 1 - i]", (sizes(j=37),)),
+    "reversed": Example("input X[j]\nindex i < |j|\nO[i] = X[|i| - 1 - i]", "j=37"),
     "lower and upper bounds from tensors": Example(
         """
         input low[q]: int, high[q]: int
         O[q,e] = softmax[k if low[q] <= k < high[q]](Q[q,d] * K[k,d]) * V[k,e]
         """,
-        (ATTENTION,),
+        ATTENTION,
         inputs={"low": np.arange(19) % 7 - 3, "high": np.arange(19) * 3 - 9},
     ),
     "bounds of small integers": Example(
@@ -299,40 +287,38 @@ EXAMPLES: dict[str, Example] = {
         input len[q]: int
         O[q,e] = softmax[k if k < len[q] + 250](Q[q,d] * K[k,d]) * V[k,e]
         """,
-        (ATTENTION,),
+        ATTENTION,
         inputs={"len": (np.arange(19) * 13 % 256).astype(np.uint8)},
     ),
     "aligned at the last key": Example(
         "O[q,e] = softmax[k if k <= q + |k| - |q|](Q[q,d] * K[k,d]) * V[k,e]",
-        (ATTENTION, sizes(q=37, k=19, d=5, e=6)),
+        f"{ATTENTION}; q=37 k=19 d=5 e=6",
     ),
     "a window of its own for each head": Example(
         """
         O[h,q,e] = softmax[k if q - k < 4 * (h + 1) and k <= q](Q[h,q,d] * K[h,k,d]) * V[h,k,e]
         """,
-        (sizes(h=3, q=37, k=41, d=5, e=6),),
+        "h=3 q=37 k=41 d=5 e=6",
     ),
-    "a parameter alone": Example("param c: float = 1.5\nD = c\nO[i] = X[i] * 2", (sizes(i=37),)),
+    "a parameter alone": Example("param c: float = 1.5\nD = c\nO[i] = X[i] * 2", "i=37"),
     "a parameter in the filter": Example(
         """
         param on: int = 0
         O[q,e] = softmax[k if on > 0 or k <= q](Q[q,d] * K[k,d]) * V[k,e]
         """,
-        (ATTENTION,),
+        ATTENTION,
     ),
     "blocks on the diagonal": Example(
-        "O[q,e] = softmax[k if k // 4 == q // 4](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION,)
+        "O[q,e] = softmax[k if k // 4 == q // 4](Q[q,d] * K[k,d]) * V[k,e]", ATTENTION
     ),
     "backwards": Example(
-        "O[q,e] = softmax[k if k <= |k| - 1 - q](Q[q,d] * K[k,d]) * V[k,e]", (ATTENTION,)
+        "O[q,e] = softmax[k if k <= |k| - 1 - q](Q[q,d] * K[k,d]) * V[k,e]", ATTENTION
     ),
     "gather of two positions": Example(
-        "input p[i]: int\nO[i,j] = A[p[i],p[j]]",
-        (sizes(i=9),),
-        inputs={"p": np.arange(9) * 4 % 9},
+        "input p[i]: int\nO[i,j] = A[p[i],p[j]]", "i=9", inputs={"p": np.arange(9) * 4 % 9}
     ),
     "a position of a position": Example(
-        "input p[i]: int\nO[i] = p[p[i]]", (sizes(i=9),), inputs={"p": np.arange(9) * 4 % 9}
+        "input p[i]: int\nO[i] = p[p[i]]", "i=9", inputs={"p": np.arange(9) * 4 % 9}
     ),
     "guarded sums of reads": Example(
         """
@@ -341,7 +327,7 @@ EXAMPLES: dict[str, Example] = {
         O[i] = where(i >= 2 and X[i - 2] > 0, 2 * X[i - 2] + 1, 0)
         P[i] = where(i < 2 or X[i - 2] > 0, 1, 0)
         """,
-        (sizes(j=37),),
+        "j=37",
     ),
     "guards in one another": Example(
         """
@@ -349,7 +335,7 @@ EXAMPLES: dict[str, Example] = {
         O[i] = where(p[i] < |j|, where(X[p[i]] > 0, X[p[i]], 0) / (1 + X[p[i]] ** 2), 0)
         P[i] = where(p[i] < |j|, where(X[p[i]] > 0, 0, 1 / X[p[i]]), 2) + 0 * sum[j](X[j])
         """,
-        (sizes(i=9, j=5),),
+        "i=9 j=5",
         inputs={"p": np.arange(9)},
     ),
     "histogram": Example(
@@ -357,7 +343,7 @@ EXAMPLES: dict[str, Example] = {
         input c[t]: int, Z[b]
         O[b,e] = sum[t if c[t] == b](X[t,e]) + 0 * Z[b]
         """,
-        (sizes(t=37, b=5, e=3),),
+        "t=37 b=5 e=3",
         inputs={"c": np.arange(37) * 3 % 5},
     ),
     # several aggregates in one another
@@ -366,17 +352,17 @@ EXAMPLES: dict[str, Example] = {
         A[h,q,e] = softmax[k](Q[h,q,d] * K[h,k,d]) * V[h,k,e]
         O[q,f] = A[h,q,e] * W[h,e,f]
         """,
-        (sizes(h=2, q=17, k=21, d=5, e=6, f=7),),
+        "h=2 q=17 k=21 d=5 e=6 f=7",
         tolerance=4,
     ),
     "latent keys": Example(
         "O[h,q,e] = softmax[k](Q[h,q,d] * U[h,d,c] * L[k,c]) * sum[c](W[h,e,c] * L[k,c])",
-        (sizes(h=2, q=17, k=21, d=5, e=6, c=7),),
+        "h=2 q=17 k=21 d=5 e=6 c=7",
         tolerance=4,
     ),
     "talking heads": Example(
         "O[g,q,e] = softmax[k](M[g,h] * Q[h,q,d] * K[h,k,d]) * V[g,k,e]",
-        (sizes(g=3, h=2, q=17, k=21, d=5, e=6),),
+        "g=3 h=2 q=17 k=21 d=5 e=6",
         tolerance=4,
     ),
     "differential attention": Example(
@@ -386,24 +372,24 @@ EXAMPLES: dict[str, Example] = {
         R[q,k] = softmax[k](C[q,d] * D[k,d])
         O[q,e] = (P[q,k] - share * R[q,k]) * V[k,e]
         """,
-        (ATTENTION,),
+        ATTENTION,
     ),
     "squares for exponentials": Example(
         """
         S[q,k] = (Q[q,d] * K[k,d]) ** 2
         O[q,e] = sum[k if k <= q](S[q,k] * V[k,e]) / sum[k if k <= q](S[q,k])
         """,
-        (ATTENTION,),
+        ATTENTION,
     ),
     "inner filter": Example(
-        "O[q,e] = softmax[k](sum[d if d <= q](Q[q,d] * K[k,d])) * V[k,e]", (ATTENTION,)
+        "O[q,e] = softmax[k](sum[d if d <= q](Q[q,d] * K[k,d])) * V[k,e]", ATTENTION
     ),
     "dropped weights": Example(
         """
         P[q,k] = softmax[k](Q[q,d] * K[k,d])
         O[q,e] = where(uniform(1, q, k) < 0.9, P[q,k], 0) * V[k,e] / 0.9
         """,
-        (ATTENTION,),
+        ATTENTION,
     ),
     "divergence": Example(
         """
@@ -411,13 +397,11 @@ EXAMPLES: dict[str, Example] = {
         R[q,k] = log_softmax[k](B[q,k])
         L[q] = sum[k](exp(P[q,k]) * (P[q,k] - R[q,k]))
         """,
-        (ATTENTION,),
+        ATTENTION,
         tolerance=4,
     ),
     "two layers": Example(
-        "O[i,j] = sum[h](relu(sum[k](X[i,k] * U[k,h])) * W[h,j])",
-        (sizes(i=17, k=5, h=30, j=7),),
-        tolerance=4,
+        "O[i,j] = sum[h](relu(sum[k](X[i,k] * U[k,h])) * W[h,j])", "i=17 k=5 h=30 j=7", tolerance=4
     ),
     "covariance": Example(
         """
@@ -425,11 +409,9 @@ EXAMPLES: dict[str, Example] = {
         C[j,k] = mean[i]((X[i,j] - m[j]) * (X[i,k] - m[k]))
         return C
         """,
-        (sizes(i=37, j=5, k=5),),
+        "i=37 j=5 k=5",
     ),
-    "nearest centre": Example(
-        "a[t] = argmin[c](sum[d]((X[t,d] - C[c,d]) ** 2))", (sizes(t=37, c=5, d=3),)
-    ),
+    "nearest centre": Example("a[t] = argmin[c](sum[d]((X[t,d] - C[c,d]) ** 2))", "t=37 c=5 d=3"),
     # other aggregates
     "several indices": Example(
         """
@@ -437,7 +419,7 @@ EXAMPLES: dict[str, Example] = {
         m = max[i,j](A[i,j])
         L[i] = logsumexp[j,k](B[i,j,k])
         """,
-        (sizes(i=5, j=17, k=9),),
+        "i=5 j=17 k=9",
     ),
     "extremes of a filter": Example(
         """
@@ -445,14 +427,14 @@ EXAMPLES: dict[str, Example] = {
         P[q] = min[k if k <= q - 5](A[q,k])
         R[q] = argmax[k if k > q](A[q,k])
         """,
-        (sizes(q=37, k=41),),
+        "q=37 k=41",
     ),
     "one field": Example(
         """
         monoid Largest(m) = unit (-inf), combine (maximum(m, m'))
         H[i] = Largest[t](x[t,i]).m
         """,
-        (sizes(t=11, i=17),),
+        "t=11 i=17",
     ),
     "moments": Example(
         """
@@ -461,10 +443,10 @@ EXAMPLES: dict[str, Example] = {
         N[i,k] = (X[i,k] - m[i]) * rsqrt(v[i] + 1e-5)
         return N, m, v
         """,
-        (sizes(i=3, k=37),),
+        "i=3 k=37",
         tolerance=4,
     ),
-    "var with a filter": Example("v[q] = var[k if k < q](X[q,k])", (sizes(q=19, k=17),)),
+    "var with a filter": Example("v[q] = var[k if k < q](X[q,k])", "q=19 k=17"),
     "prod, min, all, any": Example(
         """
         A[i] = prod[k if k < 5](X[i,k])
@@ -472,16 +454,16 @@ EXAMPLES: dict[str, Example] = {
         C[i] = all[k](X[i,k] < 2)
         D[i] = any[k if k > i](X[i,k] > 2)
         """,
-        (sizes(i=5, k=37),),
+        "i=5 k=37",
     ),
-    "argmax": Example("A[i] = argmax[k](X[i,k])", (sizes(i=5, k=37),)),
+    "argmax": Example("A[i] = argmax[k](X[i,k])", "i=5 k=37"),
     "argmax of integers": Example(
         """
         input N[i,k]: int
         A[i] = argmax[k](N[i,k] // 2)
         B[i] = argmin[k if k > i](N[i,k])
         """,
-        (sizes(i=5, k=37),),
+        "i=5 k=37",
     ),
     "argmax with ties and -inf": Example(
         """
@@ -489,7 +471,7 @@ EXAMPLES: dict[str, Example] = {
         B[i] = argmin[k](X[i,k])
         C[i] = argmax[k if k > 2](where(k == 9 + i, X[i,k], -inf))
         """,
-        (sizes(i=6, k=37),),
+        "i=6 k=37",
         inputs={
             "X": np.array(
                 [
@@ -509,7 +491,7 @@ EXAMPLES: dict[str, Example] = {
         T[i,r] = top[k -> r](X[i,k])
         A[i,r] = argtop[k -> r](X[i,k])
         """,
-        (sizes(i=3, k=37), sizes(i=1, k=1), sizes(i=17, k=3)),
+        "i=3 k=37; i=1 k=1; i=17 k=3",
     ),
     "top with a filter": Example(
         """
@@ -517,7 +499,7 @@ EXAMPLES: dict[str, Example] = {
         T[i,r] = top[k -> r if k < i](2 * X[i,k] + Y[i])
         A[i,r] = argtop[k -> r if k < i](2 * X[i,k] + Y[i])
         """,
-        (sizes(i=37, k=19),),
+        "i=37 k=19",
     ),
     "top with ties and -inf": Example(
         """
@@ -525,7 +507,7 @@ EXAMPLES: dict[str, Example] = {
         T[i,r] = top[k -> r](X[i,k])
         A[i,r] = argtop[k -> r](X[i,k])
         """,
-        (sizes(i=5, k=37),),
+        "i=5 k=37",
         inputs={
             "X": np.array(
                 [
@@ -549,7 +531,7 @@ EXAMPLES: dict[str, Example] = {
         B[h,q] = argmax[k](P[h,q,k])
         return O, T, A, B
         """,
-        (ATTENTION, LONG, sizes(h=1, q=3, k=2, d=5, e=6)),
+        f"{ATTENTION}; {LONG}; h=1 q=3 k=2 d=5 e=6",
     ),
     "experts": Example(
         """
@@ -558,15 +540,15 @@ EXAMPLES: dict[str, Example] = {
         W[t,r] = softmax[r](top[x -> r](L[t,x]))
         O[t,e] = sum[r](W[t,r] * E[argtop[x -> r](L[t,x]), e])
         """,
-        (sizes(t=19, x=9, d=5, e=6),),
+        "t=19 x=9 d=5 e=6",
         inputs={"E": np.arange(54.0).reshape(9, 6) / 54},
     ),
     "a fold within a sum, with a filter of its own elements": Example(
-        "O = sum[l](Y[l] * max[j if j != l and W[j] <= 0](W[j]))", (sizes(l=19, j=7),)
+        "O = sum[l](Y[l] * max[j if j != l and W[j] <= 0](W[j]))", "l=19 j=7"
     ),
-    "argmin with a filter": Example("A[i] = argmin[k if k < i](X[i,k])", (sizes(i=19, k=37),)),
-    "prefix sum": Example("C[i,k] = sum[..k](X[i,k])", (sizes(i=3, k=37),)),
-    "prefix max": Example("C[i,k] = max[..k](X[i,k])", (sizes(i=3, k=37),)),
+    "argmin with a filter": Example("A[i] = argmin[k if k < i](X[i,k])", "i=19 k=37"),
+    "prefix sum": Example("C[i,k] = sum[..k](X[i,k])", "i=3 k=37"),
+    "prefix max": Example("C[i,k] = max[..k](X[i,k])", "i=3 k=37"),
     "prefixes with a filter": Example(
         """
         input N[i,k]: int
@@ -575,7 +557,7 @@ EXAMPLES: dict[str, Example] = {
         B[i,k] = argmin[..k if N[i,k] > 1](X[i,k])
         D[i,k] = sum[..k](N[i,k] * N[i,k]) - max[..k](N[i,k])
         """,
-        (sizes(i=3, k=37), sizes(i=17, k=1)),
+        "i=3 k=37; i=17 k=1",
         tolerance=4,
     ),
     "prefixes of prefixes": Example(
@@ -584,21 +566,21 @@ EXAMPLES: dict[str, Example] = {
         B[t,e] = max[..t](A[t] * Y[t,e]) - mean[..t](X[t])
         return B
         """,
-        (sizes(t=37, e=5),),
+        "t=37 e=5",
         tolerance=4,
     ),
     "an infinite number before a count of nothing": Example(
-        "O[k] = -inf * Y[k] * sum[i if not -inf < X[i]](1)", (sizes(i=3, k=5),)
+        "O[k] = -inf * Y[k] * sum[i if not -inf < X[i]](1)", "i=3 k=5"
     ),
     "prefixes from each element on": Example(
         """
         index l < |k|, m < |k|
         O[i] = sum[k](X[i,k] * sum[l if k <= l](exp(X[i,l] * max[m if m <= l](X[i,m]))))
         """,
-        (sizes(i=2, k=5), sizes(i=3, k=37)),
+        "i=2 k=5; i=3 k=37",
     ),
     "prefixes within sums": Example(
-        f"O[i,k] = {'sum[..k](' * 6}X[i,k]{')' * 6}", (sizes(i=2, k=4),), tolerance=4
+        f"O[i,k] = {'sum[..k](' * 6}X[i,k]{')' * 6}", "i=2 k=4", tolerance=4
     ),
     "running softmax": Example(
         """
@@ -607,7 +589,7 @@ EXAMPLES: dict[str, Example] = {
         O[t,e] = sum[..t](exp(S[t]) * V[t,e]) / sum[..t](exp(S[t]))
         Z[e] = sum[t](V[t,e])
         """,
-        (sizes(t=37, d=4, e=5),),
+        "t=37 d=4 e=5",
         tolerance=16,
     ),
     "running sums in weights": Example(
@@ -615,7 +597,7 @@ EXAMPLES: dict[str, Example] = {
         C[k] = sum[..k](G[k])
         O[q,e] = softmax[k if k <= q](Q[q,d] * K[k,d] + C[q] - C[k]) * V[k,e]
         """,
-        (sizes(q=37, k=37, d=4, e=5),),
+        "q=37 k=37 d=4 e=5",
         tolerance=4,
     ),
     "affine maps": Example(
@@ -623,7 +605,7 @@ EXAMPLES: dict[str, Example] = {
         monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
         H[t,i] = Affine[..t](g[t], x[t,i]).u
         """,
-        (sizes(t=11, i=17),),
+        "t=11 i=17",
         tolerance=4,
     ),
     "affine maps with a filter": Example(
@@ -632,7 +614,7 @@ EXAMPLES: dict[str, Example] = {
         H[i] = Affine[t if t != 5 and t < i](g[i,t], x[t]).u
         G = Affine[t if t > 200](g[0,t], x[t]).a
         """,
-        (sizes(t=37, i=35), sizes(t=1, i=2)),
+        "t=37 i=35; t=1 i=2",
         tolerance=4,
     ),
     "affine maps over a union": Example(
@@ -642,7 +624,7 @@ EXAMPLES: dict[str, Example] = {
         H[i] = Affine[k if i - k < 4 and k <= i or k < s](g[i,k], x[k]).u
         G[i] = Affine[k if k > 25 or k < i or k == i + 9](g[i,k], x[k]).u
         """,
-        (sizes(k=37, i=35),),
+        "k=37 i=35",
         tolerance=4,
     ),
     "affine maps after each element": Example(  # from the last segment to the first
@@ -651,7 +633,7 @@ EXAMPLES: dict[str, Example] = {
         S[i] = sum[j if j != 20](Affine[l if l != 20 and j < l](cos(g[l]), x[i]).a * y[j])
         U[i] = Affine[j if j != 20](cos(g[j]), x[i]).u
         """,
-        (sizes(i=5, j=37, l=37),),
+        "i=5 j=37 l=37",
         tolerance=4,
     ),
     "row by row": Example(
@@ -659,7 +641,7 @@ EXAMPLES: dict[str, Example] = {
         monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
         A[i] = Affine[j, k if X[i,j,k] > 0](cos(X[i,j,k]), X[i,j,k]).u
         """,
-        (sizes(i=3, j=5, k=17),),
+        "i=3 j=5 k=17",
     ),
     "matrix products": Example(
         """
@@ -667,7 +649,7 @@ EXAMPLES: dict[str, Example] = {
             a * a' + b * c', a * b' + b * d', c * a' + d * c', c * b' + d * d')
         A[i] = Product[t](cos(X[i,t]), sin(X[i,t]), -sin(X[i,t]), X[i,t]).b
         """,
-        (sizes(t=37, i=5),),
+        "t=37 i=5",
         tolerance=4,
     ),
     "moments as a monoid": Example(
@@ -678,7 +660,7 @@ EXAMPLES: dict[str, Example] = {
             c + c' + where(n + n' == 0, 0, (m - m') ** 2 * n * n' / (n + n')))
         V[i] = Moments[k if k >= i](1, X[i,k], 0).c / Moments[k if k >= i](1, X[i,k], 0).n
         """,
-        (sizes(i=17, k=37),),
+        "i=17 k=37",
         tolerance=4,
     ),
     "standard monoids": Example(
@@ -691,7 +673,7 @@ EXAMPLES: dict[str, Example] = {
         S[i] = SE[k](1, 100 * X[i,k]).m + log(SE[k](1, 100 * X[i,k]).v)
         L[i] = LogAdd[k](1000 * X[i,k])
         """,
-        (sizes(i=5, k=37), sizes(i=2, k=1)),
+        "i=5 k=37; i=2 k=1",
         tolerance=4,
     ),
     "standard monoids with a filter": Example(
@@ -700,7 +682,7 @@ EXAMPLES: dict[str, Example] = {
         V[i] = Welford[k if k < i](1, 10 + X[i,k], 0).m2
         L[i] = LogAdd[k if X[i,k] > 0](X[i,k])
         """,
-        (sizes(i=37, k=35),),
+        "i=37 k=35",
         tolerance=16,
     ),
     "a pair as a monoid": Example(
@@ -708,7 +690,7 @@ EXAMPLES: dict[str, Example] = {
         monoid Sums(n, s) = unit (0, 0), combine (n + n', s + s')
         H[i] = Sums[t if t <= i](1, x[t,i]).s / Sums[t if t <= i](1, x[t,i]).n
         """,
-        (sizes(t=17, i=5),),
+        "t=17 i=5",
     ),
     # element by element
     "functions": Example(
@@ -718,22 +700,22 @@ EXAMPLES: dict[str, Example] = {
         R[i,j] = log2(1 + exp2(A[i,j])) + relu(A[i,j]) + maximum(A[i,j], 0.5) + sigmoid(A[i,j])
         T[i,j] = tanh(A[i,j]) / sqrt(1 + A[i,j] ** 2) + log(2 + minimum(A[i,j], 1)) - A[i,j] ** 3
         """,
-        (sizes(i=17, j=19),),
+        "i=17 j=19",
         tolerance=4,
     ),
     "signs of sums": Example(
         "O[i,j] = sign(A[i,j] + 1) + X[j]\nN = sum[j](1)",
-        (sizes(i=17, j=1),),  # a size of 1 is a constant of the kernel
+        "i=17 j=1",  # a size of 1 is a constant of the kernel
         inputs={"A": np.full((17, 1), -1, np.float32)},
     ),
     "integers": Example(
         "O[i,j] = (i - j) // 3 + 10 * ((i - j) % 3) + 100 * ((j - i) // (1 + j)) + X[i,j]",
-        (sizes(i=17, j=19),),
+        "i=17 j=19",
         inputs={"X": np.zeros((17, 19), np.float32)},
     ),
     "negative divisors": Example(
         "input n[i]: int\nO[i] = n[i] // (0 - 3) + 10 * (n[i] % (0 - 3)) + 0 * X[i]",
-        (sizes(i=17),),
+        "i=17",
         inputs={"n": np.arange(17) - 8},
     ),
     "large integers": Example(
@@ -742,12 +724,12 @@ EXAMPLES: dict[str, Example] = {
         O[i,j] = (i * 100003) * (j * 100003) + n[i,j] * n[i,j]
         P[i,j] = 16777217 + 0 * n[i,j]
         """,
-        (sizes(i=7, j=5),),
+        "i=7 j=5",
         inputs={"n": (np.arange(35).reshape(7, 5) * 10**5).astype(np.int32)},
     ),
     "small integers": Example(
         "input n[i,k]: int\nO[i] = sum[k](n[i,k] * n[i,k]) - 300\nP[i] = n[i,0] - 300",
-        (sizes(i=5, k=37),),
+        "i=5 k=37",
         inputs={"n": (np.arange(185).reshape(5, 37)).astype(np.uint8)},
     ),
     "aggregates of integers": Example(
@@ -757,20 +739,19 @@ EXAMPLES: dict[str, Example] = {
         P[i] = max[k](n[i,k])
         R[i] = prod[k if k < 3](n[i,k])
         """,
-        (sizes(i=5, k=37),),
+        "i=5 k=37",
         inputs={"n": np.arange(185).reshape(5, 37) * 10**4 - 10**5},
     ),
     "matmul of integers": Example(
         "input n[i,k]: int, m[k,j]: int\nO[i,j] = n[i,k] * m[k,j]",
-        (sizes(i=17, k=19, j=5),),
+        "i=17 k=19 j=5",
         inputs={
             "n": np.arange(323).reshape(17, 19) * 10**4,
             "m": np.arange(95).reshape(19, 5) * 10**4,
         },
     ),
     "matmul of conditions": Example(
-        "input M[i,k]: bool\nO[i,j] = M[i,k] * A[k,j]\nC[i] = sum[k](M[i,k])",
-        (sizes(i=17, k=19, j=18),),
+        "input M[i,k]: bool\nO[i,j] = M[i,k] * A[k,j]\nC[i] = sum[k](M[i,k])", "i=17 k=19 j=18"
     ),
     # positions and guards
     "elements that a filter of rows guards": Example(
@@ -779,7 +760,7 @@ EXAMPLES: dict[str, Example] = {
         O[q] = var[k if S[q,k] > 0](V[k])
         P[q] = var[k if S[q,k] > 0](W[T[k]] - V[k])
         """,
-        (sizes(q=19, k=37),),
+        "q=19 k=37",
         inputs={"T": [0, 1] * 18 + [0], "W": [0.5, -1.5]},
     ),
     "a guard that is a number's": Example(
@@ -789,7 +770,7 @@ EXAMPLES: dict[str, Example] = {
         P[q,k] = where(V[q,k] > 0 or B > 0, V[q,k], -1)
         R[q,k] = where(V[q,k] > 0 and not B > 0, V[q,k], -1)
         """,
-        (sizes(q=19, k=37),),
+        "q=19 k=37",
     ),
     "the position of an extremum beside moments": Example(
         """
@@ -797,13 +778,13 @@ EXAMPLES: dict[str, Example] = {
         O[q] = var[k](S[q,k]) + A[q]
         P[q] = sum[k](exp(S[q,k]) * (k - A[q]) ** 2) / sum[k](exp(S[q,k]))
         """,
-        (sizes(q=19, k=37),),
+        "q=19 k=37",
     ),
     "extrema of indices beside sums without them": Example(
-        "O[q] = max[k if k <= q](k) + sum[k](V[k]) + B[q]", (sizes(q=19, k=37),)
+        "O[q] = max[k if k <= q](k) + sum[k](V[k]) + B[q]", "q=19 k=37"
     ),
     "one input under two names of its indices": Example(
-        "O[q,e] = softmax[k if k <= q](X[q,d] * X[k,d]) * X[k,e]", (sizes(q=37, d=5),)
+        "O[q,e] = softmax[k if k <= q](X[q,d] * X[k,d]) * X[k,e]", "q=37 d=5"
     ),
     "frames moved through increasing functions": Example(
         """
@@ -811,11 +792,11 @@ EXAMPLES: dict[str, Example] = {
         P[k] = softmax[k](exp(W[k]))
         R[q,e] = softmax[k if k <= q](exp(Q[q,d] * K[k,d] / 8)) * V[k,e]
         """,
-        (sizes(q=19, k=9, d=4, e=4), sizes(q=41, k=40, d=4, e=4)),
+        "q=19 k=9 d=4 e=4; q=41 k=40 d=4 e=4",
     ),
     "the largest of other weights": Example(
         "O[q] = max[k if k != q](softmax[k](S[q,k]))",
-        (sizes(q=19, k=37),),
+        "q=19 k=37",
         inputs={"S": [[90.0 - abs(k - q) for k in range(37)] for q in range(19)]},
     ),
     "integer sums of positions": Example(
@@ -827,12 +808,12 @@ EXAMPLES: dict[str, Example] = {
         P[s] = sum[j](j * A[s] + 0 * D[j])
         R[q] = max[j if j < q and D[j] > 1](D[j])
         """,
-        (sizes(s=19, k=37, j=7, W0=20),),
+        "s=19 k=37 j=7 W0=20",
         inputs={"D": [0, 1, 2, 3, 0, 1, 2]},
     ),
     "decays of heads": Example(
         "O[h,q,e] = sum[k if k <= q](Q[h,q,d] * K[h,k,d] * exp(g[h] * (q - k)) * V[h,k,e])",
-        (sizes(h=3, q=19, k=19, d=8, e=8),),
+        "h=3 q=19 k=19 d=8 e=8",
         inputs={"g": [-0.1, -0.2, -0.3]},
     ),
     "normalised queries of heads": Example(
@@ -841,7 +822,7 @@ EXAMPLES: dict[str, Example] = {
         M[h,q,d] = D[h,q,d] / sqrt(mean[d](D[h,q,d] ** 2) + 0.001) * G[d]
         O[h,q,e] = softmax[k](sum[d](M[h,q,d] * K[h,k,d])) * V[h,k,e]
         """,
-        (sizes(h=3, q=19, k=37, d=8, e=8),),
+        "h=3 q=19 k=37 d=8 e=8",
         tolerance=4,
     ),
     "documents counted by where they start": Example(
@@ -851,7 +832,7 @@ EXAMPLES: dict[str, Example] = {
         S[q,k] = Q[q,d] * K[k,d] + W[sum[j if j < k](starts[j])]
         O[q,e] = softmax[k if D[k] == D[q]](S[q,k]) * V[k,e]
         """,
-        (sizes(q=37, j=3, n=26, d=5, e=6),),
+        "q=37 j=3 n=26 d=5 e=6",
         inputs={"starts": [0, 5, 20]},
     ),
     **{
@@ -863,7 +844,7 @@ EXAMPLES: dict[str, Example] = {
             P[q,e] = softmax[k if abs(q - k) <= w](S[q,k]) * V[k,e]
             R[q] = (q + w) * 3 - w // 2 + w % 7
             """,
-            (sizes(q=19, k=37, d=5, e=6),),
+            "q=19 k=37 d=5 e=6",
             params={"w": w},
         )
         for w in (2**31 - 1, -(2**31), 2**31, -(2**31) - 1)
@@ -874,18 +855,18 @@ EXAMPLES: dict[str, Example] = {
         O[i] = n[i] // m[i] + 10 * (n[i] % m[i]) + i // m[i]
         P[i] = A[i] / (m[i] * 1.0)
         """,
-        (sizes(i=4),),
+        "i=4",
         inputs={"n": [5, -5, 0, 7], "m": [0, 0, 0, 2], "A": [1.0, 0.0, -1.0, 3.0]},
     ),
     "division of floats": Example(
         "O[i] = A[i] // B[i]\nP[i] = A[i] % B[i]",
-        (sizes(i=6),),
+        "i=6",
         inputs={"A": [5.5, -5.5, 5.5, -5.5, 0, 7], "B": [2, 2, -2, -2, 3, 0.75]},
         tolerance=4,
     ),
     "powers": Example(
         "O[i] = A[i] ** B[i]\nP[i] = abs(A[i]) ** 1.5 + A[i] ** 3\nR[i] = 2 ** B[i]",
-        (sizes(i=7),),
+        "i=7",
         inputs={"A": [-2, -3, -0.5, 0, 2, 1.5, 0], "B": [3, 2, -2, 0, 0.5, -1.5, 2]},
         tolerance=4,
     ),
@@ -896,29 +877,25 @@ EXAMPLES: dict[str, Example] = {
         R[i] = silu(A[i]) + tanh(A[i]) + erf(A[i])
         T[i] = gelu(A[i]) + elu(A[i])
         """,
-        (sizes(i=8),),
+        "i=8",
         inputs={"A": [1e-8, 100, -100, 1e4, -1e4, 88, -88, -np.inf]},
         tolerance=4,
     ),
-    "integer output": Example("O[i] = n[i] * 2 + i\ninput n[i]: int", (sizes(i=17),)),
-    "comparison": Example("O[i,j] = A[i] < B[j]", (sizes(i=17, j=19),)),
-    "dropout": Example(
-        "O[h,q,e] = where(uniform(3, h, q, e) < 0.5, X[h,q,e], 0) * 2", (ATTENTION,)
-    ),
+    "integer output": Example("O[i] = n[i] * 2 + i\ninput n[i]: int", "i=17"),
+    "comparison": Example("O[i,j] = A[i] < B[j]", "i=17 j=19"),
+    "dropout": Example("O[h,q,e] = where(uniform(3, h, q, e) < 0.5, X[h,q,e], 0) * 2", ATTENTION),
     "random numbers": Example(
-        "O[i,j] = uniform(n, i, j) + 0 * X[i,j]\nparam n: int",
-        (sizes(i=17, j=9),),
-        params={"n": -5},
+        "O[i,j] = uniform(n, i, j) + 0 * X[i,j]\nparam n: int", "i=17 j=9", params={"n": -5}
     ),
     "parameters": Example(
         """
         param scale: float = 0.5, shift: int = 3
         O[q,e] = softmax[k if k <= q + shift](scale * Q[q,d] * K[k,d]) * V[k,e]
         """,
-        (ATTENTION,),
+        ATTENTION,
         params={"scale": 1.25, "shift": -2},
     ),
-    "declared extent": Example("index i < |j| + 2\nO[i] = i * sum[j](X[j])", (sizes(j=17),)),
+    "declared extent": Example("index i < |j| + 2\nO[i] = i * sum[j](X[j])", "j=17"),
 }
 
 
