@@ -34,7 +34,22 @@ def test_the_source_is_that_of_the_kind() -> None:
     assert kernel.source("triton", target="h100") == kernel.source("triton", target="cuda:90")
 
 
-@pytest.mark.parametrize("target", ["", "nowhere", "cuda90", "cuda:", "hip:90", "sm_", "h1000"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "",
+        "nowhere",
+        "cuda90",
+        "cuda",
+        "cuda:",
+        "cuda:x",
+        "cuda:9000",
+        "hip:",
+        "hip:90",
+        "sm_",
+        "h1000",
+    ],
+)
 def test_what_is_no_target(target: str) -> None:
     with pytest.raises(UsageError) as caught:
         mc.compile("O[i] = 2 * A[i]").source("triton", target=target)
