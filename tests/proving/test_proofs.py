@@ -182,16 +182,6 @@ def test_chan_is_proved_for_counts() -> None:
     assert proofs.require_program(equations) == tuple(found.values())
 
 
-def test_chan_is_refused_where_counts_may_cancel() -> None:
-    with pytest.raises(MonoidLawError) as caught:
-        proofs.require_program(program(CHAN, "w[k]", "x[k]", "0"))
-    assert "monoid 'Chan' is not associative (line 1, column 1)" in str(caught.value)
-    assert caught.value.help == (
-        "the laws hold for n >= 0; make that visible where you fold: abs(n)"
-    )
-    proofs.require_program(program(CHAN, "abs(w[k])", "x[k]", "0"))
-
-
 def test_every_fold_counts() -> None:
     """One fold whose elements are visibly >= 0 does not excuse another."""
     text = f"{CHAN}\nV = Chan[k](1, x[k], 0).m2\nW = Chan[k](w[k], x[k], 0).m2"

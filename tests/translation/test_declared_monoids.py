@@ -57,14 +57,6 @@ REFUSED = {
         "Mean(x) = unit (0), combine ((x + x') / 2)",
         "MonoidLawError: monoid 'Mean' is not associative (line 1, column 1)",
     ),
-    "subtraction": (
-        "Sub(x) = unit (0), combine (x - x')",
-        "MonoidLawError: monoid 'Sub' is not associative (line 1, column 1)",
-    ),
-    "a wrong unit": (
-        "Sum(x) = unit (1), combine (x + x')",
-        "MonoidLawError: monoid 'Sum' has a unit that is not neutral on the left",
-    ),
     "a program": (
         "monoid M(x) = unit (0), combine (x + x')\nO = M[k](X[k])",
         "UsageError: not the declaration of one monoid",
@@ -170,16 +162,6 @@ def test_counts_must_be_seen_to_be_counts() -> None:
     assert text.startswith("MonoidLawError: monoid 'Welford' is not associative (line 1, column 8)")
     assert text.endswith("help: the laws hold for n >= 0; make that visible where you fold: abs(n)")
     mc.compile("M[i] = Welford[t](abs(n[t]), y[i,t], 0).mu")
-
-
-def test_proofs_of_given_monoids_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    mc.monoid(AFFINE)
-
-    def prove(*_: object) -> None:
-        pytest.fail("it was proved before")
-
-    monkeypatch.setattr(prover, "_prove", prove)
-    mc.monoid(AFFINE)
 
 
 # A sum beside the suffix that it adds up, which changes in the same step; a kernel whose loops go
