@@ -135,9 +135,3 @@ def test_shares_are_not_lifted(text: str) -> None:
     for step in steps:
         verify(step.program)
     assert any(step.rule.startswith("lift") for step in steps) == (text in NO_SHARES)
-
-
-# --- numbers ----------------------------------------------------------------------------------
-
-
-# --- checking ---------------------------------------------------------------------------------

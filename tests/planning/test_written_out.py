@@ -159,6 +159,3 @@ def test_gradients(backend: str, length: int, of: str) -> None:
 def test_gradients_on_triton(dtype: str, extremes: bool, most: float) -> None:
     found = interpreted.call(errors, "triton", 2, "h", dtype, extremes)
     assert max(found) < most
-
-
-# --- what is counted, and what is an operand ----------------------------------------------------
