@@ -52,7 +52,8 @@ def test_a_kernel_for_the_rows_stores_what_is_summed(name: str) -> None:
 def test_each_step_keeps_the_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storing, "WORTH_STORING", 1.0)  # at small sizes launches take the time
     text, _, together = CASES[name]
-    sizes = dict(zip(SIZES, (2, 3, 21, 20, 2, 3), strict=True))
+    known = check(text).extent_of
+    sizes = {n: s for n, s in zip(SIZES, (2, 3, 21, 20, 2, 3), strict=True) if n in known}
     inputs = make_inputs(text, sizes, torch.float64)
     wanted = mc.evaluate(text, inputs)
     found = plan(text, **sizes)

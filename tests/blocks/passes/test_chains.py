@@ -40,7 +40,7 @@ def legal(kernel: TileProgram, target: str = "cuda:90") -> Legal:
 def cut(program: B.BlockProgram) -> list[str]:
     """The names of what products take that is cut off."""
     values = [e for s in B.walk(program.body) for e in B.roots(s)]
-    found = [x for e in values for x in B.subexpressions(e) if x.attr == "unchained"]
+    found = [x for e in values for x in B.subexpressions(e) if x.op == "unchained"]
     return [y.attr for x in found for y in B.subexpressions(x) if y.op == "name"]
 
 
