@@ -10,7 +10,9 @@ import pytest
 
 import monocomp as mc
 from monocomp.language.checker import check
+from monocomp.lowering.expressions import choose
 from monocomp.lowering.selects import assume_masks
+from monocomp.tile import local
 from monocomp.translation.translator import translate
 from tests.agreement import agrees
 
@@ -61,6 +63,20 @@ def test_inputs_that_may_hold_masks(text: str) -> None:
     """They are added up in exponents, maxima and gates, and not multiplied otherwise."""
     assumed = assume_masks(e.body for e in translate(check(text)).equations)
     assert {name for name, _ in assumed.names} == set(MASKED[text])
+
+
+def test_choices_along_fewer_axes_are_one() -> None:
+    """An element of a tile is chosen once, for all that its row says."""
+    first, second = (local(n, frozenset("t"), "bool") for n in "ab")
+    x, y, z = (
+        local(n, frozenset(axes), "float") for n, axes in (("x", "t"), ("y", "t"), ("z", "tv"))
+    )
+    found = choose(first, x, choose(second, y, z))
+    condition, one_of_both, rest = found.args
+    assert (condition.op, condition.axes, one_of_both.axes) == ("or", {"t"}, {"t"})
+    assert one_of_both.args == (first, x, y) and rest is z
+    assert choose(first, z, choose(second, y, z)).args[0] is first
+    assert choose(first, x, choose(first, y, z)).args == (first, x, z)
 
 
 def test_masked_elements_of_a_monoid() -> None:
