@@ -45,8 +45,13 @@ from monocomp.backends.triton import interpreter as interpreter_of_triton
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
 from monocomp.backends.triton.replay import PlanTarget, Replay, compiling, started
-from monocomp.declarations.dtypes import dtypes_by_name, widths
-from monocomp.errors import InternalError, UnsupportedError
+from monocomp.declarations.dtypes import LOADED_BY_TRITON, dtypes_by_name, widths
+from monocomp.errors import (
+    DeviceError,
+    InternalError,
+    UnsupportedDtypeError,
+    UnsupportedError,
+)
 from monocomp.extents.nominal import power_of_two
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
@@ -423,6 +428,37 @@ def _budget() -> Budget | None:
 
 def _is_on_gpu(inputs: Mapping[str, torch.Tensor]) -> bool:
     return next(iter(inputs.values())).device.type == "cuda" and not interpreted()
+
+
+def device_of(dialect: Dialect, inputs: Mapping[str, torch.Tensor]) -> torch.device:
+    """Return the device of inputs that kernels can run on.
+
+    Raises:
+        MonocompError: they cannot, or there are no inputs.
+    """
+    backend = f"backend '{dialect.name}'"
+    for name, tensor in inputs.items():
+        if tensor.is_floating_point() and str(tensor.dtype)[6:] not in LOADED_BY_TRITON:
+            raise UnsupportedDtypeError(
+                f"{backend} cannot load {name} with dtype {str(tensor.dtype)[6:]}",
+                notes=["supported inputs: " + ", ".join(LOADED_BY_TRITON)],
+                help=f"convert it, {name}.to(torch.float32), or compile with backend='torch'",
+            )
+    if not inputs:
+        raise UnsupportedError(
+            f"{backend} needs an input tensor, to know which GPU to run on",
+            help="compile with backend='torch'",
+        )
+    device = next(iter(inputs.values())).device
+    can_be_interpreted = dialect.target is None
+    if device.type != "cuda" and not (can_be_interpreted and interpreted()):
+        others = "use backend='torch', or set TRITON_INTERPRET=1"
+        raise DeviceError(
+            f"{backend} needs CUDA tensors, and these are on {device}",
+            help="move them to the GPU, "
+            + (others if can_be_interpreted else "or use backend='torch'"),
+        )
+    return device
 
 
 def multiprocessors(device: torch.device) -> int:

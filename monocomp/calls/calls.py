@@ -18,7 +18,7 @@ from monocomp.backends.dialects import DIALECTS
 from monocomp.calls.empty_filters import Filters
 from monocomp.calls.paths import ALL
 from monocomp.declarations.binding import Binding, bind, check_order, signature
-from monocomp.declarations.dtypes import LOADED_BY_TRITON, dtypes_by_name, is_narrow
+from monocomp.declarations.dtypes import dtypes_by_name, is_narrow
 from monocomp.declarations.given import (
     check_conversion,
     check_dense,
@@ -32,7 +32,7 @@ from monocomp.declarations.given import (
     shape_of,
 )
 from monocomp.display.notes import Announcer
-from monocomp.errors import DeviceError, UnsupportedDtypeError, UnsupportedError, UsageError
+from monocomp.errors import DeviceError, UsageError
 from monocomp.extents.intervals import evaluated
 from monocomp.extents.nominal import packed_extents, power_of_two
 from monocomp.host.building import host_program, of_tile_program
@@ -46,7 +46,9 @@ from monocomp.source import check_target
 if TYPE_CHECKING:
     import torch
 
+    from monocomp.backends.schedules.schedule import Schedule
     from monocomp.backends.schedules.search import Tuning
+    from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.launch import TritonRunner
     from monocomp.calls.autograd import Forward
     from monocomp.calls.plans import Plans
@@ -400,44 +402,20 @@ class Calls:
 
     def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
         """Return what launches the kernels for the sizes and dtypes of a call."""
-        from monocomp.backends.schedules.schedule import Schedule
-        from monocomp.backends.triton.emit import Module, emit
         from monocomp.backends.triton.launch import (
-            TritonRunner,
+            device_of,
             interpreted,
             multiprocessors,
             target_of,
         )
 
         dialect = DIALECTS[self.language]()
-        backend = f"backend '{dialect.name}'"
-        for name, tensor in inputs.items():
-            if tensor.is_floating_point() and str(tensor.dtype)[6:] not in LOADED_BY_TRITON:
-                raise UnsupportedDtypeError(
-                    f"{backend} cannot load {name} with dtype {str(tensor.dtype)[6:]}",
-                    notes=["supported inputs: " + ", ".join(LOADED_BY_TRITON)],
-                    help=f"convert it, {name}.to(torch.float32), or compile with backend='torch'",
-                )
-        if not inputs:
-            raise UnsupportedError(
-                f"{backend} needs an input tensor, to know which GPU to run on",
-                help="compile with backend='torch'",
-            )
-        device = next(iter(inputs.values())).device
-        can_be_interpreted = dialect.target is None
-        if device.type != "cuda" and not (can_be_interpreted and interpreted()):
-            others = "use backend='torch', or set TRITON_INTERPRET=1"
-            raise DeviceError(
-                f"{backend} needs CUDA tensors, and these are on {device}",
-                help="move them to the GPU, "
-                + (others if can_be_interpreted else "or use backend='torch'"),
-            )
+        device = device_of(dialect, inputs)
         check_target(dialect, target_of(device))
         processors = self.planner.processors if dialect.merges else 1
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
         plan = self.planner.plan(binding.extents, processors)
-        precision = "tf32" if self.tf32 else "ieee"
         narrow = _narrow(inputs)
         ids = (str(id(k)) for k in plan.kernels)
         key = (str(len(plan.kernels)), *ids, *map(str, narrow.items()))
@@ -448,27 +426,33 @@ class Calls:
         if runner is None:
             self._tell_of(plan)
             check_conversion(device, narrow)
-            outline = plan.derivation.outline()
-            plan = plan.of_dtypes(narrow)
-            start, kernels = self.planner.equations.of_dtypes(narrow), plan.kernels
-
-            def write(schedules: Sequence[Schedule]) -> Module:
-                with BUILDING:
-                    return emit(
-                        start,
-                        kernels,
-                        schedules,
-                        lowered=plan.program,
-                        outline=outline,
-                        precision=precision,
-                        dialect=dialect,
-                    )
-
-            runner = TritonRunner(
-                plan.program, kernels, write, precision, self.planner.processors, dialect
-            )
-            runner = self._runners.setdefault(key, runner)
+            runner = self._runners.setdefault(key, self._new_runner(plan, narrow, dialect))
         return runner
+
+    def _new_runner(self, plan: Plan, dtypes: Mapping[str, str], dialect: Dialect) -> TritonRunner:
+        """Return what launches the kernels of a plan for inputs of some dtypes."""
+        from monocomp.backends.triton.emit import Module, emit
+        from monocomp.backends.triton.launch import TritonRunner
+
+        outline = plan.derivation.outline()
+        plan = plan.of_dtypes(dtypes)
+        start, kernels = self.planner.equations.of_dtypes(dtypes), plan.kernels
+        precision = "tf32" if self.tf32 else "ieee"
+
+        def write(schedules: Sequence[Schedule]) -> Module:
+            with BUILDING:
+                return emit(
+                    start,
+                    kernels,
+                    schedules,
+                    lowered=plan.program,
+                    outline=outline,
+                    precision=precision,
+                    dialect=dialect,
+                )
+
+        processors = self.planner.processors
+        return TritonRunner(plan.program, kernels, write, precision, processors, dialect)
 
 
 @cache
