@@ -10,7 +10,6 @@ import monocomp as mc
 from tests.backends.running import (
     DISTINCT,
     compiled,
-    cut_for_long_extents,
     exact,
     make_inputs,
     run,
@@ -120,12 +119,3 @@ def test_long_calls_are_cut_and_short_ones_are_not(backend: str) -> None:
         P = np.exp(S - S.max(1, keepdims=True))
         np.testing.assert_allclose(got, (P / P.sum(1, keepdims=True)).sum(0), rtol=1e-4)
         assert len(kernel.tile_programs({"q": length, "k": length, "d": 4})) == count
-
-
-def test_blocks_decide_how_often_a_value_is_computed() -> None:
-    """Short extents are one block, unless blocks are shorter still."""
-    text = PROGRAMS["column sums"].text
-    sizes = {"h": 1, "q": 64, "k": 64, "d": 4}
-    assert len(mc.compile(text).tile_programs(sizes)) == 1
-    with cut_for_long_extents():
-        assert len(mc.compile(text).tile_programs(sizes)) == 2

@@ -16,7 +16,6 @@ import tomllib
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -35,24 +34,6 @@ from monocomp.translation.translator import translate
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = "O[i,j] = A[i,k] * B[k,j]"
-
-
-class Result(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]):
-    """Run a command line in this process."""
-
-    def run(*argv: str | Path) -> Result:
-        status = cli.main([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return Result(status, out, err)
-
-    return run
 
 
 @pytest.fixture

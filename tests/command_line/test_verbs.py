@@ -22,17 +22,6 @@ from monocomp.translation.translator import translate
 torch = pytest.importorskip("torch")
 
 
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]):
-    """Run a command line in this process."""
-
-    def run(*argv: str) -> tuple[int, str, str]:
-        status = cli.main(list(argv))
-        return status, *capsys.readouterr()
-
-    return run
-
-
 def test_every_program_is_in_one_group() -> None:
     grouped = [name for names in library.GROUPS.values() for name in names]
     assert sorted(grouped) == list(library.names())
