@@ -16,17 +16,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from monocomp.backends.array_operations import elementwise
+from monocomp.backends import folds
+from monocomp.backends.array_operations import Tiles, elementwise
 from monocomp.backends.numpy import NumpyOps
 from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
 from monocomp.declarations import counter_rng
+from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.tile.operations import SCHEDULED, SIGNS, scheduled, sign_of
 
 Rings: TypeAlias = dict[str, deque[Any]]
 Value = Any  # a scalar, an array, a pointer, a descriptor's tensor, or a tuple of fields
-_KINDS = {"float": np.float64, "int": np.int64, "bool": np.bool_}
+_OPS = NumpyOps()
 
 
 @dataclass(frozen=True)
@@ -284,11 +286,8 @@ class _Instance:
         value = self._value(s.value)
         layout = broadcast_layout(*(x.layout for x in s.access.offsets))
         memory, positions, mask = self._positions(s.access, layout)
-        positions, value = positions[mask], np.broadcast_to(value, positions.shape)[mask]
-        if s.mode == "add":  # all that go to one position
-            np.add.at(memory, positions, value)
-        else:
-            memory[positions] = value
+        value = np.broadcast_to(value, positions.shape)
+        _OPS.scatter(memory, (positions,), value, mask, s.mode == "add")
 
     # --- expressions --------------------------------------------------------------------------
 
@@ -311,7 +310,7 @@ class _Instance:
             case "arange":
                 return np.arange(self._shape(e.layout)[0])
             case "full":
-                return np.full(self._shape(e.layout), args[0], _KINDS[e.dtype.kind])
+                return _OPS.full(self._shape(e.layout), args[0], _kind(e.dtype))
             case "zeros":
                 return np.zeros(self._shape(e.layout), np.int64)
             case "expand" | "broadcast":
@@ -357,30 +356,35 @@ class _Instance:
     def _reduction(self, op: str, r: B.Reduction, tiles: list[Value]) -> Value:
         if r.kind != "combine":
             return _REDUCTIONS[r.by](tiles[0], axis=r.dim)
+
+        def combine(left: Tiles, right: Tiles) -> Tiles:
+            return self._combine(r.by, [*left, *right])
+
         step = -1 if r.is_backwards else 1
-        fields = [np.moveaxis(x, r.dim, 0)[::step] for x in tiles]
-        found = [tuple(x[0] for x in fields)]
-        for n in range(1, len(fields[0])):
-            found.append(self._combine(r.by, [*found[-1], *(x[n] for x in fields)]))
-        if op == "reduce":
-            return found[-1]
-        shape = fields[0].shape[1:]
-        columns = ([np.broadcast_to(x, shape) for x in field] for field in zip(*found, strict=True))
-        return tuple(np.stack(column[::step], r.dim) for column in columns)
+        fields = folds.parts(tuple(tiles), r.dim, slice(None, None, step))
+        if op == "scan":
+            found = folds.prefixes(_OPS, combine, r.dim, fields)
+            return folds.parts(found, r.dim, slice(None, None, step))
+        return folds.parts(folds.total(_OPS, combine, r.dim, fields), r.dim, 0)
 
 
 @cache
 def _function(op: str) -> Callable[..., Value]:
-    return _SCHEDULED.get(op) or NumpyOps().elementwise[op]
+    return _SCHEDULED.get(op) or NumpyOps().elementwise[op]  # to which rows may have been added
 
 
 def _float(x: Value) -> Value:
     return np.asarray(x, np.float64)
 
 
+def _kind(dtype: B.Dtype) -> Kind:
+    assert dtype.kind in ("float", "int", "bool"), dtype
+    return dtype.kind
+
+
 def _converted(x: Value, dtype: B.Dtype) -> Value:
     if isinstance(x, np.ndarray) or np.isscalar(x):
-        return np.asarray(x).astype(_KINDS[dtype.kind])
+        return _OPS.cast(np.asarray(x), _kind(dtype))
     raise InternalError(f"{x!r} cannot be converted to {dtype.name}")
 
 
@@ -392,15 +396,13 @@ def _divided(a: Value, b: Value) -> Value:
 
 def _merge_largest(
     values: Value, positions: Value, ranks: Value, count: int, x: Value, at: Value, k: int, r: int
-) -> tuple[Value, Value]:
+) -> Tiles:
     """The `count` largest of a list along r and of a tile along k; of equal ones the first."""
-    pairs = zip((values, positions), (x, at), strict=True)
-    v, p = (np.concatenate([np.moveaxis(a, r, -1), np.moveaxis(b, k, -1)], -1) for a, b in pairs)
-    order = np.lexsort((p, -np.where(np.isnan(v), np.inf, v)), axis=-1)[..., : values.shape[r]]
-    v, p = np.take_along_axis(v, order, -1), np.take_along_axis(p, order, -1)
-    is_kept = (np.arange(v.shape[-1]) < count) & (v != -np.inf)
-    v, p = np.where(is_kept, v, -np.inf), np.where(is_kept, p, -1)
-    return np.moveaxis(v, -1, r), np.moveaxis(p, -1, r)
+    tile = tuple(np.moveaxis(a, k, r) for a in (x, at))
+    v, p = folds.joined(_OPS, (values, positions), tile, r)
+    v, p = _OPS.largest(v, p, r, values.shape[r])
+    is_kept = ranks < count
+    return np.where(is_kept, v, -np.inf), np.where(is_kept, p, -1)
 
 
 def _grouped(pid: int, blocks: int, positions: int, group_size: int) -> int:

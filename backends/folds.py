@@ -48,7 +48,7 @@ def _pairs(combine: Operation, dim: int, tiles: Tiles) -> tuple[Tiles, Tiles]:
     return combine(left, right), parts(tiles, dim, slice(even, None))
 
 
-def parts(tiles: Tiles, dim: int, part: slice | list[int]) -> Tiles:
+def parts(tiles: Tiles, dim: int, part: slice | list[int] | int) -> Tiles:
     """Return the elements at some positions along a dimension."""
     return tuple(x[(slice(None),) * dim + (part,)] for x in tiles)
 
