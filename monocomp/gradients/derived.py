@@ -34,8 +34,9 @@ from monocomp.gradients.definitions import (
 )
 from monocomp.gradients.gradient import Gradient
 from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
+from monocomp.gradients.reading import Reading
 from monocomp.gradients.reverse import Adjoints, Node, Visit, transposed
-from monocomp.gradients.saving import Reading, candidates, is_logarithm
+from monocomp.gradients.saving import candidates, is_logarithm, names_for
 from monocomp.gradients.stored_values import (
     StoredValues,
     definitions_of,
@@ -241,6 +242,7 @@ class _Derivation:
                 names.setdefault(extent, []).append(index)
         self.adjoints = Adjoints(names)
         self.frames = frames
+        self.weights: list[Equation] = []
         self.cotangents: dict[str, str] = {}
         for e in self.program.outputs:
             is_wanted = outputs is None or e.name in outputs
@@ -263,7 +265,12 @@ class _Derivation:
         nodes = [n for n in leaves if n.term.op == "ref" or T.name_of(n.term) in gradients]
         reading = self._reading()
         self.adjoints.leaves, rows, definitions = self._read(nodes, reading)
-        definitions, named = with_names(definitions, self.program.known)
+        _, used = names_needed(
+            (Equation("", (), t) for ts in self.adjoints.leaves.values() for t in ts), {}, {}
+        )
+        _, more = names_needed([*rows, *definitions], {}, {})
+        weights = [e for e in self.weights if e.name in used | more]
+        definitions, named = with_names([*weights, *definitions], self.program.known)
         adjoints = [Equation(name, e.indices, self._adjoint(e)) for name, e in read_again]
         found = [*in_order([*named, *definitions, *rows, *adjoints])]
         found += [self._of_input(name, gradients[name]) for name in wrt]
@@ -322,7 +329,7 @@ class _Derivation:
         rows = [replace(e, body=t) for e, t in zip(rows, terms[len(nodes) :], strict=True)]
         leaves: dict[Node, list[Term]] = {}
         for (_, n), t in zip(of_nodes, terms[: len(nodes)], strict=True):
-            where = replace(n, condition=reading.condition(n.condition))
+            where = replace(n, condition=reading(n.condition))
             leaves.setdefault(where, []).append(t)
         return leaves, rows, definitions
 
@@ -362,7 +369,17 @@ class _Derivation:
         outputs = self.stored.outputs
         self.choices = choose(self.program, outputs, values, self.sizes, self.save, others)
         kept = {c.name for c in self.choices if c.is_saved}
-        return self.stored.reading(kept, self.by_name.values)
+        return self.stored.reading(kept, self.by_name.values, self._weight)
+
+    def _weight(self, weight: Term) -> Term:
+        """Return the name of a weight."""
+        here = names_for(weight, self.adjoints.fresh)
+        back = {at.attr[0]: T.index(name, at.attr[1]) for name, at in here.items()}
+        opened = T.substitute(weight, here)
+        indices = tuple(sorted(T.free_indices(opened), key=self._position))
+        self.weights.append(Equation(self.new("P"), indices, opened))
+        subscripts = [back.get(i.attr[0], i) for i in indices]
+        return T.ref(self.weights[-1].name, subscripts, "float")
 
     def _with_values(self) -> Equations:
         """The program with its outputs and their cotangents as inputs."""
@@ -446,6 +463,8 @@ class _Derivation:
         given = {n: e for n, e in given.items() if n in read}
         inputs = dict(self._with_values().declared.inputs)
         for e in self.saved.values():
+            if e.name in given:  # its definition stands behind what it reads
+                inputs.pop(e.name, None)
             inputs[e.name] = Input(e.name, tuple(i.attr[0] for i in e.indices), "float")
         needed = {n: i for n, i in inputs.items() if n in read or n in self.cotangents.values()}
         extent_of = {**extents_of((*equations, *given.values())), **declared.extent_of}

@@ -13,12 +13,12 @@ for each block of keys, in loops that have no room for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
 from monocomp import terms as T
-from monocomp.gradients.saving import Reading, Saved
+from monocomp.gradients.reading import Reading
 from monocomp.rewriting.driver import NAMING_LAW, Rewriter
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, in_order
@@ -42,7 +42,8 @@ def name_intermediates(rewriter: Rewriter, names: Iterable[str]) -> None:
     program = rewriter.program
     for e in [program.by_name[name] for name in names]:
         program = rewriter.program
-        reading = Reading(program, (), [Saved(e, e.body)], _by_name)
+        reading = Reading()
+        reading.know(e, T.ref(e.name, e.indices, "float"), is_exact=False)
         changed = {o.name: o for o in program.equations}
         for other in program.equations:
             body = other.body
@@ -80,7 +81,3 @@ def with_row_sums(
     for t, value in read.items():
         equations = [replace(e, body=T.replace(e.body, t, value)) for e in equations]
     return [*in_order([*equations, *found.values()])]
-
-
-def _by_name(e: Equation, subscripts: Sequence[Term]) -> Term:
-    return T.ref(e.name, subscripts, "float")

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from monocomp import terms as T
 from monocomp.declarations.records import Output
 from monocomp.gradients.digits import less_exponent, loses_digits
-from monocomp.gradients.late_reading import LateReading, outer_aggregates, unmasked
+from monocomp.gradients.reading import Reading, is_aggregate, is_exponential_sum, unmasked
 from monocomp.gradients.saving import (
-    Reading,
     Saved,
     aggregates_in_exponents,
     as_logsumexp,
-    has_exponential,
-    is_exponential_sum,
     is_given,
     is_logarithm,
+    outer_aggregates,
 )
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.monomials import factors
 
 _WIDE = ("accumulated", "float32", "float64")  # dtypes of sums
 
@@ -41,11 +41,11 @@ class StoredValues:
 
     def __init__(self, program: Equations, values: Sequence[Saved]) -> None:
         self.program, self.values = program, values
-        self.late = LateReading(self.read)
         self.saved: dict[str, Equation] = {}
         self._given: dict[str, Equation] = {}
-        self._defined: set[str] = set()  # what is given with its definition as it is written
         self._named: dict[str, Equation] = {}  # outputs that equations read by name
+        self._reading = Reading()
+        self._kept: set[str] = set()
         self._pairs = {v.equation.name: v for v in values if v.frame is not None}
         self._inside, added = aggregates_in_exponents(program)
         # A weight is the exponential of what is added up: of that no bit may be lost.
@@ -57,6 +57,11 @@ class StoredValues:
             and (e.name in self._wide or not (is_logarithm(e.body) or _is_told_in(added, e)))
         ]
         returned = _pairs([e for e in self.outputs if e.name in self._wide])
+        self._logits = {  # or weights
+            e.name
+            for e in self.outputs
+            if e.name in self._wide and (_is_weight(e.body) or _is_told_in(self._inside, e))
+        }
         self._pairs = returned | self._pairs  # what is returned is read first
         self._frames = {v.frame.name: v.frame for v in self._pairs.values() if v.frame}
         self.frames = {n: v.frame.name for n, v in self._pairs.items() if v.frame}
@@ -64,7 +69,9 @@ class StoredValues:
             e.name: e for e in self.outputs if e.name not in self._pairs and _is_lossy(e)
         }
 
-    def reading(self, kept: Collection[str], named: Iterable[str]) -> Reading:
+    def reading(
+        self, kept: Collection[str], named: Iterable[str], name: Callable[[Term], Term]
+    ) -> Reading:
         """Return what reads the values that are kept, where outputs in `named` are read by name
         already. In place of a logarithm that loses digits, its two parts are read."""
         self._named = {name: self.program.by_name[name] for name in named}
@@ -72,36 +79,50 @@ class StoredValues:
         parts = (v.equation.name for v in self.values if v.frame is not None and v.of in lost)
         kept = {*kept, *parts} - self._lossy.keys()
         outputs = [e for e in self.outputs if e.name in kept and e.name not in self._pairs]
-        plain = [e for e in outputs if not has_exponential(e.body)]
-        logits = [e for e in plain if _is_told_in(self._inside, e)]
-        self._know(logits)
         values = [v for v in self.values if v.equation.name in kept - self._pairs.keys()]
         values += [pair for name, pair in self._pairs.items() if name in kept]
-        others = [e for e in outputs if e not in logits]
-        reading = Reading(self.program, others, values, self.read, self._named, self.late)
-        wide = [e for e in others if e.name in self._wide]
-        for e in wide:
-            if e in plain:  # which conditions may ask for
-                self.late.know(e, *unmasked(e.body))
-        self._know([e for e in wide if e in reading.unknown], reading)
-        self._know(v.frame for v in values if v.frame is not None)
-        return reading
+        self._reading = Reading({n: partial(self.read, e) for n, e in self._named.items()}, name)
+        waiting = [Saved(e, e.body) for e in outputs] + values
+        self._kept = {v.equation.name for v in waiting}
+        # What is divided is told by its divisor, elements by the largest sum that holds them, and
+        # what is returned need not be saved.
+        waiting.sort(key=self._rank)
+        while waiting:
+            left = [v for v in waiting if not self._know(v)]
+            if left == waiting:
+                break
+            waiting = left
+        self._reading.name_weights()
+        return self._reading
 
-    def _know(self, values: Iterable[Equation], reading: Reading | None = None) -> None:
-        """Read values late: logits, or weights, which are made of what is read."""
-        for e in values:
-            value, conditions = unmasked(e.body)
-            if reading is not None:
-                value = reading(value, T.conjunction(*conditions))
-            if self.late.know(e, value, conditions):
-                self._defined.add(e.name)
+    def _rank(self, v: Saved) -> tuple[int, int]:
+        """Return the position of a value among those that are known one by another."""
+        if is_logarithm(v.equation.body):
+            return 1, -v.of.weight
+        if v.equation.name in self._logits and not _is_weight(v.equation.body):
+            return 0, 0
+        return (3, 0) if _has_divisor(v.equation.body) else (2, 0)
+
+    def _know(self, v: Saved) -> bool:
+        """Read a value, if it tells anything."""
+        e = v.equation
+        is_exact = e.name in self._wide or v in self.values
+        if v.frame is not None:
+            self._reading.know(v.frame, self.read(v.frame, v.frame.indices))
+            total = T.add(self.read(e, e.indices), self.read(v.frame, v.frame.indices))
+            return self._reading.know(e, total, of=v.of)
+        of = v.of if is_logarithm(e.body) and v in self.values else None
+        return self._reading.know(e, self.read(e, e.indices), is_exact, of)
 
     def read(self, e: Equation, subscripts: Sequence[Term]) -> Term:
         """An element, given with its definition where more than its number counts."""
-        e = self.saved.setdefault(e.name, replace(e, body=as_logsumexp(self._body(e))))
+        e = self.saved.get(e.name) or replace(e, body=as_logsumexp(self._body(e)))
         if not self._is_given(e):
+            self.saved[e.name] = e
             return T.read(T.Tensor(e.name, e.extents), subscripts, "float")
-        return T.stored(self._with_definition(e), subscripts)
+        given = self._with_definition(e)
+        self.saved.setdefault(e.name, e)  # behind what its definition reads
+        return T.stored(given, subscripts)
 
     def _body(self, e: Equation) -> Term:
         """Return what a value is: in two parts, it is the logarithm less the largest exponent."""
@@ -118,7 +139,7 @@ class StoredValues:
         return {e.name: self._with_definition(e) for e in given}
 
     def _is_given(self, e: Equation) -> bool:
-        is_told = e.name in self._defined or e.name in self._frames
+        is_told = e.name in self._logits or e.name in self._frames
         return is_told or is_given(e.body) or not T.is_unmasked_if_read(e.body)
 
     def _with_definition(self, e: Equation) -> Equation:
@@ -126,7 +147,8 @@ class StoredValues:
         by what equations read by name."""
         found = self._given.get(e.name)
         if found is None:
-            body = e.body if self.late.knows(e) else self.late(e.body)
+            names = self._logits if is_logarithm(e.body) else self._kept
+            body = self._reading.of(names - {e.name})(e.body)
             stored = self._frames | self._named
             body = T.mapping_refs(stored, lambda t: self.read(stored[t.attr], t.args))(body)
             found = self._given[e.name] = replace(e, body=body, given=True)
@@ -147,10 +169,20 @@ def _pairs(outputs: Sequence[Equation]) -> dict[str, Saved]:
     return found
 
 
+def _has_divisor(t: Term) -> bool:
+    return any(s.op == "pow" and s.attr < 0 and s.folded for s in T.subterms(t))
+
+
 def _is_lossy(e: Equation) -> bool:
     return (
         e.body.op == "log" and is_exponential_sum(e.body.args[0]) and loses_digits(e.body.args[0])
     )
+
+
+def _is_weight(t: Term) -> bool:
+    """True if a term is an exponential that nothing sums."""
+    parts = factors(unmasked(t)[0])
+    return any(f.op == "exp" for f in parts) and not any(map(is_aggregate, parts))
 
 
 def _is_told_in(aggregates: Iterable[Term], e: Equation) -> bool:
