@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
+from monocomp import terms as T
 from monocomp.costs.counting import Estimate, estimate_of
 from monocomp.costs.operands import stored_operands
 from monocomp.costs.roles import (
@@ -36,66 +37,80 @@ Roles = Mapping[str, RoleChoice]
 
 @dataclass(frozen=True)
 class _Kernel:
-    """Everything that the estimate of a kernel depends on.
+    """Everything that the estimate of a kernel depends on, and nothing else: so a kernel that many
+    programs have in common, as those that planning tries do, is priced once.
 
     Attributes:
         equations: what it computes.
-        operands: stored values among them, or read, that products multiply.
-        inputs: the names of the program's inputs.
-        outputs: the names of the program's outputs.
-        added: stored values whose slices are added up.
-        splits: the parameters that say into how many splits a stream is cut, by extent.
-        sizes: a number for every extent.
+        inputs: the names of the inputs that it reads.
+        narrow: what it computes or reads that has as few bytes as inputs: results of the program,
+            and stored values that products multiply.
+        added: what it computes of which slices are added up.
+        splits: its extents that count the splits of a stream.
+        sizes: a number for each of its extents.
         fitted: more is told of wide columns, see `costs.fitting`.
     """
 
     equations: tuple[Equation, ...]
-    operands: frozenset[str]
     inputs: tuple[str, ...]
-    outputs: frozenset[str]
+    narrow: frozenset[str]
     added: frozenset[str]
-    splits: tuple[tuple[str, str], ...]
+    splits: frozenset[str]
     sizes: tuple[tuple[str, int], ...]
     fitted: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        program: Equations,
+        group: Iterable[Equation],
+        narrow: frozenset[str],
+        sizes: Mapping[str, int],
+        fitted: bool = False,
+    ) -> _Kernel:
+        """Describe the kernel that computes some equations of a program."""
+        equations = tuple(group)
+        extents = {i.attr[1] for e in equations for i in e.indices}
+        names = {e.name for e in equations}
+        for e in equations:
+            own_extents, own_names = _mentioned(e.body)
+            extents |= own_extents
+            names |= own_names
+        return cls(
+            equations,
+            inputs=tuple(n for n in program.declared.inputs if n in names),
+            narrow=narrow & names,
+            added=frozenset() if program.slices is None else program.slices.added & names,
+            splits=frozenset(program.splits) & extents,
+            sizes=tuple((e, sizes[e]) for e in sorted(extents)),
+            fitted=fitted,
+        )
+
+
+@lru_cache(maxsize=4096)
+def _mentioned(t: Term) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the extents of the folds and of the dimensions in a term, and the names it reads."""
+    extents, names = set(t.folded), set[str]()
+    for s in T.subterms(t):
+        if s.op in T.READS:
+            names.add(T.name_of(s))
+            extents.update(s.attr.extents)
+        elif s.op in ("fold", "fold_at") and s.attr.target is not None:
+            extents.add(s.attr.target)
+    return frozenset(extents), frozenset(names)
 
 
 def estimate(program: Equations, sizes: Mapping[str, int], fitted: bool = False) -> list[Estimate]:
     """The work of each kernel; `sizes` has a number for every extent. `fitted` tells more of wide
     columns, see `costs.fitting`."""
-    operands = stored_operands(program)
-    whole = _whole(program, sizes, operands, fitted)
-    return [
-        _estimate_chosen(
-            replace(
-                whole,
-                equations=group,
-                operands=operands & {e.name for e in group}.union(*map(program.read_by, group)),
-            )
-        )
-        for group in map(tuple, kernel_groups(program, sizes))
-    ]
-
-
-def _whole(
-    program: Equations, sizes: Mapping[str, int], operands: frozenset[str], fitted: bool = False
-) -> _Kernel:
-    """Describe a program as one kernel."""
-    return _Kernel(
-        equations=tuple(program.computed),
-        operands=operands,
-        inputs=tuple(program.declared.inputs),
-        outputs=frozenset(o.name for o in program.declared.outputs),
-        added=frozenset() if program.slices is None else program.slices.added,
-        splits=tuple(sorted(program.splits.items())),
-        sizes=tuple(sorted(sizes.items())),
-        fitted=fitted,
-    )
+    narrow = stored_operands(program) | {o.name for o in program.declared.outputs}
+    groups = kernel_groups(program, sizes)
+    return [_estimate_chosen(_Kernel.of(program, g, narrow, sizes, fitted)) for g in groups]
 
 
 @lru_cache(maxsize=4096)
 def _estimate_chosen(kernel: _Kernel) -> Estimate:
-    """Estimate a kernel with the roles that cost chooses. Most kernels of a program are the same in
-    every way to cut it that is tried, and in every choice of what its gradients save."""
+    """Estimate a kernel with the roles that cost chooses."""
     sizes = dict(kernel.sizes)
     roles, counted = _chosen(kernel, partial(fits_whole, sizes=sizes), sizes)
     if counted is None or kernel.fitted:
@@ -129,9 +144,8 @@ def saving_of_splits(
 
 def _estimate(kernel: _Kernel, roles: Roles, sizes: Mapping[str, int]) -> Estimate:
     axes = {name: choice.axis for name, choice in roles.items()}
-    outputs = kernel.outputs | kernel.operands
     return estimate_of(
-        kernel.equations, axes, sizes, kernel.inputs, outputs, kernel.added, kernel.fitted
+        kernel.equations, axes, sizes, kernel.inputs, kernel.narrow, kernel.added, kernel.fitted
     )
 
 
@@ -149,8 +163,8 @@ def roles_by_cost(
         fits: can an axis of this extent be held entirely?
         sizes: a number for every extent.
     """
-    kernel = replace(_whole(program, sizes, frozenset()), equations=tuple(group))
-    return _chosen(kernel, fits, sizes)[0]
+    outputs = frozenset(o.name for o in program.declared.outputs)
+    return _chosen(_Kernel.of(program, group, outputs, sizes), fits, sizes)[0]
 
 
 def _chosen(
@@ -186,7 +200,7 @@ def _held(
     long: set[str] = set()
     while True:
         roles = explain_roles(
-            kernel.equations, lambda e: fits(e) and e not in long, dict(kernel.splits), lesser
+            kernel.equations, lambda e: fits(e) and e not in long, kernel.splits, lesser
         )
         held = [c.axis.extent for c in roles.values() if c.axis.role == "whole"]
         if len(held) < 2 or math.prod(sizes[e] for e in held) <= LARGEST_TILE:
