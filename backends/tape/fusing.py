@@ -84,8 +84,11 @@ class _Fusing:
             return None
         quotients = [self._divided(x) for x in s.operands]
         if s.run is torch.mul:
-            first = next((n for n, x in enumerate(quotients) if x is not None), None)
-            quotients = [quotients[n] if n == first else x for n, x in enumerate(s.operands)]
+            first = next((n for n, x in enumerate(quotients) if x is not None), len(quotients))
+            others = enumerate(s.operands)
+            quotients = [x if n != first else quotients[n] for n, x in others]
+            if first == len(quotients):
+                return None
         divided = [x for x in quotients if x is not None]
         return self.add(s.again(divided)) if len(divided) == len(quotients) else None
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
 import monocomp as mc
+from monocomp.backends.tape.recorder import Recorder, Value
+from monocomp.backends.tape.tape import Tape
 from tests.backends.tape.test_tape import tapes_made
 
 X = torch.randn(5, 7, generator=torch.Generator().manual_seed(1))
@@ -72,6 +77,31 @@ def test_exponentials_are_natural() -> None:
     (result,), runs = made_of("Y[i,j] = exp(X[i,j] - Z[i,j])", X=X, Z=2 * X)
     torch.testing.assert_close(result, (-X).exp())
     assert runs.count("exp") == 1 and "exp2" not in runs
+
+
+def test_exponents_with_factors() -> None:
+    """A factor log2(e) is taken out of each term, or of none."""
+    x, y, s = torch.rand(5, 7), torch.rand(5), torch.rand(5, 7)
+    recorder = Recorder(4)
+    inputs = [
+        recorder.input(n, tuple(t.shape), t.dtype) for n, t in enumerate((x, y[:, None], s, s + 1))
+    ]
+    X, Y, S, T = inputs
+    log2_e = recorder.constant("log2(e)", torch.tensor(math.log2(math.e)))
+
+    def step(key: str, run: Callable[..., Tensor], *operands: Value) -> Value:
+        return recorder.step(key, run, operands, (5, 7), x.dtype)
+
+    scaled = recorder.step("mul", torch.mul, (log2_e, Y), (5, 1), x.dtype)
+    for factor, divides in ((T, False), (step("mul", torch.mul, log2_e, T), True)):
+        term = step("mul", torch.mul, step("mul", torch.mul, S, factor), X)
+        result = step("exp2", torch.exp2, step("sub", torch.sub, term, scaled))
+        made = Tape(recorder.steps, inputs, [result])
+        expected = torch.exp2(
+            s * (s + 1) * x * (math.log2(math.e) if divides else 1) - math.log2(math.e) * y[:, None]
+        )
+        torch.testing.assert_close(made.run(x, y[:, None], s, s + 1)[0], expected)
+        assert (torch.exp in [s.run for s in made.steps]) == divides
 
 
 def test_linear_functions_of_sums() -> None:
