@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from monocomp import errors, explorer, hf, library
     from monocomp.backends.schedules import remembered as schedules
+    from monocomp.differentiation import grad
     from monocomp.dot_products import sdpa
     from monocomp.errors import MonocompError, MonocompWarning
-    from monocomp.gradients.derived import grad
     from monocomp.kernel import Kernel, compile
     from monocomp.reference.oracle import evaluate
     from monocomp.translation.declared_monoids import Monoid, monoid
@@ -49,7 +49,7 @@ _HOMES = {
     "Monoid": "monocomp.translation.declared_monoids",
     "compile": "monocomp.kernel",
     "evaluate": "monocomp.reference.oracle",
-    "grad": "monocomp.gradients.derived",
+    "grad": "monocomp.differentiation",
     "monoid": "monocomp.translation.declared_monoids",
     "sdpa": "monocomp.dot_products",
 }

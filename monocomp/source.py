@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module, Part
     from monocomp.backends.triton.machine_code import MachineCode
-    from monocomp.gradients.gradient import Gradient
+    from monocomp.gradients.gradient import GradientPrograms
 
 # Extents that are not given, by the roles of their axes; others are SHORT.
 _NOMINAL = {"grid": 2, "row": 4096, "stream": 4096}
@@ -101,7 +101,7 @@ def _nominal_sizes(planner: Planner, extents: Mapping[str, int]) -> dict[str, in
 
 
 def gradient_source(
-    found: Gradient,
+    found: GradientPrograms,
     extents: Mapping[str, int],
     dtype: str | Mapping[str, str],
     target: str | None,

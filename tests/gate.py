@@ -35,7 +35,7 @@ import monocomp as mc
 from benchmarks.report import percentile
 from monocomp import derivation, gradients, library, planning
 from monocomp.derivation.rule_sets import RULES
-from monocomp.gradients.gradient import Gradient
+from monocomp.gradients.gradient import GradientPrograms
 from monocomp.kernel import Kernel
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import STATED
@@ -108,7 +108,7 @@ def program_text(name: str, in_full: bool = False, sources: bool = True) -> str:
     return text if in_full else "".join(f"{shorten(line)}\n" for line in text.splitlines())
 
 
-def compile_program(text: str, name: str) -> tuple[Kernel, Gradient | None]:
+def compile_program(text: str, name: str) -> tuple[Kernel, GradientPrograms | None]:
     """Return the kernel of a program, or the one of its gradient and the gradient."""
     program = name.removesuffix(GRADIENT)
     if name == program:

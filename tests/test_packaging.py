@@ -286,7 +286,6 @@ MUTUAL = {
     ("monocomp.calls.operators", "monocomp.calls.calls"),
     ("monocomp.calls.paths", "monocomp.calls.calls"),
     ("monocomp.calls.paths", "monocomp.calls.autograd"),
-    ("monocomp.gradients.gradient", "monocomp.source"),
 }
 
 

@@ -28,11 +28,11 @@ from monocomp.backends.triton.host_source import HostSource
 from monocomp.backends.triton.selfcheck import main_lines
 
 if TYPE_CHECKING:  # a gradient writes its source with this
-    from monocomp.gradients.gradient import Gradient
+    from monocomp.gradients.gradient import GradientPrograms
 
 
 def emit_gradient(
-    found: Gradient, forward: Part, backward: Part, *, precision: str, target: str | None
+    found: GradientPrograms, forward: Part, backward: Part, *, precision: str, target: str | None
 ) -> str:
     """The source file of a program and its gradients.
 
@@ -70,7 +70,7 @@ class _Function:
     """
 
     def __init__(
-        self, found: Gradient, forward: Written, backward: Written, hosts: Sequence[str]
+        self, found: GradientPrograms, forward: Written, backward: Written, hosts: Sequence[str]
     ) -> None:
         self.found, self.forward, self.backward = found, forward, backward
         self.hosts = hosts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from monocomp.command_line import files, words
 
 if TYPE_CHECKING:
-    from monocomp.gradients.gradient import Gradient
+    from monocomp.differentiation import Gradient
     from monocomp.kernel import Kernel
     from monocomp.terms.equations import Equations
 
@@ -33,7 +33,8 @@ def kernel(program: Equations, **more: Any) -> Kernel:
 
 def gradient(options: Namespace, program: Equations, outputs: Iterable[str] = ()) -> Gradient:
     """Derive the gradient that --wrt, --save and --extent ask for."""
+    from monocomp.differentiation import Gradient
     from monocomp.gradients.derived import gradient
 
-    extents = words.extents(options)
-    return gradient(program, options.wrt or None, list(outputs) or None, options.save, extents)
+    how = options.wrt or None, list(outputs) or None, options.save, words.extents(options)
+    return Gradient.of(gradient(program, *how))

@@ -25,7 +25,7 @@ from monocomp.derivation import rule_sets
 from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_mean
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.extents.prefixes import prefix_of
-from monocomp.gradients.gradient import Gradient
+from monocomp.gradients.gradient import GradientPrograms
 from monocomp.gradients.saving import Saved, as_logsumexp, is_logarithm
 from monocomp.gradients.stored_values import definitions_of, without_outputs
 from monocomp.gradients.trace import Choice
@@ -126,7 +126,7 @@ def running_exponents(program: Equations, known: Mapping[str, int]) -> list[str]
     ]
 
 
-def with_reason(found: Gradient, names: Collection[str]) -> Gradient:
+def with_reason(found: GradientPrograms, names: Collection[str]) -> GradientPrograms:
     """The gradient with the reason for which these prefixes are saved."""
     saved = found.saved.keys() & names
     if not saved:
@@ -158,7 +158,9 @@ def _own_names(program: Equations, values: Sequence[Saved]) -> dict[str, str]:
     return {name: by_text[text] for name, text in returned.items() if text in by_text}
 
 
-def as_far_as_read(program: Equations, names: Collection[str], found: Gradient) -> Gradient:
+def as_far_as_read(
+    program: Equations, names: Collection[str], found: GradientPrograms
+) -> GradientPrograms:
     """The gradient of a program, from that of one which also returns some of its definitions: of
     these it saves what is read."""
     unread = {n for n in names if n not in found.saved}
@@ -171,8 +173,10 @@ def as_far_as_read(program: Equations, names: Collection[str], found: Gradient) 
 
 
 def weighed(
-    found: Gradient, derive: Callable[[list[str]], Gradient], sizes: Mapping[str, int]
-) -> Gradient:
+    found: GradientPrograms,
+    derive: Callable[[list[str]], GradientPrograms],
+    sizes: Mapping[str, int],
+) -> GradientPrograms:
     """The gradients with the choice of values to save with which both programs cost least.
 
     Args:
@@ -205,7 +209,7 @@ def weighed(
     return replace(best, choices=tuple(kept.values()))
 
 
-def large_values(found: Gradient, sizes: Mapping[str, int]) -> list[str]:
+def large_values(found: GradientPrograms, sizes: Mapping[str, int]) -> list[str]:
     """The values that are saved and are not small, but for logarithms, with their maxima, and
     outputs."""
     known = _sizes(found.program, sizes)
@@ -220,12 +224,14 @@ def large_values(found: Gradient, sizes: Mapping[str, int]) -> list[str]:
     ]
 
 
-def is_far_cheaper(one: Gradient, other: Gradient, sizes: Mapping[str, int]) -> bool:
+def is_far_cheaper(
+    one: GradientPrograms, other: GradientPrograms, sizes: Mapping[str, int]
+) -> bool:
     """True if the first takes far less time than the other, so that it may store more."""
     return _cost(one, sizes) < _cost(other, sizes) * WORTHWHILE
 
 
-def _cost(found: Gradient, sizes: Mapping[str, int]) -> float:
+def _cost(found: GradientPrograms, sizes: Mapping[str, int]) -> float:
     """Estimate the time of both programs; infinity if they are too long or cannot be planned."""
     programs = found.forward, found.equations
     if sum(1 for p in programs for _ in _terms(p)) > _PLANNED:

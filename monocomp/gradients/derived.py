@@ -6,15 +6,14 @@ object, and a maximum that cancels is not differentiated at all.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from monocomp import terms as T
-from monocomp.declarations.assignments import as_names
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
-from monocomp.errors import MonocompError, keeps_traceback, require_known
+from monocomp.errors import require_known
 from monocomp.gradients.centred_rows import about_means
 from monocomp.gradients.choosing import (
     as_far_as_read,
@@ -32,7 +31,7 @@ from monocomp.gradients.definitions import (
     with_names,
     with_parts,
 )
-from monocomp.gradients.gradient import Gradient
+from monocomp.gradients.gradient import GradientPrograms
 from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
 from monocomp.gradients.reading import Reading
 from monocomp.gradients.reverse import Adjoints, Node, Visit, transposed
@@ -55,50 +54,6 @@ from monocomp.terms import Term
 from monocomp.terms.contractions import with_gradients_dtypes
 from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.monomials import addends
-from monocomp.translation.programs import read_equations
-
-if TYPE_CHECKING:
-    from monocomp.language.parser import HasText
-    from monocomp.translation.declared_monoids import Monoid
-
-
-def grad(
-    text_or_path: str | os.PathLike[str] | HasText,
-    wrt: str | Sequence[str] | None = None,
-    *,
-    outputs: str | Sequence[str] | None = None,
-    save: str | Sequence[str] | None = None,
-    extents: Mapping[str, int] | None = None,
-    name: str | None = None,
-    monoids: Iterable[Monoid] = (),
-) -> Gradient:
-    """The gradient of a program, as a program: `mc.compile(mc.grad(text))` computes it.
-
-    It reads the program's inputs, the derivative of the loss with respect to each output `O` as
-    `dO`, and what `forward`, the program itself, saves for it. It returns `dQ` for each input `Q`.
-
-    Args:
-        text_or_path: the program's text, or the path of a file that holds it, or a gradient.
-        wrt: the inputs and params of kind float to differentiate with respect to; all inputs of
-            that kind, unless given.
-        outputs: those that have a derivative; all of kind float, unless given.
-        save: what is read of the program's values, by name, outputs and definitions among them;
-            what costs least (`choices`), unless given.
-        extents: sizes that are known, by index, for that choice.
-        name, monoids: as for `compile`.
-
-    Raises:
-        MonocompError: what is wrong with the program, with its position.
-        UnsupportedError: it holds an aggregate for which no derivative is known.
-    """
-    try:
-        program = read_equations(text_or_path, name, monoids)
-        wrt, outputs, save = map(as_names, (wrt, outputs, save))
-        return gradient(program, wrt, outputs, save, extents)
-    except MonocompError as error:
-        if keeps_traceback(error):
-            raise
-        raise error.with_traceback(None) from None
 
 
 def normalising(program: Equations) -> Rewriter:
@@ -121,7 +76,7 @@ def gradient(
     plans: bool = True,
     named: Named | None = None,
     frames: Mapping[str, str] | None = None,
-) -> Gradient:
+) -> GradientPrograms:
     """The gradient of `sum(cotangent * output)` with respect to inputs.
 
     Args:
@@ -139,67 +94,108 @@ def gradient(
         UnsupportedError: an aggregate has no derivative.
     """
     sizes = by_representative(program.declared, extents or {})
+    wanted = _wanted(program, wrt)
     running = running_exponents(program, sizes) if save is None else []
     defined = running or [n for n in dict.fromkeys(save or ()) if n in definitions_of(program)]
     if defined:
-        floats = [e.name for e in program.outputs if e.body.kind == "float"]
-        more = floats if outputs is None else outputs
-        returned = returning(program, defined)
-        found = gradient(returned, wrt, more, save, extents, plans, named, frames)
-        # Where a row has no element, logarithms tell that weights are 0: they are kept as well.
-        logarithms = [c.name for c in found.choices if c.is_logarithm and not c.is_saved]
-        if logarithms and save is not None:
-            save = [*save, *logarithms]
-            found = gradient(returned, wrt, more, save, extents, plans, named, frames)
+        found = _returning(program, defined, wanted, outputs, save, extents, plans, named, frames)
         return with_reason(as_far_as_read(program, defined, found), running)
     with BUILDING:
-        wanted = _wanted(program, wrt)
-
-        by_name = named or Named()
-
-        def start(definitions: frozenset[str]) -> Rewriter:
-            normal = normalising(replace(program, kept=definitions or program.kept))
-            name_intermediates(normal, by_name.values)
-            return normal
-
-        def derive(save: Sequence[str] | None) -> Gradient:
-            how = outputs, save, sizes, by_name, frames or {}
-            return _Derivation(program, normal, *how).gradient(wanted)
-
-        def chosen() -> Gradient:
-            found = derive(save)
-            if save is not None or not any(c.is_open for c in found.choices):
-                return found
-            if plans:
-                return weighed(found, derive, sizes)
-            return derive([c.name for c in found.choices if c.is_saved and not c.is_open])
-
-        normal = start(by_name.definitions)
-        if named is None and not is_small(derive(save).equations):
-            normal = start(kept(program, all_that_fit=True))
-        found = chosen()
+        request = _Request(program, wanted, outputs, save, sizes, plans, frames or {})
         if named is not None:
-            return found
-        definitions = kept(program, all_that_fit=True) - {o.name for o in program.outputs}
-        definitions -= normal.program.kept or frozenset()
-        if definitions and plans:
-            by_name = Named(definitions=definitions)
-            normal = start(definitions)
-            # What is asked for may be another value then.
-            if save is None or {c.name for c in derive([]).choices}.issuperset(save):
-                stored = chosen()
-                if is_far_cheaper(stored, found, sizes):
-                    found = stored
+            return request.chosen(request.normal(named), named)
+        found = request.with_definitions()
         large = large_values(found, sizes)
         if not large:
             return found
         by_name = Named(tuple(large), found.named.definitions)
-        save = [c.name for c in found.choices if c.is_saved and c.name in found.forward.by_name]
+        kept = [c.name for c in found.choices if c.is_saved and c.name in found.forward.by_name]
         forward = with_narrow(found.forward, large)
-        again = gradient(
-            forward, wanted, [*found.cotangents], save, extents, False, by_name, frames
-        )
+        cotangents = [*found.cotangents]
+        again = gradient(forward, wanted, cotangents, kept, extents, False, by_name, frames)
         return replace(again, program=program, choices=found.choices)
+
+
+def _returning(
+    program: Equations,
+    defined: Sequence[str],
+    wrt: Sequence[str],
+    outputs: Sequence[str] | None,
+    save: Sequence[str] | None,
+    *how: Any,
+) -> GradientPrograms:
+    """The gradient of a program that also returns definitions, which have no derivative of their
+    own."""
+    floats = [e.name for e in program.outputs if e.body.kind == "float"]
+    more = floats if outputs is None else outputs
+    returned = returning(program, defined)
+    found = gradient(returned, wrt, more, save, *how)
+    # Where a row has no element, logarithms tell that weights are 0: they are kept as well.
+    logarithms = [c.name for c in found.choices if c.is_logarithm and not c.is_saved]
+    if logarithms and save is not None:
+        found = gradient(returned, wrt, more, [*save, *logarithms], *how)
+    return found
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The gradients that are asked for, of which the one that costs least is searched.
+
+    Attributes:
+        wrt: names of inputs and params.
+        sizes: extents that are known, by representative.
+    """
+
+    program: Equations
+    wrt: Sequence[str]
+    outputs: Sequence[str] | None
+    save: Sequence[str] | None
+    sizes: Mapping[str, int]
+    plans: bool
+    frames: Mapping[str, str]
+
+    def normal(self, by_name: Named) -> Rewriter:
+        """The program in normal form, with some values and definitions by name."""
+        rewriter = normalising(replace(self.program, kept=by_name.definitions or self.program.kept))
+        name_intermediates(rewriter, by_name.values)
+        return rewriter
+
+    def derived(
+        self, normal: Rewriter, by_name: Named, save: Sequence[str] | None
+    ) -> GradientPrograms:
+        """The gradient that saves some values."""
+        how = self.outputs, save, self.sizes, by_name, self.frames
+        return _Derivation(self.program, normal, *how).gradient(self.wrt)
+
+    def chosen(self, normal: Rewriter, by_name: Named) -> GradientPrograms:
+        """The gradient that saves the values that cost least, where none are asked for."""
+        found = self.derived(normal, by_name, self.save)
+        if self.save is not None or not any(c.is_open for c in found.choices):
+            return found
+        if self.plans:
+            return weighed(found, partial(self.derived, normal, by_name), self.sizes)
+        settled = [c.name for c in found.choices if c.is_saved and not c.is_open]
+        return self.derived(normal, by_name, settled)
+
+    def with_definitions(self) -> GradientPrograms:
+        """The gradient, with definitions that are stored if that is far cheaper."""
+        none, fitting = Named(), kept(self.program, all_that_fit=True)
+        normal = self.normal(none)
+        if not is_small(self.derived(normal, none, self.save).equations):
+            normal = self.normal(Named(definitions=fitting))
+        found = self.chosen(normal, none)
+        definitions = fitting - {o.name for o in self.program.outputs}
+        definitions -= normal.program.kept or frozenset()
+        if definitions and self.plans:
+            by_name = Named(definitions=definitions)
+            normal = self.normal(by_name)
+            known = {c.name for c in self.derived(normal, by_name, []).choices}
+            # What is asked for may be another value then.
+            if self.save is None or known.issuperset(self.save):
+                stored = self.chosen(normal, by_name)
+                if is_far_cheaper(stored, found, self.sizes):
+                    return stored
+        return found
 
 
 def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
@@ -253,7 +249,7 @@ class _Derivation:
             is_none = f"the program has no output '{name}' of kind float"
             require_known(name, floats, is_none, "outputs of kind float")
 
-    def gradient(self, wrt: Sequence[str]) -> Gradient:
+    def gradient(self, wrt: Sequence[str]) -> GradientPrograms:
         read_again: list[tuple[str, Equation]] = []
         for e in reversed(self.program.equations):
             if e.body.kind == "float":
@@ -286,7 +282,7 @@ class _Derivation:
         frames = {n: m for n, m in self.stored.frames.items() if n in self.saved}
         backward = self._program(found, gradients)
         backward = replace(backward, kept=stay & backward.by_name.keys() or None)
-        return Gradient(
+        return GradientPrograms(
             self.written,
             self._forward(),
             backward,

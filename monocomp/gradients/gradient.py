@@ -1,4 +1,4 @@
-"""A gradient as `mc.grad` returns it: programs as data, with how they were derived."""
+"""A gradient as programs, with how they were derived."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Gradient:
+class GradientPrograms:
     """A derived gradient: the program, what it saves, and the program of its gradients.
 
     Attributes:
@@ -65,18 +65,3 @@ class Gradient:
     def text(self) -> str:
         """The gradient as a program, which `compile`, `grad` and `evaluate` take."""
         return self.equations.text()
-
-    def source(
-        self,
-        *,
-        target: str | None = None,
-        dtype: str | Mapping[str, str] = "bf16",
-        extents: Mapping[str, int] | None = None,
-        tf32: bool = False,
-        minimal: bool = False,
-    ) -> str:
-        """A file in Triton, to paste: the program as a function that autograd records, with the
-        kernels of both; arguments as for `Kernel.source`."""
-        from monocomp.source import gradient_source
-
-        return gradient_source(self, extents or {}, dtype, target, tf32=tf32, minimal=minimal)

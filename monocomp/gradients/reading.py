@@ -115,7 +115,7 @@ class Reading:
         self.memo.clear()
 
     def of(self, names: Collection[str]) -> Reading:
-        """What reads some of the values alone."""
+        """Return a reading of some of the values alone."""
         some = Reading(self.named)
         for closed, facts in self.facts.items():
             some.facts[closed] = [f for f in facts if f.name in names]

@@ -13,7 +13,7 @@ from monocomp.checking.random_inputs import random_inputs
 from monocomp.derivation.rule_sets import derive
 from monocomp.errors import MonocompError, UsageError
 from monocomp.gradients.derived import gradient
-from monocomp.gradients.gradient import Gradient
+from monocomp.gradients.gradient import GradientPrograms
 from monocomp.language.checker import check
 from monocomp.terms.algebra import is_mantissa
 from monocomp.translation.translator import translate
@@ -63,12 +63,12 @@ def tuple_of(found: Any) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def check_by_differences(text: str) -> Gradient:
+def check_by_differences(text: str) -> GradientPrograms:
     """The gradient along a random direction, by the oracle and by kernels, is the slope."""
     return check_gradient_by_differences(text, gradient(translate(check(text))))
 
 
-def check_gradient_by_differences(text: str, found: Gradient) -> Gradient:
+def check_gradient_by_differences(text: str, found: GradientPrograms) -> GradientPrograms:
     program = found.program
     generator = np.random.default_rng(0)
     inputs = random_inputs(program, {}, dtype="float64")

@@ -16,7 +16,7 @@ from monocomp import terms as T
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.errors import UsageError
 from monocomp.gradients.derived import gradient
-from monocomp.gradients.gradient import Gradient
+from monocomp.gradients.gradient import GradientPrograms
 from monocomp.gradients.stored_values import definitions_of
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
@@ -56,7 +56,7 @@ ALL = {
 }
 
 
-def gradients_of(found: Gradient, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def gradients_of(found: GradientPrograms, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """By the oracle, for random derivatives of the results."""
     declared = found.forward.declared
     values = tuple_of(mc.evaluate(found.forward.text(), inputs))
@@ -68,7 +68,9 @@ def gradients_of(found: Gradient, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip(found.gradients, tuple_of(mc.evaluate(str(found), given)), strict=True))
 
 
-def check_same(text: str, save: Sequence[str], inputs: Mapping[str, Any] | None = None) -> Gradient:
+def check_same(
+    text: str, save: Sequence[str], inputs: Mapping[str, Any] | None = None
+) -> GradientPrograms:
     """Gradients are those that read none of the values."""
     program = translate(check(text))
     inputs = inputs or random_inputs(program, {}, dtype="float64")
@@ -96,7 +98,7 @@ def test_by_differences(name: str) -> None:
     check_gradient_by_differences(text, mc.grad(text, save=save))
 
 
-def _sums(found: Gradient) -> set[str]:
+def _sums(found: GradientPrograms) -> set[str]:
     """The indices that the equations of a gradient sum over."""
     terms = T.subterms(*(e.body for e in found.equations.equations))
     folds = [t for t in terms if t.op == "fold"]
