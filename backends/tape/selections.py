@@ -340,7 +340,11 @@ def _scattering(
     """
 
     def run(at: torch.Tensor, elements: torch.Tensor) -> torch.Tensor:
-        made = elements.new_full((rows, count + more), _UNITS[name])
+        unit = _UNITS[name]
+        if math.isinf(unit) and not elements.is_floating_point():
+            limits = torch.iinfo(elements.dtype)
+            unit = limits.min if unit < 0 else limits.max
+        made = elements.new_full((rows, count + more), unit)
         at = at.expand(rows, -1)
         if name == "sum":
             made.scatter_add_(1, at, elements)

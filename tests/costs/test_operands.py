@@ -10,7 +10,7 @@ import torch
 import monocomp as mc
 from monocomp.declarations.vocabulary import Kind
 from monocomp.host.building import host_program, of_tile_program
-from monocomp.host.program import Buffer
+from monocomp.host.tensors import Buffer
 from monocomp.planning.plan import Plan
 from monocomp.tile import Expr
 from tests.backends import interpreted
