@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from monocomp import blocks as B
 from monocomp.backends import folds
 from monocomp.backends.array_operations import Tiles, elementwise
 from monocomp.backends.numpy import NumpyOps
-from monocomp.blocks import program as B
 from monocomp.blocks.operations import broadcast_layout
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind

@@ -24,11 +24,11 @@ from monocomp.errors import UsageError, did_you_mean
 from monocomp.rewriting.changes import find
 
 if TYPE_CHECKING:  # a kernel has stages
+    from monocomp import blocks as B
     from monocomp.backends.schedules.legal import Legal
     from monocomp.backends.schedules.schedule import Schedule
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module
-    from monocomp.blocks import program as B
     from monocomp.kernel import Kernel
     from monocomp.planning.plan import Plan
     from monocomp.tile import Origin

@@ -280,7 +280,6 @@ def test_no_text_is_run_as_code() -> None:
 # Two that know one another: what is printed and its printer; a kernel and its stages;
 # calls and what differentiates, records or names them; gradients, their choices and files.
 MUTUAL = {
-    ("monocomp.blocks.program", "monocomp.blocks.text"),
     ("monocomp.stages", "monocomp.kernel"),
     ("monocomp.calls.autograd", "monocomp.calls.calls"),
     ("monocomp.calls.operators", "monocomp.calls.calls"),

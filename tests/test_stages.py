@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import monocomp as mc
+from monocomp import blocks as B
 from monocomp import library
 from monocomp import terms as T
 from monocomp.backends.triton.kernel_source import block_program
-from monocomp.blocks import program as B
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.errors import UsageError
 from monocomp.rewriting.changes import at

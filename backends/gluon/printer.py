@@ -3,9 +3,9 @@ operands in shared memory, and the rings through which a producer hands blocks o
 
 from __future__ import annotations
 
+from monocomp import blocks as B
 from monocomp.backends.line_breaks import fill, fit
 from monocomp.backends.triton.printer import Printer, call
-from monocomp.blocks import program as B
 from monocomp.blocks.passes.registers import WARPS, tiles
 
 

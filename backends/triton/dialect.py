@@ -13,9 +13,9 @@ from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.backends.triton.printer import Printer
 from monocomp.backends.triton.selfcheck import DEVICES
+from monocomp.blocks import BlockProgram
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.passes.endings import end_products
-from monocomp.blocks.program import BlockProgram
 from monocomp.tile import TileProgram
 
 

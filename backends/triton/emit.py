@@ -23,7 +23,7 @@ from monocomp.backends.triton.kernel_source import KernelSource, block_program, 
 from monocomp.backends.triton.known_arguments import Known, Promises
 from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, sizes_for
-from monocomp.blocks.program import BlockProgram, Statement
+from monocomp.blocks import BlockProgram, Statement
 from monocomp.checking.sizes import Sizes
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import packed_extents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monocomp.blocks.program import Argument, BlockProgram
+from monocomp.blocks import Argument, BlockProgram
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host.building import Interface

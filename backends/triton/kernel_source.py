@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from monocomp.backends.identifiers import LAUNCH, Identifiers
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
+from monocomp.blocks import BlockProgram, Statement
 from monocomp.blocks.building.kernels import Known, build
 from monocomp.blocks.choices.choose import choose
 from monocomp.blocks.passes.chains import unchain
-from monocomp.blocks.program import BlockProgram, Statement
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Combine, Fold, TileProgram
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from monocomp.backends.schedules.schedule import Schedule, held_length
+from monocomp.blocks import INT32, Argument, Block
 from monocomp.blocks.names import Constant, Key
-from monocomp.blocks.program import INT32, Argument, Block
 from monocomp.tile import TileProgram
 
 

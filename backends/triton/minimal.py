@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from monocomp.backends.identifiers import Identifiers
 from monocomp.backends.line_breaks import fill, tuple_text
 from monocomp.backends.triton.host_source import HostSource
-from monocomp.blocks.program import SMALL_INT
+from monocomp.blocks import SMALL_INT
 from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.launches import Choose, Describe, Launch, Programs, Wide

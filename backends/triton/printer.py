@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 
+from monocomp import blocks as B
 from monocomp.backends.line_breaks import WIDTH, fill, fit, tuple_text
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
-from monocomp.blocks import program as B
 from monocomp.blocks.operations import bind_alike
 from monocomp.tile import Let
 from monocomp.tile.operations import scheduled, sign_of

@@ -18,7 +18,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp.backends.schedules.measure import Empty
 from monocomp.backends.torch_operations import TorchTarget
-from monocomp.blocks.program import SMALL_INT
+from monocomp.blocks import SMALL_INT
 from monocomp.host.plan import Launched, Plan, gather
 from monocomp.host.program import HostProgram
 

@@ -14,6 +14,67 @@
 
 `masking` has the phases, bounds and masks of loops, chosen and written out, in one room.
 
-Three things go with the data: `text` shows a program, `verifier` checks one, and the block
+`values` and `program` are the data, which print; `verifier` checks a program, and the block
 interpreter of the backends says what it means.
 """
+
+from __future__ import annotations
+
+from monocomp.blocks.program import (
+    Access,
+    Argument,
+    Assign,
+    Block,
+    BlockProgram,
+    Blocks,
+    Body,
+    Comment,
+    Descriptor,
+    For,
+    Function,
+    Give,
+    If,
+    Issue,
+    Line,
+    Load,
+    Origin,
+    Pointers,
+    Producer,
+    Release,
+    Ring,
+    Serial,
+    Statement,
+    Static,
+    Store,
+    Take,
+    Wait,
+    While,
+    bodies,
+    inside,
+    names_of,
+    roots,
+    roots_of,
+    targets,
+    walk,
+)
+from monocomp.blocks.values import (
+    BFLOAT16,
+    BOOL,
+    FLOAT,
+    FLOAT32,
+    INDEX,
+    INT,
+    INT32,
+    INT64,
+    NONE,
+    OF_KIND,
+    SMALL_INT,
+    UINT32,
+    Dtype,
+    DtypeKind,
+    Expr,
+    Layout,
+    Reduction,
+    Registers,
+    subexpressions,
+)

@@ -7,8 +7,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
-from monocomp.blocks.operations import name, none, number
-from monocomp.blocks.program import (
+from monocomp.blocks import (
     BOOL,
     FLOAT,
     INDEX,
@@ -20,6 +19,7 @@ from monocomp.blocks.program import (
     Expr,
     Layout,
 )
+from monocomp.blocks.operations import name, none, number
 from monocomp.tile import TileProgram
 
 Key: TypeAlias = tuple[str, str, int]  # of an argument

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from monocomp.blocks import program as B
+from monocomp import blocks as B
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.tile.operations import SIGNS, Sign, sign_of

@@ -17,86 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from monocomp import tile
+from monocomp.blocks.values import Expr, show, subexpressions, typed
 from monocomp.declarations.record import record
-from monocomp.declarations.vocabulary import Kind
-from monocomp.extents.nominal import MIN_DOT as MIN_DOT
 from monocomp.tile import Axis
-
-Layout: TypeAlias = tuple[str | None, ...]
-DtypeKind: TypeAlias = Kind | Literal["pointer", "descriptor", "none"]
-
-# Numbers and parameters below it take no sum of indices, nor a small multiple, past 32 bits.
-SMALL_INT = 1 << 24
-
-
-@record()
-class Dtype:
-    """A dtype by its name; or that of the elements of a tensor, or of a named value.
-
-    `int` and `float` are those of literals and arguments, whose width their values decide; INDEX
-    is the width of offsets, which an argument of the kernel tells.
-    """
-
-    name: str
-    kind: DtypeKind
-    of: Literal["", "tensor", "value"] = ""
-
-
-FLOAT, INT, BOOL = Dtype("float", "float"), Dtype("int", "int"), Dtype("int1", "bool")
-FLOAT32, BFLOAT16 = Dtype("float32", "float"), Dtype("bfloat16", "float")
-INT32, INT64, UINT32 = Dtype("int32", "int"), Dtype("int64", "int"), Dtype("uint32", "int")
-INDEX = Dtype("INDEX", "int")
-NONE = Dtype("none", "none")
-OF_KIND: dict[Kind, Dtype] = {"float": FLOAT32, "int": INT64, "bool": BOOL}
-
-
-@record(eq=False)
-class Expr:
-    """A value: an operation on values, a row of `tile.operations`; many stand for the same in tile
-    programs. Those of block programs alone, with their attr in brackets:
-
-        name(identifier), text(value), none, program_id,
-        arange: the positions in a block; full of a value, zeros: tiles of one number,
-        expand, trans, broadcast of a value, to the layout of the result,
-        select of a test that is known as the kernel is compiled, or a scalar, and two values,
-        cast of a value to its dtype, which may be a plain number; to of a tile or tensor,
-        given of a descriptor: is there one?
-        reduce(Reduction) of a tile or several; scan(Reduction) for all prefixes,
-        dot of left, right [, initial]; dot_in_limbs(dtype) of left, right, initial or none,
-        combine(name): a function of the program; others are those that dialects bring along,
-        convert(Registers) of a tile that lies in others; operand(Registers) of one for a product.
-    Where tiles have been placed in registers the attr of arange, full and zeros tells in which.
-    """
-
-    op: str
-    args: tuple[Expr, ...] = ()
-    attr: Any = None
-    layout: Layout = ()
-    dtype: Dtype = NONE
-
-
-@record()
-class Reduction:
-    """Combining a tile's elements along a dimension: by a built-in operation, a helper, or a
-    function of the program; from the last to the first if it `is_backwards`."""
-
-    by: str
-    dim: int
-    kind: Literal["built-in", "helper", "combine"] = "built-in"
-    is_backwards: bool = False
-
-
-@record()
-class Registers:
-    """Where a tile lies: as the result of a product along two axes does; a vector as that would
-    without one of its dimensions."""
-
-    tile: tuple[str, str]
-    dim: int | None = None
-
 
 # --- statements -------------------------------------------------------------------------------
 
@@ -113,6 +39,10 @@ class Assign:
     value: Expr
     origin: Origin | None = None
     is_static: bool = False
+
+    def __str__(self) -> str:
+        static = ", static" if self.is_static else ""
+        return f"{', '.join(map(typed, self.targets))}{static} = {show(self.value)}"
 
 
 @record()
@@ -138,6 +68,11 @@ class Pointers:
     mask: Expr | None = None
     fill: Expr | None = None
 
+    def __str__(self) -> str:
+        text = "at " + " + ".join(map(show, (self.base, *self.offsets)))
+        text += "" if self.mask is None else f" where {show(self.mask)}"
+        return text + ("" if self.fill is None else f" else {show(self.fill)}")
+
 
 @record(eq=False)
 class Descriptor:
@@ -147,6 +82,9 @@ class Descriptor:
     descriptor: Expr
     block: Block
     positions: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        return f"by {show(self.descriptor)} at [{', '.join(map(show, self.positions))}]"
 
 
 Access: TypeAlias = Pointers | Descriptor
@@ -161,6 +99,9 @@ class Load:
     access: Access
     origin: Origin | None = None
 
+    def __str__(self) -> str:
+        return f"{typed(self.target)} = load {self.tensor} {self.access}"
+
 
 @record(eq=False)
 class Store:
@@ -173,6 +114,10 @@ class Store:
     mode: Literal["set", "add"] = "set"
     origin: Origin | None = None
 
+    def __str__(self) -> str:
+        sign = "+=" if self.mode == "add" else "="
+        return f"store {self.output} {self.access} {sign} {show(self.value)}"
+
 
 @record(eq=False)
 class Static:
@@ -181,6 +126,9 @@ class Static:
     start: Expr | None
     stop: Expr
 
+    def __str__(self) -> str:
+        return f"{'0' if self.start is None else show(self.start)} .. {show(self.stop)}, unrolled"
+
 
 @record(eq=False)
 class Serial:
@@ -188,6 +136,9 @@ class Serial:
 
     start: Expr
     stop: Expr
+
+    def __str__(self) -> str:
+        return f"{show(self.start)} .. {show(self.stop)}"
 
 
 @record(eq=False)
@@ -201,6 +152,11 @@ class Blocks:
     stages: Expr | None = None
     fused: Expr | None = None
 
+    def __str__(self) -> str:
+        text = f"{show(self.start)} .. {show(self.stop)}, a block of {self.axis} at a time"
+        text += "" if self.stages is None else f", {show(self.stages)} stages"
+        return text + ("" if self.fused is None else f", fused if {show(self.fused)}")
+
 
 @record(eq=False)
 class For:
@@ -209,12 +165,18 @@ class For:
     body: Body
     origin: Origin | None = None
 
+    def __str__(self) -> str:
+        return f"for {self.variable.attr} in {self.range}:"
+
 
 @record(eq=False)
 class While:
     test: Expr
     body: Body
     origin: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"while {show(self.test)}:"
 
 
 @record(eq=False)
@@ -224,11 +186,17 @@ class If:
     orelse: Body = ()
     origin: Origin | None = None
 
+    def __str__(self) -> str:
+        return f"if {show(self.test)}:"
+
 
 @record()
 class Comment:
     text: str
     origin: Origin | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return f"# {self.text}"
 
 
 @record()
@@ -250,6 +218,9 @@ class Give:
     access: Descriptor
     origin: Origin | None = None
 
+    def __str__(self) -> str:
+        return f"give {self.ring.name} {self.access}"
+
 
 @record(eq=False)
 class Take:
@@ -259,6 +230,9 @@ class Take:
     ring: Ring
     origin: Origin | None = None
 
+    def __str__(self) -> str:
+        return f"{typed(self.target)} = take {self.ring.name}"
+
 
 @record(eq=False)
 class Release:
@@ -266,6 +240,9 @@ class Release:
 
     ring: Ring
     origin: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"release {self.ring.name}"
 
 
 @record(eq=False)
@@ -277,6 +254,9 @@ class Issue:
     product: Expr
     origin: Origin | None = None
 
+    def __str__(self) -> str:
+        return f"{typed(self.target)} = issue {show(self.product)}"
+
 
 @record(eq=False)
 class Wait:
@@ -285,6 +265,10 @@ class Wait:
     target: Expr
     behind: int
     origin: Origin | None = None
+
+    def __str__(self) -> str:
+        behind = f", {self.behind} behind it" if self.behind else ""
+        return f"wait for {self.target.attr}{behind}"
 
 
 @record()
@@ -300,6 +284,7 @@ Statement: TypeAlias = (
     Assign | Load | Store | For | While | If | Comment | Give | Take | Release | Issue | Wait
 )
 Body: TypeAlias = tuple[Statement, ...]
+Line: TypeAlias = tuple[str, Statement | None]  # of a text; None: what is declared
 
 
 # --- programs ---------------------------------------------------------------------------------
@@ -369,10 +354,30 @@ class BlockProgram:
     producer: Producer | None = None
     precision: Expr | None = None
 
-    def __str__(self) -> str:
-        from monocomp.blocks.text import show_program  # which reads block programs
+    def lines(self) -> Iterator[Line]:
+        """The lines of its text, each with its statement; first the functions that it calls."""
+        for f in self.functions.values():
+            yield f"function {f.name}({', '.join(map(show, f.operands))})", None
+            yield from _lines(f.body, "  ")
+            yield f"  return {', '.join(map(show, f.results))}", None
+        yield f"kernel {self.name}({', '.join(a.name.attr for a in self.arguments)})", None
+        if self.producer:
+            yield "  producer:", None
+            yield from _lines(self.producer.body, "    ")
+            yield "  consumers:", None
+        yield from _lines(self.body, "    " if self.producer else "  ")
 
-        return show_program(self)
+    def __str__(self) -> str:
+        return "\n".join(text for text, _ in self.lines())
+
+
+def _lines(body: Body, indent: str) -> Iterator[Line]:
+    for s in body:
+        yield f"{indent}{s}", s
+        for n, inner in enumerate(bodies(s)):
+            if n and inner:
+                yield f"{indent}else:", s
+            yield from _lines(inner, indent + "  ")
 
 
 def walk(body: Body) -> Iterator[Statement]:
@@ -446,14 +451,7 @@ def roots_of(access: Access) -> tuple[Expr, ...]:
     return (access.base, *access.offsets, *rest)
 
 
-def names(body: Body) -> set[str]:
+def names_of(body: Body) -> set[str]:
     """The names that statements read."""
     values = (e for s in walk(body) for e in roots(s))
     return {x.attr for e in values for x in subexpressions(e) if x.op == "name"}
-
-
-def subexpressions(e: Expr) -> Iterator[Expr]:
-    """e and its operands, operands first."""
-    for a in e.args:
-        yield from subexpressions(a)
-    yield e

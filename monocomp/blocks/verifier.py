@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monocomp.blocks import program as B
+from monocomp import blocks as B
 from monocomp.blocks.operations import broadcast_layout
 from monocomp.errors import InternalError
 from monocomp.tile.operations import scheduled

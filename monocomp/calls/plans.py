@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from monocomp import terms as T
-from monocomp.blocks.program import SMALL_INT
+from monocomp.blocks import SMALL_INT
 from monocomp.calls import autograd
 from monocomp.calls.looks import ALIGNMENT, PLAIN, IsAlike, look_of
 from monocomp.declarations.given import cast, is_in_float32

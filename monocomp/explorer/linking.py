@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from monocomp import blocks as B
 from monocomp import terms as T
-from monocomp.blocks import program as B
-from monocomp.blocks.text import program_lines as block_lines
 from monocomp.explorer.formulas import OPEN, OPENED, marked
 from monocomp.explorer.marking import Mark, lines
 from monocomp.stages import Line, Stages
@@ -63,7 +62,7 @@ def linked(stages: Stages) -> Linked:
     if not stages.is_interpreted:
         for program in stages.blocks:
             blocks += [("", None)] if blocks else []
-            blocks += [(text, numbers.of(s)) for text, s in block_lines(program)]
+            blocks += [(text, numbers.of(s)) for text, s in program.lines()]
         first, source = _source(stages.lines, numbers)
     equations = tuple(lines(plan.program, numbers.mark(plan.program)))
     names = plan.program.reader_names()

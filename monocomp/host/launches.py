@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
-from monocomp.blocks.program import SMALL_INT
+from monocomp.blocks import SMALL_INT
 from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.host.arguments import (

@@ -20,10 +20,10 @@ from monocomp.backends import block_interpreter
 from monocomp.backends import numpy as backend
 from monocomp.backends.schedules.schedule import held_length
 from monocomp.backends.triton.kernel_source import block_program
+from monocomp.blocks import INT32, BlockProgram
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.names import Constant, Key
 from monocomp.blocks.passes.chains import unchain
-from monocomp.blocks.program import INT32, BlockProgram
 from monocomp.blocks.verifier import verify
 from monocomp.tile import TileProgram
 

@@ -22,9 +22,7 @@ from monocomp import library
 from monocomp.backends import block_interpreter
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.kernel_source import block_program
-from monocomp.blocks.choices.choose import PASSES
-from monocomp.blocks.operations import function, infix, name, number
-from monocomp.blocks.program import (
+from monocomp.blocks import (
     BOOL,
     FLOAT32,
     INT,
@@ -38,6 +36,8 @@ from monocomp.blocks.program import (
     Statement,
     Store,
 )
+from monocomp.blocks.choices.choose import PASSES
+from monocomp.blocks.operations import function, infix, name, number
 from monocomp.blocks.verifier import verify
 from monocomp.errors import InternalError, MonocompError
 from monocomp.language.checker import check

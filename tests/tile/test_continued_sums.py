@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from monocomp.backends.triton.kernel_source import block_program
+from monocomp.blocks import If, walk
 from monocomp.blocks.choices.choose import PASSES, choose
-from monocomp.blocks.program import If, walk
 from monocomp.lowering.continued_sums import continue_sums
 from monocomp.tile import Loop, TileProgram
 from monocomp.tile.parser import parse

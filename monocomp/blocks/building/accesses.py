@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from monocomp import blocks as B
 from monocomp import tile as P
-from monocomp.blocks import program as B
 from monocomp.blocks.building import periods
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.building.expressions import tile, value
@@ -26,7 +26,7 @@ from monocomp.blocks.operations import (
     to,
     where,
 )
-from monocomp.blocks.text import show
+from monocomp.blocks.values import show
 
 Layout = tuple[str, ...]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from monocomp.blocks import OF_KIND, Assign, Expr, Function, Reduction
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.building.expressions import tile, whole_tile
 from monocomp.blocks.choices.choose import choose
@@ -16,7 +17,6 @@ from monocomp.blocks.operations import (
     spread,
     where,
 )
-from monocomp.blocks.program import OF_KIND, Assign, Expr, Function, Reduction
 from monocomp.tile import Combine, Fold, Selection, TileProgram
 
 Layout = tuple[str, ...]

@@ -7,11 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from monocomp import tile as P
-from monocomp.blocks.choices.choose import Choices
-from monocomp.blocks.masking.phases import Phases
-from monocomp.blocks.names import Constant, Key, Names, Scope
-from monocomp.blocks.operations import are_same, is_constant, is_number, name, number, whole
-from monocomp.blocks.program import (
+from monocomp.blocks import (
     Argument,
     Assign,
     Blocks,
@@ -25,6 +21,10 @@ from monocomp.blocks.program import (
     Statement,
     Static,
 )
+from monocomp.blocks.choices.choose import Choices
+from monocomp.blocks.masking.phases import Phases
+from monocomp.blocks.names import Constant, Key, Names, Scope
+from monocomp.blocks.operations import are_same, is_constant, is_number, name, number, whole
 
 
 @dataclass

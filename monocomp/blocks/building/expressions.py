@@ -8,6 +8,15 @@ import math
 from collections.abc import Collection
 
 from monocomp import tile as P
+from monocomp.blocks import (
+    FLOAT32,
+    INT32,
+    INT64,
+    SMALL_INT,
+    UINT32,
+    Dtype,
+    Expr,
+)
 from monocomp.blocks.building import periods, products
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.choices.operands import has_float
@@ -29,15 +38,6 @@ from monocomp.blocks.operations import (
     to,
     where,
     whole,
-)
-from monocomp.blocks.program import (
-    FLOAT32,
-    INT32,
-    INT64,
-    SMALL_INT,
-    UINT32,
-    Dtype,
-    Expr,
 )
 from monocomp.declarations import counter_rng
 from monocomp.tile.operations import OPERATIONS, sign_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from monocomp import blocks as B
 from monocomp import tile as P
-from monocomp.blocks import program as B
 from monocomp.blocks.building.accesses import held_dims, load, store
 from monocomp.blocks.building.combining import fold
 from monocomp.blocks.building.context import Context

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monocomp import tile as P
+from monocomp.blocks import Expr
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.building.expressions import tile
 from monocomp.blocks.operations import arange, infix, joined, negated, number, spread
-from monocomp.blocks.program import Expr
 
 
 def least(c: Context, e: P.Expr, sign: int = 1) -> Expr:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from monocomp import tile as P
+from monocomp.blocks import INT, Expr
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.choices.descriptors import is_dense
 from monocomp.blocks.operations import arange, infix, joined, name, number, select, to
-from monocomp.blocks.program import INT, Expr
 
 
 def is_in_period(c: Context, e: P.Expr) -> bool:

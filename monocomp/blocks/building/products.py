@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from monocomp import tile as P
+from monocomp.blocks import BFLOAT16, FLOAT32, Dtype, Expr
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.choices.operands import unconverted
 from monocomp.blocks.choices.product_dtypes import Product, Target
 from monocomp.blocks.operations import none, to
-from monocomp.blocks.program import BFLOAT16, FLOAT32, Dtype, Expr
 
 
 def sides(c: Context, e: P.Expr, product: Product) -> list[tuple[P.Expr, tuple[str, str]]]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from monocomp.blocks.masking.phases import Phases
-from monocomp.blocks.program import MIN_DOT
+from monocomp.extents.nominal import MIN_DOT
 from monocomp.tile import Expr, Loop, TileProgram, expressions
 
 

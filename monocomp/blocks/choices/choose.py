@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from monocomp.blocks import Block
 from monocomp.blocks.choices.alignment import Period, align
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.layouts import Layouts
@@ -12,7 +13,6 @@ from monocomp.blocks.choices.needed import needed
 from monocomp.blocks.choices.product_dtypes import Product, choose_dtypes
 from monocomp.blocks.choices.short_ints import short_ints
 from monocomp.blocks.masking.phases import Phases, loads_in_step, loops_of, peel, unpeeled
-from monocomp.blocks.program import Block
 from monocomp.tile import Expr, Loop, TileProgram
 
 # A descriptor loads the blocks that a phase is of: where all blocks ask, there are none.

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from monocomp.blocks import Block
 from monocomp.blocks.choices.moving import signs
 from monocomp.blocks.choices.operands import Operands
-from monocomp.blocks.program import Block
 from monocomp.tile import Expr, Let, Loop, Mask, Statement, TileProgram, over
 
 _MOST_DIMENSIONS = 5

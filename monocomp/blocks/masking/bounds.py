@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from monocomp import tile as P
+from monocomp.blocks import INT32, Expr, subexpressions
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import is_wide, tile, value, wide
 from monocomp.blocks.masking.masks import any_of
@@ -27,7 +28,6 @@ from monocomp.blocks.operations import (
     unknown,
     where,
 )
-from monocomp.blocks.program import INT32, Expr, subexpressions
 from monocomp.tile.printer import show
 
 _MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")

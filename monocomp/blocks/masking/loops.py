@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from monocomp.blocks import program as B
+from monocomp import blocks as B
 from monocomp.blocks.building.accesses import hoist_bases
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import tile, whole_tile

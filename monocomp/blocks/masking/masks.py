@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from monocomp import tile as P
+from monocomp.blocks import BOOL, INT32, INT64, Expr, Layout
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.operations import (
     arange,
@@ -22,7 +23,6 @@ from monocomp.blocks.operations import (
     where,
     whole,
 )
-from monocomp.blocks.program import BOOL, INT32, INT64, Expr, Layout
 
 
 def forget_masks(c: Context) -> None:

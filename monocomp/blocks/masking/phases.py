@@ -30,9 +30,9 @@ from itertools import groupby
 from math import gcd, prod
 from typing import Literal, TypeAlias
 
+from monocomp.blocks import Block
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.choices.moving import signs
-from monocomp.blocks.program import Block
 from monocomp.tile import (
     Expr,
     Fold,

@@ -14,7 +14,7 @@ from collections.abc import Set
 from dataclasses import replace
 from functools import partial
 
-from monocomp.blocks import program as B
+from monocomp import blocks as B
 from monocomp.blocks.operations import helper, infix
 from monocomp.blocks.passes.endings import PRODUCTS, is_made
 

@@ -14,7 +14,7 @@ from collections.abc import Set
 from dataclasses import replace
 from functools import partial
 
-from monocomp.blocks import program as B
+from monocomp import blocks as B
 from monocomp.blocks.operations import helper
 from monocomp.blocks.passes.unread import names_in
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from monocomp.blocks import program as B
+from monocomp import blocks as B
 from monocomp.blocks.names import option
 from monocomp.errors import UnsupportedError
 
@@ -97,7 +97,7 @@ def _waited(body: B.Body) -> B.Body:
 
     for s in body:
         everything = {issued.target.attr for issued in running}
-        met = B.names((s,)) | {t.attr for t in B.targets(s)}
+        met = B.names_of((s,)) | {t.attr for t in B.targets(s)}
         wait(everything if B.bodies(s) else met)
         found.append(B.inside(s, _waited))
         if isinstance(s, B.Issue):
@@ -111,7 +111,7 @@ def _released(body: B.Body) -> B.Body:
     last: dict[str, int] = {}
     operands: dict[str, set[str]] = {}  # of the products, by result
     for n, s in enumerate(body):
-        used = B.names((s,))
+        used = B.names_of((s,))
         if isinstance(s, B.Take):
             used.add(s.target.attr)
         if isinstance(s, B.Issue):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from monocomp.blocks import program as B
+from monocomp import blocks as B
 from monocomp.blocks.names import option
 from monocomp.errors import UnsupportedError
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import UnionType
 
-from monocomp.blocks import program as B
+from monocomp import blocks as B
 from monocomp.blocks.passes.unread import needed
 from monocomp.errors import UnsupportedError
 

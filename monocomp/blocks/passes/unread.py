@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from monocomp.blocks import program as B
+from monocomp import blocks as B
 
 
 def needed(body: B.Body) -> B.Body:

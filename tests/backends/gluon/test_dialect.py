@@ -22,8 +22,8 @@ from monocomp.backends.gluon.dialect import GLUON
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.known_arguments import Known
+from monocomp.blocks import BlockProgram, For, Give, Release, Statement, Take, walk
 from monocomp.blocks.choices.choose import PASSES
-from monocomp.blocks.program import BlockProgram, For, Give, Release, Statement, Take, walk
 from monocomp.blocks.verifier import verify
 from monocomp.declarations.records import by_representative
 from monocomp.errors import DeviceError, InternalError, UnsupportedError

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import monocomp as mc
+from monocomp import blocks as B
 from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal, Shape
@@ -17,7 +18,6 @@ from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.launch import load
-from monocomp.blocks import program as B
 from monocomp.blocks.passes.chains import unchain
 from monocomp.tile import TileProgram
 from tests.backends import interpreted as interpreter

@@ -12,8 +12,8 @@ import pytest
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.kernel_source import block_program, source_of
+from monocomp.blocks import INT32
 from monocomp.blocks.names import Constant, Key
-from monocomp.blocks.program import INT32
 from tests.backends import interpreted
 
 
