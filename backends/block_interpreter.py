@@ -8,7 +8,7 @@ another row would be hit by none.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -26,6 +26,7 @@ from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.tile.operations import SCHEDULED, SIGNS, scheduled, sign_of
 
+_AT_ONCE = 3  # instances of a program that works through items
 Rings: TypeAlias = dict[str, deque[Any]]
 Value = Any  # a scalar, an array, a pointer, a descriptor's tensor, or a tuple of fields
 _OPS = NumpyOps()
@@ -52,6 +53,7 @@ def run(
     *,
     descriptors: bool = False,
     group_size: int = 1,
+    groups: int = 1,
 ) -> None:
     """Run one kernel; `outputs` are filled in place.
 
@@ -62,6 +64,7 @@ def run(
         lengths: block lengths by axis.
         descriptors: do descriptors load what they can?
         group_size: how many positions of the grid take turns.
+        groups: how many warpgroups rows are divided among, where they are.
     """
     with np.errstate(all="ignore"):
         tensors = {**inputs, **outputs}
@@ -71,16 +74,29 @@ def run(
             given[a.name.attr] = argument(
                 program, a.key, tensors, extents, params, lengths, descriptors, group_size
             )
+        given |= {a.name.attr: groups for a in program.arguments if a.purpose == "groups"}
+        own = {a: lengths[a] // groups for a in program.divided}
         count = 1
         for axis in program.grid:
             length = lengths[axis.name] if axis.role == "row" else 1
             count *= -(-extents[axis.extent] // length)
-        for instance in range(count):
+        is_persistent = any(a.purpose == "items" for a in program.arguments)
+        instances = min(count, _AT_ONCE) if is_persistent else count
+        told = {"items": count, "counter": _Pointer("")}
+        given |= {a.name.attr: told[a.purpose] for a in program.arguments if a.purpose in told}
+        for instance in range(instances):
+            number = instance, instances
             rings: Rings = {r.name: deque() for r in program.rings}
             logs = []
-            for part in (*(p.body for p in (program.producer,) if p), program.body):
-                one = _Instance(program, tensors, lengths, instance, dict(given), rings)
-                one.run(part)
+            if program.producer:
+                one = _Instance(program, tensors, lengths, number, dict(given), rings)
+                one.run(program.producer.body)
+                logs.append(deque(one.log))
+            for group in range(groups if program.divided else 1):
+                blocks = {name: deque(ring) for name, ring in rings.items()}
+                values = given | {"GROUP": group}
+                one = _Instance(program, tensors, {**lengths, **own}, number, values, blocks)
+                one.run(program.body)
                 logs.append(deque(one.log))
             _require_turns(program, logs)
         for name, output in outputs.items():
@@ -135,27 +151,28 @@ def _is_even(
 def _require_turns(
     program: B.BlockProgram, parts: Sequence[deque[B.Give | B.Take | B.Release]]
 ) -> None:
-    """Who asks for a block waits until there is room, and who takes one until it is there: even if
-    rings hold one each, all parts must come to their ends."""
-    room = dict.fromkeys((r.name for r in program.rings), True)
-    blocks = dict.fromkeys(room, False)
+    """Who asks for a block waits until all have released the one before, and who takes one until it
+    is there: even if rings hold one each, all parts must come to their ends."""
+    users = range(1, len(parts)) or range(1)
+    done: Counter[tuple[type, str, int]] = Counter()
     while any(parts):
-        for part in filter(None, parts):
-            name = part[0].ring.name
-            match part[0]:
-                case B.Give() if room[name]:
-                    room[name], blocks[name] = False, True
-                case B.Take() if blocks[name]:
-                    blocks[name] = False
-                case B.Release():
-                    room[name] = True
-                case _:
-                    continue
+        for n, part in enumerate(parts):
+            if not part:
+                continue
+            s, name = part[0], part[0].ring.name
+            given, taken = done[B.Give, name, 0], done[B.Take, name, n]
+            is_free = all(done[B.Release, name, user] >= given for user in users)
+            waits = {B.Give: not is_free, B.Take: taken == given, B.Release: False}
+            if waits[type(s)]:
+                continue
+            done[type(s), name, n] += 1
             part.popleft()
             break
         else:
             raise InternalError(f"{program.name}: its parts wait for each other")
-    if any(blocks.values()):
+    if any(
+        done[B.Take, r.name, n] != done[B.Give, r.name, 0] for r in program.rings for n in users
+    ):
         raise InternalError(f"{program.name} leaves blocks in a ring")
 
 
@@ -168,12 +185,12 @@ class _Instance:
         program: B.BlockProgram,
         tensors: Mapping[str, np.ndarray[Any, Any]],
         lengths: Mapping[str, int],
-        number: int,
+        number: tuple[int, int],
         values: dict[str, Value],
         rings: Rings,
     ) -> None:
         self.program, self.tensors, self.lengths = program, tensors, lengths
-        self.number = number
+        self.number, self.instances = number
         self.values, self.rings = values, rings
         self.log: list[B.Give | B.Take | B.Release] = []
         self.running: dict[str, tuple[Value, set[str]]] = {}  # products, and what they read
@@ -196,7 +213,7 @@ class _Instance:
                     self.rings[s.ring.name].append(tile)
                 case B.Take():
                     self.log.append(s)
-                    tile = self.rings[s.ring.name].popleft()
+                    tile = self._own(self.rings[s.ring.name].popleft(), s.ring.block.tile)
                     is_flipped = s.target.layout != s.ring.block.tile
                     self.values[s.target.attr] = tile.T if is_flipped else tile
                 case B.Release():
@@ -223,6 +240,14 @@ class _Instance:
                 case B.If():
                     self.run(s.body if self._value(s.test) else s.orelse)
 
+    def _own(self, tile: Value, axes: tuple[str, ...]) -> Value:
+        """The rows of a block that a warpgroup has."""
+        for dim, axis in enumerate(axes):
+            if axis in self.program.divided:
+                rows = self.lengths[axis]
+                tile = np.take(tile, self.values["GROUP"] * rows + np.arange(rows), dim)
+        return tile
+
     def _assign(self, s: B.Assign) -> None:
         value = self._value(s.value)
         values = value if isinstance(value, tuple) else (value,)
@@ -237,7 +262,9 @@ class _Instance:
             if tile in used:
                 raise InternalError(f"{tile} is released while {target} is computed from it")
 
-    def _range(self, r: B.Static | B.Serial | B.Blocks) -> range:
+    def _range(self, r: B.Range) -> range:
+        if isinstance(r, B.Claims):
+            return range(self.number, int(self._value(r.stop)), self.instances)
         start = 0 if r.start is None else int(self._value(r.start))
         step = self.lengths[r.axis] if isinstance(r, B.Blocks) else 1
         return range(start, int(self._value(r.stop)), step)
@@ -346,7 +373,7 @@ class _Instance:
         function = self.program.functions[called]
         names = (x.attr for x in function.operands)
         inner = _Instance(
-            self.program, {}, self.lengths, 0, dict(zip(names, args, strict=True)), {}
+            self.program, {}, self.lengths, (0, 1), dict(zip(names, args, strict=True)), {}
         )
         for s in function.body:
             assert isinstance(s, B.Assign)

@@ -7,12 +7,15 @@ from __future__ import annotations
 import re
 
 from monocomp.backends.gluon import legal
-from monocomp.backends.gluon.printer import GluonPrinter, layout_name
+from monocomp.backends.gluon.printer import ITEM_NAMES, GluonPrinter, layout_name
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import Dialect
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
+from monocomp.blocks.passes.division import divide
+from monocomp.blocks.passes.persistence import persist
 from monocomp.blocks.passes.pipeline import pipeline
 from monocomp.blocks.passes.registers import place
+from monocomp.blocks.passes.skew import skew
 from monocomp.blocks.passes.specialisation import specialise
 from monocomp.tile import TileProgram
 
@@ -24,6 +27,13 @@ _DESCRIPTOR = '''def TensorDescriptor(tensor, shape, strides, block):
     dtype = gl.bfloat16 if tensor.dtype == torch.bfloat16 else gl.float16
     layout = gl.NVMMASharedLayout.get_default_for(block, dtype)
     return hopper.TensorDescriptor(tensor, shape, strides, block, layout)'''
+_LAUNCH = '''def launch(kernel, programs, *args, **options):
+    """Run a kernel in so many programs; if they work through items, in one a multiprocessor."""
+    if "ITEMS" in options:
+        properties = torch.cuda.get_device_properties(args[0].device)
+        programs = min(programs, properties.multi_processor_count)
+    if programs > 0:
+        kernel[(programs,)](*args, **options)'''
 _DEVICES = """
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
         print("the self-check needs a Hopper GPU", file=sys.stderr)
@@ -35,7 +45,9 @@ _DEVICES = """
 def _taken(program: TileProgram, kernel: str) -> set[str]:
     """Return the names taken by a kernel's functions, and by layouts and variables in them."""
     layouts = {layout_name((a, b)) for a in program.axes for b in program.axes}
-    return {*layouts, f"{kernel}_consumer", f"{kernel}_producer", "STAGES", "WARPS", "n"}
+    rows = {f"ROWS_{a.upper()}" for a in program.axes}
+    parts = {f"{kernel}_consumer", f"{kernel}_producer"}
+    return {*layouts, *rows, *parts, "STAGES", "GROUPS", "GROUP", "ITEMS", "n", *ITEM_NAMES}
 
 
 def _in_gluon(function: str) -> str:
@@ -46,21 +58,32 @@ def _in_gluon(function: str) -> str:
 GLUON = Dialect(
     "gluon",
     GluonPrinter,
-    {"pipeline": pipeline, "specialise": specialise, "place": place},
+    {
+        "skew": skew,
+        "persist": persist,
+        "pipeline": pipeline,
+        "specialise": specialise,
+        "divide": divide,
+        "place": place,
+    },
     resident=True,
     target="cuda:90",
     merges=False,
     legal=legal.LegalOfWarpgroups,
     table=legal,
-    reserved={"gl", "gluon", "hopper", "mbarrier", "tma", "warpgroup_mma", "warpgroup_mma_wait"},
+    reserved={
+        *("gl", "gluon", "hopper", "fence_async_shared", "mbarrier", "tma"),
+        *("warpgroup_mma", "warpgroup_mma_wait"),
+    },
     taken=_taken,
     imports=(
         "from triton.experimental import gluon",
         "from triton.experimental.gluon import language as gl",
-        f"from {_HOPPER} import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait",
+        f"from {_HOPPER} import (",
+        "    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait)",
     ),
     descriptor_import="from triton.experimental.gluon.nvidia import hopper",
     device_functions={name: _in_gluon(text) for name, text in DEVICE_FUNCTIONS.items()},
-    host_functions={"TensorDescriptor": _DESCRIPTOR, **HOST_FUNCTIONS},
+    host_functions={"TensorDescriptor": _DESCRIPTOR, **HOST_FUNCTIONS, "launch": _LAUNCH},
     devices=_DEVICES,
 )

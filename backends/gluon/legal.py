@@ -9,7 +9,10 @@ from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.errors import UnsupportedError
-from monocomp.tile import Let
+from monocomp.tile import Assign, Expr, Let, Loop, State, subexpressions
+
+_MOST = 240  # registers of a thread that computes, where two warpgroups do
+_WORKING = 24  # for rows, addresses and counters
 
 
 class LegalOfWarpgroups(Legal):
@@ -21,7 +24,7 @@ class LegalOfWarpgroups(Legal):
             schedule.descriptors
             and rows == {16 * schedule.num_warps}
             and super().admits(schedule)
-            and self._registers(schedule) <= self.gpu.registers
+            and self._registers(schedule) <= _MOST
         )
 
     def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
@@ -33,15 +36,29 @@ class LegalOfWarpgroups(Legal):
         )
 
     def _registers(self, schedule: Schedule) -> int:
-        """Count the registers of a thread. Tiles loaded through pointers lie as results of products
-        do, two neighbours in a thread; each pair has a pointer, of two registers."""
+        """Count the registers of a thread: the sums that loops carry, and beside these what
+        products give and, in 16 bits, what they take of it. Tiles loaded through pointers lie as
+        results of products do, two neighbours in a thread; each pair has a pointer, of two
+        registers."""
         by_descriptor = descriptor_loads(self.program, resident=True)
-        lets = [s for s in self.program.statements if isinstance(s, Let) and s.value.op == "load"]
-        blocked = {*self.program.axis_names("row", "stream", "whole")}
-        axes = [s.value.axes & blocked for s in lets if s.name not in by_descriptor]
-        elements = sum(self.resources.elements(a, schedule) for a in axes if len(a) > 1)
-        threads = schedule.num_warps * self.gpu.lanes
-        return self.resources.registers(schedule) + elements // threads
+        halves = 0
+        for s in self.program.statements:
+            match s:
+                case Let(value=value) if value.op == "load":
+                    halves += 0 if s.name in by_descriptor else 4 * self._tile(value, schedule)
+                case Let(value=value) if value.op == "contract":
+                    halves += 2 * self._tile(value, schedule)
+                case Loop():
+                    halves += sum(2 * self._tile(state, schedule) for state in s.state)
+                case Assign(value=value):
+                    lefts = (e.args[0] for e in subexpressions(value) if e.op == "contract")
+                    halves += sum(self._tile(e, schedule) for e in lefts if e.op != "load")
+        return _WORKING + halves // (2 * schedule.num_warps * self.gpu.lanes)
+
+    def _tile(self, value: Expr | State, schedule: Schedule) -> int:
+        """Count the elements of a tile; those of rows are few."""
+        axes = value.axes & {*self.program.axis_names("row", "stream", "whole")}
+        return self.resources.elements(axes, schedule) if len(axes) > 1 else 0
 
 
 def first(legal: Legal) -> Schedule:

@@ -6,12 +6,20 @@ from __future__ import annotations
 from monocomp import blocks as B
 from monocomp.backends.line_breaks import fill, fit
 from monocomp.backends.triton.printer import Printer, call
-from monocomp.blocks.passes.registers import WARPS, tiles
+from monocomp.blocks.operations import is_number
+from monocomp.blocks.passes.division import GROUP, GROUPS
+from monocomp.blocks.passes.registers import tiles
 
 
 def layout_name(tile: tuple[str, str]) -> str:
     """The name of where tiles along two axes lie."""
     return f"LAYOUT_{tile[0].upper()}_{tile[1].upper()}"
+
+
+# The ring through which items are told.
+_TOLD = ("item_ring", "item_ring_full", "item_ring_empty")
+ITEM_NAMES = {"item", "item_turn", "claimed_ptr", "item_layout", *_TOLD}
+_SHARES = {2: ("[4, 1]", "[240, 24]"), 1: ("[1]", "[24]")}  # warps and registers after the first
 
 
 class GluonPrinter(Printer):
@@ -23,6 +31,11 @@ class GluonPrinter(Printer):
         super().__init__(program)
         parts = ("", "_full", "_empty")
         self.rings = [f"{r.name}{part}" for r in program.rings for part in parts]
+        self.is_persistent = any(
+            isinstance(s, B.For) and isinstance(s.range, B.Claims) for s in program.body
+        )
+        self.rings += _TOLD if self.is_persistent else ()
+        self.is_producer = False
 
     def kernel(self) -> list[str]:
         """The function of those that compute, that of the producer, and the kernel."""
@@ -30,19 +43,25 @@ class GluonPrinter(Printer):
         assert p.producer is not None
         arguments = [*self._arguments(), *self.rings]
         turns = [f"    {r.name}_turn = 0" for r in p.rings]
-        self.out = ["@gluon.jit", *fill(f"def {p.name}_consumer(", arguments, "):", 0), *turns]
+        turns += ["    item_turn = 0"] if self.is_persistent else []
+        inner = [*arguments, f"{GROUP.attr}: gl.constexpr"]
+        self.out = ["@gluon.jit", *fill(f"def {p.name}_consumer(", inner, "):", 0), *turns]
+        for s in p.body[: len(p.divided)]:
+            self._statement(s, 1)
         for a, b in tiles(p):
             where = self._call(
                 "NVMMADistributedLayout",
                 version="[3, 0]",
-                warps_per_cta=f"[{WARPS.attr}, 1]",
+                warps_per_cta="[4, 1]",
                 instr_shape=f"[16, {self._length(b)}, 16]",
             )
             self.out += fit(f"{layout_name((a, b))}: gl.constexpr = ", where, "", 1)
-        self._body(p.body, 1)
+        self._body(p.body[len(p.divided) :], 1)
         self.out += ["", "", "@gluon.jit", *fill(f"def {p.name}_producer(", arguments, "):", 0)]
         self.out += turns
+        self.is_producer = True
         self._body(p.producer.body, 1)
+        self.is_producer = False
         self.out += ["", "", "@gluon.jit", *fill(f"def {p.name}(", self._arguments(), "):", 0)]
         self._parts(p.producer)
         return self.out
@@ -58,16 +77,31 @@ class GluonPrinter(Printer):
             self._put(f"{r.name}_empty = gl.allocate_shared_memory({barriers})", 1)
             self._put(f"for n in gl.static_range({depth}):", 1)
             self._put(f"mbarrier.init({r.name}_full.index(n), count=1)", 2)
-            self._put(f"mbarrier.init({r.name}_empty.index(n), count=1)", 2)
+            self._put(f"mbarrier.init({r.name}_empty.index(n), count={GROUPS.attr})", 2)
+        if self.is_persistent:
+            layout = "gl.SwizzledSharedLayout(1, 1, 1, order=[0])"
+            ring, full, empty = _TOLD
+            self._put(f"{ring} = gl.allocate_shared_memory(gl.int32, [2, 1], {layout})", 1)
+            for barrier in (full, empty):
+                memory = "gl.int64, [2, 1], mbarrier.MBarrierLayout()"
+                self._put(f"{barrier} = gl.allocate_shared_memory({memory})", 1)
+            self._put("for n in gl.static_range(2):", 1)
+            self._put(f"mbarrier.init({full}.index(n), count=1)", 2)
+            self._put(f"mbarrier.init({empty}.index(n), count={GROUPS.attr})", 2)
+        self._put("fence_async_shared()", 1)
         names = [a.name.attr for a in p.arguments]
-        self._put("gl.warp_specialize(", 1)
-        self._put("[", 2)
-        for part in ("consumer", "producer"):
-            self.out += fill(f"({p.name}_{part}, (", [*names, *self.rings], ")),", 3)
-        self._put("],", 2)
-        self._put(f"[{producer.warps}],", 2)
-        self._put(f"[{producer.registers}],", 2)
-        self._put(")", 1)
+        for count, (warps, registers) in _SHARES.items():
+            self._put(f"if {GROUPS.attr} == {count}:", 1)
+            self._put("gl.warp_specialize(", 2)
+            self._put("[", 3)
+            for n in range(count):
+                given = [*names, *self.rings, str(n)]
+                self.out += fill(f"({p.name}_consumer, (", given, ")),", 4)
+            self.out += fill(f"({p.name}_producer, (", [*names, *self.rings], ")),", 4)
+            self._put("],", 3)
+            self._put(f"{warps},", 3)
+            self._put(f"{registers},", 3)
+            self._put(")", 2)
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -88,7 +122,11 @@ class GluonPrinter(Printer):
                 slot, phase = self._slot(s.ring, indent)
                 name, tile = s.ring.name, s.ring.block.tile
                 self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
-                view = f"{name}.index({slot}).reshape({self._shape(tile)})"
+                view = f"{name}.index({slot}).reshape({self._whole(tile)})"
+                for dim, axis in enumerate(tile):
+                    if axis in self.program.divided:
+                        rows = self._length(axis)
+                        view += f".slice({GROUP.attr} * {rows}, {rows}, {dim})"
                 view += "" if tile == s.target.layout else ".permute((1, 0))"
                 self.out += fit(f"{s.target.attr} = ", view, "", indent)
             case B.Release():
@@ -101,20 +139,66 @@ class GluonPrinter(Printer):
             case B.Wait():
                 wait = f"warpgroup_mma_wait(num_outstanding={s.behind}, deps=[{s.target.attr}])"
                 self._put(f"{s.target.attr} = {wait}", indent)
+            case B.For(range=B.Claims() as claims):
+                self._claims(s, claims, indent)
             case _:
                 super()._statement(s, indent)
 
+    def _claims(self, s: B.For, claims: B.Claims, indent: int) -> None:
+        """Put a loop over items: who asks for blocks claims them and tells the others."""
+        item, stop = s.variable.attr, self._expr(claims.stop)
+        if self.is_producer:
+            self._put(f"{item} = gl.program_id(0)", indent)
+            self._put(f"while {item} < {stop}:", indent)
+            self._tell(item, indent + 1)
+            self._body(s.body, indent + 1)
+            counter = self._expr(claims.counter)
+            claimed = f'gl.atomic_add({counter}, 1, sem="relaxed")'
+            self._put(f"{item} = gl.num_programs(0) + {claimed}", indent + 1)
+            self._tell(item, indent)
+        else:
+            self._learn(item, indent)
+            self._put(f"while {item} < {stop}:", indent)
+            self._body(s.body, indent + 1)
+            self._learn(item, indent + 1)
+
+    def _tell(self, item: str, indent: int) -> None:
+        """Put an item into its ring."""
+        ring, full, empty = (f"{name}.index(item_turn % 2)" for name in _TOLD)
+        layout = "layout=gl.BlockedLayout([1], [32], [1], [0])"
+        self._put(f"mbarrier.wait({empty}, item_turn // 2 % 2 ^ 1)", indent)
+        self._put(f"{ring}.store(gl.full([1], {item}, gl.int32, {layout}))", indent)
+        self._put(f"mbarrier.arrive({full}, count=1)", indent)
+        self._put("item_turn += 1", indent)
+
+    def _learn(self, item: str, indent: int) -> None:
+        """Take an item from its ring, as a number that is the same in all threads."""
+        ring, full, empty = (f"{name}.index(item_turn % 2)" for name in _TOLD)
+        self._put(f"mbarrier.wait({full}, item_turn // 2 % 2)", indent)
+        self._put(f"{item} = uniform({ring}.load(gl.BlockedLayout([1], [32], [4], [0])))", indent)
+        self._put(f"mbarrier.arrive({empty}, count=1)", indent)
+        self._put("item_turn += 1", indent)
+        self._called.add("uniform")
+
+    def _length(self, axis: str | None) -> str:
+        divided = self.program.divided.get(str(axis))
+        return super()._length(axis) if divided is None else self._expr(divided)
+
+    def _whole(self, tile: B.Layout) -> str:
+        """The shape of a block of all warpgroups."""
+        return f"[{', '.join(super(GluonPrinter, self)._length(a) for a in tile)}]"
+
     def _depth(self, ring: B.Ring) -> str:
-        return "1" if ring.depth is None else str(ring.depth.attr)
+        return self._expr(ring.depth)
 
     def _slot(self, ring: B.Ring, indent: int) -> tuple[str, str]:
         """Where the block of this turn is, and the phase of its barriers."""
-        if ring.depth is None:
-            return "0", "0"
+        if is_number(ring.depth, 1):
+            return "0", f"({ring.name}_turn % 2)"
         depth = self._depth(ring)
         return f"{ring.name}_turn % {depth}", f"({ring.name}_turn // {depth} % 2)"
 
-    def _range(self, r: B.Static | B.Serial | B.Blocks) -> str:
+    def _range(self, r: B.Range) -> str:
         if not isinstance(r, B.Blocks):
             return super()._range(r)
         return call("range", self._expr(r.start), self._expr(r.stop), self._length(r.axis))

@@ -24,6 +24,7 @@ from monocomp.backends.triton.known_arguments import Known, Promises
 from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, sizes_for
 from monocomp.blocks import BlockProgram, Statement
+from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.checking.sizes import Sizes
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import packed_extents
@@ -326,7 +327,8 @@ def text_of(lines: Sequence[str]) -> str:
 def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
     """A schedule by the names that the host function and the kernel have for it."""
     entries = {str(kernel.lengths[axis].attr): length for axis, length in schedule.blocks}
-    entries |= {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
+    warps = WARPGROUP if kernel.divided else schedule.num_warps  # it begins the others itself
+    entries |= {"num_warps": warps, "num_stages": schedule.num_stages}
     if schedule.registers:
         entries["maxnreg"] = schedule.registers
     if schedule.programs:
@@ -336,7 +338,7 @@ def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
     said = {
         "order": schedule.group_size,
         "stages": schedule.num_stages,
-        "warps": schedule.num_warps,
+        "groups": schedule.num_warps // WARPGROUP,
     }
     given = (a for a in kernel.arguments if a.purpose in said)
     return entries | {a.name.attr: said[a.purpose] for a in given}

@@ -10,7 +10,7 @@ from monocomp.host import arguments as A
 from monocomp.host.building import Interface
 from monocomp.tile import Axis, TileProgram
 
-_SCHEDULED = ("order", "stages", "warps")  # what a schedule says beside block lengths
+_SCHEDULED = ("order", "stages", "groups")  # what a schedule says beside block lengths
 
 
 def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
@@ -100,4 +100,8 @@ def _value(p: BlockProgram, a: Argument, lengths: Mapping[str, A.Number]) -> A.V
             return A.Flag("precision")
         case "option", "FAST":
             return A.Flag("fast")
+        case "items", _:
+            return A.Flag("items")
+        case "counter", _:
+            return A.Counter(f"{p.name} claimed")
     raise InternalError(f"no argument is {a.purpose} {a.of}")

@@ -9,6 +9,7 @@ from monocomp import blocks as B
 from monocomp.backends.line_breaks import WIDTH, fill, fit, tuple_text
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
 from monocomp.blocks.operations import bind_alike
+from monocomp.errors import InternalError
 from monocomp.tile import Let
 from monocomp.tile.operations import scheduled, sign_of
 from monocomp.tile.printer import show
@@ -116,16 +117,18 @@ class Printer:
                 self._put("else:", indent)
                 self._body(s.orelse, indent + 1)
 
-    def _range(self, r: B.Static | B.Serial | B.Blocks) -> str:
+    def _range(self, r: B.Range) -> str:
         match r:
             case B.Static():
                 ends = (r.stop,) if r.start is None else (r.start, r.stop)
                 return self._call("static_range", *map(self._expr, ends))
             case B.Serial():
                 return call("range", self._expr(r.start), self._expr(r.stop))
-        bounds = (self._expr(r.start), self._expr(r.stop), self._length(r.axis))
-        stages, fused = self._given(r.stages), self._given(r.fused)
-        return self._call("range", *bounds, num_stages=stages, flatten=fused)
+            case B.Blocks():
+                bounds = (self._expr(r.start), self._expr(r.stop), self._length(r.axis))
+                stages, fused = self._given(r.stages), self._given(r.fused)
+                return self._call("range", *bounds, num_stages=stages, flatten=fused)
+        raise InternalError(f"{self.program.name}: no instance of Triton's claims items")
 
     def _address(self, access: B.Pointers) -> str:
         return " + ".join(map(self._operand, (access.base, *access.offsets)))

@@ -79,6 +79,9 @@ class PlanTarget(TorchTarget):
     def is_fast(self, tensor: torch.Tensor, dtype: torch.dtype) -> bool:
         return tensor.is_cuda and torch.version.hip is None and dtype.itemsize == 2
 
+    def multiprocessors(self) -> int:
+        return int(torch.cuda.get_device_properties(self.device).multi_processor_count)
+
     def step(self, *held: tuple[torch.Tensor, int]) -> int:
         return int(self.module.step(*held))
 

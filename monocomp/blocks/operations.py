@@ -106,7 +106,7 @@ def infix(sign: str, a: B.Expr, b: B.Expr) -> B.Expr:
         return a
     if row.commutes and (is_number(a, row.unit) or is_number(b, row.zero)):
         return b
-    if sign == "%" and is_number(b, 1):
+    if (sign == "%" and is_number(b, 1)) or (sign in ("%", "//") and is_number(a, 0)):
         return number(0)
     dtype = B.BOOL if row.is_truth else promoted(a.dtype, b.dtype)
     if sign == "/" and dtype.kind == "int":

@@ -9,7 +9,7 @@ loops which blocks they run over.
     statement = Assign | Load | Store | For | While | If | Comment | Give | Take | Release
               | Issue | Wait
     access    = Pointers | Descriptor
-    range     = Static | Serial | Blocks
+    range     = Static | Serial | Blocks | Claims
     expression = an operation of the table of tile programs, or of `SCHEDULED`
 """
 
@@ -142,6 +142,18 @@ class Serial:
 
 
 @record(eq=False)
+class Claims:
+    """Numbers below stop, each claimed by one instance, that of the kernel first: in their order,
+    by a counter in memory. One part claims them and tells the others."""
+
+    stop: Expr
+    counter: Expr
+
+    def __str__(self) -> str:
+        return f"claims below {show(self.stop)}, counted by {show(self.counter)}"
+
+
+@record(eq=False)
 class Blocks:
     """start .. stop in steps of the length of an axis's blocks; loads run so many stages ahead,
     those of the schedule if it is none. `fused`: may the loop become one with that inside?"""
@@ -158,10 +170,13 @@ class Blocks:
         return text + ("" if self.fused is None else f", fused if {show(self.fused)}")
 
 
+Range: TypeAlias = Static | Serial | Blocks | Claims
+
+
 @record(eq=False)
 class For:
     variable: Expr
-    range: Static | Serial | Blocks
+    range: Range
     body: Body
     origin: Origin | None = None
 
@@ -202,12 +217,12 @@ class Comment:
 @record()
 class Ring:
     """Blocks of a tensor in shared memory, from when they are asked for until they are released:
-    as many stages as `depth` says, 1 if none."""
+    as many stages as `depth` says."""
 
     name: str
     descriptor: Expr
     block: Block
-    depth: Expr | None
+    depth: Expr
 
 
 @record(eq=False)
@@ -294,7 +309,8 @@ Line: TypeAlias = tuple[str, Statement | None]  # of a text; None: what is decla
 class Argument:
     """An argument of a kernel and its purpose: a pointer, a descriptor, the stride of a dimension,
     an extent's size, a parameter, an axis's block length, whether that divides the extent, an
-    option; or, as the schedule says, the order, the stages of rings, the warps that compute."""
+    option, the number of items and the counter of those that have been claimed; or, as the schedule
+    says, the order, the stages of rings, and how many warpgroups compute."""
 
     purpose: str
     of: str
@@ -336,6 +352,7 @@ class BlockProgram:
         added: the integer parameters of sums and products.
         rings: what blocks go through that are asked for ahead.
         producer: who asks for them, if not who uses them.
+        divided: the rows of one warpgroup along each axis whose rows are divided among several.
         precision: that of products of float32, if there are products.
     """
 
@@ -352,6 +369,7 @@ class BlockProgram:
     added: tuple[str, ...] = ()
     rings: tuple[Ring, ...] = ()
     producer: Producer | None = None
+    divided: Mapping[str, Expr] = field(default_factory=dict)
     precision: Expr | None = None
 
     def lines(self) -> Iterator[Line]:
@@ -421,6 +439,8 @@ def roots(s: Statement) -> tuple[Expr, ...]:
             r = s.range
             if isinstance(r, Blocks):
                 return tuple(x for x in (r.start, r.stop, r.stages, r.fused) if x is not None)
+            if isinstance(r, Claims):
+                return (r.stop, r.counter)
             return (r.stop,) if r.start is None else (r.start, r.stop)
         case While() | If():
             return (s.test,)

@@ -23,7 +23,7 @@ def verify(program: B.BlockProgram) -> None:
     """
     try:
         known = {a.name.attr: (a.name.layout, a.name.dtype.kind) for a in program.arguments}
-        known["pid"] = ((), "int")
+        known["pid"] = known["GROUP"] = ((), "int")
         for part in (program.body, program.producer.body if program.producer else ()):
             _Verifier(program).body(part, dict(known))
         for f in program.functions.values():

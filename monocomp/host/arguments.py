@@ -28,7 +28,7 @@ ExtentName: TypeAlias = str
 ParamName: TypeAlias = str
 SettingName: TypeAlias = str  # of a schedule
 AxisName: TypeAlias = str  # with a length that is computed
-FlagName: TypeAlias = Literal["index", "precision", "fast"]
+FlagName: TypeAlias = Literal["index", "precision", "fast", "items"]
 
 
 @record()
@@ -225,6 +225,11 @@ class Pointer(Node):
 
 
 @record()
+class Counter(Pointer):
+    """A number in memory that is 0 when a kernel begins."""
+
+
+@record()
 class Descriptor(Node):
     """A descriptor that loads blocks of a tensor, or nothing where none can be made: a block has a
     length, or one element (None), along each dimension, and an axis."""
@@ -292,7 +297,9 @@ class Step(Node):
 
 @record()
 class Flag(Node):
-    """The type of indices, the precision of products, or may functions be less accurate?"""
+    """The type of indices, the precision of products, may functions be less accurate, or the number
+    of items: of program instances, if each had one. A kernel that is told that number runs in at
+    most one instance for each multiprocessor."""
 
     name: FlagName
 
@@ -305,11 +312,14 @@ class Flag(Node):
                 return call.scheduled.index(call.is_wide)
             case "precision":
                 return call.scheduled.precision
+            case "items":
+                return call.programs
         return call.is_fast
 
     def source(self, out: Writer) -> str:
         """The name of the variable that has it."""
-        return "tl.int64 if wide else tl.int32" if self.name == "index" else self.name
+        named = {"index": "tl.int64 if wide else tl.int32", "items": "programs"}
+        return named.get(self.name, self.name)
 
 
 Value: TypeAlias = Pointer | Descriptor | Stride | Number | Step | Flag

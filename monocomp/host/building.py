@@ -71,6 +71,12 @@ class Interface:
         return (*self.kernel.inputs, *(o.name for o in self.kernel.outputs))
 
     @property
+    def counters(self) -> tuple[str, ...]:
+        """Return the counters, each of a name that no program has."""
+        values = (a.value for a in self.arguments)
+        return tuple(v.tensor for v in values if isinstance(v, A.Counter))
+
+    @property
     def halves(self) -> set[str]:
         """The axes that tiles hold whose lengths are to be computed."""
         values = (a.value for a in self.arguments)
@@ -235,6 +241,9 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[A.Sta
             if k.kernel.is_added_to(o.name):
                 yield Clear(o.name)
     for k in kernels:
+        for counter in k.counters:
+            yield Buffer(counter, (), "int", "int32")
+    for k in kernels:
         whole = [o for o in k.kernel.outputs if not k.kernel.is_added_to(o.name)]
         for extent in (k.kernel.axes[axis].extent for axis, _ in k.grid):
             others = tuple(o.name for o in whole if extent not in o.dims)
@@ -343,6 +352,7 @@ def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator
                 yield SplitPadding(axis.extent, axis.after, axis.name)
         if k.descriptors:
             yield Describe(k.descriptors, required)
+    yield from map(Clear, k.counters)
     yield Launch(number, k.name, k.arguments)
 
 

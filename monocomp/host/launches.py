@@ -15,6 +15,7 @@ from monocomp.host.arguments import (
     Argument,
     Descriptor,
     ExtentName,
+    Flag,
     Node,
     Number,
     ParamName,
@@ -183,7 +184,10 @@ class Launch(Statement):
                         varying.append((len(args), call.positions[tensor], make))
             args.append(a.value.of(call))
         options = {a.parameter: a.value.of(call) for a in self.arguments if not a.is_positional}
-        run = call.target.kernel(self.kernel, call.programs)
+        programs = call.programs
+        if any(a.value == Flag("items") for a in self.arguments):
+            programs = min(programs, call.scheduled.multiprocessors())
+        run = call.target.kernel(self.kernel, programs)
         found = Launched(run, call.gather(*tensors), args, options | call.config, tuple(varying))
         call.launches.append(found)
 

@@ -10,7 +10,7 @@ from typing import Any
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host import program as H
-from monocomp.host.launches import Choose, Fast, Launch, Return, Slices, Wide
+from monocomp.host.launches import Choose, Fast, Launch, Programs, Return, Slices, Wide
 from monocomp.host.sizes import CheckShapes, Sizes, Split
 from monocomp.host.tensors import Buffer, Free, View
 
@@ -78,6 +78,8 @@ def _fault_in(
                 ranks[s.name] = len(s.shape)
             case Fast():
                 known.add(("flag", "fast"))
+            case Programs():
+                known.add(("flag", "items"))
             case Wide():
                 known.add(("flag", "index"))
         given = _scheduled(program, s.kernel) if isinstance(s, Split) else set()

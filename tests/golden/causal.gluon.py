@@ -25,17 +25,18 @@ import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait)
 from triton.experimental.gluon.nvidia import hopper
 
 CONFIG = {
     "BLOCK_Q": 128,
     "BLOCK_K": 128,
-    "num_warps": 8,
+    "num_warps": 4,
     "num_stages": 2,
     "GROUP_SIZE": 4,
     "STAGES": 2,
-    "WARPS": 8,
+    "GROUPS": 2,
 }
 
 
@@ -44,84 +45,131 @@ def causal_kernel_consumer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
                            stride_Q_h, stride_Q_q, stride_Q_d, stride_K_b, stride_K_h, stride_K_k,
                            stride_K_d, stride_V_b, stride_V_h, stride_V_k, stride_V_e, stride_O_b,
                            stride_O_h, stride_O_q, stride_O_e, size_b, size_h, size_q,
-                           size_e: gl.constexpr, size_k, size_d: gl.constexpr,
+                           size_e: gl.constexpr, size_k, size_d: gl.constexpr, claimed_ptr,
                            BLOCK_Q: gl.constexpr, BLOCK_E: gl.constexpr, BLOCK_K: gl.constexpr,
                            BLOCK_D: gl.constexpr, EVEN_Q: gl.constexpr, EVEN_E: gl.constexpr,
                            EVEN_D: gl.constexpr, INDEX: gl.constexpr, PRECISION: gl.constexpr,
-                           STEP: gl.constexpr, GROUP_SIZE, STAGES: gl.constexpr,
-                           WARPS: gl.constexpr, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
-                           K_ring_full, K_ring_empty, V_ring, V_ring_full, V_ring_empty):
+                           STEP: gl.constexpr, GROUP_SIZE, ITEMS, STAGES: gl.constexpr,
+                           GROUPS: gl.constexpr, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                           K_ring_full, K_ring_empty, V_ring, V_ring_full, V_ring_empty, item_ring,
+                           item_ring_full, item_ring_empty, GROUP: gl.constexpr):
     Q_ring_turn = 0
     K_ring_turn = 0
     V_ring_turn = 0
+    item_turn = 0
+    ROWS_Q: gl.constexpr = BLOCK_Q // GROUPS
     LAYOUT_Q_K: gl.constexpr = gl.NVMMADistributedLayout(
-        version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, BLOCK_K, 16])
+        version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BLOCK_K, 16])
     LAYOUT_Q_E: gl.constexpr = gl.NVMMADistributedLayout(
-        version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, BLOCK_E, 16])
+        version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BLOCK_E, 16])
     stride_O_b = stride_O_b // STEP * STEP
     stride_O_h = stride_O_h // STEP * STEP
     stride_O_q = stride_O_q // STEP * STEP
     num_q = gl.cdiv(size_q, BLOCK_Q)
-    pid = grouped(gl.program_id(0), num_q, size_h * size_b, GROUP_SIZE)
-    start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
-    last_q = gl.minimum(start_q + BLOCK_Q, size_q) - 1
-    offs_q = start_q + gl.arange(0, BLOCK_Q, layout=gl.SliceLayout(1, LAYOUT_Q_K)).to(INDEX)
-    in_q = (offs_q < size_q) | EVEN_Q
-    h = pid // num_q % size_h
-    b = pid // num_q // size_h
-    offs_e = gl.arange(0, BLOCK_E, layout=gl.SliceLayout(0, LAYOUT_Q_E)).to(INDEX)
-    in_e = (offs_e < size_e) | EVEN_E
-    mbarrier.wait(Q_ring_full.index(0), 0)
-    Q_tile = Q_ring.index(0).reshape([BLOCK_Q, BLOCK_D])
-    scale = 1.4426950408889634 * gl.rsqrt(gl.cast(size_d, gl.float32))  # log2(e) * rsqrt(|d|)
-    m_i = gl.full([BLOCK_Q], -float("inf"), gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K))
-    l_i = gl.full([BLOCK_Q], 0.0, gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K))
-    acc = gl.full([BLOCK_Q, BLOCK_E], 0.0, gl.float32, layout=LAYOUT_Q_E)
-    high_k = gl.minimum(size_k, last_q + 1)
-    full_high_k = gl.minimum(size_k, start_q + 1)
-    to_k = gl.minimum(high_k, offs_q + 1)
-    full_end_k = gl.maximum(0, full_high_k // BLOCK_K * BLOCK_K)
-    for masked in gl.static_range(2):
-        begin = full_end_k if masked else 0
-        end = high_k if masked else full_end_k
-        for first_k in range(begin, end, BLOCK_K):
+    mbarrier.wait(item_ring_full.index(item_turn % 2), item_turn // 2 % 2)
+    item = uniform(item_ring.index(item_turn % 2).load(gl.BlockedLayout([1], [32], [4], [0])))
+    mbarrier.arrive(item_ring_empty.index(item_turn % 2), count=1)
+    item_turn += 1
+    while item < ITEMS:
+        pid = grouped(item, num_q, size_h * size_b, GROUP_SIZE)
+        start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
+        last_q = gl.minimum(start_q + BLOCK_Q, size_q) - 1
+        offs_q = (start_q
+                  + (gl.arange(0, ROWS_Q, layout=gl.SliceLayout(1, LAYOUT_Q_K))
+                     + GROUP * ROWS_Q).to(INDEX))
+        in_q = (offs_q < size_q) | EVEN_Q
+        h = pid // num_q % size_h
+        b = pid // num_q // size_h
+        offs_e = gl.arange(0, BLOCK_E, layout=gl.SliceLayout(0, LAYOUT_Q_E)).to(INDEX)
+        in_e = (offs_e < size_e) | EVEN_E
+        mbarrier.wait(Q_ring_full.index(0), (Q_ring_turn % 2))
+        Q_tile = Q_ring.index(0).reshape([BLOCK_Q, BLOCK_D]).slice(GROUP * ROWS_Q, ROWS_Q, 0)
+        scale = 1.4426950408889634 * gl.rsqrt(gl.cast(size_d, gl.float32))  # log2(e) * rsqrt(|d|)
+        m_i = gl.full([ROWS_Q], -float("inf"), gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K))
+        l_i = gl.full([ROWS_Q], 0.0, gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K))
+        acc = gl.full([ROWS_Q, BLOCK_E], 0.0, gl.float32, layout=LAYOUT_Q_E)
+        high_k = gl.minimum(size_k, last_q + 1)
+        full_high_k = gl.minimum(size_k, start_q + 1)
+        to_k = gl.minimum(high_k, offs_q + 1)
+        if 0 < high_k:
+            first_k = 0
             offs_k = first_k + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT_Q_K)).to(INDEX)
             mbarrier.wait(K_ring_full.index(K_ring_turn % STAGES), (K_ring_turn // STAGES % 2))
             K_tile = K_ring.index(K_ring_turn % STAGES).reshape([BLOCK_K, BLOCK_D]).permute((1, 0))
             s = warpgroup_mma(Q_tile, K_tile,
-                              gl.zeros([BLOCK_Q, BLOCK_K], gl.float32, layout=LAYOUT_Q_K),
+                              gl.zeros([ROWS_Q, BLOCK_K], gl.float32, layout=LAYOUT_Q_K),
                               use_acc=False, is_async=True)
-            keep = offs_k[None, :] < to_k[:, None]
-            keep = keep | (masked == 0)
             s = warpgroup_mma_wait(num_outstanding=0, deps=[s])
             mbarrier.arrive(K_ring_empty.index(K_ring_turn % STAGES), count=1)
             K_ring_turn += 1
-            s_in = gl.where(keep, s, -float("inf"))
+            s_in = s
+            if first_k + BLOCK_K > full_high_k:
+                keep = offs_k[None, :] < to_k[:, None]
+                s_in = gl.where(keep, s_in, -float("inf"))
             m_i_new = gl.maximum(m_i, gl.max(s_in, 1))
             shift = gl.where(float("inf") == gl.abs(m_i_new), 0.0, m_i_new)
             alpha = gl.exp2(scale * (m_i - shift))
             p = gl.exp2(scale * s_in - scale * shift[:, None])
+            l_i = l_i * alpha + gl.sum(p, 1)
+            acc_left = p.to(V_ptr.dtype.element_ty)
+            acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
+            m_i = m_i_new
+            for first_k in range(BLOCK_K, high_k, BLOCK_K):
+                offs_k = (first_k
+                          + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT_Q_K)).to(INDEX))
+                mbarrier.wait(K_ring_full.index(K_ring_turn % STAGES), (K_ring_turn // STAGES % 2))
+                K_tile = K_ring.index(K_ring_turn
+                                      % STAGES).reshape([BLOCK_K, BLOCK_D]).permute((1, 0))
+                s = warpgroup_mma(Q_tile, K_tile,
+                                  gl.zeros([ROWS_Q, BLOCK_K], gl.float32, layout=LAYOUT_Q_K),
+                                  use_acc=False, is_async=True)
+                mbarrier.wait(V_ring_full.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2))
+                V_tile = V_ring.index(V_ring_turn % STAGES).reshape([BLOCK_K, BLOCK_E])
+                acc = warpgroup_mma(gl.convert_layout(
+                    acc_left, gl.DotOperandLayout(operand_index=0, parent=LAYOUT_Q_E, k_width=2)),
+                                    V_tile, acc, is_async=True)
+                s = warpgroup_mma_wait(num_outstanding=1, deps=[s])
+                mbarrier.arrive(K_ring_empty.index(K_ring_turn % STAGES), count=1)
+                K_ring_turn += 1
+                s_in = s
+                if first_k + BLOCK_K > full_high_k:
+                    keep = offs_k[None, :] < to_k[:, None]
+                    s_in = gl.where(keep, s_in, -float("inf"))
+                m_i_new = gl.maximum(m_i, gl.max(s_in, 1))
+                shift = gl.where(float("inf") == gl.abs(m_i_new), 0.0, m_i_new)
+                alpha = gl.exp2(scale * (m_i - shift))
+                p = gl.exp2(scale * s_in - scale * shift[:, None])
+                l_i = l_i * alpha + gl.sum(p, 1)
+                acc_left = p.to(V_ptr.dtype.element_ty)
+                acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
+                mbarrier.arrive(V_ring_empty.index(V_ring_turn % STAGES), count=1)
+                V_ring_turn += 1
+                acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
+                m_i = m_i_new
             mbarrier.wait(V_ring_full.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2))
             V_tile = V_ring.index(V_ring_turn % STAGES).reshape([BLOCK_K, BLOCK_E])
-            l_i = l_i * alpha + gl.sum(p, 1)
-            acc = warpgroup_mma(gl.convert_layout(p.to(V_tile.dtype),
+            acc = warpgroup_mma(gl.convert_layout(acc_left,
                                                   gl.DotOperandLayout(
                                                       operand_index=0, parent=LAYOUT_Q_E,
                                                       k_width=2)),
-                                V_tile,
-                                acc
-                                * gl.convert_layout(alpha, gl.SliceLayout(1, LAYOUT_Q_E))[:, None],
-                                is_async=True)
-            m_i = m_i_new
+                                V_tile, acc, is_async=True)
             acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
             mbarrier.arrive(V_ring_empty.index(V_ring_turn % STAGES), count=1)
             V_ring_turn += 1
-    O_base = O_ptr + gl.cast(b, gl.int64) * stride_O_b + gl.cast(h, gl.int64) * stride_O_h
-    O_tile = acc / gl.convert_layout(l_i, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
-    gl.store(O_base + gl.convert_layout(offs_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None] * stride_O_q
-             + offs_e[None, :] * stride_O_e,
-             O_tile.to(O_ptr.dtype.element_ty),
-             mask=gl.convert_layout(in_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None] & in_e[None, :])
+        mbarrier.arrive(Q_ring_empty.index(0), count=1)
+        Q_ring_turn += 1
+        O_base = O_ptr + gl.cast(b, gl.int64) * stride_O_b + gl.cast(h, gl.int64) * stride_O_h
+        O_tile = acc / gl.convert_layout(l_i, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
+        gl.store(O_base
+                 + gl.convert_layout(offs_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None] * stride_O_q
+                 + offs_e[None, :] * stride_O_e,
+                 O_tile.to(O_ptr.dtype.element_ty),
+                 mask=gl.convert_layout(in_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
+                      & in_e[None, :])
+        mbarrier.wait(item_ring_full.index(item_turn % 2), item_turn // 2 % 2)
+        item = uniform(item_ring.index(item_turn % 2).load(gl.BlockedLayout([1], [32], [4], [0])))
+        mbarrier.arrive(item_ring_empty.index(item_turn % 2), count=1)
+        item_turn += 1
 
 
 @gluon.jit
@@ -129,46 +177,70 @@ def causal_kernel_producer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
                            stride_Q_h, stride_Q_q, stride_Q_d, stride_K_b, stride_K_h, stride_K_k,
                            stride_K_d, stride_V_b, stride_V_h, stride_V_k, stride_V_e, stride_O_b,
                            stride_O_h, stride_O_q, stride_O_e, size_b, size_h, size_q,
-                           size_e: gl.constexpr, size_k, size_d: gl.constexpr,
+                           size_e: gl.constexpr, size_k, size_d: gl.constexpr, claimed_ptr,
                            BLOCK_Q: gl.constexpr, BLOCK_E: gl.constexpr, BLOCK_K: gl.constexpr,
                            BLOCK_D: gl.constexpr, EVEN_Q: gl.constexpr, EVEN_E: gl.constexpr,
                            EVEN_D: gl.constexpr, INDEX: gl.constexpr, PRECISION: gl.constexpr,
-                           STEP: gl.constexpr, GROUP_SIZE, STAGES: gl.constexpr,
-                           WARPS: gl.constexpr, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
-                           K_ring_full, K_ring_empty, V_ring, V_ring_full, V_ring_empty):
+                           STEP: gl.constexpr, GROUP_SIZE, ITEMS, STAGES: gl.constexpr,
+                           GROUPS: gl.constexpr, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                           K_ring_full, K_ring_empty, V_ring, V_ring_full, V_ring_empty, item_ring,
+                           item_ring_full, item_ring_empty):
     Q_ring_turn = 0
     K_ring_turn = 0
     V_ring_turn = 0
+    item_turn = 0
     num_q = gl.cdiv(size_q, BLOCK_Q)
-    pid = grouped(gl.program_id(0), num_q, size_h * size_b, GROUP_SIZE)
-    start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
-    last_q = gl.minimum(start_q + BLOCK_Q, size_q) - 1
-    h = pid // num_q % size_h
-    b = pid // num_q // size_h
-    mbarrier.wait(Q_ring_empty.index(0), 0 ^ 1)
-    mbarrier.expect(Q_ring_full.index(0), Q_desc.block_type.nbytes)
-    tma.async_copy_global_to_shared(Q_desc, [b, h, start_q, 0], Q_ring_full.index(0),
-                                    Q_ring.index(0))
-    Q_ring_turn += 1
-    high_k = gl.minimum(size_k, last_q + 1)
-    full_high_k = gl.minimum(size_k, start_q + 1)
-    full_end_k = gl.maximum(0, full_high_k // BLOCK_K * BLOCK_K)
-    for masked in gl.static_range(2):
-        begin = full_end_k if masked else 0
-        end = high_k if masked else full_end_k
-        for first_k in range(begin, end, BLOCK_K):
+    item = gl.program_id(0)
+    while item < ITEMS:
+        mbarrier.wait(item_ring_empty.index(item_turn % 2), item_turn // 2 % 2 ^ 1)
+        item_ring.index(item_turn % 2).store(gl.full([1], item, gl.int32, layout=gl.BlockedLayout([1], [32], [1], [0])))
+        mbarrier.arrive(item_ring_full.index(item_turn % 2), count=1)
+        item_turn += 1
+        pid = grouped(item, num_q, size_h * size_b, GROUP_SIZE)
+        start_q = (num_q - 1 - pid % num_q) * BLOCK_Q
+        last_q = gl.minimum(start_q + BLOCK_Q, size_q) - 1
+        h = pid // num_q % size_h
+        b = pid // num_q // size_h
+        mbarrier.wait(Q_ring_empty.index(0), (Q_ring_turn % 2) ^ 1)
+        mbarrier.expect(Q_ring_full.index(0), Q_desc.block_type.nbytes)
+        tma.async_copy_global_to_shared(Q_desc, [b, h, start_q, 0], Q_ring_full.index(0),
+                                        Q_ring.index(0))
+        Q_ring_turn += 1
+        high_k = gl.minimum(size_k, last_q + 1)
+        if 0 < high_k:
+            first_k = 0
             mbarrier.wait(K_ring_empty.index(K_ring_turn % STAGES), (K_ring_turn // STAGES % 2) ^ 1)
             mbarrier.expect(K_ring_full.index(K_ring_turn % STAGES), K_desc.block_type.nbytes)
             tma.async_copy_global_to_shared(K_desc, [b, h, first_k, 0],
                                             K_ring_full.index(K_ring_turn % STAGES),
                                             K_ring.index(K_ring_turn % STAGES))
             K_ring_turn += 1
+            first_k_behind = first_k
+            for first_k in range(BLOCK_K, high_k, BLOCK_K):
+                mbarrier.wait(K_ring_empty.index(K_ring_turn % STAGES), (K_ring_turn // STAGES % 2) ^ 1)
+                mbarrier.expect(K_ring_full.index(K_ring_turn % STAGES), K_desc.block_type.nbytes)
+                tma.async_copy_global_to_shared(K_desc, [b, h, first_k, 0],
+                                                K_ring_full.index(K_ring_turn % STAGES),
+                                                K_ring.index(K_ring_turn % STAGES))
+                K_ring_turn += 1
+                mbarrier.wait(V_ring_empty.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2) ^ 1)
+                mbarrier.expect(V_ring_full.index(V_ring_turn % STAGES), V_desc.block_type.nbytes)
+                tma.async_copy_global_to_shared(V_desc, [b, h, first_k_behind, 0],
+                                                V_ring_full.index(V_ring_turn % STAGES),
+                                                V_ring.index(V_ring_turn % STAGES))
+                V_ring_turn += 1
+                first_k_behind = first_k
             mbarrier.wait(V_ring_empty.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2) ^ 1)
             mbarrier.expect(V_ring_full.index(V_ring_turn % STAGES), V_desc.block_type.nbytes)
-            tma.async_copy_global_to_shared(V_desc, [b, h, first_k, 0],
+            tma.async_copy_global_to_shared(V_desc, [b, h, first_k_behind, 0],
                                             V_ring_full.index(V_ring_turn % STAGES),
                                             V_ring.index(V_ring_turn % STAGES))
             V_ring_turn += 1
+        item = gl.num_programs(0) + gl.atomic_add(claimed_ptr, 1, sem="relaxed")
+    mbarrier.wait(item_ring_empty.index(item_turn % 2), item_turn // 2 % 2 ^ 1)
+    item_ring.index(item_turn % 2).store(gl.full([1], item, gl.int32, layout=gl.BlockedLayout([1], [32], [1], [0])))
+    mbarrier.arrive(item_ring_full.index(item_turn % 2), count=1)
+    item_turn += 1
 
 
 @gluon.jit
@@ -176,52 +248,109 @@ def causal_kernel(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_Q_b
                   stride_Q_q, stride_Q_d, stride_K_b, stride_K_h, stride_K_k, stride_K_d,
                   stride_V_b, stride_V_h, stride_V_k, stride_V_e, stride_O_b, stride_O_h,
                   stride_O_q, stride_O_e, size_b, size_h, size_q, size_e: gl.constexpr, size_k,
-                  size_d: gl.constexpr, BLOCK_Q: gl.constexpr, BLOCK_E: gl.constexpr,
+                  size_d: gl.constexpr, claimed_ptr, BLOCK_Q: gl.constexpr, BLOCK_E: gl.constexpr,
                   BLOCK_K: gl.constexpr, BLOCK_D: gl.constexpr, EVEN_Q: gl.constexpr,
                   EVEN_E: gl.constexpr, EVEN_D: gl.constexpr, INDEX: gl.constexpr,
-                  PRECISION: gl.constexpr, STEP: gl.constexpr, GROUP_SIZE, STAGES: gl.constexpr,
-                  WARPS: gl.constexpr):
+                  PRECISION: gl.constexpr, STEP: gl.constexpr, GROUP_SIZE, ITEMS,
+                  STAGES: gl.constexpr, GROUPS: gl.constexpr):
     Q_ring = gl.allocate_shared_memory(Q_desc.dtype, [1] + Q_desc.block_type.shape, Q_desc.layout)
     Q_ring_full = gl.allocate_shared_memory(gl.int64, [1, 1], mbarrier.MBarrierLayout())
     Q_ring_empty = gl.allocate_shared_memory(gl.int64, [1, 1], mbarrier.MBarrierLayout())
     for n in gl.static_range(1):
         mbarrier.init(Q_ring_full.index(n), count=1)
-        mbarrier.init(Q_ring_empty.index(n), count=1)
+        mbarrier.init(Q_ring_empty.index(n), count=GROUPS)
     K_ring = gl.allocate_shared_memory(K_desc.dtype, [STAGES] + K_desc.block_type.shape, K_desc.layout)
     K_ring_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     K_ring_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for n in gl.static_range(STAGES):
         mbarrier.init(K_ring_full.index(n), count=1)
-        mbarrier.init(K_ring_empty.index(n), count=1)
+        mbarrier.init(K_ring_empty.index(n), count=GROUPS)
     V_ring = gl.allocate_shared_memory(V_desc.dtype, [STAGES] + V_desc.block_type.shape, V_desc.layout)
     V_ring_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     V_ring_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for n in gl.static_range(STAGES):
         mbarrier.init(V_ring_full.index(n), count=1)
-        mbarrier.init(V_ring_empty.index(n), count=1)
-    gl.warp_specialize(
-        [
-            (causal_kernel_consumer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
-                                      stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d, stride_K_b,
-                                      stride_K_h, stride_K_k, stride_K_d, stride_V_b, stride_V_h,
-                                      stride_V_k, stride_V_e, stride_O_b, stride_O_h, stride_O_q,
-                                      stride_O_e, size_b, size_h, size_q, size_e, size_k, size_d,
-                                      BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E, EVEN_D,
-                                      INDEX, PRECISION, STEP, GROUP_SIZE, STAGES, WARPS, Q_ring,
-                                      Q_ring_full, Q_ring_empty, K_ring, K_ring_full, K_ring_empty,
-                                      V_ring, V_ring_full, V_ring_empty)),
-            (causal_kernel_producer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
-                                      stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d, stride_K_b,
-                                      stride_K_h, stride_K_k, stride_K_d, stride_V_b, stride_V_h,
-                                      stride_V_k, stride_V_e, stride_O_b, stride_O_h, stride_O_q,
-                                      stride_O_e, size_b, size_h, size_q, size_e, size_k, size_d,
-                                      BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E, EVEN_D,
-                                      INDEX, PRECISION, STEP, GROUP_SIZE, STAGES, WARPS, Q_ring,
-                                      Q_ring_full, Q_ring_empty, K_ring, K_ring_full, K_ring_empty,
-                                      V_ring, V_ring_full, V_ring_empty)),
-        ],
-        [1],
-        [24],
-    )
+        mbarrier.init(V_ring_empty.index(n), count=GROUPS)
+    item_ring = gl.allocate_shared_memory(gl.int32, [2, 1], gl.SwizzledSharedLayout(1, 1, 1, order=[0]))
+    item_ring_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    item_ring_empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    for n in gl.static_range(2):
+        mbarrier.init(item_ring_full.index(n), count=1)
+        mbarrier.init(item_ring_empty.index(n), count=GROUPS)
+    fence_async_shared()
+    if GROUPS == 2:
+        gl.warp_specialize(
+            [
+                (causal_kernel_consumer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                          stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d,
+                                          stride_K_b, stride_K_h, stride_K_k, stride_K_d,
+                                          stride_V_b, stride_V_h, stride_V_k, stride_V_e,
+                                          stride_O_b, stride_O_h, stride_O_q, stride_O_e, size_b,
+                                          size_h, size_q, size_e, size_k, size_d, claimed_ptr,
+                                          BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E,
+                                          EVEN_D, INDEX, PRECISION, STEP, GROUP_SIZE, ITEMS, STAGES,
+                                          GROUPS, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                                          K_ring_full, K_ring_empty, V_ring, V_ring_full,
+                                          V_ring_empty, item_ring, item_ring_full, item_ring_empty,
+                                          0)),
+                (causal_kernel_consumer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                          stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d,
+                                          stride_K_b, stride_K_h, stride_K_k, stride_K_d,
+                                          stride_V_b, stride_V_h, stride_V_k, stride_V_e,
+                                          stride_O_b, stride_O_h, stride_O_q, stride_O_e, size_b,
+                                          size_h, size_q, size_e, size_k, size_d, claimed_ptr,
+                                          BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E,
+                                          EVEN_D, INDEX, PRECISION, STEP, GROUP_SIZE, ITEMS, STAGES,
+                                          GROUPS, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                                          K_ring_full, K_ring_empty, V_ring, V_ring_full,
+                                          V_ring_empty, item_ring, item_ring_full, item_ring_empty,
+                                          1)),
+                (causal_kernel_producer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                          stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d,
+                                          stride_K_b, stride_K_h, stride_K_k, stride_K_d,
+                                          stride_V_b, stride_V_h, stride_V_k, stride_V_e,
+                                          stride_O_b, stride_O_h, stride_O_q, stride_O_e, size_b,
+                                          size_h, size_q, size_e, size_k, size_d, claimed_ptr,
+                                          BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E,
+                                          EVEN_D, INDEX, PRECISION, STEP, GROUP_SIZE, ITEMS, STAGES,
+                                          GROUPS, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                                          K_ring_full, K_ring_empty, V_ring, V_ring_full,
+                                          V_ring_empty, item_ring, item_ring_full,
+                                          item_ring_empty)),
+            ],
+            [4, 1],
+            [240, 24],
+        )
+    if GROUPS == 1:
+        gl.warp_specialize(
+            [
+                (causal_kernel_consumer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                          stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d,
+                                          stride_K_b, stride_K_h, stride_K_k, stride_K_d,
+                                          stride_V_b, stride_V_h, stride_V_k, stride_V_e,
+                                          stride_O_b, stride_O_h, stride_O_q, stride_O_e, size_b,
+                                          size_h, size_q, size_e, size_k, size_d, claimed_ptr,
+                                          BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E,
+                                          EVEN_D, INDEX, PRECISION, STEP, GROUP_SIZE, ITEMS, STAGES,
+                                          GROUPS, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                                          K_ring_full, K_ring_empty, V_ring, V_ring_full,
+                                          V_ring_empty, item_ring, item_ring_full, item_ring_empty,
+                                          0)),
+                (causal_kernel_producer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                          stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d,
+                                          stride_K_b, stride_K_h, stride_K_k, stride_K_d,
+                                          stride_V_b, stride_V_h, stride_V_k, stride_V_e,
+                                          stride_O_b, stride_O_h, stride_O_q, stride_O_e, size_b,
+                                          size_h, size_q, size_e, size_k, size_d, claimed_ptr,
+                                          BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E,
+                                          EVEN_D, INDEX, PRECISION, STEP, GROUP_SIZE, ITEMS, STAGES,
+                                          GROUPS, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                                          K_ring_full, K_ring_empty, V_ring, V_ring_full,
+                                          V_ring_empty, item_ring, item_ring_full,
+                                          item_ring_empty)),
+            ],
+            [1],
+            [24],
+        )
 
 

@@ -54,7 +54,7 @@ def choose(
     Args:
         program: the kernel.
         passes: those to run: a program means the same without any of them.
-        resident: do descriptors load what is loaded once, too?
+        resident: do descriptors load what is loaded once, too, and run ahead of products?
     """
     layouts = Layouts(program, "flip" in passes)
     peeled = "peel" in passes
@@ -62,7 +62,7 @@ def choose(
     each = [loop for found in loops.values() for loop in found]
     loads = descriptor_loads(program, resident) if "choose_loads" in passes else {}
     by_descriptor = loads_in_step(each, layouts, loads)
-    phases = peel(each, layouts, by_descriptor) if peeled else unpeeled(each, layouts)
+    phases = peel(each, layouts, by_descriptor, resident) if peeled else unpeeled(each, layouts)
     asked = needed(program, layouts.lets) if "leave_out" in passes else {}
     periods = align(program, phases) if "align" in passes else {}
     products, short = choose_dtypes(program, layouts), short_ints(program)

@@ -226,15 +226,22 @@ def _edges(c: Context, stream: Stream, body: Body) -> None:
     with _range(c, stream) as (low, high, full_low, full_high):
         begin = c.set_bound("outer", axis, _aligned(c, axis, low))
         first, offs = c.targets.index("first", axis), c.targets.axis(axis)
+        stream.covered = bool(stream.phases.descriptors) and is_dense(stream.loop)
+        stream.in_step = stream.phases.divisor % STEP == 0
         if stream.phases.form == "edges":
             stream.edge = _sticks_out(first, block, full_low, full_high)
+            if stream.loop.is_whole and is_dense(stream.loop):
+                stream.edge = select(c.names.even(axis), number(False, "bool"), stream.edge)
             c.say("Blocks that are inside for every row need no mask.")
-        condition = infix("&", infix(">=", offs, low), infix("<", offs, high))
+        condition = infix("<", offs, high)
+        if not is_number(low, 0):
+            condition = infix("&", infix(">=", offs, low), condition)
         _blocks(c, stream, begin, high, condition, body)
 
 
 def _sticks_out(position: B.Expr, block: B.Expr, low: B.Expr, high: B.Expr) -> B.Expr:
-    return infix("|", infix("<", position, low), infix(">", infix("+", position, block), high))
+    is_after = infix(">", infix("+", position, block), high)
+    return is_after if is_number(low, 0) else infix("|", infix("<", position, low), is_after)
 
 
 def _sliding(c: Context, stream: Stream, body: Body) -> None:

@@ -4,7 +4,8 @@
              stick out at the end. The body is written once; in the first phase all masks are
              constant and the compiler drops them.
     edges    a loop that begins where its rows say would have a third phase, and more to start and
-             to end than to do: it asks at each block whether to mask it.
+             to end than to do: it asks at each block whether to mask it. So does one whose loads
+             run ahead.
     sliding  the same where descriptors load blocks: these begin and end where the elements do,
              and the last one slides back. None does where all begin at multiples of a block's
              length and the extent is one: there a comparison with where its row begins masks.
@@ -110,13 +111,25 @@ def loads_in_step(
 
 
 def peel(
-    loops: Iterable[Loop], layouts: Layouts, by_descriptor: Mapping[str, Block]
+    loops: Iterable[Loop],
+    layouts: Layouts,
+    by_descriptor: Mapping[str, Block],
+    runs_ahead: bool = False,
 ) -> dict[Loop, Phases]:
-    """The phases of each loop; `by_descriptor` are the loads that descriptors make, by name."""
+    """The phases of each loop.
+
+    Args:
+        loops, layouts: the loops.
+        by_descriptor: the loads that descriptors make, by name.
+        runs_ahead: True if loads run ahead of products. A second phase would end that, and begin
+            it again.
+    """
     known, found = Bounds(layouts), {}
     matrices = {name: b for name, b in by_descriptor.items() if len(b.tile) > 1}
     for loop in loops:
         phases = _phases(loop, known, matrices)
+        if runs_ahead and phases.form == "split":
+            phases = replace(phases, form="edges")
         phases = _asked(loop, known, phases, _apart(loop, known))
         found[loop] = replace(phases, is_tested=_gathers(loop))
     whole = [x for x, p in found.items() if p.form == "split" and x.is_whole and not _multiplies(x)]

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from monocomp import blocks as B
 from monocomp.blocks.names import option
+from monocomp.blocks.operations import number
 from monocomp.errors import UnsupportedError
 
 _STAGES = option("STAGES")
@@ -27,13 +28,14 @@ def pipeline(program: B.BlockProgram) -> B.BlockProgram:
     taken = {t.attr for s in B.walk(program.body) for t in B.targets(s)}
     taken |= {a.name.attr for a in program.arguments}
     rings: dict[str, B.Ring] = {}
-    for load, in_loop in loads:
+    repeated = {load.target.attr for load, in_loop in loads if in_loop}
+    for load in {load.target.attr: load for load, _ in loads}.values():
         name = f"{load.tensor}_ring"
         while any(n.startswith(name) for n in taken):
             name += "_2"
         taken.add(name)
         assert isinstance(load.access, B.Descriptor)
-        depth = _STAGES if in_loop else None
+        depth = _STAGES if load.target.attr in repeated else number(1)
         rings[load.target.attr] = B.Ring(name, load.access.descriptor, load.access.block, depth)
     return replace(
         program,
@@ -43,9 +45,11 @@ def pipeline(program: B.BlockProgram) -> B.BlockProgram:
     )
 
 
-def _load_of(s: B.Statement) -> B.Load | None:
-    """The load by a descriptor, of a statement that chooses between that and pointers."""
+def load_of(s: B.Statement) -> B.Load | None:
+    """Return the load by a descriptor, also of a statement that chooses it or pointers."""
     match s:
+        case B.Load(access=B.Descriptor()) as load:
+            return load
         case B.If(body=(B.Load(access=B.Descriptor()) as load,)):
             return load
     return None
@@ -53,19 +57,20 @@ def _load_of(s: B.Statement) -> B.Load | None:
 
 def _by_descriptor(body: B.Body, in_loop: bool) -> Iterator[tuple[B.Load, bool]]:
     for s in body:
-        load = _load_of(s)
+        load = load_of(s)
         if load is not None:
             yield load, in_loop
             continue
         for inner in B.bodies(s):
-            yield from _by_descriptor(inner, in_loop or isinstance(s, B.For | B.While))
+            is_loop = isinstance(s, B.For) and isinstance(s.range, B.Blocks)
+            yield from _by_descriptor(inner, in_loop or is_loop)
 
 
 def _begun(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
     """Blocks asked for where they are taken, and products issued."""
     found: list[B.Statement] = []
     for s in body:
-        load = _load_of(s)
+        load = load_of(s)
         if load is not None:
             assert isinstance(load.access, B.Descriptor)
             ring = rings[load.target.attr]
@@ -85,7 +90,7 @@ def _begun(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
 
 def _waited(body: B.Body) -> B.Body:
     """Each product waited for before a statement that reads or writes its result, or that holds
-    others; and before the end."""
+    loops or products; and before the end."""
     found: list[B.Statement] = []
     running: list[B.Issue] = []  # the oldest first
 
@@ -98,7 +103,8 @@ def _waited(body: B.Body) -> B.Body:
     for s in body:
         everything = {issued.target.attr for issued in running}
         met = B.names_of((s,)) | {t.attr for t in B.targets(s)}
-        wait(everything if B.bodies(s) else met)
+        holds = any(isinstance(x, B.For | B.While | B.Issue) for x in B.walk((s,)))
+        wait(everything if holds and B.bodies(s) else met)
         found.append(B.inside(s, _waited))
         if isinstance(s, B.Issue):
             running.append(s)
@@ -107,11 +113,11 @@ def _waited(body: B.Body) -> B.Body:
 
 
 def _released(body: B.Body) -> B.Body:
-    """Each block of several stages released after its last use: that of a product is its end."""
+    """Each block released after its last use: that of a product is its end."""
     last: dict[str, int] = {}
     operands: dict[str, set[str]] = {}  # of the products, by result
     for n, s in enumerate(body):
-        used = B.names_of((s,))
+        used = B.names_of((s,)) - {t.target.attr for t in B.walk((s,)) if isinstance(t, B.Take)}
         if isinstance(s, B.Take):
             used.add(s.target.attr)
         if isinstance(s, B.Issue):
@@ -119,7 +125,7 @@ def _released(body: B.Body) -> B.Body:
         if isinstance(s, B.Wait):
             used |= operands[s.target.attr]
         last |= dict.fromkeys(used, n)
-    takes = [s for s in body if isinstance(s, B.Take) and s.ring.depth]
+    takes = [s for s in body if isinstance(s, B.Take)]
     found: list[B.Statement] = []
     for n, s in enumerate(body):
         found.append(B.inside(s, _released))

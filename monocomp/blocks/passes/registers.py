@@ -8,10 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from monocomp import blocks as B
-from monocomp.blocks.names import option
 from monocomp.errors import UnsupportedError
 
-WARPS = option("WARPS")  # tiles lie in those that compute
 _MADE = ("arange", "full", "zeros")  # tiles that are made where they are wanted
 
 
@@ -21,9 +19,7 @@ def place(program: B.BlockProgram) -> B.BlockProgram:
     Raises:
         UnsupportedError: for what needs other positions than products have.
     """
-    warps = B.Argument("warps", "", 0, WARPS, True)
-    placed = _Placer(program).body(program.body)
-    return replace(program, arguments=(*program.arguments, warps), body=placed)
+    return replace(program, body=_Placer(program).body(program.body))
 
 
 def tiles(program: B.BlockProgram) -> list[tuple[str, str]]:

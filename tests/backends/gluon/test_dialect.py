@@ -22,7 +22,7 @@ from monocomp.backends.gluon.dialect import GLUON
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.known_arguments import Known
-from monocomp.blocks import BlockProgram, For, Give, Release, Statement, Take, walk
+from monocomp.blocks import BlockProgram, Give, Release, Statement, Take, inside, walk
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.verifier import verify
 from monocomp.declarations.records import by_representative
@@ -89,7 +89,9 @@ def test_meaning(name: str) -> None:
         for blocks in (*(in_gluon(program, x) for x in AFTER), in_gluon(program, sizes=extents)):
             verify(blocks)
             found = {o.name: np.full_like(outputs[o.name], np.nan) for o in program.outputs}
-            block_interpreter.run(blocks, given, found, extents, params, chosen, descriptors=True)
+            block_interpreter.run(
+                blocks, given, found, extents, params, chosen, descriptors=True, groups=2
+            )
             for n, array in found.items():
                 np.testing.assert_allclose(array, outputs[n], 1e-9, 1e-9, err_msg=str(blocks))
         seen.append(program.name)
@@ -106,13 +108,15 @@ def test_printed(golden: Callable[[str, str], None]) -> None:
 
 
 def test_roles() -> None:
-    """The producer asks for blocks and computes no tile; who computes asks for none."""
+    """The producer asks for blocks and computes no tile; who computes asks for none. A block of
+    values is asked for after the next one of keys."""
     program = in_gluon(kernel_of(library.load("causal")))
     assert program.producer is not None
     producer, consumer = list(walk(program.producer.body)), list(walk(program.body))
-    assert [s.ring.name for s in producer if isinstance(s, Give)] == ["Q_ring", "K_ring", "V_ring"]
-    assert [s.ring.name for s in consumer if isinstance(s, Take)] == ["Q_ring", "K_ring", "V_ring"]
-    assert [s.ring.name for s in consumer if isinstance(s, Release)] == ["K_ring", "V_ring"]
+    rings = ["Q_ring", "K_ring", "K_ring", "V_ring", "V_ring"]
+    assert [s.ring.name for s in producer if isinstance(s, Give)] == rings
+    assert [s.ring.name for s in consumer if isinstance(s, Take)] == rings
+    assert [s.ring.name for s in consumer if isinstance(s, Release)] == [*rings[1:], "Q_ring"]
     assert not any(isinstance(s, Take | Release) for s in producer)
 
 
@@ -132,8 +136,7 @@ def test_waiting_for_each_other() -> None:
         releases = [s for s in body if isinstance(s, Release)] if early else []
         found: list[Statement] = []
         for s in body:
-            if isinstance(s, For):
-                s = replace(s, body=moved(s.body, early))
+            s = inside(s, lambda body: moved(body, early))
             found += [] if isinstance(s, Release) else [s]
             found += [r for r in releases if isinstance(s, Take) and r.ring == s.ring]
         return tuple(found)

@@ -1,0 +1,181 @@
+"""`skew`: the last products of a block stand beside the first ones of the next block.
+
+A body A, B becomes
+
+    A of the first block;  A, B of the block before, for all others;  B of the last block
+
+where B are the products that only add to sums which the loop carries, and stand in A before what
+its first products are for. So tensor cores have both at once, and arithmetic waits for them once a
+block: modulo scheduling with two stages (Lam, *Software Pipelining*, PLDI 1988), as
+FlashAttention-3 does by hand (arXiv:2407.08608, section 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from monocomp import blocks as B
+from monocomp.blocks.operations import infix, name
+from monocomp.blocks.passes.pipeline import load_of
+from monocomp.blocks.passes.unread import names_in
+
+
+def skew(program: B.BlockProgram) -> B.BlockProgram:
+    """Let the last products of loops stand beside the first ones of the next block."""
+    return replace(program, body=_Skewer(program).body(program.body))
+
+
+@dataclass(frozen=True)
+class _Late:
+    """The products that move to the next block, and the loads of what they alone take."""
+
+    products: tuple[B.Assign, ...]
+    loads: Mapping[B.Statement, B.Load]
+
+
+class _Skewer:
+    def __init__(self, program: B.BlockProgram) -> None:
+        self.program = program
+        self.taken = {t.attr for s in B.walk(program.body) for t in B.targets(s)}
+        self.taken |= {a.name.attr for a in program.arguments}
+        self.pointers = {a.of: a.name for a in program.arguments if a.purpose == "pointer"}
+
+    def body(self, body: B.Body) -> B.Body:
+        """Return statements with their loops skewed."""
+        found: list[B.Statement] = []
+        for s in body:
+            match s:
+                case B.For(range=B.Blocks() as blocks) if (late := _late(s.body)) is not None:
+                    found.append(self._loop(s, blocks, late))
+                case _:
+                    found.append(B.inside(s, self.body))
+        return tuple(found)
+
+    def _loop(self, loop: B.For, blocks: B.Blocks, late: _Late) -> B.Statement:
+        """Return a loop whose late products follow one block behind."""
+        early: list[B.Statement] = []
+        moved: list[B.Assign | B.Load] = []
+        for s in loop.body:
+            if s in late.loads:
+                moved.append(late.loads[s])
+            elif isinstance(s, B.Assign) and s in late.products:
+                before, product = self._apart(s, late)
+                early += before
+                moved.append(product)
+            else:
+                early.append(s)
+        behind = self._behind(loop, early, moved)
+        copies = [B.Assign((new,), old, loop.origin) for old, new in behind.values()]
+        renamed = {n: new for n, (_, new) in behind.items()}
+        later = [_renamed(s, renamed) for s in moved]
+        at = _first_use(early)
+        length = self.program.lengths[blocks.axis]
+        others = replace(blocks, start=infix("+", blocks.start, length))
+        steady = (*early[:at], *later, *early[at:], *copies)
+        first = B.Assign((loop.variable,), blocks.start, loop.origin)
+        rest = replace(loop, range=others, body=steady)
+        is_any = infix("<", blocks.start, blocks.stop)
+        return B.If(is_any, (first, *early, *copies, rest, *later), (), loop.origin)
+
+    def _apart(self, s: B.Assign, late: _Late) -> tuple[list[B.Statement], B.Assign]:
+        """Return what the product takes under names, and the product of these names."""
+        (target,), (left, right, total) = s.targets, s.value.args
+        found: list[B.Statement] = []
+        if left.op != "name":
+            tensors = {x.target.attr: self.pointers[x.tensor] for x in late.loads.values()}
+            left = _with_dtypes(left, tensors)
+            operand = name(self._fresh(f"{target.attr}_left"), left.dtype, left.layout)
+            found.append(B.Assign((operand,), left, s.origin))
+            left = operand
+        if total.op != "name":
+            found.append(B.Assign((target,), total, s.origin))
+        return found, replace(s, value=replace(s.value, args=(left, right, target)))
+
+    def _behind(
+        self, loop: B.For, early: Sequence[B.Statement], moved: Sequence[B.Statement]
+    ) -> dict[str, tuple[B.Expr, B.Expr]]:
+        """Name the values of the block before that loads read: where blocks are."""
+        changed = {t.attr: t for s in early for t in B.targets(s)}
+        changed[loop.variable.attr] = loop.variable
+        read = {n for s in moved if isinstance(s, B.Load) for n in B.names_of((s,))}
+        return {
+            n: (changed[n], replace(changed[n], attr=self._fresh(f"{n}_behind")))
+            for n in sorted(read & changed.keys())
+        }
+
+    def _fresh(self, wanted: str) -> str:
+        while wanted in self.taken:
+            wanted += "_2"
+        self.taken.add(wanted)
+        return wanted
+
+
+def _late(body: B.Body) -> _Late | None:
+    """Find the products that only add to what the loop carries, of others of the same block."""
+    products = [s for s in body if isinstance(s, B.Assign) and s.value.op == "dot"]
+    last = tuple(s for s in products if _only_adds(s, body))
+    if not last or len(last) == len(products):
+        return None
+    made = _made({t.attr for s in products if s not in last for t in s.targets}, body)
+    if any(made.isdisjoint(names_in(s.value.args[0])) for s in last):
+        return None
+    tiles = {s.value.args[1].attr for s in last}
+    loads = {s: load for s in body if (load := load_of(s)) and load.target.attr in tiles}
+    read = B.names_of(tuple(s for s in body if s not in loads and s not in last))
+    if any(load.target.attr in read for load in loads.values()):
+        return None
+    return _Late(last, loads)
+
+
+def _only_adds(s: B.Assign, body: B.Body) -> bool:
+    """True if a product is added to its result of the block before, which nothing else reads."""
+    ((target, *_), (*_, total)) = s.targets, s.value.args
+    if len(s.value.args) < 3 or target.attr not in names_in(total):
+        return False
+    others = tuple(x for x in body if x is not s)
+    written = {t.attr for x in B.walk(others) for t in B.targets(x)}
+    return target.attr not in B.names_of(others) | written
+
+
+def _made(names: set[str], body: B.Body) -> set[str]:
+    """Return the names of what is computed from these."""
+    found = set(names)
+    for s in B.walk(body):
+        if any(not found.isdisjoint(names_in(e)) for e in B.roots(s)):
+            found |= {t.attr for t in B.targets(s)}
+    return found
+
+
+def _first_use(early: Sequence[B.Statement]) -> int:
+    """Return the number of the first statement that reads an early product."""
+    products: set[str] = set()
+    for n, s in enumerate(early):
+        if not products.isdisjoint(B.names_of((s,))):
+            return n
+        if isinstance(s, B.Assign) and s.value.op == "dot":
+            products |= {t.attr for t in s.targets}
+    return len(early)
+
+
+def _renamed(s: B.Assign | B.Load, names: Mapping[str, B.Expr]) -> B.Statement:
+    """Return a load with other names in its positions."""
+    if isinstance(s, B.Assign):
+        return s
+    assert isinstance(s.access, B.Descriptor)
+    positions = tuple(_substituted(e, names) for e in s.access.positions)
+    return replace(s, access=replace(s.access, positions=positions))
+
+
+def _substituted(e: B.Expr, names: Mapping[str, B.Expr]) -> B.Expr:
+    if e.op == "name":
+        return names.get(e.attr, e)
+    return replace(e, args=tuple(_substituted(a, names) for a in e.args))
+
+
+def _with_dtypes(e: B.Expr, tensors: Mapping[str, B.Expr]) -> B.Expr:
+    """Return a value in the dtypes of tensors, where it asks for those of blocks not yet loaded."""
+    dtype = e.dtype
+    if dtype.of == "value" and dtype.name in tensors:
+        dtype = B.Dtype(str(tensors[dtype.name].attr), dtype.kind, "tensor")
+    return replace(e, args=tuple(_with_dtypes(a, tensors) for a in e.args), dtype=dtype)
