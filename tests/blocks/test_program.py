@@ -239,6 +239,7 @@ Q = name("Q_tile", FLOAT32, ("q", "d"))
         (with_access("O", offsets=(), mask=None), "pointers along () for a tile"),
         (with_access("K", offsets=(), mask=None), "pointers along () for a tile"),
         (with_value("S", function("gamma", number(0.0, "float"))), "there is no operation gamma"),
+        (with_value("S", Expr("exp2", (), None, ("q", "k"))), "exp2 of 0 operands"),
         (with_access("K", mask=Q), "a mask has no truth values"),
         (with_access("K", base=number(0)), "what is loaded from is no pointer"),
     ],

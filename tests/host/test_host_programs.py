@@ -15,17 +15,22 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
+from monocomp import terms as T
 from monocomp.declarations.records import by_representative
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.nominal import packed_extents
 from monocomp.host.arguments import (
     Argument,
     Flag,
+    Number,
     Pointer,
     Statement,
     Stride,
+    const,
     length,
+    of_term,
     param,
+    product,
     setting,
     size,
 )
@@ -292,6 +297,19 @@ def of_matrix_product() -> HostProgram:
 
 def test_text() -> None:
     assert str(of_matrix_product()) == TEXT
+
+
+def test_numbers() -> None:
+    """Brackets stand where they are needed, and terms of sizes become numbers."""
+    rows = Number("cdiv", (Number("+", (size("i"), const(1))), setting("BLOCK_I")))
+    assert str(product([rows, size("j")])) == "cdiv(i + 1, BLOCK_I) * j"
+    assert str(product([])) == "1"
+    odd = Number("==", (Number("%", (size("i"), const(2))), const(1)))
+    assert str(odd) == "i % 2 == 1"
+    half = of_term(T.floordiv(T.add(T.extent_of("i"), T.const(1)), T.const(2)))
+    assert str(half) in ("(i + 1) // 2", "(1 + i) // 2")
+    with pytest.raises(InternalError, match="an extent cannot be compare"):
+        of_term(T.compare("<", T.extent_of("i"), T.const(5)))
 
 
 def without(kind: type[Statement], body: Sequence[Statement]) -> tuple[Statement, ...]:
