@@ -17,7 +17,7 @@ def pick_point(t: Term) -> Term | None:
     Law:     sum[k if k = a](f(k)) = f(a) for a position a in the range of k, else 0
     Claims:  one point
     before:  A[i] = max[k](X[i,k]) + sum[k if k == i - 1](X[i,k])
-    after:   A[i] = max[k](X[i,k]) + where(0 <= i - 1 and i - 1 < |k|, X[i,i - 1], 0)
+    after:   A[i] = max[k](X[i,k]) + (0 <= i - 1 and i - 1 < |k|) * X[i,i - 1]
     """
     if not is_fold(t, "sum"):
         return None
@@ -31,8 +31,7 @@ def pick_point(t: Term) -> Term | None:
         here = {name: position}
         others = (T.substitute(o, here) for o in T.conjuncts(condition) if o is not c)
         inside = T.TRUE if position.op == "index" else T.in_range(position, bound.attr[1])
-        unit = T.const(0, body.kind)
-        return T.where(T.conjunction(inside, *others), T.substitute(body, here), unit)
+        return T.mul(T.conjunction(inside, *others), T.substitute(body, here))
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from monocomp.declarations.record import record
@@ -65,6 +66,18 @@ class Expr:
     attr: Any = None
     layout: Layout = ()
     dtype: Dtype = NONE
+
+    @cached_property
+    def read_names(self) -> frozenset[str]:
+        """Return the names whose values or dtypes the expression reads."""
+        own: set[str] = set()
+        match self.op:
+            case "name":
+                own = {self.attr}
+            case "cast" | "to" | "full" | "zeros" | "dot_in_limbs":
+                dtype = self.attr if self.op == "dot_in_limbs" else self.dtype
+                own = {dtype.name} if dtype.of or dtype == INDEX else own
+        return frozenset(own).union(*(a.read_names for a in self.args))
 
 
 @record()

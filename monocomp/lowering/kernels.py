@@ -7,7 +7,6 @@ from typing import Literal
 
 from monocomp.extents.prefixes import Walk
 from monocomp.lowering.bodies import Body
-from monocomp.lowering.continued_sums import continue_sums
 from monocomp.lowering.in_place import accumulate_in_place
 from monocomp.lowering.loops import Loops
 from monocomp.lowering.nests import held_by
@@ -69,8 +68,7 @@ class _Kernel(Loops):
             self._store_in_loop(along, [e for e in group if e not in here])
         body = self.scopes[0].body
         inline_single_uses(body)
-        ordered = order_statements(continue_sums(accumulate_in_place(body)))
-        return self._program(group, name, ordered)
+        return self._program(group, name, order_statements(accumulate_in_place(body)))
 
     def _prepare(self, equations: Sequence[Equation]) -> None:
         with self.computing(equations[0].body, equations[0].name):

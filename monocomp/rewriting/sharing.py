@@ -96,21 +96,15 @@ def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str])
         if whole.body.weight > MAX_WEIGHT:
             names |= e.body.names
             whole = _written_out(e, names, known)
-        require_small(
-            whole,
-            program,
-            MAX_WEIGHT,
-            "when its definitions are written out",
-            "what is asked whether it is a number is written out: definitions in it, too",
-        )
+        if whole.body.weight > MAX_WEIGHT:
+            raise _too_large(
+                e,
+                program,
+                f"{MAX_WEIGHT} terms when its definitions are written out",
+                "what is asked whether it is a number is written out: definitions in it, too",
+            )
         known[e.name] = whole
     return names
-
-
-def require_small(e: Equation, program: Equations, limit: int, when: str, *notes: str) -> None:
-    """Raise a LimitError if an equation has more terms, written out."""
-    if e.body.weight > limit:
-        raise _too_large(e, program, f"{limit} terms {when}", *notes)
 
 
 def _too_large(e: Equation, program: Equations, what: str, *notes: str) -> LimitError:

@@ -19,7 +19,7 @@ beside them: monomials, algebra, operators, declarations, equations, abbreviatio
 from __future__ import annotations
 
 from monocomp.terms.asking import facts_asked
-from monocomp.terms.binders import domain_of, is_open, open_as, open_fold
+from monocomp.terms.binders import domain_of, free_indices, is_open, open_as, open_fold
 from monocomp.terms.comparisons import compare, in_range, negate, where
 from monocomp.terms.constructors import construct, rebuild
 from monocomp.terms.facts import (
@@ -98,7 +98,6 @@ from monocomp.terms.shares import shares
 from monocomp.terms.walking import (
     children,
     element,
-    free_indices,
     holds,
     holds_fold,
     map_children,

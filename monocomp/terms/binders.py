@@ -61,6 +61,15 @@ def domain_of(t: Term) -> tuple[tuple[str, ...], Term]:
     return t.attr.extents, open_as(t, names)[1][0]
 
 
+@lru_cache(maxsize=16384)
+def free_indices(t: Term) -> tuple[Term, ...]:
+    """Return the free indices, sorted by name."""
+    if t.op == "index":
+        return (t,)
+    found = {i for a in t.args for i in free_indices(a) if i.attr[0] in t.free}
+    return tuple(sorted(found, key=lambda i: i.attr))
+
+
 def rename(t: Term, mapping: Mapping[str, Term]) -> Term:
     """Rename free indices. Never captures: bound names are numbers, given ones are not,
     or are larger than any number inside."""

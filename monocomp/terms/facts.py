@@ -13,7 +13,7 @@ from dataclasses import replace
 from monocomp.declarations.vocabulary import LOGARITHM_OF
 from monocomp.terms.absence import Place
 from monocomp.terms.asking import fact, remembered
-from monocomp.terms.binders import rename
+from monocomp.terms.binders import free_indices, rename
 from monocomp.terms.constructors import construct
 from monocomp.terms.domain import (
     ELEMENTS_ARE_THERE,
@@ -137,7 +137,8 @@ def vanishes(
     if failing is None:
         return False
     parts = list(map(_unfold, product))
-    held = known.union(Place(_with_masks, _free_indices(parts), known).equations(*failing))
+    indices = sorted({i for t in parts for i in free_indices(t)}, key=lambda i: i.key)
+    held = known.union(Place(_with_masks, indices, known).equations(*failing))
     return FALSE in held or any(_with_masks(f, held).is_zero for f in parts)
 
 
@@ -158,21 +159,6 @@ def _failing(condition: Term) -> tuple[Term, Term] | None:
         return _unfold(b if a is zero else a), zero
     is_sign = condition.attr == "<" and a is zero and is_nonnegative(b)
     return (_unfold(b), zero) if is_sign else None
-
-
-def _free_indices(terms: Iterable[Term]) -> list[Term]:
-    """Return the indices that are free in terms, in a fixed order."""
-    waiting = list(terms)
-    free = frozenset().union(*(t.free for t in waiting))
-    seen, found = set(waiting), set()
-    while waiting:
-        t = waiting.pop()
-        if t.op == "index" and t.attr[0] in free:
-            found.add(t)
-        new = {a for a in t.args if not a.free.isdisjoint(free)} - seen
-        seen |= new
-        waiting += new
-    return sorted(found, key=lambda t: t.key)
 
 
 def _unfold(t: Term) -> Term:

@@ -12,8 +12,7 @@ from monocomp.terms.constructors import CONSTRUCTORS, Results, rebuild
 from monocomp.terms.leaves import FALSE, INF, NEG_INF, TRUE, as_int, const, index
 from monocomp.terms.logic import conjunction
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
-from monocomp.terms.parts import addends
-from monocomp.terms.ring import add, as_float, bracket, divide, exp, mul, sub
+from monocomp.terms.ring import as_float, bracket, divide, exp, mul, sub
 
 INT_REDUCTIONS = ("argmax", "argmin", "argtop")
 BOOL_REDUCTIONS = ("any", "all")
@@ -110,19 +109,8 @@ def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> 
     """Return a softmax or log_softmax over the opened indices, at their own position."""
     x = as_float(x)
     if monoid == "log_softmax":
-        condition, x = _with_masks_as_conditions(condition, x)
         return where(condition, sub(x, fold("logsumexp", opened, condition, x)), NEG_INF)
     return divide(mul(bracket(condition), exp(x)), fold("sum", opened, condition, exp(x)))
-
-
-def _with_masks_as_conditions(condition: Term, x: Term) -> tuple[Term, Term]:
-    """Move the masks of a logit, addends `where(c, a, -inf)`, into the condition."""
-    parts = []
-    for a in addends(x):
-        while a.op == "where" and a.args[2] is NEG_INF:
-            condition, a = conjunction(condition, a.args[0]), a.args[1]
-        parts.append(a)
-    return condition, add(*parts)
 
 
 def field(t: Term, name: str) -> Term:

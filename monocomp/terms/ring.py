@@ -26,7 +26,6 @@ from monocomp.terms.facts import (
     is_finite,
     is_finite_if_there,
     is_nonnegative,
-    is_small,
     is_there,
     vanishes,
 )
@@ -112,7 +111,6 @@ def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
             if is_unmasked is not TRUE and not vanishes(logarithms, is_unmasked):
                 mask = construct("where", is_unmasked, ZERO, NEG_INF)
                 coefficients[mask] = coefficients.get(mask, _NONE) + 1
-    total = total + _join_casts(coefficients)
     if total != total:  # inf - inf
         total = -math.inf
     parts = [
@@ -126,28 +124,6 @@ def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
     if not parts:
         return const(0, kind)
     return parts[0] if len(parts) == 1 else intern("add", tuple(parts), None, kind)
-
-
-def _join_casts(coefficients: dict[Term, Number]) -> Number:
-    """Join the int expressions of a float sum in one, and return the number that it leaves.
-
-    The difference of large indices, q - k, must not be rounded before it is taken. Values that are
-    read do not join: their sum may exceed the ints.
-    """
-    casts = [
-        t
-        for t, number in coefficients.items()
-        if t.op == "cast" and not is_bracket(t) and t.kind == "float"
-        if _is_whole(number) and is_small(t.args[0])
-    ]
-    if len(casts) < 2:
-        return _NONE
-    joined = add(*(mul(const(int(coefficients.pop(t))), t.args[0]) for t in casts))
-    number, rest = split_coefficient(as_float(joined))
-    if rest is None:
-        return number
-    coefficients[rest] = coefficients.get(rest, _NONE) + number
-    return _NONE
 
 
 def _is_whole(number: Number) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from monocomp.terms.binders import open_fold
+from monocomp.terms.binders import free_indices, open_fold
 from monocomp.terms.constructors import Results, rebuild
 from monocomp.terms.folds import refold, substitute
 from monocomp.terms.leaves import index, stored
@@ -37,15 +37,16 @@ def children(t: Term) -> tuple[Term, ...]:
 
 def subterms(*roots: Term) -> Iterable[Term]:
     """Return every subterm once, operands before the terms that hold them."""
-    if len(roots) == 1:
-        return _subterms(roots[0])
-    return dict.fromkeys(s for t in roots for s in _subterms(t))
+    return _subterms(roots)
 
 
-@lru_cache(maxsize=4096)
-def _subterms(t: Term) -> tuple[Term, ...]:
+@lru_cache(maxsize=8192)
+def _subterms(roots: tuple[Term, ...]) -> tuple[Term, ...]:
+    if len(roots) > 1:
+        return tuple(dict.fromkeys(s for t in roots for s in _subterms((t,))))
     found: dict[Term, None] = {}
-    _visit(t, found)
+    for t in roots:
+        _visit(t, found)
     return tuple(found)
 
 
@@ -124,15 +125,6 @@ def element(e: Equation, subscripts: Sequence[Term]) -> Term:
     """Return the right-hand side of an equation at subscripts."""
     names = (i.attr[0] for i in e.indices)
     return substitute(e.body, dict(zip(names, subscripts, strict=True)))
-
-
-@lru_cache(maxsize=8192)
-def free_indices(t: Term) -> tuple[Term, ...]:
-    """Return the free indices, sorted by name."""
-    if t.op == "index":
-        return (t,)
-    found = {i for a in children(t) for i in free_indices(a) if i.attr[0] in t.free}
-    return tuple(sorted(found, key=lambda i: i.attr))
 
 
 @lru_cache(maxsize=16384)

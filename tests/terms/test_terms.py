@@ -112,19 +112,6 @@ def test_a_subscript_is_an_integer() -> None:
     assert element("S", (T.compare("<", A, B),), "float").args[0].kind == "int"
 
 
-def test_large_index_values_are_subtracted_before_they_are_rounded() -> None:
-    """1.0 * q - 1.0 * k is the float of q - k."""
-    difference = T.sub(T.as_float(I), T.as_float(K))
-    assert difference is T.as_float(T.sub(I, K))
-    assert T.add(X, T.as_float(I), T.neg(T.as_float(K))) is T.add(X, T.as_float(T.sub(I, K)))
-    assert T.sub(T.as_float(T.add(I, T.const(1))), T.as_float(I)) is T.ONE
-    assert T.sub(T.as_float(T.add(I, K)), T.add(T.as_float(K), T.as_float(I))) is T.ZERO
-    assert T.neg(T.as_float(T.sub(I, K))) is T.as_float(T.sub(K, I))
-    assert T.as_float(T.mul(T.const(2), I)) is T.mul(number(2), T.as_float(I))
-    scaled = T.mul(number(HALF), T.as_float(T.sub(I, K)))
-    assert T.split_coefficient(scaled) == (HALF, T.as_float(T.sub(I, K)))
-
-
 # --- the ring -------------------------------------------------------------------------
 
 

@@ -31,7 +31,7 @@ from monocomp.blocks.operations import (
     to,
     whole,
 )
-from monocomp.blocks.passes.unread import names_in, needed, read
+from monocomp.blocks.passes.unread import needed, read
 
 _SUMS = ("add", "sub", "neg", "mul")
 Known = Callable[[tuple[B.Argument, ...], tuple[B.Block, ...]], Mapping[Key, Constant]]
@@ -78,7 +78,7 @@ def build(
     body = needed(tuple(c.out))
     precision = c.names.option("PRECISION") if _has_products(program) else None
     values = [*c.lengths.values(), *([precision] if precision else [])]
-    read_names = read(body).union(*map(names_in, values))
+    read_names = read(body).union(*(v.read_names for v in values))
     shared = (p.shared for p in choices.products.values() if p.shared is not None)
     return B.BlockProgram(
         kernel_name,

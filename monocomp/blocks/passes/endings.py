@@ -16,7 +16,6 @@ from functools import partial
 
 from monocomp import blocks as B
 from monocomp.blocks.operations import helper
-from monocomp.blocks.passes.unread import names_in
 
 PRODUCTS = ("dot", "dot_in_limbs")
 _MOVED = ("trans", "reshape")
@@ -29,7 +28,7 @@ def end_products(program: B.BlockProgram) -> B.BlockProgram:
 
 def is_made(e: B.Expr, made: Set[str]) -> bool:
     """True if a value is made from a product, or from names that are."""
-    return not made.isdisjoint(names_in(e)) or any(x.op in PRODUCTS for x in B.subexpressions(e))
+    return not made.isdisjoint(e.read_names) or any(x.op in PRODUCTS for x in B.subexpressions(e))
 
 
 def _ended(body: B.Body) -> B.Body:

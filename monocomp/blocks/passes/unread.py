@@ -27,7 +27,7 @@ def _collect(
     """Collect the names that each statement reads, with those that the statements around it read,
     `around`: in `made` for each name that it gives, or in `effects`."""
     for s in body:
-        reads = around.union(*(names_in(e) for e in B.roots(s)))
+        reads = around.union(*(e.read_names for e in B.roots(s)))
         if inside := B.bodies(s):
             for inner in inside:
                 _collect(inner, reads, effects, made)
@@ -40,20 +40,7 @@ def _collect(
 
 def read(body: B.Body) -> set[str]:
     """The names whose values or dtypes statements read."""
-    return {n for s in B.walk(body) for e in B.roots(s) for n in names_in(e)}
-
-
-def names_in(e: B.Expr) -> set[str]:
-    """The names whose values or dtypes an expression reads."""
-    found = set()
-    for x in B.subexpressions(e):
-        match x.op:
-            case "name":
-                found.add(x.attr)
-            case "cast" | "to" | "full" | "zeros" | "dot_in_limbs":
-                dtype = x.attr if x.op == "dot_in_limbs" else x.dtype
-                found |= {dtype.name} if dtype.of or dtype == B.INDEX else set()
-    return found
+    return {n for s in B.walk(body) for e in B.roots(s) for n in e.read_names}
 
 
 def _with(body: B.Body, names: Collection[str]) -> B.Body:
