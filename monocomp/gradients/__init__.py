@@ -1,5 +1,6 @@
 """Gradients: programs differentiated, as programs.
 
-`grad` differentiates the equations of a program in normal form (`reverse`), reads of the forward
-what it saves (`saving`), and names what several gradients share (`definitions`).
+`gradient` differentiates the equations of a program in normal form (`reverse`), chooses the values
+that the forward saves (`choosing`), reads these for the terms that they tell (`reading`), and names
+what several gradients share (`definitions`).
 """

@@ -251,13 +251,7 @@ class Reading:
     def _product(self, kind: Kind, parts: Sequence[Term]) -> Term:
         """A product that does not ask for conditions without which a factor is 0."""
         there = frozenset().union(*map(self._needed, parts))
-        product = T.mul(
-            T.const(1, kind), *(p if T.is_bracket(p) else _where(p, there) for p in parts)
-        )
-        if all(_is_finite(f, there) for f in factors(product)):
-            brackets = [f for f in factors(product) if T.is_bracket(f)]
-            others = (f for f in factors(product) if f not in brackets)
-            product = T.mul(T.const(1, kind), *others, *(_where(f, there) for f in brackets))
+        product = _where(T.mul(T.const(1, kind), *parts), there)
         return self._beside_weights(product)
 
     def _beside_weights(self, t: Term) -> Term:
@@ -433,19 +427,22 @@ def _filter(t: Term) -> Sequence[Term]:
 
 
 def _is_finite(f: Term, there: Conditions) -> bool:
-    """True if a factor is finite where conditions hold, or is a condition itself."""
+    """True if a factor is finite where conditions hold."""
     base, power = T.base_and_power(f)
     is_divisor = power < 0 and there.issuperset(T.conjuncts(T.is_there(base)))
-    return is_divisor or T.is_bracket(f) or T.is_finite_if_read(f)
+    return is_divisor or T.is_finite_if_read(f)
 
 
 def _where(t: Term, there: Conditions) -> Term:
     """A term where conditions hold; the conditions stay beside what may be infinite elsewhere."""
-    if T.is_bracket(t):
-        return T.bracket(T.conjunction(*(c for c in T.conjuncts(t.args[0]) if c not in there)))
-    if t.op == "mul" and all(T.is_bracket(f) or T.is_finite_if_read(f) for f in t.args):
-        return T.mul(T.ONE, *(_where(f, there) for f in t.args))
-    if t.op in ("add", "pow") or (t.op == "fold" and t.attr.monoid == "sum"):
+    if t.op == "mul" and there:
+        brackets = [f for f in t.args if T.is_bracket(f)]
+        others = [_where(f, there) for f in t.args if f not in brackets]
+        if all(_is_finite(f, there) for f in others):
+            left = (c for f in brackets for c in T.conjuncts(f.args[0]) if c not in there)
+            brackets = [T.bracket(T.conjunction(*left))]
+        return T.mul(T.const(1, t.kind), *brackets, *others)
+    if there and (t.op in ("add", "pow") or (t.op == "fold" and t.attr.monoid == "sum")):
         return T.map_children(t, lambda a: _where(a, there))
     return t
 
