@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from monocomp import blocks as B
 from monocomp.blocks.operations import infix, name
 from monocomp.blocks.passes.pipeline import load_of
-from monocomp.blocks.passes.unread import names_in
 
 
 def skew(program: B.BlockProgram) -> B.BlockProgram:
@@ -118,7 +117,7 @@ def _late(body: B.Body) -> _Late | None:
     if not last or len(last) == len(products):
         return None
     made = _made({t.attr for s in products if s not in last for t in s.targets}, body)
-    if any(made.isdisjoint(names_in(s.value.args[0])) for s in last):
+    if any(made.isdisjoint(s.value.args[0].read_names) for s in last):
         return None
     tiles = {s.value.args[1].attr for s in last}
     loads = {s: load for s in body if (load := load_of(s)) and load.target.attr in tiles}
@@ -131,7 +130,7 @@ def _late(body: B.Body) -> _Late | None:
 def _only_adds(s: B.Assign, body: B.Body) -> bool:
     """True if a product is added to its result of the block before, which nothing else reads."""
     ((target, *_), (*_, total)) = s.targets, s.value.args
-    if len(s.value.args) < 3 or target.attr not in names_in(total):
+    if len(s.value.args) < 3 or target.attr not in total.read_names:
         return False
     others = tuple(x for x in body if x is not s)
     written = {t.attr for x in B.walk(others) for t in B.targets(x)}
@@ -142,7 +141,7 @@ def _made(names: set[str], body: B.Body) -> set[str]:
     """Return the names of what is computed from these."""
     found = set(names)
     for s in B.walk(body):
-        if any(not found.isdisjoint(names_in(e)) for e in B.roots(s)):
+        if any(not found.isdisjoint(e.read_names) for e in B.roots(s)):
             found |= {t.attr for t in B.targets(s)}
     return found
 
