@@ -41,6 +41,9 @@ class Ops(Protocol):
     def known(self, x: Array) -> Array | None:
         """Return an array that has the elements of another; None where they are not known yet."""
 
+    def chosen(self, condition: Array, x: Array) -> Array:
+        """Return an array that has the elements of another one where a condition holds."""
+
     def unit(self, x: Array) -> Array:
         """Return the state that a loop starts with, the unit of its fold."""
 

@@ -405,9 +405,11 @@ class Interpreter:
     ) -> Array:
         """Read computed positions. What its guard rules out, or lies outside in unchecked mode, is
         read as 0."""
-        valid = [_inside(p, size) for p, size in zip(positions, tensor.shape, strict=True)]
         if self.checked:
             self._check(f"{name} is read", tensor.shape, positions, guard)
+        if guard is not None:
+            positions = [self.ops.chosen(guard, p) for p in positions]
+        valid = [_inside(p, size) for p, size in zip(positions, tensor.shape, strict=True)]
         safe = reduce(_both, valid if guard is None else (*valid, guard))
         if 0 in tensor.shape:  # there is no position at all
             return self._where(safe, self._zero(self.program.inputs[name].kind))

@@ -72,6 +72,9 @@ class NumpyOps:
     def known(self, x: Array) -> Array | None:
         return x
 
+    def chosen(self, condition: Array, x: Array) -> Array:
+        return x
+
     def unit(self, x: Array) -> Array:
         return x
 

@@ -89,6 +89,9 @@ class TorchOps:
     def known(self, x: torch.Tensor) -> torch.Tensor | None:
         return x
 
+    def chosen(self, condition: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return x
+
     def unit(self, x: torch.Tensor) -> torch.Tensor:
         return x
 

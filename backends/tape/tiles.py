@@ -95,6 +95,9 @@ class TapeOps:
     def known(self, x: Tile) -> torch.Tensor | None:
         return x.value.known
 
+    def chosen(self, condition: Tile, x: Tile) -> Tile:
+        return unguarded(condition, x)
+
     def unit(self, x: Tile) -> Tile:
         known = x.value.known
         if known is None or known.numel() != 1:

@@ -105,3 +105,22 @@ def test_extrema_that_are_results_are_looked_for_once() -> None:
             values, *_ = kernel(**inputs)
             torch.autograd.grad(values.sum(), floats)
     assert looked_for.call_count == 1
+
+
+def test_guards_of_positions_are_dropped_where_what_is_read_is_guarded() -> None:
+    """Kernels that read a table under different conditions read it once, at the same positions."""
+    text = "input T[p,d], at[k]: int, n[b]: int\nY[b,d] = sum[k if k < n[b]](T[at[k], d])"
+    kernel = mc.compile(text, backend="torch")
+    table, n = torch.randn(5, 3), torch.tensor([2, 4, 0])
+    at = torch.tensor([1, 4, 0, 3, 9, -7])  # what no row reads may be out of range
+    expected = torch.stack([table[at[:m]].sum(0) for m in n.tolist()])
+    torch.testing.assert_close(kernel(table, at, n), expected)
+    recorder = Recorder(0)
+    ops = TapeOps(recorder, TorchOps(torch.device("cpu"), torch.float32), ["k"], {"k": 0})
+    position, guard = (
+        Tile(ops, Value((4,), dtype), (0,), (4,)) for dtype in (torch.int64, torch.bool)
+    )
+    zero = ops.full((1,), 0, "int")
+    guarded = ops.library.where(guard, position, zero)
+    assert ops.chosen(guard, guarded).value is position.value
+    assert ops.chosen(ops.compared("lt", position, zero), guarded).value is guarded.value
