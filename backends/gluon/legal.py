@@ -8,15 +8,16 @@ from itertools import product
 from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.blocks.choices.descriptors import descriptor_loads
+from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Assign, Expr, Let, Loop, State, subexpressions
 
-_MOST = 240  # registers of a thread that computes, where two warpgroups do
+_MOST = {1: 240, 2: 240, 3: 160}  # registers of a thread, by how many warpgroups compute
 _WORKING = 24  # for rows, addresses and counters
 
 
 class LegalOfWarpgroups(Legal):
-    """Legal schedules of kernels whose rows are those of one warpgroup, or of two."""
+    """Legal schedules of kernels whose rows are those of one to three warpgroups."""
 
     def admits(self, schedule: Schedule) -> bool:
         rows = {length for a, length in schedule.blocks if self.program.axes[a].role == "row"}
@@ -24,7 +25,7 @@ class LegalOfWarpgroups(Legal):
             schedule.descriptors
             and rows == {16 * schedule.num_warps}
             and super().admits(schedule)
-            and self._registers(schedule) <= _MOST
+            and self._registers(schedule) <= _MOST[schedule.num_warps // WARPGROUP]
         )
 
     def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
@@ -71,7 +72,7 @@ def first(legal: Legal) -> Schedule:
 
 
 def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
-    """Two warpgroups or one, of 64 rows each, with as long blocks of streams as registers hold."""
+    """As long blocks of streams as registers hold, then as many warpgroups, of 64 rows each."""
     found = list(_all(legal))
     if legal.has_descriptors:  # else no schedule can help, and passes say why
         found = [s for s in found if legal.admits(s)]
@@ -81,8 +82,10 @@ def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
 
 
 def _all(legal: Legal) -> Iterator[Schedule]:
-    for groups, length in product((2, 1), (128, 64, 32, 16)):
+    for length, groups in product((128, 64, 32, 16), (3, 2, 1)):
         blocks = dict.fromkeys(legal.rows, 64 * groups)
         blocks |= dict.fromkeys(legal.program.axis_names("stream"), length)
         order = legal.orders[0]
-        yield Schedule(tuple(blocks.items()), 4 * groups, 2, descriptors=True, group_size=order)
+        yield Schedule(
+            tuple(blocks.items()), WARPGROUP * groups, 2, descriptors=True, group_size=order
+        )

@@ -19,7 +19,12 @@ def layout_name(tile: tuple[str, str]) -> str:
 # The ring through which items are told.
 _TOLD = ("item_ring", "item_ring_full", "item_ring_empty")
 ITEM_NAMES = {"item", "item_turn", "claimed_ptr", "item_layout", *_TOLD}
-_SHARES = {2: ("[4, 1]", "[240, 24]"), 1: ("[1]", "[24]")}  # warps and registers after the first
+# The warps of what begins after the first warpgroup, and the registers of a thread.
+_SHARES = {
+    3: ("[4, 4, 1]", "[160, 160, 32]"),
+    2: ("[4, 1]", "[240, 24]"),
+    1: ("[1]", "[24]"),
+}
 
 
 class GluonPrinter(Printer):
@@ -77,7 +82,8 @@ class GluonPrinter(Printer):
             self._put(f"{r.name}_empty = gl.allocate_shared_memory({barriers})", 1)
             self._put(f"for n in gl.static_range({depth}):", 1)
             self._put(f"mbarrier.init({r.name}_full.index(n), count=1)", 2)
-            self._put(f"mbarrier.init({r.name}_empty.index(n), count={GROUPS.attr})", 2)
+            users = "1" if self._is_divided(r) else GROUPS.attr
+            self._put(f"mbarrier.init({r.name}_empty.index(n), count={users})", 2)
         if self.is_persistent:
             layout = "gl.SwizzledSharedLayout(1, 1, 1, order=[0])"
             ring, full, empty = _TOLD
@@ -108,29 +114,20 @@ class GluonPrinter(Printer):
     def _statement(self, s: B.Statement, indent: int) -> None:
         match s:
             case B.Give():
-                slot, phase = self._slot(s.ring, indent)
-                name, desc = s.ring.name, s.ring.descriptor.attr
-                self._put(f"mbarrier.wait({name}_empty.index({slot}), {phase} ^ 1)", indent)
-                full = f"{name}_full.index({slot})"
-                self._put(f"mbarrier.expect({full}, {desc}.block_type.nbytes)", indent)
-                positions = ", ".join(map(self._expr, s.access.positions))
-                place = f"{name}.index({slot})"
-                copy = call("tma.async_copy_global_to_shared", desc, f"[{positions}]", full, place)
-                self.out += fit("", copy, "", indent)
-                self._put(f"{name}_turn += 1", indent)
+                group = "n" if self._is_divided(s.ring) else None
+                if group is not None:
+                    self._put(f"for {group} in gl.static_range({GROUPS.attr}):", indent)
+                self._give(s, group, indent + (group is not None))
+                self._put(f"{s.ring.name}_turn += 1", indent)
             case B.Take():
-                slot, phase = self._slot(s.ring, indent)
+                slot, phase = self._slot(s.ring)
                 name, tile = s.ring.name, s.ring.block.tile
                 self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
-                view = f"{name}.index({slot}).reshape({self._whole(tile)})"
-                for dim, axis in enumerate(tile):
-                    if axis in self.program.divided:
-                        rows = self._length(axis)
-                        view += f".slice({GROUP.attr} * {rows}, {rows}, {dim})"
+                view = f"{name}.index({slot}).reshape({self._shape(tile)})"
                 view += "" if tile == s.target.layout else ".permute((1, 0))"
                 self.out += fit(f"{s.target.attr} = ", view, "", indent)
             case B.Release():
-                slot, _ = self._slot(s.ring, indent)
+                slot, _ = self._slot(s.ring)
                 self._put(f"mbarrier.arrive({s.ring.name}_empty.index({slot}), count=1)", indent)
                 self._put(f"{s.ring.name}_turn += 1", indent)
             case B.Issue():
@@ -184,15 +181,35 @@ class GluonPrinter(Printer):
         divided = self.program.divided.get(str(axis))
         return super()._length(axis) if divided is None else self._expr(divided)
 
-    def _whole(self, tile: B.Layout) -> str:
-        """The shape of a block of all warpgroups."""
-        return f"[{', '.join(super(GluonPrinter, self)._length(a) for a in tile)}]"
+    def _is_divided(self, ring: B.Ring) -> bool:
+        """True if each warpgroup has a slot of its own, for its rows of the block."""
+        return any(axis in self.program.divided for axis in ring.block.tile)
+
+    def _give(self, s: B.Give, group: str | None, indent: int) -> None:
+        """Put a request for a block, or for the rows of one warpgroup."""
+        slot, phase = self._slot(s.ring, group)
+        name, desc = s.ring.name, s.ring.descriptor.attr
+        self._put(f"mbarrier.wait({name}_empty.index({slot}), {phase} ^ 1)", indent)
+        full = f"{name}_full.index({slot})"
+        self._put(f"mbarrier.expect({full}, {desc}.block_type.nbytes)", indent)
+        positions = []
+        for axis, e in zip(s.access.block.axes, s.access.positions, strict=True):
+            text = self._expr(e)
+            if group is not None and axis in self.program.divided:
+                text += f" + {group} * ({super()._length(axis)} // {GROUPS.attr})"
+            positions.append(text)
+        at, place = f"[{', '.join(positions)}]", f"{name}.index({slot})"
+        self.out += fit(
+            "", call("tma.async_copy_global_to_shared", desc, at, full, place), "", indent
+        )
 
     def _depth(self, ring: B.Ring) -> str:
-        return self._expr(ring.depth)
+        return GROUPS.attr if self._is_divided(ring) else self._expr(ring.depth)
 
-    def _slot(self, ring: B.Ring, indent: int) -> tuple[str, str]:
-        """Where the block of this turn is, and the phase of its barriers."""
+    def _slot(self, ring: B.Ring, group: str | None = None) -> tuple[str, str]:
+        """Where the block of this turn is, of a warpgroup, and the phase of its barriers."""
+        if self._is_divided(ring):
+            return group or str(GROUP.attr), f"({ring.name}_turn % 2)"
         if is_number(ring.depth, 1):
             return "0", f"({ring.name}_turn % 2)"
         depth = self._depth(ring)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monocomp.blocks import Argument, BlockProgram
+from monocomp.blocks.passes.division import GROUPS
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host.building import Interface
@@ -78,7 +79,9 @@ def _value(p: BlockProgram, a: Argument, lengths: Mapping[str, A.Number]) -> A.V
             return A.Pointer(tensor)
         case "descriptor", tensor:
             axes = p.blocks[a.dim].axes
-            sides = tuple(lengths[x] if x else None for x in axes)
+            groups = A.setting(str(GROUPS.attr))
+            shares = {x: A.Number("//", (lengths[x], groups)) for x in p.divided}
+            sides = tuple({**lengths, **shares}[x] if x else None for x in axes)
             return A.Descriptor(str(a.name.attr), tensor, sides, axes)
         case "stride", tensor:
             return A.Stride(tensor, a.dim)

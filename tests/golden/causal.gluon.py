@@ -30,13 +30,13 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.nvidia import hopper
 
 CONFIG = {
-    "BLOCK_Q": 128,
+    "BLOCK_Q": 192,
     "BLOCK_K": 128,
     "num_warps": 4,
     "num_stages": 2,
     "GROUP_SIZE": 4,
     "STAGES": 2,
-    "GROUPS": 2,
+    "GROUPS": 3,
 }
 
 
@@ -82,8 +82,8 @@ def causal_kernel_consumer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
         b = pid // num_q // size_h
         offs_e = gl.arange(0, BLOCK_E, layout=gl.SliceLayout(0, LAYOUT_Q_E)).to(INDEX)
         in_e = (offs_e < size_e) | EVEN_E
-        mbarrier.wait(Q_ring_full.index(0), (Q_ring_turn % 2))
-        Q_tile = Q_ring.index(0).reshape([BLOCK_Q, BLOCK_D]).slice(GROUP * ROWS_Q, ROWS_Q, 0)
+        mbarrier.wait(Q_ring_full.index(GROUP), (Q_ring_turn % 2))
+        Q_tile = Q_ring.index(GROUP).reshape([ROWS_Q, BLOCK_D])
         scale = 1.4426950408889634 * gl.rsqrt(gl.cast(size_d, gl.float32))  # log2(e) * rsqrt(|d|)
         m_i = gl.full([ROWS_Q], -float("inf"), gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K))
         l_i = gl.full([ROWS_Q], 0.0, gl.float32, layout=gl.SliceLayout(1, LAYOUT_Q_K))
@@ -156,7 +156,7 @@ def causal_kernel_consumer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
             acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
             mbarrier.arrive(V_ring_empty.index(V_ring_turn % STAGES), count=1)
             V_ring_turn += 1
-        mbarrier.arrive(Q_ring_empty.index(0), count=1)
+        mbarrier.arrive(Q_ring_empty.index(GROUP), count=1)
         Q_ring_turn += 1
         O_base = O_ptr + gl.cast(b, gl.int64) * stride_O_b + gl.cast(h, gl.int64) * stride_O_h
         O_tile = acc / gl.convert_layout(l_i, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
@@ -201,10 +201,11 @@ def causal_kernel_producer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
         last_q = gl.minimum(start_q + BLOCK_Q, size_q) - 1
         h = pid // num_q % size_h
         b = pid // num_q // size_h
-        mbarrier.wait(Q_ring_empty.index(0), (Q_ring_turn % 2) ^ 1)
-        mbarrier.expect(Q_ring_full.index(0), Q_desc.block_type.nbytes)
-        tma.async_copy_global_to_shared(Q_desc, [b, h, start_q, 0], Q_ring_full.index(0),
-                                        Q_ring.index(0))
+        for n in gl.static_range(GROUPS):
+            mbarrier.wait(Q_ring_empty.index(n), (Q_ring_turn % 2) ^ 1)
+            mbarrier.expect(Q_ring_full.index(n), Q_desc.block_type.nbytes)
+            tma.async_copy_global_to_shared(Q_desc, [b, h, start_q + n * (BLOCK_Q // GROUPS), 0],
+                                            Q_ring_full.index(n), Q_ring.index(n))
         Q_ring_turn += 1
         high_k = gl.minimum(size_k, last_q + 1)
         if 0 < high_k:
@@ -253,12 +254,12 @@ def causal_kernel(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_Q_b
                   EVEN_E: gl.constexpr, EVEN_D: gl.constexpr, INDEX: gl.constexpr,
                   PRECISION: gl.constexpr, STEP: gl.constexpr, GROUP_SIZE, ITEMS,
                   STAGES: gl.constexpr, GROUPS: gl.constexpr):
-    Q_ring = gl.allocate_shared_memory(Q_desc.dtype, [1] + Q_desc.block_type.shape, Q_desc.layout)
-    Q_ring_full = gl.allocate_shared_memory(gl.int64, [1, 1], mbarrier.MBarrierLayout())
-    Q_ring_empty = gl.allocate_shared_memory(gl.int64, [1, 1], mbarrier.MBarrierLayout())
-    for n in gl.static_range(1):
+    Q_ring = gl.allocate_shared_memory(Q_desc.dtype, [GROUPS] + Q_desc.block_type.shape, Q_desc.layout)
+    Q_ring_full = gl.allocate_shared_memory(gl.int64, [GROUPS, 1], mbarrier.MBarrierLayout())
+    Q_ring_empty = gl.allocate_shared_memory(gl.int64, [GROUPS, 1], mbarrier.MBarrierLayout())
+    for n in gl.static_range(GROUPS):
         mbarrier.init(Q_ring_full.index(n), count=1)
-        mbarrier.init(Q_ring_empty.index(n), count=GROUPS)
+        mbarrier.init(Q_ring_empty.index(n), count=1)
     K_ring = gl.allocate_shared_memory(K_desc.dtype, [STAGES] + K_desc.block_type.shape, K_desc.layout)
     K_ring_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     K_ring_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -278,6 +279,61 @@ def causal_kernel(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, stride_Q_b
         mbarrier.init(item_ring_full.index(n), count=1)
         mbarrier.init(item_ring_empty.index(n), count=GROUPS)
     fence_async_shared()
+    if GROUPS == 3:
+        gl.warp_specialize(
+            [
+                (causal_kernel_consumer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                          stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d,
+                                          stride_K_b, stride_K_h, stride_K_k, stride_K_d,
+                                          stride_V_b, stride_V_h, stride_V_k, stride_V_e,
+                                          stride_O_b, stride_O_h, stride_O_q, stride_O_e, size_b,
+                                          size_h, size_q, size_e, size_k, size_d, claimed_ptr,
+                                          BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E,
+                                          EVEN_D, INDEX, PRECISION, STEP, GROUP_SIZE, ITEMS, STAGES,
+                                          GROUPS, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                                          K_ring_full, K_ring_empty, V_ring, V_ring_full,
+                                          V_ring_empty, item_ring, item_ring_full, item_ring_empty,
+                                          0)),
+                (causal_kernel_consumer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                          stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d,
+                                          stride_K_b, stride_K_h, stride_K_k, stride_K_d,
+                                          stride_V_b, stride_V_h, stride_V_k, stride_V_e,
+                                          stride_O_b, stride_O_h, stride_O_q, stride_O_e, size_b,
+                                          size_h, size_q, size_e, size_k, size_d, claimed_ptr,
+                                          BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E,
+                                          EVEN_D, INDEX, PRECISION, STEP, GROUP_SIZE, ITEMS, STAGES,
+                                          GROUPS, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                                          K_ring_full, K_ring_empty, V_ring, V_ring_full,
+                                          V_ring_empty, item_ring, item_ring_full, item_ring_empty,
+                                          1)),
+                (causal_kernel_consumer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                          stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d,
+                                          stride_K_b, stride_K_h, stride_K_k, stride_K_d,
+                                          stride_V_b, stride_V_h, stride_V_k, stride_V_e,
+                                          stride_O_b, stride_O_h, stride_O_q, stride_O_e, size_b,
+                                          size_h, size_q, size_e, size_k, size_d, claimed_ptr,
+                                          BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E,
+                                          EVEN_D, INDEX, PRECISION, STEP, GROUP_SIZE, ITEMS, STAGES,
+                                          GROUPS, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                                          K_ring_full, K_ring_empty, V_ring, V_ring_full,
+                                          V_ring_empty, item_ring, item_ring_full, item_ring_empty,
+                                          2)),
+                (causal_kernel_producer, (Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc,
+                                          stride_Q_b, stride_Q_h, stride_Q_q, stride_Q_d,
+                                          stride_K_b, stride_K_h, stride_K_k, stride_K_d,
+                                          stride_V_b, stride_V_h, stride_V_k, stride_V_e,
+                                          stride_O_b, stride_O_h, stride_O_q, stride_O_e, size_b,
+                                          size_h, size_q, size_e, size_k, size_d, claimed_ptr,
+                                          BLOCK_Q, BLOCK_E, BLOCK_K, BLOCK_D, EVEN_Q, EVEN_E,
+                                          EVEN_D, INDEX, PRECISION, STEP, GROUP_SIZE, ITEMS, STAGES,
+                                          GROUPS, Q_ring, Q_ring_full, Q_ring_empty, K_ring,
+                                          K_ring_full, K_ring_empty, V_ring, V_ring_full,
+                                          V_ring_empty, item_ring, item_ring_full,
+                                          item_ring_empty)),
+            ],
+            [4, 4, 1],
+            [160, 160, 32],
+        )
     if GROUPS == 2:
         gl.warp_specialize(
             [
