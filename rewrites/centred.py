@@ -16,11 +16,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.rewriting.rules import Rule
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, is_mantissa, mantissa
@@ -70,7 +71,7 @@ class Weights(NamedTuple):
         return t
 
 
-@dataclass(frozen=True)
+@record()
 class Unit:
     """(distance - centre) ** power, where the centre is free of the bound index."""
 
@@ -83,7 +84,7 @@ class Unit:
         return T.power_of(T.sub(self.distance, self.centre), power)
 
 
-@dataclass(frozen=True)
+@record()
 class Centred:
     """The sum of weights * units."""
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.derivation.rule_sets import RULES
 from monocomp.display.rendering import Rendered
 from monocomp.proving import proofs
@@ -32,7 +33,7 @@ from monocomp.terms.equations import Equations
 from monocomp.terms.printer import show
 
 
-@dataclass(frozen=True)
+@record()
 class Use:
     """The steps, by number, in which a rule used something."""
 
@@ -44,7 +45,7 @@ class Use:
         return f"{self.rule} ({noun} {', '.join(map(str, self.steps))})"
 
 
-@dataclass(frozen=True)
+@record()
 class Theory:
     """Laws that belong together: of a monoid, or those that a rule names.
 
@@ -61,7 +62,7 @@ class Theory:
     uses: tuple[Use, ...]
 
 
-@dataclass(frozen=True)
+@record()
 class Condition:
     """A fact that a rule needed, and that was found to hold.
 

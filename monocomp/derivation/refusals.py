@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.costs.counting import is_at_the_top
 from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles
+from monocomp.declarations.record import record
 from monocomp.derivation.tiling import fuse_folds
 from monocomp.rewrites.centred import move_centre
 from monocomp.rewrites.pullback import Pass, passes
@@ -28,7 +28,7 @@ from monocomp.terms.printer import Names, show
 _FUSING_LAW = STATED[fuse_folds.__name__].law
 
 
-@dataclass(frozen=True)
+@record()
 class Refusal:
     """A rewrite that was not made.
 
@@ -94,7 +94,7 @@ def _lawless(rule: Rule, program: Equations, place: tuple[str, ...], t: Term) ->
 _LONG = 60  # characters of a formula in a reason
 
 
-@dataclass(frozen=True)
+@record()
 class _Reason:
     rule: str
     term: Term

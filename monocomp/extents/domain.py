@@ -16,11 +16,11 @@ comparisons of floats, and what would take more than `LIMIT` intervals.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.terms import Term
 from monocomp.terms.asking import remembered
 
@@ -28,7 +28,7 @@ LIMIT = 4  # more intervals than this are one with a mask: each costs code
 MANY = 32  # of so many sets or intervals no few are left: nobody looks for them
 
 
-@dataclass(frozen=True)
+@record()
 class Interval:
     """{k : l <= k < u for all l in lower, u in upper}, cut to 0 <= k < |k|.
 
@@ -49,7 +49,7 @@ class Interval:
         return join((T.extent_of(extent), *self.upper), "minimum")
 
 
-@dataclass(frozen=True)
+@record()
 class Domain:
     """A set of indices: disjoint intervals in ascending order, and the mask of some.
 

@@ -10,15 +10,15 @@ begins and t. What comes before that, or after, it starts with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.extents.domain import split
 from monocomp.terms import Term
 
 
-@dataclass(frozen=True)
+@record()
 class Prefix:
     """The elements that a fold goes over: those up to t, or those from t on.
 
@@ -74,7 +74,7 @@ def elements_of(f: Term, bound: Term) -> tuple[Term, ...]:
     return tuple(T.substitute(t, {own.attr[0]: bound}) for t in (admitted, *bodies))
 
 
-@dataclass(frozen=True)
+@record()
 class Walk:
     """A loop along an index, over the elements that a condition admits."""
 
@@ -100,7 +100,7 @@ def walk_along(bound: Term, condition: Term, terms: Iterable[Term]) -> Walk:
     return Walk(bound, condition, {p.is_suffix for p in prefixes if p.index is bound} == {True})
 
 
-@dataclass(frozen=True)
+@record()
 class Start:
     """Start of a carried prefix: its fold over elements that the loop does not pass, or none."""
 

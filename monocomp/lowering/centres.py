@@ -7,9 +7,10 @@ the tile about the new one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.lowering.differences import differences
 from monocomp.lowering.framed_sums import FramedSums
@@ -131,7 +132,7 @@ def _difference(at: Values, a: Term, b: Term) -> Term:
     return at.symbol("difference", at.value(difference), at.domain(difference))
 
 
-@dataclass(frozen=True)
+@record()
 class _Symbols:
     """Sums of a loop, before or after a tile.
 

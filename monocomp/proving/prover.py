@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar
 
+from monocomp.declarations.record import record
 from monocomp.proving.arithmetic import ContradictionError
 from monocomp.proving.case_analysis import OutOfTimeError, Path, clock, holds_in_all_cases
 from monocomp.proving.identities import Claim, show_values
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 Plan: TypeAlias = Sequence[tuple[str, Sequence[Claim]]]
 
 
-@dataclass(frozen=True)
+@record()
 class Law:
     """A law and the outcome of its proof.
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import cache, partial, reduce
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import MonoidLawError
 from monocomp.language import syntax
@@ -87,7 +88,7 @@ def conditions(e: syntax.Expr) -> Iterator[str]:
                 yield name
 
 
-@dataclass(frozen=True)
+@record()
 class Reader:
     """Reads expressions as terms.
 

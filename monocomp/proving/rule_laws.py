@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from textwrap import dedent
 
+from monocomp.declarations.record import record
 from monocomp.proving.identities import Claim, claim_of
 
 
-@dataclass(frozen=True)
+@record()
 class RuleLaw:
     """A law that rules may name.
 

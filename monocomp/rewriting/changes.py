@@ -9,17 +9,17 @@ products.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import zip_longest
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
 
 _UNORDERED = ("add", "mul", "and", "or", "maximum", "minimum")
 
 
-@dataclass(frozen=True)
+@record()
 class Change:
     """A place where two equations of a name differ.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.display.paragraphs import heading, row
 from monocomp.display.rendering import Rendered
 from monocomp.errors import InternalError
@@ -33,7 +34,7 @@ NAMING_LAW = "a name equals what it is defined to be"
 OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
 
 
-@dataclass(frozen=True)
+@record()
 class Saving:
     """The estimated cost of a program before a choice and after it, in element-wise operations of
     one kind (`costs.cost`)."""

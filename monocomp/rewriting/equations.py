@@ -16,12 +16,13 @@ import math
 import re
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from importlib import import_module
 from typing import Any
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.errors import InternalError
 from monocomp.language import syntax
@@ -43,7 +44,7 @@ from monocomp.terms import Term
 from monocomp.translation.translator import translate
 
 
-@dataclass(frozen=True)
+@record()
 class Predicate:
     """A property that a rule may need of a variable.
 
@@ -99,7 +100,7 @@ PREDICATES = {
 }
 
 
-@dataclass(frozen=True)
+@record()
 class Need:
     """`a finite`, `a free of k` or `k has an element`."""
 
@@ -132,7 +133,7 @@ class Need:
         return f"{self.name} {self.words}"
 
 
-@dataclass(frozen=True)
+@record()
 class Guard:
     """A decision where an equation is worth using.
 
@@ -155,7 +156,7 @@ _STATED: dict[str, Equation] = {}  # every equation, by its name
 _VARIABLE = re.compile(r"(?<![\w.|])[a-z](?![\w(\[|])")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Equation(Rule):
     """A rule that is an equation.
 

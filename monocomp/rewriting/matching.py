@@ -8,16 +8,17 @@ A whole sum or product may have more parts than the pattern; these stay.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, factors
 
 
-@dataclass(frozen=True)
+@record()
 class Pattern:
     """A term with variables.
 
@@ -45,7 +46,7 @@ def pattern_of(t: Term) -> Pattern:
     return Pattern(t.op, t.attr, tuple(map(pattern_of, t.args)), t)
 
 
-@dataclass(frozen=True)
+@record()
 class Bindings:
     """The bindings of a match.
 
@@ -72,7 +73,7 @@ class Bindings:
 Test: TypeAlias = Callable[[Bindings], bool]
 
 
-@dataclass(frozen=True)
+@record()
 class Demand:
     """Need of a variable.
 

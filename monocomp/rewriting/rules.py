@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.errors import InternalError
 from monocomp.proving.proofs import certify
 from monocomp.proving.prover import Law, missing
@@ -23,7 +24,7 @@ from monocomp.terms.asking import remembered
 from monocomp.terms.equations import Equations
 
 
-@dataclass(frozen=True)
+@record()
 class Choice:
     """A term, its better form, and the program with it."""
 
@@ -38,7 +39,7 @@ class Choice:
         return cls(before, after, program.map(lambda t: replace(t) if T.holds(t, before) else t))
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Rule:
     """A named rewrite. The docstring of `apply` holds its law and its example."""
 

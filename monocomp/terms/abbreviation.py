@@ -8,13 +8,13 @@ of its indices, is printed by the name that the user gave it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from monocomp.declarations.record import record
 from monocomp.terms import Term
 from monocomp.terms.printer import Names, show
 
 
-@dataclass(frozen=True)
+@record()
 class Abbreviation:
     """`name[indices]` for a term in which the indices are free."""
 

@@ -8,9 +8,9 @@ z, at whatever position of its index. An equation that cannot hold is FALSE: the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
+from monocomp.declarations.record import record
 from monocomp.terms.binders import rename
 from monocomp.terms.constructors import construct
 from monocomp.terms.leaves import FALSE, NEG_INF, ZERO
@@ -28,7 +28,7 @@ def is_equation(condition: Term) -> bool:
     return value is NEG_INF or (value.op == "const" and value.attr == 0 and value.kind != "bool")
 
 
-@dataclass(frozen=True)
+@record()
 class Place:
     """A place where elements are looked for.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any, TypeAlias, TypeVar, TypeVarTuple
 
+from monocomp.declarations.record import record
 from monocomp.terms.nodes import Term
 
 Decision: TypeAlias = Callable[[Term], bool]
@@ -29,7 +29,7 @@ def facts_asked() -> Iterator[dict[tuple[str, Term], None]]:
         _FOUND.pop()
 
 
-@dataclass(frozen=True)
+@record()
 class Fact:
     """A fact that may be known of a term.
 

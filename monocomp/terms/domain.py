@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import cast
 
+from monocomp.declarations.record import record
 from monocomp.terms.absence import Place, follows, is_equation
 from monocomp.terms.binders import open_fold, rename
 from monocomp.terms.constructors import construct
@@ -46,7 +47,7 @@ from monocomp.terms.transfer import ZERO as ALWAYS_0
 _INF = math.inf
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Assumptions:
     """Assumptions on what a term reads. Each object is its own key of what is remembered.
 
@@ -101,7 +102,7 @@ def domain(
     return values
 
 
-@dataclass(frozen=True)
+@record()
 class _Evaluation:
     """The domains of operands, under assumptions."""
 

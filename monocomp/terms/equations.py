@@ -6,11 +6,12 @@ Equations own what they declare (`monocomp.declarations.records`) and mention no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TypeVar
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.declarations.records import Declarations, Origin
 from monocomp.terms import Equation, Term
 from monocomp.terms.abbreviation import Abbreviation, abbreviator
@@ -21,7 +22,7 @@ __all__ = ["Equation", "Equations", "Slices", "Sorted", "in_order", "stored_in"]
 V = TypeVar("V")
 
 
-@dataclass(frozen=True)
+@record()
 class Slices:
     """An index of which a part of a program sees a slice at a time.
 
@@ -46,7 +47,7 @@ class Slices:
     computed: frozenset[str]
 
 
-@dataclass(frozen=True)
+@record()
 class Sorted:
     """Equations for the positions of an input in the order of its elements, which a call sorts.
 
@@ -69,7 +70,7 @@ class Sorted:
         return self.order, self.first, self.last
 
 
-@dataclass(frozen=True)
+@record()
 class Equations:
     """A program in index terms: the state that rewrites act on.
 
