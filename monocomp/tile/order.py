@@ -1,5 +1,7 @@
 """The order of statements in a loop: gathers, blocks, products, sums of tiles, products with them.
 
+Matrix units work beside the others: what positions alone decide is computed while a product runs.
+
 No block is loaded ahead whose elements have a position each, and no load passes a product of
 matrices, nor the wait for a block that is loaded ahead. So such a tile is read first, and these
 hide the wait for it; one along three axes takes too many registers to wait for a product in them.
@@ -66,7 +68,8 @@ def _ordered(body: list[Statement]) -> list[Statement]:
         if positions[a.name] > positions[b.name] and (_reads(a, b.name) or _reads(b, a.name)):
             ordered = updates
     values = [s for s in body if not isinstance(s, Assign)]
-    return order_statements(_read_late(_gather_early(values), ordered)) + list(ordered)
+    moved = _read_late(_compute_late(_gather_early(values)), ordered)
+    return order_statements(moved) + list(ordered)
 
 
 def _turn(u: Assign) -> int:
@@ -117,6 +120,19 @@ def _read_late(values: Sequence[Statement], updates: Sequence[Assign]) -> list[S
     return [*before, *(values[n] for n in late), *values[last + 1 :]]
 
 
+def _compute_late(body: Sequence[Statement]) -> list[Statement]:
+    """Return the statements, tiles that positions alone decide behind the first product, unless
+    something before it takes them. None passes a loop or a condition."""
+    stops = (n for n, s in enumerate(body) if isinstance(s, Loop | Mask) or _multiplies(s))
+    first = next(stops, None)
+    if first is None or not _multiplies(body[first]):
+        return list(body)
+    before, after = body[: first + 1], body[first + 1 :]
+    needed = {x.attr for s in before for root in roots(s) for x in leaves(root)}
+    late = [s for s in before if _is_of_positions(s) and needed.isdisjoint(names([s]))]
+    return [*(s for s in before if s not in late), *late, *after]
+
+
 def _needed(s: Statement, late: Mapping[str, Statement]) -> list[Statement] | None:
     """Return the late statements that one depends on, in order; None if it waits for a product."""
     needed: dict[Statement, None] = {}
@@ -135,6 +151,13 @@ def _multiplies(s: Statement) -> bool:
 
 def _reads_block(s: Statement) -> bool:
     return isinstance(s, Let) and s.value.op == "load" and not _gathers(s)
+
+
+def _is_of_positions(s: Statement) -> bool:
+    """True for a tile that is computed from positions, extents and parameters."""
+    if not isinstance(s, Let) or len(s.value.axes) < _HELD_AXES:
+        return False
+    return not any(x.op in ("load", "local") for x in subexpressions(s.value))
 
 
 def _is_early(s: Statement) -> bool:

@@ -1,4 +1,5 @@
-"""The order of a loop's statements: gathers before products, sums before products at its end."""
+"""The order of a loop's statements: gathers before products, what positions decide behind them,
+sums before products at its end."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ import monocomp as mc
 from monocomp.tile import Let, Loop, walk
 from monocomp.tile.order import order_statements
 from monocomp.tile.parser import parse
+from monocomp.tile.statements import roots
+from monocomp.tile.values import subexpressions
 from monocomp.tile.verifier import verify
 from tests.tile.running import BACKENDS
 
@@ -78,3 +81,19 @@ def test_rows_that_a_product_needs_are_not_read_before_it() -> None:
     loop = next(s for s in walk(program.body) if isinstance(s, Loop))
     values = [s.value.op if isinstance(s, Let) else "" for s in loop.body]
     assert values.index("load", values.index("contract")) > values.index("contract")
+
+
+@pytest.mark.parametrize(
+    ("weights", "is_late"),
+    [("softmax[k](A[i,d] * B[k,d])", True), ("softmax[k](X[i,k])", False)],
+    ids=["beside a product", "in its operand"],
+)
+def test_random_numbers_are_drawn_while_a_product_runs(weights: str, is_late: bool) -> None:
+    (program,) = mc.compile(
+        f"P[i,k] = {weights}\nO[i,e] = sum[k](where(uniform(7, i, k) < 0.1, 0, P[i,k]) * V[k,e])"
+    ).tile_programs()
+    loop = next(s for s in walk(program.body) if isinstance(s, Loop))
+    values = [{x.op for root in roots(s) for x in subexpressions(root)} for s in loop.body]
+    drawn = next(n for n, ops in enumerate(values) if "uniform" in ops)
+    product = next(n for n, ops in enumerate(values) if "contract" in ops)
+    assert (product < drawn) == is_late
