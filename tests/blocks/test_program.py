@@ -293,6 +293,16 @@ def test_sums_with_what_is_loaded_may_be_large(logits: str, is_weight: bool) -> 
     assert " = weight(" not in mc.compile(stored).source(target="cuda:90")
 
 
+@pytest.mark.parametrize(
+    ("logits", "is_weight"),
+    [("Q[g,q,d] * K[g,k,d] * W[g]", False), ("(Q[g,q,d] * K[g,k,d] + A[g,q,k]) * W[g]", True)],
+)
+def test_what_loops_add_up_is_as_large_as_what_they_add(logits: str, is_weight: bool) -> None:
+    program = f"S[q,k] = sum[g]({logits})\nO[q,e] = softmax[k](S[q,k]) * V[k,e]"
+    source = mc.compile(program).source(target="cuda:90", extents={"g": 16})
+    assert "for g in" in source and (" = weight(" in source) == is_weight
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("shift", [0.0, -3.7, 1e4, -1e4, 1e8, -1e9, 2.0**27, 2.0**27 + 16, -3e38])
 def test_fused_weights(shift: float, dtype: type[np.floating[Any]]) -> None:

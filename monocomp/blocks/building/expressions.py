@@ -246,18 +246,26 @@ def _is_rounded(c: Context, e: P.Expr) -> bool:
     return e.op not in ("load", "number") and e.kind == "float"
 
 
-def _is_computed(c: Context, e: P.Expr) -> bool:
-    """True if all that is added, or chosen from, is made of positions or products of matrices."""
+def _is_computed(c: Context, e: P.Expr, states: frozenset[str] = frozenset()) -> bool:
+    """True if all that is added, or chosen from, is made of positions or products of matrices;
+    what a loop adds to one of these states, or chooses beside it, is."""
     e = c.meaning(e)
     if e in c.choices.products or e.op == "coordinate":
         return True
     if e.op == "load" or e.kind == "bool":
         return False
+    if e.op == "local":
+        new = [
+            s.value for s in c.program.statements if isinstance(s, P.Assign) and s.name == e.attr
+        ]
+        within = states | {e.attr}
+        return e.attr not in states and all(_is_computed(c, value, within) for value in new)
     if e.op in ("add", "sub", "where", "maximum", "minimum"):
         choices = e.args[e.op == "where" :]
         parts = [a for a in choices if not (a.op == "number" and a.attr == -math.inf)]
-        return all(_is_computed(c, a) for a in parts)
-    return any(_is_computed(c, a) for a in e.args)
+        parts = [a for a in parts if not (a.op == "local" and a.attr in states)]
+        return all(_is_computed(c, a, states) for a in parts)
+    return any(_is_computed(c, a, states) for a in e.args)
 
 
 def _scaled(c: Context, e: P.Expr) -> tuple[P.Expr, P.Expr] | None:
