@@ -152,22 +152,26 @@ def merge_largest(
     return values, positions''',
     "leading_bits": '''@triton.jit
 def leading_bits(x, dtype: tl.constexpr):
-    """Keep the leading bits of x that a dtype has. The bits that bfloat16 lacks are cut off:
-    rounding, and subtracting the result from x, would convert each element there and back."""
+    """The leading bits of x that a dtype has, in that dtype. The bits that bfloat16 lacks are cut
+    off: rounding, and subtracting the result from x, would convert each element there and back."""
     if dtype == tl.bfloat16 and x.dtype == tl.float32:
-        x = (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+        x = (x.to(tl.int32, bitcast=True) >> 16).to(tl.int16).to(dtype, bitcast=True)
     else:
         x = x.to(dtype)
     return x''',
     "lost_bits": '''@triton.jit
 def lost_bits(x, dtype: tl.constexpr):
     """x less its leading bits, in a dtype; 0 where these overflow."""
-    lost = x - leading_bits(x, dtype).to(tl.float32)
+    if dtype == tl.bfloat16 and x.dtype == tl.float32:
+        leading = (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+    else:
+        leading = x.to(dtype).to(tl.float32)
+    lost = x - leading
     return tl.where(tl.abs(lost) < float("inf"), lost, 0.0).to(dtype)''',
     "dot_in_limbs": '''@triton.jit
 def dot_in_limbs(a, b, acc, dtype: tl.constexpr, PRECISION: tl.constexpr):
     """a @ b + acc. A tile of more bits than dtype has is taken as a sum of two that have it."""
-    a_high, b_high = leading_bits(a, dtype).to(dtype), leading_bits(b, dtype).to(dtype)
+    a_high, b_high = leading_bits(a, dtype), leading_bits(b, dtype)
     product = tl.dot(a_high, b_high, acc, input_precision=PRECISION)
     if a.dtype != dtype:
         product += tl.dot(lost_bits(a, dtype), b_high, input_precision=PRECISION)
