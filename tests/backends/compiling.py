@@ -102,3 +102,15 @@ def machine_code(launch: Launch) -> list[tuple[int, str]]:
     text = dumped(compiled("cuda:90", launch), "--dump-sass")
     found = re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", text, re.MULTILINE)
     return [(int(address, 16), instruction) for address, instruction in found]
+
+
+def kept_in_memory(launch: Launch) -> int:
+    """Count the instructions that read or write spilled registers in the first loop that multiplies
+    on Hopper: that of whole blocks, which runs most."""
+    code = machine_code(launch)
+    for end, text in code:
+        jump = re.search(r"\bBRA\b.* 0x([0-9a-f]+)", text)
+        body = [x for at, x in code if jump and int(jump[1], 16) <= at <= end]
+        if any("MMA" in x for x in body):
+            return sum(bool(re.search(r"\b(LDL|STL)\b", x)) for x in body)
+    return 0
