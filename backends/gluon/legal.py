@@ -37,17 +37,17 @@ class LegalOfWarpgroups(Legal):
         )
 
     def _registers(self, schedule: Schedule) -> int:
-        """Count the registers of a thread: the sums that loops carry, and beside these what
-        products give and, in 16 bits, what they take of it. Tiles loaded through pointers lie as
-        results of products do, two neighbours in a thread; each pair has a pointer, of two
-        registers."""
+        """Count the registers of a thread: the sums that loops carry, and beside these what is
+        drawn, what products give and, in 16 bits, what they take of it. Tiles loaded through
+        pointers lie as results of products do, two neighbours in a thread; each pair has a
+        pointer, of two registers."""
         by_descriptor = descriptor_loads(self.program, resident=True)
         halves = 0
         for s in self.program.statements:
             match s:
                 case Let(value=value) if value.op == "load":
                     halves += 0 if s.name in by_descriptor else 4 * self._tile(value, schedule)
-                case Let(value=value) if value.op == "contract":
+                case Let(value=value) if value.op == "contract" or _draws(value):
                     halves += 2 * self._tile(value, schedule)
                 case Loop():
                     halves += sum(2 * self._tile(state, schedule) for state in s.state)
@@ -60,6 +60,11 @@ class LegalOfWarpgroups(Legal):
         """Count the elements of a tile; those of rows are few."""
         axes = value.axes & {*self.program.axis_names("row", "stream", "whole")}
         return self.resources.elements(axes, schedule) if len(axes) > 1 else 0
+
+
+def _draws(value: Expr) -> bool:
+    """True if a value is drawn, which takes so long that it is done while products run."""
+    return any(e.op == "uniform" for e in subexpressions(value))
 
 
 def first(legal: Legal) -> Schedule:

@@ -172,10 +172,12 @@ class GluonPrinter(Printer):
         """Take an item from its ring, as a number that is the same in all threads."""
         ring, full, empty = (f"{name}.index(item_turn % 2)" for name in _TOLD)
         self._put(f"mbarrier.wait({full}, item_turn // 2 % 2)", indent)
-        self._put(f"{item} = uniform({ring}.load(gl.BlockedLayout([1], [32], [4], [0])))", indent)
+        self._put(
+            f"{item} = first_lane({ring}.load(gl.BlockedLayout([1], [32], [4], [0])))", indent
+        )
         self._put(f"mbarrier.arrive({empty}, count=1)", indent)
         self._put("item_turn += 1", indent)
-        self._called.add("uniform")
+        self._called.add("first_lane")
 
     def _length(self, axis: str | None) -> str:
         divided = self.program.divided.get(str(axis))

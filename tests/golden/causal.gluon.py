@@ -67,7 +67,7 @@ def causal_kernel_consumer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
     stride_O_q = stride_O_q // STEP * STEP
     num_q = gl.cdiv(size_q, BLOCK_Q)
     mbarrier.wait(item_ring_full.index(item_turn % 2), item_turn // 2 % 2)
-    item = uniform(item_ring.index(item_turn % 2).load(gl.BlockedLayout([1], [32], [4], [0])))
+    item = first_lane(item_ring.index(item_turn % 2).load(gl.BlockedLayout([1], [32], [4], [0])))
     mbarrier.arrive(item_ring_empty.index(item_turn % 2), count=1)
     item_turn += 1
     while item < ITEMS:
@@ -167,7 +167,7 @@ def causal_kernel_consumer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
                  mask=gl.convert_layout(in_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
                       & in_e[None, :])
         mbarrier.wait(item_ring_full.index(item_turn % 2), item_turn // 2 % 2)
-        item = uniform(item_ring.index(item_turn % 2).load(gl.BlockedLayout([1], [32], [4], [0])))
+        item = first_lane(item_ring.index(item_turn % 2).load(gl.BlockedLayout([1], [32], [4], [0])))
         mbarrier.arrive(item_ring_empty.index(item_turn % 2), count=1)
         item_turn += 1
 
