@@ -294,6 +294,16 @@ def test_calls(save: list[str]) -> None:
         )
 
 
+@pytest.mark.parametrize("name", library.names())
+def test_calls_compute_nothing_again(name: str) -> None:
+    """What a backward pass reads is what its call keeps, so that all of it is repeated."""
+    calls = mc.compile(library.load(name)).calls
+    floats = [n for n, i in calls.declared.inputs.items() if i.kind == "float"]
+    forward = calls.forward(tuple(floats))
+    results = (o for n, o in enumerate(forward.results) if n not in forward.constant)
+    assert forward.backward(dict.fromkeys(floats, ""), tuple(results)).recompute is None
+
+
 def test_copies_save_the_same() -> None:
     kernel = mc.compile(ATTENTION, save=["S", "L"])
     make, args = kernel.__reduce__()
