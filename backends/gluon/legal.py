@@ -37,10 +37,10 @@ class LegalOfWarpgroups(Legal):
         )
 
     def _registers(self, schedule: Schedule) -> int:
-        """Count the registers of a thread: the sums that loops carry, and beside these what is
-        drawn, what products give and, in 16 bits, what they take of it. Tiles loaded through
-        pointers lie as results of products do, two neighbours in a thread; each pair has a
-        pointer, of two registers."""
+        """Count the registers of a thread: the sums that loops carry, and beside these what
+        products give and, in 16 bits, what they take of it; what is drawn, half of what positions
+        give, and two elements of vectors along rows. Tiles loaded through pointers lie as results
+        of products do, two neighbours in a thread; each pair has a pointer, of two registers."""
         by_descriptor = descriptor_loads(self.program, resident=True)
         halves = 0
         for s in self.program.statements:
@@ -49,12 +49,21 @@ class LegalOfWarpgroups(Legal):
                     halves += 0 if s.name in by_descriptor else 4 * self._tile(value, schedule)
                 case Let(value=value) if value.op == "contract" or _draws(value):
                     halves += 2 * self._tile(value, schedule)
+                case Let(value=value):
+                    halves += self._along_rows(value, schedule)
+                    halves += 0 if _takes_over(value) else self._tile(value, schedule)
                 case Loop():
                     halves += sum(2 * self._tile(state, schedule) for state in s.state)
                 case Assign(value=value):
                     lefts = (e.args[0] for e in subexpressions(value) if e.op == "contract")
                     halves += sum(self._tile(e, schedule) for e in lefts if e.op != "load")
         return _WORKING + halves // (2 * schedule.num_warps * self.gpu.lanes)
+
+    def _along_rows(self, value: Expr, schedule: Schedule) -> int:
+        """Count twice the elements of a vector along rows, of which each thread has two."""
+        axes = value.axes & {*self.program.axis_names("row", "stream", "whole")}
+        threads = schedule.num_warps * self.gpu.lanes
+        return 4 * threads if axes and axes <= {*self.program.axis_names("row")} else 0
 
     def _tile(self, value: Expr | State, schedule: Schedule) -> int:
         """Count the elements of a tile; those of rows are few."""
@@ -65,6 +74,11 @@ class LegalOfWarpgroups(Legal):
 def _draws(value: Expr) -> bool:
     """True if a value is drawn, which takes so long that it is done while products run."""
     return any(e.op == "uniform" for e in subexpressions(value))
+
+
+def _takes_over(value: Expr) -> bool:
+    """True if a value may lie where a tile does that it is computed from."""
+    return any(e.op == "local" and e.axes == value.axes for e in subexpressions(value))
 
 
 def first(legal: Legal) -> Schedule:
