@@ -91,7 +91,7 @@ def first(legal: Legal) -> Schedule:
 
 
 def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
-    """As long blocks of streams as registers hold, then as many warpgroups, of 64 rows each."""
+    """Return schedules: as long blocks of streams as registers hold, then as many warpgroups."""
     found = list(_all(legal))
     if legal.has_descriptors:  # else no schedule can help, and passes say why
         found = [s for s in found if legal.admits(s)]
