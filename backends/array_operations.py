@@ -36,7 +36,7 @@ class Ops(Protocol):
         """Return the maximum or minimum along a dimension, and the least position that has it."""
 
     def bounds(self, x: Array) -> tuple[int, int]:
-        """The least element and the largest, or bounds on them."""
+        """Return the least element and the largest, or bounds on them."""
 
     def known(self, x: Array) -> Array | None:
         """Return an array that has the elements of another; None where they are not known yet."""
@@ -59,7 +59,7 @@ def elementwise(
     own: Mapping[str, Callable[..., Array]],
     operations: Mapping[str, Operation] = OPERATIONS,
 ) -> dict[str, Callable[..., Array]]:
-    """The element-wise operations by name: functions of a library, or ones of our own."""
+    """Return the element-wise operations by name: functions of a library, or ones of our own."""
     named = ((o.name, o.array) for o in operations.values() if o.array)
     return {name: own.get(name) or getattr(library, array) for name, array in named}
 
@@ -74,5 +74,5 @@ def first_extreme(ops: Ops, name: str, values: Array, positions: Array, dim: int
 
 
 def bounds(x: Array) -> tuple[int, int]:
-    """The least element and the largest; 0 where there are none."""
+    """Return the least element and the largest; 0 where there are none."""
     return (int(x.min()), int(x.max())) if math.prod(x.shape) else (0, 0)

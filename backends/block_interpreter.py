@@ -241,7 +241,7 @@ class _Instance:
                     self.run(s.body if self._value(s.test) else s.orelse)
 
     def _own(self, tile: Value, axes: tuple[str, ...]) -> Value:
-        """The rows of a block that a warpgroup has."""
+        """Return the rows of a block that a warpgroup has."""
         for dim, axis in enumerate(axes):
             if axis in self.program.divided:
                 rows = self.lengths[axis]
@@ -272,7 +272,7 @@ class _Instance:
     def _positions(
         self, access: B.Pointers, layout: B.Layout
     ) -> tuple[np.ndarray[Any, Any], Value, Value]:
-        """The memory of an access, positions in it, and which of these are meant."""
+        """Return the memory of an access, positions in it, and which of these are meant."""
         pointer = self._value(access.base)
         positions = pointer.offset + sum(self._value(x) for x in access.offsets)
         mask = True if access.mask is None else self._value(access.mask)
@@ -293,7 +293,7 @@ class _Instance:
         return np.where(mask, memory[np.where(mask, positions, 0)], fill).astype(memory.dtype)
 
     def _load_block(self, access: B.Descriptor, layout: B.Layout) -> Value:
-        """The block, with 0 for what is outside of the tensor."""
+        """Return the block, with 0 for what is outside of the tensor."""
         tensor = self._value(access.descriptor)
         axes = access.block.axes
         inside: Value = True
@@ -424,7 +424,8 @@ def _divided(a: Value, b: Value) -> Value:
 def _merge_largest(
     values: Value, positions: Value, ranks: Value, count: int, x: Value, at: Value, k: int, r: int
 ) -> Tiles:
-    """The `count` largest of a list along r and of a tile along k; of equal ones the first."""
+    """Return the `count` largest of a list along r and of a tile along k; of equal ones the
+    first."""
     tile = tuple(np.moveaxis(a, k, r) for a in (x, at))
     v, p = folds.joined(_OPS, (values, positions), tile, r)
     v, p = _OPS.largest(v, p, r, values.shape[r])

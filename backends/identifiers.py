@@ -43,7 +43,8 @@ class Identifiers:
         self._taken: set[str] = {*RESERVED, *taken}
 
     def of(self, purpose: str, name: str, wanted: str | None = None) -> str:
-        """The identifier of a name used for a purpose; `wanted` is the preferred spelling."""
+        """Return the identifier of a name used for a purpose; `wanted` is the preferred
+        spelling."""
         found = self._given.get((purpose, name))
         if found is None:
             base = (wanted if wanted is not None else name).lstrip("_.")[:_LONGEST] or "x"

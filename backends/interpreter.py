@@ -207,7 +207,7 @@ class Interpreter:
         self.values |= zip(s.names, results, strict=True)
 
     def _after(self, s: T.Fold, state: Tiles, tiles: Tiles) -> Tiles:
-        """The state combined with what comes after it."""
+        """Return the state combined with what comes after it."""
         assert isinstance(s.monoid, T.Combine)
         return tiles if self._is_first(s) else self._combine(s.monoid, state, tiles)
 
@@ -264,8 +264,9 @@ class Interpreter:
         return start, full_start, full_stop, max(start, stop)
 
     def _own_start(self, segment: T.Segment, count: int) -> tuple[Array | None, int]:
-        """The first element for each value of the grid, or also of other axes, and how many any of
-        them has, if these are at most half of those that some have, and the values share none."""
+        """Return the first element for each value of the grid, or also of other axes, and how
+        many any of them has, if these are at most half of those that some have, and the values
+        share none."""
         sides = [
             [x for x in map(self._value, side) if self.ops.known(x) is not None]
             for side in (segment.lower, segment.upper)
@@ -334,7 +335,7 @@ class Interpreter:
         return self.ops.library.where(self.inside, value, unit)
 
     def _along(self, e: T.Expr, axis: str) -> Array:
-        """A value with all its elements along the axis, also where they are the same."""
+        """Return a value with all its elements along the axis, also where they are the same."""
         start, stop = self.range[axis]
         return self._stretch(self._value(e), self.dims[axis], stop - start)
 
@@ -388,7 +389,7 @@ class Interpreter:
         return guard
 
     def _coordinates(self, positions: Sequence[T.Expr]) -> list[str] | None:
-        """The axes whose coordinates these are, each once; None if they are others."""
+        """Return the axes whose coordinates these are, each once; None if they are others."""
         axes = [p.attr for p in positions if p.op == "coordinate"]
         is_distinct = len(set(axes)) == len(positions)
         return axes if is_distinct and not self.shifted.intersection(axes) else None
@@ -422,7 +423,7 @@ class Interpreter:
         return self.ops.full((1,) * len(self.dims), 0, kind)
 
     def _where(self, condition: Array, value: Array) -> Array:
-        """The value, and 0 where the condition fails."""
+        """Return the value, and 0 where the condition fails."""
         kind: Kind = "bool" if str(value.dtype).endswith("bool") else "float"
         if kind == "float" and not _is_floating(value):
             kind = "int"

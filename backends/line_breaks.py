@@ -52,12 +52,12 @@ _SIMPLE = re.compile(r"-?[\w.]+")  # what ** has no spaces beside
 
 
 def plain(text: str) -> str:
-    """An expression on one line."""
+    """Return an expression on one line."""
     return _flat(_parse(text))
 
 
 def tuple_text(items: Sequence[str]) -> str:
-    """A tuple of expressions."""
+    """Return a tuple of expressions."""
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
@@ -85,7 +85,7 @@ def _level(e: ast.expr) -> int:
 
 
 def _flat(e: ast.expr, level: int = 0) -> str:
-    """An expression on one line, in parentheses where it binds less tightly."""
+    """Return an expression on one line, in parentheses where it binds less tightly."""
     known = vars(e)  # each level of brackets asks for what stands inside of it
     text = known.get("flat")
     if text is None:
@@ -161,7 +161,7 @@ def _listed(items: Sequence[tuple[str, ast.expr]], always: bool = False) -> tupl
 
 
 def _operated(e: ast.expr) -> tuple[_Item, ...]:
-    """The operands of an operator, or the expression where there is none."""
+    """Return the operands of an operator, or the expression where there is none."""
     if _level(e) >= _UNARY:
         return (_Item("", e),)
     return tuple(_Item(sign, x, level) for sign, x, level in _operands(e))
@@ -275,7 +275,7 @@ class _Lines:
 
 
 def fit(before: str, text: str, after: str, indent: int) -> list[str]:
-    """A statement `before text after` that is indented by so many steps, where text is an
+    """Return a statement `before text after` that is indented by so many steps, where text is an
     expression."""
     lines = _Lines("    " * indent + before)
     lines.write(_parse(text), 0, len(after), False)
@@ -283,8 +283,8 @@ def fit(before: str, text: str, after: str, indent: int) -> list[str]:
 
 
 def fill(before: str, items: Sequence[str], after: str, indent: int) -> list[str]:
-    """A statement with a list of any texts, such as parameters, between the brackets that `before`
-    ends with and `after` begins with."""
+    """Return a statement with a list of any texts, such as parameters, between the brackets that
+    `before` ends with and `after` begins with."""
     lines, last = _Lines("    " * indent + before[:-1]), len(items) - 1
     listed = tuple(_Item(x, end="," * (n < last)) for n, x in enumerate(items))
     lines.between(_Brackets(before[-1], listed, after[0]), len(after) - 1)

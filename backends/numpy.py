@@ -149,7 +149,8 @@ def run_all(
     *,
     checked: bool = False,
 ) -> tuple[Array, ...]:
-    """The results of a host program on NumPy arrays, as `host.interpreting.run_plan` says."""
+    """Return the results of a host program on NumPy arrays, as `host.interpreting.run_plan`
+    says."""
     target = _Target(kernels, checked)
     return run_plan(host, target, inputs, params, programs)
 

@@ -69,7 +69,7 @@ class Repeated:
         self.device, self.run, self.recording = device, run, recording
 
     def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-        """The results for inputs and parameters, in their order."""
+        """Return the results for inputs and parameters, in their order."""
         if torch._C._is_any_autocast_enabled():
             with torch.autocast(self.device.type, enabled=False):
                 return self(values)
@@ -155,7 +155,7 @@ def run_all(
     results: torch.dtype | None = None,
     checked: bool = False,
 ) -> tuple[torch.Tensor, ...]:
-    """The results of a host program, as `host.interpreting.run_plan` says.
+    """Return the results of a host program, as `host.interpreting.run_plan` says.
 
     Args:
         results: the dtype of float results, as `TorchTarget` says.

@@ -128,7 +128,7 @@ def _keys(ranks: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
 
 
 def _sign(x: torch.Tensor) -> torch.Tensor:
-    """The sign; of NaN, NaN."""
+    """Return the sign; of NaN, NaN."""
     sign = x.sign()
     return sign.add_(x.clamp(-1, 1), alpha=0) if x.is_floating_point() else sign
 

@@ -37,8 +37,8 @@ class Gradient(GradientPrograms):
         tf32: bool = False,
         minimal: bool = False,
     ) -> str:
-        """A file in Triton, to paste: the program as a function that autograd records, with the
-        kernels of both; arguments as for `Kernel.source`."""
+        """Return a file in Triton, to paste: the program as a function that autograd records,
+        with the kernels of both; arguments as for `Kernel.source`."""
         return gradient_source(self, extents or {}, dtype, target, tf32=tf32, minimal=minimal)
 
 
@@ -52,7 +52,7 @@ def grad(
     name: str | None = None,
     monoids: Iterable[Monoid] = (),
 ) -> Gradient:
-    """The gradient of a program, as a program: `mc.compile(mc.grad(text))` computes it.
+    """Return the gradient of a program, as a program: `mc.compile(mc.grad(text))` computes it.
 
     It reads the program's inputs, the derivative of the loss with respect to each output `O` as
     `dO`, and what `forward`, the program itself, saves for it. It returns `dQ` for each input `Q`.

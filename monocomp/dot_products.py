@@ -40,7 +40,7 @@ class Form:
     dropout: bool = False
 
     def text(self) -> str:
-        """The program."""
+        """Return the program."""
         inputs, params = ["Q[b,h,q,d]", "K[b,g,k,d]", "V[b,g,k,e]"], ["scale: float"]
         head = "h // (|h| // |g|)" if self.shares else "h"
         inputs = inputs if self.shares else [at.replace("g", "h") for at in inputs]
@@ -73,7 +73,7 @@ class Form:
         )
 
     def call(self, given: dict[str, Any], backend: str = "auto") -> torch.Tensor:
-        """The result for inputs and parameters by name."""
+        """Return the result for inputs and parameters by name."""
         if torch.compiler.is_dynamo_compiling():
             form = self.mask, self.causal, self.shares, self.softcap, self.sinks, self.dropout
             traced: torch.Tensor = dynamo.traced(_key(backend, *form), (), given)  # type: ignore[assignment]
@@ -82,7 +82,7 @@ class Form:
         return found
 
     def kernel(self, backend: str = "auto") -> Kernel:
-        """The kernel, compiled once."""
+        """Return the kernel, compiled once."""
         return _kernel(self, backend)
 
 
@@ -94,7 +94,7 @@ def _kernel(form: Form, backend: str) -> Kernel:
 
 
 def _key(backend: str, *form: Any) -> str:
-    """The key of a form's kernel, which is compiled: Dynamo looks at no more."""
+    """Return the key of a form's kernel, which is compiled: Dynamo looks at no more."""
     key: str = Form(*form).kernel(backend).calls.key
     return key
 

@@ -21,7 +21,7 @@ class Span:
     stop: int
 
     def to(self, other: Span) -> Span:
-        """The smallest span that covers both."""
+        """Return the smallest span that covers both."""
         return Span(min(self.start, other.start), max(self.stop, other.stop))
 
 
@@ -37,7 +37,7 @@ _WIDTH = 100  # columns of program text shown around a caret
 
 
 def _excerpt(text: str, spans: tuple[Span, ...]) -> list[str]:
-    """The lines that hold the spans, with carets, clipped to a readable width."""
+    """Return the lines that hold the spans, with carets, clipped to a readable width."""
     rows: dict[int, list[tuple[int, int]]] = {}
     for span in spans:
         line, column = line_and_column(text, span.start)
@@ -140,7 +140,7 @@ def message(
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to a misspelt one, or None."""
+    """Return the known name closest to a misspelt one, or None."""
     import difflib
 
     names = list(known)
@@ -152,13 +152,15 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """The help for an unknown name: the known one that was probably meant, if there is one."""
+    """Return the help for an unknown name: the known one that was probably meant, if there is
+    one."""
     near = nearest(name, known)
     return f"did you mean '{near}'?" if near else None
 
 
 def unknown(name: str, known: Iterable[str], message: str, what: str) -> UsageError:
-    """The error for a name that is none of the known ones, which the message calls `what`."""
+    """Return the error for a name that is none of the known ones, which the message calls
+    `what`."""
     known = list(known)
     notes = (f"{what}: {', '.join(known) or 'none'}",)
     return UsageError(message, notes=notes, help=did_you_mean(name, known))

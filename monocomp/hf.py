@@ -71,7 +71,7 @@ def _of_transformers(module: str, name: str) -> Any:
 def attention(
     program: str | os.PathLike[str] | Kernel | None = None, *, backend: str = "auto"
 ) -> Attention:
-    """The attention that `register` registers, from what it takes."""
+    """Return the attention that `register` registers, from what it takes."""
     if program is None:
         return Attention(None, backend)
     from monocomp.kernel import Kernel, compile
@@ -241,8 +241,8 @@ def _convert_mask(mask: torch.Tensor, kind: str, dtype: torch.dtype) -> torch.Te
 
 
 def dense_mask(sdpa_mask: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.Tensor:
-    """The mask of a model as truth values, never left out: what it is left out for depends on how
-    torch's own kernels count."""
+    """Return the mask of a model as truth values, never left out: what it is left out for
+    depends on how torch's own kernels count."""
     kwargs |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     mask: torch.Tensor = sdpa_mask(*args, **kwargs)
     return mask

@@ -117,7 +117,7 @@ def _arguments(
     name: str | None,
     monoids: Iterable[Monoid],
 ) -> Mapping[str, Any]:
-    """The arguments of a kernel that follow from its program."""
+    """Return the arguments of a kernel that follow from its program."""
     if isinstance(program, Derivation):
         return program.compiled
     return {"equations": read_equations(program, name, monoids)}
@@ -195,7 +195,7 @@ class Kernel(Rendered):
 
     @property
     def program(self) -> Origin:
-        """The text that it computes."""
+        """Return the text that it computes."""
         return self.equations.origin
 
     @property
@@ -205,7 +205,7 @@ class Kernel(Rendered):
 
     @property
     def name(self) -> str:
-        """The kernel's name."""
+        """Return the kernel's name."""
         return self.program.name or "kernel"
 
     @property
@@ -220,7 +220,7 @@ class Kernel(Rendered):
         return self.plan().certificate
 
     def plan(self, extents: Mapping[str, int] | None = None, processors: int | None = None) -> Plan:
-        """The plan: what the kernels compute, the steps that led there, and why.
+        """Return the plan: what the kernels compute, the steps that led there, and why.
 
         Args:
             extents: sizes that are known, by index. Others are taken for what
@@ -232,7 +232,8 @@ class Kernel(Rendered):
     def tile_programs(
         self, extents: Mapping[str, int] | None = None, processors: int | None = None
     ) -> tuple[TileProgram, ...]:
-        """The kernels of the plan, in the order in which they run; extents by representative."""
+        """Return the kernels of the plan, in the order in which they run; extents by
+        representative."""
         return self.planner.plan(extents, processors).kernels
 
     def notes(
@@ -259,8 +260,8 @@ class Kernel(Rendered):
 
     @property
     def stages(self) -> Stages:
-        """Every stage from equations to source, as text: `kernel.stages["tile"]`, for sizes
-        `kernel.stages.at(q=4096)["plan"]`, around a pass `kernel.stages.after("peel")`."""
+        """Return every stage from equations to source, as text: `kernel.stages["tile"]`, for
+        sizes `kernel.stages.at(q=4096)["plan"]`, around a pass `kernel.stages.after("peel")`."""
         return Stages(self)
 
     @property
@@ -270,7 +271,7 @@ class Kernel(Rendered):
 
     @property
     def language(self) -> str:
-        """The backend whose source runs on a GPU."""
+        """Return the backend whose source runs on a GPU."""
         return self.calls.language
 
     # --- source -----------------------------------------------------------------------
@@ -285,7 +286,7 @@ class Kernel(Rendered):
         tf32: bool | None = None,
         minimal: bool = False,
     ) -> str:
-        """The emitted source.
+        """Return the emitted source.
 
         Args:
             backend: "triton" or "gluon" for a self-contained Python file; "numpy" and "torch"
@@ -381,8 +382,8 @@ class Kernel(Rendered):
 
     @property
     def operator(self) -> torch._ops.OpOverload:
-        """The operator of torch by which programs that have been traced call it, registered: before
-        one is loaded that another process has exported."""
+        """Return the operator of torch by which programs that have been traced call it,
+        registered: before one is loaded that another process has exported."""
         from monocomp.calls.operators import operator
 
         return operator(self.calls, {}).overload

@@ -37,7 +37,7 @@ def module(
     tf32: bool = False,
     minimal: bool = False,
 ) -> Module:
-    """A self-contained Python file, and what it consists of.
+    """Return a self-contained Python file, and what it consists of.
 
     Args:
         backend: the dialect.
@@ -77,8 +77,8 @@ def machine_code(
     *,
     tf32: bool = False,
 ) -> tuple[list[MachineCode], dict[str, int]]:
-    """The kernels of a file, compiled for a GPU that need not be there, and the sizes that they are
-    compiled for; arguments as for `module`, `form` one of `machine_code.FORMS`."""
+    """Return the kernels of a file, compiled for a GPU that need not be there, and the sizes
+    that they are compiled for; arguments as for `module`, `form` one of `machine_code.FORMS`."""
     from monocomp.backends.triton.machine_code import machine_code
 
     target = canonical(target) or target
@@ -109,8 +109,8 @@ def gradient_source(
     tf32: bool,
     minimal: bool,
 ) -> str:
-    """A file in Triton with a program and its gradients; arguments as for `module`, extents by
-    index."""
+    """Return a file in Triton with a program and its gradients; arguments as for `module`,
+    extents by index."""
     from monocomp.backends.triton.dialect import TRITON
     from monocomp.backends.triton.gradient import emit_gradient
 
@@ -195,7 +195,8 @@ def legal_schedules(
     target: str | None,
     dialect: Dialect,
 ) -> tuple[Plan, dict[str, str], list[Legal]]:
-    """The plan, the dtypes of inputs, and the schedules that each kernel may have; see `module`."""
+    """Return the plan, the dtypes of inputs, and the schedules that each kernel may have; see
+    `module`."""
     from monocomp.backends.schedules.legal import element_bytes
 
     target = canonical(target)
@@ -219,7 +220,8 @@ def scheduled(
     target: str | None,
     dialect: Dialect,
 ) -> tuple[Plan, dict[str, str], list[Schedule]]:
-    """The plan, the dtypes of inputs, and the first schedule of each kernel; see `module`."""
+    """Return the plan, the dtypes of inputs, and the first schedule of each kernel; see
+    `module`."""
     plan, dtypes, legal = legal_schedules(planner, extents, dtype, target, dialect)
     return plan, dtypes, list(map(dialect.table.first, legal))
 

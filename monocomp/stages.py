@@ -80,12 +80,12 @@ class Stages(Mapping[str, str]):
         self.dtype = dtype
 
     def at(self, target: str | None = None, **extents: int) -> Stages:
-        """The stages for sizes by index, and for a target."""
+        """Return the stages for sizes by index, and for a target."""
         return Stages(self.kernel, {**self.extents, **extents}, target or self.target, self.dtype)
 
     @property
     def plan(self) -> Plan:
-        """The plan for these sizes and this target."""
+        """Return the plan for these sizes and this target."""
         from monocomp.source import processors_for
 
         count = processors_for(self.kernel.planner, self.dialect, self.target)
@@ -93,7 +93,7 @@ class Stages(Mapping[str, str]):
 
     @property
     def dialect(self) -> Dialect:
-        """The language of the source."""
+        """Return the language of the source."""
         from monocomp.backends.dialects import DIALECTS
 
         return DIALECTS[self.kernel.language]()
@@ -105,7 +105,7 @@ class Stages(Mapping[str, str]):
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """The passes over blocks, in their order."""
+        """Return the passes over blocks, in their order."""
         return self.dialect.every_pass
 
     def __getitem__(self, stage: str) -> str:
@@ -130,7 +130,8 @@ class Stages(Mapping[str, str]):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The lines of the source, each with the statements and the term that it comes from."""
+        """Return the lines of the source, each with the statements and the term that it comes
+        from."""
         from monocomp.tile import Axis, TileProgram
 
         module = self._module()
@@ -150,7 +151,7 @@ class Stages(Mapping[str, str]):
         return find(self.plan.program.by_name[line.origin.equation].body, line.origin.term)
 
     def traced(self) -> str:
-        """The source, with the term that each statement computes beside its first line."""
+        """Return the source, with the term that each statement computes beside its first line."""
         before, found = None, []
         for line in self.lines:
             is_first = line.origin is not None and line.block is not before
@@ -168,13 +169,13 @@ class Stages(Mapping[str, str]):
         return f"<stages {', '.join(STAGES)}>"
 
     def before(self, name: str) -> str:
-        """The equations before the first step of a rule, or block programs without a pass and
-        those that come after it."""
+        """Return the equations before the first step of a rule, or block programs without a pass
+        and those that come after it."""
         return self._beside(name, after=False)
 
     def after(self, name: str) -> str:
-        """The equations after the last step of a rule, or block programs with a pass and those
-        that come before it."""
+        """Return the equations after the last step of a rule, or block programs with a pass and
+        those that come before it."""
         return self._beside(name, after=True)
 
     def _beside(self, name: str, *, after: bool) -> str:
@@ -189,7 +190,7 @@ class Stages(Mapping[str, str]):
         return _lines(steps[-1].program if after else steps[0].start)
 
     def _module(self) -> Module:
-        """The file, and what it consists of."""
+        """Return the file, and what it consists of."""
         from monocomp.source import module
 
         kernel, sizes = self.kernel, by_representative(self.kernel.declared, self.extents)
@@ -198,7 +199,7 @@ class Stages(Mapping[str, str]):
 
     @property
     def legal(self) -> tuple[Legal, ...]:
-        """The schedules that each kernel may have."""
+        """Return the schedules that each kernel may have."""
         from monocomp.source import legal_schedules
 
         sizes = by_representative(self.kernel.declared, self.extents)
@@ -207,12 +208,12 @@ class Stages(Mapping[str, str]):
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
-        """The schedules with which the source begins, one a kernel."""
+        """Return the schedules with which the source begins, one a kernel."""
         return tuple(map(self.dialect.table.first, self.legal))
 
     @property
     def blocks(self) -> tuple[B.BlockProgram, ...]:
-        """The block programs of the kernels, after all passes."""
+        """Return the block programs of the kernels, after all passes."""
         return self._block_programs(self.passes)
 
     def _block_programs(self, passes: tuple[str, ...]) -> tuple[B.BlockProgram, ...]:

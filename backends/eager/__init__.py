@@ -29,7 +29,7 @@ RESERVED = frozenset({"reference", "given", "dtype", "device", *helpers.NAMES})
 def reference_lines(
     equations: Equations, identifiers: Mapping[str, str], *, contracts: bool = False
 ) -> list[str]:
-    """The source of `reference(<inputs>, *, <params>, dtype=torch.float64)`.
+    """Return the source of `reference(<inputs>, *, <params>, dtype=torch.float64)`.
 
     The function computes all in `dtype` and returns a tuple in the order of the outputs.
     Functions that it needs come before it, and where inputs are given with a definition
@@ -65,7 +65,7 @@ def _function(
     needed: dict[tuple[str, str], None],
     contracts: bool,
 ) -> list[str]:
-    """The source of one function; `needed` are the helpers that are."""
+    """Return the source of one function; `needed` are the helpers that are."""
     scope = Scope(equations, identifiers, contracts=contracts)
     blocks = [Body(scope, equation).lines() for equation in scope.reached]
     results = [identifiers[o.name] for o in equations.declared.outputs]
@@ -88,7 +88,8 @@ def _signature(function: str, scope: Scope) -> list[str]:
 
 
 def _casts(scope: Scope) -> list[str]:
-    """The device, where it is needed, and the inputs in the kinds that the program gives them."""
+    """Return the device, where it is needed, and the inputs in the kinds that the program gives
+    them."""
     calls = {"float": "to(dtype)", "int": "long()", "bool": "bool()"}
     inputs = {scope.identifiers[i.name]: i.kind for i in scope.program.inputs.values()}
     out = []

@@ -16,7 +16,7 @@ from monocomp.terms.equations import Equations
 
 
 def eager(equations: Equations) -> Callable[..., tuple[torch.Tensor, ...]]:
-    """A function of the inputs by position, the parameters, and the dtype to compute in.
+    """Return a function of the inputs by position, the parameters, and the dtype to compute in.
 
     Raises:
         UnsupportedError: the program has something that torch has no function for.

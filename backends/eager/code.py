@@ -27,7 +27,8 @@ class Code:
 
 
 def number_text(value: Number) -> str:
-    """A number as Python writes it: the nearest float64, which is infinite beyond the largest."""
+    """Return a number as Python writes it: the nearest float64, which is infinite beyond the
+    largest."""
     try:
         nearest = float(value)
     except OverflowError:
@@ -41,14 +42,14 @@ def number_text(value: Number) -> str:
 
 
 def default_text(value: float) -> str:
-    """A parameter's value as Python writes it."""
+    """Return a parameter's value as Python writes it."""
     if isinstance(value, float) and math.isinf(value):
         return number_text(value)
     return repr(value)
 
 
 def split_number(number: Number) -> tuple[Fraction | float, Fraction]:
-    """A number as a factor and a divisor; binary fractions need no divisor."""
+    """Return a number as a factor and a divisor; binary fractions need no divisor."""
     if isinstance(number, float) or number.denominator & (number.denominator - 1) == 0:
         return number, Fraction(1)
     if max(abs(number.numerator), number.denominator) >= 2**1024:  # no float is that large
@@ -57,7 +58,7 @@ def split_number(number: Number) -> tuple[Fraction | float, Fraction]:
 
 
 def comment_lines(text: str) -> list[str]:
-    """A comment of one or more lines."""
+    """Return a comment of one or more lines."""
     out, line = [], "    #"
     for word in text.split(" "):
         if len(line) + len(word) + 1 > WIDTH and line.strip() != "#":

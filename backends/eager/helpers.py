@@ -108,5 +108,5 @@ NAMES = frozenset(_SOURCES)
 
 
 def source(name: str, called: str) -> list[str]:
-    """The lines of one function, under the name that it is called by."""
+    """Return the lines of one function, under the name that it is called by."""
     return _SOURCES[name].strip().replace(f"def {name}(", f"def {called}(").splitlines()

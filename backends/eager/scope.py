@@ -53,7 +53,7 @@ class Scope:
         )
 
     def fresh(self, wanted: str) -> str:
-        """A name that nothing else in the function has."""
+        """Return a name that nothing else in the function has."""
         found, number = wanted, 1
         while found in self.taken:
             number += 1
@@ -62,7 +62,7 @@ class Scope:
         return found
 
     def numbered(self, wanted: str) -> str:
-        """A name with the next number."""
+        """Return a name with the next number."""
         self.counts[wanted] = self.counts.get(wanted, 0) + 1
         found = f"{wanted}_{self.counts[wanted]}"
         if found in self.taken:
@@ -72,7 +72,7 @@ class Scope:
 
     @property
     def device(self) -> str:
-        """The name of the inputs' device."""
+        """Return the name of the inputs' device."""
         if not self.uses_device:
             self.uses_device = True
             self._device = self.fresh("device")
@@ -92,17 +92,17 @@ class Scope:
             yield name
 
     def index(self, name: str) -> str:
-        """The identifier of an index."""
+        """Return the identifier of an index."""
         return self.made.get(name) or self.identifiers[name]
 
     def helper(self, name: str) -> str:
-        """The name of a function of `helpers`, which will be printed."""
+        """Return the name of a function of `helpers`, which will be printed."""
         if name not in self.helpers:
             self.helpers[name] = self.fresh(name)
         return self.helpers[name]
 
     def size(self, extent: str) -> str:
-        """The name of an extent."""
+        """Return the name of an extent."""
         if extent not in self.sizes:
             if extent in self.program.bounds:
                 for t in T.subterms(self.program.bounds[extent]):
@@ -167,7 +167,7 @@ class Facts:
 
 
 def reachable(equations: Equations) -> set[str]:
-    """The definitions that the outputs need."""
+    """Return the definitions that the outputs need."""
     reached: set[str] = set()
     waiting = [o.name for o in equations.declared.outputs]
     while waiting:

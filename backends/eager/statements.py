@@ -33,7 +33,7 @@ class Body(Terms):
     """Writes one equation, or a user monoid's combine function."""
 
     def lines(self) -> list[str]:
-        """The equation: a comment that states it, its indices, and the assignments."""
+        """Return the equation: a comment that states it, its indices, and the assignments."""
         assert self.equation is not None
         e, scope = self.equation, self.scope
         names = [i.attr[0] for i in e.indices]
@@ -62,7 +62,8 @@ class Body(Terms):
         return fit(f"{target} = ", opened.text, "", 1)
 
     def monoid(self, monoid: T.UserMonoid) -> tuple[str, str]:
-        """The names of a monoid's combine function and unit, which are defined at the top."""
+        """Return the names of a monoid's combine function and unit, which are defined at the
+        top."""
         scope = self.scope
         if monoid.name not in scope.monoids:
             names = scope.fresh(f"combine_{monoid.name}"), scope.fresh(f"unit_{monoid.name}")
@@ -72,7 +73,7 @@ class Body(Terms):
         return scope.monoids[monoid.name]
 
     def monoid_lines(self, monoid: T.UserMonoid, combine: str, unit: str) -> list[str]:
-        """A monoid's combine function and its unit."""
+        """Return a monoid's combine function and its unit."""
         scope = self.scope
         units = [Body(scope, None).code(u).text for u in monoid.unit]
         unbounded = any(map(self.facts.is_unbounded, monoid.unit))
@@ -96,7 +97,7 @@ class Body(Terms):
     # Folds
 
     def open(self, t: Term, avoid: Iterable[str] = ()) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
-        """A fold's bound indices under names of the program, its condition and bodies."""
+        """Return a fold's bound indices under names of the program, its condition and bodies."""
         taken = {*t.free, *avoid}
         names = []
         for extent in t.attr.extents:
@@ -108,7 +109,7 @@ class Body(Terms):
         return opened, parts
 
     def admitted(self, condition: Term, opened: tuple[Term, ...], *bodies: Term) -> Code | None:
-        """A condition that has all the axes which the bodies lack; None: it always holds."""
+        """Return a condition that has all the axes which the bodies lack; None: it always holds."""
         present = condition.free.union(*(b.free for b in bodies))
         missing = [i for i in opened if i.attr[0] not in present]
         if condition is T.TRUE and not missing:
@@ -116,7 +117,7 @@ class Body(Terms):
         return self.tensor(self.code(over(condition, *missing)), "bool")
 
     def elements(self, condition: Code | None, x: Code, unit: str) -> Code:
-        """The elements, the unit in the place of those that are not admitted."""
+        """Return the elements, the unit in the place of those that are not admitted."""
         return x if condition is None else self.choose(condition, x, Code(unit, number=True))
 
     def fold(self, t: Term) -> Code:
@@ -153,7 +154,7 @@ class Body(Terms):
         return self.assign(name, self.method(x, _METHODS.get(name, name), dims, "keepdim=True"))
 
     def _contraction(self, condition: Term, opened: tuple[Term, ...], body: Term) -> Code:
-        """A sum of a product; what is not admitted is 0 in the factor that varies most."""
+        """Return a sum of a product; what is not admitted is 0 in the factor that varies most."""
         widest = max(body.args, key=lambda factor: len(factor.free))
         factors = [self.tensor(self.code(f), "float") for f in (*body.args,)]
         admitted = self.admitted(condition, opened, body)
@@ -199,7 +200,7 @@ class Body(Terms):
         return self.code(T.fold(name, (i,), until, *bodies))
 
     def open_at(self, t: Term) -> tuple[Term, ...]:
-        """The condition and bodies of a fold that keeps its index, at its position."""
+        """Return the condition and bodies of a fold that keeps its index, at its position."""
         position = t.args[0]
         if any(position.attr[0] in part.free for part in t.args[1:]):
             raise UnsupportedError(f"{t.attr.name} at another index is not part of the self-check")
@@ -238,7 +239,7 @@ class Body(Terms):
         return [Code(n) for n in names]
 
     def _fields(self, t: Term) -> list[Code]:
-        """A user monoid's aggregate, all its fields."""
+        """Return a user monoid's aggregate, all its fields."""
         found = self.folded.get(t)
         if found is None:
             self.folded[t] = found = self._fold_left(t)
@@ -263,7 +264,7 @@ class Body(Terms):
 
 
 def over(condition: Term, *indices: Term) -> Term:
-    """The same condition, written so that it has the axes of these indices."""
+    """Return the same condition, written so that it has the axes of these indices."""
     within = [T.compare("<", i, T.extent_of(i.attr[1])) for i in indices]
     if condition is T.FALSE and indices:
         return T.conjunction(*map(T.negate, within))

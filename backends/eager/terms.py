@@ -50,7 +50,7 @@ class Terms(ABC):
     # Statements and expressions
 
     def axis(self, i: Term) -> int:
-        """The number of an index's axis."""
+        """Return the number of an index's axis."""
         self.axes.setdefault(i.attr[0], i)
         return list(self.axes).index(i.attr[0])
 
@@ -61,21 +61,21 @@ class Terms(ABC):
         return Code(name, number=code.number)
 
     def infix(self, operator: str, *parts: Code) -> Code:
-        """An operator between any number of operands, the first two first."""
+        """Return an operator between any number of operands, the first two first."""
         text = f" {operator} ".join(f"({p.text})" for p in parts)
         return Code(text, all(p.number for p in parts))
 
     def call(self, function: str, *args: Code | str) -> Code:
-        """A call; strings among the arguments stand as they are."""
+        """Return a call; strings among the arguments stand as they are."""
         texts = (a if isinstance(a, str) else a.text for a in args)
         return Code(f"{function}({', '.join(texts)})")
 
     def method(self, on: Code, name: str, *args: str) -> Code:
-        """A method's call on a tensor."""
+        """Return a method's call on a tensor."""
         return self.call(f"({on.text}).{name}", *args)
 
     def tensor(self, code: Code, kind: Kind) -> Code:
-        """A number as a tensor."""
+        """Return a number as a tensor."""
         if not code.number:
             return code
         dtype = "dtype" if kind == "float" else TYPES[kind]
@@ -85,10 +85,10 @@ class Terms(ABC):
 
     @abstractmethod
     def fold(self, t: Term) -> Code:
-        """The name of a fold's result, once it is computed."""
+        """Return the name of a fold's result, once it is computed."""
 
     def code(self, t: Term) -> Code:
-        """The expression for a term."""
+        """Return the expression for a term."""
         found = self.done.get(t)
         if found is None:
             found = self._code(t)
@@ -186,7 +186,7 @@ class Terms(ABC):
         return Code(f"{name}[{', '.join(c.text for c in subscripts)}]")
 
     def _extents(self, t: Term) -> Sequence[str]:
-        """The extents of a tensor's dimensions."""
+        """Return the extents of a tensor's dimensions."""
         return (self.scope.equations.by_name[t.attr] if t.op == "ref" else t.attr).extents
 
     def _subscript(self, s: Term, extent: str) -> Code:
@@ -216,7 +216,7 @@ class Terms(ABC):
     # The ring
 
     def _add(self, t: Term) -> Code:
-        """A sum: numbers last, and a first addend without a sign where there is one."""
+        """Return a sum: numbers last, and a first addend without a sign where there is one."""
         parts = [(*T.split_coefficient(part), part) for part in t.args]
         parts.sort(key=lambda p: (p[1] is None, p[0] < 0))
         signed: list[tuple[bool, Term]] = []
@@ -244,7 +244,7 @@ class Terms(ABC):
         return Code(f"-({code.text})", code.number)
 
     def _mul(self, t: Term) -> Code:
-        """A product, and conditions that choose between it and 0."""
+        """Return a product, and conditions that choose between it and 0."""
         conditions = [f.args[0] for f in _factors(t) if T.is_bracket(f)]
         result = self._quotient(t)
         if conditions:
@@ -308,7 +308,7 @@ class Terms(ABC):
 
 
 def _factors(t: Term) -> tuple[Term, ...]:
-    """The factors of a product, but for its number."""
+    """Return the factors of a product, but for its number."""
     rest = T.split_coefficient(t)[1]
     if rest is None:
         return ()

@@ -51,7 +51,7 @@ def _taken(program: TileProgram, kernel: str) -> set[str]:
 
 
 def _in_gluon(function: str) -> str:
-    """A function of Triton's device, whose every operation Gluon has by the same name."""
+    """Return a function of Triton's device, whose every operation Gluon has by the same name."""
     return re.sub(r"\btl\.(?!PropagateNan)", "gl.", function.replace("@triton.jit", "@gluon.jit"))
 
 

@@ -82,7 +82,7 @@ def _takes_over(value: Expr) -> bool:
 
 
 def first(legal: Legal) -> Schedule:
-    """The schedule to take.
+    """Return the schedule to take.
 
     Raises:
         UnsupportedError: no warpgroup can hold rows of this kernel.

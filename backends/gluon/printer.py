@@ -12,7 +12,7 @@ from monocomp.blocks.passes.registers import tiles
 
 
 def layout_name(tile: tuple[str, str]) -> str:
-    """The name of where tiles along two axes lie."""
+    """Return the name of where tiles along two axes lie."""
     return f"LAYOUT_{tile[0].upper()}_{tile[1].upper()}"
 
 
@@ -43,7 +43,7 @@ class GluonPrinter(Printer):
         self.is_producer = False
 
     def kernel(self) -> list[str]:
-        """The function of those that compute, that of the producer, and the kernel."""
+        """Return the function of those that compute, that of the producer, and the kernel."""
         p = self.program
         assert p.producer is not None
         arguments = [*self._arguments(), *self.rings]

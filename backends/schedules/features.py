@@ -90,7 +90,7 @@ NAMES = tuple(f.name for f in fields(Features))
 
 
 def features(legal: Legal) -> Features:
-    """The features of a kernel."""
+    """Return the features of a kernel."""
     program, resources, sizes = legal.program, legal.resources, legal.sizes
     loops = [s for s in program.statements if isinstance(s, Loop) and s.axis.role == "stream"]
     rows, streams = {*legal.rows}, {*legal.streams}
@@ -149,8 +149,8 @@ def features(legal: Legal) -> Features:
 
 
 def _shared(legal: Legal) -> tuple[float, float]:
-    """The bytes of shared memory for each row, and for each element of the last stream and stage:
-    what one stage less leaves."""
+    """Return the bytes of shared memory for each row, and for each element of the last stream
+    and stage: what one stage less leaves."""
     usual = legal.alike(_USUAL) if legal.multiplies and legal.rows and legal.streams else None
     more = usual and legal.named(usual)
     less = usual and legal.named(usual._replace(stages=usual.stages - 1))
@@ -202,7 +202,8 @@ def _statistics(loop: Loop, held: Collection[str]) -> int:
 
 
 def _carried(loop: Loop, lengths: Mapping[str, int]) -> int:
-    """The length of a row of all tiles that a loop carries, also of those in loops inside."""
+    """Return the length of a row of all tiles that a loop carries, also of those in loops
+    inside."""
     inside = sum(_carried(s, lengths) for s in loop.body if isinstance(s, Loop))
     tiles = (s.axes & lengths.keys() for s in loop.state)
     return inside + sum(prod(lengths[a] for a in axes) for axes in tiles if axes)

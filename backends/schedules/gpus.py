@@ -63,7 +63,7 @@ _CDNA = replace(_AMPERE, lanes=64, registers=512)
 
 
 def gpu(target: str | None, processors: int = 0) -> Gpu:
-    """The GPU that a target names; Hopper for None, and what came before for others."""
+    """Return the GPU that a target names; Hopper for None, and what came before for others."""
     target = target or "cuda:90"
     processors = processors if processors > 1 else processors_of(target)
     if target.startswith("hip:"):

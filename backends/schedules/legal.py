@@ -106,12 +106,12 @@ class Legal:
 
     @cached_property
     def rows(self) -> list[str]:
-        """The axes of rows."""
+        """Return the axes of rows."""
         return self.program.axis_names("row")
 
     @cached_property
     def streams(self) -> list[str]:
-        """The streamed axes, those of outer loops first."""
+        """Return the streamed axes, those of outer loops first."""
         loops = (s.axis.name for s in self.program.statements if isinstance(s, Loop))
         streams = {*self.program.axis_names("stream")}
         return [a for a in dict.fromkeys(loops) if a in streams]
@@ -123,7 +123,8 @@ class Legal:
 
     @cached_property
     def split_axes(self) -> tuple[str, ...]:
-        """The axes that are padded less as two tiles, in a kernel that multiplies matrices."""
+        """Return the axes that are padded less as two tiles, in a kernel that multiplies
+        matrices."""
         products = [e for e in self.program.expressions if e.op == "contract"]
         if not any(a.kind == "float" for e in products for a in e.args[:2]):
             return ()
@@ -153,7 +154,7 @@ class Legal:
     # --- shapes and schedules -------------------------------------------------------------
 
     def schedule(self, shape: Shape) -> Schedule | None:
-        """The schedule of a shape for this kernel; None if it cannot have one."""
+        """Return the schedule of a shape for this kernel; None if it cannot have one."""
         found = self._blocks(shape)
         if found is None or not self.resources_of(found).fits(found):
             return None
@@ -161,7 +162,7 @@ class Legal:
         return found if self.holds(found) else None
 
     def named(self, shape: Shape) -> Schedule | None:
-        """The same, whether it fits or not, with blocks no longer than the sizes."""
+        """Return the same, whether it fits or not, with blocks no longer than the sizes."""
         found = self._blocks(shape)
         return None if found is None else self._with_registers(found)
 
@@ -195,9 +196,10 @@ class Legal:
         return replace(found, registers=resources.register_limit(found))
 
     def alike(self, shape: Shape) -> Shape:
-        """The shape for this kernel that comes nearest to another kernel's. Rows and columns of a
-        tile are the last axes of theirs, and what a stream inside another has belongs to the last;
-        further axes of rows are short, and further streams inside are like the last."""
+        """Return the shape for this kernel that comes nearest to another kernel's. Rows and
+        columns of a tile are the last axes of theirs, and what a stream inside another has
+        belongs to the last; further axes of rows are short, and further streams inside are like
+        the last."""
         rows, streams = shape.rows[-len(self.rows) :], shape.streams
         rows = (MIN_DOT,) * (len(self.rows) - len(rows)) + rows if self.rows else ()
         more = len(self.streams) - len(streams)
@@ -221,7 +223,7 @@ class Legal:
         return tuple(found)
 
     def shape(self, schedule: Schedule) -> Shape:
-        """The shape of a schedule."""
+        """Return the shape of a schedule."""
         lengths = schedule.lengths
         return Shape(
             tuple(lengths[a] for a in self.rows),
@@ -240,7 +242,7 @@ class Legal:
 
     @cached_property
     def _longest(self) -> dict[str, int]:
-        """The longest block of each axis that is of use."""
+        """Return the longest block of each axis that is of use."""
         sizes = {a: self.sizes.get(self.program.axes[a].extent) for a in self.rows + self.streams}
         least = {a: MIN_DOT if self.multiplies or a in self.rows else SHORTEST for a in sizes}
         return {
@@ -301,8 +303,8 @@ class Legal:
         return both[::-1] if lacks else both
 
     def neighbours(self, shape: Shape) -> list[Shape]:
-        """The shapes one step away that fit: a length doubled or halved, other warps, a stage or an
-        instance more or less, another way to load or to hold axes."""
+        """Return the shapes one step away that fit: a length doubled or halved, other warps, a
+        stage or an instance more or less, another way to load or to hold axes."""
         steps = [shape._replace(warps=w) for w in (shape.warps * 2, shape.warps // 2)]
         for n, length in enumerate(shape.streams):
             for new in (length * 2, length // 2):

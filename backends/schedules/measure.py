@@ -110,7 +110,7 @@ def _first_line(fault: Exception) -> str:
 
 
 def poisoned(*size: Any, **how: Any) -> torch.Tensor:
-    """A new tensor that holds what no kernel should leave."""
+    """Return a new tensor that holds what no kernel should leave."""
     tensor = torch.empty(*size, **how)
     if tensor.dtype == torch.bool:
         return tensor.fill_(True)

@@ -83,8 +83,8 @@ class Occupancy:
         return Cost(turns * blocks, turns * fill)
 
     def _streamed(self, rows: int, stream: int) -> float:
-        """The elements of its stream that an instance has, on average: an end that varies with the
-        rows leaves half, and blocks of what is left are whole."""
+        """Return the elements of its stream that an instance has, on average: an end that varies
+        with the rows leaves half, and blocks of what is left are whole."""
         length, ends = 2 ** self.features["length"], self.features["bounded"]
         return float(max(stream, min(length, length * 0.5**ends + ends * max(rows, stream) / 2)))
 
@@ -101,7 +101,8 @@ class Occupancy:
         return float(_WORKING + elements / (shape.warps * _LANES))
 
     def _turns(self, instances: float, resident: int) -> float:
-        """The time of the instances of a processor, over that of one while all places are taken."""
+        """Return the time of the instances of a processor, over that of one while all places are
+        taken."""
         most, is_uneven = max(1, ceil(instances - _ROUNDING)), self.features["bounded"] > 0
         if most <= resident:
             return _together(most, resident) * (_UNEVEN if is_uneven else 1.0)
@@ -112,5 +113,5 @@ class Occupancy:
 
 
 def _together(instances: int, resident: int) -> float:
-    """The same for instances that run at a time, in some of the places."""
+    """Return the same for instances that run at a time, in some of the places."""
     return instances * (resident / instances) ** _ALONE if instances else 0.0

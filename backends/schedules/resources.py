@@ -66,7 +66,7 @@ class _Moment:
 
 
 def _positions(store: P.Store) -> frozenset[str]:
-    """The axes of what is stored: a number may fill a tile."""
+    """Return the axes of what is stored: a number may fill a tile."""
     return store.value.axes.union(*[p.axes for p in store.positions])
 
 
@@ -148,7 +148,8 @@ class Resources:
         self.moments = list(self._moments(program.body, (), ()))
 
     def _sources(self, operand: P.Expr) -> set[str]:
-        """All values that an operand is made of, by name; none if products or loops make it."""
+        """Return all values that an operand is made of, by name; none if products or loops make
+        it."""
         found = [operand.attr]
         for name in found:  # which grows
             value = self.lets.get(name)
@@ -174,7 +175,7 @@ class Resources:
         return set()
 
     def size(self, axis: str) -> int:
-        """The extent of an axis, or what it is taken for."""
+        """Return the extent of an axis, or what it is taken for."""
         known = self.program.axes[axis]
         nominal = SHORT if known.role == "whole" else LONG
         return max(1, self.sizes.get(known.extent, nominal))
@@ -196,7 +197,7 @@ class Resources:
         return self.registers(schedule) > self.gpu.registers + self.gpu.saved
 
     def tile(self, schedule: Schedule) -> int:
-        """The elements of the largest tile."""
+        """Return the elements of the largest tile."""
         return max((self.elements(axes, schedule) for axes in self.tiles), default=1)
 
     # --- space --------------------------------------------------------------------------
@@ -309,7 +310,7 @@ class Resources:
         return self.is_chained and is_lacking and self.is_direct(schedule)
 
     def _multiplied(self, e: P.Expr, schedule: Schedule) -> int:
-        """A thread computes a square of the result, from so many rows and columns."""
+        """Return a thread computes a square of the result, from so many rows and columns."""
         side = sqrt(self._held(e.axes, schedule))
         return ceil(_KEPT * 2 * side * self.length(e.attr, schedule))
 
@@ -321,7 +322,7 @@ class Resources:
         return ceil(sum(2 * n / chunk for n in held))
 
     def _by_descriptor(self, schedule: Schedule) -> set[str]:
-        """The tiles that descriptors load."""
+        """Return the tiles that descriptors load."""
         return {*self.by_descriptor} if schedule.descriptors else set()
 
     def _rows(self, schedule: Schedule) -> int:
@@ -405,7 +406,8 @@ class Resources:
         return is_tile and any(position.op != "coordinate" for position in varying)
 
     def _width(self, load: P.Expr) -> int:
-        """The bytes of an element that is loaded: what another kernel has stored is float32."""
+        """Return the bytes of an element that is loaded: what another kernel has stored is
+        float32."""
         return _STORED if self.program.inputs[load.attr].is_wide else self.element_bytes
 
     # --- order --------------------------------------------------------------------------
@@ -431,7 +433,8 @@ class Resources:
         return list(dict.fromkeys([1, group_size] if is_even else [group_size, 2 * group_size, 1]))
 
     def _streamed_bytes(self) -> float:
-        """The bytes that all positions stream in loops that their blocks of rows have in common."""
+        """Return the bytes that all positions stream in loops that their blocks of rows have in
+        common."""
         known = {a.extent: self.size(a.name) for a in self.program.axes.values()}
         rows = {*self.program.axis_names("row")}
         found: dict[str, float] = {}
@@ -445,7 +448,7 @@ class Resources:
         return sum(found.values())
 
     def _loops(self) -> list[P.Loop]:
-        """The loops over streams."""
+        """Return the loops over streams."""
         loops = [s for s in self.program.statements if isinstance(s, P.Loop)]
         return [loop for loop in loops if loop.axis.role == "stream"]
 
@@ -461,7 +464,7 @@ class Resources:
 
 
 def _given(s: P.Statement) -> dict[str, frozenset[str]]:
-    """The values that a statement leaves behind, with their axes."""
+    """Return the values that a statement leaves behind, with their axes."""
     match s:
         case P.Let():
             return {s.name: s.value.axes}

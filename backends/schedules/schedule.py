@@ -106,8 +106,8 @@ def shortest(size: int) -> int:
 
 
 def longest_alike(size: int) -> int:
-    """The longest size of an axis that is held entirely that takes the same schedules: it is padded
-    alike, and its rows fill sectors too, or chunks, or neither."""
+    """Return the longest size of an axis that is held entirely that takes the same schedules: it
+    is padded alike, and its rows fill sectors too, or chunks, or neither."""
     if size % SECTOR == 0:
         return shortest(size)
     return shortest(size) - (1 if size % CHUNK else CHUNK)

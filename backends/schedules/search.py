@@ -66,7 +66,7 @@ class Bench(Protocol):
         """Compile these at the same time; `outputs` says which of them do not compile."""
 
     def outputs(self, choice: Choice) -> Outputs:
-        """The results, of outputs that were poisoned before; raises DoesNotFit."""
+        """Return the results, of outputs that were poisoned before; raises DoesNotFit."""
 
     def timer(self, choice: Choice) -> Callable[[], float]:
         """Measure the milliseconds of a call; raises DoesNotFit."""
@@ -130,7 +130,7 @@ def search(
     progress: Progress = lambda *_: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Tuning:
-    """The fastest of some candidates.
+    """Return the fastest of some candidates.
 
     Args:
         options: the candidates of each kernel; the first are what is taken without a search.
@@ -192,7 +192,7 @@ class _Kernel:
         return tuple(chosen)
 
     def _right(self, options: Sequence[Schedule], until: float) -> list[Schedule]:
-        """The candidates that compile and give the right results."""
+        """Return the candidates that compile and give the right results."""
         groups: list[tuple[Outputs, list[Schedule]]] = []
         if self.expected is not None:
             groups.append((self.expected, []))

@@ -106,7 +106,7 @@ class Row:
 
     @cached_property
     def votes(self) -> tuple[tuple[str, float], ...]:
-        """The logarithm of the time of a block with each shape, over the least of all."""
+        """Return the logarithm of the time of a block with each shape, over the least of all."""
         occupancy = _occupancy(self.features, self.processors)
         costs = [occupancy.cost(_parsed(text)) for text, _ in self.times]
         unit = max(sum(c) / time for c, (_, time) in zip(costs, self.times, strict=True))
@@ -118,12 +118,12 @@ class Row:
 
 @cache
 def shipped() -> tuple[Row, ...]:
-    """The table that comes with the package."""
+    """Return the table that comes with the package."""
     return read(json.loads(files(__package__).joinpath("table.json").read_text()))
 
 
 def read(table: Mapping[str, Any]) -> tuple[Row, ...]:
-    """The rows of a table."""
+    """Return the rows of a table."""
     if table["format"] != FORMAT or tuple(table["features"]) != NAMES:
         raise ValueError("the table is of another version")
     return tuple(
@@ -147,7 +147,7 @@ def distance(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def first(legal: Legal) -> Schedule:
-    """The schedule to take where nothing is measured.
+    """Return the schedule to take where nothing is measured.
 
     Raises:
         UnsupportedError: the GPU can't hold the smallest tiles of this kernel.
@@ -182,8 +182,8 @@ def candidates(legal: Legal, count: int = SEARCH.candidates) -> list[Schedule]:
 
 
 def ranked(legal: Legal, rows: Sequence[Row] | None = None) -> Iterator[Schedule]:
-    """The legal ones of the schedules that the nearest rows have, the best first; in the end those
-    with shorter and shorter blocks, which may be all that this GPU can hold."""
+    """Yield the legal ones of the schedules that the nearest rows have, the best first; in the
+    end those with shorter and shorter blocks, which may be all that this GPU can hold."""
     shapes = [each.shape for each in elect(legal, rows).candidates]
     yield from filter(None, map(legal.schedule, shapes))
     yield from filter(None, map(legal.schedule, legal.smaller(shapes[0])))
@@ -253,7 +253,7 @@ def elect(legal: Legal, rows: Sequence[Row] | None = None) -> Election:
 
 
 def _nearest(here: Sequence[float], rows: Sequence[Row]) -> dict[int, float]:
-    """The numbers of the rows that vote, the nearest first, and their distances. A sum of
+    """Return the numbers of the rows that vote, the nearest first, and their distances. A sum of
     differences is no less than their root of squares, which is soon known."""
     least = [dist(here, row.point) for row in rows]
     some = nsmallest(_NEAR, range(len(rows)), key=least.__getitem__)
@@ -265,7 +265,8 @@ def _nearest(here: Sequence[float], rows: Sequence[Row]) -> dict[int, float]:
 
 
 def _votes(row: Row, alike: Callable[[str], Shape]) -> dict[Shape, float]:
-    """A row's votes for what a kernel can have in place of the row's shapes, as `alike` says."""
+    """Return a row's votes for what a kernel can have in place of the row's shapes, as `alike`
+    says."""
     votes: dict[Shape, float] = {}
     for text, vote in row.votes:
         shape = alike(text)

@@ -53,7 +53,7 @@ class _Chosen:
         self._made: dict[int, tuple[Tile, Tile]] = {}
 
     def of(self, x: Tile) -> Tile:
-        """The same tile where the condition holds."""
+        """Return the same tile where the condition holds."""
         made = self._made.get(id(x))
         if made is None:
             made = self._made[id(x)] = x, self._of(x)

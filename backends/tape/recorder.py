@@ -90,7 +90,7 @@ class Value:
 
     @property
     def number(self) -> float | None:
-        """All its elements, if they are known to be equal, and one is stored for all."""
+        """Return all its elements, if they are known to be equal, and one is stored for all."""
         return None if self.known is None or self.known.numel() != 1 else self.known.item()
 
 
@@ -145,13 +145,13 @@ class Recorder:
         self.forms: Forms = {} if before is None else {**before.forms}
 
     def input(self, position: int, shape: tuple[int, ...], dtype: torch.dtype) -> Value:
-        """A tensor that a call gives."""
+        """Return a tensor that a call gives."""
         value = self.inputs[position]
         value.shape, value.dtype = shape, dtype
         return value
 
     def constant(self, key: object, tensor: torch.Tensor) -> Value:
-        """A tensor of known elements, the same for the same key."""
+        """Return a tensor of known elements, the same for the same key."""
         return self._made.setdefault(key, Value(tuple(tensor.shape), tensor.dtype, tensor))
 
     def step(
@@ -168,9 +168,9 @@ class Recorder:
         has_layout: bool = True,
         arguments: tuple[Any, ...] = (),
     ) -> Value:
-        """The value of a function of others, and of arguments that are known, of which the key
-        tells it apart. Without one it is computed anew, in each call. One that has no layout is no
-        tensor."""
+        """Return the value of a function of others, and of arguments that are known, of which
+        the key tells it apart. Without one it is computed anew, in each call. One that has no
+        layout is no tensor."""
         order = sorted(map(id, operands)) if key in COMMUTATIVE else map(id, operands)
         whole = None if key is None else (key, *order)
         made = None if whole is None else self._made.get(whole)
@@ -205,7 +205,7 @@ class Recorder:
         return self._made.setdefault((value.shape, value.dtype, bits), value)
 
     def copy(self, value: Value) -> Value:
-        """The same in memory of its own."""
+        """Return the same in memory of its own."""
 
         def run(t: torch.Tensor) -> torch.Tensor:
             return t.clone(memory_format=torch.contiguous_format)

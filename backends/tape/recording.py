@@ -62,7 +62,7 @@ class Layout:
         return cls(tuple(t.shape), t.stride(), t.dtype, is_plain)
 
     def stand_in(self) -> torch.Tensor:
-        """A tensor without elements."""
+        """Return a tensor without elements."""
         return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device="meta")
 
 
@@ -99,7 +99,8 @@ class RecordingTarget(TorchTarget):
         return TapeOps(self.recorder, done_by, axes, self.order)
 
     def input(self, position: int, tensor: Layout) -> Tile:
-        """A tensor that a call gives, in one layout and alignment, so that results do not vary."""
+        """Return a tensor that a call gives, in one layout and alignment, so that results do not
+        vary."""
         value = self.inputs.get(position)
         if value is None:
             value = self.recorder.input(position, tensor.shape, tensor.dtype)
@@ -110,7 +111,7 @@ class RecordingTarget(TorchTarget):
         return Tile(self.ops, value, range(len(tensor.shape)), tensor.shape)
 
     def param(self, position: int) -> Tile:
-        """A parameter that a call gives."""
+        """Return a parameter that a call gives."""
         value = self.inputs.setdefault(position, self.recorder.inputs[position])
         return Tile(self.ops, value, (), ())
 
@@ -211,7 +212,7 @@ class Recording:
 
     @property
     def count(self) -> int:
-        """The values of a call."""
+        """Return the values of a call."""
         return len(self.tensors) + len(self.params)
 
     def record(

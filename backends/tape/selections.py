@@ -213,11 +213,11 @@ class Elements:
 
     @property
     def dims(self) -> set[int]:
-        """The dimensions along which positions vary."""
+        """Return the dimensions along which positions vary."""
         return {d for s in self.selections for d in s.position.dims if d != NO_DIM}
 
     def of(self, x: Tile) -> Tile:
-        """The elements of a tile."""
+        """Return the elements of a tile."""
         made = self._made.get(id(x))
         if made is None:
             made = self._made[id(x)] = x, self._of(x)

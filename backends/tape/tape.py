@@ -57,8 +57,8 @@ def needed(
     results: Sequence[Value],
     is_shared: Callable[[Value], bool] = lambda v: False,
 ) -> list[Step]:
-    """The steps that lead from inputs to results, but for those to what is kept, and to what is
-    shared."""
+    """Return the steps that lead from inputs to results, but for those to what is kept, and to
+    what is shared."""
     read = {v for v in results if not is_kept(v)}
     stop = {*inputs}
     found = []

@@ -119,11 +119,11 @@ class Tile:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of its elements."""
+        """Return the dtype of its elements."""
         return self.value.dtype
 
     def like(self, dims: Sequence[int], shape: Sequence[int]) -> Tile:
-        """The same elements with other dimensions."""
+        """Return the same elements with other dimensions."""
         tile = Tile(self.ops, self.value, dims, shape)
         tile.source = self.source if tile.dims == self.dims else None
         return tile
@@ -136,14 +136,14 @@ class Tile:
         dim: int | None = None,
         table: Tile | None = None,
     ) -> Tile:
-        """The same, with how it is computed from others."""
+        """Return the same, with how it is computed from others."""
         if any(self is x for x in operands):
             return self
         source = Source(name, again, operands, dim, table)
         return Tile(self.ops, self.value, self.dims, self.shape, source)
 
     def reshape(self, shape: Sequence[int]) -> Tile:
-        """The same with dimensions of one element more, or fewer."""
+        """Return the same with dimensions of one element more, or fewer."""
         if tuple(shape) == self.shape:
             return self
         old, new = ([d for d, n in enumerate(s) if n != 1] for s in (self.shape, shape))

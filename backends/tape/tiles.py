@@ -140,8 +140,8 @@ class TapeOps:
         return made.made_by("to", lambda x: self.cast_to(x, dtype), x)
 
     def _cast(self, value: Value, dtype: torch.dtype) -> Value:
-        """A value in another dtype: of what a view shows, as others may show it too, and of an
-        integer what it was read from."""
+        """Return a value in another dtype: of what a view shows, as others may show it too, and
+        of an integer what it was read from."""
         base = in_order(value)
         if base is not None:
             return self.viewed(self._cast(base, dtype), range(len(base.shape)), value.shape)
@@ -152,7 +152,7 @@ class TapeOps:
         return self.recorder.step(("to", dtype), to, [value], shape, dtype, arguments=(dtype,))
 
     def _element(self, name: str, function: Callable[..., Any], *operands: Tile) -> Tile:
-        """An operation, element by element."""
+        """Return an operation, element by element."""
         if name == "where":
             condition, chosen, other = operands
             operands = condition, unguarded(condition, chosen), other
@@ -206,7 +206,8 @@ class TapeOps:
         takes_out: bool = False,
         arguments: tuple[Any, ...] = (),
     ) -> Tile:
-        """A function of the elements of tiles that are at the same place, and of arguments."""
+        """Return a function of the elements of tiles that are at the same place, and of
+        arguments."""
         shape = common_shape(*(x.shape for x in operands))
 
         def compute() -> Tile:
@@ -225,8 +226,8 @@ class TapeOps:
         return forms.equal(self, key, forms.operands(key, operands), shape, compute)
 
     def aligned(self, operands: Sequence[Tile]) -> tuple[tuple[int, ...], list[Value]]:
-        """The dimensions of what broadcasting makes of tiles, and values for them such that it
-        does: the order is that of the largest, unless it lacks a dimension."""
+        """Return the dimensions of what broadcasting makes of tiles, and values for them such
+        that it does: the order is that of the largest, unless it lacks a dimension."""
         largest = max(operands, key=lambda x: math.prod(x.value.shape))
         every = {d for x in operands for d in x.dims if d != NO_DIM}
         dims = largest.dims
@@ -235,7 +236,8 @@ class TapeOps:
         return dims, [self._arranged(x, dims) for x in operands]
 
     def _arranged(self, x: Tile, dims: Sequence[int]) -> Value:
-        """The value with dimensions in this order, and one element in those that it lacks."""
+        """Return the value with dimensions in this order, and one element in those that it
+        lacks."""
         count = len(x.dims)
         meets = zip(x.dims, dims[len(dims) - count :], strict=False)
         if count <= len(dims) and all(d in (e, NO_DIM) for d, e in meets):
@@ -246,7 +248,7 @@ class TapeOps:
         return self.viewed(x.value, order, tuple(lengths.get(d, 1) for d in dims))
 
     def viewed(self, value: Value, order: Sequence[int], shape: Shape) -> Value:
-        """The value permuted, and then with dimensions joined, or dropped."""
+        """Return the value permuted, and then with dimensions joined, or dropped."""
         order = tuple(order)
         is_in_order = has_its_order(value, order)
         if is_in_order and value.shape == shape:
@@ -278,7 +280,7 @@ class TapeOps:
         return x if x.shape == tuple(shape) else x.like(x.dims, shape)
 
     def whole(self, x: Tile, order: Sequence[int]) -> Value:
-        """A value that has all elements along some dimensions of a tile, in this order."""
+        """Return a value that has all elements along some dimensions of a tile, in this order."""
         value = self._arranged(x, tuple(order))
         missing = len(order) - len(value.shape)
         shape = tuple(x.shape[d] for d in order)
@@ -295,20 +297,20 @@ class TapeOps:
         )
 
     def _varying(self, x: Tile, dim: int) -> Tile:
-        """The tile with a value that has all elements along a dimension."""
+        """Return the tile with a value that has all elements along a dimension."""
         if dim in x.dims or x.shape[dim] == 1:
             return x
         dims = sorted({dim, *x.dims} - {NO_DIM}, key=self.rank)
         return Tile(self, self.whole(x, dims), dims, x.shape)
 
     def reshaped(self, x: Tile, shape: Shape) -> Tile:
-        """The elements in their order, in another shape."""
+        """Return the elements in their order, in another shape."""
         every = self.whole(x, range(len(x.shape)))
         value = self.viewed(every, range(len(every.shape)), shape)
         return Tile(self, value, range(len(shape)), shape)
 
     def part(self, x: Tile, dim: int, part: slice | list[int]) -> Tile:
-        """The elements at some positions along a dimension."""
+        """Return the elements at some positions along a dimension."""
         size = x.shape[dim]
         positions = range(size)[part] if isinstance(part, slice) else part
         if isinstance(part, slice) and len(positions) == size:
@@ -419,7 +421,7 @@ class TapeOps:
         return Tile(self, made, (*batch, *left, *right), shape)
 
     def _joined(self, x: Tile, dims: Sequence[int], shape: Shape) -> Value:
-        """The value of a factor in three dimensions, or two if its first has one element."""
+        """Return the value of a factor in three dimensions, or two if its first has one element."""
         order = [x.dims.index(d) for d in dims if d in x.dims]
         order = [*(n for n, d in enumerate(x.dims) if d == NO_DIM), *order]
         return self.viewed(x.value, order, shape if shape[0] != 1 else shape[1:])
@@ -439,7 +441,7 @@ class TapeOps:
     # --- tensors ----------------------------------------------------------------------
 
     def gather(self, tensor: Tile, at: Sequence[Tile]) -> Tile:
-        """The elements of a tensor at computed positions."""
+        """Return the elements of a tensor at computed positions."""
         every = self.whole(tensor, range(len(tensor.shape)))
         parts = [(every, ()), *map(forms.part, at)]
         shape = common_shape(*(x.shape for x in at))

@@ -23,7 +23,7 @@ class Table(Protocol):
     """Chooses among legal schedules."""
 
     def first(self, legal: Legal, /) -> Schedule:
-        """The schedule to take where nothing is measured."""
+        """Return the schedule to take where nothing is measured."""
 
     def candidates(self, legal: Legal, /, count: int) -> list[Schedule]:
         """At most so many that are worth measuring."""
@@ -67,7 +67,7 @@ class Dialect:
 
     @property
     def every_pass(self) -> tuple[str, ...]:
-        """The names of all passes that lead to a block program, in their order."""
+        """Return the names of all passes that lead to a block program, in their order."""
         return (*PASSES, *self.passes)
 
 

@@ -63,7 +63,7 @@ class Module:
     origins: Mapping[int, Statement]
 
     def config(self, kernel: int, schedule: Schedule) -> dict[str, int]:
-        """A schedule in the form that the host function takes."""
+        """Return a schedule in the form that the host function takes."""
         return _config(schedule, self.kernels[kernel])
 
 
@@ -101,7 +101,7 @@ class Part:
 
     @cached_property
     def checked(self) -> Sizes | None:
-        """The sizes at which the file checks itself, if it does."""
+        """Return the sizes at which the file checks itself, if it does."""
         return None if self.promises else sizes_for(self.printed, self.sizes)
 
     @property
@@ -124,12 +124,12 @@ class Written:
 
     @property
     def configs(self) -> list[dict[str, int]]:
-        """The kernels' schedules."""
+        """Return the kernels' schedules."""
         programs = (s.program for s in self.sources)
         return list(map(_config, self.part.schedules, programs))
 
     def settings_lines(self) -> list[str]:
-        """The lines that give the schedules."""
+        """Return the lines that give the schedules."""
         lines = []
         for setting, config in zip(self.settings, self.configs, strict=True):
             entries = (f'    "{k}": {v},' for k, v in config.items())
@@ -137,14 +137,14 @@ class Written:
         return lines
 
     def host_lines(self, host: str, precision: str) -> list[str]:
-        """The host function."""
+        """Return the host function."""
         start = self.part.start
         if self.part.promises:
             return MinimalHost(start, self.program, self.names, self.configs).lines(host)
         return HostSource(start, self.program, self.names, self.settings).lines(host, precision)
 
     def origins(self, before: int) -> dict[int, Statement]:
-        """The statements that lines of the kernels come from, after so many other lines."""
+        """Return the statements that lines of the kernels come from, after so many other lines."""
         found: dict[int, Statement] = {}
         for s in self.sources:
             found |= {before + 3 + n: statement for n, statement in s.origins.items()}
@@ -153,7 +153,8 @@ class Written:
 
 
 def write(part: Part, before: Written | None = None) -> Written:
-    """The kernels of a program, and its host program; `before` is written in the same file."""
+    """Return the kernels of a program, and its host program; `before` is written in the same
+    file."""
     dialect, declared = part.dialect, part.start.declared
     pairs = zip(part.kernels, part.schedules, strict=True)
     kernels = [split_padding(k, s.split_axes) for k, s in pairs]
@@ -218,7 +219,7 @@ def emit(
     dialect: Dialect = TRITON,
     sizes: Mapping[str, int] | None = None,
 ) -> Module:
-    """The source file of a program; see `Part`.
+    """Return the source file of a program; see `Part`.
 
     Args:
         start: also for the header and the self-check.
@@ -232,7 +233,7 @@ def emit(
 
 
 def emit_part(part: Part, precision: str, target: str | None) -> Module:
-    """The source file of a program; arguments as for `emit`."""
+    """Return the source file of a program; arguments as for `emit`."""
     start, written = part.start, write(part)
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     lines, before = body(header(start, target), [written], [host], precision)
@@ -255,8 +256,8 @@ def emit_part(part: Part, precision: str, target: str | None) -> Module:
 def body(
     head: Sequence[str], parts: Sequence[Written], hosts: Sequence[str], precision: str
 ) -> tuple[list[str], int]:
-    """The lines of a file up to its host functions, which have these names; and how many lines
-    come before those of its kernels."""
+    """Return the lines of a file up to its host functions, which have these names; and how many
+    lines come before those of its kernels."""
     first = parts[0].part
     if first.promises:
         lines = [*head, *imports(*parts)]
@@ -277,8 +278,8 @@ def body(
 
 
 def kernels_of(*parts: Written) -> list[str]:
-    """The lines of the kernels, and of the functions that they call, each after those that it
-    calls."""
+    """Return the lines of the kernels, and of the functions that they call, each after those
+    that it calls."""
     sources = [s for part in parts for s in part.sources]
     texts = ["\n".join(s.lines) for s in sources]
     texts += dict.fromkeys(f for s in sources for f in s.functions.values())
@@ -320,12 +321,12 @@ def _apart(*texts: str) -> list[str]:
 
 
 def text_of(lines: Sequence[str]) -> str:
-    """The text of a file."""
+    """Return the text of a file."""
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
-    """A schedule by the names that the host function and the kernel have for it."""
+    """Return a schedule by the names that the host function and the kernel have for it."""
     entries = {str(kernel.lengths[axis].attr): length for axis, length in schedule.blocks}
     warps = WARPGROUP if kernel.divided else schedule.num_warps  # it begins the others itself
     entries |= {"num_warps": warps, "num_stages": schedule.num_stages}
@@ -371,7 +372,7 @@ def header(start: Equations, target: str | None) -> list[str]:
 
 
 def quoted(title: str, text: str) -> list[str]:
-    """A text as a comment under its title."""
+    """Return a text as a comment under its title."""
     out = ["#", f"# {title}:", "#"]
     return out + [_comment("    " + line).rstrip() for line in text.strip("\n").splitlines()]
 
@@ -389,7 +390,7 @@ def derived_for(schedules: Iterable[Schedule], is_checked: bool) -> list[str]:
 
 
 def imports(*parts: Written) -> list[str]:
-    """The imports of a file."""
+    """Return the imports of a file."""
     dialect = parts[0].part.dialect
     body = [s for part in parts for s in part.program.statements()]
     is_described = any(isinstance(s, Describe) for s in body)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # a gradient writes its source with this
 def emit_gradient(
     found: GradientPrograms, forward: Part, backward: Part, *, precision: str, target: str | None
 ) -> str:
-    """The source file of a program and its gradients.
+    """Return the source file of a program and its gradients.
 
     Args:
         found: the gradients.
@@ -155,11 +155,11 @@ class _Function:
         return [*lines, f"        return {', '.join(returned)}"]
 
     def _keywords(self, of: Written) -> list[str]:
-        """The parameters as a host function takes them."""
+        """Return the parameters as a host function takes them."""
         pairs = zip(self.declared.params, self.params(), strict=True)
         return [f"{of.names.of('param', n)}={p}" for n, p in pairs]
 
 
 def _unpacked(names: Sequence[str]) -> str:
-    """The left side of an assignment from a tuple."""
+    """Return the left side of an assignment from a tuple."""
     return tuple_text(names) if len(names) == 1 else ", ".join(names)

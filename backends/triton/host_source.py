@@ -41,18 +41,18 @@ class HostSource:
 
     @property
     def device(self) -> str:
-        """The device of the first input."""
+        """Return the device of the first input."""
         return f"{self.tensor(next(iter(self.start.declared.inputs)))}.device"
 
     def name(self, purpose: str, name: str, wanted: str | None = None) -> str:
-        """The identifier of a name used for a purpose."""
+        """Return the identifier of a name used for a purpose."""
         return self.names.of(purpose, name, wanted)
 
     def tensor(self, name: str) -> str:
         return self.names.of("tensor", name)
 
     def size(self, extent: str) -> str:
-        """A size, or the number that it is known to be."""
+        """Return a size, or the number that it is known to be."""
         if extent in self.known:
             return str(self.known[extent])
         return self.names.of("host size", extent, f"size_{extent.lstrip('.')}")
@@ -61,7 +61,7 @@ class HostSource:
         return self.names.of("param", name)
 
     def tuple(self, items: Iterable[str]) -> str:
-        """A tuple of expressions."""
+        """Return a tuple of expressions."""
         return tuple_text([*items])
 
     def setting(self, name: str, kernel: int | None = None) -> str:
@@ -79,7 +79,7 @@ class HostSource:
         self.out += fill(f"{function}(", [*arguments], ")", 1 + self.depth)
 
     def lines(self, host: str, precision: str) -> list[str]:
-        """The function."""
+        """Return the function."""
         declared = self.start.declared
         keywords = [*self.params(), f"configs={tuple_text(self.configs)}"]
         keywords += [f'precision="{precision}"', "empty=torch.empty", "launch=launch"]
@@ -91,7 +91,7 @@ class HostSource:
         return self.out
 
     def params(self) -> list[str]:
-        """The parameters with their defaults."""
+        """Return the parameters with their defaults."""
         params = []
         for p in self.start.declared.params.values():
             default = "" if p.default is None else f"={_number(p.default)}"
@@ -99,7 +99,7 @@ class HostSource:
         return params
 
     def purpose(self) -> str:
-        """The first line of the docstring."""
+        """Return the first line of the docstring."""
         outs = [f"{e.name} ({', '.join(i.attr[0] for i in e.indices)})" for e in self.start.outputs]
         return f"Computes {', '.join(outs)}."
 

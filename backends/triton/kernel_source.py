@@ -46,7 +46,7 @@ def block_program(
     known: Known = lambda arguments, blocks: {},
     unchained: bool = False,
 ) -> BlockProgram:
-    """A kernel as a block program, in names that the program cannot choose.
+    """Return a kernel as a block program, in names that the program cannot choose.
 
     Args:
         program: the kernel.
@@ -88,7 +88,7 @@ def block_program(
 
 
 def source_of(p: BlockProgram, dialect: Dialect = TRITON) -> KernelSource:
-    """The text of a block program."""
+    """Return the text of a block program."""
     printer = dialect.printer(p)
     lines = printer.kernel()
     origins = printer.origins

@@ -152,7 +152,7 @@ class TritonRunner:
         extents: Mapping[str, int],
         varying: Sequence[str] = (),
     ) -> tuple[tuple[torch.Tensor, ...], Plan | None]:
-        """The outputs, in the program's order, and how to repeat the call.
+        """Return the outputs, in the program's order, and how to repeat the call.
 
         A plan holds for other values of the parameters that are named as varying. There is
         none for a call whose schedules are a stopgap.
@@ -175,7 +175,7 @@ class TritonRunner:
         raise self.legal(tensors, extents)[0].refusal(reasons[:1])
 
     def _loaded(self, choice: Choice) -> tuple[Module, ModuleType]:
-        """The file that these schedules run."""
+        """Return the file that these schedules run."""
         key = tuple(s.in_source for s in choice)
         found = self._modules.get(key)
         if found is None:
@@ -229,7 +229,7 @@ class TritonRunner:
         params: Mapping[str, Any],
         extents: Mapping[str, int],
     ) -> Choice:
-        """The schedules for a call: remembered, or those that come first."""
+        """Return the schedules for a call: remembered, or those that come first."""
         signature = self._signature(inputs, extents)
         found = self._chosen.get(signature)
         if found is None:
@@ -312,7 +312,7 @@ class TritonRunner:
         return found
 
     def legal(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Legal]:
-        """The schedules that each kernel may have."""
+        """Return the schedules that each kernel may have."""
         floats = {n: t for n, t in inputs.items() if t.is_floating_point()}
         sizes = widths(self.program.declared, dtypes_by_name(floats))
         sizes = self.program.with_slices(sizes)
@@ -381,7 +381,7 @@ class TritonRunner:
         params: Mapping[str, Any],
         extents: Mapping[str, int],
     ) -> tuple[torch.Tensor, ...] | None:
-        """The results of the torch backend, in float32; None where that would take long."""
+        """Return the results of the torch backend, in float32; None where that would take long."""
         known = {**extents, **dict.fromkeys((e for k in self.kernels for e in k.splits), 1)}
         if report(self.kernels, known)["flops"] > _INTERPRETED_FLOPS:
             return None

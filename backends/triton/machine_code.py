@@ -173,7 +173,8 @@ def recorded(
     /,
     **keywords: Any,
 ) -> list[Launch]:
-    """The launches of a host function on a target's tensors of these shapes, strides and dtypes."""
+    """Return the launches of a host function on a target's tensors of these shapes, strides and
+    dtypes."""
     launches: list[Launch] = []
     kind = _OnCuda if target.startswith("cuda") else torch.Tensor
     kernels = {n: f for n, f in vars(module).items() if isinstance(f, JITFunction)}
@@ -216,7 +217,7 @@ def _require_known(target: str) -> None:
 
 
 def source_of(launch: Launch) -> tuple[Any, ...]:
-    """The function, its signature, constants and attributes, and options."""
+    """Return the function, its signature, constants and attributes, and options."""
     names = launch.function.arg_names
     given = dict(zip(names, launch.args, strict=False)) | launch.kwargs
     options = {name: given.pop(name) for name in _OPTIONS if name in given}

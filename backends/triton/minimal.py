@@ -37,7 +37,7 @@ class MinimalHost(HostSource):
         self.kernel = 0
 
     def lines(self, host: str, precision: str = "") -> list[str]:
-        """The function."""
+        """Return the function."""
         declared = self.start.declared
         given = [self.tensor(n) for n in declared.inputs]
         params = self.params()

@@ -36,7 +36,7 @@ class Printer:
         return [n for n in DEVICE_FUNCTIONS if n in self._called | needed]
 
     def kernel(self) -> list[str]:
-        """The kernel's lines."""
+        """Return the kernel's lines."""
         self.out = ["@triton.jit", *fill(f"def {self.program.name}(", self._arguments(), "):", 0)]
         self._body(self.program.body, 1)
         return self.out
@@ -47,7 +47,7 @@ class Printer:
         return [a.name.attr + (constant if a.is_constant else "") for a in arguments]
 
     def function(self, f: B.Function) -> str:
-        """The text of a combine function."""
+        """Return the text of a combine function."""
         self.origins = {}
         self.out = ["@triton.jit", *fill(f"def {f.name}(", [x.attr for x in f.operands], "):", 0)]
         self.out.append(f'    """{f.doc}"""')
@@ -146,7 +146,7 @@ class Printer:
     # --- expressions --------------------------------------------------------------------------
 
     def _expr(self, e: B.Expr) -> str:
-        """An expression, whose text may have more brackets than it needs."""
+        """Return an expression, whose text may have more brackets than it needs."""
         sign = sign_of(e.op, e.attr)
         if sign is not None:
             a, b = e.args
@@ -203,7 +203,7 @@ class Printer:
         return self._call((row and row.device) or e.op, *args)
 
     def _operand(self, e: B.Expr) -> str:
-        """The same as a part of another one."""
+        """Return the same as a part of another one."""
         text = self._expr(e)
         is_loose = e.op in _LOOSE or sign_of(e.op, e.attr) is not None or text[0] == "-"
         return f"({text})" if is_loose else text
@@ -212,7 +212,7 @@ class Printer:
         return None if e is None else self._expr(e)
 
     def _tile(self, e: B.Expr, *args: str) -> str:
-        """A tile that is made of numbers."""
+        """Return a tile that is made of numbers."""
         return self._call(e.op, *args)
 
     def _reduction(self, op: str, tiles: tuple[str, ...], r: B.Reduction) -> str:
@@ -226,7 +226,7 @@ class Printer:
         return self._call(name, together, str(r.dim), r.by, reverse=reverse)
 
     def _call(self, name: str, *args: str, **keywords: str | None) -> str:
-        """A call of a function of the language."""
+        """Return a call of a function of the language."""
         return call(f"{self.language}.{name}", *args, **keywords)
 
     def _helper(self, name: str, *args: str) -> str:
@@ -253,7 +253,7 @@ class Printer:
 
 
 def call(function: str, *args: str, **keywords: str | None) -> str:
-    """A call, with the keywords that have a value."""
+    """Return a call, with the keywords that have a value."""
     named = (f"{name}={value}" for name, value in keywords.items() if value is not None)
     return f"{function}({', '.join((*args, *named))})"
 

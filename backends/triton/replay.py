@@ -136,13 +136,13 @@ class _Start:
 
 
 def _as_compiled(number: float) -> tl.tensor:
-    """A float as it is in a compiled kernel. The interpreter leaves it to Python, which divides
-    nothing by 0."""
+    """Return a float as it is in a compiled kernel. The interpreter leaves it to Python, which
+    divides nothing by 0."""
     return tl.tensor(TensorHandle(np.array([number], np.float32), tl.float32), tl.float32)
 
 
 def started(plan: Plan) -> Plan:
-    """A plan that has run, with its kernels as they have been compiled."""
+    """Return a plan that has run, with its kernels as they have been compiled."""
     stages = (replace(s, launches=tuple(map(_started, s.launches))) for s in plan.stages)
     return replace(plan, stages=tuple(stages))
 

@@ -130,7 +130,7 @@ def main_lines(
     sizes: Sizes | None = None,
     gradients: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """The source of `main` and of the call to it.
+    """Return the source of `main` and of the call to it.
 
     `main` calls the host function with the inputs by position and the parameters by keyword,
     and expects a tensor, or a tuple of them if there are several outputs. Its exit status is
@@ -224,7 +224,7 @@ def _tabulated(equations: Equations, sizes: Mapping[str, int]) -> int:
 
 
 def _inputs(equations: Equations, sizes: Sizes) -> Iterator[tuple[Input, str]]:
-    """Each input with an expression for random elements."""
+    """Yield each input with an expression for random elements."""
     for declared in equations.declared.inputs.values():
         shape = ", ".join(str(sizes.extents[dim]) for dim in declared.dims)
         whole = f"({shape},)" if len(declared.dims) == 1 else f"({shape})"
@@ -238,7 +238,7 @@ def _inputs(equations: Equations, sizes: Sizes) -> Iterator[tuple[Input, str]]:
 
 
 def _sizes(start: Sizes, known: Mapping[str, int], is_tiny: bool) -> Sizes:
-    """An odd size for each extent that is not known, where computed subscripts allow it."""
+    """Return an odd size for each extent that is not known, where computed subscripts allow it."""
     equations, free = start.program, start.fit
     any_fit = not free or not start.subscripts
     declared = equations.declared

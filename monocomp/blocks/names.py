@@ -83,19 +83,19 @@ class Names:
         return self.values.get(called.attr, called)
 
     def of(self, purpose: str, of: str, wanted: str | None = None) -> str:
-        """The identifier for a purpose."""
+        """Return the identifier for a purpose."""
         return self.scope.of(purpose, of, wanted)
 
     def index(self, purpose: str, axis: str, layout: Layout = ()) -> Expr:
-        """A position along an axis, or a bound of positions: low_k."""
+        """Return a position along an axis, or a bound of positions: low_k."""
         return self.read(name(self.of(purpose, axis, f"{purpose}_{axis}"), self.offset, layout))
 
     def plain(self, purpose: str, axis: str) -> Expr:
-        """The same, with a name that does not tell the axis: begin."""
+        """Return the same, with a name that does not tell the axis: begin."""
         return self.read(name(self.of(purpose, axis, purpose), self.offset))
 
     def axis(self, axis: str) -> Expr:
-        """The coordinate: a number, or those of a block's elements."""
+        """Return the coordinate: a number, or those of a block's elements."""
         if self.program.axes[axis].role in ("grid", "serial"):
             return self.read(name(self.of("axis", axis), INT))
         return self.read(name(self.of("axis", axis, f"offs_{axis}"), self.offset, (axis,)))
@@ -105,7 +105,7 @@ class Names:
         return self.read(name(self.of("inside", axis, f"in_{axis}"), BOOL, (axis,)))
 
     def block(self, axis: str) -> Expr:
-        """The length of a block."""
+        """Return the length of a block."""
         return self.read(name(self.of("block", axis, f"BLOCK_{axis.upper()}"), INT))
 
     def even(self, axis: str) -> Expr:
@@ -127,7 +127,7 @@ class Names:
         return name(self.of("pointer", tensor, f"{tensor}_ptr"), Dtype(tensor, "pointer"))
 
     def element(self, tensor: str) -> Dtype:
-        """The dtype of a tensor's elements."""
+        """Return the dtype of a tensor's elements."""
         kinds = {o.name: o.kind for o in self.program.outputs}
         known = self.program.inputs.get(tensor)
         kind = kinds[tensor] if known is None else known.kind
@@ -151,7 +151,7 @@ class Names:
         return Expr("given", (descriptor,), None, (), BOOL)
 
     def option(self, of: str) -> Expr:
-        """An option of the launch."""
+        """Return an option of the launch."""
         return self.read(option(of))
 
     def dims(self, tensor: str) -> tuple[str, ...]:
@@ -168,5 +168,5 @@ PID = name("pid", INT)
 
 
 def option(of: str) -> Expr:
-    """An option of the launch, whose name no program can have."""
+    """Return an option of the launch, whose name no program can have."""
     return name(of, BOOL if of == "FAST" else INT64)

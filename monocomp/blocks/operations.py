@@ -33,7 +33,7 @@ _PROMOTION = ("int1", "int", "int32", "INDEX", "int64", "uint32", "float", "floa
 
 
 def promoted(a: B.Dtype, b: B.Dtype) -> B.Dtype:
-    """The dtype of arithmetic with both."""
+    """Return the dtype of arithmetic with both."""
     return max(a, b, key=_rank)
 
 
@@ -68,7 +68,7 @@ def name(identifier: str, dtype: B.Dtype, layout: B.Layout = ()) -> B.Expr:
 
 
 def number(value: float, kind: Kind = "int") -> B.Expr:
-    """A literal; infinite ints are the largest of 64 bits."""
+    """Return a literal; infinite ints are the largest of 64 bits."""
     if kind == "int":
         if math.isinf(value):
             value = (1 << 63) - 1 if value > 0 else -(1 << 63)
@@ -115,8 +115,8 @@ def infix(sign: str, a: B.Expr, b: B.Expr) -> B.Expr:
 
 
 def _computed(row: Sign, a: Any, b: Any) -> B.Expr | None:
-    """An operator of two numbers, if constructors compute it: not where floats are compared, which
-    may be equal in fewer bits, and nothing infinite."""
+    """Return an operator of two numbers, if constructors compute it: not where floats are
+    compared, which may be equal in fewer bits, and nothing infinite."""
     is_float = row.op == "div" or isinstance(a, float) or isinstance(b, float)
     if (b == 0 and row.op in ("div", "floordiv", "mod")) or (is_float and row.is_truth):
         return None
@@ -140,7 +140,7 @@ def bind_alike(a: Sign, b: Sign) -> bool:
 
 
 def joined(sign: str, parts: Sequence[B.Expr]) -> B.Expr:
-    """All parts with an operator between them."""
+    """Return all parts with an operator between them."""
     found = parts[0]
     for x in parts[1:]:
         found = infix(sign, found, x)
@@ -172,7 +172,7 @@ def _choice(op: str, test: B.Expr, a: B.Expr, b: B.Expr, layout: B.Layout) -> B.
 
 
 def extreme(op: str, a: B.Expr, b: B.Expr, attr: str | None = "frame") -> B.Expr:
-    """The maximum or minimum of two values; a frame need not keep NaN."""
+    """Return the maximum or minimum of two values; a frame need not keep NaN."""
     if is_constant(a) and is_constant(b):
         return number((max if op == "maximum" else min)(a.attr, b.attr))
     layout = broadcast_layout(a.layout, b.layout)
@@ -187,7 +187,7 @@ def cdiv(a: B.Expr, b: B.Expr) -> B.Expr:
 
 
 def cast(a: B.Expr, dtype: B.Dtype) -> B.Expr:
-    """A value, which may be a plain number, in a dtype."""
+    """Return a value, which may be a plain number, in a dtype."""
     if is_constant(a) and dtype.kind == "int" and a.attr in (0, 1):
         return number(a.attr)
     if is_constant(a) and dtype == B.FLOAT32 and abs(a.attr) < _EXACT:
@@ -196,7 +196,7 @@ def cast(a: B.Expr, dtype: B.Dtype) -> B.Expr:
 
 
 def to(a: B.Expr, dtype: B.Dtype) -> B.Expr:
-    """A tile or another tensor in a dtype."""
+    """Return a tile or another tensor in a dtype."""
     if is_constant(a):
         return cast(a, dtype)
     if a.op == "arange" and a.dtype == dtype:
@@ -205,7 +205,7 @@ def to(a: B.Expr, dtype: B.Dtype) -> B.Expr:
 
 
 def function(op: str, *args: B.Expr) -> B.Expr:
-    """An element-wise function of floats."""
+    """Return an element-wise function of floats."""
     if op in _FUNCTIONS and args[0].op == "number":
         with suppress(ArithmeticError, ValueError):
             return number(_FUNCTIONS[op](args[0].attr), "float")
@@ -220,14 +220,14 @@ def helper(op: str, *args: B.Expr, layout: B.Layout, dtype: B.Dtype) -> B.Expr:
 
 
 def scalar(x: B.Expr, by: str) -> B.Expr:
-    """A tile of ints combined along all dimensions."""
+    """Return a tile of ints combined along all dimensions."""
     while x.layout:
         x = reduced(x, by, 0)
     return x
 
 
 def unknown(x: B.Expr) -> B.Expr:
-    """A scalar that tiles come to, for loops to begin or end at."""
+    """Return a scalar that tiles come to, for loops to begin or end at."""
     return helper("unknown", x, layout=(), dtype=x.dtype)
 
 
@@ -249,7 +249,7 @@ def broadcast(a: B.Expr, layout: B.Layout) -> B.Expr:
 
 
 def whole(a: B.Expr, layout: B.Layout) -> B.Expr:
-    """A value with all dimensions of a tile that it may stand for."""
+    """Return a value with all dimensions of a tile that it may stand for."""
     if a.layout == layout:
         return a
     if a.op == "number":
@@ -275,7 +275,7 @@ def spread(x: B.Expr, want: B.Layout) -> B.Expr:
 
 
 def reduced(x: B.Expr, by: str, dim: int, kind: Any = "built-in") -> B.Expr:
-    """A tile combined along a dimension."""
+    """Return a tile combined along a dimension."""
     if is_constant(x) and by in _EXTREMES:
         return x
     layout = (*x.layout[:dim], *x.layout[dim + 1 :])
@@ -285,7 +285,7 @@ def reduced(x: B.Expr, by: str, dim: int, kind: Any = "built-in") -> B.Expr:
 def over_blocks(
     axis: str, start: B.Expr, stop: B.Expr, stages: B.Expr | None, fused: B.Expr | None = None
 ) -> B.Blocks:
-    """The blocks of an axis from start to stop."""
+    """Return the blocks of an axis from start to stop."""
     if stages is not None and stages.op == "none":
         stages = None
     if fused is not None and is_number(fused, False):
@@ -296,7 +296,8 @@ def over_blocks(
 def pointers(
     base: B.Expr, offsets: Sequence[B.Expr], mask: B.Expr | None = None, fill: B.Expr | None = None
 ) -> B.Pointers:
-    """The access to elements, without what changes nothing: offsets of 0, and a mask that holds."""
+    """Return the access to elements, without what changes nothing: offsets of 0, and a mask that
+    holds."""
     fewer = [x for x in offsets if not is_number(x, 0)]
     if mask is not None and mask.op == "broadcast":
         mask = mask.args[0]

@@ -54,7 +54,7 @@ class Block:
 
     @property
     def tile(self) -> tuple[str, ...]:
-        """The axes of the tile, in the tensor's order."""
+        """Return the axes of the tile, in the tensor's order."""
         return tuple(a for a in self.axes if a is not None)
 
 
@@ -373,7 +373,8 @@ class BlockProgram:
     precision: Expr | None = None
 
     def lines(self) -> Iterator[Line]:
-        """The lines of its text, each with its statement; first the functions that it calls."""
+        """Yield the lines of its text, each with its statement; first the functions that it
+        calls."""
         for f in self.functions.values():
             yield f"function {f.name}({', '.join(map(show, f.operands))})", None
             yield from _lines(f.body, "  ")
@@ -399,7 +400,7 @@ def _lines(body: Body, indent: str) -> Iterator[Line]:
 
 
 def walk(body: Body) -> Iterator[Statement]:
-    """Every statement, compound ones before what they hold."""
+    """Yield every statement, compound ones before what they hold."""
     for s in body:
         yield s
         for inner in bodies(s):
@@ -417,7 +418,7 @@ def bodies(s: Statement) -> tuple[Body, ...]:
 
 
 def inside(s: Statement, change: Callable[[Body], Body]) -> Statement:
-    """A statement with what it holds changed."""
+    """Return a statement with what it holds changed."""
     match s:
         case For() | While():
             return replace(s, body=change(s.body))
@@ -427,7 +428,7 @@ def inside(s: Statement, change: Callable[[Body], Body]) -> Statement:
 
 
 def roots(s: Statement) -> tuple[Expr, ...]:
-    """The expressions that a statement evaluates itself."""
+    """Return the expressions that a statement evaluates itself."""
     match s:
         case Assign():
             return (s.value,)
@@ -452,7 +453,7 @@ def roots(s: Statement) -> tuple[Expr, ...]:
 
 
 def targets(s: Statement) -> tuple[Expr, ...]:
-    """The names that a statement gives itself."""
+    """Return the names that a statement gives itself."""
     match s:
         case Assign():
             return s.targets
@@ -464,7 +465,7 @@ def targets(s: Statement) -> tuple[Expr, ...]:
 
 
 def roots_of(access: Access) -> tuple[Expr, ...]:
-    """The expressions of an access."""
+    """Return the expressions of an access."""
     if isinstance(access, Descriptor):
         return (access.descriptor, *access.positions)
     rest = (x for x in (access.mask, access.fill) if x is not None)
@@ -472,6 +473,6 @@ def roots_of(access: Access) -> tuple[Expr, ...]:
 
 
 def names_of(body: Body) -> set[str]:
-    """The names that statements read."""
+    """Return the names that statements read."""
     values = (e for s in walk(body) for e in roots(s))
     return {x.attr for e in values for x in subexpressions(e) if x.op == "name"}

@@ -114,7 +114,7 @@ def typed(target: Expr) -> str:
 
 
 def show(e: Expr, nested: bool = False) -> str:
-    """An expression as text."""
+    """Return an expression as text."""
     sign = sign_of(e.op, e.attr)
     if sign is not None or e.op == "select":
         parts = [show(a, True) for a in e.args]

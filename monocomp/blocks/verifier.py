@@ -111,7 +111,7 @@ class _Verifier:
         _need(same and len(block.tile) in (1, 2), f"{s.target.attr} is no block of {s.tensor}")
 
     def _pointers(self, access: B.Pointers) -> B.Layout:
-        """The dimensions of the pointers."""
+        """Return the dimensions of the pointers."""
         _need(access.base.dtype.kind == "pointer", "what is loaded from is no pointer")
         for e in access.offsets:
             _need(e.dtype.kind == "int", "an offset is no int")

@@ -226,7 +226,7 @@ class Backward:
 
 
 def _leaves(equations: Iterable[T.Equation]) -> Names:
-    """The inputs and parameters that equations read."""
+    """Return the inputs and parameters that equations read."""
     read = [s for s in T.subterms(*(e.body for e in equations)) if s.op in LEAVES]
     return tuple(dict.fromkeys(map(T.name_of, read)))
 
@@ -258,8 +258,8 @@ def is_transformed() -> bool:
 
 
 def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:
-    """The floats among the values of a call of which a gradient may be asked for; None where the
-    call need not be recorded.
+    """Return the floats among the values of a call of which a gradient may be asked for; None where
+    the call need not be recorded.
 
     Args:
         kinds: of inputs and parameters, by name.
@@ -273,5 +273,5 @@ def wanted(kinds: Mapping[str, str], values: Values) -> Names | None:
 
 
 def requiring(values: Values) -> Names:
-    """The names of tensors that require a gradient."""
+    """Return the names of tensors that require a gradient."""
     return tuple([n for n, v in values.items() if isinstance(v, torch.Tensor) and v.requires_grad])

@@ -21,8 +21,8 @@ from monocomp.terms.equations import Equation, Equations, in_order
 
 
 def batched(program: Equations, names: Collection[str]) -> Equations:
-    """The program for a batch, whose first dimension is that of the batch: of the inputs that have
-    one, and of the results that depend on them.
+    """Return the program for a batch, whose first dimension is that of the batch: of the inputs
+    that have one, and of the results that depend on them.
 
     Args:
         program: for one call.
@@ -71,7 +71,7 @@ class _Batching:
     _known: dict[Term, Term] = field(default_factory=dict)
 
     def of(self, e: Equation) -> Equation:
-        """An equation for all calls, after those that it reads."""
+        """Return an equation for all calls, after those that it reads."""
         body = self._term(e.body)
         found = replace(e, body=body)
         if self.index.attr[0] in body.free or (e.given and e.name in self.names):

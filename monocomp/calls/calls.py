@@ -141,7 +141,7 @@ class Calls:
         )
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The result of a call: a tensor, or a tuple of the outputs."""
+        """Return the result of a call: a tensor, or a tuple of the outputs."""
         if args and not self.has_order:
             check_order(self.declared)
         plans = self.plans
@@ -183,7 +183,7 @@ class Calls:
     def _repeat(
         self, values: Sequence[Any], recorded: bool = False
     ) -> tuple[torch.Tensor, ...] | None:
-        """The results of a call like an earlier one."""
+        """Return the results of a call like an earlier one."""
         repeat = self.found(values, recorded)
         if repeat is None:
             return None
@@ -200,8 +200,8 @@ class Calls:
         return given, {n: v for n, v in values.items() if n not in given}
 
     def differentiable(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-        """The results for torch tensors and parameters by name, with their gradients if any is
-        asked for."""
+        """Return the results for torch tensors and parameters by name, with their gradients if
+        any is asked for."""
         autograd, ordered = _autograd(), self._in_order((), values)
         if not autograd.is_watched():
             repeated = self._repeat(ordered, autograd.is_grad_enabled())
@@ -227,15 +227,15 @@ class Calls:
         return results
 
     def forward(self, wrt: tuple[str, ...], values: Mapping[str, Any] | None = None) -> Forward:
-        """The program for calls whose gradients with respect to some inputs are asked for: for
-        sizes like those of values by name, or usual ones."""
+        """Return the program for calls whose gradients with respect to some inputs are asked
+        for: for sizes like those of values by name, or usual ones."""
         found = self.forward_at(wrt, {})
         if values is None or not found.depends_on_sizes:
             return found
         return self.forward_at(wrt, self._sizes_like(values))
 
     def forward_at(self, wrt: tuple[str, ...], extents: Mapping[str, int]) -> Forward:
-        """The same at sizes by index, if any are given."""
+        """Return the same at sizes by index, if any are given."""
         key = wrt, *extents.items()
         found = self._forwards.get(key)
         if found is None:
@@ -253,7 +253,7 @@ class Calls:
         return {n: power_of_two(extents[n]) for n in self.declared.extent_of}
 
     def call(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The results for inputs and parameters by name, without gradients."""
+        """Return the results for inputs and parameters by name, without gradients."""
         repeated = self._repeat(self._in_order((), values))
         if repeated is not None:
             return repeated
@@ -299,14 +299,14 @@ class Calls:
         return found
 
     def bind(self, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]) -> Binding:
-        """The extents and parameters of a call with inputs of these shapes."""
+        """Return the extents and parameters of a call with inputs of these shapes."""
         origin = self.planner.equations.origin
         return bind(self.declared, origin, shapes, params, evaluated)
 
     def _bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, object], Binding]:
-        """The inputs and parameters of a call by name, checked, and the sizes."""
+        """Return the inputs and parameters of a call by name, checked, and the sizes."""
         inputs, params = signature(self.declared, args, kwargs)
         shapes = {n: shape_of(n, t) for n, t in inputs.items()}
         binding = self.bind(shapes, params)
@@ -359,7 +359,7 @@ class Calls:
     def _plan(
         self, narrow: Mapping[str, str], binding: Binding, in_memory: bool = False
     ) -> tuple[Plan, HostProgram]:
-        """The plan whose tile programs are interpreted, and the host program around them."""
+        """Return the plan whose tile programs are interpreted, and the host program around them."""
         plan = self.planner.plan(binding.extents, in_memory=in_memory)
         self._tell_of(plan)
         plan = plan.of_dtypes(narrow)
@@ -466,14 +466,14 @@ def _autograd() -> ModuleType:
 
 @cache
 def _recording() -> ModuleType:
-    """The same for calls that autograd records."""
+    """Return the same for calls that autograd records."""
     from monocomp.calls import recording
 
     return recording
 
 
 def _narrow(inputs: Mapping[str, Any]) -> dict[str, str]:
-    """The dtypes of floats of 8 bits: kernels take all others as they come."""
+    """Return the dtypes of floats of 8 bits: kernels take all others as they come."""
     return {n: str(t.dtype).removeprefix("torch.") for n, t in inputs.items() if is_narrow(t)}
 
 

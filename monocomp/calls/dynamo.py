@@ -14,7 +14,7 @@ from monocomp.declarations.given import cast
 
 
 def traced(key: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Results:
-    """A call while Dynamo looks at it: that of an operator, with the same arguments."""
+    """Return a call while Dynamo looks at it: that of an operator, with the same arguments."""
     tensors = [n for n, v in kwargs.items() if isinstance(v, torch.Tensor)]
     name = _name(key, len(args), ",".join(kwargs), ",".join(tensors))
     given = {f"{n}_": cast(v) for n, v in kwargs.items()}
@@ -23,7 +23,7 @@ def traced(key: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Results:
 
 
 def _name(key: str, args: int, kwargs: str, tensors: str) -> str:
-    """The name of an operator, which is registered."""
+    """Return the name of an operator, which is registered."""
     calls = of_key(key)
     assert calls is not None  # of the kernel that is called
     # The errors of any call.

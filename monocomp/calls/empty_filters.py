@@ -62,7 +62,7 @@ class Filters:
 
     @cached_property
     def filters(self) -> tuple[Filter, ...]:
-        """Each once."""
+        """Return each once."""
         found = (_with_deciding_params(f) for f in dict.fromkeys(self._all()))
         return tuple(f for f in found if f.params)
 
@@ -77,7 +77,7 @@ class Filters:
 
     @cached_property
     def params(self) -> tuple[str, ...]:
-        """The parameters that decide whether they are empty."""
+        """Return the parameters that decide whether they are empty."""
         return tuple(dict.fromkeys(p.attr for f in self.filters for p in f.params))
 
     def have_admitted(self, params: Mapping[str, int | float]) -> bool:
@@ -105,7 +105,7 @@ class Filters:
 
 
 def _with_deciding_params(f: Filter) -> Filter:
-    """The filter with those of its parameters whose extremes empty it, or do not."""
+    """Return the filter with those of its parameters whose extremes empty it, or do not."""
     found = {}
     for values in product(_EXTREMES, repeat=len(f.params)):
         given = {p.attr: n for p, n in zip(f.params, values, strict=True)}

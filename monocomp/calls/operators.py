@@ -76,7 +76,7 @@ class Operator:
         self.overload: torch._ops.OpOverload = getattr(torch.ops.monocomp, name).default
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-        """The results for inputs and parameters by name."""
+        """Return the results for inputs and parameters by name."""
         found: Results = self.overload(*(values.get(n) for n in self.names))
         return found if isinstance(found, tuple) else (found,)
 
@@ -126,7 +126,7 @@ class Operator:
 
 
 def operator(calls: Calls, values: Mapping[str, Any]) -> Operator:
-    """The operator for calls with these values: some parameters may be tensors."""
+    """Return the operator for calls with these values: some parameters may be tensors."""
     params = calls.declared.params
     tensors = tuple(n for n in params if isinstance(values.get(n), torch.Tensor))
     with _LOCK:

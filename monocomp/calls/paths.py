@@ -60,7 +60,7 @@ def backward_step(
 
 
 def batch_step(names: Sequence[str], own: Names) -> str:
-    """A batch of calls that have their own of some inputs."""
+    """Return a batch of calls that have their own of some inputs."""
     return f"v{_number(names, own)}"
 
 
@@ -73,8 +73,8 @@ RECOMPUTED = "r"  # what a backward pass computes again of the forward's values
 
 
 def find(name: str, kernel: Callable[[str], Calls | None] = of_key) -> tuple[Calls, Names] | None:
-    """The calls of an operator, and the parameters that it takes as tensors; None where no kernel
-    is there that it can be of, by its key."""
+    """Return the calls of an operator, and the parameters that it takes as tensors; None where
+    no kernel is there that it can be of, by its key."""
     found = _OPERATOR.fullmatch(name)
     root = None if found is None else kernel(found["key"])
     if found is None or root is None:

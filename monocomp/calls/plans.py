@@ -107,11 +107,12 @@ class Plans:
             self._plans[signature] = repeat
 
     def varying(self, params: Mapping[str, object]) -> list[str]:
-        """The parameters, of those that are given, whose values the plan for a call leaves open."""
+        """Return the parameters, of those that are given, whose values the plan for a call
+        leaves open."""
         return [n for n, v in params.items() if self._varies(n, v)]
 
     def _signature(self, values: Sequence[Any], recorded: bool) -> Signature | None:
-        """All that a plan depends on; None for a call that must be looked at closely.
+        """Return all that a plan depends on; None for a call that must be looked at closely.
 
         Of a tensor that is all that Triton compiles for; of an integer that only goes to
         kernels, what Triton distinguishes; of any other parameter, its value.

@@ -36,7 +36,7 @@ Params: TypeAlias = tuple[Any, ...]  # in the program's order
 def recorded(
     forward: Forward, tensors: Values, others: Values, may_be_transformed: bool = False
 ) -> Results:
-    """The results of a call, with their gradients.
+    """Return the results of a call, with their gradients.
 
     Args:
         forward: what is called.
@@ -155,12 +155,12 @@ class Site:
         self._routes: dict[object, Route] = {}
 
     def named(self, others: Params, tensors: Sequence[Any]) -> dict[str, Any]:
-        """The values of a call by name."""
+        """Return the values of a call by name."""
         every = zip((*self.names, *self.forward.params), (*tensors, *others), strict=True)
         return {n: v for n, v in every if v is not None}
 
     def call(self, values: Sequence[Any]) -> Results:
-        """The results of a call that nothing repeats yet, of tensors and parameters."""
+        """Return the results of a call that nothing repeats yet, of tensors and parameters."""
         tensors, others = values[: self.inputs], tuple(values[self.inputs :])
         results: Results = self.forward.calls.call(self.named(others, tensors))
         return results
@@ -244,7 +244,7 @@ class Repeated:
         self._is_alike: IsAlike | None = None
 
     def __call__(self, saved: Tensors, cotangents: Tensors, others: Params) -> Gradients:
-        """The gradients of all arguments of a call."""
+        """Return the gradients of all arguments of a call."""
         values = self._values((*saved, *cotangents, *others, *self.sized, None))
         return self._gradients((*self.repeat(values), None))
 
@@ -321,7 +321,7 @@ class Way:
     def gradients(
         self, needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors, others: Params
     ) -> Gradients:
-        """The gradients of the arguments of a call, as far as they are needed."""
+        """Return the gradients of the arguments of a call, as far as they are needed."""
         call, site = self.call, self.call.site
         kept: Tensors = [saved[n] if n >= 0 else None for n in self._held]
         signature = call.signature(needed, kept, cotangents)
@@ -349,7 +349,7 @@ class Way:
         cotangents: Tensors,
         others: Params,
     ) -> Gradients:
-        """The same, of a pass that nothing repeats yet."""
+        """Return the same, of a pass that nothing repeats yet."""
         call = self.call
         present = tuple([c is not None for c in cotangents])
         route = call.site.route(needed, present, call.dtypes)
@@ -396,8 +396,8 @@ class Recorded:
         self.first = self.way = Way(self, replay or site.call, site.outputs)
 
     def __call__(self, values: Sequence[Any]) -> Results:
-        """The results for inputs, which are the tensors, and parameters, of a call that nothing
-        but autograd watches."""
+        """Return the results for inputs, which are the tensors, and parameters, of a call that
+        nothing but autograd watches."""
         site = self.site
         results = _recorded(self, values[site.inputs :], *values[: site.inputs])
         return results[: site.results]

@@ -67,12 +67,12 @@ class Formula:
     __radd__, __rmul__ = __add__, __mul__
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """The value for given extents."""
+        """Return the value for given extents."""
         return sum(number * prod(sizes[e] for e in monomial) for monomial, number in self.terms)
 
     @property
     def extents(self) -> frozenset[str]:
-        """The extents in it."""
+        """Return the extents in it."""
         return frozenset(e for monomial, _ in self.terms for e in monomial)
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Formula:
         return " + ".join(parts) or "0"
 
     def sympy(self) -> sympy.Expr:
-        """The formula for sympy, extents as positive integers."""
+        """Return the formula for sympy, extents as positive integers."""
         import sympy
 
         def symbol(extent: str) -> Any:
@@ -99,7 +99,7 @@ Extents: TypeAlias = Callable[[str], Amount]  # the amount that an extent is
 
 
 def formula(amount: Amount) -> Formula:
-    """An amount as a formula."""
+    """Return an amount as a formula."""
     return Formula.product((), amount) if isinstance(amount, int) else amount
 
 
@@ -109,7 +109,7 @@ def amounts(sizes: Mapping[str, int]) -> Extents:
 
 
 def product(factors: Iterable[Amount]) -> Amount:
-    """The product of amounts."""
+    """Return the product of amounts."""
     total: Amount = 1
     for f in factors:
         total = total * f
@@ -180,12 +180,12 @@ class Cost:
 
     @property
     def time(self) -> float:
-        """All in element-wise operations, for amounts that are numbers."""
+        """Return all in element-wise operations, for amounts that are numbers."""
         return self.work + self.launches * LAUNCH_TIME
 
     @property
     def work(self) -> float:
-        """The time without that of launches."""
+        """Return the time without that of launches."""
         of = self.operations
         found = of.elementwise + of.logic + of.special * SPECIAL_TIME + self.bytes * BYTE_TIME
         assert isinstance(found, int) and isinstance(of.matrix, int)
@@ -219,7 +219,7 @@ class Cost:
 
     @property
     def shown_passes(self) -> str:
-        """The passes in words: "1 pass over k, 2 over q"."""
+        """Return the passes in words: "1 pass over k, 2 over q"."""
         if not self.passes:
             return "no pass"
         counts = [f"{n} over {index}" for index, n in self.passes.items()]

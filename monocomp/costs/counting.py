@@ -69,7 +69,7 @@ LOOP_BLOCK = 64  # elements of a loop that one value serves, with the usual sche
 
 
 def cost(program: Equations) -> Cost:
-    """The cost of a program as it is written."""
+    """Return the cost of a program as it is written."""
     inputs = tuple(program.declared.inputs)
     outputs = (*(o.name for o in program.declared.outputs), *program.operands)
     counted = (_cost_of_kernel(tuple(group), inputs, outputs) for group in kernels(program))
@@ -196,12 +196,12 @@ def estimate_of(
 
 
 def elements(indices: Iterable[Term], sizes: Mapping[str, int]) -> int:
-    """The number of combinations of values that indices take."""
+    """Return the number of combinations of values that indices take."""
     return math.prod(sizes[i.attr[1]] for i in indices)
 
 
 def tensor_sizes(program: Equations, sizes: Mapping[str, int]) -> list[int]:
-    """The numbers of elements of the inputs and outputs."""
+    """Return the numbers of elements of the inputs and outputs."""
     declared = program.declared
     shapes = [[sizes[e] for e in declared.extents(name)] for name in declared.inputs]
     shapes += [[sizes[i.attr[1]] for i in e.indices] for e in program.outputs]
@@ -261,7 +261,7 @@ class _Counter:
         self.added: frozenset[str] = frozenset()  # equations whose results are added up
 
     def cost(self) -> Cost:
-        """The cost of all loops and outputs."""
+        """Return the cost of all loops and outputs."""
         loops = passes([e.body for e in self.group], is_at_the_top, self.held)
         self.loops = {f: f"loop {n}" for n, at in enumerate(loops) for f in at.folds}
         for e in self.group:
@@ -278,7 +278,7 @@ class _Counter:
         return Cost(counts, reads, self.operations, self.moved, state)
 
     def _stored(self, equation: Equation) -> Amount:
-        """The bytes of an output, or of what another kernel reads."""
+        """Return the bytes of an output, or of what another kernel reads."""
         wide = equation.name not in self.outputs and equation.body.kind == "float"
         extents = (self.extent(i.attr[1]) for i in equation.indices)
         times = 2 if equation.name in self.added else 1  # read, and written
@@ -403,7 +403,8 @@ class _Counter:
     def _products(
         self, fold: Term, elements: Sequence[Term], opened: Sequence[Term]
     ) -> Iterator[list[Term]]:
-        """The elements, in addends that are products of matrices where a sum is one of such."""
+        """Yield the elements, in addends that are products of matrices where a sum is one of
+        such."""
         if fold.attr.monoid != "sum" or fold.kind != "float" or len(opened) != 1:
             yield list(elements)
             return
@@ -413,8 +414,8 @@ class _Counter:
     def _sides(
         self, fold: Term, elements: Sequence[Term], opened: Sequence[Term]
     ) -> list[list[Term]] | None:
-        """The factors of both sides, if a fold is a product of two matrices, not of several at
-        once, but for a loop that goes over them one by one; an exponent is one."""
+        """Return the factors of both sides, if a fold is a product of two matrices, not of
+        several at once, but for a loop that goes over them one by one; an exponent is one."""
         if fold.attr.monoid not in ("sum", SE_PAIR) or len(opened) != 1 or fold.kind != "float":
             return None
         parts = [f for f in (*factors(elements[0]), *elements[1:]) if f.op != "const"]
@@ -464,8 +465,8 @@ class _Counter:
     # --- positions -----------------------------------------------------------------------
 
     def _home(self, t: Term, path: tuple[Term, ...]) -> tuple[Term, ...]:
-        """The path to the position where t is computed: the kernel's indices, loops up to the last
-        with whose index it varies, and indices of tiles that are held entirely."""
+        """Return the path to the position where t is computed: the kernel's indices, loops up to
+        the last with whose index it varies, and indices of tiles that are held entirely."""
         looped = (n for n, i in enumerate(path) if i.attr[0] in t.free and self._is_looped(i))
         end = max(max(looped, default=-1) + 1, len(self.base))
         return (*path[:end], *(i for i in path[end:] if i.attr[0] in t.free))
@@ -493,7 +494,7 @@ def is_at_the_top(t: Term) -> bool:
 
 
 def _fields(fold: Term) -> tuple[str, ...]:
-    """The numbers that a fold carries; the exponent of SE is a fold of its own."""
+    """Return the numbers that a fold carries; the exponent of SE is a fold of its own."""
     monoid = fold.attr.monoid
     if is_selection(fold) or monoid in ("argmax", "argmin"):
         return ("value", "position")

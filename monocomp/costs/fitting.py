@@ -32,8 +32,8 @@ class Columns:
     streamed: dict[Term, int] = field(default_factory=dict)
 
     def rows_that_fit(self, state: Amount) -> int:
-        """The longest block of rows that fits, beside a block as long of what is streamed: twice,
-        as one is loaded while the other is read.
+        """Return the longest block of rows that fits, beside a block as long of what is streamed:
+        twice, as one is loaded while the other is read.
 
         Args:
             state: the numbers that loops carry for each row.

@@ -101,8 +101,8 @@ def _mentioned(t: Term) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def estimate(program: Equations, sizes: Mapping[str, int], fitted: bool = False) -> list[Estimate]:
-    """The work of each kernel; `sizes` has a number for every extent. `fitted` tells more of wide
-    columns, see `costs.fitting`."""
+    """Return the work of each kernel; `sizes` has a number for every extent. `fitted` tells more
+    of wide columns, see `costs.fitting`."""
     narrow = stored_operands(program) | {o.name for o in program.declared.outputs}
     groups = kernel_groups(program, sizes)
     return [_estimate_chosen(_Kernel.of(program, g, narrow, sizes, fitted)) for g in groups]
@@ -119,7 +119,7 @@ def _estimate_chosen(kernel: _Kernel) -> Estimate:
 
 
 def total_time(kernels: Iterable[Estimate]) -> float:
-    """The estimated time of kernels that run one after the other."""
+    """Return the estimated time of kernels that run one after the other."""
     return sum(k.cost.time for k in kernels)
 
 
@@ -155,7 +155,7 @@ def roles_by_cost(
     fits: Callable[[str], bool],
     sizes: Mapping[str, int],
 ) -> Roles:
-    """The roles of the indices of a kernel's outputs.
+    """Return the roles of the indices of a kernel's outputs.
 
     Args:
         program: equations in kernels.
@@ -170,7 +170,7 @@ def roles_by_cost(
 def _chosen(
     kernel: _Kernel, fits: Callable[[str], bool], sizes: Mapping[str, int]
 ) -> tuple[Roles, Estimate | None]:
-    """The roles, and the work with them where there was a choice."""
+    """Return the roles, and the work with them where there was a choice."""
     group = kernel.equations
     best = _held(kernel, fits, sizes, frozenset())
     counted: Estimate | None = None
@@ -195,8 +195,8 @@ def _held(
     sizes: Mapping[str, int],
     lesser: frozenset[Term],
 ) -> Roles:
-    """The roles where what these aggregates lack goes to the grid: the longest of several axes
-    that cannot be held together is cut into blocks."""
+    """Return the roles where what these aggregates lack goes to the grid: the longest of several
+    axes that cannot be held together is cut into blocks."""
     long: set[str] = set()
     while True:
         roles = explain_roles(

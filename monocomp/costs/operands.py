@@ -28,7 +28,7 @@ class Operand(NamedTuple):
 
 
 def computed_operands(bound: Term, condition: Term, element: Term) -> dict[Term, Operand]:
-    """The operands of products of matrices that are computed, by what is summed of each.
+    """Return the operands of products of matrices that are computed, by what is summed of each.
 
     P[q,k] * (dO[q,e] + Q[q,e] * D[q,k]) is two products, and both P and P * D are computed. What a
     filter leaves out is read by none: it is 0.
@@ -49,7 +49,7 @@ def computed_operands(bound: Term, condition: Term, element: Term) -> dict[Term,
 
 
 def with_operand(fold: Term, stored: Operand, read: Term) -> Term:
-    """A sum that reads an operand, which is stored as this multiple."""
+    """Return a sum that reads an operand, which is stored as this multiple."""
     (bound,), (condition, element) = T.open_fold(fold)
     operands = computed_operands(bound, condition, element)
     parts, outside = [], T.ONE
@@ -72,8 +72,8 @@ def is_number(t: Term) -> bool:
 
 
 def _computed_side(bound: Term, element: Term) -> tuple[Term, ...]:
-    """The factors of one side of a product of matrices that hold sums, or go with such; none if
-    the other side is computed too, or if a sum alone is one side."""
+    """Return the factors of one side of a product of matrices that hold sums, or go with such;
+    none if the other side is computed too, or if a sum alone is one side."""
     name = bound.attr[0]
     parts = [f for f in factors(element) if f.op != "const"]
     sides = largest_sides([f.free for f in parts], name)
@@ -98,10 +98,9 @@ def _given_in(t: Term) -> Iterator[Equation]:
 
 
 def stored_operands(program: Equations) -> frozenset[str]:
-    """The names of values that are stored for products of matrices alone, and are computed from
-    one, and of definitions that are kept for products. What a product itself has summed up stays as
-    it is: it may be all there is of a sequence.
-    """
+    """Return the names of values that are stored for products of matrices alone, and are
+    computed from one, and of definitions that are kept for products. What a product itself has
+    summed up stays as it is: it may be all there is of a sequence."""
     outputs = {o.name for o in program.outputs}
     added = frozenset() if program.slices is None else program.slices.added
     floats = [e for e in program.computed if e.body.kind == "float"]
@@ -116,7 +115,7 @@ def stored_operands(program: Equations) -> frozenset[str]:
 
 
 def _sides_stored(product: Term) -> Iterator[str]:
-    """The stored values that a product of matrices multiplies."""
+    """Return the stored values that a product of matrices multiplies."""
     _, (_, element) = T.open_fold(product)
     return (f.attr.name for f in factors(element) if f.op == "stored")
 
@@ -142,7 +141,7 @@ def _read_elsewhere(e: Equation) -> Iterator[Term]:
 
 
 def _plain_sides(bound: Term, element: Term) -> tuple[Term, ...]:
-    """The factors of a product of matrices, if there are two, and both are read."""
+    """Return the factors of a product of matrices, if there are two, and both are read."""
     parts = [f for f in factors(element) if f.op != "const"]
     is_product = largest_sides([f.free for f in parts], bound.attr[0]) is not None
     return tuple(parts) if is_product and len(parts) == 2 and all(map(T.is_read, parts)) else ()

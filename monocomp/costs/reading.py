@@ -26,7 +26,7 @@ def kernels(program: Equations) -> list[list[Equation]]:
 
 
 def inlined(program: Equations) -> tuple[Equation, ...]:
-    """The outputs with what their definitions stand for, and what kernels store for them."""
+    """Return the outputs with what their definitions stand for, and what kernels store for them."""
     known: dict[str, Equation] = {}
     stay = kept(program) if program.kept is None else program.kept
 

@@ -89,7 +89,7 @@ def _phases(program: Equations, levels: Mapping[str, int]) -> dict[str, int]:
 
 
 def after_slices(program: Equations, sizes: Mapping[str, int]) -> list[Equation]:
-    """The equations that are computed after slices."""
+    """Return the equations that are computed after slices."""
     phases = _phases(program, _levels(program, sizes))
     return [e for e in program.computed if phases[e.name] == 2 and e.name not in program.views]
 
@@ -115,7 +115,7 @@ def _levels(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def rows_of(group: Sequence[Equation]) -> frozenset[Term]:
-    """The indices of the equations that all of their aggregates have, but not one along
+    """Return the indices of the equations that all of their aggregates have, but not one along
     which they are prefixes."""
     folds = outer_folds(group)
     indices = {i for e in group for i in e.indices} - {scan_of(group)}
@@ -185,7 +185,8 @@ def _multiply_tiles(group: Sequence[Equation], rows: Collection[Term]) -> bool:
 
 
 def _sides_of_products(f: Term) -> list[tuple[frozenset[str], frozenset[str]]]:
-    """The indices of both sides of each product of matrices that a sum is, without its own."""
+    """Return the indices of both sides of each product of matrices that a sum is, without its
+    own."""
     opened, parts = T.open_fold(f)
     if not is_fold(f, "sum") or f.kind != "float" or len(opened) != 1:
         return []
@@ -223,7 +224,7 @@ class RoleChoice:
 
 
 def choose_roles(group: Sequence[Equation], fits: Callable[[str], bool]) -> dict[str, Axis]:
-    """The roles of `explain_roles` alone."""
+    """Return the roles of `explain_roles` alone."""
     return {name: choice.axis for name, choice in explain_roles(group, fits).items()}
 
 
@@ -385,9 +386,9 @@ def _is_product(f: Term) -> bool:
 
 
 def _rows(names: list[str], folds: list[Term]) -> set[str]:
-    """The indices to cut into blocks: those that most of what a loop reads lacks, counted
-    by dimensions, and above all a large operand. A plain product of matrices has two, one
-    of each side; where a loop holds another sum there is one, unless that is such a product."""
+    """Return the indices to cut into blocks: those that most of what a loop reads lacks, counted
+    by dimensions, and above all a large operand. A plain product of matrices has two, one of
+    each side; where a loop holds another sum there is one, unless that is such a product."""
     reads = list(dict.fromkeys(r for f in folds for r in streamed_reads(f)))
     lacking = {n: [len(r.args) for r in reads if n not in r.free] for n in names}
     largest = max((size for sizes in lacking.values() for size in sizes), default=0)

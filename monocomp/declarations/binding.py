@@ -85,7 +85,7 @@ def extents_of(
 def signature(
     declared: Declarations[Any], args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """The arguments of a call as inputs and parameters by name.
+    """Return the arguments of a call as inputs and parameters by name.
 
     Args:
         declared: what the program declares.
@@ -186,7 +186,7 @@ def _missing(what: str, missing: list[str], declared: Declarations[Any]) -> NoRe
 
 
 def _value(param: Param, given: object) -> int | float:
-    """A parameter's value in its type: an int stays exact, a condition is no number."""
+    """Return a parameter's value in its type: an int stays exact, a condition is no number."""
     number = _number(given)
     if number is not None and param.kind == "float":
         return _as_float(param, given, number)
@@ -202,7 +202,8 @@ def _value(param: Param, given: object) -> int | float:
 
 
 def _number(given: object) -> int | float | None:
-    """An int or a float out of anything that is one, such as a scalar of an array library."""
+    """Return an int or a float out of anything that is one, such as a scalar of an array
+    library."""
     value: Any = given
     dtype: Any = getattr(value, "dtype", None)
     axes: Any = getattr(value, "ndim", 0)
@@ -226,7 +227,7 @@ def _number(given: object) -> int | float | None:
 
 
 def _as_float(param: Param, given: Any, number: int | float) -> float:
-    """The nearest float; no finite number is infinity."""
+    """Return the nearest float; no finite number is infinity."""
     with suppress(OverflowError):
         found = float(number)
         if not math.isinf(found) or given == found:
@@ -265,7 +266,7 @@ class _Source:
         return self.index if self.at is None else self.at.name
 
     def note(self, origin: Origin) -> str:
-        """The size and where it is from."""
+        """Return the size and where it is from."""
         if self.at is not None:
             shape = _named(self.at, self.shape)
             return f"{self.index} = {self.size} from {self.name}, shape {shape}"
@@ -314,7 +315,7 @@ class _Sizes:
         self._add(_Source(name, size))
 
     def by_name(self) -> dict[str, int]:
-        """The extent of every index and made-up dimension."""
+        """Return the extent of every index and made-up dimension."""
         table = self._declared.extent_of
         return {name: self._size(table[name]) for name in (*table, *table.values())}
 
@@ -348,7 +349,7 @@ class _Sizes:
 
 
 def _named(at: Input, shape: tuple[int, ...]) -> str:
-    """A shape with the names of its indices, such as (q=128, d=64)."""
+    """Return a shape with the names of its indices, such as (q=128, d=64)."""
     parts = [
         str(size) if dim.startswith(".") else f"{dim}={size}"
         for dim, size in zip(at.dims, shape, strict=True)

@@ -32,7 +32,7 @@ TOP = _WORD >> (32 - MANTISSA_BITS) << (32 - MANTISSA_BITS)  # the bits that a r
 
 
 def next_bits(h: Any, counter: Any) -> Any:
-    """The bits with one more counter mixed in.
+    """Return the bits with one more counter mixed in.
 
     Both are Python's integers, or arrays of 64 bits of a library, whose products wrap round.
     """
@@ -43,7 +43,7 @@ def next_bits(h: Any, counter: Any) -> Any:
 
 
 def mantissa(*counters: Any) -> Any:
-    """An integer below 2**24 at the given counters; arrays broadcast."""
+    """Return an integer below 2**24 at the given counters; arrays broadcast."""
     h: Any = START
     for counter in counters:
         h = next_bits(h, counter)
@@ -51,7 +51,7 @@ def mantissa(*counters: Any) -> Any:
 
 
 def uniform(*counters: Any) -> Any:
-    """A multiple of 2**-24 in [0, 1) at the given counters; arrays broadcast.
+    """Return a multiple of 2**-24 in [0, 1) at the given counters; arrays broadcast.
 
     >>> uniform(0), uniform(1, 2, 3)
     (0.07630348205566406, 0.32061105966567993)

@@ -26,14 +26,14 @@ _OF_AN_INPUT = {**_OF_ALL, **{n: n for n in NARROW}, "e4m3": NARROW[0], "e5m2": 
 
 
 def kind_of(dtype: str) -> Kind | None:
-    """The kind of elements of a dtype, if inputs may have it."""
+    """Return the kind of elements of a dtype, if inputs may have it."""
     if dtype not in (*INTEGERS, *FLOATS):
         return None
     return "float" if dtype in FLOATS else "bool" if dtype == "bool" else "int"
 
 
 def dtypes_of(declared: Declarations[Any], dtype: str | Mapping[str, str]) -> dict[str, str]:
-    """The dtypes of the inputs of floats, of one for all or some by name."""
+    """Return the dtypes of the inputs of floats, of one for all or some by name."""
     floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
     if isinstance(dtype, str):
         return dict.fromkeys(floats, _dtype_name(dtype, _OF_ALL))
@@ -84,7 +84,7 @@ def widths(declared: Declarations[Any], dtypes: Mapping[str, str]) -> dict[str, 
 
 
 def itemsize(dtype: str) -> int:
-    """The bytes of a float."""
+    """Return the bytes of a float."""
     return {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}.get(dtype, 1)
 
 

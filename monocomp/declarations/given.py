@@ -75,7 +75,7 @@ def check_dense(name: str, tensor: Any) -> None:
 
 
 def shape_of(name: str, tensor: Any) -> tuple[int, ...]:
-    """The shape of a dense tensor."""
+    """Return the shape of a dense tensor."""
     check_dense(name, tensor)
     return tuple(int(n) for n in tensor.shape)
 
@@ -151,7 +151,7 @@ def in_autocast(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def cast(value: Any) -> Any:
-    """An argument in the dtype that autocast asks for."""
+    """Return an argument in the dtype that autocast asks for."""
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.dim() or not value.is_floating_point():

@@ -96,12 +96,12 @@ class Declarations(Generic[Size]):
         return not self.undeclared or len(self.inputs) == 1
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Declarations[Size]:
-        """The same for inputs of dtypes, as far as they are known."""
+        """Return the same for inputs of dtypes, as far as they are known."""
         inputs = {n: replace(i, dtype=dtypes.get(n)) for n, i in self.inputs.items()}
         return replace(self, inputs=inputs)
 
     def extents(self, tensor: str) -> tuple[str, ...]:
-        """The extents of an input's dimensions."""
+        """Return the extents of an input's dimensions."""
         return tuple(self.extent_of[dim] for dim in self.inputs[tensor].dims)
 
     @property
@@ -111,7 +111,7 @@ class Declarations(Generic[Size]):
 
 
 def free_extents(declared: Declarations[Any]) -> tuple[str, ...]:
-    """The indices, one for each set that shares an extent, whose sizes the inputs decide."""
+    """Return the indices, one for each set that shares an extent, whose sizes the inputs decide."""
     found = dict.fromkeys(e for name in declared.inputs for e in declared.extents(name))
     return tuple(name for name in found if name not in declared.bounds and name[0] != ".")
 
@@ -156,9 +156,9 @@ class Origin:
     notes: tuple[Note, ...] = ()
 
     def span(self, name: str) -> tuple[Span, ...]:
-        """The position of what has this name, if it has one."""
+        """Return the position of what has this name, if it has one."""
         return (self.spans[name],) if name in self.spans else ()
 
     def quoted(self, name: str) -> str:
-        """The text there, in one line."""
+        """Return the text there, in one line."""
         return " ".join(" ".join(self.text[s.start : s.stop].split()) for s in self.span(name))

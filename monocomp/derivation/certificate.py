@@ -101,7 +101,7 @@ class Certificate(Rendered):
 
     @property
     def laws(self) -> tuple[Law, ...]:
-        """All laws."""
+        """Return all laws."""
         return tuple(law for theory in self.theories for law in theory.laws)
 
     @property
@@ -163,7 +163,7 @@ def _shown(law: Law) -> str:
 
 
 def certify(start: Equations, made: Sequence[Step], fresh: bool = False) -> Certificate:
-    """The certificate of a derivation.
+    """Return the certificate of a derivation.
 
     Args:
         start: the program before the first step.

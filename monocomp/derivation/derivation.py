@@ -56,18 +56,18 @@ class Derivation(Rendered):
         return cls(rewriter.start, tuple(rewriter.steps), rewriter.finished)
 
     def rewriter(self) -> Rewriter:
-        """A rewriter that goes on from here; kernels are planned again."""
+        """Return a rewriter that goes on from here; kernels are planned again."""
         rewriter = Rewriter(self.start, steps=self.steps[: len(self.steps) - self.planned])
         rewriter.finished = self.finished
         return rewriter
 
     def then(self, steps: Iterable[Step]) -> Derivation:
-        """The same derivation with the steps of a plan at its end."""
+        """Return the same derivation with the steps of a plan at its end."""
         found = (*self.steps, *steps)
         return replace(self, steps=found, planned=self.planned + len(found) - len(self.steps))
 
     def first(self, count: int) -> Derivation:
-        """The first steps only."""
+        """Return the first steps only."""
         steps = self.steps[:count]
         planned = self.planned - (len(self.steps) - len(steps))
         return Derivation(self.start, steps, self.finished and planned >= 0, max(0, planned))
@@ -102,7 +102,7 @@ class Derivation(Rendered):
         return self.first(max(0, len(self.steps) - count))
 
     def applicable(self) -> tuple[str, ...]:
-        """The rules that would match now, for `apply`."""
+        """Return the rules that would match now, for `apply`."""
         found = (
             name for name in rule_sets.RULES if self.rewriter().apply(rule_sets.chosen([name]))
         )
@@ -113,19 +113,20 @@ class Derivation(Rendered):
         return Comparison(self, other)
 
     def finish(self) -> Derivation:
-        """The steps that are left: every rule set in its turn, on what the last step gave."""
+        """Return the steps that are left: every rule set in its turn, on what the last step
+        gave."""
         rewriter = self.rewriter()
         rule_sets.finish(rewriter)
         return Derivation.of(rewriter)
 
     @property
     def compiled(self) -> Mapping[str, Any]:
-        """The arguments of the kernel that `monocomp.compile` makes of it."""
+        """Return the arguments of the kernel that `monocomp.compile` makes of it."""
         return {"equations": self.start, "derivation": self}
 
     @property
     def rewrites(self) -> tuple[Step, ...]:
-        """The steps that keep what the program gives."""
+        """Return the steps that keep what the program gives."""
         return self.steps
 
     def check(
@@ -147,7 +148,7 @@ class Derivation(Rendered):
         return Checks(case, tuple(check_steps(self.start, self.rewrites, case)))
 
     def certify(self, fresh: bool = False) -> Certificate:
-        """The laws and facts that the steps rest on, with their proofs.
+        """Return the laws and facts that the steps rest on, with their proofs.
 
         Args:
             fresh: prove all laws anew, instead of remembering.
@@ -172,7 +173,7 @@ class Derivation(Rendered):
 
     @property
     def result(self) -> Equations:
-        """The program after the last step."""
+        """Return the program after the last step."""
         return result_of(self.start, self.steps)
 
     def __len__(self) -> int:
@@ -190,7 +191,7 @@ class Derivation(Rendered):
 
     @property
     def last_phases(self) -> tuple[tuple[str, str], ...]:
-        """The name and the purpose of the phase of each last step that no rule set makes."""
+        """Return the name and the purpose of the phase of each last step that no rule set makes."""
         return (PLANNING,) * self.planned
 
     @property
@@ -265,7 +266,7 @@ class Comparison(Rendered):
 
     @property
     def shared(self) -> int:
-        """The number of steps that both begin with."""
+        """Return the number of steps that both begin with."""
         pairs = itertools.takewhile(
             lambda pair: (pair[0].rule, pair[0].program) == (pair[1].rule, pair[1].program),
             zip(self.left, self.right, strict=False),

@@ -181,7 +181,7 @@ class _Finder:
         return Refusal(reason.rule, law, place, self._show(reason.term), reason.why, kept)
 
     def _show(self, t: Term) -> str:
-        """The term as text; where that is long, results inside it by their folds alone."""
+        """Return the term as text; where that is long, results inside it by their folds alone."""
         names = self.program.reader_names()
         text = show(t, names)
         if len(text) <= _LONG:
@@ -259,13 +259,13 @@ class _Finder:
 
 
 def _frame(fold: Term) -> Term:
-    """The maximum that an SE fold carries: what it depends on its sum does, too."""
+    """Return the maximum that an SE fold carries: what it depends on its sum does, too."""
     (bound,), (condition, _, exponent) = T.open_fold(fold)
     return frame(bound, condition, exponent)
 
 
 def _visible(fold: Term) -> Term:
-    """A fold as programs write it."""
+    """Return a fold as programs write it."""
     monoid = fold.attr.monoid
     return T.field(fold, monoid.fields[0]) if isinstance(monoid, T.UserMonoid) else fold
 
@@ -286,7 +286,7 @@ def _name(t: Term) -> str:
 
 
 def _lacks(t: Term) -> str:
-    """The property that would let a result out."""
+    """Return the property that would let a result out."""
     if t.op in _HOMOGENEOUS:
         return "does not distribute over sums"
     return "neither distributes over sums nor is homogeneous"

@@ -110,6 +110,6 @@ def chosen(names: Sequence[str]) -> RuleSet:
 
 
 def rule(name: str) -> Rule:
-    """A rule by name."""
+    """Return a rule by name."""
     require_known(name, RULES, f"there is no rule {name!r}", "rules")
     return RULES[name]

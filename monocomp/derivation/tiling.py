@@ -16,7 +16,7 @@ from monocomp.tile.printer import loop_header, show_state
 
 
 def tiling_steps(program: Equations, kernels: Sequence[TileProgram]) -> Iterable[Step]:
-    """The steps from lifted equations to the loops of the kernels."""
+    """Return the steps from lifted equations to the loops of the kernels."""
     for kernel in kernels:
         place = [o.name for o in kernel.outputs]
         for loop in (s for s in walk(kernel.body) if isinstance(s, Loop)):
@@ -41,7 +41,7 @@ def fuse_folds(program: Equations, place: Sequence[str], loop: Loop) -> Step:
 
 @stated
 def tile(program: Equations, place: Sequence[str], loop: Loop) -> Step:
-    """A loop goes over its index in blocks.
+    """Return a loop goes over its index in blocks.
 
     Law:     the fold over a disjoint union is the product of the folds
     Claims:  the monoids of its folds

@@ -11,7 +11,7 @@ _GLUE = "\0"  # stands for a space where a line must not break
 
 
 def wrap_formula(text: str, first: str, rest: str, width: int = WIDTH) -> str:
-    """A formula over several lines, broken before operators and not inside brackets."""
+    """Return a formula over several lines, broken before operators and not inside brackets."""
     glued, depth = [], 0
     for character in text:
         depth += (character == "[") - (character == "]")
@@ -29,7 +29,7 @@ def wrap_formula(text: str, first: str, rest: str, width: int = WIDTH) -> str:
 
 
 def row(label: str, text: str) -> str:
-    """A formula beside what it is."""
+    """Return a formula beside what it is."""
     return wrap_formula(text, "    " + label.ljust(LABEL - 4), " " * (LABEL + 4))
 
 

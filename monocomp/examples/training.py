@@ -139,7 +139,7 @@ class Model(nn.Module):
         self.head = nn.Linear(width, 256)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The mean loss, in nats a byte, of (B, N + 1) bytes."""
+        """Return the mean loss, in nats a byte, of (B, N + 1) bytes."""
         x = self.embedding(tokens[:, :-1])
         for block in self.blocks:
             x = block(x)
@@ -159,7 +159,7 @@ class Size:
 
 
 def text() -> Tensor:
-    """The bytes to learn."""
+    """Return the bytes to learn."""
     joined = "\n".join(topics.topics.values()).encode()
     return torch.frombuffer(bytearray(joined), dtype=torch.uint8).long()
 
@@ -167,7 +167,7 @@ def text() -> Tensor:
 def train(
     attend: Attention, start: float, steps: int, size: Size, device: str, seed: int = 0
 ) -> list[float]:
-    """The loss at each step; `seed` is that of the batches."""
+    """Return the loss at each step; `seed` is that of the batches."""
     torch.manual_seed(0)
     model = Model(size.width, size.heads, size.layers, attend, start).to(device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -188,7 +188,7 @@ def train(
 
 
 def derived(variant: Variant) -> Attention:
-    """The program, compiled."""
+    """Return the program, compiled."""
     kernel = mc.compile(variant.program)
 
     def attend(q: Tensor, k: Tensor, v: Tensor, per_head: Tensor) -> Tensor:
@@ -208,7 +208,7 @@ class Curves:
     other: list[float]
 
     def apart(self, others: Sequence[float], last: int = 50) -> float:
-        """The mean distance to the eager losses over the last steps."""
+        """Return the mean distance to the eager losses over the last steps."""
         pairs = list(zip(self.eager, others, strict=True))[-last:]
         return sum(abs(a - b) for a, b in pairs) / len(pairs)
 
@@ -219,7 +219,7 @@ class Curves:
 
 
 def plot(found: Mapping[str, Curves]) -> str:
-    """The losses as an SVG: a panel a variant, eager torch as a wide line under ours."""
+    """Return the losses as an SVG: a panel a variant, eager torch as a wide line under ours."""
     width, height, panels = 300, 200, []
     for n, (name, curves) in enumerate(found.items()):
         most, least = max(curves.eager), min(*curves.eager, *curves.derived)

@@ -29,7 +29,7 @@ __all__ = ["PICTURES", "html", "markdown", "page", "picture"]
 
 
 def html(x: object) -> str:
-    """A fragment that shows something, for a cell of a notebook."""
+    """Return a fragment that shows something, for a cell of a notebook."""
     match x:
         case Derivation():
             return markup.fragment(x.title, derivation_body(x, _after(x)), walks=True)
@@ -49,7 +49,7 @@ def html(x: object) -> str:
 
 
 def markdown(x: object) -> str:
-    """The same in short, for viewers that keep no markup."""
+    """Return the same in short, for viewers that keep no markup."""
     if isinstance(x, Kernel):
         return f"{_fenced(x.equations.lines())}\n{_fenced([repr(x)])}"
     if isinstance(x, Derivation):
@@ -72,7 +72,7 @@ def _plain(text: str) -> str:
 
 
 def page(kernel: Kernel, stages: Stages | None = None, derivation: Derivation | None = None) -> str:
-    """A file about a kernel: its derivation, its stages, its proofs.
+    """Return a file about a kernel: its derivation, its stages, its proofs.
 
     Args:
         kernel: the kernel.
@@ -86,7 +86,7 @@ def page(kernel: Kernel, stages: Stages | None = None, derivation: Derivation | 
 
 
 def body(derivation: Derivation, stages: Stages | None = None) -> str:
-    """The parts of a page: a derivation, and what follows it.
+    """Return the parts of a page: a derivation, and what follows it.
 
     Args:
         derivation: of a program, or of its gradient.
@@ -111,7 +111,7 @@ def _after(derivation: Derivation, stages: Stages | None = None) -> str:
 
 
 def _pictures(stages: Stages) -> str:
-    """All pictures; of one that has nothing to show, why."""
+    """Return all pictures; of one that has nothing to show, why."""
     parts = []
     for name, (about, _) in PICTURES.items():
         try:

@@ -42,7 +42,7 @@ def bracketings(plan: Plan, certificate: Certificate) -> str:
 
 
 def _streamed(plan: Plan) -> tuple[Term, str]:
-    """A fold, and the name of the index that a kernel walks along for it."""
+    """Return a fold, and the name of the index that a kernel walks along for it."""
     loops = {s.axis.extent: s.axis for k in plan.kernels for s in k.body if isinstance(s, Loop)}
     folds = [
         t

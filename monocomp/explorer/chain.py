@@ -73,7 +73,7 @@ class Phase:
 
     @property
     def rules(self) -> str:
-        """The rules in their order, those that are repeated with their number."""
+        """Return the rules in their order, those that are repeated with their number."""
         counted = [
             (rule, len(list(group)))
             for rule, group in groupby(self.links, key=lambda at: at.step.rule)
@@ -97,7 +97,7 @@ class Chain:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """All steps."""
+        """Return all steps."""
         return tuple(link for phase in self.phases for link in phase.links)
 
 
@@ -203,7 +203,7 @@ def _phases(links: Sequence[Link], derivation: Derivation) -> tuple[Phase, ...]:
 
 
 def _set_of(step: Step, start: int) -> tuple[int, RuleSet] | None:
-    """The first rule set with the step's rule, from one on and then from the beginning."""
+    """Return the first rule set with the step's rule, from one on and then from the beginning."""
     rule = rule_sets.RULES.get(step.rule)
     numbered = list(enumerate(rule_sets.RULE_SETS))
     for n, rules in (*numbered[start:], *numbered[:start]):

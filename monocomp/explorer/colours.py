@@ -57,7 +57,7 @@ def tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def coloured(lines: Iterable[str]) -> list[str]:
-    """The markup of each line; a string may run over several."""
+    """Return the markup of each line; a string may run over several."""
     rows = [""]
     for kind, piece in tokens("\n".join(lines)):
         for n, part in enumerate(piece.split("\n")):

@@ -12,7 +12,7 @@ _HALF = 21.0  # ems of a formula in a column
 
 
 def comparison_body(found: Comparison) -> str:
-    """The steps that both take, then those of each in a column."""
+    """Return the steps that both take, then those of each in a column."""
     chains = chain(found.left), chain(found.right)
     shared = chains[0].links[: found.shared]
     common = joined(step(link, is_open=False) for link in shared)

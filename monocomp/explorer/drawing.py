@@ -59,7 +59,7 @@ class Drawing:
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}"{style}{where}>{escape(words)}</text>')
 
     def svg(self, title: str) -> str:
-        """The drawing; `title` is what those hear who don't see it."""
+        """Return the drawing; `title` is what those hear who don't see it."""
         size = f'width="{self.width:.0f}" height="{self.height:.0f}"'
         return (
             f"<svg{XMLNS} {size} "

@@ -24,13 +24,13 @@ class Names:
     parts: dict[Formula, str] = field(default_factory=dict)
 
     def of(self, part: Formula) -> str:
-        """The name of a part."""
+        """Return the name of a part."""
         number = len(self.parts)
         fresh = _NUMBERS[number] if number < len(_NUMBERS) else f"({number + 1})"
         return self.parts.setdefault(part, fresh)
 
     def rows(self, width: float) -> Iterator[tuple[str, Formula]]:
-        """The names with what they stand for, each as wide as a line at most."""
+        """Yield the names with what they stand for, each as wide as a line at most."""
         done = 0
         while done < len(self.parts):
             part, name = list(self.parts.items())[done]
@@ -39,7 +39,7 @@ class Names:
 
 
 def fit(f: Formula, width: float, names: Names) -> Formula:
-    """A formula as wide as a line at most, if parts of it can be named."""
+    """Return a formula as wide as a line at most, if parts of it can be named."""
     known = {
         part: Formula("chip", attr=name) for part, name in names.parts.items() if part is not f
     }
@@ -53,7 +53,8 @@ def fit(f: Formula, width: float, names: Names) -> Formula:
 
 
 def _to_name(f: Formula, width: float) -> Formula | None:
-    """The widest part without a mark that fits a line; else the widest with none; else within."""
+    """Return the widest part without a mark that fits a line; else the widest with none; else
+    within."""
     found = [(typeset(p).width, p) for p in _parts(f, f)]
     fitting = [x for x in found if _LEAST < x[0] <= width and not _is_marked(x[1])]
     unmarked = [x for x in found if x[0] > _LEAST and not _is_marked(x[1])]

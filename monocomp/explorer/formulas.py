@@ -69,7 +69,8 @@ _WORDS = ("or", "and", "not", "if")
 
 
 def tokens(text: str) -> list[str]:
-    """The words and signs of a text; a point with a space after it is a sign, else of a field."""
+    """Return the words and signs of a text; a point with a space after it is a sign, else of a
+    field."""
     found = []
     for match in _TOKEN.finditer(text):
         token = match[1]
@@ -79,7 +80,7 @@ def tokens(text: str) -> list[str]:
 
 
 def parse(text: str, law: bool = False) -> Formula:
-    """The formula that a text is.
+    """Return the formula that a text is.
 
     Args:
         text: of the language, maybe with marks.
@@ -241,7 +242,7 @@ _JOINING = ("for", "where", "with", "if", "is", "in", "and", "or", "not", "becau
 
 
 def sentence(text: str) -> Iterator[str | Formula]:
-    """The words of a law and the formulas between them, in their order."""
+    """Yield the words of a law and the formulas between them, in their order."""
     pieces = _pieces(text)
     run = ""
     for n, piece in enumerate(pieces):

@@ -26,13 +26,13 @@ WIDTH = 46.0  # ems of a formula that fits a line of a page 1000 pixels wide
 
 
 def text_of(marked_text: str) -> str:
-    """A text without its marks."""
+    """Return a text without its marks."""
     pieces = marked_text.replace(CLOSE, "").split(OPEN)
     return pieces[0] + "".join(p.partition(OPENED)[2] for p in pieces[1:])
 
 
 def tag(name: str, kind: str, *inside: str, **more: str) -> str:
-    """An element of a kind, around markup."""
+    """Return an element of a kind, around markup."""
     attributes = "".join(f' {n}="{escape(value)}"' for n, value in more.items())
     return f'<{name} class="mc-{kind}"{attributes}>{joined(inside)}</{name}>'
 
@@ -54,13 +54,13 @@ def opening(kicker: str, lines: Iterable[str], below: str) -> str:
 
 
 def formula(text: str, width: float = WIDTH) -> str:
-    """A text of the language typeset, with its parts named where it is too wide."""
+    """Return a text of the language typeset, with its parts named where it is too wide."""
     names = Names()
     return block(text, names, width) + where(names, width)
 
 
 def block(text: str, names: Names, width: float = WIDTH) -> str:
-    """The same; what gets a name is left to `where`."""
+    """Return the same; what gets a name is left to `where`."""
     given = text.startswith(_GIVEN)
     label = '<b class="mc-label">given</b> ' if given else ""
     try:
@@ -84,7 +84,7 @@ def _chip(name: str) -> Formula:
 
 
 def phrase(text: str, width: float = WIDTH - 6) -> str:
-    """A sentence with its formulas typeset if all of them are narrow, else as code."""
+    """Return a sentence with its formulas typeset if all of them are narrow, else as code."""
     pieces = list(sentence(text))
     if any(isinstance(p, Formula) and typeset(p).width > width for p in pieces):
         return code(text)
@@ -100,7 +100,7 @@ def details(summary: str, body: str, classes: str = "", is_open: bool = False) -
 
 
 def section(title: str, body: str, is_open: bool = True) -> str:
-    """A part of a page, with its title."""
+    """Return a part of a page, with its title."""
     return details(span("title", title), body, "mc-section", is_open)
 
 
@@ -126,7 +126,7 @@ def verbatim(text: str) -> str:
 
 
 def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), classes: str = "") -> str:
-    """A table of markup."""
+    """Return a table of markup."""
     first = "".join(f"<th>{cell}</th>" for cell in head)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     top = f"<thead><tr>{first}</tr></thead>" if head else ""
@@ -134,13 +134,14 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), classes: str 
 
 
 def picture(svg: str, said: str) -> str:
-    """A drawing as an image: viewers that remove drawings keep images, and say what's on them."""
+    """Return a drawing as an image: viewers that remove drawings keep images, and say what's on
+    them."""
     data = b64encode(svg.encode()).decode()
     return f'<img class="mc-picture" alt="{escape(said)}" src="data:image/svg+xml;base64,{data}">'
 
 
 def inline(svg: str) -> str:
-    """A drawing as a part of a page, in the page's colours."""
+    """Return a drawing as a part of a page, in the page's colours."""
     return f'<div class="mc-drawing">{svg.replace(XMLNS, "", 1)}</div>'
 
 
@@ -149,7 +150,7 @@ def asset(name: str) -> str:
 
 
 def fragment(title: str, body: str, walks: bool = False) -> str:
-    """A piece of a page that needs nothing beside itself.
+    """Return a piece of a page that needs nothing beside itself.
 
     Args:
         title: what it is, for those who can't see it.
@@ -165,7 +166,7 @@ def fragment(title: str, body: str, walks: bool = False) -> str:
 
 
 def document(title: str, body: str, kind: str = "") -> str:
-    """A file of its own around a fragment; one of kind "mc-page" is about that alone."""
+    """Return a file of its own around a fragment; one of kind "mc-page" is about that alone."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="color-scheme" content="light dark">'

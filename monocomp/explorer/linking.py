@@ -49,7 +49,7 @@ class Linked:
 
 
 def linked(stages: Stages) -> Linked:
-    """The stages of a kernel, linked by what their lines compute."""
+    """Return the stages of a kernel, linked by what their lines compute."""
     plan = stages.plan
     numbers = _Numbers()
     tile: list[LinkedLine] = []
@@ -83,7 +83,7 @@ def linked(stages: Stages) -> Linked:
 
 
 def _source(lines: Sequence[Line], numbers: _Numbers) -> tuple[int, list[LinkedLine]]:
-    """The lines of the kernels, and the number of the first."""
+    """Return the lines of the kernels, and the number of the first."""
     ours = [n for n, at in enumerate(lines) if at.origin is not None]
     first = ours[0]
     while first and not lines[first].text.startswith("@"):  # what makes a function a kernel
@@ -98,7 +98,7 @@ class _Numbers:
         self.origins: dict[Origin, int] = {}
 
     def of(self, s: object) -> int | None:
-        """The number of what a statement computes."""
+        """Return the number of what a statement computes."""
         while isinstance(s, B.Statement):
             s = s.origin
         if s is None or isinstance(s, Axis | TileProgram):
@@ -107,7 +107,7 @@ class _Numbers:
         return None if origin is None else self.origins.setdefault(origin, len(self.origins))
 
     def mark(self, program: Equations) -> Mark:
-        """The marks around numbered terms."""
+        """Return the marks around numbered terms."""
         known: dict[Term, int] = {}
         for origin, number in self.origins.items():
             e = program.by_name.get(origin.equation)
@@ -123,7 +123,7 @@ class _Numbers:
 
 
 def _without_names(t: Term, free: Iterable[str]) -> Term:
-    """The term with bound indices called by their extents."""
+    """Return the term with bound indices called by their extents."""
     others = {i.attr[0]: i for i in _indices(t) if i.attr[0] not in free}
     named = {name: T.index(f"@{i.attr[1]}", i.attr[1]) for name, i in others.items()}
     return rename(t, named)

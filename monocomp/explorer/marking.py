@@ -34,7 +34,7 @@ Mark: TypeAlias = Callable[[Term], "str | None"]  # the kind of the mark around 
 
 
 def line(program: Equations, e: Equation, mark: Mark, seen: set[Term] | None = None) -> str:
-    """An equation as text.
+    """Return an equation as text.
 
     Args:
         program: in which it stands.
@@ -47,8 +47,8 @@ def line(program: Equations, e: Equation, mark: Mark, seen: set[Term] | None = N
 
 
 def lines(program: Equations, mark: Mark) -> list[str]:
-    """All equations for readers (`Equations.readable_lines`), those of inputs that are given with
-    what they are apart."""
+    """Return all equations for readers (`Equations.readable_lines`), those of inputs that are
+    given with what they are apart."""
     found = [line(program, e, mark) for e in program.equations]
     used = []
     for a in reversed(program.known):
@@ -77,7 +77,7 @@ def _nothing(t: Term) -> str | None:
 
 
 def pairs(step: Step) -> tuple[Pair, ...]:
-    """The equations that a step changes, with what it changes marked."""
+    """Return the equations that a step changes, with what it changes marked."""
     found = []
     for name in dict.fromkeys(c.name for c in step.changes):
         old, new = step.start.by_name.get(name), step.program.by_name.get(name)
@@ -104,8 +104,8 @@ def _changed(
     ours: set[Term],
     theirs: set[Term],
 ) -> set[Term]:
-    """The parts to mark, of those that are printed: what was rewritten; if it was taken into a sum
-    or product around it, what of it is new; else what stands at the end of the paths."""
+    """Return the parts to mark, of those that are printed: what was rewritten; if it was taken
+    into a sum or product around it, what of it is new; else what stands at the end of the paths."""
     if target is not None and target in ours:
         return {target}
     parts = () if target is None else target.args
@@ -121,7 +121,7 @@ def _changed(
 
 
 def _along(root: Term, path: Iterable[int]) -> Iterator[Term]:
-    """The terms on a path, with bound indices called as the printer calls them."""
+    """Yield the terms on a path, with bound indices called as the printer calls them."""
     printed: dict[str, Term] = {}
     yield root
     t = root

@@ -38,7 +38,7 @@ class Set:
 
 
 def math(f: Formula, label: str = "") -> str:
-    """A formula as an element; `label` is what readers of screens say."""
+    """Return a formula as an element; `label` is what readers of screens say."""
     said = f' aria-label="{escape(label)}"' if label else ""
     shown = typeset(f)
     size = f' style="--ems: {shown.width:.0f}"' if shown.width > _NARROW else ""
@@ -124,7 +124,7 @@ def _level(f: Formula) -> int:
 
 @lru_cache(maxsize=8192)
 def typeset(f: Formula, level: int = 0, script: bool = False, last: bool = True) -> Set:
-    """A formula for a place that binds with a strength.
+    """Return a formula for a place that binds with a strength.
 
     Args:
         f: the formula.

@@ -46,7 +46,8 @@ def _typed(name: str, dims: tuple[str, ...]) -> str:
 
 
 def tile_body(program: TileProgram) -> str:
-    """The program, with its axes by their roles, and the terms that its statements compute."""
+    """Return the program, with its axes by their roles, and the terms that its statements
+    compute."""
     axes = (
         tag("span", "role", escape(a.name), " ", span("soft", a.role)) + " "
         for a in program.axes.values()

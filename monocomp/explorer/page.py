@@ -88,7 +88,7 @@ def _passes(found: Chain) -> str:
 
 
 def _rail(found: Chain) -> str:
-    """The steps as dots, in their phases."""
+    """Return the steps as dots, in their phases."""
     if not found.links:
         return ""
     parts = []
@@ -122,7 +122,7 @@ def _phase(phase: Phase, short: bool) -> str:
 
 
 def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
-    """A step as a card; `width` is that of a line in it, in ems."""
+    """Return a step as a card; `width` is that of a line in it, in ems."""
     made, passes = link.step, link.bars[0]
     place = f" {span('soft', _inside(made))}" if made.place else ""
     badge = f" {span('badge', link.decisive)}" if link.decisive else ""
@@ -155,7 +155,7 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
 
 
 def step_body(made: Step) -> str:
-    """A step by itself, beside what its program costs before it."""
+    """Return a step by itself, beside what its program costs before it."""
     return joined(step(link, is_open=True) for link in chain(Derivation(made.start, (made,))).links)
 
 
@@ -230,7 +230,7 @@ def _amount(label: str, text: str) -> str:
 
 
 def stages_section(stages: Stages) -> str:
-    """The kernel's stages, linked."""
+    """Return the kernel's stages, linked."""
     found = linked(stages)
     equations = joined(map(formula, found.equations))
     if found.others:
@@ -258,7 +258,7 @@ def _notes(notes: Notes) -> str:
 
 
 def plan_body(plan: Plan) -> str:
-    """The kernels, with the roles of their indices and why."""
+    """Return the kernels, with the roles of their indices and why."""
     parts = [f"<p>{escape(summary(plan))}</p>"]
     if plan.sizes:
         parts.append(tag("p", "soft", escape(f"for {plan.shown_sizes}")))
@@ -288,7 +288,7 @@ def _refused(refusals: Sequence[Refusal]) -> str:
 
 
 def proofs(certificate: Certificate, monoids: Sequence[UserMonoid] = ()) -> str:
-    """The monoids, and all laws that a certificate holds."""
+    """Return the monoids, and all laws that a certificate holds."""
     by_name = {t.name: t for t in certificate.theories}
     first = joined(_monoid(m, by_name.get(m.name)) for m in monoids)
     theories = joined(_theory(t) for t in certificate.theories)
@@ -299,7 +299,7 @@ def proofs(certificate: Certificate, monoids: Sequence[UserMonoid] = ()) -> str:
 
 
 def _monoid(monoid: UserMonoid, theory: Theory | None) -> str:
-    """The definition, field by field, and its laws."""
+    """Return the definition, field by field, and its laws."""
     names = TermNames()
     rows = []
     for field, unit, combine in zip(monoid.fields, monoid.unit, monoid.combine, strict=True):

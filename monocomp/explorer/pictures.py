@@ -45,7 +45,7 @@ class Picture(str):
 
 
 def picture(of: Kernel | Stages, name: str) -> Picture:
-    """A picture of a kernel, as SVG.
+    """Return a picture of a kernel, as SVG.
 
     Args:
         of: a kernel, or its stages for sizes and a target: `kernel.stages.at(q=4096)`.

@@ -36,7 +36,7 @@ class Filter:
 
 
 def filters(plan: Plan) -> list[Filter]:
-    """The distinct filters of what kernels stream."""
+    """Return the distinct filters of what kernels stream."""
     found: dict[Term, Filter] = {}
     for kernel in plan.planned:
         roles = {c.axis.extent: c.axis.role for c in kernel.roles}
@@ -58,7 +58,7 @@ def filters(plan: Plan) -> list[Filter]:
 
 
 def tiles(plan: Plan, extents: Mapping[str, int]) -> str:
-    """The first filter's tiles, for sizes by representative where they're given."""
+    """Return the first filter's tiles, for sizes by representative where they're given."""
     found = filters(plan)
     if not found:
         raise UsageError(
@@ -110,7 +110,7 @@ _KINDS: dict[Kind, Any] = {"bool": bool, "int": int, "float": float}
 
 
 def _value(t: Term, where: Mapping[str, Any], sizes: Mapping[str, int], plan: Plan) -> Any:
-    """A term of indices, extents and parameters."""
+    """Return a term of indices, extents and parameters."""
     match t.op:
         case "const":
             return _KINDS[t.kind](t.attr)

@@ -41,7 +41,7 @@ class Interval:
 
     @property
     def start(self) -> Term:
-        """The first element, if there is any."""
+        """Return the first element, if there is any."""
         return join((T.const(0), *self.lower), "maximum")
 
     def end(self, extent: str) -> Term:
@@ -62,7 +62,7 @@ class Domain:
 
 
 def split(bound: Term, condition: Term) -> Domain:
-    """The domain of `fold[bound if condition]`."""
+    """Return the domain of `fold[bound if condition]`."""
     intervals, rest = _Sets(bound).conjunction(T.conjuncts(condition))
     if not any(i.masked for i in intervals):
         rest = []
@@ -124,7 +124,7 @@ class _Sets:
         self.extent = T.extent_of(bound.attr[1])
 
     def of(self, condition: Term) -> list[Interval]:
-        """The set of a condition."""
+        """Return the set of a condition."""
         if condition.op == "const":
             return [Interval()] if condition.attr else []
         if self.name not in condition.free:  # all or nothing
@@ -142,7 +142,7 @@ class _Sets:
     # --- and, or ----------------------------------------------------------------------
 
     def conjunction(self, conditions: Iterable[Term]) -> tuple[list[Interval], list[Term]]:
-        """The intersection, and those of the conditions that its masked intervals need."""
+        """Return the intersection, and those of the conditions that its masked intervals need."""
         sets = {c: self.of(c) for c in conditions}
         several = [c for c in sets if len(sets[c]) > 1]
         if len(several) > MANY:
@@ -245,7 +245,7 @@ class _Sets:
     # --- comparisons ------------------------------------------------------------------
 
     def comparison(self, c: Term) -> list[Interval] | None:
-        """The values that a comparison of ints admits, if these are intervals."""
+        """Return the values that a comparison of ints admits, if these are intervals."""
         difference = T.sub(c.args[1], c.args[0])
         distance = next((t for t in T.addends(difference) if self.is_distance(t)), None)
         if distance is not None and c.attr in ("<", "<="):
@@ -298,7 +298,7 @@ class _Sets:
         return self.half_line_by_sign(factor, rest)
 
     def unless_zero(self, divisor: Term, found: Interval, rest: Term) -> Interval:
-        """An interval, and if the divisor is 0, and quotients by it are, {k : rest >= 0}."""
+        """Return an interval, and if the divisor is 0, and quotients by it are, {k : rest >= 0}."""
         zero, is_there = T.const(0), T.compare("<", T.const(0), divisor)
         if is_there is T.TRUE or T.is_positive(divisor):
             return found

@@ -22,7 +22,7 @@ MIN_DOT = 16  # the shortest side of a matrix product
 def nominal_sizes(
     program: Declarations[Term], given: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """A size for every extent of a program, by representative.
+    """Return a size for every extent of a program, by representative.
 
     Args:
         program: what it declares.
@@ -53,23 +53,24 @@ def nominal_sizes(
 
 
 def power_of_two(n: int) -> int:
-    """The smallest power of two that is not less than n: it stands for sizes like n."""
+    """Return the smallest power of two that is not less than n: it stands for sizes like n."""
     return 1 << max(0, n - 1).bit_length()
 
 
 def one_tile(size: int) -> int:
-    """The length of the tile of an axis that is held entirely."""
+    """Return the length of the tile of an axis that is held entirely."""
     return max(MIN_DOT, power_of_two(size))
 
 
 def split_lengths(size: int) -> tuple[int, int]:
-    """The lengths of its two tiles: the largest power of two below, and the least for the rest."""
+    """Return the lengths of its two tiles: the largest power of two below, and the least for the
+    rest."""
     first = one_tile((size + 1) // 2)
     return first, one_tile(size - first)
 
 
 def without_elements(program: Equations) -> frozenset[str]:
-    """The extents that are known to be 0."""
+    """Return the extents that are known to be 0."""
     sizes = nominal_sizes(program.declared, program.sizes)
     return frozenset(extent for extent, size in sizes.items() if not size)
 

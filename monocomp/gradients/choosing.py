@@ -50,7 +50,7 @@ def choose(
     asked: Iterable[str] | None,
     definitions: Iterable[Equation] = (),
 ) -> list[Choice]:
-    """A choice for each output, and then for each value that may be saved.
+    """Return a choice for each output, and then for each value that may be saved.
 
     Args:
         program: in normal form.
@@ -127,7 +127,7 @@ def running_exponents(program: Equations, known: Mapping[str, int]) -> list[str]
 
 
 def with_reason(found: GradientPrograms, names: Collection[str]) -> GradientPrograms:
-    """The gradient with the reason for which these prefixes are saved."""
+    """Return the gradient with the reason for which these prefixes are saved."""
     saved = found.saved.keys() & names
     if not saved:
         return found
@@ -152,7 +152,7 @@ def _is_power(t: Term) -> bool:
 
 
 def _own_names(program: Equations, values: Sequence[Saved]) -> dict[str, str]:
-    """The names of values that the program returns by names of its own, in another dtype."""
+    """Return the names of values that the program returns by names of its own, in another dtype."""
     by_text = {close(v.equation.body)[0]: v.equation.name for v in values}
     returned = {e.name: close(as_logsumexp(e.body))[0] for e in program.outputs}
     return {name: by_text[text] for name, text in returned.items() if text in by_text}
@@ -161,8 +161,8 @@ def _own_names(program: Equations, values: Sequence[Saved]) -> dict[str, str]:
 def as_far_as_read(
     program: Equations, names: Collection[str], found: GradientPrograms
 ) -> GradientPrograms:
-    """The gradient of a program, from that of one which also returns some of its definitions: of
-    these it saves what is read."""
+    """Return the gradient of a program, from that of one which also returns some of its
+    definitions: of these it saves what is read."""
     unread = {n for n in names if n not in found.saved}
     reason = "as the gradients do not read it"
     choices = (
@@ -177,7 +177,7 @@ def weighed(
     derive: Callable[[list[str]], GradientPrograms],
     sizes: Mapping[str, int],
 ) -> GradientPrograms:
-    """The gradients with the choice of values to save with which both programs cost least.
+    """Return the gradients with the choice of values to save with which both programs cost least.
 
     Args:
         found: with all that are worth it by themselves.
@@ -210,8 +210,8 @@ def weighed(
 
 
 def large_values(found: GradientPrograms, sizes: Mapping[str, int]) -> list[str]:
-    """The values that are saved and are not small, but for logarithms, with their maxima, and
-    outputs."""
+    """Return the values that are saved and are not small, but for logarithms, with their maxima,
+    and outputs."""
     known = _sizes(found.program, sizes)
     tensors = tensor_sizes(found.program, known)
     return [

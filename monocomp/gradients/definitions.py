@@ -28,8 +28,8 @@ _PLAIN = ("const", "read", "ref", "stored", "param", "extent", "index", "cast")
 def with_definitions(
     terms: Sequence[Term], fresh: Callable[[str], str], order: Callable[[Term], Any]
 ) -> tuple[list[Term], list[Equation]]:
-    """The terms with names for the products that they share, and what these stand for; `order` is
-    that of the names of indices."""
+    """Return the terms with names for the products that they share, and what these stand for;
+    `order` is that of the names of indices."""
     found = list(terms)
     definitions: list[Equation] = []
     while (shared := _shared([*found, *(e.body for e in definitions)])) is not None:
@@ -49,8 +49,8 @@ def with_definitions(
 def with_names(
     equations: Sequence[Equation], known: Iterable[Abbreviation]
 ) -> tuple[list[Equation], list[Equation]]:
-    """The equations with the names that the program has for parts of them, and the definitions of
-    these that they need."""
+    """Return the equations with the names that the program has for parts of them, and the
+    definitions of these that they need."""
     found = list(equations)
     needed: list[Equation] = []
     for a in known:
@@ -67,8 +67,8 @@ def with_names(
 def with_parts(
     equations: Sequence[Equation], fresh: Callable[[str], str], order: Callable[[Term], Any]
 ) -> list[Equation]:
-    """The equations of a long program with names for the aggregates and choices that are written
-    more than once, or other terms, each before the first equation that reads it."""
+    """Return the equations of a long program with names for the aggregates and choices that are
+    written more than once, or other terms, each before the first equation that reads it."""
     found = list(equations)
     sizes = _sizes(found)
     if sum(sizes[e.body] for e in found) <= _LONG:
@@ -85,7 +85,7 @@ def with_parts(
 
 
 def _sizes(equations: Iterable[Equation]) -> dict[Term, int]:
-    """The number of terms that each term is, as it is written; operands come first."""
+    """Return the number of terms that each term is, as it is written; operands come first."""
     found: dict[Term, int] = {}
     for t in T.subterms(*(e.body for e in equations)):
         found[t] = 1 + sum(found[a] for a in T.children(t))
@@ -93,8 +93,8 @@ def _sizes(equations: Iterable[Equation]) -> dict[Term, int]:
 
 
 def _repeated(equations: Sequence[Equation]) -> Term | None:
-    """The largest aggregate or choice with an aggregate that stands in two positions, or in a long
-    program the largest term."""
+    """Return the largest aggregate or choice with an aggregate that stands in two positions, or
+    in a long program the largest term."""
     sizes = _sizes(equations)
     times = Counter(e.body for e in equations)
     for t in reversed(sizes):
@@ -183,7 +183,7 @@ def _naming(t: Term, product: frozenset[Term], name: Term) -> Term:
 def names_needed(
     found: Iterable[Equation], given: Mapping[str, Equation], defined: Mapping[str, Equation]
 ) -> tuple[set[str], set[str]]:
-    """The names of the inputs and of the definitions that equations need."""
+    """Return the names of the inputs and of the definitions that equations need."""
     read: set[str] = set()
     names: set[str] = set()
     waiting = list(found)
@@ -197,7 +197,7 @@ def names_needed(
 
 
 def extents_of(equations: Iterable[Equation]) -> dict[str, str]:
-    """The extents of the indices that equations name."""
+    """Return the extents of the indices that equations name."""
     bodies = (s for e in equations for s in T.subterms(e.body) if s.op == "index")
     own = (i for e in equations for i in e.indices)
     return {i.attr[0]: i.attr[1] for i in (*own, *bodies) if i.attr[0].isidentifier()}

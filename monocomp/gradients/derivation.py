@@ -67,17 +67,17 @@ class GradientDerivation(Derivation):
 
     @property
     def compiled(self) -> Mapping[str, Any]:
-        """The gradient, whose kernel has a derivation of its own."""
+        """Return the gradient, whose kernel has a derivation of its own."""
         return {"equations": self.result}
 
     @property
     def rewrites(self) -> tuple[Step, ...]:
-        """The steps to the normal form, which keep what the program gives."""
+        """Return the steps to the normal form, which keep what the program gives."""
         return self.steps[: self.kept]
 
     def certify(self, fresh: bool = False) -> Certificate:
-        """The laws and facts that the steps rest on, with their proofs: those of rules, and the
-        derivative of each operation and aggregate."""
+        """Return the laws and facts that the steps rest on, with their proofs: those of rules,
+        and the derivative of each operation and aggregate."""
         found = certify(self.start, self.steps, fresh)
         made = (t for t in self.visited if t.op not in LEAVES and t.args)
         used: dict[str, list[int]] = {}
@@ -111,7 +111,7 @@ def _uses(numbers: Mapping[str, Sequence[int]]) -> tuple[Use, ...]:
 
 
 def _adjoints(program: Equations, trace: Trace) -> Iterator[Step]:
-    """Each operation, with what it hands on."""
+    """Yield each operation, with what it hands on."""
     names = program.reader_names()
     for position, (node, every) in trace.visited:
         edges = [e for e in every if _varies(e.operand.term)]
@@ -124,7 +124,7 @@ def _adjoints(program: Equations, trace: Trace) -> Iterator[Step]:
 
 
 def _choices(program: Equations, trace: Trace) -> Iterator[Step]:
-    """The values that may be saved."""
+    """Yield the values that may be saved."""
     saved = {e.name: e for e in trace.saved}
     for choice in trace.choices:
         if choice.name in saved:
@@ -135,7 +135,7 @@ def _choices(program: Equations, trace: Trace) -> Iterator[Step]:
 
 
 def _sums(program: Equations, trace: Trace) -> Iterator[Step]:
-    """The gradients, after what several of them read."""
+    """Yield the gradients, after what several of them read."""
     results = [e for _, e in trace.results]
     for e in trace.named:
         readers = [r.name for r in (*trace.named, *results) if e.name in _read(r)]
@@ -194,7 +194,7 @@ def _varies(t: Term) -> bool:
 
 
 def _read(e: Equation) -> set[str]:
-    """The names of the definitions that an equation reads."""
+    """Return the names of the definitions that an equation reads."""
     return {str(t.attr) for t in T.subterms(e.body) if t.op == "ref"}
 
 

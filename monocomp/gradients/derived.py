@@ -57,8 +57,8 @@ from monocomp.terms.monomials import addends
 
 
 def normalising(program: Equations) -> Rewriter:
-    """The rewrites of the program to one with its definitions inlined, as sums of products of
-    exponentials."""
+    """Return the rewrites of the program to one with its definitions inlined, as sums of
+    products of exponentials."""
     rewriter = Rewriter(program)
     rewriter.inline_definitions()
     rewriter.name_logits()
@@ -77,7 +77,7 @@ def gradient(
     named: Named | None = None,
     frames: Mapping[str, str] | None = None,
 ) -> GradientPrograms:
-    """The gradient of `sum(cotangent * output)` with respect to inputs.
+    """Return the gradient of `sum(cotangent * output)` with respect to inputs.
 
     Args:
         program: equations as they are written.
@@ -124,8 +124,8 @@ def _returning(
     save: Sequence[str] | None,
     *how: Any,
 ) -> GradientPrograms:
-    """The gradient of a program that also returns definitions, which have no derivative of their
-    own."""
+    """Return the gradient of a program that also returns definitions, which have no derivative
+    of their own."""
     floats = [e.name for e in program.outputs if e.body.kind == "float"]
     more = floats if outputs is None else outputs
     returned = returning(program, defined)
@@ -155,7 +155,7 @@ class _Request:
     frames: Mapping[str, str]
 
     def normal(self, by_name: Named) -> Rewriter:
-        """The program in normal form, with some values and definitions by name."""
+        """Return the program in normal form, with some values and definitions by name."""
         rewriter = normalising(replace(self.program, kept=by_name.definitions or self.program.kept))
         name_intermediates(rewriter, by_name.values)
         return rewriter
@@ -163,12 +163,12 @@ class _Request:
     def derived(
         self, normal: Rewriter, by_name: Named, save: Sequence[str] | None
     ) -> GradientPrograms:
-        """The gradient that saves some values."""
+        """Return the gradient that saves some values."""
         how = self.outputs, save, self.sizes, by_name, self.frames
         return _Derivation(self.program, normal, *how).gradient(self.wrt)
 
     def chosen(self, normal: Rewriter, by_name: Named) -> GradientPrograms:
-        """The gradient that saves the values that cost least, where none are asked for."""
+        """Return the gradient that saves the values that cost least, where none are asked for."""
         found = self.derived(normal, by_name, self.save)
         if self.save is not None or not any(c.is_open for c in found.choices):
             return found
@@ -178,7 +178,7 @@ class _Request:
         return self.derived(normal, by_name, settled)
 
     def with_definitions(self) -> GradientPrograms:
-        """The gradient, with definitions that are stored if that is far cheaper."""
+        """Return the gradient, with definitions that are stored if that is far cheaper."""
         none, fitting = Named(), kept(self.program, all_that_fit=True)
         normal = self.normal(none)
         if not is_small(self.derived(normal, none, self.save).equations):
@@ -330,7 +330,8 @@ class _Derivation:
         return leaves, rows, definitions
 
     def _forward(self) -> Equations:
-        """The program with the values that it saves, in the dtype in which they are computed."""
+        """Return the program with the values that it saves, in the dtype in which they are
+        computed."""
         written = self.written
         more = [e for e in self.saved.values() if e.name not in written.by_name]
         outputs = (*written.declared.outputs, *(Output(e.name, "accumulated") for e in more))
@@ -340,14 +341,14 @@ class _Derivation:
         )
 
     def _position(self, index: Term) -> tuple[int, str]:
-        """The order of indices: those of results before those that are summed."""
+        """Return the order of indices: those of results before those that are summed."""
         first = (i.attr[0] for e in self.program.outputs for i in e.indices)
         order = [*dict.fromkeys((*first, *self.program.declared.extent_of))]
         name = index.attr[0]
         return order.index(name) if name in order else len(order), name
 
     def _position_in_inputs(self, index: Term) -> tuple[int, tuple[int, str]]:
-        """The order of a saved value's indices: that in which inputs have them."""
+        """Return the order of a saved value's indices: that in which inputs have them."""
         dims = [d for i in self.program.declared.inputs.values() for d in i.dims]
         name = index.attr[0]
         return dims.index(name) if name in dims else len(dims), self._position(index)
@@ -378,7 +379,7 @@ class _Derivation:
         return T.ref(self.weights[-1].name, subscripts, "float")
 
     def _with_values(self) -> Equations:
-        """The program with its outputs and their cotangents as inputs."""
+        """Return the program with its outputs and their cotangents as inputs."""
         inputs = dict(self.program.declared.inputs)
         for e in self.program.outputs:
             dims = tuple(i.attr[0] for i in e.indices)
@@ -428,7 +429,7 @@ class _Derivation:
         return Equation(gradient, indices, self._transposed(name, indices))
 
     def _dims(self, given: Input) -> Iterable[Term]:
-        """An index of its own for each dimension of an input."""
+        """Return an index of its own for each dimension of an input."""
         used: set[str] = set()
         for dim in given.dims:
             extent = self.program.declared.extent_of[dim]
@@ -447,7 +448,7 @@ class _Derivation:
         return replace(e, body=T.mapping_refs(saved, read)(e.body))
 
     def _program(self, found: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
-        """A program of what is found, with what it reads."""
+        """Return a program of what is found, with what it reads."""
         declared = self.program.declared
         own = (e for n, e in self.stored.given.items() if n in self.saved)
         given = {e.name: e for e in (*self.program.given, *own)}

@@ -58,7 +58,7 @@ def largest_exponent(t: Term) -> Term:
 
 
 def less_exponent(t: Term, shift: Term) -> Term:
-    """A sum of weights, with so much less in each exponent."""
+    """Return a sum of weights, with so much less in each exponent."""
     if t.op == "add":
         return T.add(*(less_exponent(a, shift) for a in t.args))
     if t.op == "fold" and t.attr.monoid == "sum":

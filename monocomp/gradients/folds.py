@@ -22,8 +22,8 @@ Found = Iterator[tuple[tuple[Term, ...], Partial]]
 
 
 def fold_partials(t: Term, fresh: Fresh) -> Found:
-    """The bound indices, opened under fresh names, and the partial derivatives with respect to the
-    elements of a fold, or of a field of one.
+    """Return the bound indices, opened under fresh names, and the partial derivatives with respect
+    to the elements of a fold, or of a field of one.
 
     Raises:
         UnsupportedError: the aggregate has no derivative here.
@@ -48,8 +48,8 @@ def fold_partials(t: Term, fresh: Fresh) -> Found:
 
 
 def _of_extremum(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Partial:
-    """The first of those that are largest. Its position is compared, not its value, which may be
-    rounded otherwise where it is computed again."""
+    """Return the first of those that are largest. Its position is compared, not its value, which
+    may be rounded otherwise where it is computed again."""
     (bound,) = opened
     position = T.fold(f"arg{t.attr.monoid}", opened, condition, x)
     return Partial(x, T.ONE, T.conjunction(condition, T.compare("==", position, bound)))
@@ -58,7 +58,7 @@ def _of_extremum(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) ->
 def _of_product(
     t: Term, opened: tuple[Term, ...], condition: Term, x: Term, fresh: Fresh
 ) -> Partial:
-    """The product of all others."""
+    """Return the product of all others."""
     taken = t.free | {i.attr[0] for i in opened}
     others, (other_condition, y) = T.open_as(t, fresh(t.attr.extents, taken))
     pairs = zip(others, opened, strict=True)
@@ -107,7 +107,7 @@ class Product:
         self.second = _Combined(monoid, self.first.values, after)
 
     def value(self, field: str) -> Term:
-        """A field of it."""
+        """Return a field of it."""
         return self.second.values[self.fields.index(field)]
 
     def derivative(self, field: str, of: str) -> Term:
@@ -135,7 +135,7 @@ class _Combined:
 
 
 def _with_values(t: Term, given: dict[Term, Term]) -> Term:
-    """A term with values for its parameters."""
+    """Return a term with values for its parameters."""
     if t in given:
         return given[t]
     return T.rebuild(t, tuple(_with_values(a, given) for a in t.args)) if t.args else t
@@ -156,8 +156,8 @@ def derivative(t: Term, x: Term) -> Term:
 
 
 def _partials_in_order(t: Term) -> Iterable[Partial]:
-    """The partial derivatives of an operation in `combine`: the first of two that are equal is the
-    larger, the one of the elements on the left."""
+    """Return the partial derivatives of an operation in `combine`: the first of two that are
+    equal is the larger, the one of the elements on the left."""
     if t.op not in ("maximum", "minimum"):
         return partials(t)
     op = ">" if t.op == "maximum" else "<"

@@ -63,5 +63,5 @@ class GradientPrograms:
         return self.text().rstrip()
 
     def text(self) -> str:
-        """The gradient as a program, which `compile`, `grad` and `evaluate` take."""
+        """Return the gradient as a program, which `compile`, `grad` and `evaluate` take."""
         return self.equations.text()

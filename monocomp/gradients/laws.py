@@ -41,7 +41,7 @@ _KINKS = ("abs", "relu", "elu", "sign")
 
 
 def law_of(t: Term) -> str:
-    """The law by which a term is differentiated, in a line."""
+    """Return the law by which a term is differentiated, in a line."""
     if t.op == "fold" and t.attr.monoid in FOLDS:
         return FOLDS[t.attr.monoid]
     if t.op in ("fold", "fold_at", "field"):
@@ -52,7 +52,8 @@ def law_of(t: Term) -> str:
 
 
 def on_symbols(t: Term) -> Term:
-    """An operation on symbols; of sums and products two are enough, and of aggregates a combine."""
+    """Return an operation on symbols; of sums and products two are enough, and of aggregates a
+    combine."""
     if t.op == "fold":
         return T.inert(_COMBINES[t.attr.monoid], *(T.param(n, "float") for n in _SYMBOLS))
     kinds = [a.kind for a in t.args][: 2 if t.op in ("add", "mul") else None]
@@ -62,8 +63,8 @@ def on_symbols(t: Term) -> Term:
 
 
 def certified(terms: Iterable[Term], fresh: bool = False) -> tuple[Law, ...]:
-    """The laws of the operations and aggregates that terms are, with their proofs. An entry of a
-    selection, or of a prefix, is by definition an element, or an aggregate."""
+    """Return the laws of the operations and aggregates that terms are, with their proofs. An
+    entry of a selection, or of a prefix, is by definition an element, or an aggregate."""
     generic: dict[Term | T.UserMonoid, None] = {}
     for t in terms:
         if t.op == "field" and not is_selection(t):
@@ -105,7 +106,7 @@ def _claims(t: Term) -> Iterator[Claim]:
 
 
 def _of_product(m: T.UserMonoid) -> Iterator[Claim]:
-    """The derivatives of `a . x . b`, away from what choices depend on."""
+    """Yield the derivatives of `a . x . b`, away from what choices depend on."""
     symbols = [[T.param(f"{at}_{f}", "float") for f in m.fields] for at in "axb"]
     product = Product(m, *symbols)
     for field in m.fields:

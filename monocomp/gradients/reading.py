@@ -96,7 +96,7 @@ class Reading:
         return True
 
     def __call__(self, t: Term, condition: Term = T.TRUE) -> Term:
-        """The term, looked at where a condition holds, with values for what it computes."""
+        """Return the term, looked at where a condition holds, with values for what it computes."""
         if not self.facts and not self.named:
             return t
         return self._rewritten(t, frozenset(T.conjuncts(condition)), t.kind == "bool")
@@ -249,14 +249,14 @@ class Reading:
         return _factored(T.map_children(t, lambda a: visit(a, known)))
 
     def _product(self, kind: Kind, parts: Sequence[Term]) -> Term:
-        """A product that does not ask for conditions without which a factor is 0."""
+        """Return a product that does not ask for conditions without which a factor is 0."""
         there = frozenset().union(*map(self._needed, parts))
         product = _where(T.mul(T.const(1, kind), *parts), there)
         return self._beside_weights(product)
 
     def _beside_weights(self, t: Term) -> Term:
-        """A product in which what exponentials are divided by stays with them in their sum, as
-        both may be too large for a float."""
+        """Return a product in which what exponentials are divided by stays with them in their
+        sum, as both may be too large for a float."""
         divisor = next((f for f in factors(t) if f.op == "exp" and self._is_logarithm(f)), None)
         total = next((f for f in factors(t) if _weighs(f)), None)
         if divisor is None or total is None:
@@ -291,7 +291,7 @@ class Reading:
         return self._needed(t.args[0]) if t.op == "pow" and t.attr > 0 else frozenset()
 
     def _with_wholes(self, t: Term, known: Conditions, is_exact: bool) -> Term:
-        """A sum or a product with what is read for those of its parts that are a value."""
+        """Return a sum or a product with what is read for those of its parts that are a value."""
         if t.op not in ("add", "mul"):
             return t
         combine = T.add if t.op == "add" else T.mul
@@ -313,8 +313,8 @@ class Reading:
     def _found(
         self, part: Term, known: Conditions | None, is_exact: bool
     ) -> Iterator[tuple[_Fact, Here]]:
-        """The values of which a term is a part, and for which subscripts; whatever holds, where
-        that is not known."""
+        """Yield the values of which a term is a part, and for which subscripts; whatever holds,
+        where that is not known."""
         if part.kind != "float" or not (part.folded or part.op == "exp"):
             return
         for fact in (*self.facts.get(close(part)[0], ()), *self.facts.get(None, ())):
@@ -421,7 +421,7 @@ def _weighs(t: Term) -> bool:
 
 
 def _filter(t: Term) -> Sequence[Term]:
-    """The conditions on the elements of a sum."""
+    """Return the conditions on the elements of a sum."""
     is_sum = t.op == "fold" and t.attr.monoid == "sum"
     return T.conjuncts(T.open_fold(t)[1][0]) if is_sum else ()
 
@@ -434,7 +434,8 @@ def _is_finite(f: Term, there: Conditions) -> bool:
 
 
 def _where(t: Term, there: Conditions) -> Term:
-    """A term where conditions hold; the conditions stay beside what may be infinite elsewhere."""
+    """Return a term where conditions hold; the conditions stay beside what may be infinite
+    elsewhere."""
     if t.op == "mul" and there:
         brackets = [f for f in t.args if T.is_bracket(f)]
         others = [_where(f, there) for f in t.args if f not in brackets]
@@ -460,7 +461,7 @@ def _factored(t: Term) -> Term:
 
 
 def _hoisted(opened: tuple[Term, ...], condition: Term, body: Term) -> Term:
-    """A sum that factors leave which do not vary."""
+    """Return a sum that factors leave which do not vary."""
     names = {i.attr[0] for i in opened}
     fixed = [f for f in factors(body) if names.isdisjoint(f.free)]
     fixed = [f for f in fixed if condition is T.TRUE or not reads_computed(f)]

@@ -82,7 +82,7 @@ class Adjoints:
                 found.setdefault(edge.operand, []).append(handed_on(edge, adjoint))
 
     def _ordered(self, start: Node) -> list[tuple[Node, tuple[Edge, ...]]]:
-        """Every node that is differentiated, operands before what is made of them."""
+        """Return every node that is differentiated, operands before what is made of them."""
         known: dict[Node, tuple[Edge, ...]] = {}
         ordered: list[tuple[Node, tuple[Edge, ...]]] = []
         stack = [(start, False)]
@@ -141,10 +141,10 @@ def handed_on(edge: Edge, adjoint: Term) -> Term:
 
 
 def _summed(indices: tuple[Term, ...], condition: Term, value: Term) -> Term:
-    """The sum of a value. It takes in a sum beside which stand only numbers made of positions, and
-    exponentials: the elements keep their filter and all of their exponent, by which more may be
-    known of them. What does not vary leaves the sum again, if nothing is. A product of what is read
-    has no exponent, and would be computed for each exponential."""
+    """Return the sum of a value. It takes in a sum beside which stand only numbers made of
+    positions, and exponentials: the elements keep their filter and all of their exponent, by
+    which more may be known of them. What does not vary leaves the sum again, if nothing is. A
+    product of what is read has no exponent, and would be computed for each exponential."""
     sums = [f for f in factors(value) if f.op == "fold" and f.attr.monoid == "sum"]
     others = [f for f in factors(value) if f not in sums]
     if len(sums) == 1 and all(_is_taken_in(f, sums[0]) for f in others):
@@ -193,7 +193,7 @@ def transposed(node: Node, adjoint: Term, indices: Sequence[Term]) -> Term:
 def _solved(
     pairs: Sequence[tuple[Term, Term]], positions: Sequence[Term]
 ) -> tuple[tuple[Term, Term], Term, Term] | None:
-    """A subscript and where it is, with an index of the positions and what that must be."""
+    """Return a subscript and where it is, with an index of the positions and what that must be."""
     found = []
     for pair in pairs:
         parts, number = T.split_addends(pair[0])

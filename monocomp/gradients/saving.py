@@ -42,8 +42,8 @@ class Saved:
 
 
 def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
-    """The values that may be saved, as far as they are no outputs: aggregates, and what the program
-    divides by."""
+    """Return the values that may be saved, as far as they are no outputs: aggregates, and what
+    the program divides by."""
     known = {close(e.body)[0] for e in program.outputs}
     terms = list(T.subterms(*(e.body for e in program.equations)))
     divisors = dict(_divided(terms)) | dict(_weighed(terms))
@@ -71,7 +71,7 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
 
 
 def aggregates_in_exponents(program: Equations) -> tuple[list[Term], list[Term]]:
-    """All of them, and those that are in no other."""
+    """Return all of them, and those that are in no other."""
     terms = T.subterms(*(e.body for e in program.equations))
     exponents = [t.args[0] for t in terms if t.op == "exp"]
     outer = dict.fromkeys(a for t in exponents for a in outer_aggregates(t))
@@ -137,7 +137,7 @@ def as_logsumexp(t: Term) -> Term:
 
 
 def outer_aggregates(t: Term) -> Iterator[Term]:
-    """The aggregates of a term that are in no other."""
+    """Yield the aggregates of a term that are in no other."""
     parts = [t]
     while parts:
         part = parts.pop()

@@ -116,7 +116,7 @@ class StoredValues:
         return self._reading.know(e, self.read(e, e.indices), is_exact, of)
 
     def read(self, e: Equation, subscripts: Sequence[Term]) -> Term:
-        """An element, given with its definition where more than its number counts."""
+        """Return an element, given with its definition where more than its number counts."""
         e = self.saved.get(e.name) or replace(e, body=as_logsumexp(self._body(e)))
         if not self._is_given(e):
             self.saved[e.name] = e
@@ -135,7 +135,7 @@ class StoredValues:
 
     @property
     def given(self) -> dict[str, Equation]:
-        """The definitions of what is read, as far as it is given with them."""
+        """Return the definitions of what is read, as far as it is given with them."""
         given = filter(self._is_given, self.saved.values())
         return {e.name: self._with_definition(e) for e in given}
 
@@ -202,26 +202,26 @@ def _is_told_in(aggregates: Iterable[Term], e: Equation) -> bool:
 
 
 def definitions_of(program: Equations) -> dict[str, Equation]:
-    """The numbers that a program gives names and does not return, by these names."""
+    """Return the numbers that a program gives names and does not return, by these names."""
     outputs = {o.name for o in program.declared.outputs}
     floats = (e for e in program.equations if e.body.kind == "float")
     return {e.name: e for e in floats if e.name not in outputs}
 
 
 def returning(program: Equations, names: Iterable[str]) -> Equations:
-    """The program that also returns some of its definitions, in the dtype of sums."""
+    """Return the program that also returns some of its definitions, in the dtype of sums."""
     outputs = (*program.declared.outputs, *(Output(n, "accumulated") for n in names))
     return replace(program, declared=replace(program.declared, outputs=outputs))
 
 
 def without_outputs(program: Equations, names: Collection[str]) -> Equations:
-    """The program that does not return some of its outputs."""
+    """Return the program that does not return some of its outputs."""
     outputs = tuple(o for o in program.declared.outputs if o.name not in names)
     return replace(program, declared=replace(program.declared, outputs=outputs))
 
 
 def with_narrow(forward: Equations, names: Collection[str]) -> Equations:
-    """A program that saves some values in the dtype of its results, which products take."""
+    """Return a program that saves some values in the dtype of its results, which products take."""
     declared = forward.declared
     narrow = {n: Output(n, like=declared.deciding) for n in names}
     outputs = tuple(narrow.get(o.name, o) for o in declared.outputs)

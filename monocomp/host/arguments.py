@@ -97,7 +97,7 @@ class Number(Node):
     def written(
         self, leaf: Callable[[Number], str], call: Callable[[str, Sequence[str]], str]
     ) -> str:
-        """The text, with leaves and calls as functions write them."""
+        """Return the text, with leaves and calls as functions write them."""
         if not self.args:
             return leaf(self)
         texts = [a.written(leaf, call) for a in self.args]
@@ -112,7 +112,7 @@ class Number(Node):
         return self.written(lambda n: shown(n.attr), _called)
 
     def of(self, call: Evaluation, config: Mapping[str, int] | None = None) -> Any:
-        """The value, under the schedule of the next kernel or under another one."""
+        """Return the value, under the schedule of the next kernel or under another one."""
         match self.op:
             case "const":
                 return self.attr
@@ -127,7 +127,7 @@ class Number(Node):
         return FUNCTIONS[self.op](*(a.of(call, config) for a in self.args))
 
     def source(self, out: Writer, kernel: int | None = None) -> str:
-        """The text, under the schedule of the next kernel or under another one's."""
+        """Return the text, under the schedule of the next kernel or under another one's."""
 
         def leaf(n: Number) -> str:
             match n.op:
@@ -168,7 +168,7 @@ def size(extent: ExtentName) -> Number:
 
 
 def param(name: ParamName) -> Number:
-    """A parameter of the program, or into how many splits a stream is cut."""
+    """Return a parameter of the program, or into how many splits a stream is cut."""
     return Number("param", (), name)
 
 
@@ -181,7 +181,7 @@ def length(axis: AxisName) -> Number:
 
 
 def product(numbers: Iterable[Number]) -> Number:
-    """The product of numbers, of none 1."""
+    """Return the product of numbers, of none 1."""
     factors = tuple(numbers)
     if len(factors) == 1:
         return factors[0]
@@ -189,7 +189,7 @@ def product(numbers: Iterable[Number]) -> Number:
 
 
 def of_term(t: Term) -> Number:
-    """A size that an equation gives as a number.
+    """Return a size that an equation gives as a number.
 
     Raises:
         InternalError: it is made of something else than sizes and parameters.
@@ -220,7 +220,7 @@ class Pointer(Node):
         """None: each call gives it."""
 
     def source(self, out: Writer) -> str:
-        """The tensor's name."""
+        """Return the tensor's name."""
         return out.tensor(self.tensor)
 
 
@@ -243,20 +243,20 @@ class Descriptor(Node):
 
     @property
     def key(self) -> str:
-        """The same for descriptors of the same blocks, of several kernels too."""
+        """Return the same for descriptors of the same blocks, of several kernels too."""
         return repr((self.tensor, self.axes))
 
     def of(self, call: Evaluation) -> None:
         """None: each call makes it anew."""
 
     def source(self, out: Writer) -> str:
-        """The descriptor's name."""
+        """Return the descriptor's name."""
         found = out.name("descriptor", self.key, self.parameter)
         out.described.setdefault(self.tensor, {})[found] = None
         return found
 
     def block(self, out: Writer) -> str:
-        """The lengths of its blocks."""
+        """Return the lengths of its blocks."""
         return ", ".join("1" if n is None else n.source(out) for n in self.lengths)
 
 
@@ -317,7 +317,7 @@ class Flag(Node):
         return call.is_fast
 
     def source(self, out: Writer) -> str:
-        """The name of the variable that has it."""
+        """Return the name of the variable that has it."""
         named = {"index": "tl.int64 if wide else tl.int32", "items": "programs"}
         return named.get(self.name, self.name)
 

@@ -78,12 +78,12 @@ class Interface:
 
     @property
     def halves(self) -> set[str]:
-        """The axes that tiles hold whose lengths are to be computed."""
+        """Return the axes that tiles hold whose lengths are to be computed."""
         values = (a.value for a in self.arguments)
         return {x.attr for x in values if isinstance(x, A.Number) and x.op == "length"}
 
     def programs(self, axes: Collection[str]) -> A.Number:
-        """The number of program instances along some axes of the grid."""
+        """Return the number of program instances along some axes of the grid."""
         return A.product(count for axis, count in self.grid if axis in axes)
 
     @property
@@ -114,7 +114,7 @@ def of_tile_program(kernel: TileProgram) -> Interface:
 def host_program(
     lowered: Equations, kernels: Sequence[Interface], known: Mapping[str, int] | None = None
 ) -> H.HostProgram:
-    """The program that runs the kernels.
+    """Return the program that runs the kernels.
 
     Args:
         lowered: the program that the kernels compute.
@@ -149,7 +149,7 @@ def host_program(
 
 
 def given_inputs(lowered: Equations) -> list[str]:
-    """The inputs that a call gives: not slices of them."""
+    """Return the inputs that a call gives: not slices of them."""
     slices = lowered.slices
     return [n for n in lowered.declared.inputs if slices is None or n not in slices.read]
 
@@ -204,7 +204,7 @@ def _known(lowered: Equations, names: Iterable[str]) -> list[str]:
 
 
 def _late(lowered: Equations, kernels: Sequence[Interface]) -> int:
-    """The first kernel after slices."""
+    """Return the first kernel after slices."""
     inside = frozenset() if lowered.slices is None else lowered.slices.computed
     found = (n for n, k in enumerate(kernels, 1) if k.kernel.outputs[0].name in inside)
     return max(found, default=len(kernels))
@@ -290,8 +290,8 @@ def _in_slices(slices: E.Slices, body: Sequence[A.Statement]) -> Slices:
 def _multiplied_with(
     lowered: Equations, kernels: Sequence[Interface], name: str
 ) -> tuple[str, ...]:
-    """The inputs with which products of matrices multiply a stored tensor, but for those of 8
-    bits, to which nothing is rounded."""
+    """Return the inputs with which products of matrices multiply a stored tensor, but for those
+    of 8 bits, to which nothing is rounded."""
     declared, slices = lowered.declared.inputs, lowered.slices
     found: dict[str, None] = {}
     for k in kernels:
@@ -306,7 +306,7 @@ def _multiplied_with(
 
 
 def _loaded(e: Expr, lets: Mapping[str, Expr]) -> str | None:
-    """The tensor that a tile is loaded from, if it is as it is read."""
+    """Return the tensor that a tile is loaded from, if it is as it is read."""
     while e.op in ("local", "masked"):
         if e.op == "local" and e.attr not in lets:
             return None

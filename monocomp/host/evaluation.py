@@ -16,7 +16,7 @@ class Target(Protocol):
     device: Any
 
     def promoted(self, tensors: Sequence[Any], default: str) -> Any:
-        """The dtype of results."""
+        """Return the dtype of results."""
 
     def dtype(self, name: str, kind: Kind, promoted: Any) -> Any:
         """Return the dtype of a buffer, from the name that `host.program.Buffer` gives it."""
@@ -25,7 +25,7 @@ class Target(Protocol):
         """Return a function that allocates a tensor."""
 
     def stand_in(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """A tensor that need not have elements."""
+        """Return a tensor that need not have elements."""
 
     def clear(self, tensor: Any) -> object:
         """Write 0 to all elements of a tensor."""
@@ -120,11 +120,11 @@ class Evaluation:
 
     @property
     def scheduled(self) -> Scheduled:
-        """The target, where kernels have schedules."""
+        """Return the target, where kernels have schedules."""
         return cast(Scheduled, self.target)
 
     def shape(self, extents: Iterable[str]) -> tuple[int, ...]:
-        """The sizes of extents."""
+        """Return the sizes of extents."""
         return tuple(self.sizes[e] for e in extents)
 
     # --- tensors ----------------------------------------------------------------------

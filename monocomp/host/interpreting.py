@@ -20,7 +20,7 @@ def run_plan(
     params: Mapping[str, Any],
     programs: int,
 ) -> tuple[Array, ...]:
-    """The results of a host program whose kernels are interpreted.
+    """Return the results of a host program whose kernels are interpreted.
 
     Args:
         host: of `of_tile_program`'s interfaces.
@@ -48,5 +48,5 @@ class KernelRun:
         self.run(self.kernel, *({n: next(values) for n in each} for each in self.names))
 
     def extents(self, args: Sequence[Any]) -> dict[str, int]:
-        """The sizes among what follows the tensors."""
+        """Return the sizes among what follows the tensors."""
         return dict(zip(self.names[2], args, strict=False))

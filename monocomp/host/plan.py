@@ -66,7 +66,7 @@ class Plan:
     results: Gather
 
     def __call__(self, values: Sequence[Any], **options: Any) -> tuple[Any, ...]:
-        """The results.
+        """Return the results.
 
         Args:
             values: inputs, then parameters, each in their order.

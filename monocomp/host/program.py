@@ -33,7 +33,7 @@ class HostProgram:
     body: tuple[Statement, ...]
 
     def statements(self) -> Iterator[Statement]:
-        """All statements, those of slices among them."""
+        """Yield all statements, those of slices among them."""
         for s in self.body:
             yield s
             if isinstance(s, Slices):
@@ -41,12 +41,12 @@ class HostProgram:
 
     @cached_property
     def known(self) -> dict[str, int]:
-        """The sizes that are numbers."""
+        """Return the sizes that are numbers."""
         bounds = (s for s in self.body if isinstance(s, Bound) and s.value.op == "const")
         return {s.extent: s.value.attr for s in bounds}
 
     def __str__(self) -> str:
-        """A line a statement, and one an argument."""
+        """Return a line a statement, and one an argument."""
         given = ", ".join((*(name for name, _ in self.inputs), *self.params))
         lines = [line for s in self.body for line in str(s).splitlines()]
         return "\n".join([f"host({given})", *(f"    {line}" for line in lines)]) + "\n"

@@ -17,7 +17,7 @@ _HELP = (Align, Convert, Fast)
 
 
 def promised(program: H.HostProgram) -> H.HostProgram:
-    """The program without what it does for calls that promise less."""
+    """Return the program without what it does for calls that promise less."""
     return replace(program, body=_kept(program.body))
 
 

@@ -16,7 +16,7 @@ _DTYPES = {"promoted": "dtype", "accumulated": "torch.float32"}
 
 
 def _promoted(tensors: Sequence[str]) -> str:
-    """The dtype to which those of tensors are promoted."""
+    """Return the dtype to which those of tensors are promoted."""
     found = f"{tensors[0]}.dtype" if tensors else ""
     for x in tensors[1:]:
         found = f"torch.promote_types({found}, {x}.dtype)"

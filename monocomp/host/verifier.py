@@ -110,7 +110,7 @@ def _kind(node: A.Node, field: str) -> str:
 
 
 def _uses(node: Any) -> Iterator[tuple[str, str]]:
-    """The names that a node needs, by what they name."""
+    """Yield the names that a node needs, by what they name."""
     if isinstance(node, A.Number) and node.op in _LEAVES:
         yield _LEAVES[node.op], node.attr
     for f in fields(node):

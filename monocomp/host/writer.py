@@ -21,23 +21,23 @@ class Writer(Protocol):
 
     @property
     def known(self) -> Mapping[str, int]:
-        """The sizes that are numbers."""
+        """Return the sizes that are numbers."""
 
     @property
     def device(self) -> str:
-        """The device of the inputs."""
+        """Return the device of the inputs."""
 
     def name(self, purpose: str, name: str, wanted: str | None = None) -> str:
-        """The identifier of a name used for a purpose."""
+        """Return the identifier of a name used for a purpose."""
 
     def tensor(self, name: str) -> str: ...
     def size(self, extent: str) -> str: ...
     def param(self, name: str) -> str: ...
     def setting(self, name: str, kernel: int | None = None) -> str:
-        """A setting of a kernel's schedule; None stands for the kernel to be launched."""
+        """Return a setting of a kernel's schedule; None stands for the kernel to be launched."""
 
     def tuple(self, items: Iterable[str]) -> str:
-        """A tuple of expressions."""
+        """Return a tuple of expressions."""
 
     def put(self, text: str, indent: int = 1) -> None:
         """Add a line."""

@@ -258,11 +258,11 @@ class _Checker:
     # Inputs and parameters
 
     def reads(self) -> list[tuple[S.Read, tuple[str, ...]]]:
-        """Every read of the program with its plain subscripts, in order of the text."""
+        """Return every read of the program with its plain subscripts, in order of the text."""
         return sorted(self.scope.plain, key=lambda read: read[0].span.start)
 
     def fields(self) -> Iterator[tuple[S.Field, tuple[str, ...]]]:
-        """Every field of an aggregate that is taken, with the indices of its entries."""
+        """Yield every field of an aggregate that is taken, with the indices of its entries."""
         for body, _ in self.scope.bodies():
             for node in S.walk(body):
                 if isinstance(node, S.Field) and isinstance(node.operand, S.Reduce):
@@ -289,7 +289,7 @@ class _Checker:
 
 
 def _in_order(body: S.Expr, found: frozenset[str]) -> list[str]:
-    """The free indices in order of their first appearance."""
+    """Return the free indices in order of their first appearance."""
     order: dict[str, int] = {}
     for node in S.walk(body):
         if isinstance(node, S.Name):
@@ -298,7 +298,7 @@ def _in_order(body: S.Expr, found: frozenset[str]) -> list[str]:
 
 
 def _likely(wrong: str, available: list[str], left: set[str], body: S.Expr) -> str | None:
-    """The index that was probably meant: one like it, or the only one left over."""
+    """Return the index that was probably meant: one like it, or the only one left over."""
     unused = [name for name in available if name not in left]
     if near := nearest(wrong, unused):
         return near

@@ -78,7 +78,7 @@ class Extents:
         self._check_given()
 
     def find(self, name: str) -> str:
-        """The representative: the name of the set that appears first in the text."""
+        """Return the representative: the name of the set that appears first in the text."""
         while name in self._above:
             name = self._above[name]
         return name
@@ -122,7 +122,8 @@ class Extents:
         return False
 
     def in_part(self, node: S.Expr) -> S.Expr:
-        """An expression whose reads of a part of a dimension say that they stay inside of it."""
+        """Return an expression whose reads of a part of a dimension say that they stay inside of
+        it."""
         children = [self.in_part(part) for part in S.children(node)]
         if isinstance(node, S.Read):
             for number, part in enumerate(children):
@@ -193,8 +194,8 @@ class Extents:
             ) from None
 
     def bounds(self) -> dict[str, S.Expr]:
-        """The declared extents, one for each set of indices that share it, each after those that
-        it mentions."""
+        """Return the declared extents, one for each set of indices that share it, each after
+        those that it mentions."""
         found: dict[str, tuple[str, S.Expr]] = {}
         for name, bound in self._bounds.items():
             if name in self._equal:
@@ -215,7 +216,7 @@ class Extents:
         return {str(key): found[key][1] for key in TopologicalSorter(graph).static_order()}
 
     def table(self, inputs: dict[str, Input]) -> dict[str, str]:
-        """Every index and made-up dimension with its representative."""
+        """Return every index and made-up dimension with its representative."""
         names = [*self.scope.indices, *(dim for at in inputs.values() for dim in at.dims)]
         return {name: self.find(name) for name in names}
 

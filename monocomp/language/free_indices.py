@@ -58,7 +58,7 @@ class FreeIndices:
         self._body_free[function.name] = self.free(function.body)
 
     def bound(self, node: S.Expr, number: int) -> Indices:
-        """The indices that a node binds in one of its children."""
+        """Return the indices that a node binds in one of its children."""
         return self._bound(self._bound_at_all, node, number)
 
     def _maybe_bound(self, node: S.Expr, number: int) -> Indices:
@@ -76,7 +76,7 @@ class FreeIndices:
         return _NONE
 
     def own(self, node: S.Expr) -> Indices:
-        """The indices that occur at a node itself, so that no child holds them all."""
+        """Return the indices that occur at a node itself, so that no child holds them all."""
         match node:
             case S.Name(kind="index"):
                 return frozenset((node.name,))
@@ -94,7 +94,7 @@ class FreeIndices:
         return _NONE
 
     def free(self, node: S.Expr) -> Indices:
-        """The indices that occur in an expression and are not bound inside it."""
+        """Return the indices that occur in an expression and are not bound inside it."""
         found = self._cache.get(id(node))
         if found is None:
             result = self.own(node)
@@ -104,7 +104,7 @@ class FreeIndices:
         return found[1]
 
     def holders(self, node: S.Expr, index: str) -> list[int]:
-        """The children in which the index occurs free."""
+        """Return the children in which the index occurs free."""
         return [
             number
             for number, part in enumerate(S.children(node))
@@ -116,7 +116,7 @@ class FreeIndices:
         return isinstance(node, S.Call) and node.function in self._functions
 
     def expanded(self, node: S.Call) -> S.Expr:
-        """The text that a call of a function made by `def` stands for."""
+        """Return the text that a call of a function made by `def` stands for."""
         return expanded(node, self._functions[node.function])
 
 

@@ -12,12 +12,12 @@ from monocomp.language.syntax import Call, Expr, Function, Name, children, with_
 
 
 def expanded(node: Call, function: Function) -> Expr:
-    """The text that one call stands for."""
+    """Return the text that one call stands for."""
     return _substituted(function.body, dict(zip(function.formals, node.args, strict=True)))
 
 
 def written_out(expr: Expr, functions: Mapping[str, Function]) -> Expr:
-    """The expression without calls of these functions."""
+    """Return the expression without calls of these functions."""
     if isinstance(expr, Call) and expr.function in functions:
         return written_out(expanded(expr, functions[expr.function]), functions)
     return with_children(expr, (written_out(part, functions) for part in children(expr)))

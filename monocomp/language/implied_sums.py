@@ -35,7 +35,7 @@ from monocomp.language.readings import Readings, summed
 def add_implied_sums(
     body: S.Expr, left: Iterable[str], indices: FreeIndices, text: str | None = None
 ) -> S.Expr:
-    """The body of a definition with its implied sums written out."""
+    """Return the body of a definition with its implied sums written out."""
     pending = indices.free(body).difference(left)
     order: dict[str, int] = {}
     for node in S.walk(body):
@@ -57,7 +57,7 @@ class _Placing:
         self.fields: dict[int, S.Field] = {}  # by aggregate: alone it is no number
 
     def place(self, node: S.Expr, pending: Sequence[str], under: S.Expr | None) -> S.Expr:
-        """The node with sums over the pending indices, all of which occur in it.
+        """Return the node with sums over the pending indices, all of which occur in it.
 
         `under` is the outermost nonlinear part around the node, if any.
         """
@@ -92,7 +92,7 @@ class _Placing:
         return summed(result, here)
 
     def place_in_call(self, node: S.Call, pending: Sequence[str], under: S.Expr | None) -> S.Expr:
-        """The text that a call stands for, with its sums."""
+        """Return the text that a call stands for, with its sums."""
         self.calls.append(node)
         placed = self.place(self.indices.expanded(node), pending, under)
         self.calls.pop()
@@ -160,8 +160,8 @@ class _Placing:
         self.refuse(node, [index], why, node, self.apart)
 
     def apart(self, product: S.Expr, index: str) -> S.Expr:
-        """A product in which factors that hold a product under a function have a sum of their own,
-        and those that are left have one."""
+        """Return a product in which factors that hold a product under a function have a sum of
+        their own, and those that are left have one."""
         parts = list(factors(product))
         alone = [p for p in parts if not self.is_factor_of_sum(p, index)]
         others = [p for p in parts if p not in alone]

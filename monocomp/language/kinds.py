@@ -41,7 +41,7 @@ class Kinds:
             self.definitions[definition.name] = self.of(definition.body)
 
     def input(self, name: str) -> Kind:
-        """The type of an input: as declared, else as used."""
+        """Return the type of an input: as declared, else as used."""
         if name in self._declared:
             return self._declared[name]
         if name not in self._uses:
@@ -72,7 +72,7 @@ class Kinds:
     # Checking, from inputs forward to definitions
 
     def of(self, node: S.Expr) -> Kind:
-        """The type of an expression whose definitions are typed already."""
+        """Return the type of an expression whose definitions are typed already."""
         match node:
             case S.Number():
                 return "int" if isinstance(node.value, int) else "float"

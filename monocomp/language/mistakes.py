@@ -166,7 +166,8 @@ class _Place:
         self.statement, self.opened = self._statement()
 
     def _statement(self) -> tuple[list[_Word], list[tuple[str, _Word | None]]]:
-        """The words of this statement so far, and its open brackets with the word before each."""
+        """Return the words of this statement so far, and its open brackets with the word before
+        each."""
         words: list[_Word] = []
         opened: list[tuple[str, _Word | None]] = []
         for word in self.words[: self.at]:
@@ -184,16 +185,16 @@ class _Place:
 
     @property
     def keyword(self) -> str:
-        """The word that the statement starts with."""
+        """Return the word that the statement starts with."""
         return self.statement[0].text if self.statement else ""
 
     @property
     def following(self) -> str:
-        """The word after the place."""
+        """Return the word after the place."""
         return self.words[self.at + 1].text if self.at + 1 < len(self.words) else ""
 
     def operand_before(self) -> str:
-        """The text of the operand that ends before this place: a name with its brackets."""
+        """Return the text of the operand that ends before this place: a name with its brackets."""
         number = self.at - 1
         while number >= 0 and self.words[number].text == "\n":
             number -= 1
@@ -205,7 +206,7 @@ class _Place:
         return self._clean(self.words[number].span.start, stop)
 
     def operand_after(self) -> str:
-        """The text of the operand that starts at this place."""
+        """Return the text of the operand that starts at this place."""
         number = self.at
         start, stop = self.words[number].span.start, self.words[number].span.stop
         depth = 0
@@ -235,7 +236,7 @@ class _Place:
 
 
 def unknown_character(text: str, offset: int) -> MonocompError:
-    """A character that no word of the language starts with."""
+    """Return a character that no word of the language starts with."""
     character = text[offset]
     is_letter = character.isalnum() or unicodedata.category(character)[0] in "LMN"
     if is_letter and character not in _INSTEAD:
@@ -266,7 +267,7 @@ def unknown_character(text: str, offset: int) -> MonocompError:
 
 
 def _spelled(word: str) -> str | None:
-    """An ASCII spelling of a short word: Greek letters by name, accents dropped."""
+    """Return an ASCII spelling of a short word: Greek letters by name, accents dropped."""
     parts = []
     for character in word[:64]:
         name = unicodedata.name(character, "")
@@ -281,7 +282,7 @@ def _spelled(word: str) -> str | None:
 
 
 def explain(text: str, offset: int, expected: Mapping[str, str]) -> MonocompError:
-    """The error for a word that cannot stand where it stands.
+    """Return the error for a word that cannot stand where it stands.
 
     Args:
         text: the program.
@@ -355,7 +356,7 @@ def _takes_several(opened: list[tuple[str, _Word | None]]) -> bool:
 
 
 def _misplaced(place: _Place, expected: Mapping[str, str]) -> _Advice | None:
-    """A word that means something elsewhere, or in another language."""
+    """Return a word that means something elsewhere, or in another language."""
     word, is_value = place.word.text, "NUMBER" in expected
     inside = place.opened[-1][0] if place.opened else ""
     before = place.before.text if place.before else ""
@@ -396,7 +397,7 @@ def _misplaced(place: _Place, expected: Mapping[str, str]) -> _Advice | None:
 
 
 def _missing_value(place: _Place, expected: Mapping[str, str]) -> _Advice | None:
-    """An operator or bracket where a value should stand."""
+    """Return an operator or bracket where a value should stand."""
     if "NUMBER" not in expected:
         return None
     before, word = place.before, place.word.text

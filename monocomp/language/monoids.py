@@ -35,7 +35,7 @@ class MonoidResolver(Resolver):
         self.indices = dict(zip(fields, monoid.indices, strict=True))
 
     def resolved(self) -> S.Monoid:
-        """The declaration with its names resolved, and the extents of its indices."""
+        """Return the declaration with its names resolved, and the extents of its indices."""
         at = self.monoid
         for what, parts in (("unit", at.unit), ("combine", at.combine)):
             if len(parts) != len(at.fields):
@@ -75,7 +75,7 @@ class MonoidResolver(Resolver):
     # What may stand in a part
 
     def _pure(self, expr: S.Expr, fields: frozenset[str]) -> S.Expr:
-        """An expression of fields, numbers and functions only, resolved."""
+        """Return an expression of fields, numbers and functions only, resolved."""
         for node in S.walk(expr):
             if self._is_foreign(node, fields):
                 forms = (f for form in self.monoid.forms for f in (form, primed(form)))
@@ -153,7 +153,7 @@ class MonoidResolver(Resolver):
 
 
 def primed(form: str) -> str:
-    """A field's form as the right operand has it: A'[r,s]."""
+    """Return a field's form as the right operand has it: A'[r,s]."""
     name, bracket, rest = form.partition("[")
     return f"{name}'{bracket}{rest}"
 
@@ -167,7 +167,7 @@ def _is_impure(node: S.Expr) -> bool:
 def with_sums(
     at: S.Monoid, free: FreeIndices, functions: Mapping[str, S.Function], text: str
 ) -> S.Monoid:
-    """A resolved declaration with its implied sums and its functions written out."""
+    """Return a resolved declaration with its implied sums and its functions written out."""
 
     def parts(given: tuple[S.Expr, ...]) -> tuple[S.Expr, ...]:
         summed = map(lambda e, i: add_implied_sums(e, i, free, text), given, at.indices)

@@ -47,7 +47,7 @@ _SIZE = "its size is |{0}|: write sqrt(|{0}|)"
 
 
 def rooted_index(node: S.Expr) -> S.Name | None:
-    """The index of which a root is taken."""
+    """Return the index of which a root is taken."""
     match node:
         case S.Call(function="sqrt" | "rsqrt", args=(S.Name(kind="index") as index,)):
             return index
@@ -172,7 +172,8 @@ class _Finder:
         return " ".join(self.text[node.span.start : node.span.stop].split())
 
     def _weights(self, node: S.Expr) -> tuple[str, ...] | None:
-        """The indices over which an expression is a softmax, by the names that it has here."""
+        """Return the indices over which an expression is a softmax, by the names that it has
+        here."""
         if isinstance(node, S.Reduce) and node.op == "softmax" and not node.prefix:
             return tuple(node.indices)
         if isinstance(node, S.Read) and node.name in self.definitions:
@@ -190,7 +191,7 @@ def _is_product(node: S.Expr) -> bool:
 
 
 def _terms(node: S.Expr) -> Iterator[S.Expr]:
-    """The terms of a sum."""
+    """Yield the terms of a sum."""
     if isinstance(node, S.Binary) and node.op in ("+", "-"):
         yield from _terms(node.left)
         yield from _terms(node.right)
@@ -199,7 +200,7 @@ def _terms(node: S.Expr) -> Iterator[S.Expr]:
 
 
 def _factors(node: S.Expr) -> Iterator[S.Expr]:
-    """The factors of a product, and of those that are summed."""
+    """Yield the factors of a product, and of those that are summed."""
     if isinstance(node, S.Binary) and node.op in ("*", "/"):
         yield from _factors(node.left)
         yield from _factors(node.right)
@@ -210,7 +211,7 @@ def _factors(node: S.Expr) -> Iterator[S.Expr]:
 
 
 def used_names(bodies: Iterator[tuple[S.Expr, frozenset[str]]]) -> frozenset[str]:
-    """The names that stand in expressions, but for those that are local there."""
+    """Return the names that stand in expressions, but for those that are local there."""
     return frozenset(
         node.name
         for body, local in bodies

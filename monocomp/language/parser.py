@@ -69,7 +69,7 @@ def _is_token(child: Any) -> bool:
 
 
 def _nodes(parts: Iterable[Any]) -> tuple[Any, ...]:
-    """The children without punctuation."""
+    """Return the children without punctuation."""
     return tuple(part for part in parts if not _is_token(part))
 
 
@@ -92,7 +92,7 @@ def _labels(parts: Iterable[Any]) -> tuple[S.Label, ...]:
 
 
 def _after(parts: list[Any], mark: str) -> Any | None:
-    """The child that follows a mark such as ':' or 'if', or None."""
+    """Return the child that follows a mark such as ':' or 'if', or None."""
     for before, part in pairwise(parts):
         if _is_token(before) and before == mark:
             return part
@@ -100,7 +100,7 @@ def _after(parts: list[Any], mark: str) -> Any | None:
 
 
 def _number(token: Token) -> int | Fraction:
-    """The exact value of a literal; no float on the way."""
+    """Return the exact value of a literal; no float on the way."""
     text, place = str(token), _span(token)
     mantissa, _, exponent = text.lower().partition("e")
     whole, point, decimals = mantissa.partition(".")
@@ -117,7 +117,7 @@ def _number(token: Token) -> int | Fraction:
 
 
 def _index_names(group: _Group, what: str) -> tuple[S.Label, ...]:
-    """The entries of a bracket that may hold names only."""
+    """Return the entries of a bracket that may hold names only."""
     labels = []
     for item in group.items:
         if not isinstance(item, S.Name):
@@ -353,7 +353,7 @@ def _kind(token: Token, allowed: tuple[str, ...]) -> Any:
 
 
 def _literal(expr: S.Expr) -> int | Fraction | float:
-    """The value of a default: a number, or minus a number."""
+    """Return the value of a default: a number, or minus a number."""
     if isinstance(expr, S.Number):
         _require_64_bits(expr)
         return expr.value
@@ -388,7 +388,8 @@ _TABLES = JsonStore("grammars")
 
 @cache
 def _lark() -> Lark:
-    """The parser, whose tables are remembered: to make them takes longer than most programs do."""
+    """Return the parser, whose tables are remembered: to make them takes longer than most
+    programs do."""
     import lark
     from lark.grammar import Rule
     from lark.lexer import TerminalDef
@@ -416,7 +417,7 @@ def _with_numbers(tables: dict[str, Any]) -> dict[Any, Any]:
 
 
 def _accepted(text: str) -> dict[str, str]:
-    """The tokens that could stand where the parser stops, with what to call them."""
+    """Return the tokens that could stand where the parser stops, with what to call them."""
     from lark.exceptions import UnexpectedInput
 
     words = {"NAME": "a name", "NUMBER": "a number", "COMPARISON": "a comparison"}
@@ -466,11 +467,12 @@ class HasText(Protocol):
     """A derived program, such as a gradient."""
 
     def text(self) -> str:
-        """The program in the language."""
+        """Return the program in the language."""
 
 
 def text_of(program: str | HasText, wanted: str) -> str:
-    """The text of a program that may be a derived one; `wanted` says what else may be given."""
+    """Return the text of a program that may be a derived one; `wanted` says what else may be
+    given."""
     if isinstance(program, str):
         return program
     if callable(text := getattr(program, "text", None)) and isinstance(found := text(), str):
@@ -479,7 +481,7 @@ def text_of(program: str | HasText, wanted: str) -> str:
 
 
 def parse(text: str) -> list[S.Statement]:
-    """The statements of a program, in order."""
+    """Return the statements of a program, in order."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
     if not isinstance(text, str):

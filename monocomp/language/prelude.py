@@ -12,7 +12,7 @@ from monocomp.language.syntax import Monoid
 
 @cache
 def standard_monoids() -> Mapping[str, Monoid]:
-    """The declarations in `monoids.mc`, by name."""
+    """Return the declarations in `monoids.mc`, by name."""
     file = resources.files(__package__).joinpath("monoids.mc")
     statements = parse(file.read_text(encoding="utf-8"))
     return {s.name: s for s in statements if isinstance(s, Monoid)}

@@ -15,7 +15,7 @@ _LEVELS = {"+": _SUM, "-": _SUM, "**": _POWER, "and": _AND, "or": _OR}
 
 
 def show(node: S.Expr, text: str) -> str:
-    """The text of an expression of a program."""
+    """Return the text of an expression of a program."""
     return _Printer(text).at(node, _OR)
 
 
@@ -24,7 +24,7 @@ class _Printer:
         self.text = text
 
     def at(self, node: S.Expr, level: int) -> str:
-        """The text where the grammar wants something that binds as tightly as `level`."""
+        """Return the text where the grammar wants something that binds as tightly as `level`."""
         shown = self.show(node)
         return shown if _level(node) >= level else f"({shown})"
 

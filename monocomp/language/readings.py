@@ -10,7 +10,7 @@ from monocomp.language.free_indices import FreeIndices, is_linear
 
 
 def summed(node: S.Expr, names: Sequence[str]) -> S.Expr:
-    """The implied sum of an expression."""
+    """Return the implied sum of an expression."""
     indices = tuple(S.Label(name, node.span) for name in names)
     return S.Reduce("sum", indices, None, (node,), implied=True, span=node.span)
 
@@ -22,7 +22,7 @@ class Readings:
         self.indices = indices
 
     def inside(self, node: S.Expr, index: str) -> S.Expr:
-        """The node with sums inside of each child that has the index.
+        """Return the node with sums inside of each child that has the index.
 
         exp(A[q,d] + B[q])      exp(sum[d](A[q,d]) + B[q])
         A[q,d] > 0              sum[d](A[q,d]) > 0
@@ -39,7 +39,7 @@ class Readings:
         return S.with_children(node, parts)
 
     def in_number(self, node: S.Expr, index: str) -> S.Expr:
-        """A number with sums in its terms, or one around it where that is the same."""
+        """Return a number with sums in its terms, or one around it where that is the same."""
         if not self.is_one_term(node, index):
             return self.inside(node, index)
         if isinstance(node, S.Reduce) and node.implied:
@@ -47,7 +47,7 @@ class Readings:
         return summed(node, [index])
 
     def in_condition(self, node: S.Expr, index: str) -> S.Expr:
-        """A condition with sums in the numbers that it compares; truth values have none."""
+        """Return a condition with sums in the numbers that it compares; truth values have none."""
         if self.indices.is_defined(node):
             return self.in_condition(self.indices.expanded(node), index)
         if isinstance(node, S.Compare) or _is_truth(node, 0):

@@ -47,7 +47,7 @@ class Resolver:
     def resolve(
         self, expr: S.Expr, local: frozenset[str] = NOT_LOCAL, under_field: bool = False
     ) -> S.Expr:
-        """The expression with every bare name classified and every head known."""
+        """Return the expression with every bare name classified and every head known."""
         match expr:
             case S.Name():
                 return replace(expr, kind=self._classify(expr, local))
@@ -88,7 +88,7 @@ class Resolver:
         return "scalar"
 
     def _dims(self, name: str) -> tuple[S.Label, ...] | None:
-        """The dimensions of a definition or a declared input."""
+        """Return the dimensions of a definition or a declared input."""
         if name in self.scope.definitions:
             return self.scope.definitions[name].indices
         if name in self.scope.inputs:

@@ -41,7 +41,7 @@ NOT_LOCAL: frozenset[str] = frozenset()
 
 
 def head(node: S.Expr, name: str) -> Span:
-    """The place of the name that a node starts with."""
+    """Return the place of the name that a node starts with."""
     return Span(node.span.start, node.span.start + len(name))
 
 
@@ -103,7 +103,7 @@ class Scope:
 
     @property
     def given(self) -> dict[str, S.Definition]:
-        """The definitions of inputs that are given with one."""
+        """Return the definitions of inputs that are given with one."""
         return {name: at for name, at in self.definitions.items() if at.given}
 
     # Claims
@@ -187,7 +187,7 @@ class Scope:
     # Indices and inputs
 
     def bodies(self) -> Iterator[tuple[S.Expr, frozenset[str]]]:
-        """Every expression of the program outside monoids, with its local names."""
+        """Yield every expression of the program outside monoids, with its local names."""
         for statement in self.statements:
             match statement:
                 case S.Definition():
@@ -241,7 +241,7 @@ class Scope:
                 )
 
     def all_given(self) -> Mapping[str, S.Monoid]:
-        """The monoids that need no declaration."""
+        """Return the monoids that need no declaration."""
         return {**standard_monoids(), **self.ready}
 
     def extent_in(self, monoid: S.Monoid, index: S.Label) -> int:
@@ -343,7 +343,7 @@ class Scope:
         return found
 
     def definitions_used(self, name: str) -> dict[str, Span]:
-        """The definitions that one reads, itself or through the functions it calls."""
+        """Return the definitions that one reads, itself or through the functions it calls."""
         found: dict[str, Span] = {}
         todo, seen = [name], {name}
         while todo:
@@ -407,7 +407,8 @@ class Scope:
                 stack += [(part, inner, depth + 1) for part, inner in self._below(node, env)]
 
     def _below(self, node: S.Expr, env: Any) -> Iterator[tuple[S.Expr, Any]]:
-        """The children of a node where formals and calls are replaced by what they stand for."""
+        """Yield the children of a node where formals and calls are replaced by what they stand
+        for."""
         if isinstance(node, S.Name) and node.name in env:
             yield env[node.name]
         elif isinstance(node, S.Call) and node.function in self.functions:

@@ -168,7 +168,7 @@ _PARTS: dict[type[Expr], tuple[str, ...]] = {
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions directly inside one, in order of the text."""
+    """Return the expressions directly inside one, in order of the text."""
     names = _PARTS.get(type(expr))
     if names is None:
         return ()
@@ -180,7 +180,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Every node of an expression, in order of the text."""
+    """Yield every node of an expression, in order of the text."""
     stack = [expr]
     while stack:
         node = stack.pop()
@@ -250,7 +250,7 @@ class Monoid(Node):
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """The fields as they are written, with their indices."""
+        """Return the fields as they are written, with their indices."""
         return tuple(
             f"{name}[{','.join(indices)}]" if indices else str(name)
             for name, indices in zip(self.fields, self.indices, strict=True)

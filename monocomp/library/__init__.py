@@ -84,19 +84,19 @@ GROUPS = {
 
 
 def names() -> tuple[str, ...]:
-    """The programs' names, in alphabetical order."""
+    """Return the programs' names, in alphabetical order."""
     files = (entry.name for entry in resources.files(__name__).iterdir())
     return tuple(sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX)))
 
 
 def path(name: str) -> Traversable:
-    """The file of a program."""
+    """Return the file of a program."""
     require_known(name, names(), f"the library has no program '{name}'", "programs")
     return resources.files(__name__).joinpath(name + _SUFFIX)
 
 
 def load(name: str) -> str:
-    """The text of a program.
+    """Return the text of a program.
 
     >>> print(load("logsumexp").splitlines()[-1])
     L[i] = logsumexp[k](X[i,k])

@@ -64,7 +64,7 @@ class Body:
         return next(u.value for u in self.updates if u.name == state)
 
     def masked(self, value: Expr, unit: float) -> Expr:
-        """The value, and the unit outside of the loop's domain."""
+        """Return the value, and the unit outside of the loop's domain."""
         if self.loop.is_exact:
             return value
         base = f"{value.attr}_in" if value.op == "local" else "x"
@@ -72,7 +72,7 @@ class Body:
         return self.at.let_once(self.scope, base, found)
 
     def masked_symbol(self, element: Term, unit: float) -> Term:
-        """A symbol for a masked element, the same one for all that need it."""
+        """Return a symbol for a masked element, the same one for all that need it."""
         found = self._symbols.get((element, unit))
         if found is None:
             found = self.at.symbol(
@@ -82,7 +82,7 @@ class Body:
         return found
 
     def fold(self, f: Term, element: Term, is_frame: bool = False) -> Expr:
-        """A fold of numbers. One that `is_frame` need not pass on a NaN."""
+        """Return a fold of numbers. One that `is_frame` need not pass on a NaN."""
         monoid = f.attr.monoid
         unit = unit_of(monoid, f.kind)
         state = self.state(_STATE_NAMES[monoid], self.at.tile_axes(f), f.kind, unit)

@@ -188,7 +188,7 @@ def _unit_of(t: Term) -> Term:
 
 
 def _with_locals(e: Expr, values: Mapping[str, Expr]) -> Expr:
-    """An expression of states with other values of these."""
+    """Return an expression of states with other values of these."""
     if e.op == "local":
         return values.get(e.attr, e)
     return replace(e, args=tuple(_with_locals(a, values) for a in e.args)) if e.args else e

@@ -75,7 +75,7 @@ def _definition(addend: Term) -> Term:
 
 
 def _extremum_in(t: Term) -> Term | None:
-    """The maximum or minimum that a term is, scaled and shifted."""
+    """Return the maximum or minimum that a term is, scaled and shifted."""
     if t.op in ("maximum", "minimum") or (t.op == "fold" and t.attr.monoid in EXTREMA):
         return t
     found = [_extremum_in(a) for a in t.args] if t.op in ("add", "mul") else []

@@ -25,14 +25,14 @@ def same(a: Expr, b: Expr) -> bool:
 
 
 def where_equal(value: Expr, special: float, result: float, otherwise: Expr) -> Expr:
-    """The result where the value is a special one."""
+    """Return the result where the value is a special one."""
     is_special = apply("compare", value, number(special, value.kind), attr="==")
     return choose(is_special, number(result, otherwise.kind), otherwise)
 
 
 def choose(condition: Expr, value: Expr, otherwise: Expr) -> Expr:
-    """The value where the condition holds. Of choices that vary along fewer axes than what is left
-    one is made for all of them: elements of a row choose once.
+    """Return the value where the condition holds. Of choices that vary along fewer axes than what
+    is left one is made for all of them: elements of a row choose once.
 
     where(a, x, where(b, y, z)) = where(a or b, where(a, x, y), z)
     """
@@ -47,14 +47,14 @@ def choose(condition: Expr, value: Expr, otherwise: Expr) -> Expr:
 
 
 def whole(value: Expr) -> Expr:
-    """A float as an int, rounded towards 0; what is no int64 is the least one."""
+    """Return a float as an int, rounded towards 0; what is no int64 is the least one."""
     bound = -float(LEAST_INT)
     fits = apply("compare", apply("abs", value), number(bound), attr="<")
     return apply("cast", apply("where", fits, value, number(-bound)), attr="int")
 
 
 def divide(over: Expr, divisor: Expr) -> Expr:
-    """A quotient; that of a number by 0 is done here, as compilers of kernels refuse it."""
+    """Return a quotient; that of a number by 0 is done here, as compilers of kernels refuse it."""
     if divisor.op == over.op == "number" and divisor.attr == 0 and over.attr != 0:
         return number(math.copysign(math.inf, over.attr))
     return apply("div", over, divisor)
@@ -84,17 +84,17 @@ def chain(op: str, operands: Sequence[Expr]) -> Expr:
 
 
 def contract(axis: Axis, left: Expr, right: Expr, *initial: Expr) -> Expr:
-    """The sum over an axis of left * right, added to what there is."""
+    """Return the sum over an axis of left * right, added to what there is."""
     return apply("contract", left, right, *initial, attr=axis.name)
 
 
 def masked(value: Expr, axis: str, unit: float, along: Iterable[str]) -> Expr:
-    """The value, and the unit outside of the domain, which varies along some axes."""
+    """Return the value, and the unit outside of the domain, which varies along some axes."""
     return apply("masked", value, attr=(axis, number(unit, value.kind).attr), along=along)
 
 
 def reduce(monoid: str, axis: Axis, value: Expr) -> Expr:
-    """The fold of a tile along an axis; a value that lacks it is one element."""
+    """Return the fold of a tile along an axis; a value that lacks it is one element."""
     if axis.name not in value.axes:
         return value
     return apply("reduce", value, attr=(monoid, axis.name))

@@ -108,7 +108,7 @@ class FramedSums:
         return state
 
     def _moved(self, whole: Term, frames: Mapping[Term, Frame]) -> tuple[Term, Term]:
-        """The frame of a sum before this tile, and what is subtracted from its exponents."""
+        """Return the frame of a sum before this tile, and what is subtracted from its exponents."""
         is_linear = all(self._is_missing_with(whole, f, f) for f in frames)
         old = new = whole
         for extremum, frame in frames.items():
@@ -123,8 +123,8 @@ class FramedSums:
         return old, new
 
     def _masked(self, exponent: Term, frames: Mapping[Term, Frame]) -> Term:
-        """The exponent, -inf outside the domain: in terms of what a frame is folded of, if that
-        makes it so."""
+        """Return the exponent, -inf outside the domain: in terms of what a frame is folded of,
+        if that makes it so."""
         found = exponent
         is_missing = False
         for extremum, frame in frames.items():
@@ -144,8 +144,8 @@ class FramedSums:
 
 
 def _absorbed(body: Term, name: str) -> Term | None:
-    """An exponential multiplied into sums of exponentials, where that leaves fewer of them:
-    exp(c) * relu(exp(a - c) - exp(-c)) = relu(exp(a) - 1)."""
+    """Return an exponential multiplied into sums of exponentials, where that leaves fewer of
+    them: exp(c) * relu(exp(a - c) - exp(-c)) = relu(exp(a) - 1)."""
     weight = next((f for f in factors(body) if f.op == "exp"), None)
     sums = [f for f in factors(body) if f.op in ("relu", "abs", "add")]
     if weight is None or not sums:

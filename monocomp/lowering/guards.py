@@ -61,7 +61,7 @@ class _Guards:
 
 
 def _parts(t: Term) -> Iterator[tuple[Term, Term]]:
-    """The operands, each with the condition under which it is needed."""
+    """Yield the operands, each with the condition under which it is needed."""
     if t.op == "where":
         condition, a, b = t.args
         yield from ((condition, T.TRUE), (a, condition), (b, T.negate(condition)))

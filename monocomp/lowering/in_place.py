@@ -22,7 +22,7 @@ _MONOIDS = {join: monoid for monoid, join in JOIN.items()}
 
 
 def accumulate_in_place(body: list[Statement]) -> list[Statement]:
-    """The statements, with inner loops that go on from the state of the loop around them.
+    """Return the statements, with inner loops that go on from the state of the loop around them.
 
     The outermost loop goes first: what it gives to one inside, that one may give to the next.
     """
@@ -40,7 +40,8 @@ def _passed_on(outer: Loop) -> list[Statement]:
 
 
 def _goes_on(s: Statement, inner: Loop, own: State, state: State) -> Statement:
-    """A statement where the inner loop's own state begins as the outer one, which becomes it."""
+    """Return a statement where the inner loop's own state begins as the outer one, which becomes
+    it."""
     if s is inner:
         start = _local(state)
         return replace(

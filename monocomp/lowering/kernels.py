@@ -57,7 +57,7 @@ class _Kernel(Loops):
     """Lowers a group of outputs to one kernel."""
 
     def lowered(self, group: Sequence[Equation], name: str) -> TileProgram:
-        """The kernel."""
+        """Return the kernel."""
         self.held = held_by(group, self.axes)
         late = self.axis_names("stream")
         here = [e for e in group if not any(i.attr[0] in late for i in e.indices)]

@@ -151,7 +151,8 @@ class Loops(Values):
         return definition_name(self.program, t)
 
     def inside(self, t: Term) -> frozenset[int]:
-        """The dimensions along which a read leaves its tensor for no values of its indices."""
+        """Return the dimensions along which a read leaves its tensor for no values of its
+        indices."""
         declared = self.program.declared
         found = T.computed(t.args, t.attr.extents)
         return frozenset(n for n, a, e in found if is_inside(a, e, declared.bounds))
@@ -219,7 +220,7 @@ class Loops(Values):
                 scope.memo[t] = self.let(scope, "random", self.value(t))
 
     def _segment(self, i: Interval) -> Segment:
-        """An interval, its bounds computed in the current scope."""
+        """Return an interval, its bounds computed in the current scope."""
         lower, upper = (
             tuple(self.value(bound, role=role) for bound in bounds)
             for role, bounds in (("lower", i.lower), ("upper", i.upper))
@@ -313,7 +314,8 @@ class Loops(Values):
     # --- lists of largest values
 
     def _rank_axis(self, f: Term) -> str:
-        """The axis of a selection's list: that of the output's index, if it is held whole."""
+        """Return the axis of a selection's list: that of the output's index, if it is held
+        whole."""
         found = self.rank_axes.get(f)
         if found is None:
             for axis in self.axes.values():
@@ -325,7 +327,7 @@ class Loops(Values):
         return found
 
     def entry(self, t: Term) -> Expr:
-        """An entry of `top` or `argtop`, read from the list that its loop has left."""
+        """Return an entry of `top` or `argtop`, read from the list that its loop has left."""
         whole = carrier(t)
         self._prepare_at_home(whole)
         rank = T.index(self._rank_axis(whole), t.attr.target)
@@ -392,7 +394,7 @@ class Loops(Values):
         return found
 
     def fold(self, t: Term, *initial: Expr) -> Expr:
-        """A fold that is no loop: a product of tiles, or a reduction of one."""
+        """Return a fold that is no loop: a product of tiles, or a reduction of one."""
         if t in self.held:
             return self.lookup(t) or self._of_tile(t, self.held[t])
         self._prepare_at_home(t)
@@ -445,13 +447,13 @@ def _can_be_filtered(condition: Term, sides: Sequence[Term]) -> bool:
 
 
 def _visible(f: Term) -> Term:
-    """The fold as programs write it: an SE fold by its value, a list by its entries."""
+    """Return the fold as programs write it: an SE fold by its value, a list by its entries."""
     if is_selection(f):
         return T.rebuild(f, (T.index(f.attr.target.lstrip("."), f.attr.target), *f.args[1:]))
     return value_of(f)
 
 
 def _moving(f: Term, folds: Iterable[Term]) -> Centred | None:
-    """A sum about a centre that this very loop computes."""
+    """Return a sum about a centre that this very loop computes."""
     taken = centred(f)
     return None if taken is None or taken.results().isdisjoint(folds) else taken

@@ -27,7 +27,7 @@ _POSITIONS = ("argmax", "argmin")
 
 
 def tuple_monoid(f: Term) -> UserMonoid | None:
-    """The monoid of tuples that a fold is one in, if it is."""
+    """Return the monoid of tuples that a fold is one in, if it is."""
     if isinstance(f.attr.monoid, UserMonoid):
         return None if f.attr.monoid is SE_PAIR else f.attr.monoid
     if f.attr.monoid in _POSITIONS:
@@ -36,7 +36,7 @@ def tuple_monoid(f: Term) -> UserMonoid | None:
 
 
 def prefix_monoid(f: Term) -> UserMonoid:
-    """The monoid of tuples in which a prefix is taken; a number is a tuple of one field."""
+    """Return the monoid of tuples in which a prefix is taken; a number is a tuple of one field."""
     if isinstance(f.attr.monoid, UserMonoid):
         return f.attr.monoid
     return tuple_monoid(f) or of_one_field(f.attr.name, f.kind)
@@ -170,7 +170,7 @@ def add_selection(body: Body, f: Term, element: Term, rank: str) -> dict[Term, E
 
 
 def _elements(body: Body, f: Term, parts: Sequence[Term]) -> Sequence[Term]:
-    """The elements' fields."""
+    """Return the elements' fields."""
     if f.attr.monoid not in _POSITIONS:
         return parts
     return *parts, T.index(body.loop.axis.name, body.loop.axis.extent)

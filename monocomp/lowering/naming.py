@@ -37,7 +37,8 @@ _ROLES = {
 
 
 def definition_name(program: Equations, t: Term) -> str | None:
-    """The name of the output or definition that a term is, for some values of its indices."""
+    """Return the name of the output or definition that a term is, for some values of its
+    indices."""
     outputs = (e.name for e in program.equations if e.body is t)
     return next(outputs, None) or definition_of(program.known, t)
 
@@ -45,7 +46,7 @@ def definition_name(program: Equations, t: Term) -> str | None:
 def base_name(
     value: Expr, definition: str | None, role: str | None, named: Mapping[str, Expr]
 ) -> str:
-    """A name for a value.
+    """Return a name for a value.
 
     Args:
         value: what is to be named.

@@ -35,10 +35,10 @@ def loop_role(at: Scopes, group: Pass) -> Role:
 
 
 def sides_of(at: Scopes, body: Term, axis: str) -> list[Term]:
-    """The factors of a body, multiplied into one or two terms, such that the sum over the
-    axis of their product is a product of matrices: each side has an axis that the other
-    lacks. What fits both belongs to the one that is known further outside, or else to one
-    that is computed in any case: a tile that is only read is multiplied as it is."""
+    """Return the factors of a body, multiplied into one or two terms, such that the sum over the
+    axis of their product is a product of matrices: each side has an axis that the other lacks.
+    What fits both belongs to the one that is known further outside, or else to one that is
+    computed in any case: a tile that is only read is multiplied as it is."""
     axes = {f: at.tile_axes(f) for f in factors(body)}
     sides = largest_sides(list(axes.values()), axis)
     if sides is None:
@@ -96,7 +96,7 @@ def _is_wide(at: Scopes, f: Term) -> bool:
 
 
 def _long_axes(at: Scopes, t: Term) -> frozenset[str]:
-    """The axes of a term's tile that are cut into blocks, those of loops not yet built
+    """Return the axes of a term's tile that are cut into blocks, those of loops not yet built
     included."""
     known = at.axes
     return frozenset(

@@ -70,11 +70,11 @@ class Scopes:
         return [a.name for a in self.axes.values() if a.role in wanted]
 
     def output_axes(self) -> dict[str, Axis]:
-        """The axes of the outputs' indices."""
+        """Return the axes of the outputs' indices."""
         return {name: self.axes[name] for name in self.output_indices}
 
     def new_axis(self, extent: str, role: Role, avoid: Iterable[str]) -> str:
-        """An axis for a bound index: the same one for equal extents and roles.
+        """Return an axis for a bound index: the same one for equal extents and roles.
 
         What is held whole may be an output's axis too: a tile that is read along both, such
         as latents that are keys and values, is one tile then. But not one with which the
@@ -102,7 +102,7 @@ class Scopes:
         return name
 
     def home(self, free: frozenset[str]) -> Scope:
-        """The innermost scope that indices or axes belong to."""
+        """Return the innermost scope that indices or axes belong to."""
         for scope in reversed(self.scopes):
             if scope.axis is None or scope.axis in free:
                 return scope
@@ -113,7 +113,7 @@ class Scopes:
         return self.home(free).depth
 
     def fresh(self, base: str) -> str:
-        """A new name."""
+        """Return a new name."""
         name, n = base, 1
         while name in self.names:
             n += 1
@@ -142,14 +142,14 @@ class Scopes:
         return local(name, value.axes, value.kind)
 
     def let_once(self, scope: Scope, base: str, value: Expr) -> Expr:
-        """A name for a value in a scope, where it may have one."""
+        """Return a name for a value in a scope, where it may have one."""
         for s in scope.body:
             if isinstance(s, Let) and same(s.value, value):
                 return local(s.name, value.axes, value.kind)
         return self.let(scope, base, value)
 
     def tile_axes(self, t: Term) -> frozenset[str]:
-        """The axes along which a term varies inside a tile; grid values are scalars."""
+        """Return the axes along which a term varies inside a tile; grid values are scalars."""
         grid = set(self.axis_names("grid", "serial"))
         axes = frozenset(n for n in t.free if n not in grid)
         for s in self._symbols(t):
@@ -157,7 +157,7 @@ class Scopes:
         return axes
 
     def _symbols(self, t: Term) -> frozenset[Term]:
-        """The symbols of `symbol` that occur in t."""
+        """Return the symbols of `symbol` that occur in t."""
         if not self.locals or not t.args:
             return frozenset((t,) if t in self.locals else ())
         found = self._held.get(t)
@@ -172,7 +172,7 @@ class Scopes:
         return t
 
     def lookup(self, t: Term) -> Expr | None:
-        """The value of a term where an open scope has it."""
+        """Return the value of a term where an open scope has it."""
         for scope in reversed(self.scopes):
             found = scope.memo.get(t)
             if found is not None:
@@ -192,7 +192,7 @@ class Scopes:
         return start_of(t, loop, {n: a.role for n, a in self.output_axes().items()})
 
     def home_of(self, value: Expr, t: Term) -> Scope:
-        """The innermost scope on which the value depends, also through named values."""
+        """Return the innermost scope on which the value depends, also through named values."""
         depths = (self.depths.get(e.attr, self.scopes[-1].depth) for e in leaves(value))
         return self.scopes[max(self.depth_of(t.free), *depths, 0)]
 

@@ -44,15 +44,15 @@ class Values(Scopes):
     """Builds expressions for terms without folds, such as the combine of a monoid is."""
 
     def fold(self, t: Term) -> Expr:
-        """The value of a fold."""
+        """Return the value of a fold."""
         raise InternalError(f"no loop for {t!r}")
 
     def field(self, t: Term) -> Expr:
-        """The value of a field of an aggregate."""
+        """Return the value of a field of an aggregate."""
         self.refuse(t.args[0])
 
     def entry(self, t: Term) -> Expr:
-        """The value of an entry of `top` or `argtop`."""
+        """Return the value of an entry of `top` or `argtop`."""
         raise InternalError(f"no loop for {t!r}")
 
     def prepare(self, terms: Iterable[Term]) -> None:
@@ -63,7 +63,8 @@ class Values(Scopes):
         return None
 
     def inside(self, t: Term) -> frozenset[int]:
-        """The dimensions along which a read leaves its tensor for no values of its indices."""
+        """Return the dimensions along which a read leaves its tensor for no values of its
+        indices."""
         return frozenset()
 
     def refuse(self, t: Term) -> NoReturn:
@@ -82,9 +83,9 @@ class Values(Scopes):
         return frozenset(c for scope in self.scopes for c in scope.known())
 
     def value(self, t: Term, guard: Term | None = None, role: str | None = None) -> Expr:
-        """The value of a term, with a name where it is first known. Where the guard fails nobody
-        looks, and what it reads may not be there. What the program has no name for is called
-        by its role."""
+        """Return the value of a term, with a name where it is first known. Where the guard fails
+        nobody looks, and what it reads may not be there. What the program has no name for is
+        called by its role."""
         if t in self.locals:
             return self.locals[t]
         found = self.lookup(t)
@@ -186,13 +187,13 @@ class Values(Scopes):
         return replace(found, args=args, axes=axes, guarded=True)
 
     def _sum(self, t: Term) -> Expr:
-        """A sum, which is -inf where an addend is, whatever the others are."""
+        """Return a sum, which is -inf where an addend is, whatever the others are."""
         addends, masked = self._settled(t.args)
         return self._where_unmasked(masked, self._signed_sum(addends))
 
     def summand(self, t: Term) -> Expr:
-        """The value of a sum's element, with a number for what is unspecified, where others may be
-        -inf: so is the sum then."""
+        """Return the value of a sum's element, with a number for what is unspecified, where
+        others may be -inf: so is the sum then."""
         value, values = self.value(t), self.domain(t)
         if not (values.masked and values.unspecified):
             return value
@@ -220,7 +221,8 @@ class Values(Scopes):
         return self.depth_of(frozenset().union(*(p.free for p in parts))) == 0
 
     def _signed_sum(self, addends: Iterable[Term], factor: float = 1.0) -> Expr:
-        """The sum of factor * a, what is known outside summed there first, but for differences."""
+        """Return the sum of factor * a, what is known outside summed there first, but for
+        differences."""
         pairs, rest = differences(list(addends))
         total: Expr | None = None
         groups = self.by_depth(rest)
@@ -299,14 +301,14 @@ class Values(Scopes):
         return value if total is None else apply("mul", total, value)
 
     def _quotient(self, over: Expr, inverse: Term) -> Expr:
-        """A number times an inverse: 0 where the divisor is."""
+        """Return a number times an inverse: 0 where the divisor is."""
         divisor = self.value(T.power_of(inverse.args[0], -inverse.attr))
         total = divide(over, divisor)
         is_zero = self.domain(inverse.args[0]).zero
         return where_equal(divisor, 0.0, 0.0, total) if is_zero else total
 
     def _selected_product(self, factor: float, t: Term) -> Expr:
-        """A product that is 0 where a factor is, whatever the others are."""
+        """Return a product that is 0 where a factor is, whatever the others are."""
         coefficient, rest = T.split_coefficient(t)
         if rest is None or t.kind != "float":
             return self._product(factor, t)
@@ -450,7 +452,7 @@ def _may_be_large(t: Term) -> bool:
 
 
 def _stored(exact: Number, kind: Kind) -> float:
-    """A number as a kernel has it: the nearest float, or the int modulo 2 ** 64."""
+    """Return a number as a kernel has it: the nearest float, or the int modulo 2 ** 64."""
     if kind == "bool":
         return bool(exact)
     if kind == "int":

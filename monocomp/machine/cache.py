@@ -62,8 +62,8 @@ class _Store:
 
     @contextmanager
     def _open_folder(self, create: bool = False) -> Iterator[tuple[int, Path]]:
-        """The folder as a descriptor, so that nobody can exchange it after it was checked, and its
-        path."""
+        """Yield the folder as a descriptor, so that nobody can exchange it after it was checked,
+        and its path."""
         root = cache_folder()
         if root is None:
             raise FileNotFoundError("there is no home directory")
@@ -121,7 +121,7 @@ class TextStore(_Store):
     """Texts that others read, by the path of a file."""
 
     def place(self, name: str, text: str) -> Path | None:
-        """A file of this name that holds this text, or None where there can be none."""
+        """Return a file of this name that holds this text, or None where there can be none."""
         data = text.encode()
         with suppress(OSError), self._open_folder() as (folder, path):
             if _read(folder, name) == data:
@@ -157,7 +157,7 @@ def _file_name(key: str) -> str:
 
 
 def _open_envelope(key: str, text: bytes) -> dict[str, Any] | None:
-    """The value, if the text is whole, of this format, and was written for this key."""
+    """Return the value, if the text is whole, of this format, and was written for this key."""
     try:
         envelope = json.loads(text)
         value = envelope["content"]["value"]

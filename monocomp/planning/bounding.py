@@ -112,7 +112,7 @@ def _is_by_data(f: _Filter) -> bool:
 
 @stated
 def bound_filter(program: Equations, f: _Filter) -> Step:
-    """The step that stores the bounds of what passes.
+    """Return the step that stores the bounds of what passes.
 
     Law:     a filter admits nothing before the first position that it admits, or after the last,
              and all between them if it admits as many

@@ -97,7 +97,7 @@ class _Diagonal:
 
 
 def _diagonals(e: Equation) -> Iterator[_Diagonal]:
-    """The sums along diagonals in an equation whose elements hold sums."""
+    """Yield the sums along diagonals in an equation whose elements hold sums."""
     for total in outer_folds([e]):
         indices, conditions, element = nest(total)
         if not indices or not T.holds_fold(element):
@@ -140,7 +140,7 @@ def _are(terms: Sequence[Term], others: Sequence[Term], values: Mapping[str, Ter
 def sum_along_diagonals(
     program: Equations, e: Equation, d: _Diagonal, block: int
 ) -> tuple[Step, Equation]:
-    """The step that stores the sums of a block, of so many keys, and these.
+    """Return the step that stores the sums of a block, of so many keys, and these.
 
     Law:     sums may be taken in any order, and a value stored and read again; k = Y * i + y and
              k + r + c - low = X * j + x are each so for one i and j, with 0 <= y < Y and 0 <= x < X

@@ -82,7 +82,7 @@ def sorted_sums(e: Equation) -> Iterator[Sorted]:
 
 @stated
 def sum_by_difference(program: Equations, e: Equation, s: Sorted) -> tuple[Step, Equation]:
-    """The step that stores the sums of equal differences, and these.
+    """Return the step that stores the sums of equal differences, and these.
 
     Law:     sums may be taken in any order, and a value stored and read again; for each q and k
              there is one r = k - q + |q| - 1, with 0 <= r < |q| + |k| - 1

@@ -87,8 +87,8 @@ class _Sum:
         )
 
     def rest(self, common: frozenset[Term], known: Term = T.TRUE) -> Term:
-        """The elements without some factors, and 0 where the condition does not hold, of which
-        some is known to."""
+        """Return the elements without some factors, and 0 where the condition does not hold, of
+        which some is known to."""
         left = list(self.parts)
         for f in common:
             left.remove(f)
@@ -97,7 +97,7 @@ class _Sum:
 
 
 def _joined(e: Equation) -> Term | None:
-    """The body with sums joined, if two can be."""
+    """Return the body with sums joined, if two can be."""
     parts = addends_of(e.body)
     sums = [s for a in parts if (s := sum_of(a)) is not None]  # with columns
     others = [a for a in parts if a not in [s.addend for s in sums]]
@@ -112,7 +112,7 @@ def _joined(e: Equation) -> Term | None:
 
 
 def addends_of(t: Term) -> Sequence[Term]:
-    """The addends of a sum, or of one that is multiplied by what is finite."""
+    """Return the addends of a sum, or of one that is multiplied by what is finite."""
     sums = [f for f in factors(t) if f.op == "add"]
     others = [f for f in factors(t) if f not in sums]
     if len(sums) == 1 and all(map(T.is_finite_if_read, others)):
@@ -179,7 +179,7 @@ def _position_of_row(f: Term, column: Term, bound: Term) -> Term | None:
 
 
 def _separated(element: Term) -> Iterator[Term]:
-    """The factors of an element, with those that all addends of one have."""
+    """Yield the factors of an element, with those that all addends of one have."""
     for f in factors(element):
         common, rest = content(f)
         yield from (c for c in (*factors(common), rest) if c is not T.ONE)

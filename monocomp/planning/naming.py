@@ -25,8 +25,8 @@ class NewNames:
         self.taken |= {*others}
 
     def __call__(self, base: str, extent: str | None = None) -> str:
-        """The base, or that with a number, no longer than a name in a text may be. An index of an
-        extent may be called like others of it that the program has."""
+        """Return the base, or that with a number, no longer than a name in a text may be. An
+        index of an extent may be called like others of it that the program has."""
         name, number = base[:MAX_NAME], 1
         while name in self.taken or self.extent_of.get(name, extent) != extent:
             number += 1
@@ -36,11 +36,11 @@ class NewNames:
         return name
 
     def index(self, base: str) -> Term:
-        """An index that has an extent of its own."""
+        """Return an index that has an extent of its own."""
         name = self(base)
         return T.index(name, name)
 
     def index_like(self, i: Term) -> Term:
-        """An index of an equation, called as it is in a term, or else like its extent."""
+        """Return an index of an equation, called as it is in a term, or else like its extent."""
         base, extent = i.attr
         return T.index(self(base if base.isidentifier() else extent.lstrip("."), extent), extent)

@@ -122,7 +122,7 @@ def _is_partial(t: Term, inner: Term, value: Term) -> bool:
 
 
 def _normal(step: Step, e: Equation) -> list[Step]:
-    """The steps to the normal form of an equation that another step has added."""
+    """Return the steps to the normal form of an equation that another step has added."""
     rewriter = Rewriter(step.program)
     while rewriter.apply(normal_form, e.name):
         pass
@@ -163,12 +163,12 @@ class _Nest:
                 yield i
 
     def over(self, inner: Term) -> Term:
-        """The sum over one index."""
+        """Return the sum over one index."""
         asked = [c for c in self.conditions if inner.attr[0] in c.free]
         return T.fold("sum", (inner,), T.conjunction(*asked), self.element)
 
     def total(self, rows: Sequence[Term], value: Term, inner: Term | None = None) -> Term:
-        """The sum over the other indices, in this order, of the value that each has."""
+        """Return the sum over the other indices, in this order, of the value that each has."""
         return nested(rows, self._asked_of_rows(inner), value)
 
     def _asked_of_rows(self, inner: Term | None) -> list[Term]:

@@ -29,7 +29,7 @@ def summary(plan: Plan) -> str:
 
 
 def growth(flops: Formula) -> str:
-    """The order in which operations grow: the monomials that no other one holds."""
+    """Return the order in which operations grow: the monomials that no other one holds."""
     counts = [Counter(m) for m, _ in flops.terms]
     most = [c for c in counts if not any(c < other for other in counts)]
     if not most:

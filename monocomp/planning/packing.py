@@ -34,7 +34,7 @@ class Rows:
 def packed_rows(
     group: Sequence[Equation], folds: Sequence[Term], sizes: Mapping[str, int]
 ) -> Rows | None:
-    """The rows that a stream does not tell apart, if packing them fills a block."""
+    """Return the rows that a stream does not tell apart, if packing them fills a block."""
     reads = list(dict.fromkeys(r for f in folds for r in streamed_reads(f)))
     largest = max((len(r.args) for r in reads), default=0)
     large = [r for r in reads if len(r.args) == largest]

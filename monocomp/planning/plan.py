@@ -99,12 +99,13 @@ class Plan(Rendered):
 
     @cached_property
     def kernels(self) -> tuple[TileProgram, ...]:
-        """The tile programs, in the order in which they run."""
+        """Return the tile programs, in the order in which they run."""
         return tuple(k.tiles for k in self.planned)
 
     @cached_property
     def derivation(self) -> Derivation:
-        """The steps that led from the program as it is written to the loops of its kernels."""
+        """Return the steps that led from the program as it is written to the loops of its
+        kernels."""
         with BUILDING:
             return self.rewrites.then([*self.decisions, *tiling_steps(self.program, self.kernels)])
 
@@ -115,7 +116,7 @@ class Plan(Rendered):
             return self.derivation.certify()
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Plan:
-        """The same for inputs of dtypes, as far as they are known."""
+        """Return the same for inputs of dtypes, as far as they are known."""
         known = self.program.with_slices(dtypes)
         planned = (replace(k, tiles=k.tiles.of_dtypes(known)) for k in self.planned)
         return replace(self, program=self.program.of_dtypes(dtypes), planned=tuple(planned))
@@ -158,7 +159,7 @@ class Plan(Rendered):
 
     @property
     def shown_sizes(self) -> str:
-        """The sizes that were given, and the names of the others: "q = 64, any b, h"."""
+        """Return the sizes that were given, and the names of the others: "q = 64, any b, h"."""
         return show_sizes(self.sizes, self.given)
 
     def __str__(self) -> str:
@@ -228,7 +229,7 @@ class Planner:
         processors: int | None = None,
         in_memory: bool = False,
     ) -> Plan:
-        """The plan for these sizes, by index, as far as they are known.
+        """Return the plan for these sizes, by index, as far as they are known.
 
         Args:
             extents: the sizes.
@@ -291,7 +292,7 @@ class Planner:
         return Plan(derivation, decisions, program, planned, sizes, given, processors)
 
     def _rewriter_for(self, sizes: Mapping[str, int]) -> Rewriter:
-        """The derivation for sizes, if they could lead it elsewhere."""
+        """Return the derivation for sizes, if they could lead it elsewhere."""
         matter = self._start.depends_on_sizes or 0 in sizes.values()
         if not matter or not sizes:
             return self._start
@@ -316,7 +317,7 @@ class Planner:
         sizes: Mapping[str, int],
         in_memory: bool,
     ) -> tuple[PlannedKernel, ...]:
-        """The kernels of equations in kernels: groups, roles, loops.
+        """Return the kernels of equations in kernels: groups, roles, loops.
 
         Args:
             program: what `cut` and `split` leave.
@@ -368,14 +369,14 @@ def kernel_names(program: Equations, groups: Sequence[Sequence[Equation]]) -> li
 
 
 def _joined(names: Sequence[str], results: Set[str]) -> str:
-    """The names of results, or else of all; of many the first and their number."""
+    """Return the names of results, or else of all; of many the first and their number."""
     shown = [name for name in names if name in results] or [*names]
     rest = len(shown) - _NAMED
     return "_".join(shown[:_NAMED]) + (f"_and_{rest}" if rest > 0 else "")
 
 
 def _with_laws(error: UnsupportedError, program: Equations) -> UnsupportedError:
-    """The error with the rules that would have helped, but for a law that is not proved."""
+    """Return the error with the rules that would have helped, but for a law that is not proved."""
     from monocomp.derivation.refusals import unproved
 
     refused = [f"{r.rule}: {r}" for at in rule_sets.RULE_SETS for r in unproved(program, at)]

@@ -50,7 +50,7 @@ _BY_UNIT: dict[Unit | None, Operations] = {
 
 
 def report(kernels: Sequence[TileProgram], sizes: Mapping[str, int]) -> dict[str, Any]:
-    """The report of `Kernel.report`; `sizes` are extents by representative."""
+    """Return the report of `Kernel.report`; `sizes` are extents by representative."""
     found = sum((tile_cost(k, sizes) for k in kernels), NOTHING)
     counts = {n: getattr(found, n) for n in ("flops", "bytes", "state")}
     shown = {n: c if isinstance(c, int) else c.sympy() for n, c in counts.items()}
@@ -58,7 +58,7 @@ def report(kernels: Sequence[TileProgram], sizes: Mapping[str, int]) -> dict[str
 
 
 def tile_cost(kernel: TileProgram, sizes: Mapping[str, int]) -> Cost:
-    """The cost of a tile program, in numbers where all extents are known."""
+    """Return the cost of a tile program, in numbers where all extents are known."""
     count = _Counter(kernel, sizes)
     passes: dict[str, int] = {}
     for s in kernel.body:
@@ -106,8 +106,8 @@ class _Counter:
         return total + _operation(e) * self.product(around | elements(e))
 
     def bytes(self) -> Amount:
-        """Each input once for every loop that reads it, each output once. Of a dimension that is
-        read at a number it is one entry."""
+        """Return each input once for every loop that reads it, each output once. Of a dimension
+        that is read at a number it is one entry."""
         total: Amount = 0
         for e in expressions(self.kernel.body):
             if e.op == "load":

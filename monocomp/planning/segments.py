@@ -104,7 +104,7 @@ class _Gathered:
 
     @property
     def positions(self) -> tuple[Term, ...]:
-        """The indices of what is sorted."""
+        """Return the indices of what is sorted."""
         return tuple(i for i in self.key.args if i in self.indices)
 
     @property
@@ -119,7 +119,7 @@ class _Gathered:
 
 
 def _gathered(e: Equation) -> Iterator[_Gathered]:
-    """The sums in an equation of what reads a row that a tensor of integers tells."""
+    """Yield the sums in an equation of what reads a row that a tensor of integers tells."""
     for total in outer_folds([e]):
         indices, conditions, element = nest(total)
         for c in conditions:
@@ -136,7 +136,7 @@ def _are_indices(subscripts: Sequence[Term]) -> bool:
 
 @stated
 def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step, Equation]:
-    """The step that sorts, and sums over a segment.
+    """Return the step that sorts, and sums over a segment.
 
     Law:     a sum may be taken in any order: in a list that is sorted by N, N = v holds from as
              far on as there are positions with N < v, and as far as there are with N <= v; and
@@ -208,7 +208,7 @@ def _of_positions(program: Equations, e: Equation, g: _Gathered) -> Equation:
 
 
 def _positions(g: _Gathered, number: Term) -> dict[str, Term]:
-    """The indices of the position that has a number, counted row by row."""
+    """Return the indices of the position that has a number, counted row by row."""
     found: dict[str, Term] = {}
     for n, i in reversed(list(enumerate(g.positions))):
         size = T.extent_of(i.attr[1])
@@ -218,7 +218,7 @@ def _positions(g: _Gathered, number: Term) -> dict[str, Term]:
 
 
 def _with_list(program: Equations, g: _Gathered, kept: tuple[int, ...]) -> Equations:
-    """The program with equations for a list of positions and its segments."""
+    """Return the program with equations for a list of positions and its segments."""
     declared = program.declared
     names = list(map(NewNames(program), ("order", "first", "last", "r")))
     extents = [i.attr[1] for i in g.positions]

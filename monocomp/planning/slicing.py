@@ -64,7 +64,8 @@ def lengths_of_slices(
 def slice_index(
     program: Equations, stored: Iterable[str], extent: str, length: int, reason: str
 ) -> Step | None:
-    """The step that stores values for a slice of an index at a time; None if that is not possible.
+    """Return the step that stores values for a slice of an index at a time; None if that is not
+    possible.
 
     Law:     a sum over an index is the sum over its slices, and each element lies in one
     Claims:  sum, division with remainder
@@ -103,8 +104,8 @@ def _is_sliced(after: Equations, *how: Any) -> bool:
 
 
 def time_of(program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str, int]) -> float:
-    """The time of kernels, of which those for slices run once for each. Results that fill fewer
-    tiles than there are processors leave some without work."""
+    """Return the time of kernels, of which those for slices run once for each. Results that fill
+    fewer tiles than there are processors leave some without work."""
     slices = program.slices
     if slices is None:
         return total_time(kernels)
@@ -139,7 +140,7 @@ class _Slicing:
         self.instead: dict[str, Equation] = {}  # by the name of the whole
 
     def program(self) -> Equations:
-        """The program in slices."""
+        """Return the program in slices."""
         start, part = self.start, self.index.attr[1]
         equations = [e for e in start.equations if e.name in start.in_lists]
         written: dict[str, tuple[str, int]] = {}
@@ -198,7 +199,7 @@ class _Slicing:
         )
 
     def _only_of_slices(self, stored: frozenset[str]) -> frozenset[str]:
-        """The values, and what else has the index, reads one and is no output."""
+        """Return the values, and what else has the index, reads one and is no output."""
         outputs = {o.name for o in self.start.outputs}
         found = set(stored)
         for e in self.start.computed:  # each after what it reads
@@ -223,7 +224,7 @@ class _Slicing:
                 raise _NotSliced
 
     def _of_slice(self, e: Equation, dim: int) -> Equation:
-        """An equation for the elements of a slice."""
+        """Return an equation for the elements of a slice."""
         indices = list(e.indices)
         body = self._in_slice(T.substitute(e.body, {indices[dim].attr[0]: self.index}))
         indices[dim] = self.index
@@ -259,7 +260,7 @@ class _Slicing:
         return found, replace(e, body=body)
 
     def _in_slice(self, t: Term) -> Term:
-        """A term that reads the slice of each tensor that has the sliced index."""
+        """Return a term that reads the slice of each tensor that has the sliced index."""
 
         def read(t: Term) -> Term | None:
             if t is self.index:

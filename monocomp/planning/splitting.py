@@ -138,7 +138,7 @@ def _long_stream(
     processors: int,
     divides: bool,
 ) -> _Stream | None:
-    """The stream to cut: the longest one, if there is reason to and it can be."""
+    """Return the stream to cut: the longest one, if there is reason to and it can be."""
     loops = passes([e.body for e in group], partial(_is_loop, names=_names(group)), {})
     if not loops or scan_of(group) is not None:
         return None
@@ -217,13 +217,13 @@ def _instances(
 
 
 def _defaults(program: Equations) -> dict[str, int]:
-    """The integer parameters, by what they are where a call does not say."""
+    """Return the integer parameters, by what they are where a call does not say."""
     params = program.declared.params.values()
     return {p.name: int(p.default) for p in params if p.kind == "int" and p.default is not None}
 
 
 def _block(i: Term, sizes: Mapping[str, int]) -> tuple[Term, Term]:
-    """The first and the last position of a row's block."""
+    """Return the first and the last position of a row's block."""
     if sizes[i.attr[1]] <= ROWS:
         return T.const(0), T.sub(T.extent_of(i.attr[1]), T.const(1))
     first = T.mul(T.const(ROWS), T.floordiv(i, T.const(ROWS)))
@@ -321,7 +321,7 @@ class _Splitting:
 
     @stated
     def pack_rows(self, program: Equations) -> Step:
-        """The step that packs the rows, to a program.
+        """Return the step that packs the rows, to a program.
 
         Law:     indices i and j are one index p with i = p // |j| and j = p % |j|
         Claims:  division with remainder
@@ -332,7 +332,7 @@ class _Splitting:
         return Step.of("pack_rows", self._position, rows, after, self.program, program)
 
     def _with(self, bodies: Mapping[str, Term], stored: Sequence[Equation]) -> Equations:
-        """The program with other bodies, and with equations for what these read."""
+        """Return the program with other bodies, and with equations for what these read."""
         start = self.program
         changed = [replace(e, body=bodies.get(e.name, e.body)) for e in start.equations]
         declared = replace(
@@ -358,7 +358,7 @@ class _Splitting:
     # --- new names --------------------------------------------------------------------
 
     def _index(self, base: str, bound: Term) -> Term:
-        """A new index of a declared extent."""
+        """Return a new index of a declared extent."""
         found = self._named.index(base)
         name = found.attr[0]
         self.extent_of[name] = name
@@ -388,7 +388,7 @@ class _Splitting:
             self.values[h.attr[0]] = T.add(T.mul(size, g), self.values[h.attr[0]])
 
     def _dimension(self, subscript: Term) -> str:
-        """The extent of the dimension that a subscript is of."""
+        """Return the extent of the dimension that a subscript is of."""
         for r in T.subterms(*(r for f in self.folds for r in streamed_reads(f))):
             if r.op in T.READS and subscript in r.args:
                 extent: str = r.attr.extents[r.args.index(subscript)]
@@ -451,7 +451,7 @@ class _Splitting:
         return value_of(f), total
 
     def _in_split(self, f: Term) -> Term:
-        """A fold over a split, with centres of this split."""
+        """Return a fold over a split, with centres of this split."""
         (bound,), (condition, *elements) = T.open_fold(f)
         taken = centred(f)
         results = set() if taken is None else taken.results()

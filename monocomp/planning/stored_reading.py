@@ -69,7 +69,7 @@ def times(number: Term, t: Term) -> Term:
 
 
 def _with_numbers_outside(t: Term) -> Term:
-    """A sum of sums without what these were to be multiplied by, which stands beside it."""
+    """Return a sum of sums without what these were to be multiplied by, which stands beside it."""
     if is_fold(t, "sum") and len(t.attr.indices) == 1:
         (bound,), (condition, element) = T.open_fold(t)
         sums = [f for f in factors(element) if is_fold(f, "sum")]

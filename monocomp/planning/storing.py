@@ -177,9 +177,9 @@ def _sets(
 def _in_slices(
     program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int]
 ) -> list[Step]:
-    """The steps that store values, of which there are too many, for a slice of an index at a time,
-    if that is worth it; or operands, of which there need not be too many. What these leave are
-    plain products, and what they replace may have columns that are too wide."""
+    """Return the steps that store values, of which there are too many, for a slice of an index
+    at a time, if that is worth it; or operands, of which there need not be too many. What these
+    leave are plain products, and what they replace may have columns that are too wide."""
     limit = _largest_tensor(program, sizes)
     written = program
     whole = total_time(kernels)
@@ -244,8 +244,8 @@ def _are_for_products(program: Equations, names: Iterable[str]) -> bool:
 
 
 def _read_by_all(program: Equations) -> list[Step]:
-    """The steps after which values that are stored are read by all that have computed them anyway,
-    too, so that what else these have in common is the same term."""
+    """Return the steps after which values that are stored are read by all that have computed
+    them anyway, too, so that what else these have in common is the same term."""
     steps: list[Step] = []
     outputs = {o.name for o in program.outputs}
     start = program
@@ -359,8 +359,8 @@ def _store(program: Equations, values: Sequence[_Value]) -> list[Step]:
 
 
 def _returned(program: Equations, value: _Value) -> tuple[Equation, list[int]] | None:
-    """An output that is a value, in the dtype in which it would be stored, and the order of its
-    indices."""
+    """Return an output that is a value, in the dtype in which it would be stored, and the order
+    of its indices."""
     exact = [o.name for o in program.declared.outputs if o.dtype == "accumulated"]
     for e in [program.by_name[n] for n in exact]:
         closed, indices = close(e.body)
@@ -413,8 +413,8 @@ def store_value(
     readers: Iterable[str],
     reason: str,
 ) -> Step:
-    """The step to a program that stores the value of an equation. Terms that are no names of it
-    already come with what reads them.
+    """Return the step to a program that stores the value of an equation. Terms that are no names of
+    it already come with what reads them.
 
     Law:    a value may be stored and read again
     Needs:  written out, an element that is read is what was computed
@@ -431,7 +431,7 @@ def _are_elements(equation: Equation, read: Mapping[Term, Term]) -> bool:
 
 
 def _equation(program: Equations, value: _Value) -> Equation:
-    """The value as an equation. It has the name that the program gave it, or a new one."""
+    """Return the value as an equation. It has the name that the program gave it, or a new one."""
     is_filtered = value.is_operand and value.closed.op == "where"
     called = value.closed.args[1] if is_filtered else value.closed
     known = (a.name for a in program.known if close(a.body)[0] is called)

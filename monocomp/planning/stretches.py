@@ -77,7 +77,7 @@ class Stretch:
 
 
 def stretch(folds: Sequence[Term], ranges: Ranges, value: Expected, short: int) -> Stretch:
-    """The interval that the filters of all folds leave of their index.
+    """Return the interval that the filters of all folds leave of their index.
 
     Args:
         folds: over one index of the same extent.
@@ -99,7 +99,7 @@ def stretch(folds: Sequence[Term], ranges: Ranges, value: Expected, short: int) 
 
 
 def _widened(i: Interval, ranges: Ranges, extent: Term, is_all: bool) -> Stretch:
-    """The interval of a block of rows; bounds that do not follow from rows stay theirs."""
+    """Return the interval of a block of rows; bounds that do not follow from rows stay theirs."""
     lower = (extremes(t, ranges) for t in i.lower if _is_plain(t))
     upper = (extremes(t, ranges) for t in i.upper if _is_plain(t))
     return Stretch(extent, tuple(a for a, _ in lower), tuple(b for _, b in upper), is_all)

@@ -17,7 +17,7 @@ def keep_cheaper(
     tried: Callable[[Equations, Candidate], Sequence[Step]],
     share: float = 1.0,
 ) -> tuple[Equations, list[Step]]:
-    """The program after the steps that are worth it, and those.
+    """Return the program after the steps that are worth it, and those.
 
     Args:
         program: where the first trial begins; each other begins where the last one that was kept

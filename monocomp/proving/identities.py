@@ -54,7 +54,7 @@ class Identity:
 
     @property
     def statement(self) -> str:
-        """The identity as a line of text."""
+        """Return the identity as a line of text."""
         conditions = "" if self.condition is T.TRUE else f", for {show(self.condition)}"
         return " = ".join(self.texts) + conditions
 

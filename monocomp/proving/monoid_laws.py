@@ -52,7 +52,7 @@ class Carrier:
 
     @property
     def units(self) -> dict[str, Term]:
-        """The unit by its fields."""
+        """Return the unit by its fields."""
         return dict(zip(self.monoid.fields, self.monoid.unit, strict=True))
 
     def parameter(self, name: str, field: str) -> Term:
@@ -94,13 +94,13 @@ class Carrier:
 
     @property
     def condition(self) -> str:
-        """The restriction as text."""
+        """Return the restriction as text."""
         fields = [f for f in self.monoid.fields if f in self.nonnegative]
         return ", for " + " and ".join(f"{f} >= 0" for f in fields) if fields else ""
 
     @property
     def laws(self) -> Iterator[list[Claim]]:
-        """The laws, each with its forms, the strongest first."""
+        """Yield the laws, each with its forms, the strongest first."""
         yield [closed(self)]
         yield [self.claim("associative", self.equal((("x", "y"), "z"), ("x", ("y", "z"))))]
         yield unit_claims(self, on_the_left=True)
@@ -165,7 +165,7 @@ def closed(c: Carrier) -> Claim:
 
 
 def neutral(c: Carrier, on_the_left: bool, excuses: Iterable[str] = ()) -> Claim:
-    """The unit changes no element.
+    """Return the unit changes no element.
 
     Where a field in `excuses` has its unit's value, it may change the element to one that is
     interchangeable with it: the unit commutes with such an element, and is idempotent, so that

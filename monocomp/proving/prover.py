@@ -50,7 +50,7 @@ class Law:
 
     @property
     def short(self) -> str:
-        """The law without the monoid."""
+        """Return the law without the monoid."""
         return self.name.rpartition(": ")[2]
 
     @property

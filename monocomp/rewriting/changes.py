@@ -54,7 +54,7 @@ def changes(before: Equations, after: Equations) -> tuple[Change, ...]:
 
 
 def operands(t: Term, depth: int) -> tuple[Term, ...]:
-    """The operands of a term that stands at a depth: the steps of paths."""
+    """Return the operands of a term that stands at a depth: the steps of paths."""
     if t.op not in ("fold", "fold_at"):
         return t.args
     names = [f"@{depth}.{n}" for n in range(len(t.attr.indices))]
@@ -63,14 +63,14 @@ def operands(t: Term, depth: int) -> tuple[Term, ...]:
 
 
 def at(root: Term, path: tuple[int, ...]) -> Term:
-    """The term at a path."""
+    """Return the term at a path."""
     for depth, n in enumerate(path):
         root = operands(root, depth)[n]
     return root
 
 
 def find(root: Term, t: Term) -> tuple[int, ...] | None:
-    """The path to a term, whatever its indices are called; None where it does not stand."""
+    """Return the path to a term, whatever its indices are called; None where it does not stand."""
     wanted, seen = T.unnamed(t), set[Term]()
     waiting: list[tuple[Term, tuple[int, ...]]] = [(root, ())]
     while waiting:

@@ -89,7 +89,8 @@ class Step(Rendered):
         check: Callable[[], bool] | None = None,
         reason: str = "",
     ) -> Step:
-        """A step of planning or differentiation; its law is that of the rule (`rules.STATED`)."""
+        """Return a step of planning or differentiation; its law is that of the rule
+        (`rules.STATED`)."""
         law = STATED[rule].law
         texts = left, right
         return cls(rule, law, tuple(place), *texts, start, program, reason=reason, check=check)
@@ -112,7 +113,7 @@ class Step(Rendered):
 
     @cached_property
     def before(self) -> str:
-        """The term that was replaced, as text."""
+        """Return the term that was replaced, as text."""
         return self.left if isinstance(self.left, str) else self.left()
 
     @cached_property
@@ -128,7 +129,7 @@ class Step(Rendered):
 
 
 def result_of(start: Equations, steps: Sequence[Step]) -> Equations:
-    """The program after the last of some steps."""
+    """Return the program after the last of some steps."""
     return steps[-1].program if steps else start
 
 
@@ -250,7 +251,7 @@ class Rewriter:
                     self._name_operand(equation, T.open_fold(t)[1][1], free_names)
 
     def _shown_names(self) -> Iterator[str]:
-        """The names of inlined definitions that readers still see; others' forms are gone."""
+        """Yield the names of inlined definitions that readers still see; others' forms are gone."""
         terms = list(T.subterms(*(e.body for e in self.program.equations)))
         for a in self.program.known:
             if any(a.subscripts(t) is not None for t in terms):

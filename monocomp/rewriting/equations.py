@@ -109,12 +109,12 @@ class Need:
 
     @property
     def free_of(self) -> str | None:
-        """The index that a variable must not vary with."""
+        """Return the index that a variable must not vary with."""
         return self.words[-1] if self.words.startswith("free of ") else None
 
     @property
     def fact(self) -> str:
-        """The name of the fact that decides it, or "form"."""
+        """Return the name of the fact that decides it, or "form"."""
         if self.free_of is not None:
             return "form"
         is_fold = self.words == "has an element"
@@ -183,7 +183,7 @@ class Equation(Rule):
 
     @property
     def law(self) -> str:
-        """The equation."""
+        """Return the equation."""
         return f"{self.left} = {self.right}"
 
     @property
@@ -193,7 +193,7 @@ class Equation(Rule):
 
     @cached_property
     def doc(self) -> str:
-        """The statement, with both sides as an example."""
+        """Return the statement, with both sides as an example."""
         needs = [" or ".join(map(str, choice)) for choice in self.needs]
         worth = [f"Worth:   {', '.join(self.worth)}"] if self.worth else []
         before, after = (text.replace("\n", "\n         ") for text in self.example())
@@ -213,8 +213,8 @@ class Equation(Rule):
 
     @cached_property
     def kept(self) -> tuple[str, ...]:
-        """The indices that the left side keeps; on the right they are the position of an element,
-        where no reduction binds them."""
+        """Return the indices that the left side keeps; on the right they are the position of an
+        element, where no reduction binds them."""
         left = self._left
         if isinstance(left, syntax.Reduce) and left.op in KEEPING_REDUCTIONS:
             return tuple(map(str, left.indices))
@@ -222,8 +222,8 @@ class Equation(Rule):
 
     @cached_property
     def scopes(self) -> dict[str, tuple[str, ...]]:
-        """The indices that each variable varies with: those in scope wherever it stands, but for
-        those that it must be free of."""
+        """Return the indices that each variable varies with: those in scope wherever it stands,
+        but for those that it must be free of."""
         fixed = {(n.name, n.free_of) for choice in self.needs for n in choice}
         found: dict[str, tuple[str, ...]] = {}
         for side in self._sides:
@@ -234,15 +234,15 @@ class Equation(Rule):
 
     @cached_property
     def conditions(self) -> frozenset[str]:
-        """The variables that are conditions."""
+        """Return the variables that are conditions."""
         return frozenset(name for side in self._sides for name in conditions(side))
 
     def read(self, variable: str, *more: str) -> str:
-        """The input that a variable is in a program."""
+        """Return the input that a variable is in a program."""
         return f"{variable.upper()}[{','.join(('i', *self.scopes[variable], *more))}]"
 
     def program(self, side: str, write: Callable[[str], str]) -> str:
-        """A side as a program, with the text of each variable."""
+        """Return a side as a program, with the text of each variable."""
         declared = [f"{write(v)}: bool" for v in sorted(self.conditions)]
         head = f"input {', '.join(declared)}\n" if declared else ""
         body = _VARIABLE.sub(lambda at: write(at[0]) if at[0] in self.scopes else at[0], side)
@@ -253,7 +253,7 @@ class Equation(Rule):
         return f"{head}O[{','.join(('i', *self.kept))}] = {body}"
 
     def term(self, side: str) -> Term:
-        """A side, with reads for variables."""
+        """Return a side, with reads for variables."""
         return translate(check(self.program(side, self.read))).equations[0].body
 
     def claims_of_law(self) -> list[Claim]:
@@ -293,7 +293,7 @@ class Equation(Rule):
 
     @cached_property
     def _head(self) -> str | None:
-        """The reduction that the left side is, if it is one."""
+        """Return the reduction that the left side is, if it is one."""
         return self._left.op if isinstance(self._left, syntax.Reduce) else None
 
     @cached_property
@@ -338,7 +338,7 @@ class Equation(Rule):
         return [*map(_any_of, decided), *guards]
 
     def matches(self, t: Term) -> Iterator[Bindings]:
-        """The ways in which the left side matches and the needs are met."""
+        """Yield the ways in which the left side matches and the needs are met."""
         if self._head != (t.attr.monoid if t.op in ("fold", "fold_at") else None):
             return
         for found in matches(self._pattern, t, self._demands):
@@ -354,11 +354,11 @@ class Equation(Rule):
                 yield need, found.folds[need.name][1] if is_fold else found.terms[need.name]
 
     def result(self, found: Bindings) -> Term:
-        """The right side of a match."""
+        """Return the right side of a match."""
         return found.at_positions(instance(self._template, found))
 
     def rewrite(self, t: Term) -> Term | None:
-        """The right side, where the left one matches and the needs are met."""
+        """Return the right side, where the left one matches and the needs are met."""
         for found in self.matches(t):
             new = self.result(found)
             if found.remainder:
@@ -404,8 +404,8 @@ class Equation(Rule):
 
 
 def _first(choice: tuple[Need, ...], dropped: tuple[Need, ...]) -> Need:
-    """The need of a choice that an example meets, if it can none of those that are dropped, nor one
-    that implies them."""
+    """Return the need of a choice that an example meets, if it can none of those that are
+    dropped, nor one that implies them."""
     names = {need.name for need in dropped}
     allowed = [need for need in choice if need not in dropped]
     return next((n for n in allowed if n.name not in names), allowed[0])
@@ -420,9 +420,9 @@ def _any_of(choice: tuple[Need, ...]) -> Test:
 
 
 def equations(text: str, **worth: Guard) -> list[Equation]:
-    """The rules that a text states, with blank lines between them; comments before a rule say what
-    it is good for. `worth` decides what the text says after that word, with underscores for spaces.
-    """
+    """Return the rules that a text states, with blank lines between them; comments before a rule
+    say what it is good for. `worth` decides what the text says after that word, with underscores
+    for spaces."""
     return [*_stated(text, False, worth, _caller())]
 
 
@@ -463,7 +463,7 @@ def equation_of(name: str, module: str) -> Equation:
 
 
 def _equation(name: str, *stated: Any) -> Equation:
-    """An equation, with its law among those that are proved."""
+    """Return an equation, with its law among those that are proved."""
 
     def apply(t: Term) -> Term | None:
         return made.rewrite(t)
@@ -479,7 +479,7 @@ def _equation(name: str, *stated: Any) -> Equation:
 
 
 def _occurrences(e: syntax.Expr, scope: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each variable where it stands, with the indices that bind it there."""
+    """Yield each variable where it stands, with the indices that bind it there."""
     if isinstance(e, syntax.Name) and e.name not in scope:
         yield e.name, scope
     if isinstance(e, syntax.Reduce):

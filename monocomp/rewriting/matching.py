@@ -37,7 +37,7 @@ class Pattern:
 
 
 def pattern_of(t: Term) -> Pattern:
-    """The pattern that a term is whose reads stand for variables."""
+    """Return the pattern that a term is whose reads stand for variables."""
     if t.op == "read":
         return Pattern("variable", t.attr.name.lower(), (), t)
     if t.op in ("fold", "fold_at"):
@@ -65,7 +65,7 @@ class Bindings:
         return Bindings({**self.terms, name: t}, self.folds, self.remainder)
 
     def at_positions(self, t: Term) -> Term:
-        """A term at the positions of the folds that keep their index."""
+        """Return a term at the positions of the folds that keep their index."""
         kept = (f for f in self.folds.values() if f[1].op == "fold_at")
         return T.substitute(t, {i.attr[0]: fold.args[0] for (i,), fold in kept})
 
@@ -116,7 +116,7 @@ Demands: TypeAlias = Mapping[str, Demand]  # of variables
 
 
 def matches(p: Pattern, t: Term, tests: Demands) -> Iterator[Bindings]:
-    """All ways in which a term is the pattern; `tests` says what variables need."""
+    """Yield all ways in which a term is the pattern; `tests` says what variables need."""
     if p.op in ("add", "mul") and t.op == p.op:
         yield from _match_parts(p, t, Bindings(), tests, whole=True)
     elif p.op == t.op:
@@ -257,7 +257,7 @@ def _match_ordered(
 
 
 def instance(p: Pattern, found: Bindings) -> Term:
-    """The term that a pattern is with what was found."""
+    """Return the term that a pattern is with what was found."""
     match p.op:
         case "variable":
             return found.terms[p.attr]

@@ -48,28 +48,28 @@ class Rule:
 
     @cached_property
     def doc(self) -> str:
-        """The rule's statement."""
+        """Return the rule's statement."""
         return inspect.getdoc(self.apply) or ""
 
     def section(self, title: str) -> str:
-        """The text after `Title:` in the docstring, or ""."""
+        """Return the text after `Title:` in the docstring, or ""."""
         found = re.search(rf"^{title}:[ \t]*(.*(?:\n[ \t]+.*)*)", self.doc, re.MULTILINE)
         return re.sub(r"\n[ \t]+", "\n", found[1]).strip() if found else ""
 
     @cached_property
     def law(self) -> str:
-        """The law that the rule rests on, in one line."""
+        """Return the law that the rule rests on, in one line."""
         return " ".join(self.section("Law").split())
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """The names of the proved laws (`proving.rule_laws`) that give this law. A
+        """Return the names of the proved laws (`proving.rule_laws`) that give this law. A
         definition has none: it says what a word of the language means."""
         return tuple(filter(None, map(str.strip, self.section("Claims").split(","))))
 
     @cached_property
     def unproved(self) -> Law | None:
-        """The first of these laws that is not proved; the rule must then not be used."""
+        """Return the first of these laws that is not proved; the rule must then not be used."""
         return missing(law for name in self.claims for law in certify(name))
 
     def gives(self, start: Any, result: Any) -> bool:

@@ -27,7 +27,7 @@ MAX_WEIGHT = 20_000  # beyond that, and with nothing to keep, a program is refus
 
 
 def kept(program: Equations, all_that_fit: bool = False) -> frozenset[str]:
-    """The names of the definitions that are not to be inlined.
+    """Return the names of the definitions that are not to be inlined.
 
     Args:
         program: equations.
@@ -57,7 +57,8 @@ def _reads(program: Equations) -> dict[str, list[Term]]:
 
 
 def _storable(program: Equations) -> frozenset[str]:
-    """The equations that are no larger than the largest tensor that the program has anyway."""
+    """Return the equations that are no larger than the largest tensor that the program has
+    anyway."""
     declared = program.declared
     sizes = nominal_sizes(declared, program.sizes)
     shapes = [[sizes[x] for x in declared.extents(name)] for name in declared.inputs]
@@ -86,7 +87,7 @@ def _written_out(e: Equation, names: frozenset[str], known: Mapping[str, Equatio
 
 
 def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str]) -> frozenset[str]:
-    """The names, and of those that fit what keeps equations within the limits."""
+    """Return the names, and of those that fit what keeps equations within the limits."""
     known: dict[str, Equation] = {}
     for e in program.equations:
         whole = _written_out(e, names, known)
@@ -126,7 +127,7 @@ def require_few(e: Equation, program: Equations, weight: int, limit: int, when: 
 
 
 def _size(t: Term) -> int:
-    """The number of terms that t consists of, each counted once."""
+    """Return the number of terms that t consists of, each counted once."""
     seen, stack = {t}, [t]
     while stack:
         new = [a for a in stack.pop().args if a not in seen]
@@ -136,5 +137,5 @@ def _size(t: Term) -> int:
 
 
 def reading_stored(program: Equations, equation: Equation) -> Equations:
-    """The program that reads what a definition computes where a kernel has stored it."""
+    """Return the program that reads what a definition computes where a kernel has stored it."""
     return program.map_refs([equation.name], lambda t: T.stored(equation, t.args))

@@ -35,7 +35,7 @@ class Request:
 
     @classmethod
     def read(cls, fields: object) -> Request:
-        """A request from data of JSON.
+        """Return a request from data of JSON.
 
         Raises:
             UsageError: it has other fields, or of other types.

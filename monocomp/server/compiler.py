@@ -39,7 +39,7 @@ class Compiler:
         self._start()
 
     def answer(self, request: Request) -> Answer | None:
-        """The answer to a request; None if a newer one has taken its place."""
+        """Return the answer to a request; None if a newer one has taken its place."""
         with self._changed:
             self._newest += 1
             number = self._newest

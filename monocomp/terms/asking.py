@@ -19,7 +19,7 @@ _FOUND: list[dict[Any, Any]] = []  # what follows from them
 
 @contextmanager
 def facts_asked() -> Iterator[dict[tuple[str, Term], None]]:
-    """The facts that hold of those that are asked for meanwhile: what a rule relied on."""
+    """Yield the facts that hold of those that are asked for meanwhile: what a rule relied on."""
     _ASKED.append({})
     _FOUND.append({})
     try:
@@ -46,7 +46,7 @@ FACTS: dict[str, Fact] = {}
 
 
 def fact(words: str, *follows_from: str) -> Callable[[Decision], Decision]:
-    """A fact about a term, remembered, and noted where somebody wants to know."""
+    """Return a fact about a term, remembered, and noted where somebody wants to know."""
 
     def named(decide: Decision) -> Decision:
         name = decide.__name__

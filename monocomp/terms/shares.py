@@ -27,7 +27,7 @@ from monocomp.terms.walking import element, map_children, subterms
 
 
 def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
-    """A product as (shares of given sums, the rest), where conditions are known to hold."""
+    """Return a product as (shares of given sums, the rest), where conditions are known to hold."""
     parts = list(factors([t]))
     if not any(f.op == "exp" for f in parts):
         return ONE, t
@@ -76,8 +76,8 @@ def _is_given(t: Term) -> bool:
 def _elements_of(
     total: Term, times: Fraction, exponent: Term, known: frozenset[Term]
 ) -> Term | None:
-    """The addends of an exponent that are `times` the logarithm of one element, or the logarithms
-    of so many."""
+    """Return the addends of an exponent that are `times` the logarithm of one element, or the
+    logarithms of so many."""
     found = _element_of(total, times, exponent, known)
     if found is not None or times.denominator != 1:
         return found
@@ -93,8 +93,8 @@ def _elements_of(
 def _element_of(
     total: Term, times: Fraction, exponent: Term, known: frozenset[Term]
 ) -> Term | None:
-    """The addends of an exponent that are `times` the logarithm of an element, where `total` is
-    that of the sum, scaled and shifted."""
+    """Return the addends of an exponent that are `times` the logarithm of an element, where
+    `total` is that of the sum, scaled and shifted."""
     logarithms = [(n, x) for n, x in map(split_coefficient, addends(total)) if x and x.op == "log"]
     if len(logarithms) != 1:
         return None
@@ -141,8 +141,8 @@ def _split(t: Term) -> Term:
 
 
 def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
-    """The exponents of elements of a sum of numbers that are at least 0, at the positions that a
-    weight speaks of, where the sum's filters are known to admit them."""
+    """Yield the exponents of elements of a sum of numbers that are at least 0, at the positions
+    that a weight speaks of, where the sum's filters are known to admit them."""
     match z.op:
         case "exp":
             yield z.args[0]
@@ -161,7 +161,7 @@ def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
 
 
 def _largest(z: Term, weight: Term) -> Iterator[Term]:
-    """The largest exponents of elements of a sum that a weight speaks of."""
+    """Yield the largest exponents of elements of a sum that a weight speaks of."""
     _, (condition, body) = open_as(z, ("@0",))
     folds = (t for t in subterms(weight) if t.op in ("fold", "fold_at") and t.free <= weight.free)
     for t in folds if body.op == "exp" else ():

@@ -66,13 +66,13 @@ class Operation:
         return self.least <= count and (self.most is None or count <= self.most)
 
     def parts(self, attr: Any) -> tuple[Any, ...]:
-        """The parts of an attribute."""
+        """Return the parts of an attribute."""
         if isinstance(attr, tuple):
             return attr
         return (attr,) if self.attr or attr is not None else ()
 
     def reduced(self, attr: Any) -> str | None:
-        """The axis that operands have and the result lacks."""
+        """Return the axis that operands have and the result lacks."""
         return self.parts(attr)[-1] if self.reduces else None
 
 
@@ -114,7 +114,7 @@ def _element(
     mark: str | None = None,
     device: str | None = None,
 ) -> Operation:
-    """An operation that may have a mark as its attribute."""
+    """Return an operation that may have a mark as its attribute."""
     attr, array = ((None, mark),) if mark else (), array or name
     return Operation(name, arity, arity, attr, kind, array, "element", 1, False, device)
 
@@ -196,7 +196,7 @@ SCHEDULED: dict[str, Operation] = {
 
 
 def scheduled(op: str) -> Operation | None:
-    """The row of an operation of block programs."""
+    """Return the row of an operation of block programs."""
     return SCHEDULED.get(op) or OPERATIONS.get(op)
 
 
@@ -263,8 +263,8 @@ def sign_of(op: str, attr: Any) -> Sign | None:
 
 
 def result_kind(row: Operation, attr: Any, kinds: tuple[Kind, ...]) -> Kind | None:
-    """The kind of an operation's result; None if the operands do not fit, or it is not the
-    operands that say it."""
+    """Return the kind of an operation's result; None if the operands do not fit, or it is not
+    the operands that say it."""
     if row.kind is None or not row.takes(len(kinds)):
         return None
     return row.kind(attr, kinds)

@@ -54,7 +54,7 @@ _SIGNS: dict[type[ast.AST], Sign] = {
 
 
 def parse(text: str) -> P.TileProgram:
-    """The program that is printed as this text.
+    """Return the program that is printed as this text.
 
     Raises:
         InternalError: no program is printed so, with the line.
@@ -92,7 +92,7 @@ class _Parser:
         return len(line) - len(line.lstrip())
 
     def _take(self, form: re.Pattern[str]) -> tuple[str, ...] | None:
-        """The parts of the next line, if it is of a form."""
+        """Return the parts of the next line, if it is of a form."""
         found = form.fullmatch(self._peek())
         if found is None:
             return None

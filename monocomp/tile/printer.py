@@ -49,7 +49,7 @@ Line: TypeAlias = tuple[str, Statement | None]  # None: what is declared
 
 
 def body_lines(body: list[Statement], coordinates: Collection[str]) -> Iterator[Line]:
-    """The lines of a kernel's body, each with its statement; first how its folds combine."""
+    """Yield the lines of a kernel's body, each with its statement; first how its folds combine."""
     hidden = set(names(body))
     folds = (s.monoid for s in walk(body) if isinstance(s, Fold))
     combines = dict.fromkeys(tuple(_combine(m)) for m in folds if isinstance(m, Combine))
@@ -58,14 +58,14 @@ def body_lines(body: list[Statement], coordinates: Collection[str]) -> Iterator[
 
 
 def show_tensor(t: Tensor) -> str:
-    """A tensor, its dtype or kind, and its dimensions."""
+    """Return a tensor, its dtype or kind, and its dimensions."""
     stored = "stored " if t.is_stored else ""
     dtype = f" as {t.dtype}" if t.dtype else ""
     return f"{t.name}: {stored}{t.kind}[{', '.join(t.dims)}]{dtype}"
 
 
 def show_axis(a: Axis) -> str:
-    """An axis, and its extent where that is called otherwise."""
+    """Return an axis, and its extent where that is called otherwise."""
     extent = f" of {a.extent}" if a.extent != a.name else ""
     return f"{a.name}{extent}{f' after {a.after}' if a.after else ''}"
 
@@ -190,15 +190,15 @@ def _number(value: float) -> str:
 
 
 def show(e: Expr) -> str:
-    """An expression as text."""
+    """Return an expression as text."""
     return _Printer().show(e)
 
 
 def show_state(state: State) -> str:
-    """A carried field with its axes."""
+    """Return a carried field with its axes."""
     return state.name + _axes(state.axes)
 
 
 def loop_header(s: Loop) -> str:
-    """The loop's axis and segments."""
+    """Return the loop's axis and segments."""
     return _Printer().header(s)

@@ -36,32 +36,32 @@ class TileProgram(Rendered):
     splits: frozenset[str] = frozenset()
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> TileProgram:
-        """The same for inputs of dtypes, as far as they are known."""
+        """Return the same for inputs of dtypes, as far as they are known."""
         inputs = {n: replace(t, dtype=dtypes.get(n, t.dtype)) for n, t in self.inputs.items()}
         return replace(self, inputs=inputs)
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        """Every statement, loops before what they hold."""
+        """Return every statement, loops before what they hold."""
         return tuple(walk(self.body))
 
     @cached_property
     def expressions(self) -> tuple[Expr, ...]:
-        """Every expression, operands before what uses them."""
+        """Return every expression, operands before what uses them."""
         return tuple(expressions(self.body))
 
     @cached_property
     def tiles(self) -> tuple[frozenset[str], ...]:
-        """The axes of tiles, of those alone that no other tile has all of."""
+        """Return the axes of tiles, of those alone that no other tile has all of."""
         found = dict.fromkeys(e.axes for e in self.expressions)
         return tuple(t for t in found if not any(t < other for other in found))
 
     def axis_names(self, *roles: Role) -> list[str]:
-        """The axes that have one of the roles, in a fixed order."""
+        """Return the axes that have one of the roles, in a fixed order."""
         return [a.name for a in self.axes.values() if a.role in roles]
 
     def stores(self, output: str) -> list[Store]:
-        """The stores to an output."""
+        """Return the stores to an output."""
         return [s for s in walk(self.body) if isinstance(s, Store) and s.output == output]
 
     def is_added_to(self, output: str) -> bool:
@@ -69,7 +69,7 @@ class TileProgram(Rendered):
         return any(s.mode == "add" for s in self.stores(output))
 
     def extents(self) -> list[str]:
-        """The extents that the kernel mentions, in a fixed order."""
+        """Return the extents that the kernel mentions, in a fixed order."""
         found = dict.fromkeys(a.extent for a in self.axes.values())
         found |= dict.fromkeys(d for t in self.inputs.values() for d in t.dims)
         found |= dict.fromkeys(d for o in self.outputs for d in o.dims)
@@ -79,7 +79,7 @@ class TileProgram(Rendered):
         return list(found)
 
     def lines(self) -> Iterator[Line]:
-        """The lines of its text, each with its statement."""
+        """Yield the lines of its text, each with its statement."""
         params = (f"{name}: {kind}" for name, kind in self.params.items())
         inputs = ", ".join((*map(show_tensor, self.inputs.values()), *params))
         yield f"kernel {self.name}({inputs}) -> {', '.join(map(show_tensor, self.outputs))}", None

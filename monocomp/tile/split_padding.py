@@ -20,7 +20,7 @@ from monocomp.tile.operations import JOIN
 
 
 def split_padding(program: P.TileProgram, axes: Collection[str]) -> P.TileProgram:
-    """The program with some of its axes held as two tiles each.
+    """Return the program with some of its axes held as two tiles each.
 
     Args:
         program: a kernel.
@@ -34,8 +34,9 @@ def split_padding(program: P.TileProgram, axes: Collection[str]) -> P.TileProgra
 
 
 def divisible(program: P.TileProgram) -> list[str]:
-    """The axes that can be held as two tiles: those held entirely, in one, that only values,
-    reductions and stores have. A fold along one, and the ranks of a selection, need all of it."""
+    """Return the axes that can be held as two tiles: those held entirely, in one, that only
+    values, reductions and stores have. A fold along one, and the ranks of a selection, need all
+    of it."""
     body = list(program.statements)
     folds = [s for s in body if isinstance(s, P.Fold)]
     needed = {s.axis for s in folds}
@@ -71,7 +72,7 @@ class _SplitAxis:
             taken.add(self.copies[name])
 
     def run(self) -> P.TileProgram:
-        """The program."""
+        """Return the program."""
         axes = {}
         for name, axis in self.program.axes.items():
             axes[name] = axis
@@ -83,7 +84,7 @@ class _SplitAxis:
         return [part for s in body for part in self._statement(s)]
 
     def _statement(self, s: P.Statement) -> Iterator[P.Statement]:
-        """A statement, and once more for the second tile if it has the axis."""
+        """Yield a statement, and once more for the second tile if it has the axis."""
         match s:
             case P.Loop():
                 yield self._loop(s)
@@ -120,8 +121,8 @@ class _SplitAxis:
         return axes - {self.axis} | {self.second} if self.axis in axes else axes
 
     def _value(self, e: P.Expr, second: bool = False) -> P.Expr:
-        """An expression for the first or the second tile. What does not have the axis is the
-        same for both."""
+        """Return an expression for the first or the second tile. What does not have the axis is
+        the same for both."""
         if P.over(e) == self.axis:
             return self._joined(e, second)
         args = tuple(self._value(a, second) for a in e.args)
@@ -142,7 +143,7 @@ class _SplitAxis:
         return self._value(e, second=True)
 
     def _joined(self, e: P.Expr, second: bool) -> P.Expr:
-        """A reduction over the axis: over its first tile, and over its second."""
+        """Return a reduction over the axis: over its first tile, and over its second."""
         if e.op == "contract":
             initial = tuple(self._value(a, second) for a in e.args[2:])
             tiles = [tuple(self._value(a, n) for a in e.args[:2]) for n in (False, True)]
@@ -171,7 +172,7 @@ def _named(body: list[P.Statement]) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def _other(name: str, taken: Collection[str]) -> str:
-    """A name like this one that is not taken."""
+    """Return a name like this one that is not taken."""
     n = 2
     while f"{name}_{n}" in taken:
         n += 1

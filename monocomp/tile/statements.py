@@ -127,7 +127,7 @@ class State:
 
     @property
     def kind(self) -> Kind:
-        """The kind of the field."""
+        """Return the kind of the field."""
         return self.start.kind
 
 
@@ -142,7 +142,7 @@ class Segment:
 
     @property
     def bounds(self) -> tuple[Expr, ...]:
-        """All bounds."""
+        """Return all bounds."""
         return (*self.lower, *self.upper)
 
 
@@ -168,12 +168,12 @@ class Loop:
 
     @property
     def bounds(self) -> tuple[Expr, ...]:
-        """The bounds of all segments."""
+        """Return the bounds of all segments."""
         return tuple(e for s in self.segments for e in s.bounds)
 
     @property
     def domain(self) -> frozenset[str]:
-        """The axes along which it varies whether an element is in the loop's domain."""
+        """Return the axes along which it varies whether an element is in the loop's domain."""
         masks = (s.value for s in self.body if isinstance(s, Mask))
         return self.axis.tile.union(*(e.axes for e in (*self.bounds, *masks)))
 
@@ -219,7 +219,7 @@ class Tensor:
 
 
 def walk(body: list[Statement]) -> Iterator[Statement]:
-    """Every statement, loops before what they hold."""
+    """Yield every statement, loops before what they hold."""
     for s in body:
         yield s
         if isinstance(s, Loop):
@@ -227,7 +227,7 @@ def walk(body: list[Statement]) -> Iterator[Statement]:
 
 
 def roots(s: Statement) -> tuple[Expr, ...]:
-    """The expressions that a statement evaluates itself."""
+    """Return the expressions that a statement evaluates itself."""
     match s:
         case Loop():
             return (*s.bounds, *(field.start for field in s.state))
@@ -239,7 +239,7 @@ def roots(s: Statement) -> tuple[Expr, ...]:
 
 
 def with_roots(s: _S, visit: Callable[[Expr], Expr]) -> _S:
-    """The statement with other expressions, each from the one in its place."""
+    """Return the statement with other expressions, each from the one in its place."""
 
     def each(values: Iterable[Expr]) -> tuple[Expr, ...]:
         return tuple(map(visit, values))
@@ -261,7 +261,7 @@ def with_roots(s: _S, visit: Callable[[Expr], Expr]) -> _S:
 
 
 def expressions(body: list[Statement]) -> Iterator[Expr]:
-    """Every expression in the body, operands before what uses them."""
+    """Yield every expression in the body, operands before what uses them."""
     for s in walk(body):
         for root in roots(s):
             yield from root.below

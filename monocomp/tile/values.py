@@ -44,7 +44,7 @@ class Axis:
 
     @property
     def tile(self) -> frozenset[str]:
-        """The axes of its coordinates: of some axes a program has one value at a time."""
+        """Return the axes of its coordinates: of some axes a program has one value at a time."""
         return frozenset() if self.role in ("grid", "serial") else frozenset({self.name})
 
 
@@ -69,7 +69,7 @@ class Expr:
 
     @property
     def positions(self) -> tuple[Expr, ...]:
-        """The operands of a load but its guard."""
+        """Return the operands of a load but its guard."""
         return self.args[:-1] if self.guarded else self.args
 
     @property
@@ -101,23 +101,23 @@ def subexpressions(e: Expr) -> tuple[Expr, ...]:
 
 
 def leaves(e: Expr) -> Iterator[Expr]:
-    """The named values that an expression reads."""
+    """Return the named values that an expression reads."""
     return (x for x in subexpressions(e) if x.op == "local")
 
 
 def over(e: Expr) -> str | None:
-    """The axis that an expression reduces, which its operands have and it lacks."""
+    """Return the axis that an expression reduces, which its operands have and it lacks."""
     return OPERATIONS[e.op].reduced(e.attr)
 
 
 def elements(e: Expr) -> frozenset[str]:
-    """The axes of the elements for each of which an operation is done."""
+    """Return the axes of the elements for each of which an operation is done."""
     reduced = over(e)
     return e.axes if reduced is None else e.axes | {reduced}
 
 
 def number(value: float, kind: Kind = "float") -> Expr:
-    """A literal."""
+    """Return a literal."""
     return Expr("number", (), _EXACT[kind](value), frozenset(), kind)
 
 
@@ -125,12 +125,13 @@ _EXACT: dict[Kind, Callable[[float], float]] = {"float": float, "int": int, "boo
 
 
 def local(name: str, axes: frozenset[str], kind: Kind) -> Expr:
-    """A named value or a state."""
+    """Return a named value or a state."""
     return Expr("local", (), name, axes, kind)
 
 
 def apply(op: str, *args: Expr, attr: Any = None, along: Iterable[str] = ()) -> Expr:
-    """An operation on values, broadcast by the names of their axes; `along` are further ones.
+    """Return an operation on values, broadcast by the names of their axes; `along` are further
+    ones.
 
     Raises:
         InternalError: there is no such operation, or the operands do not fit.

@@ -96,7 +96,7 @@ class _Verifier:
         self.depends[name] = axes.union(*map(self._sources, sources))
 
     def _sources(self, e: P.Expr) -> frozenset[str]:
-        """The axes of the elements that have gone into a value."""
+        """Return the axes of the elements that have gone into a value."""
         if e.op == "local":
             return self.depends[e.attr]
         return P.elements(e).union(*map(self._sources, e.args))
@@ -291,7 +291,7 @@ class _Verifier:
         return axis.tile
 
     def _domain(self, name: str) -> frozenset[str]:
-        """The axes along which it varies whether something is in a domain."""
+        """Return the axes along which it varies whether something is in a domain."""
         found = (x.domain for x in self.loops if x.axis.name == name)
         return next(found, self._coordinate(name))
 

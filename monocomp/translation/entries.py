@@ -30,8 +30,8 @@ class Entry:
 
 
 def entries_of(monoid: S.Monoid) -> list[Entry]:
-    """The numbers that the elements of a monoid are made of, in row-major order; a field without
-    indices is one."""
+    """Return the numbers that the elements of a monoid are made of, in row-major order; a field
+    without indices is one."""
     fields = list(zip(monoid.fields, monoid.indices, strict=True))
     taken = {str(name) for name, indices in fields if not indices}
     found = []
@@ -48,7 +48,7 @@ def entries_of(monoid: S.Monoid) -> list[Entry]:
 
 
 def of_numbers(monoid: S.Monoid) -> S.Monoid:
-    """The monoid with its entries as fields."""
+    """Return the monoid with its entries as fields."""
     if not monoid.extents:
         return monoid
     entries = entries_of(monoid)

@@ -27,7 +27,7 @@ def read_equations(
     name: str | None = None,
     monoids: Iterable[Monoid] = (),
 ) -> Equations:
-    """The equations of a program; see `kernel.compile` for what is given."""
+    """Return the equations of a program; see `kernel.compile` for what is given."""
     text, stem = _text(text_or_path)
     found = translate(check(text, name or stem, {m.name: m.statement for m in monoids}))
     # A derived program says which of its definitions are stored, and the dtypes of its results.

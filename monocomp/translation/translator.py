@@ -22,7 +22,7 @@ from monocomp.translation.entries import entries_of, of_numbers
 
 
 def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -> Equations:
-    """A checked program as equations, for sizes as far as they are known, by representative.
+    """Return a checked program as equations, for sizes as far as they are known, by representative.
 
     A fold over an extent that is known to be 0 is one whose filter admits nothing.
     """
@@ -41,7 +41,7 @@ def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -
 
 
 def translate_monoid(monoid: syntax.Monoid) -> T.UserMonoid:
-    """A monoid of no program."""
+    """Return a monoid of no program."""
     return _Translator(syntax.Program()).monoid(monoid)
 
 
@@ -91,7 +91,7 @@ class _Translator:
         return Equation(definition.name, tuple(map(self.index, definition.indices)), body)
 
     def given(self, definition: syntax.Definition) -> Equation:
-        """An input with what it is."""
+        """Return an input with what it is."""
         found = self._given.get(definition.name)
         if found is None:
             found = replace(self.equation(definition), given=True)
@@ -191,7 +191,7 @@ class _Translator:
         return result
 
     def _field(self, e: syntax.Field) -> Term:
-        """A field of an aggregate, or an entry of it: which one its subscripts say."""
+        """Return a field of an aggregate, or an entry of it: which one its subscripts say."""
         folded = self.expr(e.operand)
         if folded.op == "field":
             return folded
@@ -225,7 +225,7 @@ class _Translator:
 
 
 def _by_entries(monoid: syntax.Monoid, bodies: Sequence[Term]) -> list[Term]:
-    """The operands of an aggregate, for each entry of their fields."""
+    """Return the operands of an aggregate, for each entry of their fields."""
     return [
         T.substitute(bodies[e.field], dict(zip(monoid.indices[e.field], values, strict=True)))
         for e in entries_of(monoid)

@@ -32,7 +32,7 @@ Layout = tuple[str, ...]
 
 
 def held_dims(program: P.TileProgram) -> dict[str, int]:
-    """The dimension of each tensor along which a tile holds it entirely, the last one."""
+    """Return the dimension of each tensor along which a tile holds it entirely, the last one."""
     found: dict[str, int] = {}
     ranks = {n: len(t.dims) for n, t in program.inputs.items()}
     for e in program.expressions:
@@ -76,18 +76,18 @@ def _described(c: Context, block: B.Block) -> list[B.Expr | bool]:
 
 
 def _layout(c: Context, s: P.Let) -> Layout:
-    """The dimensions in which a tile is loaded."""
+    """Return the dimensions in which a tile is loaded."""
     layout = c.order(s.value.axes)
     return layout[::-1] if s.name in c.layouts.flipped else layout
 
 
 def _target(c: Context, s: P.Let) -> B.Expr:
-    """The name of what is loaded."""
+    """Return the name of what is loaded."""
     return c.local(s.name, name("", c.names.element(s.value.attr), _layout(c, s)))
 
 
 def _first(c: Context, axis: str | None, position: P.Expr) -> B.Expr:
-    """The first element of a block along a dimension, or the only one."""
+    """Return the first element of a block along a dimension, or the only one."""
     if axis is not None and position.op == "coordinate":
         return first_of(c, axis)
     found = least(c, position)
@@ -151,7 +151,7 @@ def _in_range(
     layout: Layout,
     inside: Collection[int] = (),
 ) -> list[B.Expr]:
-    """A computed subscript that leaves its tensor reads and writes nothing."""
+    """Return a computed subscript that leaves its tensor reads and writes nothing."""
     masks = []
     for dim, (extent, s) in enumerate(zip(extents, subscripts, strict=True)):
         if dim in inside:
@@ -190,7 +190,7 @@ def _base(
 
 
 def _address(c: Context, e: P.Expr, layout: Layout) -> tuple[B.Expr, tuple[B.Expr, ...]]:
-    """The pointers of a load: first what is the same for all of them."""
+    """Return the pointers of a load: first what is the same for all of them."""
     base, numbers = _base(c, e.attr, e.positions, is_tile=bool(layout))
     tiles = []
     for dim, s in enumerate(e.positions):
@@ -273,7 +273,7 @@ def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
 
 
 def _stored(c: Context, s: P.Store, layout: Layout) -> B.Expr:
-    """A name for the value, in the dtype of the output."""
+    """Return a name for the value, in the dtype of the output."""
     found = tile(c, s.value, layout)
     if layout and not found.layout:
         found = full(found, layout, B.OF_KIND[s.value.kind])

@@ -99,7 +99,7 @@ def _merge_largest(c: Context, s: Fold, selection: Selection, state: list[Expr])
 
 
 def _folded_tile(c: Context, s: Fold, monoid: Combine) -> list[Expr]:
-    """The fields of the elements of a tile, combined in their order."""
+    """Return the fields of the elements of a tile, combined in their order."""
     layout = c.order(s.state[0].axes | {s.axis})
     if s.axis not in layout:
         return _whole_tiles(c, s, layout)
@@ -133,14 +133,14 @@ def _whole_tiles(c: Context, s: Fold, layout: Layout) -> list[Expr]:
 
 
 def _combined(c: Context, s: Fold, monoid: Combine, args: list[Expr]) -> Expr:
-    """The fields of two operands, combined."""
+    """Return the fields of two operands, combined."""
     function = _function(c, s, monoid)
     layout = broadcast_layout(*(x.layout for x in args))
     return Expr("combine", tuple(args), function, layout, args[0].dtype)
 
 
 def _function(c: Context, s: Fold, monoid: Combine) -> str:
-    """The name of a monoid's combine function."""
+    """Return the name of a monoid's combine function."""
     called = c.function_names[monoid.name]
     if called not in c.functions:
         inner = Context(_NOTHING, choose(_NOTHING), c.scope, called, {})

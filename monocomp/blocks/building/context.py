@@ -190,7 +190,7 @@ class Context:
         return is_constant(start) and is_number(stop, start.attr + 1)
 
     def local(self, name_: str, like: Expr | None = None) -> Expr:
-        """A named value of the program; `like` it when it gets its value."""
+        """Return a named value of the program; `like` it when it gets its value."""
         if like is not None:
             identifier = self.names.of("local", name_)
             self.locals[name_] = name(identifier, like.dtype, like.layout)
@@ -210,19 +210,19 @@ class Context:
         return self.layouts.order(frozenset(axes) - self.single)
 
     def layout(self, e: P.Expr) -> tuple[str, ...]:
-        """The dimensions of a value, here."""
+        """Return the dimensions of a value, here."""
         return tuple(a for a in self.layouts.of(e) if a not in self.single)
 
     def axis(self, axis: str) -> Expr:
-        """The coordinate, here."""
+        """Return the coordinate, here."""
         return self.first(axis) if axis in self.single else self.names.axis(axis)
 
     def first(self, axis: str) -> Expr:
-        """The position at which a block begins."""
+        """Return the position at which a block begins."""
         return self.names.index("first", axis)
 
     def stream(self, axis: str) -> Stream | None:
-        """The loop over an axis that this is in."""
+        """Return the loop over an axis that this is in."""
         return next((s for s in reversed(self.streams) if s.loop.axis.name == axis), None)
 
     def is_load(self, e: P.Expr) -> bool:

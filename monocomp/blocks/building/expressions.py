@@ -51,15 +51,15 @@ _COMBINE = {"prod": "multiply", "max": "larger", "min": "smaller"}
 
 
 def tile(c: Context, e: P.Expr, want: Layout | None = None) -> Expr:
-    """A value as a tile of the wanted dimensions: a loaded one in the dtype of its tensor. It is
-    computed along the axes that it varies with, and spread then."""
+    """Return a value as a tile of the wanted dimensions: a loaded one in the dtype of its
+    tensor. It is computed along the axes that it varies with, and spread then."""
     have = c.layout(e)
     want = have if want is None else want
     return spread(_bare(c, e, have), want)
 
 
 def value(c: Context, e: P.Expr, want: Layout) -> Expr:
-    """The same, but loaded tiles are in float32, or truth values."""
+    """Return the same, but loaded tiles are in float32, or truth values."""
     if c.is_load(e) and e.kind == "float":
         return spread(to(tile(c, e), FLOAT32), want)
     found = tile(c, e, want)
@@ -79,7 +79,7 @@ def whole_tile(c: Context, e: P.Expr, layout: Layout, dtype: Dtype) -> Expr:
 
 
 def wide(c: Context, e: P.Expr, want: Layout) -> Expr:
-    """An operand of integer arithmetic that may leave 32 bits, or those of its tensor."""
+    """Return an operand of integer arithmetic that may leave 32 bits, or those of its tensor."""
     if e.op == "number" or e.kind != "int":
         return value(c, e, want)
     if not c.order(e.axes):  # may be a plain number
@@ -159,7 +159,7 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 
 def _masked(c: Context, e: P.Expr, want: Layout) -> Expr:
-    """A value where its axis is in the domain, and a unit elsewhere."""
+    """Return a value where its axis is in the domain, and a unit elsewhere."""
     condition = masks.inside(c, e.attr[0], want)
     found = masks.with_unit_bits(c, e, value(c, e.args[0], want))
     return masks.chosen(c, e, condition, found)
@@ -340,7 +340,7 @@ def _reduce(c: Context, e: P.Expr, purpose: str = "") -> Expr:
 
 
 def _contraction(c: Context, e: P.Expr) -> Expr:
-    """A product of two tiles on the matrix units, or by broadcasting where it is none."""
+    """Return a product of two tiles on the matrix units, or by broadcasting where it is none."""
     product = c.choices.products.get(e)
     if product is not None:
         left, right = (

@@ -45,7 +45,7 @@ def build(
     functions: Mapping[str, str],
     known: Known,
 ) -> B.BlockProgram:
-    """The block program of a kernel.
+    """Return the block program of a kernel.
 
     Args:
         program: the kernel.
@@ -156,7 +156,7 @@ def _constants(c: Context) -> set[str]:
 
 
 def _added_params(c: Context) -> list[str]:
-    """The integer parameters of sums and products, where large ones could leave 32 bits."""
+    """Return the integer parameters of sums and products, where large ones could leave 32 bits."""
     sums = [e for e in c.program.expressions if e.op in _SUMS and e.kind == "int"]
     found = {param for e in sums for param in _params_in(c, e)}
     return [param for param in c.program.params if param in found]

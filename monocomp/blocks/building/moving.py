@@ -18,8 +18,8 @@ from monocomp.blocks.operations import arange, infix, joined, negated, number, s
 
 
 def least(c: Context, e: P.Expr, sign: int = 1) -> Expr:
-    """The least position of a block, or the largest, for a sign of -1; of those elements that are
-    outside of their axes, too."""
+    """Return the least position of a block, or the largest, for a sign of -1; of those elements
+    that are outside of their axes, too."""
     if not c.order(e.axes):
         return tile(c, e, ())
     match e.op:

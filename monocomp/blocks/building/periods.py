@@ -35,7 +35,8 @@ def _divides(a: Expr, b: Expr) -> Expr:
 
 
 def position(c: Context, e: P.Expr) -> Expr:
-    """The positions of a block's elements in a period, but for how far the block has moved."""
+    """Return the positions of a block's elements in a period, but for how far the block has
+    moved."""
     axis = e.args[0].attr
     offs, length = c.axis(axis), _length(c, e.args[1])
     stream = c.stream(axis)
@@ -63,7 +64,7 @@ def _move(c: Context, e: P.Expr) -> Expr:
 
 
 def _first_positions(c: Context, axis: str) -> Expr:
-    """The positions of a loop's first block."""
+    """Return the positions of a loop's first block."""
     return name(c.names.of("first block", axis, f"first_offs_{axis}"), c.names.offset, (axis,))
 
 
@@ -87,15 +88,15 @@ def name_moves(c: Context, stream: Stream, begin: Expr) -> None:
 
 
 def _in_periods(c: Context, stream: Stream) -> list[P.Expr]:
-    """The positions in periods that a loop computes of its elements, one for each period."""
+    """Return the positions in periods that a loop computes of its elements, one for each period."""
     found = (e for e in P.expressions(stream.loop.body) if is_in_period(c, e))
     here = [e for e in found if e.args[0].attr == stream.loop.axis.name]
     return list({_length(c, e.args[1]).attr: e for e in here}.values())
 
 
 def held_by_blocks(c: Context, load: P.Expr) -> tuple[str, Expr] | None:
-    """The axis of a load that reads one element for a whole block, and when it does: if no
-    subscript tells more than the period. The element is needed: the domain has all elements
+    """Return the axis of a load that reads one element for a whole block, and when it does: if
+    no subscript tells more than the period. The element is needed: the domain has all elements
     between its bounds, and so one of each block."""
     dense = {s.loop.axis.name for s in c.streams if is_dense(s.loop)}
     layout = c.order(load.axes)

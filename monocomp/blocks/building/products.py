@@ -11,7 +11,7 @@ from monocomp.blocks.operations import none, to
 
 
 def sides(c: Context, e: P.Expr, product: Product) -> list[tuple[P.Expr, tuple[str, str]]]:
-    """The operands with their dimensions: those that are converted here, unconverted."""
+    """Return the operands with their dimensions: those that are converted here, unconverted."""
     left, right = c.layouts.sides(e)
     first, second = c.order(e.axes)
     pairs = ((left, (first, e.attr)), (right, (e.attr, second)))
@@ -20,7 +20,7 @@ def sides(c: Context, e: P.Expr, product: Product) -> list[tuple[P.Expr, tuple[s
 
 
 def side(c: Context, product: Product, number: int, x: Expr) -> Expr:
-    """An operand in the dtype that it is multiplied in."""
+    """Return an operand in the dtype that it is multiplied in."""
     target = (product.left, product.right)[number]
     return x if target is None or product.split[number] else to(x, _dtype(c, target))
 

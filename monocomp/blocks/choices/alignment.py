@@ -35,7 +35,7 @@ class Period:
 
 
 def align(program: TileProgram, phases: Mapping[Loop, Phases]) -> dict[Expr, Period]:
-    """The periods of k // s and k % s, for each of them."""
+    """Return the periods of k // s and k % s, for each of them."""
     found = {}
     for loop, how in phases.items():
         if program.axes[loop.axis.name].role != "stream":

@@ -51,7 +51,7 @@ def is_dense(loop: Loop) -> bool:
 def _loads(
     body: Sequence[Statement], streams: frozenset[str]
 ) -> Iterator[tuple[Let, frozenset[str]]]:
-    """The loads of a body, each with the axes around it whose loops have such blocks."""
+    """Yield the loads of a body, each with the axes around it whose loops have such blocks."""
     for s in body:
         if isinstance(s, Loop):
             # A segment without a mask is a loop of its own.
@@ -63,8 +63,8 @@ def _loads(
 
 
 def _locals(e: Expr, lets: Mapping[str, Expr]) -> Iterator[Expr]:
-    """The operands of a product that have names, be they converted or not, and what is masked of
-    them."""
+    """Yield the operands of a product that have names, be they converted or not, and what is
+    masked of them."""
     for a in e.args[:2]:
         if a.op == "cast":
             a = a.args[0]
@@ -76,9 +76,9 @@ def _locals(e: Expr, lets: Mapping[str, Expr]) -> Iterator[Expr]:
 
 
 def _block(load: Expr, lets: Mapping[str, Expr], apart: Collection[str]) -> Block | None:
-    """The block that a load reads. Where it begins elsewhere than its axis it may go on where that
-    ends, so that nothing may add up what is beyond: its elements are kept `apart`. Its rows begin
-    where their axis does, as 16 bytes divide that."""
+    """Return the block that a load reads. Where it begins elsewhere than its axis it may go on
+    where that ends, so that nothing may add up what is beyond: its elements are kept `apart`.
+    Its rows begin where their axis does, as 16 bytes divide that."""
     axes: list[str | None] = []
     for position in () if load.guarded else load.args:
         moves = signs(position, lets)

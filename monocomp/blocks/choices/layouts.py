@@ -37,12 +37,12 @@ class Layouts:
         return order
 
     def of(self, e: Expr) -> tuple[str, ...]:
-        """The dimensions of a value."""
+        """Return the dimensions of a value."""
         order = self.order(e.axes)
         return order[::-1] if e.op == "local" and e.attr in self.flipped else order
 
     def sides(self, e: Expr) -> tuple[Expr, Expr]:
-        """The operands of a product, the one with the result's first axis on the left."""
+        """Return the operands of a product, the one with the result's first axis on the left."""
         a, b = e.args[:2]
         first = self.order(e.axes)[0]
         return (a, b) if first in a.axes else (b, a)

@@ -8,7 +8,8 @@ from monocomp.tile import Expr
 
 
 def signs(e: Expr, lets: Mapping[str, Expr]) -> dict[str, int] | None:
-    """The axes along which an int rises (1) or falls (-1) by one; None if that is not all it does.
+    """Return the axes along which an int rises (1) or falls (-1) by one; None if that is not all it
+    does.
 
     Args:
         e: the int.

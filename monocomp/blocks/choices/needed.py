@@ -23,8 +23,8 @@ _NONE: Tests = frozenset()
 
 
 def needed(program: TileProgram, lets: Mapping[str, Expr]) -> dict[Loop, tuple[Expr, ...]]:
-    """The comparisons of rows all of which hold wherever what a loop comes to is needed, for loops
-    that have any.
+    """Return the comparisons of rows all of which hold wherever what a loop comes to is needed, for
+    loops that have any.
 
     Args:
         program: the kernel.
@@ -86,7 +86,7 @@ class _Readers:
                 self._read(a, tests)
 
     def _of_rows(self, e: Expr) -> Iterator[str]:
-        """The comparisons of rows' positions that a condition is all of, or some of them."""
+        """Yield the comparisons of rows' positions that a condition is all of, or some of them."""
         e = self.lets.get(e.attr, e) if e.op == "local" else e
         if e.op == "and":
             for a in e.args:

@@ -84,5 +84,6 @@ def has_float(e: P.Expr) -> bool:
 
 
 def unconverted(e: P.Expr) -> P.Expr:
-    """The integers of an operand that is converted for a product: it takes them in its dtype."""
+    """Return the integers of an operand that is converted for a product: it takes them in its
+    dtype."""
     return e.args[0] if e.op == "cast" and e.args[0].kind == "int" else e

@@ -45,7 +45,7 @@ class Range(NamedTuple):
 
 
 def range_of(c: Context, loop: P.Loop, segment: P.Segment) -> Range:
-    """The bounds of a segment."""
+    """Return the bounds of a segment."""
     size = c.names.size(loop.axis.extent)
     low = full_low = number(0)
     high = full_high = size
@@ -83,7 +83,7 @@ def cut_bounds(c: Context, loop: P.Loop) -> None:
 
 
 def _cut(c: Context, loop: P.Loop, e: P.Expr) -> Expr | None:
-    """The name of what a bound comes to within the axis, if it has one."""
+    """Return the name of what a bound comes to within the axis, if it has one."""
     return c.cut.get((loop.axis.name, show(e)))
 
 
@@ -95,7 +95,7 @@ def _is_cut(c: Context, loop: P.Loop, e: P.Expr) -> bool:
 
 
 def _bound(c: Context, loop: P.Loop, e: P.Expr) -> _Interval:
-    """The interval of a bound over the block."""
+    """Return the interval of a bound over the block."""
     cut = _cut(c, loop, e)
     if cut is None or not _is_cut(c, loop, e):
         return _interval(c, e)
@@ -105,7 +105,7 @@ def _bound(c: Context, loop: P.Loop, e: P.Expr) -> _Interval:
 def tile_of(
     c: Context, bounds: tuple[P.Expr, ...], purpose: str, loop: P.Loop, layout: tuple[str, ...]
 ) -> Expr:
-    """The bound of a segment for each row of the block, within the bounds of the block."""
+    """Return the bound of a segment for each row of the block, within the bounds of the block."""
     varying = [e for e in bounds if c.order(e.axes)]
     found = c.names.index(purpose, loop.axis.name)
     if not varying:
@@ -193,7 +193,7 @@ class _Interval:
 
 
 def _interval(c: Context, e: P.Expr) -> _Interval:
-    """The interval of an int over the block."""
+    """Return the interval of an int over the block."""
     if not c.order(e.axes):
         found = tile(c, e, ())
         return _Interval(found, found, is_value=True)
@@ -228,13 +228,13 @@ def _interval(c: Context, e: P.Expr) -> _Interval:
 
 
 def _read(c: Context, x: Expr, layout: tuple[str, ...]) -> _Interval:
-    """The interval of a tile, of which nothing else is known."""
+    """Return the interval of a tile, of which nothing else is known."""
     least, most = _over_block(c, x, layout)
     return _Interval(unknown(least), unknown(most))
 
 
 def _extremes(c: Context, e: P.Expr) -> tuple[Expr, Expr]:
-    """The least and the largest value of an int over the block, as a mask compares it."""
+    """Return the least and the largest value of an int over the block, as a mask compares it."""
     layout = c.order(e.axes)
     if e.op == "coordinate" or not layout:
         found = _interval(c, e)
@@ -254,7 +254,7 @@ def _over_block(c: Context, x: Expr, layout: tuple[str, ...]) -> tuple[Expr, Exp
 
 
 def _quotient(c: Context, e: P.Expr, dividend: Expr) -> Expr:
-    """An integer division of scalars with the divisor of e."""
+    """Return an integer division of scalars with the divisor of e."""
     divisor = tile(c, e.args[1], ())
     if e.attr == "nonnegative":
         return infix("//", dividend, divisor)

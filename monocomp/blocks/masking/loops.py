@@ -101,12 +101,12 @@ def _in_turn(c: Context, loops: Sequence[Loop], body: Body) -> None:
 
 
 def _plus(c: Context, axis: str, first: B.Expr) -> B.Expr:
-    """The positions of a block's elements."""
+    """Return the positions of a block's elements."""
     return infix("+", first, to(arange(axis), c.names.offset))
 
 
 def _aligned(c: Context, axis: str, x: B.Expr) -> B.Expr:
-    """The last multiple of a block's length that is not after x."""
+    """Return the last multiple of a block's length that is not after x."""
     if is_number(c.names.even(axis), True) and are_same(x, _size(c, axis)):
         return x
     block = c.names.block(axis)
@@ -356,7 +356,7 @@ def _range(c: Context, stream: Stream) -> Iterator[Range]:
 
 
 def _named(c: Context, axis: str) -> Range:
-    """The names of bounds."""
+    """Return the names of bounds."""
     return Range(*(c.targets.index(purpose, axis) for purpose in Range._fields))
 
 

@@ -40,7 +40,7 @@ def inside(c: Context, axis: str, want: Layout) -> Expr:
 
 
 def domain(c: Context, stream: Stream, want: Layout) -> Expr:
-    """The name of the tile that tells which elements are in a loop's domain."""
+    """Return the name of the tile that tells which elements are in a loop's domain."""
     loop, axis = stream.loop, stream.loop.axis.name
     if want in stream.kept:
         return stream.kept[want]
@@ -96,7 +96,7 @@ def members(c: Context, stream: Stream, want: Layout) -> Expr | None:
 
 
 def _row_purposes(c: Context, stream: Stream) -> list[str]:
-    """The bounds that each row of a block has a position for."""
+    """Return the bounds that each row of a block has a position for."""
     loop = stream.loop
     several = len(loop.segments) > 1
     if not _rows(c, loop) or (loop.axis.role == "serial" and not several):
@@ -111,13 +111,13 @@ def _rows(c: Context, loop: P.Loop) -> tuple[str, ...]:
 
 
 def row_bound(c: Context, stream: Stream, purpose: str) -> Expr:
-    """The name of a bound for each row, within the run if there is one."""
+    """Return the name of a bound for each row, within the run if there is one."""
     run = "run_" if stream.in_run else ""
     return c.names.index(run + purpose, stream.loop.axis.name, _rows(c, stream.loop))
 
 
 def _slid_domain(c: Context, stream: Stream, position: Expr, high: Expr, want: Layout) -> Expr:
-    """The elements of a block that slides which are in the domain, but for those that the
+    """Return the elements of a block that slides which are in the domain, but for those that the
     block before it has."""
     axis = stream.loop.axis.name
     first = c.first(axis)
@@ -194,7 +194,7 @@ def any_of(c: Context, axis: str, test: Expr, purpose: str) -> Expr:
 
 
 def chosen(c: Context, e: P.Expr, condition: Expr, value: Expr) -> Expr:
-    """The value of what is masked where a condition holds, else a monoid's unit."""
+    """Return the value of what is masked where a condition holds, else a monoid's unit."""
     if e in c.choices.short:
         return where(condition, value, _short_unit(c, e))
     other = number(e.attr[1], e.kind)
@@ -204,7 +204,7 @@ def chosen(c: Context, e: P.Expr, condition: Expr, value: Expr) -> Expr:
 
 
 def with_unit_bits(c: Context, e: P.Expr, value: Expr) -> Expr:
-    """The value of what is masked, with the bits of its unit."""
+    """Return the value of what is masked, with the bits of its unit."""
     return cast(value, INT64) if e.kind == "int" and e not in c.choices.short else value
 
 

@@ -102,9 +102,9 @@ class Phases:
 def loads_in_step(
     loops: Iterable[Loop], layouts: Layouts, by_descriptor: Mapping[str, Block]
 ) -> dict[str, Block]:
-    """The loads that descriptors can make in these loops. In memory 16 bytes must divide where each
-    row of a block begins: where rows go along a stream, so do its blocks have to, as far as is
-    known beforehand."""
+    """Return the loads that descriptors can make in these loops. In memory 16 bytes must divide
+    where each row of a block begins: where rows go along a stream, so do its blocks have to, as
+    far as is known beforehand."""
     known = Bounds(layouts)
     others = {loop.axis.name for loop in loops if not known.in_step(loop)}
     return {n: b for n, b in by_descriptor.items() if b.axes[-1] not in others}
@@ -116,7 +116,7 @@ def peel(
     by_descriptor: Mapping[str, Block],
     runs_ahead: bool = False,
 ) -> dict[Loop, Phases]:
-    """The phases of each loop.
+    """Return the phases of each loop.
 
     Args:
         loops, layouts: the loops.
@@ -139,8 +139,8 @@ def peel(
 
 
 def loops_of(loop: Loop) -> tuple[Loop, ...]:
-    """The loops that one is, one after the other: over segments in which a mask decides, and over
-    those in which none is asked."""
+    """Return the loops that one is, one after the other: over segments in which a mask decides,
+    and over those in which none is asked."""
     found = []
     for is_masked, segments in groupby(loop.segments, lambda s: s.masked):
         body = loop.body if is_masked else _read(s for s in loop.body if not isinstance(s, Mask))
@@ -158,7 +158,7 @@ def _read(statements: Iterable[Statement]) -> list[Statement]:
 
 
 def unpeeled(loops: Iterable[Loop], layouts: Layouts) -> dict[Loop, Phases]:
-    """The same, if all blocks ask."""
+    """Return the same, if all blocks ask."""
     known = Bounds(layouts)
     found = {}
     for loop in loops:
@@ -208,8 +208,8 @@ def _asked(loop: Loop, known: Bounds, phases: Phases, apart: tuple[Expr, ...] = 
 
 
 def _apart(loop: Loop, known: Bounds) -> tuple[Expr, ...]:
-    """The comparisons of a mask that tell of a block of rows by its extremes: of as many elements
-    as a block has along the loop, where the mask is a tile."""
+    """Return the comparisons of a mask that tell of a block of rows by its extremes: of as many
+    elements as a block has along the loop, where the mask is a tile."""
     mask = _mask(loop)
     if mask is None or len(known.order(mask.value.axes)) == 1:
         return ()
@@ -260,7 +260,7 @@ class Bounds:
         return e.op == "load" or any(self.is_read(p, axis) for p in parts)
 
     def conjuncts(self, e: Expr) -> Iterator[Expr]:
-        """The conditions that a condition is all of."""
+        """Yield the conditions that a condition is all of."""
         if e.op == "local" and e.attr in self.lets:
             yield from self.conjuncts(self.lets[e.attr])
         elif e.op == "and":

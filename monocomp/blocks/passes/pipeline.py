@@ -89,8 +89,8 @@ def _begun(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
 
 
 def _waited(body: B.Body) -> B.Body:
-    """Each product waited for before a statement that reads or writes its result, or that holds
-    loops or products; and before the end."""
+    """Return each product waited for before a statement that reads or writes its result, or that
+    holds loops or products; and before the end."""
     found: list[B.Statement] = []
     running: list[B.Issue] = []  # the oldest first
 
@@ -113,7 +113,7 @@ def _waited(body: B.Body) -> B.Body:
 
 
 def _released(body: B.Body) -> B.Body:
-    """Each block released after its last use: that of a product is its end."""
+    """Return each block released after its last use: that of a product is its end."""
     last: dict[str, int] = {}
     operands: dict[str, set[str]] = {}  # of the products, by result
     for n, s in enumerate(body):

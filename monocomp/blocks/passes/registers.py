@@ -23,7 +23,7 @@ def place(program: B.BlockProgram) -> B.BlockProgram:
 
 
 def tiles(program: B.BlockProgram) -> list[tuple[str, str]]:
-    """The pairs of axes along which tiles lie."""
+    """Return the pairs of axes along which tiles lie."""
     found: dict[tuple[str, str], None] = {}
     shared = _shared(program)
     for s in B.walk(program.body):
@@ -37,7 +37,7 @@ def tiles(program: B.BlockProgram) -> list[tuple[str, str]]:
 
 
 def _shared(program: B.BlockProgram) -> set[str]:
-    """The tiles in shared memory."""
+    """Return the tiles in shared memory."""
     return {s.target.attr for s in B.walk(program.body) if isinstance(s, B.Take)}
 
 
@@ -94,7 +94,7 @@ class _Placer:
         raise UnsupportedError(f"no product says where a tile along {layout} lies in registers")
 
     def _placed(self, e: B.Expr, want: B.Registers | None) -> B.Expr:
-        """A value where it is wanted."""
+        """Return a value where it is wanted."""
         if e.op == "name" and e.attr in self.shared:
             raise UnsupportedError(f"{e.attr} is used by more than products")
         if not e.layout:

@@ -8,7 +8,7 @@ from monocomp import blocks as B
 
 
 def needed(body: B.Body) -> B.Body:
-    """The statements with an effect, and those that they need."""
+    """Return the statements with an effect, and those that they need."""
     effects: list[set[str]] = []
     made: dict[str, list[set[str]]] = {}  # what is read to make a name
     _collect(body, set(), effects, made)
@@ -39,13 +39,13 @@ def _collect(
 
 
 def read(body: B.Body) -> set[str]:
-    """The names whose values or dtypes statements read."""
+    """Return the names whose values or dtypes statements read."""
     return {n for s in B.walk(body) for e in B.roots(s) for n in e.read_names}
 
 
 def _with(body: B.Body, names: Collection[str]) -> B.Body:
-    """The statements with an effect, those that give names that are needed, and what is said of
-    them."""
+    """Return the statements with an effect, those that give names that are needed, and what is
+    said of them."""
     found: list[B.Statement] = []
     said: list[B.Statement] = []
     for s in body:
