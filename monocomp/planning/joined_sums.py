@@ -153,9 +153,9 @@ def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
     conditions: list[Term] = []
     parts: list[Term] = []
     for f in factors(addend):
-        is_choice = f.op == "where" and f.args[2] is T.ZERO
-        conditions += T.conjuncts(f.args[0]) if is_choice else ()
-        parts += factors(f.args[1]) if is_choice else (f,)
+        condition, value = _split_condition(f)
+        conditions += T.conjuncts(condition)
+        parts += factors(value)
     for column, bound in ((c, s.bound) for s in sums for c in s.columns if s.is_product):
         for f in parts:
             position = _position_of_row(f, column, bound)
@@ -166,6 +166,14 @@ def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
                 here = T.conjunction(T.compare("==", bound, position), *asked)
                 return _Sum(addend, bound, here, (*others, column))
     return None
+
+
+def _split_condition(f: Term) -> tuple[Term, Term]:
+    """Return a condition without which a factor is 0, and the factor where it holds."""
+    if T.is_bracket(f):
+        return f.args[0], T.ONE
+    is_choice = f.op == "where" and f.args[2] is T.ZERO
+    return (f.args[0], f.args[1]) if is_choice else (T.TRUE, f)
 
 
 def _position_of_row(f: Term, column: Term, bound: Term) -> Term | None:

@@ -104,5 +104,30 @@ O[v,d] = sum[t](X[t,d] * P[t,v]) * c[v] - X[position[v],d] * c[v]
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        "where(0 <= label[v] and label[v] < |t|, X[label[v],d], 0)",
+        "X[label[v],d] * where(0 <= label[v] and label[v] < |t|, 1, 0)",
+        "sum[t if t == label[v]](X[t,d])",
+    ],
+)
+def test_a_row_in_the_range_of_the_sum_needs_no_condition(row: str) -> None:
+    """An element of the sum is in its range."""
+    text = f"""
+input X[t,d], P[t,v], c[v], label[v]: int
+O[v,d] = sum[t](X[t,d] * P[t,v]) - c[v] * {row}
+"""
+    (step,) = join_sums(derive(translate(check(text))).program)
+    after = step.program.text()
+    assert after.count("sum[") == 1 and "t == label[v]" in after and "|t|" not in after
+    generator = np.random.default_rng(0)
+    shapes = {"X": (3, 2), "P": (3, 4), "c": 4}
+    given: dict[str, np.ndarray] = {n: generator.normal(size=s) for n, s in shapes.items()}
+    given["label"] = np.array([0, 3, -1, 2])
+    wanted, found = mc.evaluate(text, given), mc.evaluate(after, given)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
 def test_an_element_beside_a_plain_sum_stays() -> None:
     assert not steps_of("C[i,k] = sum[j if j <= k](X[i,j]) + X[i,k]")
