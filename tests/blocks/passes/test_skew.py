@@ -1,5 +1,5 @@
-"""`skew`, `persist` and `divide`: what stands where in the text of causal attention. That it means the
-same is tried on the library (tests/backends/gluon)."""
+"""`skew`, `persist` and `divide`: what stands where in the text of causal attention. That it means
+the same is tried on the library (tests/backends/gluon)."""
 
 from __future__ import annotations
 
