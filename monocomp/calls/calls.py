@@ -167,11 +167,12 @@ class Calls:
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """Inputs, then parameters, None for those that are not given; nothing where arguments are
         other than that."""
-        if not args and len(kwargs) == len(self.names) and tuple(kwargs) == self.names:
-            return tuple(kwargs.values())
         if not kwargs:
             return (*args, *self._not_given) if self._not_given else args
-        by_name = [kwargs.get(n) for n in self.names[len(args) :]]
+        # None would pass for a parameter that is not given, but for no input.
+        if not args and not self._not_given and tuple(kwargs) == self.names:
+            return tuple(kwargs.values())
+        by_name = [*map(kwargs.get, self.names[len(args) :])]
         used = len([v for v in by_name if v is not None])
         is_right = used == len(kwargs) and len(args) <= len(self.declared.inputs)
         return (*args, *by_name) if is_right else ()
