@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from monocomp import terms as T
 from monocomp.terms import Number, Term
+from monocomp.terms.domain import REALS_ARE_READ, domain
 from monocomp.terms.parts import addends as addends
 
 
@@ -53,7 +54,9 @@ def monomial(t: Term) -> Monomial:
 
 
 @lru_cache(maxsize=16384)
-def content(t: Term, positive: bool = False, clear: bool = False) -> tuple[Term, Term]:
+def content(
+    t: Term, positive: bool = False, clear: bool = False, inverse: bool = False
+) -> tuple[Term, Term]:
     """Split a float sum into (common factor, primitive part).
 
     The primitive part is the same for t and for any monomial times t: sums that differ by a factor
@@ -63,6 +66,8 @@ def content(t: Term, positive: bool = False, clear: bool = False) -> tuple[Term,
         t: the sum.
         positive: True if only factors that are provably positive leave, and no numbers.
         clear: True if divisors leave that are extents, so that a mean becomes a sum.
+        inverse: True if the inverses of exponentials leave that some addends are multiplied with,
+            as other divisors do not.
     """
     if t.op != "add" or t.kind != "float":
         return T.ONE, t
@@ -79,6 +84,8 @@ def content(t: Term, positive: bool = False, clear: bool = False) -> tuple[Term,
     outside: list[Term] = []
     first, *others = (addends(exponent) for _, _, exponent in monomials)
     shared = [a for a in first if all(a in e for e in others)]
+    if inverse:
+        shared += _inverses(t, shared)
     if shared:
         outside.append(T.exp(T.add(T.ZERO, *shared)))
     if not positive:
@@ -89,6 +96,22 @@ def content(t: Term, positive: bool = False, clear: bool = False) -> tuple[Term,
     # One by one, as a number times a sum is a sum, which would not meet that sum's inverse.
     inverses = [T.power_of(f, -1) for f in outside]
     return common, T.add(*(T.mul(without_powers(a, leaving), *inverses) for a in t.args))
+
+
+def _inverses(total: Term, shared: Sequence[Term]) -> list[Term]:
+    """Return -n * u of the exponents with a negative coefficient, the largest n of each u; but for
+    shares of what is given, which are at most 1. Where u is -inf the sum is unspecified; so the
+    addend is not 0 there, if what it reads is a number."""
+    numbers: dict[Term, Number] = {}
+    for _, powers, exponent in (monomial(T.shares(a)[1]) for a in addends(total)):
+        bases = (base for base, n in powers.items() if n > 0)
+        if any(domain(base, REALS_ARE_READ).zero for base in bases):
+            continue
+        for a in addends(exponent):
+            n, u = T.split_coefficient(a)
+            if a not in shared and u is not None and n < 0 and T.is_unmasked_if_read(u):
+                numbers[u] = min(n, numbers.get(u, n))
+    return [T.mul(T.const(n, "float"), u) for u, n in numbers.items()]
 
 
 def without_powers(t: Term, leaving: Mapping[Term, Fraction]) -> Term:

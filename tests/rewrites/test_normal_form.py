@@ -11,6 +11,7 @@ from monocomp import compile as compile_program
 from monocomp.derivation.rule_sets import derive
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.normal_form import normal_form, normalise
+from monocomp.rewrites.quotients import divisors
 from tests.rewrites.rules import (
     equations,
     inputs_of,
@@ -18,7 +19,7 @@ from tests.rewrites.rules import (
     values,
 )
 
-RULES = [*normal_form.rules, *normal_form.choices]
+RULES = [*normal_form.rules, *normal_form.choices, *divisors.rules]
 
 
 NEAR_MISSES = {
@@ -83,6 +84,13 @@ NEAR_MISSES = {
         "A[i] = sum[k if k == i or k == 1](X[i,k])",
         "A[i] = sum[k if k == i](X[i,k])",  # X[i,i] would give i and k one extent
     ],
+    "clear_exponentials": [
+        "A[i] = 1 / (exp(B[i]) + 1)",
+        "A[i] = (exp(-B[i]) + 1) ** 2",  # no divisor
+        "A[i] = log(exp(-B[i]) + 1)",
+        "A[i] = 1 / (exp(-B[i]) * C[i] + 1)",  # nothing where C is 0, whatever B is
+        "A[i] = 1 / (exp(-max[k if k < i](X[i,k])) + 2)",  # the maximum of nothing
+    ],
     "common_factor": [
         "A[i] = 1 / (B[i] + C[i])",
         "A[i] = log(B[i] * C[i] + B[i])",  # of unknown sign
@@ -104,6 +112,27 @@ NEAR_MISSES = {
         "A[i] = relu(B[i] + C[i] / sum[k if k < i](exp(Y[k])))",
         "A[i] = (exp(-B[i]) + 1) ** 2",  # exp(B) would be large for nothing
         "A[i] = log(exp(-B[i]) * C[i] + 3)",
+    ],
+    "divide_addends": [
+        "A[i] = (X[i,0] * Y[i] + Z[i]) ** 2 / Y[i] ** 2",  # that it leaves, see common_factor
+        "A[i] = (sum[k if k < i](X[i,k] ** 0) * M[i] + Y[i]) ** 2 / sum[k if k < i](X[i,k] ** 0)",
+        *(  # a root, in which the divisor would lose its sign, and another divisor
+            f"A[i] = {x} / sum[k if k < i](X[i,k])"
+            for x in (
+                "sqrt(sum[k if k < i](X[i,k]) * M[i] + 1)",
+                "1 / (sum[k if k < i](X[i,k]) * M[i] + Y[i])",
+            )
+        ),
+        # Both addends would keep the divisor, and `common_factor` would take it out again.
+        "A[i] = (sum[k if k < i](exp(X[i,k])) * M[i] + 1) ** 2 / sum[k if k < i](exp(X[i,k])) ** 4",
+        "A[i] = (B[i] + C[i]) / D[i]",  # nothing cancels
+        "A[i] = (B[i] - C[i]) / B[i] ** 3",  # nor all of a divisor: inf - inf where it is 0
+        "A[i] = (B[i] * C[i] + D[i]) * C[i]",
+        "A[i] = (exp(B[i]) + C[i]) / D[i]",
+        "A[i] = B[i] * C[i] / D[i]",
+        "A[i] = (B[i] * C[i] + D[i]) * C[i] ** 2",  # no divisor
+        "A[i] = maximum(B[i] * C[i] + D[i], 1 / C[i])",  # no quotient
+        "A[i] = (B[i] + X[i,0] / D[i]) / D[i]",  # it divides already
     ],
     "factor_number": [
         "A[i] = X[i] * (2 * Y[i] + 3 * Z[i])",  # they share none
@@ -202,6 +231,11 @@ VARIANTS = {
         "sum[k](sum[l if k == l](X[i,l]) * Y[k]) => sum[k](X[i,k] * Y[k])",
         "sum[k](sum[l if k == l and l < i](X[i,l])) => sum[k]((k < i) * X[i,k])",
     ],
+    "clear_exponentials": [
+        "1 / (exp(X[i,0] - B[i]) + exp(-2 * B[i]) + 1)"
+        " => exp(2 * B[i]) / (exp(B[i] + X[i,0]) + 1 + exp(2 * B[i]))",
+        "rsqrt(exp(X[i,0] - B[i]) + 1) => exp(B[i] / 2) * rsqrt(exp(X[i,0]) + exp(B[i]))",
+    ],
     "common_factor": [
         "log(exp(B[i]) * X[i,0] ** 2 + exp(B[i])) => B[i] + log(X[i,0] ** 2 + 1)",
         "abs(exp(B[i]) * X[i,0] + exp(B[i])) => exp(B[i]) * abs(X[i,0] + 1)",
@@ -213,6 +247,30 @@ VARIANTS = {
         "(exp(-B[i]) * X[i,0] + exp(-B[i])) ** 2 => exp(-2 * B[i]) * (X[i,0] + 1) ** 2",
         "1 / (2 + 4 * X[i,0]) => 0.5 / (1 + 2 * X[i,0])",
         "1 / (-2 - 4 * X[i,0]) => -0.5 / (1 + 2 * X[i,0])",
+    ],
+    "divide_addends": [
+        "(B[i] ** 2 * X[i,0] + 1) / B[i] => X[i,0] * B[i] + 1 / B[i]",
+        "(sum[k if k < i](1.0) * X[i,0] + B[i]) ** 2 / sum[k if k < i](1.0) ** 2"
+        " => (sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0)"
+        " + B[i] / sum[k if k < i](1.0)) ** 2",
+        *(  # beside a sum in which nothing cancels, whichever stands first
+            f"(B[i] * X[i,0] + {a}) * (X[i,0] + {b}) / B[i]"
+            f" => (X[i,0] + {b}) * (X[i,0] * (B[i] != 0) + {a} / B[i])"
+            for a, b in ((5, 6), (6, 5))
+        ),
+        # what does not cancel stays together
+        "(sum[k if k < i](1.0) * X[i,0] + B[i] - Y[0]) / sum[k if k < i](1.0)"
+        " => sum[k if k < i](1.0) * X[i,0] / sum[k if k < i](1.0)"
+        " + (B[i] - Y[0]) / sum[k if k < i](1.0)",
+        "(B[i] * X[i,0] + Y[0] - 1) / B[i] => X[i,0] * (B[i] != 0) + (Y[0] - 1) / B[i]",
+        "(B[i] * X[i,0] + B[i] / X[i,0] - 1) / X[i,0]"
+        " => B[i] * (X[i,0] != 0) + (B[i] / X[i,0] - 1) / X[i,0]",
+        # but over what is never 0
+        "(Y[0] * (exp(B[i]) + 1) + Y[1] - B[i]) / (exp(B[i]) + 1)"
+        " => Y[0] + Y[1] / (exp(B[i]) + 1) - B[i] / (exp(B[i]) + 1)",
+        # which a sum over nothing is
+        "(B[i] * sum[k if k < i](exp(Y[k])) + B[i] - Y[1]) / sum[k if k < i](exp(Y[k]))"
+        " => B[i] * (0 < sum[k if k < i](exp(Y[k]))) + (B[i] - Y[1]) / sum[k if k < i](exp(Y[k]))",
     ],
     "factor_number": [
         "X[i,0] * (2 * B[i] + 2) * (6 - 3 * B[i]) => 6 * X[i,0] * (B[i] + 1) * (2 - B[i])",
