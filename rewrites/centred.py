@@ -66,7 +66,7 @@ class Weights(NamedTuple):
         count = self.sum(T.ONE)
         nest = ((self.bound, self.condition), *self.inside)
         if self.weight is T.ONE and count.op == "fold" and all(c is T.TRUE for _, c in nest):
-            extents = (T.as_float(T.extent_of(b.attr[1])) for b, _ in nest)
+            extents = (T.as_float(T.extent_of(b.extent)) for b, _ in nest)
             return T.replace(t, count, T.mul(*extents))
         return t
 
@@ -171,7 +171,7 @@ def mean(centre: Term, distance: Term, bound: Term, condition: Term) -> Weights 
 def weighted_sum(bound: Term, condition: Term, value: Term, exponent: Term | None) -> Term:
     """sum(value), or in SE the mantissa of sum(value * exp(exponent)), of primitive factors."""
     coefficient, rest = T.split_coefficient(T.as_float(value))
-    parts = [primitive(f, bound.attr[0]) for f in factors(T.ONE if rest is None else rest)]
+    parts = [primitive(f, bound.name) for f in factors(T.ONE if rest is None else rest)]
     number = T.const(coefficient * math.prod(n for n, _ in parts), "float")
     value = T.mul(T.ONE, *(f for _, f in parts))
     if exponent is not None:
@@ -227,11 +227,11 @@ def _apart(fold: Term) -> Centred | None:
     if fold.attr.monoid not in ("sum", SE_PAIR) or fold.kind != "float":
         return None
     (bound,), (condition, value, *exponent) = T.open_fold(fold)
-    extent, names, inside = bound.attr[1], {bound.attr[0]}, list[tuple[Term, Term]]()
+    extent, names, inside = bound.extent, {bound.name}, list[tuple[Term, Term]]()
     while value.op == "fold" and value.attr.monoid == "sum" and len(value.attr.indices) == 1:
         (inner,), (filtered, value) = T.open_fold(value)
         inside.append((inner, filtered))
-        names.add(inner.attr[0])
+        names.add(inner.name)
 
     def is_result(t: Term) -> bool:
         return names.isdisjoint(t.free) and any(

@@ -226,7 +226,7 @@ def _anchor(mean: Weights, distance: Term) -> Term | None:
     bound, condition = mean.bound, mean.condition
     exponents = [*addends(exponent_of(mean.weight)), *addends(mean.exponent or T.ZERO)]
     weights = [f for f in factors(without_exponent(mean.weight)) if not T.is_positive(f)]
-    own = distance.free | {bound.attr[0]}
+    own = distance.free | {bound.name}
     if not all(w.free <= own for w in weights):
         return None
     there = [T.is_weight_there(a) for a in exponents if a.free <= own]
@@ -242,7 +242,7 @@ def _first(bound: Term, condition: Term, is_there: Term) -> Term:
     if is_there is T.TRUE and domain.mask is T.TRUE:
         *starts, position = (i.start for i in domain.intervals)
         for start in reversed(starts):
-            position = T.where(T.substitute(condition, {bound.attr[0]: start}), start, position)
+            position = T.where(T.substitute(condition, {bound.name: start}), start, position)
         return position
     return T.fold("argmax", (bound,), T.TRUE, T.as_int(T.conjunction(condition, is_there)))
 
@@ -250,16 +250,16 @@ def _first(bound: Term, condition: Term, is_there: Term) -> Term:
 def _element(bound: Term, condition: Term, distance: Term, position: Term) -> Term:
     """Return what varies in the distances, at a position of the domain, or 0 where that is left
     out."""
-    varying = T.add(T.ZERO, *(a for a in addends(distance) if bound.attr[0] in a.free))
-    number, element = primitive(varying, bound.attr[0])
+    varying = T.add(T.ZERO, *(a for a in addends(distance) if bound.name in a.free))
+    number, element = primitive(varying, bound.name)
     folds = (t for t in T.subterms(element) if t.op == "fold")
     if any(t.args[0] is not T.TRUE or any(a.folded for a in t.args) for t in folds):
         return T.ZERO  # at one position, what is filtered and sums of sums are other programs
-    is_there = T.compare("<", position, T.extent_of(bound.attr[1]))
-    here, read = {bound.attr[0]: position}, {bound.attr[0]: position}
-    if position.op == "index" and position.attr[1] != bound.attr[1]:
+    is_there = T.compare("<", position, T.extent_of(bound.extent))
+    here, read = {bound.name: position}, {bound.name: position}
+    if position.op == "index" and position.extent != bound.extent:
         # A read with a plain index says that the tensor has its extent, a computed one does not.
-        read = {bound.attr[0]: T.function("maximum", position, T.const(0))}
+        read = {bound.name: T.function("maximum", position, T.const(0))}
     inside = T.conjunction(
         is_there,
         *(

@@ -70,7 +70,7 @@ def nest_indices(t: Term) -> Term | None:
     if isinstance(monoid, str) and monoid not in ("sum", "max", "min", "prod"):
         return None
     (outer, *inner), (condition, *elements) = T.open_fold(t)
-    names = {i.attr[0] for i in inner}
+    names = {i.name for i in inner}
     parts = T.conjuncts(condition)
     rows = [c for c in parts if names.isdisjoint(c.free) and not reads_computed(c)]
     row = T.fold(

@@ -28,7 +28,7 @@ def assume_equality(t: Term) -> Term | None:
     if t.op != "fold":
         return None
     opened, (condition, *bodies) = T.open_fold(t)
-    names = {i.attr[0] for i in opened}
+    names = {i.name for i in opened}
     for old, new in T.equal_ints(condition):
         varies = not names.isdisjoint(old.free)
         if old.op == "index" or not varies or not names.isdisjoint(new.free):

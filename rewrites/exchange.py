@@ -110,7 +110,7 @@ def _are_products(found: Bindings) -> bool:
     (bound, *more), fold = found.folds["k"]
     a, b, w, x, y = (found.terms[v] for v in "abwxy")
     bodies = [T.mul(w, x), T.mul(w, y), T.mul(w, T.add(T.mul(a, x), T.mul(b, y)))]
-    name = bound.attr[0]
+    name = bound.name
     return (
         (fold.kind == "float" and not more)
         and T.mul(a, x).free == T.mul(b, y).free
@@ -170,7 +170,7 @@ def _in_normal_form(t: Term) -> Term:
 def _exchanged(t: Term) -> Term:
     """Take every sum in the products of a sum outside of it; return t if there is none."""
     (bound,), (condition, body) = T.open_fold(t)
-    name = bound.attr[0]
+    name = bound.name
     parts = []
     for m in _expanded(body, name):
         inside = [f for f in m if not _is_inner_sum(f, name)]

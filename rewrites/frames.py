@@ -143,7 +143,7 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
     for name in s.free:
         if not s.free <= body.free | {name}:  # which is all that an element has
             continue
-        here = {bound.attr[0]: T.index(name, bound.attr[1])}
+        here = {bound.name: T.index(name, bound.extent)}
         element = T.substitute(body, here)
         # In an exponent nothing is joined: exp multiplies it out.
         if s in (element, exponent_of(T.exp(element))):
@@ -212,14 +212,14 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
     if len(part.attr.indices) != 1 or part.attr.extents != whole.attr.extents:
         return None
     (bound,), (condition, value, exponent) = T.open_fold(part)
-    _, (outer, _, other) = T.open_as(whole, (bound.attr[0],))
+    _, (outer, _, other) = T.open_as(whole, (bound.name,))
     known, wanted = set(T.conjuncts(outer)), set(T.conjuncts(condition))
     if exponent is not other or not known < wanted:
         return None
     if not (T.is_finite_if_there(value) and T.is_number_if_read(exponent)):  # 0 times infinity
         return None
     extra = [c for c in T.conjuncts(condition) if c not in known]
-    name = bound.attr[0]
+    name = bound.name
     moving, fixed = (
         T.bracket(T.conjunction(*(c for c in extra if (name in c.free) is varies)))
         for varies in (True, False)

@@ -38,7 +38,7 @@ def _is_free_to_leave(found: Bindings) -> bool:
     _, (condition, body) = T.open_fold(fold)
     share, _ = T.shares(body, T.conjuncts(condition))
     a = found.terms["a"]
-    is_torn = bound.attr[0] in share.free and _is_part(a, share)
+    is_torn = bound.name in share.free and _is_part(a, share)
     is_infinite = isinstance(a.attr, float)
     return not (is_torn or is_infinite or _is_guarded(found))
 
@@ -157,7 +157,7 @@ def _are_of_one_weight(found: Bindings) -> bool:
     """True if w is all that varies in the exponents of both elements and of their addends: a sum
     of differently weighted ones would be split again."""
     (bound,), _ = found.folds["k"]
-    name = bound.attr[0]
+    name = bound.name
     others = (a for v in "xy" for a in addends(found.terms[v]))
     is_weight = weight_of(found.terms["w"], name) is not T.ZERO
     return is_weight and all(weight_of(a, name) is T.ZERO for a in others)

@@ -33,7 +33,7 @@ def split_products(t: Term) -> Term | None:
     if t.op != "fold" or t.attr.monoid != "sum" or len(t.attr.indices) != 1:
         return None
     (bound,), (condition, body) = T.open_fold(t)
-    name = bound.attr[0]
+    name = bound.name
     parts = apart(body, name)
     if len(parts) < 2 or t.kind != "float" or any(name in exponent_of(p).free for p in parts):
         return None

@@ -133,13 +133,13 @@ def held_folds(terms: Iterable[Term], whole: Iterable[Term]) -> dict[Term, str]:
     for t in known:
         is_of_tile = t.attr.monoid in _OF_TILES and len(t.attr.indices) == 1
         for i in indices if is_of_tile else ():
-            if i.attr[1] != t.attr.extents[0] or i.attr[0] in t.free:
+            if i.extent != t.attr.extents[0] or i.name in t.free:
                 continue
-            _, parts = T.open_as(t, (i.attr[0],))
+            _, parts = T.open_as(t, (i.name,))
             inner = [g for g in T.subterms(*parts) if g.op == "fold" and not T.is_open(g)]
-            moving = [g for g in inner if i.attr[0] in g.free]
+            moving = [g for g in inner if i.name in g.free]
             if moving and all(g in known for g in moving):
-                found[t] = i.attr[0]
+                found[t] = i.name
                 break
     return found
 

@@ -194,7 +194,7 @@ def _weight(found: Bindings) -> tuple[Term, ...]:
 def _is_weighted(found: Bindings) -> bool:
     """True if an addend has an exponential weight that varies with the index."""
     (bound,), _ = found.folds["k"]
-    return weight_of(found.terms["a"], bound.attr[0]) is not T.ZERO
+    return weight_of(found.terms["a"], bound.name) is not T.ZERO
 
 
 results.add(

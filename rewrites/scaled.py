@@ -254,7 +254,7 @@ class _Operator:
     def sum(self, t: Term) -> Term:
         """sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v with m = max_k s_k"""
         (bound,), (condition, body) = T.open_fold(t)
-        name = bound.attr[0]
+        name = bound.name
         condition = self.plain(condition)
         known = T.conjunction(self.known, condition)
         element = scaled(body, Need.SMALL, known)
@@ -284,7 +284,7 @@ class _Operator:
     def plain_sum(self, bound: Term, condition: Term, element: Scaled) -> Term:
         """sum_k exp(m) x_k = exp(m) * sum_k x_k"""
         value, exponent = element.value, element.exponent
-        if exponent is T.ZERO or bound.attr[0] in exponent.free:
+        if exponent is T.ZERO or bound.name in exponent.free:
             return T.fold("sum", (bound,), condition, element.whole)
         return T.mul(T.exp(exponent), T.fold("sum", (bound,), condition, value))
 

@@ -89,7 +89,7 @@ def choose_among_exponents(t: Term) -> Term | None:
     if not (is_position or is_selection(t)):
         return None
     (bound,), (condition, weight) = T.open_fold(t)
-    if weight.op != "exp" or bound.attr[0] not in weight.free:
+    if weight.op != "exp" or bound.name not in weight.free:
         return None
     (x,) = weight.args
     if not (T.exceeds_minus_infinity(x) or (is_position and condition is T.TRUE)):

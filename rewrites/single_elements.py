@@ -26,11 +26,11 @@ def pick_point(t: Term) -> Term | None:
         position = _solve(c, bound)
         if position is None:
             continue
-        if position.op == "index" and position.attr[1] != bound.attr[1]:
+        if position.op == "index" and position.extent != bound.extent:
             return None  # a read with a plain index is never out of range
         here = {name: position}
         others = (T.substitute(o, here) for o in T.conjuncts(condition) if o is not c)
-        inside = T.TRUE if position.op == "index" else T.in_range(position, bound.attr[1])
+        inside = T.TRUE if position.op == "index" else T.in_range(position, bound.extent)
         return T.mul(T.conjunction(inside, *others), T.substitute(body, here))
     return None
 
@@ -42,6 +42,6 @@ def _solve(c: Term, bound: Term) -> Term | None:
     difference = T.sub(c.args[1], c.args[0])
     for sign in (1, -1):
         rest = T.sub(difference, T.mul(T.const(sign), bound))
-        if bound.attr[0] not in rest.free:
+        if bound.name not in rest.free:
             return T.mul(T.const(-sign), rest)
     return None

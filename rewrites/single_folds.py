@@ -15,7 +15,7 @@ def is_fold(t: Term, *names: str) -> bool:
 def opened_fold(t: Term) -> tuple[Term, str, Term, Term]:
     """(index, its name, condition, body) of a fold over one index."""
     (bound,), (condition, body) = T.open_fold(t)
-    return bound, bound.attr[0], condition, body
+    return bound, bound.name, condition, body
 
 
 def weight_of(t: Term, name: str) -> Term:
@@ -42,7 +42,7 @@ def scales_no_weights(found: Bindings) -> bool:
     is_whole = T.has_element(fold)
 
     def stays(f: Term) -> bool:
-        return bound.attr[0] in f.free or not (is_whole or T.is_positive_if_specified(f))
+        return bound.name in f.free or not (is_whole or T.is_positive_if_specified(f))
 
     moving = [*filter(stays, factors(body))]
     return bool(beside_weight([found.terms["a"]], moving, T.conjuncts(condition))[0])

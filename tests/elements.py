@@ -12,5 +12,5 @@ from monocomp.terms import Term
 def element(name: str, subscripts: Sequence[Term], kind: Kind = "float") -> Term:
     """An element of a tensor whose dimensions have the extents of the indices that subscript it."""
     pairs = enumerate(subscripts)
-    extents = (a.attr[1] if a.op == "index" else f".{name}{n}" for n, a in pairs)
+    extents = (a.extent if a.op == "index" else f".{name}{n}" for n, a in pairs)
     return T.read(T.Tensor(name, tuple(extents)), subscripts, kind)

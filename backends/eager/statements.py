@@ -36,12 +36,12 @@ class Body(Terms):
         """Return the equation: a comment that states it, its indices, and the assignments."""
         assert self.equation is not None
         e, scope = self.equation, self.scope
-        names = [i.attr[0] for i in e.indices]
+        names = [i.name for i in e.indices]
         for i in e.indices:
             self.axis(i)
         code = self.code(e.body)
         target = scope.identifiers[e.name]
-        sizes = [scope.size(i.attr[1]) for i in e.indices]
+        sizes = [scope.size(i.extent) for i in e.indices]
         if code.number:
             dims = tuple_text(sizes)
             kind = f"dtype={TYPES[e.body.kind]}"
@@ -57,7 +57,7 @@ class Body(Terms):
             return []
         names = [self.scope.index(name) for name in self.axes]
         target = f"({names[0]},)" if len(names) == 1 else ", ".join(names)
-        sizes = [self.scope.size(i.attr[1]) for i in self.axes.values()]
+        sizes = [self.scope.size(i.extent) for i in self.axes.values()]
         opened = self.call(self.scope.helper("open_indices"), *sizes, f"device={self.scope.device}")
         return fit(f"{target} = ", opened.text, "", 1)
 
@@ -111,7 +111,7 @@ class Body(Terms):
     def admitted(self, condition: Term, opened: tuple[Term, ...], *bodies: Term) -> Code | None:
         """Return a condition that has all the axes which the bodies lack; None: it always holds."""
         present = condition.free.union(*(b.free for b in bodies))
-        missing = [i for i in opened if i.attr[0] not in present]
+        missing = [i for i in opened if i.name not in present]
         if condition is T.TRUE and not missing:
             return None
         return self.tensor(self.code(over(condition, *missing)), "bool")
@@ -202,10 +202,10 @@ class Body(Terms):
     def open_at(self, t: Term) -> tuple[Term, ...]:
         """Return the condition and bodies of a fold that keeps its index, at its position."""
         position = t.args[0]
-        if any(position.attr[0] in part.free for part in t.args[1:]):
+        if any(position.name in part.free for part in t.args[1:]):
             raise UnsupportedError(f"{t.attr.name} at another index is not part of the self-check")
         self.axis(position)
-        return T.open_as(t, [position.attr[0]])[1]
+        return T.open_as(t, [position.name])[1]
 
     def _softmax(self, t: Term) -> Code:
         condition, body = self.open_at(t)
@@ -220,13 +220,13 @@ class Body(Terms):
 
     def _top(self, t: Term) -> list[Code]:
         position = t.args[0]
-        (i,), (condition, body) = self.open(t, avoid=(position.attr[0],))
+        (i,), (condition, body) = self.open(t, avoid=(position.name,))
         key = (condition, body, position)  # top and argtop come from one sort
         if key not in self.folded:
             x = self.tensor(self.code(body), "float")
             x = self.elements(self.admitted(condition, (i,), body), x, "-torch.inf")
             axes = f"{self.axis(i)}", f"{self.axis(position)}"
-            count = self.scope.size(position.attr[1])
+            count = self.scope.size(position.extent)
             self.folded[key] = self.unpack(["top", "argtop"], "top", x, *axes, count)
         return self.folded[key]
 
@@ -265,7 +265,7 @@ class Body(Terms):
 
 def over(condition: Term, *indices: Term) -> Term:
     """Return the same condition, written so that it has the axes of these indices."""
-    within = [T.compare("<", i, T.extent_of(i.attr[1])) for i in indices]
+    within = [T.compare("<", i, T.extent_of(i.extent)) for i in indices]
     if condition is T.FALSE and indices:
         return T.conjunction(*map(T.negate, within))
     return T.conjunction(condition, *within)

@@ -51,8 +51,8 @@ class Terms(ABC):
 
     def axis(self, i: Term) -> int:
         """Return the number of an index's axis."""
-        self.axes.setdefault(i.attr[0], i)
-        return list(self.axes).index(i.attr[0])
+        self.axes.setdefault(i.name, i)
+        return list(self.axes).index(i.name)
 
     def assign(self, wanted: str, code: Code) -> Code:
         """Give a value a name of its own."""
@@ -109,7 +109,7 @@ class Terms(ABC):
                 return self._const(t)
             case "index":
                 self.axis(t)
-                return Code(self.scope.index(t.attr[0]))
+                return Code(self.scope.index(t.name))
             case "extent":
                 return Code(self.scope.size(t.attr), number=True)
             case "param" if t.attr in self.fields:
@@ -190,7 +190,7 @@ class Terms(ABC):
         return (self.scope.equations.by_name[t.attr] if t.op == "ref" else t.attr).extents
 
     def _subscript(self, s: Term, extent: str) -> Code:
-        plain = s.op == "index" and s.attr[1] == extent
+        plain = s.op == "index" and s.extent == extent
         if plain or (s.op == "const" and s.attr == 0) or not self.clamps:
             return self.code(s)
         code = self.tensor(self.code(s), "int")

@@ -100,7 +100,7 @@ class HostSource:
 
     def purpose(self) -> str:
         """Return the first line of the docstring."""
-        outs = [f"{e.name} ({', '.join(i.attr[0] for i in e.indices)})" for e in self.start.outputs]
+        outs = [f"{e.name} ({', '.join(i.name for i in e.indices)})" for e in self.start.outputs]
         return f"Computes {', '.join(outs)}."
 
     def _doc(self) -> None:

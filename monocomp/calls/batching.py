@@ -31,7 +31,7 @@ def batched(program: Equations, names: Collection[str]) -> Equations:
     """
     declared = program.declared
     index = NewNames(program).index("n")
-    name = index.attr[0]
+    name = index.name
     batching = _Batching(index, set(names))
     made = {e.name: batching.of(e) for e in in_order((*program.given, *program.equations))}
     inputs = {
@@ -74,7 +74,7 @@ class _Batching:
         """Return an equation for all calls, after those that it reads."""
         body = self._term(e.body)
         found = replace(e, body=body)
-        if self.index.attr[0] in body.free or (e.given and e.name in self.names):
+        if self.index.name in body.free or (e.given and e.name in self.names):
             self.names.add(e.name)
             found = replace(found, indices=(self.index, *e.indices))
         if e.given:
@@ -98,6 +98,6 @@ class _Batching:
             if t.op == "ref":
                 return T.ref(t.attr, subscripts, t.kind)
             extents = () if t.op == "param" else t.attr.extents
-            tensor = T.Tensor(T.name_of(t), (self.index.attr[1], *extents))
+            tensor = T.Tensor(T.name_of(t), (self.index.extent, *extents))
             return T.read(tensor, subscripts, t.kind)
         return T.stored(self._given[t.attr], t.args) if is_given else t

@@ -40,7 +40,7 @@ class Filter:
         return any(self._is_empty(index, given) for index in self.indices)
 
     def _is_empty(self, index: Term, given: Mapping[Term, Term]) -> bool:
-        name, bound = index.attr[0], {i.attr[0] for i in self.indices}
+        name, bound = index.name, {i.name for i in self.indices}
         conditions = [c for c in T.conjuncts(self.condition) if name in c.free]
         if all(c.free <= bound for c in conditions):
             before = {name: T.sub(index, T.const(1))}

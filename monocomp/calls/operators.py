@@ -121,7 +121,7 @@ class Operator:
         results = []
         for o, e in zip(declared.outputs, self.calls.planner.equations.outputs, strict=True):
             dtype = getattr(torch, result_dtype(declared, o, e.body.kind, dtypes))
-            results.append(first.new_empty([extents[i.attr[1]] for i in e.indices], dtype=dtype))
+            results.append(first.new_empty([extents[i.extent] for i in e.indices], dtype=dtype))
         return _unpacked(tuple(results))
 
 

@@ -17,7 +17,7 @@ def verify_scopes(program: Equations) -> None:
     if missing:
         raise InternalError(f"no equation is left for {', '.join(sorted(missing))}")
     for equation in program.equations:
-        bound = {i.attr[0] for i in equation.indices}
+        bound = {i.name for i in equation.indices}
         strange = equation.body.free - bound
         if strange:
             raise InternalError(f"{equation.name} varies with {', '.join(sorted(strange))}")

@@ -103,7 +103,7 @@ class Sizes:
     def _compared_with(self, name: str) -> Iterator[str]:
         """Yield the known extents of indices that an input is compared with: k < len[b]."""
         for t in self.terms:
-            indices = [a.attr[1] for a in t.args if a.op == "index" and t.op == "compare"]
+            indices = [a.extent for a in t.args if a.op == "index" and t.op == "compare"]
             if indices and any(a.op == "read" and a.attr.name == name for a in t.args):
                 yield from (e for e in indices[:1] if e in self.known)
 
@@ -167,7 +167,7 @@ class Sizes:
         """Yield extents that a subscript depends on, definitions seen through."""
         for t in T.subterms(term):
             if t.op in ("extent", "index"):
-                yield t.attr if t.op == "extent" else t.attr[1]
+                yield t.attr if t.op == "extent" else t.extent
             elif t.op in ("ref", "stored"):
                 yield from self._mentioned(self._declared_at(t).body)
 
@@ -177,7 +177,7 @@ class Sizes:
     def _range_of_leaf(self, t: Term) -> Interval | None:
         match t.op:
             case "index":
-                size = self.known.get(t.attr[1])
+                size = self.known.get(t.extent)
                 return None if size is None else (0, max(0, size - 1))
             case "read":
                 return self.values(t.attr.name) if t.kind == "int" else None

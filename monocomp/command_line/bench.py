@@ -191,7 +191,7 @@ def _require_memory(
     for t in terms:
         if t.op == "mul" and t in summed:
             continue  # a product of matrices
-        indices = {at.attr for at in T.subterms(t) if at.op == "index" and at.attr[0] in t.free}
+        indices = {at.attr for at in T.subterms(t) if at.op == "index" and at.name in t.free}
         largest = max(largest, math.prod(sizes.get(extent, 1) for _, extent in indices))
     needed = largest * dtype.itemsize * _STORED
     if needed > _free_memory(next(iter(tensors.values())).device):

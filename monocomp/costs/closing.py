@@ -24,13 +24,13 @@ def close(t: Term) -> tuple[Term, tuple[Term, ...]]:
     positions: dict[Term, list[tuple[int, str]]] = {}
     for part in _parts(opened):
         for n, a in enumerate(part.args):
-            if a.op == "index" and a.attr[0] in opened.free:
+            if a.op == "index" and a.name in opened.free:
                 is_subscript = part.op in T.READS
                 where = (n, part.key[1]) if is_subscript else (len(opened.free), part.op)
                 positions.setdefault(a, []).append(where)
-    ordered = sorted(positions, key=lambda i: (sorted(positions[i]), i.attr[1], i.attr[0]))
-    names = {i.attr[0]: T.index(f"@{n}", i.attr[1]) for n, i in enumerate(ordered)}
-    subscripts = tuple(stands_for.get(i.attr[0], i) for i in ordered)
+    ordered = sorted(positions, key=lambda i: (sorted(positions[i]), i.extent, i.name))
+    names = {i.name: T.index(f"@{n}", i.extent) for n, i in enumerate(ordered)}
+    subscripts = tuple(stands_for.get(i.name, i) for i in ordered)
     return T.substitute(opened, names), subscripts
 
 
@@ -44,7 +44,7 @@ def open_subscripts(t: Term) -> tuple[Term, dict[str, Term]]:
             a for a in computed if not any(T.holds(b, a) for b in computed if b is not a)
         )
         variable = T.index(f"@@{len(stands_for)}", computed[subscript])
-        stands_for[variable.attr[0]] = subscript
+        stands_for[variable.name] = subscript
         opened = T.replace(opened, subscript, variable)
         parts = _parts(opened)
     return opened, stands_for

@@ -83,7 +83,7 @@ def elements_of_folds(program: Equations) -> int:
     sizes = nominal_sizes(program.declared, program.sizes)
 
     def count(t: Term) -> int:
-        extents = [i.attr[1] for i in T.free_indices(t)] + list(t.attr.extents)
+        extents = [i.extent for i in T.free_indices(t)] + list(t.attr.extents)
         return math.prod(max(1, sizes[e]) for e in extents)
 
     folds = {
@@ -173,10 +173,10 @@ def estimate_of(
     lengths = {"grid": 1, "row": ROW_BLOCK}  # other axes are not cut between programs
 
     def blocks(i: Term, is_inner: bool) -> int:
-        size = sizes[i.attr[1]]
-        axis = roles.get(i.attr[0])
+        size = sizes[i.extent]
+        axis = roles.get(i.name)
         if axis is None:  # a short loop inside of another one takes one element at a time
-            length = 1 if is_inner and fits(i.attr[1]) else LOOP_BLOCK
+            length = 1 if is_inner and fits(i.extent) else LOOP_BLOCK
         else:
             length = lengths.get(axis.role, max(1, size))
         return math.ceil(size / length)
@@ -191,20 +191,20 @@ def estimate_of(
         lengths["row"] = counter.columns.rows_that_fit(cost.state)
         counter, cost = counted()
     indices = dict.fromkeys(i for e in group for i in e.indices)
-    grid = frozenset(i for i in indices if roles[i.attr[0]].role == "grid")
+    grid = frozenset(i for i in indices if roles[i.name].role == "grid")
     return Estimate(group, grid, cost, counter.folds, counter.operands)
 
 
 def elements(indices: Iterable[Term], sizes: Mapping[str, int]) -> int:
     """Return the number of combinations of values that indices take."""
-    return math.prod(sizes[i.attr[1]] for i in indices)
+    return math.prod(sizes[i.extent] for i in indices)
 
 
 def tensor_sizes(program: Equations, sizes: Mapping[str, int]) -> list[int]:
     """Return the numbers of elements of the inputs and outputs."""
     declared = program.declared
     shapes = [[sizes[e] for e in declared.extents(name)] for name in declared.inputs]
-    shapes += [[sizes[i.attr[1]] for i in e.indices] for e in program.outputs]
+    shapes += [[sizes[i.extent] for i in e.indices] for e in program.outputs]
     return list(map(math.prod, shapes))
 
 
@@ -243,8 +243,8 @@ class _Counter:
         self.held = held_by(group, roles)
         self.scan = scan_along(group)
         late = {n for n, axis in roles.items() if axis.role == "stream"}
-        self.base = tuple(i for i in indices if i.attr[0] not in late)
-        self.late = tuple(i for i in indices if i.attr[0] in late)
+        self.base = tuple(i for i in indices if i.name not in late)
+        self.late = tuple(i for i in indices if i.name in late)
         self.role_of = {name: axis.role for name, axis in roles.items()}
         self.grid = frozenset(name for name, role in self.role_of.items() if role == "grid")
         self.seen: set[tuple[Term, tuple[Term, ...], str]] = set()
@@ -272,7 +272,7 @@ class _Counter:
         for fold in [f for at in loops for f in at.folds]:
             self._loop(fold)
             state += product(map(self.extent, self._carried(fold))) * len(_fields(fold))
-        extents = (*(p.extent for p in loops), *(i.attr[1] for i in self.late))
+        extents = (*(p.extent for p in loops), *(i.extent for i in self.late))
         counts = dict(Counter(e.lstrip(".") for e in extents))
         reads = {n: len(self.reads[n]) for n in self.inputs if n in self.reads}
         return Cost(counts, reads, self.operations, self.moved, state)
@@ -280,7 +280,7 @@ class _Counter:
     def _stored(self, equation: Equation) -> Amount:
         """Return the bytes of an output, or of what another kernel reads."""
         wide = equation.name not in self.outputs and equation.body.kind == "float"
-        extents = (self.extent(i.attr[1]) for i in equation.indices)
+        extents = (self.extent(i.extent) for i in equation.indices)
         times = 2 if equation.name in self.added else 1  # read, and written
         return product(extents) * times * (STORED_BYTES if wide else ELEMENT_BYTES)
 
@@ -349,8 +349,8 @@ class _Counter:
             if any(map(self._is_looped, path)) and not is_tile:
                 self.inner.update(opened)
         inner = (*path, *(i for i in opened if i not in path))
-        own = [i for i in inner if i in opened or i.attr[0] in fold.free]
-        times = product(self.extent(i.attr[1]) for i in own)
+        own = [i for i in inner if i in opened or i.name in fold.free]
+        times = product(self.extent(i.extent) for i in own)
         times = times * self._repeats(i for i in path if i not in own)
         self._visit(condition, inner, scope)
         for part in self._products(fold, parts, opened):
@@ -360,7 +360,7 @@ class _Counter:
             else:
                 self.operations += MULTIPLY_ADD * times
                 if path != self.base:
-                    self.tiles.update(i for i in opened if self.fits(i.attr[1]))
+                    self.tiles.update(i for i in opened if self.fits(i.extent))
                 for side in sides:
                     self._multiplied(side, inner)
                     for f in filter(T.is_read, side):
@@ -408,7 +408,7 @@ class _Counter:
         if fold.attr.monoid != "sum" or fold.kind != "float" or len(opened) != 1:
             yield list(elements)
             return
-        name = opened[0].attr[0]
+        name = opened[0].name
         yield from ([p] for p in apart(elements[0], name, lambda f: f.free - self.grid))
 
     def _sides(
@@ -419,10 +419,10 @@ class _Counter:
         if fold.attr.monoid not in ("sum", SE_PAIR) or len(opened) != 1 or fold.kind != "float":
             return None
         parts = [f for f in (*factors(elements[0]), *elements[1:]) if f.op != "const"]
-        found = largest_sides([f.free - self.grid for f in parts], opened[0].attr[0])
+        found = largest_sides([f.free - self.grid for f in parts], opened[0].name)
         if found is None or not found[0].isdisjoint(found[1] & self.roles.keys()):
             return None
-        first = found[0] | {opened[0].attr[0]}
+        first = found[0] | {opened[0].name}
         left = [f for f in parts if f.free - self.grid <= first]
         return [left, [f for f in parts if f not in left]]
 
@@ -438,19 +438,19 @@ class _Counter:
         size = product(self.extent(dim) for dim, position in pairs if position.op != "const")
         wide = not is_input and name not in self.outputs and t.kind == "float"
         width = STORED_BYTES if wide else ELEMENT_BYTES
-        self.moved += size * width * self._repeats(i for i in path if i.attr[0] not in t.free)
+        self.moved += size * width * self._repeats(i for i in path if i.name not in t.free)
         if is_input and all(a.op != "const" for a in t.args):
             self.reads.setdefault(name, set()).add(scope)
 
     def _hold(self, t: Term, path: tuple[Term, ...], summed: Term) -> None:
         """Note how many columns the matrix has that an operand is for rows, or for the elements of
         a loop: of the index that is summed over, or of one that is held entirely."""
-        own = [i for i in path if i.attr[0] in t.free]
-        roles = {i: self.roles[i.attr[0]].role for i in own if i.attr[0] in self.roles}
+        own = [i for i in path if i.name in t.free]
+        roles = {i: self.roles[i.name].role for i in own if i.name in self.roles}
         tiles = [i for i in own if roles.get(i) == "whole" or (i is summed and i in self.tiles)]
         is_streamed = any(map(self._is_looped, own))
         if len(tiles) == 1 and (is_streamed or "row" in roles.values()):
-            length = self.extent(tiles[0].attr[1])
+            length = self.extent(tiles[0].extent)
             kind = self.columns.streamed if is_streamed else self.columns.held
             kind |= {T.unnamed(t): length} if isinstance(length, int) else {}
 
@@ -458,8 +458,8 @@ class _Counter:
         """Add operations on what varies with these indices, for each time that it is computed; a
         number is computed once."""
         if free and operations is not NO_OPERATION:
-            own = product(self.extent(i.attr[1]) for i in path if i.attr[0] in free)
-            repeats = self._repeats(i for i in path if i.attr[0] not in free)
+            own = product(self.extent(i.extent) for i in path if i.name in free)
+            repeats = self._repeats(i for i in path if i.name not in free)
             self.operations += operations * (own * repeats)
 
     # --- positions -----------------------------------------------------------------------
@@ -467,9 +467,9 @@ class _Counter:
     def _home(self, t: Term, path: tuple[Term, ...]) -> tuple[Term, ...]:
         """Return the path to the position where t is computed: the kernel's indices, loops up to
         the last with whose index it varies, and indices of tiles that are held entirely."""
-        looped = (n for n, i in enumerate(path) if i.attr[0] in t.free and self._is_looped(i))
+        looped = (n for n, i in enumerate(path) if i.name in t.free and self._is_looped(i))
         end = max(max(looped, default=-1) + 1, len(self.base))
-        return (*path[:end], *(i for i in path[end:] if i.attr[0] in t.free))
+        return (*path[:end], *(i for i in path[end:] if i.name in t.free))
 
     def _is_looped(self, i: Term) -> bool:
         return i not in self.base and i not in self.tiles
@@ -478,9 +478,9 @@ class _Counter:
         return math.prod(self.blocks(i, i in self.inner) for i in lacking)
 
     def _position(self, t: Term, path: tuple[Term, ...]) -> Place:
-        lacking = {i: self.blocks(i, i in self.inner) for i in path if i.attr[0] not in t.free}
+        lacking = {i: self.blocks(i, i in self.inner) for i in path if i.name not in t.free}
         repeats = math.prod(lacking.values())
-        own = product(self.extent(i.attr[1]) for i in path if i.attr[0] in t.free)
+        own = product(self.extent(i.extent) for i in path if i.name in t.free)
         times = own * repeats
         most = max(lacking, key=lambda i: lacking[i], default=None)
         number = times if isinstance(times, int) else 0

@@ -70,7 +70,7 @@ class _Kernel:
     ) -> _Kernel:
         """Describe the kernel that computes some equations of a program."""
         equations = tuple(group)
-        extents = {i.attr[1] for e in equations for i in e.indices}
+        extents = {i.extent for e in equations for i in e.indices}
         names = {e.name for e in equations}
         for e in equations:
             own_extents, own_names = _mentioned(e.body)
@@ -174,7 +174,7 @@ def _chosen(
     group = kernel.equations
     best = _held(kernel, fits, sizes, frozenset())
     counted: Estimate | None = None
-    everywhere = {i.attr[0] for i in set.intersection(*(set(e.indices) for e in group))}
+    everywhere = {i.name for i in set.intersection(*(set(e.indices) for e in group))}
     unfitted = replace(kernel, fitted=False)
     for lesser in _lesser(group, best):
         roles = _held(kernel, fits, sizes, lesser)

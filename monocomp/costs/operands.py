@@ -39,7 +39,7 @@ def computed_operands(bound: Term, condition: Term, element: Term) -> dict[Term,
         element: what is summed.
     """
     found = {}
-    for product in apart(element, bound.attr[0]):
+    for product in apart(element, bound.name):
         if own := _computed_side(bound, product):
             value = T.mul(*(f for f in own if not is_number(f)))
             if condition.free <= value.free:  # its own indices tell what is left out
@@ -53,7 +53,7 @@ def with_operand(fold: Term, stored: Operand, read: Term) -> Term:
     (bound,), (condition, element) = T.open_fold(fold)
     operands = computed_operands(bound, condition, element)
     parts, outside = [], T.ONE
-    for product in apart(element, bound.attr[0]):
+    for product in apart(element, bound.name):
         found = operands.get(product)
         if found is not None and found.value is stored.value:
             own = _computed_side(bound, product)
@@ -74,7 +74,7 @@ def is_number(t: Term) -> bool:
 def _computed_side(bound: Term, element: Term) -> tuple[Term, ...]:
     """Return the factors of one side of a product of matrices that hold sums, or go with such;
     none if the other side is computed too, or if a sum alone is one side."""
-    name = bound.attr[0]
+    name = bound.name
     parts = [f for f in factors(element) if f.op != "const"]
     sides = largest_sides([f.free for f in parts], name)
     if sides is None:
@@ -133,7 +133,7 @@ def _read_elsewhere(e: Equation) -> Iterator[Term]:
         elif is_fold(t, "sum") and len(t.attr.indices) == 1:
             (bound,), parts = T.open_fold(t)
             waiting.append(parts[0])
-            for product in apart(parts[1], bound.attr[0]):
+            for product in apart(parts[1], bound.name):
                 sides = _plain_sides(bound, product)
                 waiting += (f for f in factors(product) if f not in sides)
         else:
@@ -143,7 +143,7 @@ def _read_elsewhere(e: Equation) -> Iterator[Term]:
 def _plain_sides(bound: Term, element: Term) -> tuple[Term, ...]:
     """Return the factors of a product of matrices, if there are two, and both are read."""
     parts = [f for f in factors(element) if f.op != "const"]
-    is_product = largest_sides([f.free for f in parts], bound.attr[0]) is not None
+    is_product = largest_sides([f.free for f in parts], bound.name) is not None
     return tuple(parts) if is_product and len(parts) == 2 and all(map(T.is_read, parts)) else ()
 
 
@@ -159,4 +159,4 @@ def _is_product(t: Term) -> bool:
     if not is_fold(t, "sum") or t.kind != "float" or len(t.attr.indices) != 1:
         return False
     (bound,), (_, element) = T.open_fold(t)
-    return largest_sides([f.free for f in factors(element)], bound.attr[0]) is not None
+    return largest_sides([f.free for f in factors(element)], bound.name) is not None

@@ -77,7 +77,7 @@ def _weights(opened: tuple[Term, ...], condition: Term, x: Term) -> tuple[Term, 
 
 def _softmax(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
     m, total = _weights(opened, condition, x)
-    here = {opened[0].attr[0]: t.args[0]}
+    here = {opened[0].name: t.args[0]}
     admitted, logit = T.substitute(condition, here), T.substitute(x, here)
     if t.attr.monoid == "log_softmax":
         return T.where(admitted, T.sub(T.sub(logit, m), T.log(total)), T.NEG_INF)
@@ -92,7 +92,7 @@ def _logsumexp(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> T
 def _mean(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
     total = as_computed(T.fold("sum", opened, condition, x))
     if condition is T.TRUE:
-        return T.divide(total, T.mul(T.const(1), *(T.extent_of(i.attr[1]) for i in opened)))
+        return T.divide(total, T.mul(T.const(1), *(T.extent_of(i.extent) for i in opened)))
     return T.divide(total, as_computed(T.fold("sum", opened, condition, T.const(1))))
 
 

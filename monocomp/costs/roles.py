@@ -49,7 +49,7 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
     for equation in program.computed:
         if equation.name in program.views:
             continue
-        is_empty = any(i.attr[1] in empty for i in equation.indices)
+        is_empty = any(i.extent in empty for i in equation.indices)
         when = phases[equation.name], levels[equation.name], is_empty
         own = rows_of([equation]), scan_of([equation]), _product_over([equation])
         found.setdefault((when, own), []).append(equation)
@@ -119,7 +119,7 @@ def rows_of(group: Sequence[Equation]) -> frozenset[Term]:
     which they are prefixes."""
     folds = outer_folds(group)
     indices = {i for e in group for i in e.indices} - {scan_of(group)}
-    return frozenset(i for i in indices if all(i.attr[0] in f.free for f in folds))
+    return frozenset(i for i in indices if all(i.name in f.free for f in folds))
 
 
 def scan_of(group: Sequence[Equation]) -> Term | None:
@@ -132,7 +132,7 @@ def scan_of(group: Sequence[Equation]) -> Term | None:
     for t, is_suffix in dict.fromkeys((p.index, p.is_suffix) for p in prefixes if p is not None):
         carried = [p is not None and (p.index, p.is_suffix) == (t, is_suffix) for p in prefixes]
         others = [f for f, is_here in zip(folds, carried, strict=True) if not is_here]
-        if all(t in e.indices for e in group) and not any(t.attr[0] in f.free for f in others):
+        if all(t in e.indices for e in group) and not any(t.name in f.free for f in others):
             return t
     return None
 
@@ -151,14 +151,14 @@ def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[s
     held = [[i for i in e.indices if i not in rows[0] & rows[1]] for e in (*a, *b)]
     if rows[0] != rows[1] and all(map(is_plain, outer_folds((*a, *b)))):
         # They share what is read alone, and a product needs many rows for each column.
-        columns = sum(math.prod(sizes[i.attr[1]] for i in indices) for indices in held)
+        columns = sum(math.prod(sizes[i.extent] for i in indices) for indices in held)
         if columns * PRODUCT_ROWS > LARGEST_TILE:
             return False
     return (
         bool(rows[0] & rows[1])
         and scan_of(a) is scan_of(b)
         and not loops[0].isdisjoint(loops[1])
-        and all(fits_whole(i.attr[1], sizes) for i in rows[0] ^ rows[1])
+        and all(fits_whole(i.extent, sizes) for i in rows[0] ^ rows[1])
         and (rows[0] == rows[1] or all(fits_together(i, sizes) for i in held))
         and (rows[0] == rows[1] or _multiply_tiles((*a, *b), rows[0] & rows[1]))
     )
@@ -171,13 +171,13 @@ def _multiply_tiles(group: Sequence[Equation], rows: Collection[Term]) -> bool:
     more than two axes. No matrix unit takes those, and such a product is written out with an
     element for each pair of elements that meet.
     """
-    waiting = [(f, frozenset(i.attr[0] for i in rows), True) for f in outer_folds(group)]
+    waiting = [(f, frozenset(i.name for i in rows), True) for f in outer_folds(group)]
     while waiting:
         f, cut, is_loop = waiting.pop()
         opened, parts = T.open_fold(f)
         products = _sides_of_products(f)
         if is_loop or not products:
-            cut = cut | {i.attr[0] for i in opened}
+            cut = cut | {i.name for i in opened}
         if not all(a & b <= cut for a, b in products):
             return False
         waiting += [(t, cut, False) for t in _outer_folds(parts)]
@@ -190,7 +190,7 @@ def _sides_of_products(f: Term) -> list[tuple[frozenset[str], frozenset[str]]]:
     opened, parts = T.open_fold(f)
     if not is_fold(f, "sum") or f.kind != "float" or len(opened) != 1:
         return []
-    name = opened[0].attr[0]
+    name = opened[0].name
     addends = apart(parts[1], name)
     found = (largest_sides([g.free for g in factors(p)], name) for p in addends)
     return [sides for sides in found if sides is not None]
@@ -205,14 +205,14 @@ def is_plain(f: Term) -> bool:
         return is_plain(element)
     return all(
         all(T.is_read(g) or g.op == "const" for g in factors(p))
-        and is_product(p, bound.attr[0], lambda g: g.free)
-        for p in apart(element, bound.attr[0])
+        and is_product(p, bound.name, lambda g: g.free)
+        for p in apart(element, bound.name)
     )
 
 
 def fits_together(indices: Iterable[Term], sizes: Mapping[str, int]) -> bool:
     """True if one value of a row can hold a padded tile of all values of these indices."""
-    return math.prod(max(MIN_DOT, power_of_two(sizes[i.attr[1]])) for i in indices) <= LARGEST_TILE
+    return math.prod(max(MIN_DOT, power_of_two(sizes[i.extent])) for i in indices) <= LARGEST_TILE
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ def explain_roles(
     indices = dict.fromkeys(i for e in group for i in e.indices)
     folds = [f for f in outer_folds(group) if f not in lesser]
     scan = scan_of(group)
-    candidates = [i.attr[0] for i in indices if i is not scan and i.attr[1] not in splits]
+    candidates = [i.name for i in indices if i is not scan and i.extent not in splits]
     everywhere = [n for n in candidates if all(n in f.free for f in folds)]
     columns = {n for n in everywhere if folds and all(_is_column(n, f) for f in folds)}
     apart = {n for n in everywhere if folds and all(_is_of_segments(f, n) for f in folds)}
@@ -260,7 +260,7 @@ def explain_roles(
     rows = _rows(others, folds) or ({*others[-1:]} if apart else set())
     ranks = {t.args[0] for t in T.subterms(*(e.body for e in group)) if is_selection(t)}
     for i in indices:
-        name = i.attr[0]
+        name = i.name
         having = [f for f in folds if name in f.free]
         role: Role = "grid"
         why = "what is computed for one value serves no other"
@@ -272,7 +272,7 @@ def explain_roles(
             role, why = "row", "a large operand lacks it: a block of rows shares what is read"
         if i is scan:
             role, why = "stream", "the aggregates are prefixes along it"
-        elif i.attr[1] in splits:
+        elif i.extent in splits:
             why = "different splits of a stream share nothing"
         elif i in ranks and not having:
             role, why = "whole", "ranks of one list"
@@ -281,13 +281,13 @@ def explain_roles(
         elif len(having) < len(folds) or name in columns:
             lacking = "a sum in the aggregates" if name in columns else "an aggregate"
             role, why = "whole", f"{lacking} lacks it, and serves all of it"
-            if not fits(i.attr[1]):
+            if not fits(i.extent):
                 role, why = "row", f"{lacking} lacks it, and serves a block: it is too long to hold"
             elif name in columns and not all(map(_is_product, folds)):
                 role, why = "row", f"{lacking} lacks it, and serves a block: it is no product"
         found[name] = i, role, why
     streams = [n for n, (_, role, _) in found.items() if role == "stream"]
-    streams.sort(key=lambda name: scan is None or name != scan.attr[0])
+    streams.sort(key=lambda name: scan is None or name != scan.name)
     for extra in streams[1:]:
         found[extra] = found[extra][0], "row", f"in blocks: {streams[0]} is streamed"
     if not folds and found:
@@ -298,7 +298,7 @@ def explain_roles(
     )
     names = [next(rows_in_order) if role == "row" else n for n, (_, role, _) in found.items()]
     found = {n: found[n] for n in names}
-    return {n: RoleChoice(Axis(n, i.attr[1], role), why) for n, (i, role, why) in found.items()}
+    return {n: RoleChoice(Axis(n, i.extent, role), why) for n, (i, role, why) in found.items()}
 
 
 def _in_order(rows: list[str], group: Sequence[Equation]) -> list[str]:
@@ -362,7 +362,7 @@ def _is_column(name: str, f: Term) -> bool:
     parts = (*(p for v in values for p in factors(v)), condition)
     own = [p for p in parts if name in p.free]
     shared = T.subterms(*(p for p in parts if name not in p.free))
-    is_nested = any(t.op == "fold" and bound.attr[0] in t.free for t in shared)
+    is_nested = any(t.op == "fold" and bound.name in t.free for t in shared)
     return is_nested and all(map(T.is_read, own))
 
 
@@ -371,7 +371,7 @@ def _is_of_segments(f: Term, name: str) -> bool:
     of those that are not larger. Each position is in one such segment of a list."""
     counted: dict[str, set[Term]] = {"<": set(), "<=": set()}
     for t in T.subterms(f.args[0]):
-        if t.op == "stored" and [i.attr[0] for i in t.args[-1:] if i.op == "index"] == [name]:
+        if t.op == "stored" and [i.name for i in t.args[-1:] if i.op == "index"] == [name]:
             total, at = t.attr.body, t.attr.indices[-1]
             if total.op == "fold" and total.attr.monoid == "sum" and total.args[1] is T.const(1):
                 _, (c, _) = T.open_fold(total)
@@ -409,7 +409,7 @@ def _sides(inner: Mapping[Term, Sequence[Term]], names: Sequence[str]) -> set[st
     not run along a side of any."""
     found: set[str] = set()
     for f, folds in inner.items():
-        loop = {i.attr[0] for i in T.open_fold(f)[0]}
+        loop = {i.name for i in T.open_fold(f)[0]}
         for t in folds:
             products = _sides_of_products(t)
             if not products:
@@ -426,7 +426,7 @@ def streamed_reads(f: Term) -> list[Term]:
     """Reads inside a fold that vary with its index: those of elements, or where these are not
     read, of the filter."""
     opened, (condition, *bodies) = T.open_fold(f)
-    names = {i.attr[0] for i in opened}
+    names = {i.name for i in opened}
 
     def varying(*terms: Term) -> list[Term]:
         return [t for t in T.subterms(*terms) if t.op in T.READS and names & t.free]

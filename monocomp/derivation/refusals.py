@@ -131,7 +131,7 @@ class _Finder:
         # What another needed result is made of is that one's affair.
         inner = {s for t in needed for s in T.subterms(*T.children(t))}
         for result in (t for t in needed if t not in inner):
-            reason = self._why(fold, bound.attr[0], parts, result)
+            reason = self._why(fold, bound.name, parts, result)
             ours, theirs = (f.attr.extents[0].lstrip(".") for f in (fold, result))
             kept = f"a further pass over {ours} stays"
             if ours != theirs:
@@ -168,8 +168,8 @@ class _Finder:
                 continue
             for e in self.group:
                 inside = [f for f in folds if T.holds(e.body, f)]
-                if axis.name in (i.attr[0] for i in e.indices) and inside:
-                    left = f"{e.name}[{','.join(i.attr[0] for i in e.indices)}]"
+                if axis.name in (i.name for i in e.indices) and inside:
+                    left = f"{e.name}[{','.join(i.name for i in e.indices)}]"
                     last = self._show(_visible(inside[-1]))
                     why = f"{left} keeps {axis.name}, over which {last} is taken"
                     kept = f"a further pass over {axis.name} stays"

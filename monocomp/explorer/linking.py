@@ -111,9 +111,9 @@ class _Numbers:
         known: dict[Term, int] = {}
         for origin, number in self.origins.items():
             e = program.by_name.get(origin.equation)
-            free = {i.attr[0] for i in e.indices} if e is not None else set()
+            free = {i.name for i in e.indices} if e is not None else set()
             known.setdefault(_without_names(origin.term, free), number)
-        outputs = {i.attr[0] for e in program.equations for i in e.indices}
+        outputs = {i.name for e in program.equations for i in e.indices}
 
         def found(t: Term) -> str | None:
             number = known.get(_without_names(t, outputs)) if t.args else None
@@ -124,8 +124,8 @@ class _Numbers:
 
 def _without_names(t: Term, free: Iterable[str]) -> Term:
     """Return the term with bound indices called by their extents."""
-    others = {i.attr[0]: i for i in _indices(t) if i.attr[0] not in free}
-    named = {name: T.index(f"@{i.attr[1]}", i.attr[1]) for name, i in others.items()}
+    others = {i.name: i for i in _indices(t) if i.name not in free}
+    named = {name: T.index(f"@{i.extent}", i.extent) for name, i in others.items()}
     return rename(t, named)
 
 

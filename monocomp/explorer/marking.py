@@ -43,7 +43,7 @@ def line(program: Equations, e: Equation, mark: Mark, seen: set[Term] | None = N
         seen: gets the parts that are printed.
     """
     names = _marking(program.reader_names(of=e.name), mark, set() if seen is None else seen)
-    return definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+    return definition_line(e.name, (i.name for i in e.indices), e.body, names)
 
 
 def lines(program: Equations, mark: Mark) -> list[str]:

@@ -47,10 +47,10 @@ def filters(plan: Plan) -> list[Filter]:
                 if t.op != "fold" or len(t.attr.indices) != 1:
                     continue
                 (stream,), (condition, *_) = T.open_fold(t)
-                if condition is T.TRUE or roles.get(stream.attr[1]) == "whole":
+                if condition is T.TRUE or roles.get(stream.extent) == "whole":
                     continue
-                inside = [i for i in e.indices if i.attr[0] in condition.free]
-                row = next((i for i in inside if i.attr[0] in rows), None)
+                inside = [i for i in e.indices if i.name in condition.free]
+                row = next((i for i in inside if i.name in rows), None)
                 found.setdefault(
                     condition, Filter(row or next(iter(inside), None), stream, condition)
                 )
@@ -68,10 +68,10 @@ def tiles(plan: Plan, extents: Mapping[str, int]) -> str:
     at = found[0]
     sizes = _sizes(plan, at, extents)
     indices = [i for i in (at.row, at.stream) if i is not None]
-    lengths = [sizes[i.attr[1]] for i in indices]
+    lengths = [sizes[i.extent] for i in indices]
     for i, length in zip(indices, lengths, strict=True):
         if not 1 <= length <= _MOST * 8:
-            name = i.attr[1].lstrip(".")
+            name = i.extent.lstrip(".")
             raise UsageError(
                 f"the extent of '{name}' must lie in 1 to {_MOST * 8} for this picture"
             )
@@ -91,15 +91,15 @@ def _sizes(plan: Plan, at: Filter, extents: Mapping[str, int]) -> dict[str, int]
 
 def _counts(plan: Plan, at: Filter, sizes: Mapping[str, int], block: int) -> Any:
     """Compute the share of pairs kept in each tile: (tiles of rows, tiles of the stream)."""
-    rows = np.arange(sizes[at.row.attr[1]] if at.row is not None else 1)
-    stream = np.arange(sizes[at.stream.attr[1]])
+    rows = np.arange(sizes[at.row.extent] if at.row is not None else 1)
+    stream = np.arange(sizes[at.stream.extent])
     starts = range(0, len(rows), block)
     found = []
     for first in starts:
         some = rows[first : first + block][:, None]
-        where = {at.stream.attr[0]: stream[None, :]}
+        where = {at.stream.name: stream[None, :]}
         if at.row is not None:
-            where[at.row.attr[0]] = some
+            where[at.row.name] = some
         kept = np.broadcast_to(_value(at.condition, where, sizes, plan), (len(some), len(stream)))
         cells = [kept[:, n : n + block].mean() for n in range(0, len(stream), block)]
         found.append(cells)
@@ -115,7 +115,7 @@ def _value(t: Term, where: Mapping[str, Any], sizes: Mapping[str, int], plan: Pl
         case "const":
             return _KINDS[t.kind](t.attr)
         case "index":
-            return where.get(t.attr[0], 0)
+            return where.get(t.name, 0)
         case "extent":
             return sizes[t.attr]
         case "param":
@@ -144,10 +144,10 @@ def _value(t: Term, where: Mapping[str, Any], sizes: Mapping[str, int], plan: Pl
 
 def _drawn(plan: Plan, at: Filter, counts: Any, block: int, lengths: list[int]) -> str:
     names = plan.program.reader_names()
-    stream = at.stream.attr[1].lstrip(".")
-    names.names[at.stream.attr[0]] = stream
+    stream = at.stream.extent.lstrip(".")
+    names.names[at.stream.name] = stream
     condition = show(at.condition, names)
-    row = "" if at.row is None else at.row.attr[0]
+    row = "" if at.row is None else at.row.name
     side = 400 / _TILES
     height, width = counts.shape[0] * side, counts.shape[1] * side
     d = Drawing(720, max(height, 160) + 110)

@@ -120,8 +120,8 @@ class _Sets:
 
     def __init__(self, bound: Term) -> None:
         self.bound = bound
-        self.name: str = bound.attr[0]
-        self.extent = T.extent_of(bound.attr[1])
+        self.name: str = bound.name
+        self.extent = T.extent_of(bound.extent)
 
     def of(self, condition: Term) -> list[Interval]:
         """Return the set of a condition."""

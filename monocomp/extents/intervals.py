@@ -73,7 +73,7 @@ def evaluated(
         elif t.op == "param":
             found = (params or {}).get(t.attr)
         elif t.op == "index":
-            found = extents[t.attr[1]] // 2
+            found = extents[t.extent] // 2
         return None if found is None or isinstance(found, float) else (found, found)
 
     found = interval(t, of_leaf)
@@ -90,7 +90,7 @@ def _ends(t: Term, ranges: Ranges) -> tuple[Term, Term] | None:
     if t.free.isdisjoint(ranges):
         return t, t
     if t.op == "index":
-        return ranges[t.attr[0]]
+        return ranges[t.name]
     if t.op in ("add", "maximum", "minimum"):
         ends = [_ends(a, ranges) for a in t.args]
         known = [e for e in ends if e is not None]

@@ -105,7 +105,7 @@ def has_same_elements(program: Equations, sizes: Mapping[str, int]) -> bool:
     if program.slices is not None:  # whose views are of slices
         return True
     for names in program.views.items():
-        extents = ([i.attr[1] for i in program.by_name[n].indices] for n in names)
+        extents = ([i.extent for i in program.by_name[n].indices] for n in names)
         here, there = (math.prod(known.get(e, 0) for e in found) for found in extents)
         if here != there:
             return False

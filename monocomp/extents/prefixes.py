@@ -46,7 +46,7 @@ def as_prefix(f: Term) -> Prefix | None:
     (bound,), (condition, *bodies) = T.open_fold(f)
     conditions = T.conjuncts(condition)
     for name in sorted(condition.free - bound.free):
-        t = T.index(name, bound.attr[1])
+        t = T.index(name, bound.extent)
         for is_suffix in (False, True):
             for is_strict in (False, True):
                 prefix = Prefix(t, is_suffix, is_strict)
@@ -71,7 +71,7 @@ def elements_of(f: Term, bound: Term) -> tuple[Term, ...]:
     (own,), (condition, *bodies) = T.open_fold(f)
     until = prefix.holds(own)
     admitted = T.conjunction(*(c for c in T.conjuncts(condition) if c is not until))
-    return tuple(T.substitute(t, {own.attr[0]: bound}) for t in (admitted, *bodies))
+    return tuple(T.substitute(t, {own.name: bound}) for t in (admitted, *bodies))
 
 
 @record()
@@ -136,8 +136,8 @@ def start_of(f: Term, loop: Walk, roles: Mapping[str, str]) -> Start | None:
     (interval,) = domain.intervals
     intervals = split(own, admitted).intervals
     if prefix.is_suffix:
-        edge = interval.end(bound.attr[1])
-        is_nothing = intervals[-1].end(own.attr[1]) is edge
+        edge = interval.end(bound.extent)
+        is_nothing = intervals[-1].end(own.extent) is edge
         is_outside = T.compare("<=", edge, own)
     else:
         edge = interval.start

@@ -44,7 +44,7 @@ def about_means(
     for bound, filtered in reversed(opened):
         total = T.fold("sum", bound, filtered, total)
     conditions = (c for c in known if name not in c.free)
-    indices = tuple(i for i in node.indices if i.attr[0] != name)
+    indices = tuple(i for i in node.indices if i.name != name)
     return total, replace(node, condition=T.conjunction(*conditions), indices=indices)
 
 
@@ -112,9 +112,9 @@ def _flat(t: Term) -> Term:
             left += factors(body)
         else:
             parts.append(f)
-    opened_names = {b.attr[0] for b in bounds}
+    opened_names = {b.name for b in bounds}
     fixed = [f for f in parts if opened_names.isdisjoint(f.free)]
     moving = T.mul(T.ONE, *(f for f in parts if f not in fixed))
-    bounds.sort(key=lambda b: b.attr[1])
+    bounds.sort(key=lambda b: b.extent)
     total = T.fold("sum", tuple(bounds), T.conjunction(*conditions), moving) if bounds else moving
     return T.mul(total, *fixed)

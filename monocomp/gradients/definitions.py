@@ -57,7 +57,7 @@ def with_names(
         positions = (a.subscripts(t) for t in T.subterms(*(e.body for e in found)) if a.body.folded)
         named = (p for p in positions if p is not None and all(map(_has_name, p)))
         if (indices := next(named, None)) is not None:
-            here = {i.attr[0]: at for i, at in zip(a.indices, indices, strict=True)}
+            here = {i.name: at for i, at in zip(a.indices, indices, strict=True)}
             named_in = _abbreviating(a)
             found = [replace(e, body=named_in(e.body)) for e in found]
             needed.insert(0, Equation(a.name, tuple(indices), T.substitute(a.body, here)))
@@ -116,7 +116,7 @@ def _is_part(t: Term) -> bool:
 
 
 def _has_name(i: Term) -> bool:
-    return i.op == "index" and str(i.attr[0]).isidentifier()
+    return i.op == "index" and str(i.name).isidentifier()
 
 
 def _abbreviating(a: Abbreviation) -> Callable[[Term], Term]:
@@ -200,4 +200,4 @@ def extents_of(equations: Iterable[Equation]) -> dict[str, str]:
     """Return the extents of the indices that equations name."""
     bodies = (s for e in equations for s in T.subterms(e.body) if s.op == "index")
     own = (i for e in equations for i in e.indices)
-    return {i.attr[0]: i.attr[1] for i in (*own, *bodies) if i.attr[0].isidentifier()}
+    return {i.name: i.extent for i in (*own, *bodies) if i.name.isidentifier()}

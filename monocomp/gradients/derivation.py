@@ -146,7 +146,7 @@ def _sums(program: Equations, trace: Trace) -> Iterator[Step]:
         yield Step(rule, NAMING_LAW, position, *texts, program, program, reason=reason)
     names = program.reader_names()
     for name, e in trace.results:
-        line = definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+        line = definition_line(e.name, (i.name for i in e.indices), e.body, names)
         yield add_up_reads(program, e.name, name, line)
 
 

@@ -342,15 +342,15 @@ class _Derivation:
 
     def _position(self, index: Term) -> tuple[int, str]:
         """Return the order of indices: those of results before those that are summed."""
-        first = (i.attr[0] for e in self.program.outputs for i in e.indices)
+        first = (i.name for e in self.program.outputs for i in e.indices)
         order = [*dict.fromkeys((*first, *self.program.declared.extent_of))]
-        name = index.attr[0]
+        name = index.name
         return order.index(name) if name in order else len(order), name
 
     def _position_in_inputs(self, index: Term) -> tuple[int, tuple[int, str]]:
         """Return the order of a saved value's indices: that in which inputs have them."""
         dims = [d for i in self.program.declared.inputs.values() for d in i.dims]
-        name = index.attr[0]
+        name = index.name
         return dims.index(name) if name in dims else len(dims), self._position(index)
 
     def _reading(self) -> Reading:
@@ -371,18 +371,18 @@ class _Derivation:
     def _weight(self, weight: Term) -> Term:
         """Return the name of a weight."""
         here = names_for(weight, self.adjoints.fresh)
-        back = {at.attr[0]: T.index(name, at.attr[1]) for name, at in here.items()}
+        back = {at.name: T.index(name, at.extent) for name, at in here.items()}
         opened = T.substitute(weight, here)
         indices = tuple(sorted(T.free_indices(opened), key=self._position))
         self.weights.append(Equation(self.new("P"), indices, opened))
-        subscripts = [back.get(i.attr[0], i) for i in indices]
+        subscripts = [back.get(i.name, i) for i in indices]
         return T.ref(self.weights[-1].name, subscripts, "float")
 
     def _with_values(self) -> Equations:
         """Return the program with its outputs and their cotangents as inputs."""
         inputs = dict(self.program.declared.inputs)
         for e in self.program.outputs:
-            dims = tuple(i.attr[0] for i in e.indices)
+            dims = tuple(i.name for i in e.indices)
             for name in (e.name, self.cotangents.get(e.name)):
                 if name is not None and e.body.kind == "float":
                     inputs[name] = Input(name, dims, "float")
@@ -462,7 +462,7 @@ class _Derivation:
         for e in self.saved.values():
             if e.name in given:  # its definition stands behind what it reads
                 inputs.pop(e.name, None)
-            inputs[e.name] = Input(e.name, tuple(i.attr[0] for i in e.indices), "float")
+            inputs[e.name] = Input(e.name, tuple(i.name for i in e.indices), "float")
         needed = {n: i for n, i in inputs.items() if n in read or n in self.cotangents.values()}
         extent_of = {**extents_of((*equations, *given.values())), **declared.extent_of}
         for n, i in declared.inputs.items():  # extents are read off inputs, too

@@ -59,7 +59,7 @@ def _of_product(
     t: Term, opened: tuple[Term, ...], condition: Term, x: Term, fresh: Fresh
 ) -> Partial:
     """Return the product of all others."""
-    taken = t.free | {i.attr[0] for i in opened}
+    taken = t.free | {i.name for i in opened}
     others, (other_condition, y) = T.open_as(t, fresh(t.attr.extents, taken))
     pairs = zip(others, opened, strict=True)
     is_other = T.disjunction(*(T.compare("!=", j, i) for j, i in pairs))

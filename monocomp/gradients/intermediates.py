@@ -65,9 +65,9 @@ def with_row_sums(
     where an equation with another index reads them."""
     found: dict[Term, Equation] = {}
     equations = list(equations)
-    own = {e.name: {i.attr[0] for i in e.indices} for e in equations if e.name in stored}
+    own = {e.name: {i.name for i in e.indices} for e in equations if e.name in stored}
     for e in equations:
-        rows = {i.attr[0]: i for i in e.indices}
+        rows = {i.name: i for i in e.indices}
         for t in T.subterms(e.body):
             is_sum = t.op == "fold" and t.attr.monoid == "sum" and t.free < rows.keys()
             if (

@@ -175,7 +175,7 @@ class Reading:
     def _unknown(self, t: Term, e: Equation, is_exact: bool) -> Term | None:
         """Return the part of a sum or product that it tells: one that tells which element it is,
         and the only one with aggregates that are not known, where values are rounded."""
-        names = {i.attr[0] for i in e.indices}
+        names = {i.name for i in e.indices}
         if t.op == "mul" and any(map(is_aggregate, t.args)):
             parts = [p for p in t.args if is_aggregate(p)]
         else:
@@ -278,11 +278,11 @@ class Reading:
         """Return the conditions without which a term is 0."""
         if t.op in ("ref", *T.READS) and T.name_of(t) in self.there:
             indices, conditions = self.there[T.name_of(t)]
-            here = {i.attr[0]: a for i, a in zip(indices, t.args, strict=True)}
+            here = {i.name: a for i, a in zip(indices, t.args, strict=True)}
             return frozenset(T.substitute(c, here) for c in conditions)
         if t.op == "fold" and t.attr.monoid == "sum":
             opened, (_, body) = T.open_fold(t)
-            bound = {i.attr[0] for i in opened}
+            bound = {i.name for i in opened}
             return frozenset(c for c in self._needed(body) if c.free.isdisjoint(bound))
         if t.op == "add":
             return frozenset.intersection(*map(self._needed, t.args))
@@ -354,19 +354,19 @@ def position_of(part: Term, indices: Sequence[Term]) -> tuple[Term | None, Posit
 
         def at(t: Term) -> Here | None:
             given = close(t)[1]
-            here = {i.attr[0]: given[n] for i, n in positions.items()}
+            here = {i.name: given[n] for i, n in positions.items()}
             # A computed subscript is one of these indices' values, here as there.
             same = (T.substitute(s, here) is g for s, g in zip(subscripts, given, strict=True))
             return here if all(same) else None
 
         return closed, at
-    if not part.free >= {i.attr[0] for i in indices}:
+    if not part.free >= {i.name for i in indices}:
         return None
     pattern = Abbreviation("", tuple(indices), part)
 
     def at_indices(t: Term) -> Here | None:
         found = pattern.subscripts(t)
-        names = (i.attr[0] for i in indices)
+        names = (i.name for i in indices)
         return None if found is None else dict(zip(names, found, strict=True))
 
     return None, at_indices
@@ -462,7 +462,7 @@ def _factored(t: Term) -> Term:
 
 def _hoisted(opened: tuple[Term, ...], condition: Term, body: Term) -> Term:
     """Return a sum that factors leave which do not vary."""
-    names = {i.attr[0] for i in opened}
+    names = {i.name for i in opened}
     fixed = [f for f in factors(body) if names.isdisjoint(f.free)]
     fixed = [f for f in fixed if condition is T.TRUE or not reads_computed(f)]
     rest = T.mul(T.const(1, body.kind), *(f for f in factors(body) if f not in fixed))

@@ -124,11 +124,11 @@ class Adjoints:
 def _edge(p: Partial, scope: Iterable[Term], condition: Term) -> Edge:
     """From a term with the indices of `scope` to an operand, which may have fewer."""
     parts = T.conjuncts(T.conjunction(condition, p.condition))
-    indices = tuple(sorted(scope, key=lambda i: i.attr[0]))
+    indices = tuple(sorted(scope, key=lambda i: i.name))
     if p.operand.op in LEAVES:
         return Edge(Node(p.operand, T.conjunction(*parts), indices), p.factor, (), T.TRUE)
-    summed = tuple(i for i in indices if i.attr[0] not in p.operand.free)
-    gone = {i.attr[0] for i in summed}
+    summed = tuple(i for i in indices if i.name not in p.operand.free)
+    gone = {i.name for i in summed}
     inside = [c for c in parts if not gone.isdisjoint(c.free)]
     stays = T.conjunction(*(c for c in parts if c not in inside))
     own = tuple(i for i in indices if i not in summed)
@@ -171,7 +171,7 @@ def transposed(node: Node, adjoint: Term, indices: Sequence[Term]) -> Term:
     sum goes over all positions, with the condition that they read the element.
     """
     # The tensor's indices are free from here on; those of the positions get names of their own.
-    apart = {i.attr[0]: T.index(f"~{i.attr[0]}", i.attr[1]) for i in node.indices}
+    apart = {i.name: T.index(f"~{i.name}", i.extent) for i in node.indices}
     pairs = [(T.substitute(s, apart), at) for s, at in zip(node.term.args, indices, strict=True)]
     value, condition = T.substitute(adjoint, apart), T.substitute(node.condition, apart)
     positions = list(apart.values())
@@ -179,11 +179,11 @@ def transposed(node: Node, adjoint: Term, indices: Sequence[Term]) -> Term:
         pair, index, position = solved
         pairs.remove(pair)
         positions.remove(index)
-        here = {index.attr[0]: position}
+        here = {index.name: position}
         pairs = [(T.substitute(s, here), at) for s, at in pairs]
         value, condition = T.substitute(value, here), T.substitute(condition, here)
-        if position.op != "index" or position.attr[1] != index.attr[1]:
-            condition = T.conjunction(condition, T.in_range(position, index.attr[1]))
+        if position.op != "index" or position.extent != index.extent:
+            condition = T.conjunction(condition, T.in_range(position, index.extent))
     condition = T.conjunction(condition, *(T.compare("==", s, at) for s, at in pairs))
     if positions:
         return _summed(tuple(positions), condition, value)
@@ -201,7 +201,7 @@ def _solved(
             others = [(n, t) for n, t in parts if t is not index]
             if index not in positions or abs(sign) != 1:
                 continue
-            if all(index.attr[0] not in t.free for _, t in others):
+            if all(index.name not in t.free for _, t in others):
                 rest = (T.mul(T.const(int(n)), t) for n, t in others)
                 distance = T.sub(pair[1], T.add(T.const(number), *rest))
                 position = T.mul(T.const(int(sign)), distance)

@@ -111,10 +111,10 @@ def has_exponential(t: Term) -> bool:
 def names_for(t: Term, fresh: Fresh) -> dict[str, Term]:
     """Names of the program for the indices that are free in a term because folds around it are
     open."""
-    opened = [i for i in T.free_indices(t) if not i.attr[0].isidentifier()]
-    taken = {i.attr[0] for i in T.free_indices(t)}
-    names = fresh([i.attr[1] for i in opened], taken)
-    return {i.attr[0]: T.index(n, i.attr[1]) for i, n in zip(opened, names, strict=True)}
+    opened = [i for i in T.free_indices(t) if not i.name.isidentifier()]
+    taken = {i.name for i in T.free_indices(t)}
+    names = fresh([i.extent for i in opened], taken)
+    return {i.name: T.index(n, i.extent) for i, n in zip(opened, names, strict=True)}
 
 
 def is_logarithm(t: Term) -> bool:

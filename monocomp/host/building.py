@@ -225,7 +225,7 @@ def _freed(
 def _sorted(lowered: Equations) -> Iterator[A.Statement]:
     """Lists of positions."""
     for e in (lowered.by_name[n] for s in lowered.sorted for n in s.names):
-        yield Buffer(e.name, tuple(i.attr[1] for i in e.indices), "int", "int64")
+        yield Buffer(e.name, tuple(i.extent for i in e.indices), "int", "int64")
 
 
 def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[A.Statement]:
@@ -278,7 +278,7 @@ def _views(lowered: Equations, k: Interface) -> Iterator[View]:
     written = {o.name for o in k.kernel.outputs}
     for name, packed in lowered.views.items():
         if packed in written:
-            yield View(name, packed, tuple(i.attr[1] for i in lowered.by_name[name].indices))
+            yield View(name, packed, tuple(i.extent for i in lowered.by_name[name].indices))
 
 
 def _in_slices(slices: E.Slices, body: Sequence[A.Statement]) -> Slices:

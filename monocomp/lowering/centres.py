@@ -86,7 +86,7 @@ def _element(taken: Centred, new: _Symbols, sums: FramedSums) -> tuple[Term, Ter
     weights = taken.weights
 
     def here(t: Term) -> Term:
-        return T.substitute(t, {weights.bound.attr[0]: sums.bound})
+        return T.substitute(t, {weights.bound.name: sums.bound})
 
     powers = []
     for unit in taken.units:

@@ -86,7 +86,7 @@ def _extremum_in(t: Term) -> Term | None:
 def _positions(addends: Iterable[Term]) -> list[Term]:
     """Return the indices that addends vary with, and the computed subscripts of what they read."""
     terms = T.subterms(*addends)
-    indices = (t for t in terms if t.op == "index" and any(t.attr[0] in a.free for a in addends))
+    indices = (t for t in terms if t.op == "index" and any(t.name in a.free for a in addends))
     computed = (i for t in terms if t.op in T.READS for i in t.args if i.op != "index")
     return [*sorted(indices, key=lambda t: t.attr), *dict.fromkeys(computed)]
 
@@ -98,7 +98,7 @@ def _elements(
     if m.op == "fold" and m.attr.monoid in EXTREMA:
         opened, (_, body) = T.open_fold(m)
         for at in itertools.permutations(positions, len(opened)):
-            inside = {i.attr[0]: p for i, p in zip(opened, at, strict=True)}
+            inside = {i.name: p for i, p in zip(opened, at, strict=True)}
             yield from _elements(body, positions, {**here, **inside})
     elif m.op in ("maximum", "minimum"):
         for x in m.args:

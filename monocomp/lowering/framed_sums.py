@@ -92,7 +92,7 @@ class FramedSums:
         element = embed(new, value, masked)
         safe = all(f.op == "exp" or _is_0_outside(f, condition) for f in factors(element))
         unbounded = [f for f in factors(value) if not at.domain(f).is_real]
-        absorbed = _absorbed(embed(new, value, exponent), self.bound.attr[0])
+        absorbed = _absorbed(embed(new, value, exponent), self.bound.name)
         if absorbed is not None and not at.domain(exponent).unspecified:
             element, safe = absorbed, False
         elif unbounded and at.domain(exponent).masked:
@@ -128,10 +128,10 @@ class FramedSums:
         found = exponent
         is_missing = False
         for extremum, frame in frames.items():
-            _, (_, element) = T.open_as(extremum, (self.bound.attr[0],))
+            _, (_, element) = T.open_as(extremum, (self.bound.name,))
             found = _in_terms_of(found, element, frame.masked)
             is_missing |= self._is_missing_with(found, frame.masked, extremum)
-        if is_missing and self.bound.attr[0] not in found.free:
+        if is_missing and self.bound.name not in found.free:
             return found
         # The frame is known from an earlier pass and moves no more, or is of other terms, or is an
         # increasing function of one: where an element is missing, exp(-inf) = 0 is not.

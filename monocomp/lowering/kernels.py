@@ -60,7 +60,7 @@ class _Kernel(Loops):
         """Return the kernel."""
         self.held = held_by(group, self.axes)
         late = self.axis_names("stream")
-        here = [e for e in group if not any(i.attr[0] in late for i in e.indices)]
+        here = [e for e in group if not any(i.name in late for i in e.indices)]
         self._prepare(group)
         for equation in here:
             self._store(equation)
@@ -111,7 +111,7 @@ class _Kernel(Loops):
         outputs = tuple(
             Tensor(
                 e.name,
-                tuple(i.attr[1] for i in e.indices),
+                tuple(i.extent for i in e.indices),
                 e.body.kind,
                 is_stored=e.name not in results,
                 dtype=dtypes.get(e.name),
@@ -120,7 +120,7 @@ class _Kernel(Loops):
         )
         tensors = {n: Tensor(n, declared.extents(n), i.kind) for n, i in declared.inputs.items()}
         for e in self.program.equations:
-            dims = tuple(i.attr[1] for i in e.indices)
+            dims = tuple(i.extent for i in e.indices)
             dtype = OPERAND if e.name in self.program.operands else None
             is_stored = e.name not in self.program.in_lists
             tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=is_stored, dtype=dtype)

@@ -130,7 +130,7 @@ class Loops(Values):
         """True if the body is a product of two groups of factors with different axes, or has at
         most two axes, or at most one if a fold in it is a loop."""
         (bound,), (condition, body) = T.open_fold(t)
-        sides = sides_of(self, body, bound.attr[0])
+        sides = sides_of(self, body, bound.name)
         if len(sides) == 2 and _can_be_filtered(condition, sides):
             return True
         inner = (g for g in T.subterms(body) if g.op == "fold")
@@ -141,7 +141,7 @@ class Loops(Values):
         if t.attr.monoid != "sum" or len(t.attr.indices) != 1:
             return False
         (bound,), (condition, body) = T.open_fold(t)
-        sides = sides_of(self, body, bound.attr[0])
+        sides = sides_of(self, body, bound.name)
         if not self.is_short(t.attr.extents[0]) or T.holds_fold(body):
             return False
         return len(sides) == 2 and _can_be_filtered(condition, sides)
@@ -290,7 +290,7 @@ class Loops(Values):
         for scope in self.scopes[1:]:
             assert scope.axis is not None
             known.add(scope.axis)
-            if scope.axis == index.attr[0]:
+            if scope.axis == index.name:
                 return self.start_of(t, scope) is not None and t.free <= known
         return False
 
@@ -339,7 +339,7 @@ class Loops(Values):
         here = apply("compare", self.value(rank), self.value(t.args[0]), attr="==")
         nothing = number(UNITS["max"] if t.kind == "float" else -1, t.kind)
         chosen = apply("where", here, found, nothing)
-        return reduce("max", self.axes[rank.attr[0]], chosen)
+        return reduce("max", self.axes[rank.name], chosen)
 
     # --- products and reductions of tiles
 
@@ -376,7 +376,7 @@ class Loops(Values):
         if self._is_streamed(t) or self.home(t.free) is not self.scopes[-1]:
             return False
         (bound,), (condition, body) = T.open_fold(t)
-        sides = sides_of(self, body, bound.attr[0])
+        sides = sides_of(self, body, bound.name)
         return (
             condition is T.TRUE
             and len(sides) == 2

@@ -62,7 +62,7 @@ def _carries_too_much(at: Scopes, f: Term) -> bool:
     make tiles of three axes in each of its steps, or a product of matrices for each of its values
     at once."""
     (bound, *_), parts = T.open_fold(f)
-    name = bound.attr[0]
+    name = bound.name
     inner = [g for g in T.subterms(*parts) if g.op == "fold" and name in g.free]
     loop, axes = walk_along(bound, parts[0], parts), at.output_axes()
     roles = {name: axis.role for name, axis in axes.items()}
@@ -76,14 +76,14 @@ def _is_batched(at: Scopes, f: Term, name: str) -> bool:
     """True if this is a product of matrices that both vary with the index of a loop around it."""
     (bound, *others), (_, element, *_) = T.open_fold(f)
     is_sum = f.attr.monoid == "sum" and f.kind == "float" and not others
-    sides = sides_of(at, element, bound.attr[0])
+    sides = sides_of(at, element, bound.name)
     return is_sum and len(sides) == 2 and all(name in s.free for s in sides)
 
 
 def _axes_of_state(at: Scopes, f: Term) -> frozenset[str]:
     opened, parts = T.open_fold(f)
     axes: frozenset[str] = frozenset().union(*map(at.tile_axes, parts[1:]))
-    return axes - {i.attr[0] for i in opened}
+    return axes - {i.name for i in opened}
 
 
 def _is_wide(at: Scopes, f: Term) -> bool:
@@ -91,7 +91,7 @@ def _is_wide(at: Scopes, f: Term) -> bool:
     opened, parts = T.open_fold(f)
     tiles: Sequence[Term] = parts[1:]
     if f.attr.monoid == "sum":
-        tiles = sides_of(at, parts[1], opened[0].attr[0])
+        tiles = sides_of(at, parts[1], opened[0].name)
     return any(len(_long_axes(at, t)) > _MOST_AXES for t in tiles)
 
 
@@ -107,5 +107,5 @@ def _long_axes(at: Scopes, t: Term) -> frozenset[str]:
 def held_by(group: Sequence[Equation], axes: Mapping[str, Axis]) -> dict[Term, str]:
     """Return the folds of what loops leave along an axis that is held whole, with that axis."""
     indices = dict.fromkeys(i for e in group for i in e.indices)
-    whole = [i for i in indices if axes[i.attr[0]].role == "whole"]
+    whole = [i for i in indices if axes[i.name].role == "whole"]
     return held_folds([e.body for e in group], whole)

@@ -113,7 +113,7 @@ class Values(Scopes):
             case "extent":
                 return Expr("extent", (), t.attr, frozenset(), "int")
             case "index":
-                return Expr("coordinate", (), t.attr[0], self.tile_axes(t), "int")
+                return Expr("coordinate", (), t.name, self.tile_axes(t), "int")
         return None
 
     def _build(self, t: Term, guard: Term | None) -> Expr:

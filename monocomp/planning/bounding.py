@@ -86,7 +86,7 @@ def _filters(program: Equations) -> list[_Filter]:
     found: dict[_Filter, None] = {}
     for e in program.computed:
         folds = [t for t in T.subterms(e.body) if t.op in ("fold", "fold_at")]
-        own = {i.attr[0]: i for i in e.indices}
+        own = {i.name: i for i in e.indices}
         for t in folds if scan_of([e]) is None else ():
             extents, condition = T.domain_of(t)
             rows = tuple(i for n, i in own.items() if n in condition.free)
@@ -153,4 +153,4 @@ def bound_filter(program: Equations, f: _Filter) -> Step:
 
 
 def _varies_with_rows(f: _Filter) -> bool:
-    return f.domain[1].free <= {"@0", *(i.attr[0] for i in f.rows)}
+    return f.domain[1].free <= {"@0", *(i.name for i in f.rows)}

@@ -104,8 +104,8 @@ def _diagonals(e: Equation) -> Iterator[_Diagonal]:
             continue
         subscripts = {a for s in T.subterms(element) if s.op in T.READS for a in s.args}
         for u in sorted(subscripts, key=lambda a: a.key):
-            for k in (i for i in indices if i.attr[0] in u.free):
-                for r in (i for i in e.indices if i.attr[0] in u.free):
+            for k in (i for i in indices if i.name in u.free):
+                for r in (i for i in e.indices if i.name in u.free):
                     rest = [T.add(u, T.neg(k), T.mul(T.const(-s), r)) for s in (1, -1)]
                     for sign, offset in zip((1, -1), rest, strict=True):
                         if not offset.free and _is_known_to_the_host(offset):
@@ -120,9 +120,9 @@ def _is_known_to_the_host(t: Term) -> bool:
 
 def _is_within(d: _Diagonal, bounds: Mapping[str, Term]) -> bool:
     """True if the conditions are known to hold only for values of r that the result has."""
-    extent = d.r.attr[1]
+    extent = d.r.extent
     size = bounds.get(extent, T.extent_of(extent))
-    last = {i.attr[0]: T.sub(T.extent_of(i.attr[1]), T.const(1)) for i in d.indices}
+    last = {i.name: T.sub(T.extent_of(i.extent), T.const(1)) for i in d.indices}
     ranges = {name: (T.const(0), end) for name, end in last.items()}
     return all(
         any(T.compare("<=", T.const(0), extremes(t, ranges)[0]) is T.TRUE for t in i.lower)
@@ -153,12 +153,12 @@ def sum_along_diagonals(
 
     def index(base: str, bound: Term) -> Term:
         found = named.index(base)
-        bounds[found.attr[0]] = bound
+        bounds[found.name] = bound
         return found
 
     rows, keys, one = T.const(ROWS), T.const(block), T.const(1)
     k = d.indices[-1]
-    count, most = T.extent_of(k.attr[1]), T.sub(T.extent_of(d.r.attr[1]), one)
+    count, most = T.extent_of(k.extent), T.sub(T.extent_of(d.r.extent), one)
     ends = d.offset, T.add(d.offset, T.mul(T.const(d.sign), most))
     least, largest = ends if d.sign > 0 else ends[::-1]
     low = T.mul(rows, T.floordiv(least, rows))
@@ -170,20 +170,20 @@ def sum_along_diagonals(
     key = T.add(T.mul(keys, i), y)
     distance = T.add(T.mul(rows, j), x, T.neg(y), low)
     r = T.mul(T.const(d.sign), T.sub(distance, d.offset))
-    values = {k.attr[0]: key, d.r.attr[0]: r}
+    values = {k.name: key, d.r.name: r}
     element, *asked = (T.substitute(t, values) for t in (d.element, *d.conditions))
     asked.append(T.compare("<", key, count))
     if not _is_within(d, declared.bounds):
         asked += [T.compare("<=", T.const(0), r), T.compare("<=", r, most)]
     total = nested((*d.indices[:-1], i), asked, element)
-    others = tuple(o for o in e.indices if o is not d.r and o.attr[0] in d.total.free)
+    others = tuple(o for o in e.indices if o is not d.r and o.name in d.total.free)
     stored = Equation(named("E"), (*others, j, x, y), total)
 
     position = T.add(d.moving, y, T.neg(low))
     at = T.stored(stored, (*others, T.floordiv(position, rows), T.modulo(position, rows), y))
     changed = replace(e, body=T.replace(e.body, d.total, T.fold("sum", (y,), T.TRUE, at)))
     equations = [changed if o is e else o for o in program.equations]
-    extents = {n: n for n in (i.attr[0], j.attr[0], x.attr[0], y.attr[0])}
+    extents = {n: n for n in (i.name, j.name, x.name, y.name)}
     after = replace(
         program,
         declared=replace(declared, extent_of={**declared.extent_of, **extents}, bounds=bounds),
@@ -191,8 +191,8 @@ def sum_along_diagonals(
     )
     old, new = partial(program.shown, d.total), partial(after.shown_names, stored)
     reason = "as rows and keys of blocks are products of tiles"
-    y_there = {y.attr[0]: T.sub(k, T.mul(keys, i))}
+    y_there = {y.name: T.sub(k, T.mul(keys, i))}
     x_there = T.sub(T.substitute(position, y_there), T.mul(rows, j))
-    check = partial(_are, (key, r), (k, d.r), {**y_there, x.attr[0]: x_there})
+    check = partial(_are, (key, r), (k, d.r), {**y_there, x.name: x_there})
     step = Step.of("sum_along_diagonals", (e.name,), old, new, program, after, check, reason)
     return step, stored

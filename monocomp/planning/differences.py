@@ -54,12 +54,12 @@ class Sorted:
 
     def key(self, r: Term) -> Term:
         """Return which k has difference r, the least of which is 1 - |q|."""
-        return T.add(self.q, r, T.const(1), T.neg(T.extent_of(self.q.attr[1])))
+        return T.add(self.q, r, T.const(1), T.neg(T.extent_of(self.q.extent)))
 
     def at(self, t: Term, r: Term) -> Term:
         """Return a term for the pair of q and the k that has difference r."""
-        t = T.substitute(t, {self.n.attr[0]: self.number})
-        return T.substitute(t, {self.k.attr[0]: self.key(r)})
+        t = T.substitute(t, {self.n.name: self.number})
+        return T.substitute(t, {self.k.name: self.key(r)})
 
 
 def sorted_sums(e: Equation) -> Iterator[Sorted]:
@@ -70,13 +70,13 @@ def sorted_sums(e: Equation) -> Iterator[Sorted]:
             others = tuple(o for o in conditions if o is not c)
             sides = c.args if c.op == "compare" and c.attr == "==" else ()
             for n, number in permutations(sides, 2):
-                pair = [i for i in indices if i.attr[0] in number.free]
+                pair = [i for i in indices if i.name in number.free]
                 if n not in e.indices or len(number.free) != 2 or len(pair) != 2:
                     continue
                 for q, k in permutations(pair):
                     found = Sorted(total, indices, others, element, n, number, q, k)
                     r = T.index("~r", "~r")
-                    if found.at(number, r).free == {r.attr[0]}:
+                    if found.at(number, r).free == {r.name}:
                         yield found
 
 
@@ -92,11 +92,11 @@ def sum_by_difference(program: Equations, e: Equation, s: Sorted) -> tuple[Step,
     declared = program.declared
     named = NewNames(program)
     r = named.index("r")
-    rows, keys = T.extent_of(s.q.attr[1]), T.extent_of(s.k.attr[1])
+    rows, keys = T.extent_of(s.q.extent), T.extent_of(s.k.extent)
     element, *asked = (s.at(t, r) for t in (s.element, *s.conditions))
-    asked.append(T.in_range(s.key(r), s.k.attr[1]))
+    asked.append(T.in_range(s.key(r), s.k.extent))
     rest = tuple(i for i in s.indices if i is not s.k)
-    own = tuple(i for i in e.indices if i is not s.n and i.attr[0] in s.total.free)
+    own = tuple(i for i in e.indices if i is not s.n and i.name in s.total.free)
     stored = Equation(named("D"), (*own, r), nested(rest, asked, element))
 
     has_n = T.compare("==", s.n, s.at(s.number, r))
@@ -107,15 +107,15 @@ def sum_by_difference(program: Equations, e: Equation, s: Sorted) -> tuple[Step,
         program,
         declared=replace(
             declared,
-            extent_of={**declared.extent_of, r.attr[0]: r.attr[1]},
-            bounds={**declared.bounds, r.attr[1]: T.add(rows, keys, T.const(-1))},
+            extent_of={**declared.extent_of, r.name: r.extent},
+            bounds={**declared.bounds, r.extent: T.add(rows, keys, T.const(-1))},
         ),
         equations=in_order([*equations, stored]),
     )
     old, new = partial(program.shown, s.total), partial(after.shown_names, stored)
     reason = "as what follows from a difference is the same for all that have it"
     difference = T.add(s.k, T.neg(s.q), rows, T.const(-1))
-    check = partial(_is, T.substitute(s.key(r), {r.attr[0]: difference}), s.k)
+    check = partial(_is, T.substitute(s.key(r), {r.name: difference}), s.k)
     step = Step.of("sum_by_difference", (e.name,), old, new, program, after, check, reason)
     return step, stored
 

@@ -73,7 +73,7 @@ class _Sum:
     @property
     def is_product(self) -> bool:
         """True if several factors vary with the index."""
-        return sum(self.bound.attr[0] in f.free for f in self.parts) > 1
+        return sum(self.bound.name in f.free for f in self.parts) > 1
 
     @property
     def columns(self) -> frozenset[Term]:
@@ -82,7 +82,7 @@ class _Sum:
             f
             for f in self.parts
             if T.is_read(f)
-            and self.bound.attr[0] in f.free
+            and self.bound.name in f.free
             and not f.free <= frozenset().union(*(g.free for g in self.parts if g is not f))
         )
 
@@ -161,7 +161,7 @@ def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
             position = _position_of_row(f, column, bound)
             others = [g for g in parts if g is not f]
             if position is not None and all(map(T.is_finite_if_read, others)):
-                in_range = T.conjuncts(T.in_range(position, bound.attr[1]))
+                in_range = T.conjuncts(T.in_range(position, bound.extent))
                 asked = (c for c in conditions if c not in in_range)
                 here = T.conjunction(T.compare("==", bound, position), *asked)
                 return _Sum(addend, bound, here, (*others, column))
@@ -181,7 +181,7 @@ def _position_of_row(f: Term, column: Term, bound: Term) -> Term | None:
     if f.op != column.op or f.op not in T.READS or f.attr != column.attr:
         return None
     position = f.args[column.args.index(bound)] if bound in column.args else None
-    if position is None or T.substitute(column, {bound.attr[0]: position}) is not f:
+    if position is None or T.substitute(column, {bound.name: position}) is not f:
         return None
     return position
 

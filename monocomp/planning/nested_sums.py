@@ -59,7 +59,7 @@ def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
                 are_short = all(fits_whole(e, sizes) for f in held for e in f.attr.extents)
                 if nest.taken_in or (held and (nest.is_product or not are_short)):
                     continue
-                ordered = sorted(nest.indices, key=lambda i: -sizes[i.attr[1]])
+                ordered = sorted(nest.indices, key=lambda i: -sizes[i.extent])
                 reason = "the longest index first"
                 if nest.is_product:
                     ordered = sorted(nest.indices, key=lambda i: -nest.distance(i))
@@ -91,7 +91,7 @@ def store_partial_sum(
     """
     for reader in program.computed:
         for t in outer_folds([reader]):
-            own = [i for i in reader.indices if i.attr[0] in t.free]
+            own = [i for i in reader.indices if i.name in t.free]
             for nest in _nests(t):
                 for inner in nest.inner_sums():
                     rows = [i for i in nest.indices if i is not inner]
@@ -146,8 +146,8 @@ class _Nest:
     def is_product(self) -> bool:
         """True if two factors each have an outer index that the other lacks: factors of the
         element, or of the first of several products that it adds."""
-        names = {i.attr[0] for i in self.indices}
-        first = apart(self.element, self.indices[-1].attr[0])[0]
+        names = {i.name for i in self.indices}
+        first = apart(self.element, self.indices[-1].name)[0]
         own = [f.free - names for f in factors(first)]
         return any(a - b and b - a for a in own for b in own)
 
@@ -164,7 +164,7 @@ class _Nest:
 
     def over(self, inner: Term) -> Term:
         """Return the sum over one index."""
-        asked = [c for c in self.conditions if inner.attr[0] in c.free]
+        asked = [c for c in self.conditions if inner.name in c.free]
         return T.fold("sum", (inner,), T.conjunction(*asked), self.element)
 
     def total(self, rows: Sequence[Term], value: Term, inner: Term | None = None) -> Term:
@@ -172,7 +172,7 @@ class _Nest:
         return nested(rows, self._asked_of_rows(inner), value)
 
     def _asked_of_rows(self, inner: Term | None) -> list[Term]:
-        return [c for c in self.conditions if inner is None or inner.attr[0] not in c.free]
+        return [c for c in self.conditions if inner is None or inner.name not in c.free]
 
 
 def _nests(t: Term) -> list[_Nest]:
@@ -211,7 +211,7 @@ def nested(indices: Sequence[Term], conditions: Sequence[Term], element: Term) -
     """Sums in sums, the innermost over the last index, with each condition as far inside as may
     be."""
     for i in reversed(indices):
-        own = [c for c in conditions if i is indices[0] or i.attr[0] in c.free]
+        own = [c for c in conditions if i is indices[0] or i.name in c.free]
         conditions = [c for c in conditions if c not in own]
         element = T.fold("sum", (i,), T.conjunction(*own), element)
     return element
@@ -242,8 +242,8 @@ def _names_beside(
         for chosen in permutations(free, len(rows)) if known.issuperset(own) else ():
             names = {i: i for i in own} | dict(zip(rows, chosen, strict=True))
             others = known.difference(names.values())
-            is_alike = all(i.attr[1] == name.attr[1] for i, name in names.items())
-            if is_alike and all(fits_whole(i.attr[1], sizes) for i in others):
+            is_alike = all(i.extent == name.extent for i, name in names.items())
+            if is_alike and all(fits_whole(i.extent, sizes) for i in others):
                 folds = outer_folds([Equation("", tuple(names.values()), _called(value, names))])
                 if not loops.isdisjoint(map(T.domain_of, folds)):
                     return dict(sorted(names.items(), key=lambda pair: order.index(pair[1])))
@@ -251,4 +251,4 @@ def _names_beside(
 
 
 def _called(t: Term, names: Mapping[Term, Term]) -> Term:
-    return T.substitute(t, {i.attr[0]: name for i, name in names.items()})
+    return T.substitute(t, {i.name: name for i, name in names.items()})

@@ -46,9 +46,9 @@ def packed_rows(
         if quotient is not None:
             parts.append((i, quotient.args[1]))
             groups.append((quotient, i, quotient.args[1]))
-        elif all(i.attr[0] not in r.free for r in large):
-            parts.append((i, T.extent_of(i.attr[1])))
-    few = [i for i, _ in parts if sizes[i.attr[1]] <= FEW_ROWS]
+        elif all(i.name not in r.free for r in large):
+            parts.append((i, T.extent_of(i.extent)))
+    few = [i for i, _ in parts if sizes[i.extent] <= FEW_ROWS]
     is_shared = len(parts) > 1 or bool(groups)
     if not is_shared or len(groups) > 1 or not (few or groups):
         return None
@@ -62,7 +62,7 @@ def _quotient(i: Term, reads: Sequence[Term]) -> Term | None:
     waiting = list(reads)
     while waiting:
         t = waiting.pop()
-        for a in (a for a in t.args if i.attr[0] in a.free):
+        for a in (a for a in t.args if i.name in a.free):
             is_quotient = a.op == "floordiv" and a.args[0] is i and not a.args[1].free
             if is_quotient and t.op in T.READS:
                 found.add(a)
@@ -75,11 +75,11 @@ def _quotient(i: Term, reads: Sequence[Term]) -> Term | None:
 
 def are_in_order(group: Sequence[Equation], packed: Rows) -> bool:
     """True if packed rows lie as the outputs do: other rows, the packed indices, columns."""
-    parts = [i.attr[0] for i, _ in packed.parts]
-    grouped = [h.attr[0] for _, h, _ in packed.groups]
-    rows = {i.attr[0] for i in rows_of(group)}
+    parts = [i.name for i, _ in packed.parts]
+    grouped = [h.name for _, h, _ in packed.groups]
+    rows = {i.name for i in rows_of(group)}
     for e in group:
-        names = [i.attr[0] for i in e.indices]
+        names = [i.name for i in e.indices]
         others = [n for n in names if n in rows and n not in parts]
         columns = [n for n in names if n not in rows]
         if names != [*others, *parts, *columns] or not e.body.free.issuperset(names):

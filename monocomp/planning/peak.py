@@ -53,7 +53,7 @@ def lower_peak(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations,
     if largest is None or size(largest) <= most:
         return program, []
     whole = time_of(program, estimate(program, sizes), sizes)
-    for extent in dict.fromkeys(i.attr[1] for i in largest.indices):
+    for extent in dict.fromkeys(i.extent for i in largest.indices):
         for length in lengths_of_slices(sizes[extent], 1, sizes[extent], 1):  # all there are
             step = slice_index(program, [largest.name], extent, length, REASON)
             if step is None or step.program.slices is None:

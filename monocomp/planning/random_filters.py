@@ -46,7 +46,7 @@ def _chosen(e: Equation) -> Term | None:
         if s is not None and random:
             others = T.conjunction(*(c for c in T.conjuncts(s.condition) if c not in random))
             columns = frozenset(f for f in s.columns if not f.free <= s.condition.free)
-            outside = [f for f in s.parts if s.bound.attr[0] not in f.free and _may_be_zero(f)]
+            outside = [f for f in s.parts if s.bound.name not in f.free and _may_be_zero(f)]
             inside = tuple(f for f in s.parts if f not in outside)
             chosen = replace(s, condition=T.conjunction(*random), parts=inside).rest(columns)
             total = T.fold("sum", (s.bound,), others, T.mul(T.ONE, *columns, chosen))
@@ -62,4 +62,4 @@ def _may_be_zero(factor: Term) -> bool:
 def _draws(condition: Term, bound: Term) -> bool:
     """True if a condition draws a random number for each element."""
     drawn = (t for t in T.subterms(condition) if t.op == "uniform")
-    return any(bound.attr[0] in t.free for t in drawn)
+    return any(bound.name in t.free for t in drawn)

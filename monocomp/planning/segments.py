@@ -74,7 +74,7 @@ def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations
         before, after = (estimate(p, known) for p in (program, step.program))
         # The loops of all rows together are one over the list; what they store is as much.
         summed = [k for k in after if own in k.equations]
-        loops = sum(k.cost.work for k in summed) * (1 - 1 / known[found.row.attr[1]])
+        loops = sum(k.cost.work for k in summed) * (1 - 1 / known[found.row.extent])
         results = sum(elements(e.indices, known) for k in summed for e in k.equations)
         new = len(step.program.sorted) - len(program.sorted)
         time = total_time(after) - loops + results * STORED_BYTES * BYTE_TIME
@@ -145,14 +145,14 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
     Needs:   the filter says that N = v, and N is read at all positions once
     """
     kept = tuple(n for n, i in enumerate(g.key.args) if i in g.lists)
-    extent = g.row.attr[1]
+    extent = g.row.extent
     key = g.key.attr.name, kept
     lists = (s for s in program.sorted if (s.tensor, s.kept) == key)
-    found = next((s for s in lists if program.by_name[s.first].indices[-1].attr[1] == extent), None)
+    found = next((s for s in lists if program.by_name[s.first].indices[-1].extent == extent), None)
     start, program = program, program if found else _with_list(program, g, kept)
     found = found or program.sorted[-1]
     order, first, last = (program.by_name[n] for n in found.names)
-    position = T.index("~r", order.indices[-1].attr[1])
+    position = T.index("~r", order.indices[-1].extent)
     there = _positions(g, T.stored(order, (*g.lists, position)))
     lower, upper = (T.stored(s, (*g.lists, g.row)) for s in (first, last))
     asked = [T.compare("<=", lower, position), T.compare("<", position, upper)]
@@ -161,7 +161,7 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
         added = _of_positions(program, e, g)
         new.append(added)
         columns = added.indices[len(g.key.args) :]
-        element = T.stored(added, (*g.lists, *(there[i.attr[0]] for i in g.positions), *columns))
+        element = T.stored(added, (*g.lists, *(there[i.name] for i in g.positions), *columns))
     else:
         asked += [T.substitute(c, there) for c in g.conditions if c is not g.is_row]
         element = T.substitute(g.element, there)
@@ -171,13 +171,13 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
         new.append(summed)
     else:  # loops for other sums share blocks of rows
         name = NewNames(program, *(n.name for n in new))("F")
-        summed = Equation(name, tuple(i for i in e.indices if i.attr[0] in total.free), total)
+        summed = Equation(name, tuple(i for i in e.indices if i.name in total.free), total)
         read = T.stored(summed, summed.indices)
         new += summed, replace(e, body=T.replace(e.body, g.total, read))
     equations = [n for o in program.equations for n in (new if o is e else [o])]
     after = replace(program, equations=in_order(equations))
     old, shown = partial(start.shown, g.total), partial(after.shown, total)
-    reason = f"as {g.key.attr.name} says which {g.row.attr[0]} is read"
+    reason = f"as {g.key.attr.name} says which {g.row.name} is read"
     check = partial(_is_of_rows, g)
     step = Step.of("sum_in_segments", (e.name,), old, shown, start, after, check, reason)
     return step, summed
@@ -191,28 +191,28 @@ def _is_of_rows(g: _Gathered) -> bool:
 
 def _of_positions(program: Equations, e: Equation, g: _Gathered) -> Equation:
     """Return the equation for what each position adds to the row that its key names."""
-    here = {g.row.attr[0]: g.key}
+    here = {g.row.name: g.key}
     value = T.substitute(g.element, here)
     asked = [T.substitute(c, here) for c in g.conditions if c is not g.is_row]
-    asked += T.conjuncts(T.in_range(g.key, g.row.attr[1]))
+    asked += T.conjuncts(T.in_range(g.key, g.row.extent))
     others = [i for i in g.indices if i not in g.positions]
-    names = {i.attr[0] for i in others}
+    names = {i.name for i in others}
     value = nested(others, [c for c in asked if not names.isdisjoint(c.free)], value)
     value = T.where(T.conjunction(*(c for c in asked if names.isdisjoint(c.free))), value, T.ZERO)
-    new = NewNames(program, *(i.attr[0] for i in e.indices))
+    new = NewNames(program, *(i.name for i in e.indices))
     name = new("F")
     named = {i: new.index_like(i) for i in g.positions}
     columns = (i for i in e.indices if i is not g.row and i not in g.lists)
-    indices = (*g.lists, *named.values(), *(i for i in columns if i.attr[0] in value.free))
-    return Equation(name, indices, T.substitute(value, {i.attr[0]: n for i, n in named.items()}))
+    indices = (*g.lists, *named.values(), *(i for i in columns if i.name in value.free))
+    return Equation(name, indices, T.substitute(value, {i.name: n for i, n in named.items()}))
 
 
 def _positions(g: _Gathered, number: Term) -> dict[str, Term]:
     """Return the indices of the position that has a number, counted row by row."""
     found: dict[str, Term] = {}
     for n, i in reversed(list(enumerate(g.positions))):
-        size = T.extent_of(i.attr[1])
-        found[i.attr[0]] = number if n == 0 else T.modulo(number, size)
+        size = T.extent_of(i.extent)
+        found[i.name] = number if n == 0 else T.modulo(number, size)
         number = T.floordiv(number, size)
     return found
 
@@ -221,7 +221,7 @@ def _with_list(program: Equations, g: _Gathered, kept: tuple[int, ...]) -> Equat
     """Return the program with equations for a list of positions and its segments."""
     declared = program.declared
     names = list(map(NewNames(program), ("order", "first", "last", "r")))
-    extents = [i.attr[1] for i in g.positions]
+    extents = [i.extent for i in g.positions]
     extent = extents[0] if len(extents) == 1 else names[-1]
     bounds = dict(declared.bounds)
     if extent == names[-1]:

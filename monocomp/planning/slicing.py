@@ -81,7 +81,7 @@ def slice_index(
     """
     if program.slices is not None or program.splits or program.views:
         return None
-    if any(i.attr[1] == extent for n in program.in_lists for i in program.by_name[n].indices):
+    if any(i.extent == extent for n in program.in_lists for i in program.by_name[n].indices):
         return None  # lists are sorted whole
     try:
         after = _in_slices(program, frozenset(stored), extent, length)
@@ -121,7 +121,7 @@ def time_of(program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str,
 
 def _tiles(e: Equation, sizes: Mapping[str, int]) -> float:
     """Return how many tiles an equation's result fills; narrow tiles have fewer elements."""
-    columns = min([COLUMNS, *(sizes[i.attr[1]] for i in e.indices[-1:])])
+    columns = min([COLUMNS, *(sizes[i.extent] for i in e.indices[-1:])])
     return elements(e.indices, sizes) / (ROW_BLOCK * columns)
 
 
@@ -141,7 +141,7 @@ class _Slicing:
 
     def program(self) -> Equations:
         """Return the program in slices."""
-        start, part = self.start, self.index.attr[1]
+        start, part = self.start, self.index.extent
         equations = [e for e in start.equations if e.name in start.in_lists]
         written: dict[str, tuple[str, int]] = {}
         added: set[str] = set()
@@ -150,7 +150,7 @@ class _Slicing:
             if not self._is_in_slices(e):
                 equations.append(e)
                 continue
-            dims = [n for n, i in enumerate(e.indices) if i.attr[1] == self.extent]
+            dims = [n for n, i in enumerate(e.indices) if i.extent == self.extent]
             if len(dims) == 1:
                 own = self._of_slice(e, dims[0])
                 inner.add(own.name)
@@ -203,7 +203,7 @@ class _Slicing:
         outputs = {o.name for o in self.start.outputs}
         found = set(stored)
         for e in self.start.computed:  # each after what it reads
-            has_index = any(i.attr[1] == self.extent for i in e.indices)
+            has_index = any(i.extent == self.extent for i in e.indices)
             if has_index and e.name not in outputs and self.start.read_by(e) & found:
                 found.add(e.name)
         return frozenset(found)
@@ -226,7 +226,7 @@ class _Slicing:
     def _of_slice(self, e: Equation, dim: int) -> Equation:
         """Return an equation for the elements of a slice."""
         indices = list(e.indices)
-        body = self._in_slice(T.substitute(e.body, {indices[dim].attr[0]: self.index}))
+        body = self._in_slice(T.substitute(e.body, {indices[dim].name: self.index}))
         indices[dim] = self.index
         name = e.name
         if e.name in self.stored:
@@ -247,12 +247,12 @@ class _Slicing:
             if f.attr.monoid != "sum" or len(f.attr.indices) != 1 or f.kind != "float":
                 raise _NotSliced
             (bound,), (condition, element) = T.open_fold(f)
-            if bound.attr[1] != self.extent:
+            if bound.extent != self.extent:
                 raise _NotSliced
-            here = {bound.attr[0]: self.index}
+            here = {bound.name: self.index}
             parts = (self._in_slice(T.substitute(p, here)) for p in (condition, element))
             total = T.fold("sum", (self.index,), *parts)
-            own = tuple(i for i in e.indices if i.attr[0] in total.free)
+            own = tuple(i for i in e.indices if i.name in total.free)
             found.append(Equation(self._named(f"{e.name}_sum"), own, total))
             body = T.replace(body, f, T.stored(found[-1], own))
         if any(s.name in self.stored for s in stored_in(body)):
@@ -296,17 +296,17 @@ class _Slicing:
         if own in self.given:
             return T.stored(self.given[own], t.args)
         extents = list(t.attr.extents)
-        extents[dim] = self.index.attr[1]
+        extents[dim] = self.index.extent
         return T.read(T.Tensor(own, tuple(extents)), t.args, t.kind)
 
     def _declare(self, own: str, name: str, dim: int, t: Term) -> None:
         """A slice is an input like any other; of one that is given with its definition, this holds
         for slices too, where it is as plain."""
-        part = self.index.attr[0]
+        part = self.index.name
         declared = self.start.declared.inputs.get(name)
         if declared is None:
             self.dims.update(i.attr for i in t.attr.indices)
-            dims = [i.attr[0] for i in t.attr.indices]
+            dims = [i.name for i in t.attr.indices]
         else:
             dims = list(declared.dims)
         dims[dim] = part
@@ -314,7 +314,7 @@ class _Slicing:
         self.inputs[own] = Input(own, tuple(dims), t.kind, dtype)
         if t.op == "stored" and t.attr.given:
             indices = list(t.attr.indices)
-            body = T.substitute(t.attr.body, {indices[dim].attr[0]: self.index})
+            body = T.substitute(t.attr.body, {indices[dim].name: self.index})
             indices[dim] = self.index
             try:
                 body = self._in_slice(body)

@@ -163,8 +163,8 @@ def _long_stream(
         return None
     varying = rows if packed is None else [*rows, *(i for i, _ in packed.parts)]
     value = partial(evaluated, extents=sizes, params=_defaults(program))
-    found = stretch(folds, {i.attr[0]: _block(i, sizes) for i in varying}, value, shortest)
-    few = max((sizes[i.attr[1]] for i in rows), default=1) <= FEW_ROWS
+    found = stretch(folds, {i.name: _block(i, sizes) for i in varying}, value, shortest)
+    few = max((sizes[i.extent] for i in rows), default=1) <= FEW_ROWS
     together = packed if few else None
     instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
     is_idle = 2 * instances <= processors and found.expected(value) >= 2 * shortest
@@ -194,10 +194,10 @@ def _length_of_products(f: Term, sizes: Mapping[str, int]) -> int:
     for g in factors(element):
         if is_fold(g, "sum") and g.kind == "float":
             (inner,), (_, body) = T.open_fold(g)
-            parts = [p.free for p in factors(body) if bound.attr[0] in p.free]
-            sides = largest_sides(parts, inner.attr[0])
+            parts = [p.free for p in factors(body) if bound.name in p.free]
+            sides = largest_sides(parts, inner.name)
             if len(parts) == len(factors(body)) and sides is not None:
-                return sizes[inner.attr[1]]
+                return sizes[inner.extent]
     return 0
 
 
@@ -206,7 +206,7 @@ def _instances(
 ) -> int:
     """Count the program instances, for blocks of `block` rows."""
     value = partial(evaluated, extents=sizes)
-    parts = {} if packed is None else {i.attr[0]: value(n) or 1 for i, n in packed.parts}
+    parts = {} if packed is None else {i.name: value(n) or 1 for i, n in packed.parts}
     count = 1 if packed is None else math.ceil(math.prod(parts.values()) / block)
     for a in axes:
         if a.role in ("grid", "row"):
@@ -224,14 +224,14 @@ def _defaults(program: Equations) -> dict[str, int]:
 
 def _block(i: Term, sizes: Mapping[str, int]) -> tuple[Term, Term]:
     """Return the first and the last position of a row's block."""
-    if sizes[i.attr[1]] <= ROWS:
-        return T.const(0), T.sub(T.extent_of(i.attr[1]), T.const(1))
+    if sizes[i.extent] <= ROWS:
+        return T.const(0), T.sub(T.extent_of(i.extent), T.const(1))
     first = T.mul(T.const(ROWS), T.floordiv(i, T.const(ROWS)))
     return first, T.add(first, T.const(ROWS - 1))
 
 
 def _names(group: Sequence[Equation]) -> frozenset[str]:
-    return frozenset(i.attr[0] for e in group for i in e.indices)
+    return frozenset(i.name for e in group for i in e.indices)
 
 
 def _is_loop(t: Term, names: frozenset[str]) -> bool:
@@ -305,12 +305,12 @@ class _Splitting:
             old, new = self._merged(f, stored)
             bodies = {n: T.replace(body, old, new) for n, body in bodies.items()}
         program = self._with(bodies, stored)
-        program = replace(program, splits={**start.splits, self.split.attr[1]: count})
+        program = replace(program, splits={**start.splits, self.split.extent: count})
         names = program.reader_names()
         after = "; ".join(show(T.stored(e, e.indices), names) for e in stored)
         if self.p is not None:
             yield self.pack_rows(start)
-        after = f"{after}, folded over {self.split.attr[0]}"
+        after = f"{after}, folded over {self.split.name}"
         check = partial(can_be_split, self.folds)
         texts = before, after
         yield Step.of("split_stream", self._position, *texts, start, program, check, self.reason)
@@ -327,7 +327,7 @@ class _Splitting:
         Claims:  division with remainder
         """
         assert self.packed is not None and self.p is not None
-        rows = ", ".join(i.attr[0] for i, _ in self.packed.parts)
+        rows = ", ".join(i.name for i, _ in self.packed.parts)
         after = show(self.p, program.reader_names())
         return Step.of("pack_rows", self._position, rows, after, self.program, program)
 
@@ -360,7 +360,7 @@ class _Splitting:
     def _index(self, base: str, bound: Term) -> Term:
         """Return a new index of a declared extent."""
         found = self._named.index(base)
-        name = found.attr[0]
+        name = found.name
         self.extent_of[name] = name
         self.bounds[name] = bound
         return found
@@ -370,14 +370,14 @@ class _Splitting:
     def _pack(self, rows: Rows) -> None:
         """Give p a name and an extent, and find what the packed indices are in it."""
         total = T.mul(*(extent for _, extent in rows.parts))
-        self.p = self._index("_".join(i.attr[0] for i, _ in rows.parts), total)
+        self.p = self._index("_".join(i.name for i, _ in rows.parts), total)
         self.values: dict[str, Term] = {}
         self.place: Term = T.const(0)
         inner: Term = T.const(1)
         for n, (i, extent) in reversed(list(enumerate(rows.parts))):
             value = T.floordiv(self.p, inner)
-            self.values[i.attr[0]] = value if n == 0 else T.modulo(value, extent)
-            own = i if extent is T.extent_of(i.attr[1]) else T.modulo(i, extent)
+            self.values[i.name] = value if n == 0 else T.modulo(value, extent)
+            own = i if extent is T.extent_of(i.extent) else T.modulo(i, extent)
             self.place = T.add(self.place, T.mul(own, inner))
             inner = T.mul(inner, extent)
         self.group_of: dict[Term, Term] = {}
@@ -385,7 +385,7 @@ class _Splitting:
             dim = self._dimension(quotient)
             g = T.index(dim.lstrip("."), dim)
             self.group_of[quotient] = g
-            self.values[h.attr[0]] = T.add(T.mul(size, g), self.values[h.attr[0]])
+            self.values[h.name] = T.add(T.mul(size, g), self.values[h.name])
 
     def _dimension(self, subscript: Term) -> str:
         """Return the extent of the dimension that a subscript is of."""
@@ -470,7 +470,7 @@ class _Splitting:
         body = self._in_packed_rows(body)
         found = next((e for e in stored if e.body is body), None)
         if found is None:
-            name = self._named(f"{letter}_{self.split.attr[0] if self.is_cut else 'rows'}")
+            name = self._named(f"{letter}_{self.split.name if self.is_cut else 'rows'}")
             found = Equation(name, self._indices(body), body)
             stored.append(found)
         return T.stored(found, (self._subscript(i) for i in found.indices))
@@ -478,8 +478,8 @@ class _Splitting:
     def _indices(self, body: Term) -> tuple[Term, ...]:
         """Rows, splits, columns."""
         outer = list(dict.fromkeys(i for e in self.group for i in e.indices))
-        rows = [i for i in outer if i in self.rows and i.attr[0] in body.free]
-        columns = [i for i in outer if i not in self.rows and i.attr[0] in body.free]
+        rows = [i for i in outer if i in self.rows and i.name in body.free]
+        columns = [i for i in outer if i not in self.rows and i.name in body.free]
         if self.p is not None:
             rows += [g for g in self.group_of.values() if g not in rows]
             rows.append(self.p)

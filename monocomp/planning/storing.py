@@ -208,7 +208,7 @@ def _in_slices(
         shortest = 1 if are_operands else SHORTEST_SLICE
         unsliced = together[0].indices if count > limit else ()
         tried = [stored] if count <= limit else []
-        for extent in _once(i.attr[1] for i in unsliced):
+        for extent in _once(i.extent for i in unsliced):
             for length in lengths_of_slices(sizes[extent], taken, limit, shortest):
                 step = slice_index(start, names, extent, length, _reason(together[0]))
                 if step is None or step.program.slices is None:
@@ -312,7 +312,7 @@ def _reads_anew_for_weights(use: _Use) -> bool:
     if fold.op != "fold" or fold.attr.monoid != "sum" or len(fold.attr.indices) != 1:
         return False
     (bound,), (_, element) = T.open_fold(fold)
-    summed, grid = bound.attr[0], {i.attr[0] for i in use.kernel.grid}
+    summed, grid = bound.name, {i.name for i in use.kernel.grid}
     parts = [f.free for f in factors(element) if summed in f.free]
     weights = [free for free in parts if free <= {summed, *grid}]
     varying = frozenset().union(*weights) - {summed}
@@ -439,7 +439,7 @@ def _equation(program: Equations, value: _Value) -> Equation:
     new = NewNames(program)
     name = name or new(_letter(value))
     indices = list(map(new.index_like, value.beside.subscripts if value.beside else value.indices))
-    named = {v.attr[0]: i for v, i in zip(value.indices, indices, strict=True)}
+    named = {v.name: i for v, i in zip(value.indices, indices, strict=True)}
     return Equation(name, tuple(indices), times(value.number, T.substitute(value.closed, named)))
 
 
@@ -457,10 +457,10 @@ def _letter(value: _Value) -> str:
 def _reason(value: _Value) -> str:
     """Say what would compute a value again and again."""
     position = value.reader.position
-    inner = [i for i in position.loops if i.attr[0].startswith("$")]
-    loop = f" in the loop over {inner[-1].attr[1].lstrip('.')}" if inner else ""
+    inner = [i for i in position.loops if i.name.startswith("$")]
+    loop = f" in the loop over {inner[-1].extent.lstrip('.')}" if inner else ""
     if position.repeated_by is not None:
-        return f"which is needed{loop} for every {position.repeated_by.attr[1].lstrip('.')}"
+        return f"which is needed{loop} for every {position.repeated_by.extent.lstrip('.')}"
     if any(s.op != "index" for s in value.reader.subscripts):
         return f"which is read{loop} at computed positions"
     if value.is_operand:

@@ -48,7 +48,7 @@ class Stretch:
     def piece(self, bound: Term, split: Term, alignment: int) -> tuple[Term, Term]:
         """Return the two conditions for an element to be in a piece. Pieces begin at multiples of
         `alignment`."""
-        unit, count = T.const(alignment), T.extent_of(split.attr[1])
+        unit, count = T.const(alignment), T.extent_of(split.extent)
         start = reduce(_maximum, self.lower, T.const(0))
         start = T.mul(unit, T.floordiv(start, unit))
         length = T.sub(reduce(_minimum, self.upper, self.extent), start)

@@ -213,7 +213,7 @@ class Rewriter:
         if equation.body.args and equation.body.op not in ("read", "stored", "cast"):
             known = (Abbreviation(equation.name, equation.indices, equation.body), *known)
         kept = tuple(e for e in program.equations if e.name != equation.name or e.name in returned)
-        left = equation.name + "[" + ",".join(i.attr[0] for i in equation.indices) + "]"
+        left = equation.name + "[" + ",".join(i.name for i in equation.indices) + "]"
         self.record(
             "inline_definition",
             NAMING_LAW,
@@ -264,8 +264,8 @@ class Rewriter:
         name = next(free_names, None)
         if name is None:
             return
-        rows = [i for i in equation.indices if i.attr[0] in operand.free]
-        others = [i for i in _indices(operand) if i.attr[0] in operand.free and i not in rows]
+        rows = [i for i in equation.indices if i.name in operand.free]
+        others = [i for i in _indices(operand) if i.name in operand.free and i not in rows]
         known = (Abbreviation(name, (*rows, *others), operand), *self.program.known)
         program = replace(self.program, known=known)
         left = self._shown(operand)

@@ -124,7 +124,7 @@ class Need:
         """Decide whether what was found meets it."""
         if self.free_of is not None:
             bound, _ = found.folds[self.free_of]
-            return found.terms[self.name].free.isdisjoint(i.attr[0] for i in bound)
+            return found.terms[self.name].free.isdisjoint(i.name for i in bound)
         if self.words == "has an element":
             return T.has_element(found.folds[self.name][1])
         return PREDICATES[self.words].holds(found.terms[self.name])
@@ -276,7 +276,7 @@ class Equation(Rule):
         params: dict[str, list[Term]] = {name: [] for name in self.scopes}
         for t in T.subterms(left, right):
             if t.op == "param":
-                params[t.attr[0]].append(t)
+                params[t.name].append(t)
 
         def hypothesis(need: Need) -> Term:
             if need.words == "has an element":

@@ -67,7 +67,7 @@ class Bindings:
     def at_positions(self, t: Term) -> Term:
         """Return a term at the positions of the folds that keep their index."""
         kept = (f for f in self.folds.values() if f[1].op == "fold_at")
-        return T.substitute(t, {i.attr[0]: fold.args[0] for (i,), fold in kept})
+        return T.substitute(t, {i.name: fold.args[0] for (i,), fold in kept})
 
 
 Test: TypeAlias = Callable[[Bindings], bool]
@@ -160,7 +160,7 @@ def _match_fold(p: Pattern, t: Term, found: Bindings, tests: Demands) -> Iterato
         found = Bindings(found.terms, folds, found.remainder)
     else:
         opened, fold = found.folds[p.index]
-        names = [i.attr[0] for i in opened]
+        names = [i.name for i in opened]
         if t.attr.extents != fold.attr.extents or not t.free.isdisjoint(names):
             return
         _, parts = T.open_as(t, names)
@@ -271,5 +271,5 @@ def instance(p: Pattern, found: Bindings) -> Term:
             return T.fold_at(p.attr, fold.args[0], *opened, *parts, target=fold.attr.target)
         case "extent" if p.attr in found.folds:
             ((bound,), _) = found.folds[p.attr]
-            return T.extent_of(bound.attr[1])
+            return T.extent_of(bound.extent)
     return T.rebuild(p.term, tuple(instance(a, found) for a in p.args)) if p.args else p.term

@@ -62,12 +62,12 @@ def _storable(program: Equations) -> frozenset[str]:
     declared = program.declared
     sizes = nominal_sizes(declared, program.sizes)
     shapes = [[sizes[x] for x in declared.extents(name)] for name in declared.inputs]
-    shapes += [[sizes[i.attr[1]] for i in o.indices] for o in program.outputs]
+    shapes += [[sizes[i.extent] for i in o.indices] for o in program.outputs]
     largest = max(map(math.prod, shapes))
     return frozenset(
         e.name
         for e in program.equations
-        if e.body.kind == "float" and math.prod(sizes[i.attr[1]] for i in e.indices) <= largest
+        if e.body.kind == "float" and math.prod(sizes[i.extent] for i in e.indices) <= largest
     )
 
 

@@ -47,7 +47,7 @@ def _match(
     if pattern in variables:
         return t.op == "index" and found.setdefault(pattern, t) is t
     if pattern is t:
-        return all(found.setdefault(v, v) is v for v in variables if v.attr[0] in t.free)
+        return all(found.setdefault(v, v) is v for v in variables if v.name in t.free)
     if (pattern, t) in matched:
         return True
     if not pattern.args or _shape(pattern) != _shape(t):

@@ -82,7 +82,7 @@ class Place:
     def _positions(self, extents: Sequence[str]) -> Sequence[Sequence[Term]]:
         """Return indices for those of an aggregate."""
         if len(extents) == 1:
-            return [(i,) for i in self.indices if i.attr[1] == extents[0]]
+            return [(i,) for i in self.indices if i.extent == extents[0]]
         is_alike = self.fold is not None and self.fold.attr.extents == extents
         return [self.indices] if is_alike else []
 

@@ -22,9 +22,9 @@ def close(
 ) -> tuple[Binder, tuple[Term, ...]]:
     """Return the binder of a fold over opened indices, and its parts under canonical names."""
     height = max(t.height for t in parts)
-    names = {t.attr[0]: f"%{height + n + 1}" for n, t in enumerate(opened)}
-    extents = tuple(t.attr[1] for t in opened)
-    mapping = {t.attr[0]: index(names[t.attr[0]], t.attr[1]) for t in opened}
+    names = {t.name: f"%{height + n + 1}" for n, t in enumerate(opened)}
+    extents = tuple(t.extent for t in opened)
+    mapping = {t.name: index(names[t.name], t.extent) for t in opened}
     closed = rename_all(parts, mapping)
     return Binder(monoid, tuple(names.values()), extents, target), closed
 
@@ -66,7 +66,7 @@ def free_indices(t: Term) -> tuple[Term, ...]:
     """Return the free indices, sorted by name."""
     if t.op == "index":
         return (t,)
-    found = {i for a in t.args for i in free_indices(a) if i.attr[0] in t.free}
+    found = {i for a in t.args for i in free_indices(a) if i.name in t.free}
     return tuple(sorted(found, key=lambda i: i.attr))
 
 
@@ -89,7 +89,7 @@ _AS_THEY_ARE = ("exp", "log", "read", "stored", "ref", "cast", "where", "fold", 
 @remembered
 def _rename_all(parts: tuple[Term, ...], pairs: tuple[tuple[str, Term], ...]) -> tuple[Term, ...]:
     mapping = dict(pairs)
-    names = {new.attr[0] for new in mapping.values() if new.op == "index"}
+    names = {new.name for new in mapping.values() if new.op == "index"}
     # Different terms stay different: nothing cancels, and no sum or product is made anew.
     is_injective = len(names) == len(mapping) and all(names.isdisjoint(t.free) for t in parts)
 
@@ -97,7 +97,7 @@ def _rename_all(parts: tuple[Term, ...], pairs: tuple[tuple[str, Term], ...]) ->
         if t.free.isdisjoint(mapping):
             return t
         if t.op == "index":
-            return mapping[t.attr[0]]
+            return mapping[t.name]
         args = tuple([results[a] for a in t.args])
         if is_injective and t.op in _SORTED:
             return intern(t.op, _in_order(args), t.attr, t.kind)

@@ -149,7 +149,7 @@ class _Finder:
         if fold.attr.monoid not in ("sum", "mean"):
             return set()
         bound, (_, body) = open_fold(fold)
-        summed = {i.attr[0] for i in bound}
+        summed = {i.name for i in bound}
         partners: dict[_Read, list[_Read]] = {}
         for read, partner in self.factors(body).pairs:
             partners.setdefault(read, []).append(partner)
@@ -205,7 +205,7 @@ class _Finder:
 
     def _of_definition(self, ref: Term) -> _Factors:
         e = self.program.by_name[ref.attr]
-        subscripts = {i.attr[0]: a for i, a in zip(e.indices, ref.args, strict=True)}
+        subscripts = {i.name: a for i, a in zip(e.indices, ref.args, strict=True)}
 
         def rename(read: _Read) -> _Read:
             free = (subscripts[i].free if i in subscripts else {i} for i in read.indices)

@@ -297,12 +297,12 @@ class Equations:
 
 
 def _line(e: Equation, names: Names) -> str:
-    return definition_line(e.name, (i.attr[0] for i in e.indices), e.body, names)
+    return definition_line(e.name, (i.name for i in e.indices), e.body, names)
 
 
 def _called(e: Equation, labels: Sequence[str]) -> Equation:
     """Rename the indices of an equation."""
-    indices = tuple(T.index(label, i.attr[1]) for label, i in zip(labels, e.indices, strict=True))
+    indices = tuple(T.index(label, i.extent) for label, i in zip(labels, e.indices, strict=True))
     return replace(e, indices=indices, body=T.element(e, indices))
 
 

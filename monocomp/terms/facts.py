@@ -164,7 +164,7 @@ def _failing(condition: Term) -> tuple[Term, Term] | None:
 def _unfold(t: Term) -> Term:
     """Return a value that another kernel stores as it is computed there."""
     while t.op == "stored":
-        names = [i.attr[0] for i in t.attr.indices]
+        names = [i.name for i in t.attr.indices]
         t = rename(t.attr.body, dict(zip(names, t.args, strict=True)))
     return t
 

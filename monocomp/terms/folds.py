@@ -84,7 +84,7 @@ def fold_at(
         bodies = tuple(as_float(t) for t in bodies)
     binder, args = close(monoid, (opened,), (condition, *bodies), target)
     t = intern("fold_at", (position, *args), binder, _fold_kind(binder.name, args[1:]))
-    if position.op != "index" or (target is None and any(position.attr[0] in a.free for a in args)):
+    if position.op != "index" or (target is None and any(position.name in a.free for a in args)):
         return by_definition(t)
     return t
 
@@ -98,7 +98,7 @@ def by_definition(t: Term) -> Term:
         entry = intern("fold_at", (rank, *t.args[1:]), t.attr, t.kind)
         return fold("max", (rank,), compare("==", rank, position), entry)
     (bound,), (condition, *bodies) = open_fold(t)
-    monoid, here = t.attr.monoid, {bound.attr[0]: position}
+    monoid, here = t.attr.monoid, {bound.name: position}
     if monoid not in ("softmax", "log_softmax"):
         earlier = conjunction(condition, compare("<=", bound, position))
         return fold(monoid, (bound,), earlier, *bodies)
@@ -135,7 +135,7 @@ def refold(
 
 def substitute(t: Term, mapping: Mapping[str, Term]) -> Term:
     """Replace free indices by integer terms, without capture."""
-    names = [new.attr[0] for new in mapping.values() if new.op == "index" and new.attr[0][0] != "%"]
+    names = [new.name for new in mapping.values() if new.op == "index" and new.name[0] != "%"]
     if len({*names, *(t.free - mapping.keys())}) == len(mapping) + len(t.free - mapping.keys()):
         return rename(t, mapping)  # other indices, one for each: nothing gets simpler
 
@@ -143,7 +143,7 @@ def substitute(t: Term, mapping: Mapping[str, Term]) -> Term:
         if t.free.isdisjoint(mapping):
             return t
         if t.op == "index":
-            return mapping[t.attr[0]]
+            return mapping[t.name]
         if t.op not in ("fold", "fold_at"):
             return rebuild(t, tuple([results[a] for a in t.args]))
         # The given terms may hold any name: open under one that is free in none of them.

@@ -71,7 +71,7 @@ def computed(subscripts: Iterable[Term], extents: Iterable[str]) -> list[tuple[i
     """Return the subscripts that may leave a tensor of these extents, each with its dimension and
     extent: all that are not an index of this extent."""
     pairs = enumerate(zip(subscripts, extents, strict=True))
-    return [(n, a, e) for n, (a, e) in pairs if a.op != "index" or a.attr[1] != e]
+    return [(n, a, e) for n, (a, e) in pairs if a.op != "index" or a.extent != e]
 
 
 def is_computed(t: Term) -> bool:

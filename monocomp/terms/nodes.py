@@ -70,6 +70,18 @@ class Term:
     depth: int
     key: tuple[int, str, str]
 
+    @property
+    def name(self) -> str:
+        """Return the name of an index, or of a symbol."""
+        name: str = self.attr[0]
+        return name
+
+    @property
+    def extent(self) -> str:
+        """Return the extent of an index."""
+        extent: str = self.attr[1]
+        return extent
+
     def __reduce__(self) -> Any:
         return intern, (self.op, self.args, self.attr, self.kind)
 
@@ -147,7 +159,7 @@ class Equation:
     @property
     def extents(self) -> tuple[str, ...]:
         """Return the extents of the dimensions."""
-        return tuple([i.attr[1] for i in self.indices])
+        return tuple([i.extent for i in self.indices])
 
 
 _NOTHING: frozenset[str] = frozenset()

@@ -61,7 +61,7 @@ class Names:
         if self.extents_of is None:
             return [a.op == "index" for a in t.args]
         pairs = zip(t.args, self.extents_of(t), strict=True)
-        return [a.op == "index" and a.attr[1] == dim for a, dim in pairs]
+        return [a.op == "index" and a.extent == dim for a, dim in pairs]
 
     def abbreviation(self, t: Term) -> str | None:
         """Return the name of the definition that a term equals, with subscripts, or None."""
@@ -73,7 +73,7 @@ class Names:
 
     def of_all(self, indices: tuple[Term, ...]) -> list[str]:
         """Return the printed names of free indices; an opened one has its extent's."""
-        return [i.attr[0] if _is_named(i.attr[0]) else i.attr[1].lstrip(".") for i in indices]
+        return [i.name if _is_named(i.name) else i.extent.lstrip(".") for i in indices]
 
     def bind(self, t: Term, opened: tuple[Term, ...]) -> Names:
         """Return the names inside a fold: an index is called as its extent, if the fold does not
@@ -85,14 +85,14 @@ class Names:
         inner = self.inside()
         used = {self.of(name) for name in t.free} | self.taken
         for bound in opened:
-            base = bound.attr[1].lstrip(".")
+            base = bound.extent.lstrip(".")
             name, number = base, 0
             while name in used:
                 number += 1
                 name = f"{base}_{number}"
             used.add(name)
-            inner.names[bound.attr[0]] = name
-            self.bound[name] = bound.attr[1]
+            inner.names[bound.name] = name
+            self.bound[name] = bound.extent
         return inner
 
 
@@ -181,7 +181,7 @@ def _form(t: Term, names: Names, as_float: bool) -> _Text:
             text = number_text(t.attr, "int" if as_float and t.kind == "float" else t.kind)
             return text, _UNARY if text.startswith("-") else _MUL if "/" in text else _ATOM
         case "index":
-            return names.of(t.attr[0]), _ATOM
+            return names.of(t.name), _ATOM
         case "extent":
             return f"|{t.attr.lstrip('.')}|", _ATOM
         case "param":
@@ -232,7 +232,7 @@ def _show_read(t: Term, names: Names) -> str:
     ]
     if t.op == "read" or (t.op == "stored" and t.attr.given):
         named = zip(t.args, plain, strict=True)
-        names.read.update(names.of(a.attr[0]) for a, is_plain in named if is_plain)
+        names.read.update(names.of(a.name) for a, is_plain in named if is_plain)
     separator = "," if all(map(str.isidentifier, subscripts)) else ", "
     return f"{name}[{separator.join(subscripts)}]"
 
@@ -356,12 +356,12 @@ def _show_fold(t: Term, names: Names) -> str:
     opened, (condition, *bodies) = open_fold(t)
     if t.op == "fold" or binder.target is not None:
         inner = names.bind(t, opened)
-        head = ", ".join(inner.of(i.attr[0]) for i in opened)
+        head = ", ".join(inner.of(i.name) for i in opened)
         if binder.target is not None:
             head += f" -> {_show(t.args[0], names)}"
     else:
         inner = names.inside()
-        head = inner.names[opened[0].attr[0]] = _show(t.args[0], names)
+        head = inner.names[opened[0].name] = _show(t.args[0], names)
         head = head if binder.name in ("softmax", "log_softmax") else f"..{head}"
     head += _show_filter(condition, opened, inner)
     as_float = binder.name in _OF_FLOATS or isinstance(binder.monoid, UserMonoid)
@@ -372,10 +372,10 @@ def _show_filter(condition: Term, opened: tuple[Term, ...], inner: Names) -> str
     """Print what follows the indices. In the language a filter mentions one of them."""
     if condition is TRUE:
         return ""
-    first = inner.of(opened[0].attr[0])
+    first = inner.of(opened[0].name)
     if condition is FALSE:
         return f" if {first} < {first}"
-    if any(i.attr[0] in condition.free for i in opened):
+    if any(i.name in condition.free for i in opened):
         return f" if {_show(condition, inner, 0)}"
     return f" if {_show(condition, inner, _AND)} and {first} == {first}"
 

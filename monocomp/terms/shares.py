@@ -125,7 +125,7 @@ def _split(t: Term) -> Term:
     if t.op != "fold" or t.attr.monoid != "sum" or t.kind != "float":
         return t
     opened, (condition, body) = open_fold(t)
-    names = {i.attr[0] for i in opened}
+    names = {i.name for i in opened}
 
     def split(product: Term) -> Term:
         parts = list(factors([product]))
@@ -151,10 +151,8 @@ def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
                 yield from exponents(a, weight, known)
         case "fold" if z.attr.monoid == "sum" and len(z.attr.indices) == 1:
             (bound,), (condition, body) = open_fold(z)
-            for position in (
-                _positions(weight, bound.attr[1], known) if is_nonnegative(body) else ()
-            ):
-                here = {bound.attr[0]: position}
+            for position in _positions(weight, bound.extent, known) if is_nonnegative(body) else ():
+                here = {bound.name: position}
                 if known.issuperset(conjuncts(substitute(condition, here))):
                     yield from exponents(substitute(body, here), weight, known)
             yield from _largest(z, weight)

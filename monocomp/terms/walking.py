@@ -123,7 +123,7 @@ def mapping_stored(instead: Mapping[Equation, Equation]) -> Callable[[Term], Ter
 
 def element(e: Equation, subscripts: Sequence[Term]) -> Term:
     """Return the right-hand side of an equation at subscripts."""
-    names = (i.attr[0] for i in e.indices)
+    names = (i.name for i in e.indices)
     return substitute(e.body, dict(zip(names, subscripts, strict=True)))
 
 

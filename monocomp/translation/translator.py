@@ -171,7 +171,7 @@ class _Translator:
     def _reduce(self, e: syntax.Reduce) -> Term:
         condition = T.TRUE if e.condition is None else self._condition(e.condition)
         opened = tuple(self.index(i) for i in e.indices)
-        if any(self._is_empty(i.attr[1]) for i in opened):
+        if any(self._is_empty(i.extent) for i in opened):
             condition = T.FALSE  # what simplifies terms supposes that extents are at least 1
         monoid: str | T.UserMonoid = self.monoids.get(e.op, e.op)
         bodies = [self.expr(a) for a in e.args]

@@ -76,8 +76,8 @@ def leaves(subscript: Term, size: Term) -> bool:
         sizes = dict(zip(SIZES, numbers, strict=True))
         length = evaluated(size, sizes)
         assert length is not None
-        indices = [i for i in (Q, K) if i.attr[0] in subscript.free]
-        for values in product(*(range(sizes[i.attr[1]]) for i in indices)):
+        indices = [i for i in (Q, K) if i.name in subscript.free]
+        for values in product(*(range(sizes[i.extent]) for i in indices)):
             known = dict(zip(indices, values, strict=True))
             if not 0 <= value(subscript, sizes, known) < length:
                 return True

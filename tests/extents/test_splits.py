@@ -135,7 +135,7 @@ class Formulas:
 
     def of(self, t: Term, k: Any) -> Any:
         if t.op == "index":
-            found = k if t is K or t.attr[0] == K.attr[0] else z3.Int(t.attr[0])
+            found = k if t is K or t.name == K.name else z3.Int(t.name)
             self.facts.append(found >= 0)
             return found
         if t.op == "extent":
@@ -150,7 +150,7 @@ class Formulas:
             or any(a.kind == "float" for a in t.args)
         ):
             sort = z3.BoolSort() if t.kind == "bool" else z3.IntSort()
-            return z3.Function(repr(t), z3.IntSort(), sort)(k if K.attr[0] in t.free else 0)
+            return z3.Function(repr(t), z3.IntSort(), sort)(k if K.name in t.free else 0)
         args = [self.of(a, k) for a in t.args]
         match t.op:
             case "floordiv" | "mod":
@@ -207,7 +207,7 @@ def prove_cover(bound: Term, c: Term) -> None:
         after = formulas.inside(domain.intervals[m], later)
         claims.append(z3.Implies(z3.And(inside[n], after), k < later))
     claims += [z3.Implies(z3.Or(members), mask)]
-    extent = z3.Int(f"|{bound.attr[1]}|")
+    extent = z3.Int(f"|{bound.extent}|")
     facts = [*formulas.facts, k >= 0, k < extent, later >= 0, later < extent]
     for claim in claims:
         solver = z3.Solver()
@@ -240,5 +240,5 @@ def test_library_proved(name: str) -> None:
     for t in folds:
         opened = T.open_as(t, [f"k{n}" for n in range(len(t.attr.indices))])
         for bound in opened[0]:
-            renamed = T.substitute(opened[1][0], {bound.attr[0]: T.index("k", bound.attr[1])})
-            prove_cover(T.index("k", bound.attr[1]), renamed)
+            renamed = T.substitute(opened[1][0], {bound.name: T.index("k", bound.extent)})
+            prove_cover(T.index("k", bound.extent), renamed)

@@ -345,8 +345,8 @@ def test_packed_rows(kind: str) -> None:
     assert found == ([packing] if packing else [])
     is_cut = kind not in ("mla", "a window")  # which leave too few keys
     assert [s.rule for s in steps] == ["pack_rows"] * bool(packing) + ["split_stream"] * is_cut
-    stored = [e for e in program.equations if "k_split" in [i.attr[0] for i in e.indices]]
-    assert all(("h_q" in [i.attr[0] for i in e.indices]) == bool(packing) for e in stored)
+    stored = [e for e in program.equations if "k_split" in [i.name for i in e.indices]]
+    assert all(("h_q" in [i.name for i in e.indices]) == bool(packing) for e in stored)
     check_backends(text, make_inputs(text, sizes))
 
 

@@ -53,4 +53,4 @@ test_example, test_near_miss, test_variant = rule_tests(
 def test_where_all_addends_are_products_nothing_is_left() -> None:
     program = equations("A[i,j] = sum[k](X[i,k] * Y[j,k] + Z[i,k] * W[j,k])")
     (bound,), (_, body) = T.open_fold(program.equations[0].body)
-    assert len(apart(body, bound.attr[0])) == 2
+    assert len(apart(body, bound.name)) == 2

@@ -353,7 +353,7 @@ def test_no_exponential_overflows(text: str, shift: float) -> None:
     np.testing.assert_allclose(values(derived, inputs), evaluate(text, inputs), rtol=1e-10)
     exponentials = [t for t in T.subterms(derived.equations[0].body) if t.op == "exp"]
     for number, t in enumerate(exponentials):
-        indices = ",".join(i.attr[0] for i in program.equations[0].indices)
+        indices = ",".join(i.name for i in program.equations[0].indices)
         probe = derived.declared.inputs
         head = "\n".join(f"input {n}[{','.join(at.dims)}]" for n, at in probe.items())
         if any(n.startswith("$") for n in t.free):

@@ -60,7 +60,7 @@ def subterms_of(text: str) -> list[tuple[Equations, T.Term]]:
     program = translate(check(text))
     found = []
     for equation in program.equations:
-        names = {i.attr[0] for i in equation.indices}
+        names = {i.name for i in equation.indices}
         for t in T.subterms(equation.body):
             is_value = t.kind == "float" and t.op not in ("param", "const", "read")
             holds_refs = any(s.op == "ref" for s in T.subterms(t))
