@@ -49,6 +49,7 @@ from monocomp.costs.operations import (
     FREE,
     MULTIPLY_ADD,
     WEIGHT,
+    fields,
     operations_of,
     operations_to_join,
 )
@@ -271,7 +272,7 @@ class _Counter:
         state: Amount = 0
         for fold in [f for at in loops for f in at.folds]:
             self._loop(fold)
-            state += product(map(self.extent, self._carried(fold))) * len(_fields(fold))
+            state += product(map(self.extent, self._carried(fold))) * len(fields(fold))
         extents = (*(p.extent for p in loops), *(i.extent for i in self.late))
         counts = dict(Counter(e.lstrip(".") for e in extents))
         reads = {n: len(self.reads[n]) for n in self.inputs if n in self.reads}
@@ -491,11 +492,3 @@ def is_at_the_top(t: Term) -> bool:
     """True if a term is a fold in which no index of an outer one is free."""
     folds = t.op == "fold" or is_selection(t)
     return folds and all(n[0].isalpha() or n[0] == "_" for n in t.free)
-
-
-def _fields(fold: Term) -> tuple[str, ...]:
-    """Return the numbers that a fold carries; the exponent of SE is a fold of its own."""
-    monoid = fold.attr.monoid
-    if is_selection(fold) or monoid in ("argmax", "argmin"):
-        return ("value", "position")
-    return monoid.fields if isinstance(monoid, T.UserMonoid) and monoid is not SE_PAIR else ("",)

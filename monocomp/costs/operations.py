@@ -1,4 +1,4 @@
-"""The operations of one term, and those that a fold does to join one element."""
+"""The operations of one term, those that a fold does to join one element, and what it carries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monocomp.costs.cost import (
     one_operation,
 )
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE_PAIR
+from monocomp.terms.algebra import SE_PAIR, is_selection
 
 MULTIPLY_ADD = Operations(matrix=2)
 WEIGHT = ELEMENTWISE + SPECIAL_FUNCTION  # exp(s - m) for each element; exp(m - m') is once a block
@@ -45,3 +45,11 @@ def operations_of(t: Term) -> Operations:
         if size.denominator == 1 and size <= 8:
             return ELEMENTWISE * (int(size) - 1)
     return one_operation(t.op, t.kind)
+
+
+def fields(fold: Term) -> tuple[str, ...]:
+    """Return the numbers that a fold carries; the exponent of SE is a fold of its own."""
+    monoid = fold.attr.monoid
+    if is_selection(fold) or monoid in ("argmax", "argmin"):
+        return ("value", "position")
+    return monoid.fields if isinstance(monoid, T.UserMonoid) and monoid is not SE_PAIR else ("",)
