@@ -109,7 +109,6 @@ class Stages(Mapping[str, str]):
         return self.dialect.every_pass
 
     def __getitem__(self, stage: str) -> str:
-        from monocomp.backends.schedules.reasons import reasons
 
         match stage:
             case "equations":
@@ -119,7 +118,7 @@ class Stages(Mapping[str, str]):
             case "tile":
                 return "\n\n".join(map(str, self.plan.kernels))
             case "schedule":
-                return "\n\n".join(map(reasons, self.legal))
+                return "\n\n".join(map(self.dialect.reasons, self.legal))
             case "blocks":
                 return self._blocks(self.passes)
             case "host":

@@ -71,6 +71,7 @@ GLUON = Dialect(
     merges=False,
     legal=legal.LegalOfWarpgroups,
     table=legal,
+    reasons=legal.reasons,
     reserved={
         *("gl", "gluon", "hopper", "fence_async_shared", "mbarrier", "tma"),
         *("warpgroup_mma", "warpgroup_mma_wait"),

@@ -25,7 +25,7 @@ class LegalOfWarpgroups(Legal):
             schedule.descriptors
             and rows == {16 * schedule.num_warps}
             and super().admits(schedule)
-            and self._registers(schedule) <= _MOST[schedule.num_warps // WARPGROUP]
+            and self.registers(schedule) <= _MOST[schedule.num_warps // WARPGROUP]
         )
 
     def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
@@ -36,7 +36,7 @@ class LegalOfWarpgroups(Legal):
             help="compile with backend='triton', or make the axes that are held entirely shorter",
         )
 
-    def _registers(self, schedule: Schedule) -> int:
+    def registers(self, schedule: Schedule) -> int:
         """Count the registers of a thread: the sums that loops carry, and beside these what
         products give and, in 16 bits, what they take of it; what is drawn, half of what positions
         give, and two elements of vectors along rows. Tiles loaded through pointers lie as results
@@ -98,6 +98,21 @@ def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
     if not found:
         raise legal.refusal()
     return found[:count]
+
+
+def reasons(legal: Legal) -> str:
+    """List the schedules in the order in which they are tried, with the registers of a thread."""
+    lines = [
+        f"kernel {legal.program.name}",
+        "  the first whose rows the warpgroups' registers hold",
+    ]
+    for schedule in _all(legal):
+        assert isinstance(legal, LegalOfWarpgroups)
+        needed, most = legal.registers(schedule), _MOST[schedule.num_warps // WARPGROUP]
+        lines.append(f"  {schedule}: {needed} registers of {most}")
+        if legal.admits(schedule):
+            break
+    return "\n".join(lines)
 
 
 def _all(legal: Legal) -> Iterator[Schedule]:

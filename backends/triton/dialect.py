@@ -8,6 +8,7 @@ from typing import Protocol
 
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.reasons import reasons
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
@@ -42,6 +43,7 @@ class Dialect:
         merges: are there kernels without products, that merge partial results?
         legal: the schedules that a kernel may have.
         table: which of these come first.
+        reasons: says why one is taken where nothing is measured.
         reserved: names of every file, which no program can have.
         taken: those in a kernel of a name.
         imports: of every file; and that of descriptors.
@@ -57,6 +59,7 @@ class Dialect:
     merges: bool = True
     legal: type[Legal] = Legal
     table: Table = table
+    reasons: Callable[[Legal], str] = reasons
     reserved: Set[str] = frozenset()
     taken: Callable[[TileProgram, str], Set[str]] = lambda program, kernel: frozenset()
     imports: tuple[str, ...] = ()

@@ -259,3 +259,12 @@ def test_compiles_without_spills(name: str, d: int) -> None:
         used = instructions(made)
         assert any(text.startswith("HGMMA") for text in used)
         assert any(text.startswith("UTMALDG") for text in used)
+
+
+def test_reasons() -> None:
+    """The schedules that were tried, up to the one that is taken."""
+    kernel = mc.compile(library.load("causal"), name="causal", backend="gluon")
+    text = kernel.stages.at(d=256, e=256)["schedule"]
+    assert "  128 x 128, 8 warps" in text
+    assert text.splitlines()[-1].startswith("  128 x 64, 8 warps")
+    assert "registers of 240" in text
