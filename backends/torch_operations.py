@@ -147,7 +147,7 @@ def _mod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.where(b == 0, 0, torch.remainder(a, torch.where(b == 0, 1, b)))
 
 
-# Of what torch has by two names, one calls the other.
+# Where torch has two names for one function, one calls the other.
 _NAMED = {name: getattr(torch, name) for name in ("add", "sub", "mul", "div", "neg")}
 _OWN: dict[str, Callable[..., Any]] = {
     **_NAMED,

@@ -18,7 +18,7 @@ def layout_name(tile: tuple[str, str]) -> str:
 
 # The ring through which items are told.
 _TOLD = ("item_ring", "item_ring_full", "item_ring_empty")
-ITEM_NAMES = {"item", "item_turn", "claimed_ptr", "item_layout", *_TOLD}
+ITEM_NAMES = {"item", "item_turn", "claimed_ptr", *_TOLD}
 # The warps of what begins after the first warpgroup, and the registers of a thread.
 _SHARES = {
     3: ("[4, 4, 1]", "[160, 160, 32]"),

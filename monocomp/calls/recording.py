@@ -74,7 +74,7 @@ class Call(torch.autograd.Function):
         return found
 
 
-# What the node's own `apply` comes to, as `Call` has no `vjp`.
+# The node's own `apply` comes to this, as `Call` has no `vjp`.
 setattr(Call._backward_cls, "apply", Call.backward)  # noqa: B010  # no attribute to mypy
 # What `Call.apply` comes to where no transform is active, whose tensors it would look for.
 _recorded: Callable[..., Results] = super(torch.autograd.Function, Call).apply

@@ -190,7 +190,7 @@ class _Request:
             by_name = Named(definitions=definitions)
             normal = self.normal(by_name)
             known = {c.name for c in self.derived(normal, by_name, []).choices}
-            # What is asked for may be another value then.
+            # Then another value may be asked for.
             if self.save is None or known.issuperset(self.save):
                 stored = self.chosen(normal, by_name)
                 if is_far_cheaper(stored, found, self.sizes):

@@ -84,7 +84,7 @@ class StoredValues:
         self._reading = Reading({n: partial(self.read, e) for n, e in self._named.items()}, name)
         waiting = [Saved(e, e.body) for e in outputs] + values
         self._kept = {v.equation.name for v in waiting}
-        # What is divided is told by its divisor, elements by the largest sum that holds them, and
+        # Quotients are told by their divisor, elements by the largest sum that holds them, and
         # what is returned need not be saved.
         waiting.sort(key=self._rank)
         while waiting:

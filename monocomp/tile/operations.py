@@ -126,7 +126,7 @@ def _special(name: str) -> Operation:
 OPERATIONS: dict[str, Operation] = {
     o.name: o
     for o in (
-        # What is there without an operation.
+        # Leaves.
         Operation("number", 0, 0, ("value",), lambda attr, kinds: _KIND_OF.get(type(attr))),
         Operation("param", 0, 0, ("param",)),
         Operation("extent", 0, 0, ("extent",), _always("int")),
@@ -165,7 +165,7 @@ OPERATIONS: dict[str, Operation] = {
 SCHEDULED: dict[str, Operation] = {
     o.name: o
     for o in (
-        # What is there without an operation.
+        # Leaves.
         *(Operation(n, 0, 0) for n in ("name", "text", "none", "program_id", "arange", "zeros")),
         # Dimensions, dtypes, and places in registers.
         *(Operation(n, 1, 1) for n in ("full", "expand", "trans", "broadcast")),
@@ -177,7 +177,7 @@ SCHEDULED: dict[str, Operation] = {
         Operation("dot_in_limbs", 3, 3),
         Operation("combine", 2, None),
         Operation("merge_largest", 8, 8),
-        # Of scalars.
+        # Scalars.
         Operation("select", 3, 3),
         Operation("cdiv", 2, 2),
         Operation("grouped", 4, 4),

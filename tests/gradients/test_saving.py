@@ -296,7 +296,7 @@ def test_calls(save: list[str]) -> None:
 
 @pytest.mark.parametrize("name", library.names())
 def test_calls_compute_nothing_again(name: str) -> None:
-    """What a backward pass reads is what its call keeps, so that all of it is repeated."""
+    """A backward pass reads values that its call keeps, so that all of it is repeated."""
     calls = mc.compile(library.load(name)).calls
     floats = [n for n, i in calls.declared.inputs.items() if i.kind == "float"]
     forward = calls.forward(tuple(floats))

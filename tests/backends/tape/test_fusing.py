@@ -118,7 +118,7 @@ def test_linear_functions_of_sums() -> None:
 
 
 def test_positions_of_the_largest_are_in_range() -> None:
-    """What is read there is in range but for -1, which no element has."""
+    """Positions are in range, except -1, which no element has."""
     text = "index r < 2\nA[i,r] = argtop[j -> r](X[i,j])\nY[i,r] = Z[A[i,r]]"
     x = X.clone()
     x[0, 1:] = -torch.inf

@@ -40,7 +40,7 @@ def test_the_last_product_stands_beside_the_first_of_the_next_block() -> None:
 
 
 def test_loops_without_such_a_product_stay() -> None:
-    """What a sum adds up is needed at once where it is scaled by what follows, or no product."""
+    """A loop whose body has one product has none to move."""
     (program,) = mc.compile("O[i] = sum[k](relu(sum[d](A[i,d] * B[k,d])))").tile_programs({})
     before = block_program(program, GLUON.every_pass[:6], dialect=GLUON)
     assert str(skew(before)) == str(before)
