@@ -1,8 +1,8 @@
-"""Selection: what keeps the order of elements leaves a choice among them, and a comparison.
+"""Selection: what keeps the order of elements leaves a choice among them.
 
-argmax and argmin, top and argtop compare elements and do nothing else. So they commute with
-increasing functions: positions do not change, and values are mapped after they are chosen. The
-largest probabilities are then found among the logits, in the pass that sums the weights.
+argmax, top and argtop compare elements and do nothing else. So they commute with increasing
+functions: positions do not change, and values are mapped after they are chosen. The largest
+probabilities are then found among the logits, in the pass that sums the weights.
 """
 
 from __future__ import annotations
@@ -16,11 +16,7 @@ from monocomp.terms.algebra import is_selection
 
 selection = RuleSet("selection", "increasing functions leave a choice among elements")
 
-for one, name in (
-    ("argmax[k if c]", ""),
-    ("argmin[k if c]", "_of_argmin"),
-    ("argtop[k -> r if c]", "_of_argtop"),
-):
+for one, name in (("argmax[k if c]", ""), ("argtop[k -> r if c]", "_of_argtop")):
     selection.add(
         *equations(
             f"""
@@ -37,11 +33,6 @@ for one, name in (
 selection.add(
     *equations(
         """
-        # A sign turns a choice round.
-        turn_argmax: argmax[k if c](-x) = argmin[k if c](x)
-
-        turn_argmin: argmin[k if c](-x) = argmax[k if c](x)
-
         # The largest elements are mapped after they are chosen.
         map_shifted: top[k -> r if c](a + x) = a + top[k -> r if c](x)  needs a free of k
 
@@ -53,21 +44,6 @@ selection.add(
         a_scales_no_weights=Guard(scales_no_weights),
     )
 )
-for below, name in (("<", ""), ("<=", "_or_equal")):
-    selection.add(
-        *equations(
-            f"""
-            # A comparison does without what both sides have in common, so that rounding does not
-            # tell an element from the largest of all, if it is that. Ints are exact.
-            compare_shifted{name}: a + x {below} a + y = x {below} y
-                needs a unmasked, worth a is a float
-
-            compare_scaled{name}: a * x {below} a * y = x {below} y
-                needs a positive where it is a number, worth a is a float
-            """,
-            a_is_a_float=Guard(lambda found: found.terms["a"].kind == "float"),
-        )
-    )
 _LEAST = T.const(-(2**127), "float")  # the exponential of it is 0, and it is finite in all dtypes
 
 
@@ -85,7 +61,7 @@ def choose_among_exponents(t: Term) -> Term | None:
     after:   index e < 2
              T[i,e] = where(0 <= argtop[k -> e](relu(S[i,k])), exp(top[k -> e](relu(S[i,k]))), -inf)
     """
-    is_position = t.op == "fold" and t.attr.monoid in ("argmax", "argmin")
+    is_position = t.op == "fold" and t.attr.monoid == "argmax"
     if not (is_position or is_selection(t)):
         return None
     (bound,), (condition, weight) = T.open_fold(t)
@@ -94,8 +70,9 @@ def choose_among_exponents(t: Term) -> Term | None:
     (x,) = weight.args
     if not (T.exceeds_minus_infinity(x) or (is_position and condition is T.TRUE)):
         x = T.function("maximum", x, _LEAST)
+
     if is_position:
-        return T.fold(t.attr.monoid, (bound,), condition, x)
+        return T.fold("argmax", (bound,), condition, x)
 
     def listed(monoid: str) -> Term:
         return T.fold_at(monoid, t.args[0], bound, condition, x, target=t.attr.target)
