@@ -12,10 +12,10 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from monocomp.declarations.record import record
 from monocomp.errors import InternalError
 
 WIDTH = 100
@@ -119,7 +119,7 @@ def _operands(e: ast.expr) -> list[tuple[str, ast.expr, int]]:
 # --- on several lines ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record()
 class _Item:
     """A part of a line that no line break divides, if it can be helped: an argument or an operand.
 
@@ -140,7 +140,7 @@ class _Item:
         return self.start + ("" if self.value is None else _flat(self.value, self.level)) + self.end
 
 
-@dataclass(frozen=True)
+@record()
 class _Brackets:
     """A pair of brackets and what stands between them."""
 

@@ -16,9 +16,9 @@ steps of a rule, and blocks without and with a pass of `blocks.choices` or of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from monocomp.declarations.record import record
 from monocomp.declarations.records import by_representative
 from monocomp.errors import UsageError, did_you_mean
 from monocomp.rewriting.changes import find
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # a kernel has stages
     from monocomp.tile import Origin
 
 
-@dataclass(frozen=True)
+@record()
 class Line:
     """A line of the source, and where it comes from.
 

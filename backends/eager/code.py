@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 from monocomp.backends.line_breaks import WIDTH
+from monocomp.declarations.record import record
 from monocomp.terms import Number
 
 TYPES = {"float": "dtype", "int": "torch.int64", "bool": "torch.bool"}
 
 
-@dataclass(frozen=True)
+@record()
 class Code:
     """A Python expression, whose text may have more parentheses than it needs: they are left out
     where it is laid out.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import log2, prod
 
 from monocomp.backends.schedules.legal import Legal, Shape
 from monocomp.backends.schedules.schedule import CHUNK, SECTOR, held_length
+from monocomp.declarations.record import record
 from monocomp.extents.nominal import power_of_two
 from monocomp.tile import Assign, Expr, Loop, Statement, TileProgram
 
@@ -19,7 +20,7 @@ _USUAL = Shape((64,), (64,), 4, 3)
 _DIRECT_ROWS = 64  # that a product has whose operands matrix units take from shared memory
 
 
-@dataclass(frozen=True)
+@record()
 class Features:
     """Numbers of a kernel at given sizes; lengths and counts are logarithms to base 2.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from monocomp.backends.schedules.schedule import processors_of
+from monocomp.declarations.record import record
 
 
-@dataclass(frozen=True)
+@record()
 class Gpu:
     """A multiprocessor, and how many there are.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from monocomp.backends.schedules.resources import Resources
 from monocomp.backends.schedules.schedule import MIN_DOT, Schedule, shortest
 from monocomp.blocks.building.kernels import is_grouped
 from monocomp.blocks.choices.descriptors import descriptor_loads
+from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import one_tile, power_of_two
 from monocomp.tile import Loop, TileProgram
@@ -81,7 +82,7 @@ def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
     return max((n for name, n in inputs.items() if name in (matrices or inputs)), default=4)
 
 
-@dataclass(frozen=True)
+@record()
 class Legal:
     """The schedules of one kernel at given sizes, on one GPU.
 

@@ -15,11 +15,11 @@ among the shapes of one kernel, and to about a quarter among different kernels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import NamedTuple
 
 from monocomp.backends.schedules.legal import Shape
+from monocomp.declarations.record import record
 
 _SIDE = 64  # of a block: rows, and elements of the stream
 _ROWS, _MASKED = 2.2, 0.9  # fill of 64 rows, and what a block with a mask takes more
@@ -45,7 +45,7 @@ class Cost(NamedTuple):
     fill: float
 
 
-@dataclass(frozen=True)
+@record()
 class Occupancy:
     """A kernel's instances on a GPU, by the numbers of its features.
 

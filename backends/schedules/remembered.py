@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from monocomp.backends.schedules.schedule import Schedule
+from monocomp.declarations.record import record
 from monocomp.errors import UsageError
 from monocomp.machine.cache import JsonStore
 from monocomp.machine.plain_files import open_plain, require_writable, write
@@ -63,7 +64,7 @@ class Situation:
         return {**asdict(self), "dtypes": dict(self.dtypes), "sizes": dict(self.sizes)}
 
 
-@dataclass(frozen=True)
+@record()
 class Entry:
     """A situation, the schedules of its kernels, and what a call took with them.
 

@@ -8,7 +8,6 @@ runs is measured, not computed here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, isqrt, prod, sqrt
 
 from monocomp import tile as P
@@ -17,6 +16,7 @@ from monocomp.backends.schedules.schedule import Schedule, held_length
 from monocomp.blocks.building.kernels import is_grouped
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.operands import Operands
+from monocomp.declarations.record import record
 from monocomp.extents.nominal import LONG, SHORT, power_of_two
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
@@ -50,7 +50,7 @@ def load_levels(program: P.TileProgram) -> int:
     return max([1, *levels.values()])
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Moment:
     """When a statement is done, or a body begins.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
+from monocomp.declarations.record import record
 from monocomp.extents.nominal import MIN_DOT as MIN_DOT
 from monocomp.extents.nominal import one_tile, split_lengths
 from monocomp.tile import TileProgram
@@ -18,7 +19,7 @@ LARGEST_GROUP = 1 << 20
 MOST_REGISTERS = 255
 
 
-@dataclass(frozen=True)
+@record()
 class Schedule:
     """Block lengths by axis, warps a program instance, and stages of the load pipeline.
 

@@ -22,12 +22,13 @@ from typing import Any, Protocol, TypeAlias
 
 from monocomp.backends.schedules.remembered import Entry
 from monocomp.backends.schedules.schedule import Schedule
+from monocomp.declarations.record import record
 
 Choice: TypeAlias = tuple[Schedule, ...]  # one for each kernel
 Outputs: TypeAlias = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@record()
 class Budget:
     """The limits of a search.
 

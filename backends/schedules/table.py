@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property
 from heapq import nsmallest
 from importlib.resources import files
@@ -30,6 +30,7 @@ from monocomp.backends.schedules.legal import Legal, Shape
 from monocomp.backends.schedules.occupancy import Occupancy
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.schedules.search import RACE, SEARCH
+from monocomp.declarations.record import record
 
 FORMAT = 1
 # What a difference of 1 counts. Lengths are logarithms, and beyond a limit they are all the same.
@@ -83,7 +84,7 @@ _MOST = tuple(_LIMITS.get(name, inf) for name in NAMES)
 _PRODUCTS, _DIRECT = NAMES.index("products"), NAMES.index("direct")
 
 
-@dataclass(frozen=True)
+@record()
 class Row:
     """The measurements of one kernel.
 
@@ -189,7 +190,7 @@ def ranked(legal: Legal, rows: Sequence[Row] | None = None) -> Iterator[Schedule
     yield from filter(None, map(legal.schedule, legal.smaller(shapes[0])))
 
 
-@dataclass(frozen=True)
+@record()
 class Voter:
     """A row that votes, its distance, and its share of all weights."""
 
@@ -198,7 +199,7 @@ class Voter:
     share: float
 
 
-@dataclass(frozen=True)
+@record()
 class Candidate:
     """A shape that voters have tried.
 
@@ -215,7 +216,7 @@ class Candidate:
     time: float
 
 
-@dataclass(frozen=True)
+@record()
 class Election:
     """How the rows nearest to a kernel vote: the nearest first, and the best candidates first."""
 

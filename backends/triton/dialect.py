@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from monocomp.backends.schedules import table
@@ -17,6 +17,7 @@ from monocomp.backends.triton.selfcheck import DEVICES
 from monocomp.blocks import BlockProgram
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.passes.endings import end_products
+from monocomp.declarations.record import record
 from monocomp.tile import TileProgram
 
 
@@ -30,7 +31,7 @@ class Table(Protocol):
         """At most so many that are worth measuring."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Dialect:
     """A language; what is not given is as in Triton.
 

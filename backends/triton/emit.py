@@ -7,7 +7,7 @@ numbers, whitelisted identifiers and comments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from monocomp import __version__
@@ -26,6 +26,7 @@ from monocomp.backends.triton.selfcheck import RESERVED, main_lines, sizes_for
 from monocomp.blocks import BlockProgram, Statement
 from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.checking.sizes import Sizes
+from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import packed_extents
 from monocomp.host import arguments as A
@@ -40,7 +41,7 @@ from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding
 
 
-@dataclass(frozen=True)
+@record()
 class Module:
     """An emitted file, and what a caller needs to run it.
 
@@ -67,7 +68,7 @@ class Module:
         return _config(schedule, self.kernels[kernel])
 
 
-@dataclass(frozen=True)
+@record()
 class Part:
     """A program of a file, with what it is written from.
 
@@ -110,7 +111,7 @@ class Part:
         return replace(self.start, sizes=self.lowered.sizes)
 
 
-@dataclass(frozen=True)
+@record()
 class Written:
     """A part as kernels and a host program; `taken` are names of the file, which its host function
     must leave alone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from monocomp.backends.identifiers import LAUNCH, Identifiers
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
@@ -12,13 +11,14 @@ from monocomp.blocks import BlockProgram, Statement
 from monocomp.blocks.building.kernels import Known, build
 from monocomp.blocks.choices.choose import choose
 from monocomp.blocks.passes.chains import unchain
+from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.tile import Combine, Fold, TileProgram
 
 _OPTIONS = {"INDEX", "PRECISION", "FAST", "STEP", "GROUP_SIZE", "pid"}
 
 
-@dataclass(frozen=True)
+@record()
 class KernelSource:
     """A kernel as text.
 

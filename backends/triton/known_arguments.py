@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from monocomp.backends.schedules.schedule import Schedule, held_length
 from monocomp.blocks import INT32, Argument, Block
 from monocomp.blocks.names import Constant, Key
+from monocomp.declarations.record import record
 from monocomp.tile import TileProgram
 
 
-@dataclass(frozen=True)
+@record()
 class Promises:
     """The properties of calls of a minimal file, besides sizes: offsets fit 32 bits, and last
     dimensions have no gaps.
@@ -67,7 +67,7 @@ class Promises:
         return known.schedule.descriptors and is_aligned
 
 
-@dataclass(frozen=True)
+@record()
 class Known:
     """The known arguments of a kernel.
 

@@ -7,11 +7,12 @@ that admits no element for any row, whatever the tensors hold, is a mistake of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.errors import InputError
 from monocomp.extents.domain import split
 from monocomp.terms import Term
@@ -21,7 +22,7 @@ from monocomp.terms.printer import show
 _EXTREMES = (-(1 << 39), 1 << 39)  # beyond all extents; sums of them are ints
 
 
-@dataclass(frozen=True)
+@record()
 class Filter:
     """The condition of a fold over these indices, and the parameters in it."""
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from monocomp import library
+from monocomp.declarations.record import record
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-@dataclass(frozen=True)
+@record()
 class Option:
     """An option of a command, what it is for, and the values it takes if they are few."""
 
@@ -24,7 +24,7 @@ class Option:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@record()
 class Command:
     """A command, what it is for, its options, and the words that may follow it."""
 

@@ -11,11 +11,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from monocomp import library
 from monocomp.backends.dialects import DIALECTS
+from monocomp.declarations.record import record
 from monocomp.errors import LimitError, UnsupportedDtypeError, UsageError, did_you_mean, shorten
 from monocomp.language.mistakes import MAX_BYTES
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MAX_NAME = 64
 
 
-@dataclass(frozen=True)
+@record()
 class Source:
     """A program's text and the name that its kernel gets, if it has one."""
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from monocomp.declarations.record import record
 from monocomp.errors import UsageError
 from monocomp.terms.equations import Equations
 from monocomp.tile.operations import OPERATIONS
@@ -36,7 +36,7 @@ LAUNCH_TIME = 1 << 26  # about three microseconds of the whole device
 SPECIAL = {"exp", "pow", *(o.name for o in OPERATIONS.values() if o.unit == "special")}
 
 
-@dataclass(frozen=True)
+@record()
 class Formula:
     """A polynomial in extents, with whole coefficients.
 
@@ -116,7 +116,7 @@ def product(factors: Iterable[Amount]) -> Amount:
     return total
 
 
-@dataclass(frozen=True)
+@record()
 class Operations:
     """Numbers of operations that each unit does; `logic` are those that compute no floats."""
 
@@ -149,7 +149,7 @@ def one_operation(op: str, kind: str) -> Operations:
     return SPECIAL_FUNCTION if op in SPECIAL else ELEMENTWISE
 
 
-@dataclass(frozen=True)
+@record()
 class Cost:
     """The cost of a program, or of a part of one; see the module."""
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from monocomp import terms as T
@@ -55,6 +54,7 @@ from monocomp.costs.operations import (
 )
 from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles, fits_whole, scan_along
+from monocomp.declarations.record import record
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.extents.prefixes import Start, Walk, elements_of, prefix_of, start_of, walk_along
 from monocomp.lowering.nests import held_by
@@ -114,7 +114,7 @@ def _cost_of_kernel(
     return _Counter(group, roles, inputs, outputs, amounts({}), lambda *_: 1, fits).cost()
 
 
-@dataclass(frozen=True)
+@record()
 class Place:
     """Where a fold is computed, and how often.
 
@@ -131,7 +131,7 @@ class Place:
     repeated_by: Term | None
 
 
-@dataclass(frozen=True)
+@record()
 class Estimate:
     """The work of one kernel at given sizes.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 
 from monocomp import terms as T
@@ -25,6 +25,7 @@ from monocomp.costs.roles import (
     kernel_groups,
     outer_folds,
 )
+from monocomp.declarations.record import record
 from monocomp.extents.nominal import planned_sizes
 from monocomp.rewriting.driver import Saving
 from monocomp.terms import Term
@@ -35,7 +36,7 @@ WORTHWHILE = 0.75  # what is left of the work; more than that is no reason to ho
 Roles = Mapping[str, RoleChoice]
 
 
-@dataclass(frozen=True)
+@record()
 class _Kernel:
     """Everything that the estimate of a kernel depends on, and nothing else: so a kernel that many
     programs have in common, as those that planning tries do, is priced once.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.extents.nominal import MIN_DOT, power_of_two, without_elements
 from monocomp.extents.prefixes import Walk, as_prefix, walk_along
 from monocomp.rewrites.products import apart, is_product, largest_sides
@@ -215,7 +215,7 @@ def fits_together(indices: Iterable[Term], sizes: Mapping[str, int]) -> bool:
     return math.prod(max(MIN_DOT, power_of_two(sizes[i.extent])) for i in indices) <= LARGEST_TILE
 
 
-@dataclass(frozen=True)
+@record()
 class RoleChoice:
     """An index of the outputs with its role, and why it has this one."""
 

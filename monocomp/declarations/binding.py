@@ -11,10 +11,10 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
+from monocomp.declarations.record import record
 from monocomp.declarations.records import Declarations, Input, Origin, Param
 from monocomp.errors import (
     InputError,
@@ -29,7 +29,7 @@ MAX_EXTENT = 2**63 - 1
 Size = TypeVar("Size")
 
 
-@dataclass(frozen=True)
+@record()
 class Binding:
     """The extents of a call, by index name and representative, and its parameters."""
 
@@ -251,7 +251,7 @@ def _shown_value(given: object) -> str:
 # Extents
 
 
-@dataclass(frozen=True)
+@record()
 class _Source:
     """The source of an index's size: an input's shape, or a declaration."""
 

@@ -9,11 +9,11 @@ by induction over the elements, and in a user's monoid from that of `before . el
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.gradients.folds import Product
 from monocomp.gradients.partials import Partial, partials
 from monocomp.proving.arithmetic import Arithmetic, Evaluator, Value
@@ -126,7 +126,7 @@ def _claim(
     return Claim(name, f"{name} = {shown}{position}", (_Slope.of_value(value, slope, x, smooth),))
 
 
-@dataclass(frozen=True)
+@record()
 class _Slope(Identity):
     """The right side is the derivative of the left one, for the parameter that is the operand."""
 

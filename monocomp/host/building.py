@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.declarations.dtypes import NARROW, promoted
+from monocomp.declarations.record import record
 from monocomp.extents.nominal import without_elements
 from monocomp.host import arguments as A
 from monocomp.host import program as H
@@ -39,7 +39,7 @@ from monocomp.tile import OPERAND, Expr, Let, Tensor, TileProgram, expressions, 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
 
 
-@dataclass(frozen=True)
+@record()
 class Interface:
     """A kernel's interface: how it is called.
 

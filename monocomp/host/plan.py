@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
+
+from monocomp.declarations.record import record
 
 Gather: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
 
@@ -29,7 +30,7 @@ def gather(*positions: int) -> Gather:
     return itemgetter(*positions)
 
 
-@dataclass(frozen=True)
+@record()
 class Launched:
     """A kernel that runs, with its arguments: tensors, and what follows them.
 
@@ -44,7 +45,7 @@ class Launched:
     varying: tuple[tuple[int, int, Callable[[Any], Any] | None], ...] = ()
 
 
-@dataclass(frozen=True)
+@record()
 class Stage:
     """A stage of a call: what is made, what is then launched, and which values are then freed."""
 
@@ -53,7 +54,7 @@ class Stage:
     freed: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@record()
 class Plan:
     """A call's plan: its stages, and which values are its results. No tensor outlives its call.
 

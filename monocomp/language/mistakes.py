@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import ALL_REDUCTIONS, FUNCTIONS, KEYWORDS
 from monocomp.errors import LimitError, MonocompError, ParseError, Span, nearest
 
@@ -118,7 +118,7 @@ def _closing(mark: str) -> str:
 # Words
 
 
-@dataclass(frozen=True)
+@record()
 class _Word:
     """A word, number or mark of the text; the end of a line and of the text are words too."""
 

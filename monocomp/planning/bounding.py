@@ -23,12 +23,13 @@ Of a row that admits nothing the bounds are the units of min and max, between wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from monocomp import terms as T
 from monocomp.costs.holding import estimate, total_time
 from monocomp.costs.roles import scan_of
+from monocomp.declarations.record import record
 from monocomp.extents.domain import split
 from monocomp.planning.naming import NewNames
 from monocomp.planning.trials import keep_cheaper
@@ -62,7 +63,7 @@ def bound(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list
     return keep_cheaper(program, _filters(program), tried)
 
 
-@dataclass(frozen=True)
+@record()
 class _Filter:
     """A filter of one index by data.
 

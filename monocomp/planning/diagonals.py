@@ -17,13 +17,14 @@ With k = B * i + y and r + c = X * j + x - y + low these are the same pairs of r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from monocomp import terms as T
 from monocomp.costs.counting import elements, tensor_sizes
 from monocomp.costs.holding import saving_of
 from monocomp.costs.roles import outer_folds
+from monocomp.declarations.record import record
 from monocomp.extents.domain import split
 from monocomp.extents.intervals import extremes
 from monocomp.extents.nominal import planned_sizes
@@ -71,7 +72,7 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
     return keep_cheaper(program, [e.name for e in program.computed], tried, WORTHWHILE)
 
 
-@dataclass(frozen=True)
+@record()
 class _Diagonal:
     """A sum of elements that have a position k + sign * r + offset.
 

@@ -17,12 +17,13 @@ and D is a sum along diagonals (`diagonals`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import permutations
 
 from monocomp import terms as T
 from monocomp.costs.roles import outer_folds
+from monocomp.declarations.record import record
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
 from monocomp.rewriting.driver import Step
@@ -31,7 +32,7 @@ from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
 
 
-@dataclass(frozen=True)
+@record()
 class Sorted:
     """A sum of the elements for which an index is a number that follows from k - q.
 

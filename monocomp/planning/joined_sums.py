@@ -17,10 +17,11 @@ row of what a sum multiplies is a sum of one element:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
@@ -60,7 +61,7 @@ def _gives(change: Callable[[Equation], Term | None], e: Equation, body: Term) -
     return change(e) is body
 
 
-@dataclass(frozen=True)
+@record()
 class _Sum:
     """An addend that is a sum: its condition, and the factors of its elements, among them those
     that stand before it."""

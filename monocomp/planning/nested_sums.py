@@ -21,13 +21,14 @@ index comes last along which elements lie one after the other:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import permutations
 
 from monocomp import terms as T
 from monocomp.costs.counting import Estimate, elements
 from monocomp.costs.roles import fits_whole, outer_folds, rows_of
+from monocomp.declarations.record import record
 from monocomp.planning.naming import NewNames
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.products import apart
@@ -132,7 +133,7 @@ def _normal(step: Step, e: Equation) -> list[Step]:
 # --- sums over several indices ----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record()
 class _Nest:
     """A sum over several indices of elements, where conditions hold; `taken_in` are factors of
     these that an inner sum is multiplied with."""

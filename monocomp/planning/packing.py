@@ -8,17 +8,17 @@ them. Heads or queries that share what a list says to read are packed, too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from monocomp import terms as T
 from monocomp.costs.roles import rows_of, streamed_reads
+from monocomp.declarations.record import record
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation
 
 FEW_ROWS = 32  # fewer leave a block of rows mostly empty
 
 
-@dataclass(frozen=True)
+@record()
 class Rows:
     """Output indices that become one, `p`.
 

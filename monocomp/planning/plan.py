@@ -10,7 +10,7 @@ search alike. Sizes that decide alike share a plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from monocomp.costs.roles import (
     kernel_groups,
     scan_along,
 )
+from monocomp.declarations.record import record
 from monocomp.derivation import rule_sets
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.tiling import tiling_steps
@@ -60,7 +61,7 @@ if TYPE_CHECKING:  # loaded when it is asked for: compiling needs none
 _NAMED = 3  # results in a kernel's name
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class PlannedKernel:
     """A kernel: what it computes, and how it walks along each index of its outputs.
 
@@ -75,7 +76,7 @@ class PlannedKernel:
     tiles: TileProgram
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Plan(Rendered):
     """A way to compute a program; see the module.
 

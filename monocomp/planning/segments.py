@@ -19,7 +19,7 @@ the sort is stable, and sums are added up in the same order each time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from monocomp import terms as T
@@ -27,6 +27,7 @@ from monocomp.costs.cost import BYTE_TIME, LAUNCH_TIME, STORED_BYTES
 from monocomp.costs.counting import elements, tensor_sizes
 from monocomp.costs.holding import estimate, total_time
 from monocomp.costs.roles import outer_folds
+from monocomp.declarations.record import record
 from monocomp.extents.nominal import planned_sizes
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
@@ -84,7 +85,7 @@ def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations
     return keep_cheaper(program, [e.name for e in program.computed], tried)
 
 
-@dataclass(frozen=True)
+@record()
 class _Gathered:
     """A sum of what reads one row.
 

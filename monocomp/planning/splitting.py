@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 
 from monocomp import terms as T
@@ -30,6 +30,7 @@ from monocomp.costs.roles import (
     scan_of,
     streamed_reads,
 )
+from monocomp.declarations.record import record
 from monocomp.declarations.records import Param
 from monocomp.errors import InternalError
 from monocomp.extents.intervals import evaluated
@@ -102,7 +103,7 @@ def split(
     return after, steps + more
 
 
-@dataclass(frozen=True)
+@record()
 class _Stream:
     """A long stream: whether it is cut, or only the rows that share it are packed.
 

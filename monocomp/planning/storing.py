@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 
 from monocomp import terms as T
@@ -35,6 +35,7 @@ from monocomp.costs.operands import (
     stored_operands,
 )
 from monocomp.costs.roles import is_plain, outer_folds, rows_of
+from monocomp.declarations.record import record
 from monocomp.extents.nominal import planned_sizes
 from monocomp.extents.prefixes import prefix_of
 from monocomp.planning.joined_sums import join_sums
@@ -104,7 +105,7 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
 # --- what could be stored ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record()
 class _Use:
     """A term where a kernel computes it; `subscripts` are what sets it apart from others, and a
     number what an operand is multiplied by."""
@@ -116,7 +117,7 @@ class _Use:
     number: Term = T.ONE
 
 
-@dataclass(frozen=True)
+@record()
 class _Value:
     """A value that is computed more often than it has elements, or from what each program instance
     reads anew.

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.extents.domain import Interval, split
 from monocomp.extents.intervals import Ranges, extremes
 from monocomp.rewrites.centred import centred
@@ -30,7 +30,7 @@ _JOINED = ("sum", "max", "min", "prod")  # folds whose elements are their partia
 _COMPUTED = ("const", "param", "extent", "index", "add", "mul", "floordiv", "maximum", "minimum")
 
 
-@dataclass(frozen=True)
+@record()
 class Stretch:
     """An interval of a stream: {k : l <= k < u for all l in lower, u in upper}, cut to the axis.
 

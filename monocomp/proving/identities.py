@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from functools import cache
 from typing import TypeAlias
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.proving import reading
 from monocomp.proving.arithmetic import (
     Arithmetic,
@@ -24,7 +25,7 @@ from monocomp.terms.printer import number_text, show
 Terms: TypeAlias = tuple[Term, ...]
 
 
-@dataclass(frozen=True)
+@record()
 class Identity:
     """`left = right` for all real values of the parameters for which a condition holds.
 
@@ -84,7 +85,7 @@ class Identity:
         return value(self.left[number]), value(self.right[number])
 
 
-@dataclass(frozen=True)
+@record()
 class Claim:
     """A law: identities that hold together.
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TypeAlias
 
 from monocomp import terms as T
+from monocomp.declarations.record import record
 from monocomp.proving.identities import Claim, Identity, Terms
 from monocomp.proving.prover import Plan
 from monocomp.proving.reading import compared
@@ -43,7 +43,7 @@ def show_product(p: Product) -> str:
     return f"{left} . {right}"
 
 
-@dataclass(frozen=True)
+@record()
 class Carrier:
     """The tuples of a monoid: of reals, of those >= 0 in some fields, and infinite units."""
 

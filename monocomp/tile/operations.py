@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import Kind
 
 # What a part of an attribute is: a number, something by its name, or one of a few words.
@@ -28,7 +28,7 @@ JOIN = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 _KIND_OF: dict[type, Kind] = {bool: "bool", int: "int", float: "float"}
 
 
-@dataclass(frozen=True)
+@record()
 class Operation:
     """A row of the table.
 
@@ -200,7 +200,7 @@ def scheduled(op: str) -> Operation | None:
     return SCHEDULED.get(op) or OPERATIONS.get(op)
 
 
-@dataclass(frozen=True)
+@record()
 class Sign:
     """A way to write an operation between two operands.
 

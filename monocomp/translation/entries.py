@@ -9,18 +9,18 @@ proofs, rewrites and kernels know fields that are numbers only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from typing import Literal
 
+from monocomp.declarations.record import record
 from monocomp.errors import InternalError
 from monocomp.language import syntax as S
 
 _LONGEST = 48  # characters of a field that the names of its entries have
 
 
-@dataclass(frozen=True)
+@record()
 class Entry:
     """One number of a field: where it stands, and its name."""
 

@@ -12,14 +12,14 @@ So before the loop as much is computed as can be, and in it numbers instead of t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from monocomp.blocks.masking.phases import Phases
+from monocomp.declarations.record import record
 from monocomp.extents.nominal import MIN_DOT
 from monocomp.tile import Expr, Loop, TileProgram, expressions
 
 
-@dataclass(frozen=True)
+@record()
 class Period:
     """The number or the position of a stream's elements in periods of constant length.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from monocomp.blocks import Block
 from monocomp.blocks.choices.alignment import Period, align
@@ -13,13 +12,14 @@ from monocomp.blocks.choices.needed import needed
 from monocomp.blocks.choices.product_dtypes import Product, choose_dtypes
 from monocomp.blocks.choices.short_ints import short_ints
 from monocomp.blocks.masking.phases import Phases, loads_in_step, loops_of, peel, unpeeled
+from monocomp.declarations.record import record
 from monocomp.tile import Expr, Loop, TileProgram
 
 # A descriptor loads the blocks that a phase is of: where all blocks ask, there are none.
 PASSES = ("flip", "peel", "choose_loads", "align", "leave_out", "choose_dtypes")
 
 
-@dataclass(frozen=True)
+@record()
 class Choices:
     """The choices made for one kernel.
 

@@ -8,14 +8,13 @@ multiplied in two limbs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.declarations.dtypes import NARROW
+from monocomp.declarations.record import record
 from monocomp.tile import Expr, TileProgram
 
 
-@dataclass(frozen=True)
+@record()
 class Target:
     """A dtype to convert to: the elements of a tensor, a loaded tile's, or bfloat16."""
 
@@ -23,7 +22,7 @@ class Target:
     tile: str | None = None
 
 
-@dataclass(frozen=True)
+@record()
 class Product:
     """The way a product of matrices is done.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from monocomp import tile as P
@@ -28,6 +27,7 @@ from monocomp.blocks.operations import (
     unknown,
     where,
 )
+from monocomp.declarations.record import record
 from monocomp.tile.printer import show
 
 _MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")
@@ -183,7 +183,7 @@ def _has_64_bits(c: Context, e: P.Expr) -> bool:
     return e.op == "load" or is_wide(c, e) or any(_has_64_bits(c, a) for a in e.args)
 
 
-@dataclass(frozen=True)
+@record()
 class _Interval:
     """The least and the largest value over a block, as scalars, and are they values as such?"""
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from math import gcd, prod
 from typing import Literal, TypeAlias
@@ -34,6 +34,7 @@ from typing import Literal, TypeAlias
 from monocomp.blocks import Block
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.choices.moving import signs
+from monocomp.declarations.record import record
 from monocomp.tile import (
     Expr,
     Fold,
@@ -53,7 +54,7 @@ STEP = 16  # elements, whose bytes are a multiple of what descriptors need
 Form: TypeAlias = Literal["split", "edges", "sliding", "masked", "serial"]
 
 
-@dataclass(frozen=True)
+@record()
 class Phases:
     """The way a loop runs.
 
