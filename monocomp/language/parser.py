@@ -13,14 +13,13 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from importlib import resources
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
-from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import KEYWORDS
 from monocomp.errors import (
     LimitError,
@@ -46,7 +45,7 @@ MAX_EXPONENT = 400
 _LARGEST = Fraction(sys.float_info.max)
 
 
-@record()
+@dataclass(frozen=True)
 class _Group:
     """A group of parts that a rule without a node in the tree collects for the rule above it."""
 
