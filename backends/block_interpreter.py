@@ -215,6 +215,7 @@ class _Instance:
                     self.log.append(s)
                     tile = self._own(self.rings[s.ring.name].popleft(), s.ring.block.tile)
                     is_flipped = s.target.layout != s.ring.block.tile
+                    tile = self._within(tile, s.within, s.ring.block.tile)
                     self.values[s.target.attr] = tile.T if is_flipped else tile
                 case B.Release():
                     taken = next(x for x in reversed(self.log) if x.ring == s.ring)
@@ -307,7 +308,17 @@ class _Instance:
             index.append(np.clip(at, 0, tensor.shape[dim] - 1))
         tile = access.block.tile
         found = np.where(inside, tensor[tuple(index)], 0).reshape(self._shape(tile))
+        found = self._within(found, access.within, tile)
         return found if tile == layout else found.T
+
+    def _within(self, tile: Value, within: B.Within | None, axes: tuple[str, ...]) -> Value:
+        """Return a block with 0 for what it is not to have."""
+        if within is None:
+            return tile
+        first, low, high = map(self._value, (within.first, within.low, within.high))
+        at = first + np.arange(self.lengths[within.axis])
+        inside = (at >= low) & (at < high)
+        return np.where(inside[:, None] if axes[0] == within.axis else inside, tile, 0)
 
     def _store(self, s: B.Store) -> None:
         value = self._value(s.value)

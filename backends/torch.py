@@ -21,7 +21,7 @@ from monocomp.backends.torch_operations import TorchOps, TorchTarget
 from monocomp.host.arguments import PROGRAMS
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.interpreting import KernelRun
-from monocomp.host.plan import Repeat
+from monocomp.host.plan import Ran, Repeat
 from monocomp.host.program import HostProgram
 from monocomp.host.tensors import Promote
 from monocomp.tile import TileProgram
@@ -58,7 +58,7 @@ class Repeated:
         recording: what the tape is recorded from, if it is one.
     """
 
-    __slots__ = ("device", "recording", "run")
+    __slots__ = ("device", "ran", "recording", "run")
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class Repeated:
         recording: Recording | None = None,
     ) -> None:
         self.device, self.run, self.recording = device, run, recording
+        self.ran = Ran("torch", device)
 
     def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         """Return the results for inputs and parameters, in their order."""

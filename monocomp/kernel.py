@@ -69,8 +69,8 @@ def compile(
             a derivation, whose last step is taken as it is.
         backend: "triton" (CUDA tensors; or CPU tensors with TRITON_INTERPRET=1), "gluon" (Hopper,
             products of 16 bits whose operands descriptors can load), "torch" (any device), "numpy"
-            (the tile program, interpreted in float64), or "auto": triton for CUDA tensors, else
-            torch.
+            (the tile program, interpreted in float64), or "auto": for CUDA tensors triton, or
+            gluon where the first call of a kind has measured it to be faster; else torch.
         checked: test every computed subscript at run time (backends torch and numpy).
         tf32: let float32 products use the tf32 units (backend triton).
         name: the kernel's name; a file's stem by default.
@@ -332,15 +332,16 @@ class Kernel(Rendered):
 
     def __repr__(self) -> str:
         reasons = {
-            "auto": "triton for CUDA tensors, torch for others",
+            "auto": "triton or gluon for CUDA tensors, torch for others",
             "numpy": "numpy, the tile program interpreted in float64",
             "torch": "torch, the tile program interpreted",
         }
         reason = reasons.get(self.backend, f"{self.backend}, emitted source")
         last = ""
         if self.calls.last is not None:
-            backend, device = self.calls.last
+            backend, device, why = self.calls.last
             last = f"; last ran on {backend}" + (f" ({device})" if device is not None else "")
+            last += f", {why}" if why else ""
         outputs = ", ".join(o.name for o in self.declared.outputs)
         inputs = ", ".join(self.declared.inputs)
         return f"<Kernel {self.name}({inputs}) -> {outputs}; backend {reason}{last}>"

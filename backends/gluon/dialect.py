@@ -4,11 +4,9 @@ that are computed; all else in them is element-wise, a reduction, a load or a st
 
 from __future__ import annotations
 
-import re
-
 from monocomp.backends.gluon import legal
+from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.gluon.printer import ITEM_NAMES, GluonPrinter, layout_name
-from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import Dialect
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.blocks.passes.division import divide
@@ -50,11 +48,6 @@ def _taken(program: TileProgram, kernel: str) -> set[str]:
     return {*layouts, *rows, *parts, "STAGES", "GROUPS", "GROUP", "ITEMS", "n", *ITEM_NAMES}
 
 
-def _in_gluon(function: str) -> str:
-    """Return a function of Triton's device, whose every operation Gluon has by the same name."""
-    return re.sub(r"\btl\.(?!PropagateNan)", "gl.", function.replace("@triton.jit", "@gluon.jit"))
-
-
 GLUON = Dialect(
     "gluon",
     GluonPrinter,
@@ -84,7 +77,7 @@ GLUON = Dialect(
         "    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait)",
     ),
     descriptor_import="from triton.experimental.gluon.nvidia import hopper",
-    device_functions={name: _in_gluon(text) for name, text in DEVICE_FUNCTIONS.items()},
+    device_functions=DEVICE_FUNCTIONS,
     host_functions={"TensorDescriptor": _DESCRIPTOR, **HOST_FUNCTIONS, "launch": _LAUNCH},
     devices=_DEVICES,
 )

@@ -4,9 +4,10 @@ operands in shared memory, and the rings through which a producer hands blocks o
 from __future__ import annotations
 
 from monocomp import blocks as B
+from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.line_breaks import fill, fit
 from monocomp.backends.triton.printer import Printer, call
-from monocomp.blocks.operations import is_number
+from monocomp.blocks.operations import infix, is_number
 from monocomp.blocks.passes.division import GROUP, GROUPS
 from monocomp.blocks.passes.registers import tiles
 
@@ -31,6 +32,7 @@ class GluonPrinter(Printer):
     """Prints one kernel, as three functions."""
 
     language = "gl"
+    device_functions = DEVICE_FUNCTIONS
 
     def __init__(self, program: B.BlockProgram) -> None:
         super().__init__(program)
@@ -121,11 +123,16 @@ class GluonPrinter(Printer):
                 self._put(f"{s.ring.name}_turn += 1", indent)
             case B.Take():
                 slot, phase = self._slot(s.ring)
-                name, tile = s.ring.name, s.ring.block.tile
+                name, tile, target = s.ring.name, s.ring.block.tile, s.target.attr
                 self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
                 view = f"{name}.index({slot}).reshape({self._shape(tile)})"
+                if s.within is not None:
+                    self.out += fit(f"{target} = ", view, "", indent)
+                    self._keep_within(target, s.within, tile.index(s.within.axis), indent)
+                    view = target
                 view += "" if tile == s.target.layout else ".permute((1, 0))"
-                self.out += fit(f"{s.target.attr} = ", view, "", indent)
+                if view != target:
+                    self.out += fit(f"{target} = ", view, "", indent)
             case B.Release():
                 slot, _ = self._slot(s.ring)
                 self._put(f"mbarrier.arrive({s.ring.name}_empty.index({slot}), count=1)", indent)
@@ -140,6 +147,17 @@ class GluonPrinter(Printer):
                 self._claims(s, claims, indent)
             case _:
                 super()._statement(s, indent)
+
+    def _keep_within(self, block: str, within: B.Within, dim: int, indent: int) -> None:
+        """Put what clears the elements of a block that are not meant, where there are any."""
+        bounds = (self._expr(x) for x in (within.first, within.low, within.high))
+        length = self.program.lengths[within.axis]
+        is_after = infix(">", infix("+", within.first, length), within.high)
+        is_before = infix("<", within.first, within.low)
+        test = is_after if is_number(within.low, 0) else infix("|", is_before, is_after)
+        self._put(f"if {self._expr(test)}:", indent)
+        self.out += fit("", call("keep_within", block, *bounds, str(dim)), "", indent + 1)
+        self._called.add("keep_within")
 
     def _claims(self, s: B.For, claims: B.Claims, indent: int) -> None:
         """Put a loop over items: who asks for blocks claims them and tells the others."""

@@ -70,12 +70,14 @@ class Entry:
 
     Attributes:
         raced: are they the best of a race alone, which a search would go beyond?
+        dialects: what a call takes in each dialect, where several were compared.
     """
 
     situation: Situation
     schedules: tuple[Schedule, ...]
     milliseconds: float
     raced: bool = False
+    dialects: tuple[tuple[str, float], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain data."""
@@ -85,6 +87,7 @@ class Entry:
             "schedules": schedules,
             "milliseconds": self.milliseconds,
             "raced": self.raced,
+            "dialects": dict(self.dialects),
         }
 
     @staticmethod
@@ -103,18 +106,25 @@ class Entry:
         )
         schedules = tuple(Schedule.from_json(s) for s in data["schedules"])
         milliseconds, raced = float(data["milliseconds"]), data.get("raced", False) is True
-        return Entry(situation, schedules, milliseconds, raced)
+        dialects = tuple((str(n), float(x)) for n, x in data.get("dialects", {}).items())
+        return Entry(situation, schedules, milliseconds, raced, dialects)
 
 
 def recall(situation: Situation, *, raced: bool = True) -> tuple[Schedule, ...] | None:
-    """Return the schedules for a situation, or None; those from files come before those of the
-    cache. What races have found counts only if `raced`."""
+    """Return the schedules for a situation, or None; as `entry_for`."""
+    entry = entry_for(situation, raced=raced)
+    return None if entry is None else entry.schedules
+
+
+def entry_for(situation: Situation, *, raced: bool = True) -> Entry | None:
+    """Return what is remembered of a situation, or None; what is from files comes before what is
+    in the cache. What races have found counts only if `raced`."""
     _read_named()
     entry = _given.get(situation)
     if entry is None:
         found = _valid([_STORE.get(situation.key)])
         entry = next((e for e in found if e.situation == situation), None)
-    return None if entry is None or (entry.raced and not raced) else entry.schedules
+    return None if entry is None or (entry.raced and not raced) else entry
 
 
 def remember(
@@ -125,10 +135,14 @@ def remember(
     raced: bool = False,
 ) -> Entry:
     """Remember what was measured, in this process and in the cache."""
-    entry = Entry(situation, tuple(schedules), milliseconds, raced)
+    return keep(Entry(situation, tuple(schedules), milliseconds, raced))
+
+
+def keep(entry: Entry) -> Entry:
+    """Remember an entry, as `remember` does."""
     with _LOCK:
-        _given[situation] = entry
-    _STORE.put(situation.key, entry.to_json())
+        _given[entry.situation] = entry
+    _STORE.put(entry.situation.key, entry.to_json())
     return entry
 
 

@@ -52,7 +52,7 @@ from monocomp.errors import (
     UnsupportedDtypeError,
     UnsupportedError,
 )
-from monocomp.extents.nominal import power_of_two
+from monocomp.extents.nominal import packed_extents, power_of_two
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.plan import Plan
@@ -66,7 +66,7 @@ Emit = Callable[[Sequence[Schedule]], Module]
 Signature: TypeAlias = tuple[torch.device, tuple[torch.dtype, ...], tuple[tuple[str, int], ...]]
 _INTERPRETED_FLOPS = 1 << 40  # the torch backend takes about a second for these
 _LOCK = threading.Lock()
-_MEASURING = threading.Lock()  # measurements would disturb one another
+MEASURING = threading.Lock()  # measurements would disturb one another
 _LOADED: dict[str, ModuleType] = {}
 _SOURCES = TextStore("sources")
 
@@ -157,8 +157,7 @@ class TritonRunner:
         A plan holds for other values of the parameters that are named as varying. There is
         none for a call whose schedules are a stopgap.
         """
-        # Without gradients, and with the elements that memory has.
-        tensors = {n: t.detach().resolve_neg() for n, t in inputs.items()}
+        tensors, extents = elements(inputs), packed_extents(self.program, extents, params)
         first = next(iter(tensors.values()))
         with torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
             chosen = self.schedules(tensors, params, extents)
@@ -169,9 +168,9 @@ class TritonRunner:
                 except OutOfResources as fault:  # before the kernel is launched
                     reasons.append(str(fault))
                     continue
-                if reasons and not _is_capturing(first.device):
-                    self._chosen[self._signature(tensors, extents)] = choice
-                return results, None if _is_capturing(first.device) else plan
+                if reasons and not is_capturing(first.device):
+                    self._chosen[self.signature(tensors, extents)] = choice
+                return results, None if is_capturing(first.device) else plan
         raise self.legal(tensors, extents)[0].refusal(reasons[:1])
 
     def _loaded(self, choice: Choice) -> tuple[Module, ModuleType]:
@@ -228,14 +227,19 @@ class TritonRunner:
         inputs: Mapping[str, torch.Tensor],
         params: Mapping[str, Any],
         extents: Mapping[str, int],
+        is_measured: bool = True,
     ) -> Choice:
-        """Return the schedules for a call: remembered, or those that come first."""
-        signature = self._signature(inputs, extents)
+        """Return the schedules for a call: remembered, measured if calls are to measure, or those
+        that come first."""
+        signature = self.signature(inputs, extents)
         found = self._chosen.get(signature)
         if found is None:
             with self._lock:
-                found = self._chosen.get(signature) or self._choose(inputs, params, extents)
-                if not _is_capturing(signature[0]):
+                found = self._chosen.get(signature)
+                if found is None:
+                    budget = budget_of_calls() if is_measured else None
+                    found = self._choose(inputs, params, extents, budget)
+                if not is_capturing(signature[0]):
                     self._chosen[signature] = found
         return found
 
@@ -244,11 +248,11 @@ class TritonRunner:
         inputs: Mapping[str, torch.Tensor],
         params: Mapping[str, Any],
         extents: Mapping[str, int],
+        budget: Budget | None,
     ) -> Choice:
-        budget = _budget()
         found = self._recall(inputs, extents, raced=budget is RACE)
-        is_captured = _is_capturing(next(iter(inputs.values())).device)
-        if found is None and budget is not None and _is_on_gpu(inputs) and not is_captured:
+        is_captured = is_capturing(next(iter(inputs.values())).device)
+        if found is None and budget is not None and is_on_gpu(inputs) and not is_captured:
             tuning = self._search(inputs, params, extents, budget)
             if tuning.was_interrupted and budget is RACE:  # nobody has asked for it
                 raise KeyboardInterrupt
@@ -275,6 +279,7 @@ class TritonRunner:
         Raises:
             UnsupportedError: no candidate fits the GPU.
         """
+        extents = packed_extents(self.program, extents, params)
         found = self._search(inputs, params, extents, Budget(seconds, candidates), progress)
         if found.unfit and not found.measured and not found.wrong:
             raise self.legal(inputs, extents)[0].refusal(found.reasons[:1])
@@ -290,25 +295,24 @@ class TritonRunner:
     ) -> Tuning:
         """Search within a budget, and remember the best. What races is compared with one another
         alone: the prediction, which runs otherwise, is compared with nothing."""
-        tensors = {n: t.detach().resolve_neg() for n, t in inputs.items()}
-        raced = budget is RACE
-        with _MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
+        tensors, raced = elements(inputs), budget is RACE
+        with MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
             found = search(
                 [
                     self.dialect.table.candidates(each, budget.candidates)
                     for each in self.legal(tensors, extents)
                 ],
-                GpuBench(_Repeated(self, tensors, params), list(tensors.values())),
+                GpuBench(Repeated(self, tensors, params), list(tensors.values())),
                 lambda: None if raced else self._expected(tensors, params, extents),
                 seconds=budget.seconds,
                 progress=progress,
             )
         if found.is_checked and found.milliseconds is not None:
-            situation = self._situation(tensors, extents)
+            situation = self.situation(tensors, extents)
             found.entry = remembered.remember(
                 situation, found.schedules, found.milliseconds, raced=raced
             )
-            self._chosen[self._signature(tensors, extents)] = found.schedules
+            self._chosen[self.signature(tensors, extents)] = found.schedules
         return found
 
     def legal(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Legal]:
@@ -325,13 +329,13 @@ class TritonRunner:
             for k in self.kernels
         ]
 
-    def _signature(
+    def signature(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
     ) -> Signature:
         device = next(iter(inputs.values())).device
         return device, tuple(t.dtype for t in inputs.values()), self._buckets(extents)
 
-    def _situation(
+    def situation(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
     ) -> remembered.Situation:
         text = "\n\n".join([*map(str, self.kernels), *self.dialect.passes])
@@ -358,9 +362,9 @@ class TritonRunner:
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int], *, raced: bool
     ) -> Choice | None:
         """Return what is remembered, also of races if `raced`, if these kernels can have it."""
-        if not _is_on_gpu(inputs):
+        if not is_on_gpu(inputs):
             return None
-        found = remembered.recall(self._situation(inputs, extents), raced=raced)
+        found = remembered.recall(self.situation(inputs, extents), raced=raced)
         legal = self.legal(inputs, extents)
         if found is None or len(found) != len(legal):
             return None
@@ -392,7 +396,12 @@ class TritonRunner:
             return None
 
 
-class _Repeated:
+def elements(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return inputs without gradients, with the elements that memory has."""
+    return {n: t.detach().resolve_neg() for n, t in inputs.items()}
+
+
+class Repeated:
     """Repeat a call with one choice of schedules or another, which is planned once."""
 
     def __init__(
@@ -410,7 +419,7 @@ class _Repeated:
         if replay is not None:
             return replay(self.values)
         results, plan = self.runner._call(self.inputs, self.params, choice, empty=empty)
-        self.replays[choice, empty] = Replay(plan)
+        self.replays[choice, empty] = Replay(plan, self.runner.dialect.name)
         return results
 
     def compile(self, choice: Choice) -> None:
@@ -418,7 +427,7 @@ class _Repeated:
         compiling(self.runner._plan(self.inputs, self.params, choice))(self.values)
 
 
-def _budget() -> Budget | None:
+def budget_of_calls() -> Budget | None:
     """Say what a call is to measure where nothing is remembered."""
     mode = os.environ.get("MONOCOMP_TUNE")
     if mode == "0" or torch.are_deterministic_algorithms_enabled():
@@ -426,7 +435,7 @@ def _budget() -> Budget | None:
     return SEARCH if mode == "1" else RACE
 
 
-def _is_on_gpu(inputs: Mapping[str, torch.Tensor]) -> bool:
+def is_on_gpu(inputs: Mapping[str, torch.Tensor]) -> bool:
     return next(iter(inputs.values())).device.type == "cuda" and not interpreted()
 
 
@@ -476,6 +485,6 @@ def target_of(device: torch.device) -> str | None:
     return "cuda:{}{}".format(*torch.cuda.get_device_capability(device))
 
 
-def _is_capturing(device: torch.device) -> bool:
+def is_capturing(device: torch.device) -> bool:
     """True if the current stream records a CUDA graph."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from monocomp import blocks as B
 from monocomp.backends.line_breaks import WIDTH, fill, fit, tuple_text
@@ -22,6 +23,7 @@ class Printer:
     """Prints one kernel; `helpers` are the functions that it calls and Triton lacks."""
 
     language = "tl"
+    device_functions: Mapping[str, str] = DEVICE_FUNCTIONS
 
     def __init__(self, program: B.BlockProgram) -> None:
         self.program = program
@@ -33,7 +35,7 @@ class Printer:
     def helpers(self) -> list[str]:
         """In the order of files."""
         needed = {n for h in self._called for n in NEEDED.get(h, ())}
-        return [n for n in DEVICE_FUNCTIONS if n in self._called | needed]
+        return [n for n in self.device_functions if n in self._called | needed]
 
     def kernel(self) -> list[str]:
         """Return the kernel's lines."""

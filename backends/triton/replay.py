@@ -19,7 +19,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from monocomp.backends.schedules.measure import Empty
 from monocomp.backends.torch_operations import TorchTarget
 from monocomp.blocks import SMALL_INT
-from monocomp.host.plan import Launched, Plan, gather
+from monocomp.host.plan import Launched, Plan, Ran, gather
 from monocomp.host.program import HostProgram
 
 _GUARDS: Any = torch._C._dynamo.guards
@@ -216,10 +216,11 @@ def _can_be_launched(compiled: object) -> bool:
 class Replay:
     """Runs a plan, on its device, whichever is the current one."""
 
-    __slots__ = ("device", "plan")
+    __slots__ = ("device", "plan", "ran")
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, backend: str, why: str = "") -> None:
         self.plan, self.device = plan, plan.device
+        self.ran = Ran(backend, plan.device, why)
 
     def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         index = self.device.index

@@ -52,6 +52,7 @@ from monocomp.blocks.program import (
     Take,
     Wait,
     While,
+    Within,
     bodies,
     inside,
     names_of,

@@ -75,16 +75,32 @@ class Pointers:
 
 
 @record(eq=False)
+class Within:
+    """Of a block, which begins at `first` along an axis, the elements low .. high are meant; others
+    are 0."""
+
+    axis: str
+    first: Expr
+    low: Expr
+    high: Expr
+
+    def __str__(self) -> str:
+        return f"{self.axis} in {show(self.low)} .. {show(self.high)}"
+
+
+@record(eq=False)
 class Descriptor:
     """A block whose first element is at these positions, one for each dimension of the tensor; 0
-    outside of the tensor."""
+    outside of the tensor, and of what it is to be within."""
 
     descriptor: Expr
     block: Block
     positions: tuple[Expr, ...]
+    within: Within | None = None
 
     def __str__(self) -> str:
-        return f"by {show(self.descriptor)} at [{', '.join(map(show, self.positions))}]"
+        within = "" if self.within is None else f", {self.within}"
+        return f"by {show(self.descriptor)} at [{', '.join(map(show, self.positions))}]{within}"
 
 
 Access: TypeAlias = Pointers | Descriptor
@@ -243,10 +259,12 @@ class Take:
 
     target: Expr
     ring: Ring
+    within: Within | None = None
     origin: Origin | None = None
 
     def __str__(self) -> str:
-        return f"{typed(self.target)} = take {self.ring.name}"
+        within = "" if self.within is None else f", {self.within}"
+        return f"{typed(self.target)} = take {self.ring.name}{within}"
 
 
 @record(eq=False)
@@ -447,6 +465,8 @@ def roots(s: Statement) -> tuple[Expr, ...]:
             return (s.test,)
         case Give():
             return roots_of(s.access)
+        case Take(within=Within() as within):
+            return within.first, within.low, within.high
         case Issue():
             return (s.product,)
     return ()
@@ -467,7 +487,9 @@ def targets(s: Statement) -> tuple[Expr, ...]:
 def roots_of(access: Access) -> tuple[Expr, ...]:
     """Return the expressions of an access."""
     if isinstance(access, Descriptor):
-        return (access.descriptor, *access.positions)
+        within = access.within
+        bounds = () if within is None else (within.first, within.low, within.high)
+        return (access.descriptor, *access.positions, *bounds)
     rest = (x for x in (access.mask, access.fill) if x is not None)
     return (access.base, *access.offsets, *rest)
 

@@ -34,8 +34,9 @@ from monocomp.declarations.given import (
 from monocomp.display.notes import Announcer
 from monocomp.errors import DeviceError, UsageError
 from monocomp.extents.intervals import evaluated
-from monocomp.extents.nominal import packed_extents, power_of_two
+from monocomp.extents.nominal import power_of_two
 from monocomp.host.building import host_program, of_tile_program
+from monocomp.host.plan import Ran
 from monocomp.host.program import HostProgram
 from monocomp.host.slow_products import slow_products
 from monocomp.machine.locking import BUILDING
@@ -75,7 +76,7 @@ class Calls:
     Attributes:
         language: the backend whose source runs on a GPU.
         key: a digest of the program and the options: what they come to.
-        last: the backend that ran last, and on which device.
+        last: the backend that ran last, on which device, and why.
         names: of inputs, then parameters.
         plans: of calls, where the backend keeps any.
         announcer: tells users what may surprise, also what only a call can know.
@@ -104,7 +105,7 @@ class Calls:
         self.root = root or self
         self.path = path
         self.filters = filters or Filters(planner.equations)
-        self.last: tuple[str, torch.device | None] | None = None
+        self.last: Ran | None = None
         like = tuple(o.like for o in self.declared.outputs)
         options = backend, checked, tf32, planner.processors, planner.steps, planner.rules, like
         how = options if save is None else (*options, save)
@@ -151,7 +152,7 @@ class Calls:
             if repeat is None:
                 values, repeat = plans.of_call(values, is_recorded)
             if repeat is not None:
-                self.last = self.language, repeat.device
+                self.last = repeat.ran
                 results = repeat(values)
                 return results[0] if len(results) == 1 else results
         names = self.declared.inputs
@@ -188,7 +189,7 @@ class Calls:
         repeat = self.found(values, recorded)
         if repeat is None:
             return None
-        self.last = self.language, repeat.device
+        self.last = repeat.ran
         return repeat(values)
 
     def _separated(
@@ -287,11 +288,10 @@ class Calls:
                 help="move the inputs to the GPU",
             )
         check_floats(binding.params, self._backend_for(device))
-        runner = self.runner(inputs, binding)
-        found = runner.tune(
+        found = self.runner(inputs, binding).tune(
             inputs,
             binding.params,
-            packed_extents(runner.program, binding.extents, binding.params),
+            binding.extents,
             seconds=seconds,
             candidates=candidates,
             progress=progress,
@@ -330,7 +330,7 @@ class Calls:
         results = backend.run_all(
             host, plan.kernels, arrays, binding.params, programs, checked=self.checked
         )
-        self.last = "numpy", None
+        self.last = Ran("numpy", None)
         return results
 
     def _run_torch_tensors(
@@ -354,7 +354,7 @@ class Calls:
         )
         results = repeat((*inputs.values(), *values.values()))
         plans.keep(self._in_order((), {**inputs, **params}), repeat)
-        self.last = "torch", device
+        self.last = Ran("torch", device)
         return results
 
     def _plan(
@@ -382,16 +382,29 @@ class Calls:
         self, inputs: Mapping[str, torch.Tensor], params: Mapping[str, object], binding: Binding
     ) -> tuple[torch.Tensor, ...]:
         from monocomp.backends.triton.replay import Replay
+        from monocomp.backends.triton.rivals import Rivals
 
-        runner = self.runner(inputs, binding)
-        check_floats(binding.params, runner.dialect.name)
+        rivals = Rivals([self.runner(inputs, binding, d) for d in self._dialects(inputs)])
+        check_floats(binding.params, rivals.first.dialect.name)
         plans = self._with_plans()
-        extents = packed_extents(runner.program, binding.extents, binding.params)
-        results, plan = runner(inputs, binding.params, extents, plans.varying(params))
+        varying = plans.varying(params)
+        ran, results, plan = rivals.run(inputs, binding.params, binding.extents, varying)
         if plan is not None:
-            plans.keep(self._in_order((), {**inputs, **params}), Replay(plan))
-        self.last = runner.dialect.name, next(iter(inputs.values())).device
+            repeat = Replay(plan, ran.backend, ran.why)
+            plans.keep(self._in_order((), {**inputs, **params}), repeat)
+        self.last = ran
         return results
+
+    def _dialects(self, inputs: Mapping[str, torch.Tensor]) -> list[Dialect]:
+        """Return the dialects in which the kernels of a call may run; the first takes them all."""
+        from monocomp.backends.triton.launch import device_of, target_of
+
+        first = DIALECTS[self.language]()
+        if self.backend != "auto":
+            return [first]
+        target = target_of(device_of(first, inputs))
+        others = (d() for name, d in DIALECTS.items() if name != self.language)
+        return [first, *(d for d in others if d.target in (None, target) and target)]
 
     def _with_plans(self) -> Plans:
         """Where what repeats its calls is kept, from now on."""
@@ -401,8 +414,14 @@ class Calls:
             self.plans = Plans(self.declared, self.filters.params)
         return self.plans
 
-    def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
-        """Return what launches the kernels for the sizes and dtypes of a call."""
+    def runner(
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        binding: Binding,
+        dialect: Dialect | None = None,
+    ) -> TritonRunner:
+        """Return what launches the kernels, in that dialect which takes them all unless another is
+        given, for the sizes and dtypes of a call."""
         from monocomp.backends.triton.launch import (
             device_of,
             interpreted,
@@ -410,7 +429,7 @@ class Calls:
             target_of,
         )
 
-        dialect = DIALECTS[self.language]()
+        dialect = dialect or DIALECTS[self.language]()
         device = device_of(dialect, inputs)
         check_target(dialect, target_of(device))
         processors = self.planner.processors if dialect.merges else 1
@@ -419,7 +438,7 @@ class Calls:
         plan = self.planner.plan(binding.extents, processors)
         narrow = _narrow(inputs)
         ids = (str(id(k)) for k in plan.kernels)
-        key = (str(len(plan.kernels)), *ids, *map(str, narrow.items()))
+        key = (dialect.name, str(len(plan.kernels)), *ids, *map(str, narrow.items()))
         runner = self._runners.get(key)
         written = self.root.planner.equations
         slow = slow_products(written, plan, dtypes_by_name(inputs), self.tf32)

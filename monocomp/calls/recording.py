@@ -380,7 +380,7 @@ class Recorded:
         way: the same, or computes what a backward pass shares besides.
     """
 
-    __slots__ = ("_replay", "device", "dtypes", "first", "shapes", "site", "way")
+    __slots__ = ("_replay", "dtypes", "first", "ran", "shapes", "site", "way")
 
     def __init__(self, forward: Forward, tensors: Values, replay: Repeat | None = None) -> None:
         names = tuple(tensors)
@@ -391,7 +391,7 @@ class Recorded:
         every = tuple(tensors.values())
         self.dtypes = tuple([t.dtype for t in every])
         self.shapes = [every[n].shape for n in site.sized]
-        self.device = every[0].device
+        self.ran = forward.calls.last if replay is None else replay.ran
         self._replay = replay
         self.first = self.way = Way(self, replay or site.call, site.outputs)
 

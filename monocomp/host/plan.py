@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from monocomp.declarations.record import record
 
 Gather: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 
-class Repeat(Protocol):
-    """Repeat a call on a device."""
+class Ran(NamedTuple):
+    """The backend of a call, the device that it ran on, and why it was this backend."""
 
+    backend: str
     device: Any
+    why: str = ""
+
+
+class Repeat(Protocol):
+    """Repeat a call; what it `ran` on says itself."""
+
+    ran: Ran
 
     def __call__(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results for inputs and parameters, in their order."""

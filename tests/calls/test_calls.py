@@ -118,7 +118,7 @@ def test_several_outputs_are_a_tuple() -> None:
 def test_repr_says_what_runs() -> None:
     """And what ran last."""
     kernel = mc.compile(CAUSAL, name="causal")
-    assert "triton for CUDA tensors, torch for others" in repr(kernel)
+    assert "triton or gluon for CUDA tensors, torch for others" in repr(kernel)
     kernel(*tensors())
     assert "last ran on torch (cpu)" in repr(kernel)
 

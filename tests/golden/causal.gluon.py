@@ -114,6 +114,7 @@ def causal_kernel_consumer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
             acc_left = p.to(V_ptr.dtype.element_ty)
             acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
             m_i = m_i_new
+            first_k_behind = first_k
             for first_k in range(BLOCK_K, high_k, BLOCK_K):
                 offs_k = (first_k
                           + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, LAYOUT_Q_K)).to(INDEX))
@@ -125,6 +126,8 @@ def causal_kernel_consumer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
                                   use_acc=False, is_async=True)
                 mbarrier.wait(V_ring_full.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2))
                 V_tile = V_ring.index(V_ring_turn % STAGES).reshape([BLOCK_K, BLOCK_E])
+                if (first_k_behind + BLOCK_K) > high_k:
+                    keep_within(V_tile, first_k_behind, 0, high_k, 0)
                 acc = warpgroup_mma(gl.convert_layout(
                     acc_left, gl.DotOperandLayout(operand_index=0, parent=LAYOUT_Q_E, k_width=2)),
                                     V_tile, acc, is_async=True)
@@ -146,8 +149,11 @@ def causal_kernel_consumer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
                 V_ring_turn += 1
                 acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
                 m_i = m_i_new
+                first_k_behind = first_k
             mbarrier.wait(V_ring_full.index(V_ring_turn % STAGES), (V_ring_turn // STAGES % 2))
             V_tile = V_ring.index(V_ring_turn % STAGES).reshape([BLOCK_K, BLOCK_E])
+            if (first_k_behind + BLOCK_K) > high_k:
+                keep_within(V_tile, first_k_behind, 0, high_k, 0)
             acc = warpgroup_mma(gl.convert_layout(acc_left,
                                                   gl.DotOperandLayout(
                                                       operand_index=0, parent=LAYOUT_Q_E,

@@ -60,6 +60,7 @@ def load(c: Context, s: P.Let) -> None:
         descriptor,
         block,
         tuple(_first(c, a, x) for a, x in zip(block.axes, s.value.args, strict=True)),
+        _within(c, s.name),
     )
     by_descriptor = B.Load(_target(c, s), block.tensor, access, c.origin)
     with c.block() as other:
@@ -73,6 +74,16 @@ def _described(c: Context, block: B.Block) -> list[B.Expr | bool]:
     streams = [x for x in map(c.stream, block.tile) if x is not None]
     last = block.axes[-1] and c.stream(block.axes[-1])
     return [x.covered for x in streams] + ([last.in_step] if last else [])
+
+
+def _within(c: Context, load: str) -> B.Within | None:
+    """Return what rows admit of a block along the stream that a product sums; None: all that the
+    tensor has."""
+    axis = c.choices.summed.get(load)
+    stream = None if axis is None else c.stream(axis)
+    if axis is None or stream is None or stream.range is None or stream.loop.is_whole:
+        return None
+    return B.Within(axis, first_of(c, axis), *stream.range)
 
 
 def _layout(c: Context, s: P.Let) -> Layout:

@@ -37,6 +37,7 @@ class Stream:
         edge: is a block to be masked? None: all are.
         in_run: is this inside a run?
         covered: the phase whose blocks end only with their tensors, as a test; True for all.
+        range: where the elements that rows admit begin and end; None if that is not known.
         in_step: do its blocks begin at multiples of 16 elements, as a test; True if all do.
         sliding: where a block that slides would begin, and where elements end.
         fits: does no block slide, as a test; None if some may.
@@ -54,6 +55,7 @@ class Stream:
     edge: Expr | None = None
     in_run: bool = False
     covered: Expr | bool = False
+    range: tuple[Expr, Expr] | None = None
     in_step: Expr | bool = False
     sliding: tuple[Expr, Expr] | None = None
     fits: Expr | None = None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from monocomp.blocks import Block
 from monocomp.blocks.choices.alignment import Period, align
-from monocomp.blocks.choices.descriptors import descriptor_loads
+from monocomp.blocks.choices.descriptors import descriptor_loads, summed_loads
 from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.choices.needed import needed
 from monocomp.blocks.choices.product_dtypes import Product, choose_dtypes
@@ -26,6 +26,8 @@ class Choices:
     Attributes:
         layouts: the order of dimensions; `flip` turns some loads round.
         by_descriptor: the loads that descriptors make, by name: `choose_loads`.
+        summed: the streams along which products sum them, by load, where no other load could
+            leave out what is not to be there.
         loops: for each loop, the loops that it is split into, in order.
         phases: how each of these runs: `peel`.
         needed: comparisons of rows that hold where a loop's results are needed: `leave_out`.
@@ -36,6 +38,7 @@ class Choices:
 
     layouts: Layouts
     by_descriptor: Mapping[str, Block]
+    summed: Mapping[str, str]
     loops: Mapping[Loop, tuple[Loop, ...]]
     phases: Mapping[Loop, Phases]
     needed: Mapping[Loop, tuple[Expr, ...]]
@@ -68,4 +71,14 @@ def choose(
     products, short = choose_dtypes(program, layouts), short_ints(program)
     if "choose_dtypes" not in passes:
         products, short = dict.fromkeys(products, Product()), frozenset()
-    return Choices(layouts, by_descriptor, loops, phases, asked, periods, products, short)
+    return Choices(
+        layouts=layouts,
+        by_descriptor=by_descriptor,
+        summed=summed_loads(program) if resident else {},
+        loops=loops,
+        phases=phases,
+        needed=asked,
+        periods=periods,
+        products=products,
+        short=short,
+    )

@@ -43,6 +43,18 @@ def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, 
     return found | {n: block for n, block in beside.items() if {*block.tile} <= streams}
 
 
+def summed_loads(program: TileProgram) -> dict[str, str]:
+    """Return the loads whose tiles a product sums along a stream, by name, and the stream: what no
+    row admits there would enter as 0 times itself."""
+    operands, streams = Operands(program), {*program.axis_names("stream")}
+    return {
+        a.attr: axis
+        for e in program.expressions
+        if e.op == "contract" and operands.is_product(e) and (axis := over(e)) in streams
+        for a in _locals(e, operands.lets)
+    }
+
+
 def is_dense(loop: Loop) -> bool:
     """True if the domain has all elements between its bounds, so that blocks can lie in it."""
     return not any(isinstance(s, Mask) for s in loop.body)

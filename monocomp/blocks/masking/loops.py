@@ -224,6 +224,7 @@ def _edges(c: Context, stream: Stream, body: Body) -> None:
     """The blocks that stick out of what all rows admit are masked, under a condition."""
     axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
     with _range(c, stream) as (low, high, full_low, full_high):
+        stream.range = low, high
         begin = c.set_bound("outer", axis, _aligned(c, axis, low))
         first, offs = c.targets.index("first", axis), c.targets.axis(axis)
         stream.covered = bool(stream.phases.descriptors) and is_dense(stream.loop)

@@ -129,8 +129,8 @@ def peel(
     matrices = {name: b for name, b in by_descriptor.items() if len(b.tile) > 1}
     for loop in loops:
         phases = _phases(loop, known, matrices)
-        if runs_ahead and phases.form == "split":
-            phases = replace(phases, form="edges")
+        if runs_ahead and phases.form in ("split", "sliding"):
+            phases = replace(phases, form="edges", divisor=0)
         phases = _asked(loop, known, phases, _apart(loop, known))
         found[loop] = replace(phases, is_tested=_gathers(loop))
     whole = [x for x, p in found.items() if p.form == "split" and x.is_whole and not _multiplies(x)]

@@ -74,8 +74,8 @@ def _begun(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
         if load is not None:
             assert isinstance(load.access, B.Descriptor)
             ring = rings[load.target.attr]
-            found.append(B.Give(ring, load.access, load.origin))
-            found.append(B.Take(load.target, ring, load.origin))
+            found.append(B.Give(ring, replace(load.access, within=None), load.origin))
+            found.append(B.Take(load.target, ring, load.access.within, load.origin))
             continue
         match s:
             case B.Assign(targets=(target,)) if s.value.op == "dot":

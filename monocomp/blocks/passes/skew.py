@@ -163,7 +163,11 @@ def _renamed(s: B.Assign | B.Load, names: Mapping[str, B.Expr]) -> B.Statement:
         return s
     assert isinstance(s.access, B.Descriptor)
     positions = tuple(_substituted(e, names) for e in s.access.positions)
-    return replace(s, access=replace(s.access, positions=positions))
+    within = s.access.within
+    if within is not None:
+        first, low, high = (_substituted(e, names) for e in (within.first, within.low, within.high))
+        within = replace(within, first=first, low=low, high=high)
+    return replace(s, access=replace(s.access, positions=positions, within=within))
 
 
 def _substituted(e: B.Expr, names: Mapping[str, B.Expr]) -> B.Expr:

@@ -101,6 +101,30 @@ def test_meaning(name: str) -> None:
     assert seen
 
 
+@pytest.mark.parametrize("name", ["causal", "sliding_window", "sink_window", "varlen"])
+def test_rows_that_none_admits(name: str) -> None:
+    """What stands in them is in no result, be it NaN, also where a block has them."""
+    case = CASES[name]
+    inputs = case.inputs(case.sizes(37, 90, 20, 16))
+    found = run("numpy", case.text, inputs, name=name, **case.params)
+    for n, last in enumerate(inputs.get("length", [37] * len(inputs["V"]))):
+        inputs["V"][n, :, last:] = float("nan")  # no query is as far
+    again, original = {}, backend.run
+
+    def beside(program, given, outputs, extents, params, **options) -> None:  # type: ignore[no-untyped-def]
+        original(program, given, outputs, extents, params, **options)
+        arrays = {n: in_float64(np.asarray(given[n])) for n in program.inputs}
+        again.update({n: np.full_like(x, np.nan) for n, x in outputs.items()})
+        chosen = lengths(program, extents, 16) | {"k": 32}
+        how = {"descriptors": True, "groups": 2}
+        block_interpreter.run(in_gluon(program), arrays, again, extents, params, chosen, **how)
+
+    with patch.object(backend, "run", beside):
+        run("numpy", case.text, inputs, name=name, **case.params)
+    (result,) = again.values()
+    np.testing.assert_allclose(result, np.asarray(found).reshape(result.shape), 1e-9, 1e-9)
+
+
 def test_printed(golden: Callable[[str, str], None]) -> None:
     """Its kernels; the rest of the file is that of Triton's."""
     kernel = mc.compile(library.load("causal"), name="causal", backend="gluon")

@@ -81,7 +81,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Benc
     monkeypatch.delenv("MONOCOMP_TUNE", raising=False)
     monkeypatch.setattr(remembered, "_given", {})
     monkeypatch.setattr(launch, "GpuBench", Bench)
-    monkeypatch.setattr(launch, "_is_on_gpu", lambda _: True)
+    monkeypatch.setattr(launch, "is_on_gpu", lambda _: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a GPU")
     monkeypatch.setattr(TritonRunner, "_expected", lambda *_: None)
     Bench.fastest, Bench.unfit, Bench.timed = options()[2], False, []
@@ -128,11 +128,11 @@ def test_where_predictions_alone_decide(
 def test_while_a_graph_is_captured(bench: type[Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     """The first candidate runs, the next call outside races, and a later graph has its best."""
     one = runner()
-    monkeypatch.setattr(launch, "_is_capturing", lambda _: True)
+    monkeypatch.setattr(launch, "is_capturing", lambda _: True)
     assert one.schedules(INPUTS, {}, EXTENTS) == (options()[0],) and not bench.timed
-    monkeypatch.setattr(launch, "_is_capturing", lambda _: False)
+    monkeypatch.setattr(launch, "is_capturing", lambda _: False)
     assert one.schedules(INPUTS, {}, EXTENTS) == (bench.fastest,)
-    monkeypatch.setattr(launch, "_is_capturing", lambda _: True)
+    monkeypatch.setattr(launch, "is_capturing", lambda _: True)
     assert chosen() == bench.fastest
 
 
@@ -194,7 +194,7 @@ def test_candidates_are_compiled_in_threads(monkeypatch: pytest.MonkeyPatch) -> 
     (legal,) = one.legal(inputs, EXTENTS)
     choices = [(s,) for s in table.candidates(legal, 3)]
     blocks = tuple((axis, 48) for axis, _ in choices[0][0].blocks)  # Triton wants powers of 2
-    bench = GpuBench(launch._Repeated(one, inputs, {}), list(inputs.values()))
+    bench = GpuBench(launch.Repeated(one, inputs, {}), list(inputs.values()))
     bench.compile([*choices, (replace(choices[0][0], blocks=blocks),)])
     module = one._loaded(choices[0])[1]
     function = getattr(module, one._loaded(choices[0])[0].program.kernels[0].name)

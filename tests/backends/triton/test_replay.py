@@ -429,7 +429,7 @@ def test_nothing_is_kept_while_a_graph_is_captured(
 
     kernel, inputs = mc.compile(WINDOW, backend="triton"), tensors()
     with monkeypatch.context() as context:
-        context.setattr(launch, "_is_capturing", lambda _: True)
+        context.setattr(launch, "is_capturing", lambda _: True)
         kernel(**inputs)
         assert not is_repeated(driver, kernel, **inputs)
     kernel(**inputs)
@@ -482,10 +482,10 @@ def test_a_plan_runs_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     launch = Launched(lambda **how: entered.append(how["stream"]), gather(), [], None)
     stages = (Stage((), (launch,)),)
     for index in (0, 1):
-        assert Replay(Plan(torch.device("cuda", index), stages, gather()))(()) == ()
+        assert Replay(Plan(torch.device("cuda", index), stages, gather()), "triton")(()) == ()
     assert entered == [70, torch.device("cuda", 1), 71]
     plans = Plans(mc.compile("O[i] = X[i] * 2").equations.declared)
-    replay = Replay(Plan(torch.device("cpu"), (), gather()))
+    replay = Replay(Plan(torch.device("cpu"), (), gather()), "triton")
     plans.keep([torch.empty(3)], replay)
     assert plans.find([torch.zeros(3)]) is replay
     assert plans.find([torch.empty(3, device="meta")]) is None

@@ -1,0 +1,33 @@
+"""Functions that Gluon lacks, as text: those of Triton, and those for blocks in shared memory."""
+
+from __future__ import annotations
+
+import re
+
+from monocomp.backends.triton import device_functions as triton
+
+_KEEP_WITHIN = '''@gluon.jit
+def keep_within(block, first, low, high, DIM: gl.constexpr):
+    """Let the elements of a block in shared memory, which begins at `first` along a dimension, be 0
+    but for low .. high. A fence, as products read them in another way than threads write."""
+    LAYOUT: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    ROWS: gl.constexpr = min(4096 // block.shape[1], block.shape[0])
+    for n in gl.static_range(block.shape[0] // ROWS):
+        piece = block.slice(n * ROWS, ROWS)
+        x = piece.load(LAYOUT)
+        at = first + gl.arange(0, x.shape[DIM], layout=gl.SliceLayout(1 - DIM, LAYOUT))
+        at += n * ROWS if DIM == 0 else 0
+        inside = gl.expand_dims((at >= low) & (at < high), 1 - DIM)
+        piece.store(gl.where(inside, x, gl.full(x.shape, 0, x.dtype, layout=LAYOUT)))
+    fence_async_shared()'''
+
+
+def _in_gluon(function: str) -> str:
+    """Return a function of Triton's device, whose every operation Gluon has by the same name."""
+    return re.sub(r"\btl\.(?!PropagateNan)", "gl.", function.replace("@triton.jit", "@gluon.jit"))
+
+
+DEVICE_FUNCTIONS = {
+    **{name: _in_gluon(text) for name, text in triton.DEVICE_FUNCTIONS.items()},
+    "keep_within": _KEEP_WITHIN,
+}

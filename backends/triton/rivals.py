@@ -1,0 +1,118 @@
+"""Rivals: the kernels of a program in several dialects, of which the fastest run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import torch
+
+from monocomp.backends.schedules import remembered
+from monocomp.backends.schedules.measure import GpuBench
+from monocomp.backends.schedules.search import RACE, DoesNotFit
+from monocomp.backends.triton.launch import (
+    MEASURING,
+    Repeated,
+    TritonRunner,
+    budget_of_calls,
+    elements,
+    is_capturing,
+    is_on_gpu,
+)
+from monocomp.errors import UnsupportedError
+from monocomp.extents.nominal import packed_extents
+from monocomp.host.plan import Plan, Ran
+
+_ROUNDS = 5
+Results = tuple[torch.Tensor, ...]
+Times = Mapping[str, float]  # milliseconds, by dialect
+
+
+class Rivals:
+    """Run a program's kernels in the dialect that is fastest for calls like this one.
+
+    A first call that measures schedules measures dialects, too: the best schedules of the first
+    one beside those that come first in the others. What comes of it is remembered with the former.
+    Where nothing is measured the first dialect runs, which takes every kernel and every layout.
+
+    Args:
+        runners: one a dialect.
+    """
+
+    def __init__(self, runners: Sequence[TritonRunner]) -> None:
+        self.first, *self.others = runners
+
+    def run(
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        params: Mapping[str, Any],
+        extents: Mapping[str, int],
+        varying: Sequence[str],
+    ) -> tuple[Ran, Results, Plan | None]:
+        """Return what has run, its results, and how to repeat the call."""
+        times = self._times(inputs, params, extents) if self.others else {}
+        device = next(iter(inputs.values())).device
+        for runner in self.others:
+            if min(times, key=lambda n: times[n], default="") == runner.dialect.name:
+                try:
+                    found = runner(inputs, params, extents, varying)
+                except UnsupportedError:  # of a layout that only the first dialect takes
+                    break
+                return Ran(runner.dialect.name, device, _said(times)), *found
+        found = self.first(inputs, params, extents, varying)
+        return Ran(self.first.dialect.name, device, _said(times)), *found
+
+    def _times(
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        params: Mapping[str, Any],
+        extents: Mapping[str, int],
+    ) -> Times:
+        """Return what a call takes in each dialect; nothing where that is not to be measured."""
+        budget, tensors = budget_of_calls(), elements(inputs)
+        if not is_on_gpu(inputs) or is_capturing(next(iter(inputs.values())).device):
+            return {}
+        sizes = packed_extents(self.first.program, extents, params)
+        situation = self.first.situation(tensors, sizes)
+        entry = remembered.entry_for(situation, raced=budget is RACE)
+        if budget is None or (entry is not None and entry.dialects):
+            return {} if entry is None else dict(entry.dialects)
+        schedules = self.first.schedules(tensors, params, sizes)
+        times = self._measured(tensors, params, extents)
+        entry = remembered.entry_for(situation) or remembered.Entry(situation, schedules, 0.0, True)
+        remembered.keep(replace(entry, dialects=tuple(times.items())))
+        return times
+
+    def _measured(
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        params: Mapping[str, Any],
+        extents: Mapping[str, int],
+    ) -> Times:
+        """Time the dialects that have a form of the kernels, in turns."""
+        timers, wanted = {}, None
+        with MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
+            for runner in (self.first, *self.others):
+                sizes = packed_extents(runner.program, extents, params)
+                bench = GpuBench(Repeated(runner, tensors, params), list(tensors.values()))
+                try:
+                    choice = runner.schedules(tensors, params, sizes, is_measured=False)
+                    found = bench.outputs(choice)
+                    wanted = found if wanted is None else wanted
+                    if bench.agree(found, wanted):
+                        timers[runner.dialect.name] = bench.timer(choice)
+                except (UnsupportedError, DoesNotFit):
+                    continue
+            rounds = [{name: timer() for name, timer in timers.items()} for _ in range(_ROUNDS)]
+        return {name: median(each[name] for each in rounds) for name in timers}
+
+
+def _said(times: Times) -> str:
+    """Say what each dialect takes."""
+    return " and ".join(f"{t:.3g} ms in {name}" for name, t in sorted(times.items(), key=_time))
+
+
+def _time(item: tuple[str, float]) -> float:
+    return item[1]
