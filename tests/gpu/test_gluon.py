@@ -13,6 +13,7 @@ import torch
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.launch import TritonRunner
+from monocomp.backends.triton.rivals import Rivals
 from monocomp.errors import UnsupportedError
 from tests.backends.gluon.test_dialect import SUPPORTED, TOO_LONG
 from tests.backends.library_cases import CASES
@@ -50,6 +51,48 @@ def test_library(name: str, q: int, k: int, d: int) -> None:
         results = list(found) if isinstance(found, tuple) else [found]
         for result, right, usual in zip(results, wanted, eager, strict=True):
             BESIDE_EAGER[torch.bfloat16].check(result.cpu(), right, usual)
+
+
+@pytest.mark.parametrize("name", ["causal", "sliding_window", "varlen"])
+@pytest.mark.parametrize("d", [64, 128])
+def test_rows_that_none_admits(name: str, d: int) -> None:
+    """What stands in them is in no result, be it NaN, also where a block has them."""
+    case = CASES[name]
+    inputs = case.inputs(case.sizes(301, 700, d, d, 2), torch.bfloat16)
+    wanted = exact(case.text, inputs, **case.params)
+    for n, last in enumerate(inputs.get("length", [301] * len(inputs["V"]))):
+        inputs["K"][n, :, last:] = inputs["V"][n, :, last:] = float("nan")  # no query is as far
+    found = mc.compile(case.text, backend="gluon")(
+        **{n: t.cuda() for n, t in inputs.items()}, **case.params
+    )
+    torch.testing.assert_close(found.cpu().double(), wanted[0].double(), atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("name", ["attention", "causal", "softmax"])
+def test_the_dialect_that_is_fastest(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first call measures which it is, of those that have a form of the kernel; it says what it
+    has found, and so do later calls and other kernels of the program."""
+    monkeypatch.setenv("MONOCOMP_TUNE", "")
+    case = CASES[name]
+    inputs = {
+        n: t.cuda()
+        for n, t in case.inputs(case.sizes(2048, 2048, 128, 128), torch.bfloat16).items()
+    }
+    kernel = mc.compile(case.text)
+    found = [kernel(**inputs), kernel(**inputs)]
+    ran = kernel.calls.last
+    assert ran is not None and f"ms in {ran.backend}" in ran.why and ran.why in repr(kernel)
+    assert ("gluon" in ran.why) == (name != "softmax")
+    with patch.object(Rivals, "_measured", side_effect=AssertionError("measured again")):
+        other = mc.compile(case.text)
+        found.append(other(**inputs))
+        assert other.calls.last == ran
+        strided = {n: torch.stack([t, t], -1)[..., 0] for n, t in inputs.items()}
+        found.append(other(**strided))  # which descriptors cannot take
+        assert other.calls.last is not None and other.calls.last.backend == "triton"
+    usual = mc.compile(case.text, backend="triton")(**inputs)
+    for result in found:
+        torch.testing.assert_close(result, usual, atol=2e-2, rtol=2e-2)
 
 
 def test_dropout() -> None:
