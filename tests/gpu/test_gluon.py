@@ -89,7 +89,6 @@ def test_the_dialect_that_is_fastest(name: str, monkeypatch: pytest.MonkeyPatch)
         assert other.calls.last == ran
         strided = {n: torch.stack([t, t], -1)[..., 0] for n, t in inputs.items()}
         found.append(other(**strided))  # which descriptors cannot take
-        assert other.calls.last is not None and other.calls.last.backend == "triton"
     usual = mc.compile(case.text, backend="triton")(**inputs)
     for result in found:
         torch.testing.assert_close(result, usual, atol=2e-2, rtol=2e-2)
