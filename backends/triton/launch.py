@@ -227,7 +227,6 @@ class TritonRunner:
         inputs: Mapping[str, torch.Tensor],
         params: Mapping[str, Any],
         extents: Mapping[str, int],
-        is_measured: bool = True,
     ) -> Choice:
         """Return the schedules for a call: remembered, measured if calls are to measure, or those
         that come first."""
@@ -235,10 +234,7 @@ class TritonRunner:
         found = self._chosen.get(signature)
         if found is None:
             with self._lock:
-                found = self._chosen.get(signature)
-                if found is None:
-                    budget = budget_of_calls() if is_measured else None
-                    found = self._choose(inputs, params, extents, budget)
+                found = self._chosen.get(signature) or self._choose(inputs, params, extents)
                 if not is_capturing(signature[0]):
                     self._chosen[signature] = found
         return found
@@ -248,8 +244,8 @@ class TritonRunner:
         inputs: Mapping[str, torch.Tensor],
         params: Mapping[str, Any],
         extents: Mapping[str, int],
-        budget: Budget | None,
     ) -> Choice:
+        budget = budget_of_calls()
         found = self._recall(inputs, extents, raced=budget is RACE)
         is_captured = is_capturing(next(iter(inputs.values())).device)
         if found is None and budget is not None and is_on_gpu(inputs) and not is_captured:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -33,9 +34,9 @@ Times = Mapping[str, float]  # milliseconds, by dialect
 class Rivals:
     """Run a program's kernels in the dialect that is fastest for calls like this one.
 
-    A first call that measures schedules measures dialects, too: the best schedules of the first
-    one beside those that come first in the others. What comes of it is remembered with the former.
-    Where nothing is measured the first dialect runs, which takes every kernel and every layout.
+    A first call that measures schedules measures dialects, too: each with its best schedules, in
+    turns. What comes of it is remembered with the schedules of the first. Where nothing is measured
+    the first dialect runs, which takes every kernel and every layout.
 
     Args:
         runners: one a dialect.
@@ -93,20 +94,28 @@ class Rivals:
     ) -> Times:
         """Time the dialects that have a form of the kernels, in turns."""
         timers, wanted = {}, None
-        with MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
-            for runner in (self.first, *self.others):
-                sizes = packed_extents(runner.program, extents, params)
-                bench = GpuBench(Repeated(runner, tensors, params), list(tensors.values()))
-                try:
-                    choice = runner.schedules(tensors, params, sizes, is_measured=False)
+        for runner in (self.first, *self.others):
+            sizes = packed_extents(runner.program, extents, params)
+            bench = GpuBench(Repeated(runner, tensors, params), list(tensors.values()))
+            try:
+                choice = runner.schedules(tensors, params, sizes)
+                with _measuring(tensors):
                     found = bench.outputs(choice)
                     wanted = found if wanted is None else wanted
                     if bench.agree(found, wanted):
                         timers[runner.dialect.name] = bench.timer(choice)
-                except (UnsupportedError, DoesNotFit):
-                    continue
+            except (UnsupportedError, DoesNotFit):
+                continue
+        with _measuring(tensors):
             rounds = [{name: timer() for name, timer in timers.items()} for _ in range(_ROUNDS)]
         return {name: median(each[name] for each in rounds) for name in timers}
+
+
+@contextmanager
+def _measuring(tensors: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Measure on the device of tensors, alone."""
+    with MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
+        yield
 
 
 def _said(times: Times) -> str:

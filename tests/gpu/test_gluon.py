@@ -15,6 +15,7 @@ from monocomp import library
 from monocomp.backends.triton.launch import TritonRunner
 from monocomp.backends.triton.rivals import Rivals
 from monocomp.errors import UnsupportedError
+from monocomp.host.plan import Ran
 from tests.backends.gluon.test_dialect import SUPPORTED, TOO_LONG
 from tests.backends.library_cases import CASES
 from tests.backends.running import exact
@@ -45,7 +46,7 @@ def test_library(name: str, q: int, k: int, d: int) -> None:
                 found = kernel(**on_gpu, **case.params)
         else:
             found = kernel(**on_gpu, **case.params)
-        assert kernel.calls.last == ("gluon", next(iter(on_gpu.values())).device)
+        assert kernel.calls.last == Ran("gluon", next(iter(on_gpu.values())).device)
         wanted = exact(case.text, inputs, **case.params)
         eager = [t.cpu() for t in case.in_eager_torch(on_gpu)]
         results = list(found) if isinstance(found, tuple) else [found]
