@@ -11,7 +11,7 @@ import torch
 
 Shape: TypeAlias = tuple[int, ...]
 COMMUTATIVE = {"add", "mul", "maximum", "minimum", "and", "or", "eq", "ne"}
-Forms: TypeAlias = dict[object, tuple["Value", Shape]]
+Forms: TypeAlias = dict[object, tuple["Value", Shape, float]]
 KNOWN = 1 << 21  # elements of what is computed once: what is larger is not known
 
 

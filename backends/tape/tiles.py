@@ -223,6 +223,9 @@ class TapeOps:
             )
             return Tile(self, made, dims, shape)
 
+        if key == "mul":
+            number, parts = forms.factors(operands)
+            return forms.equal(self, key, parts, shape, compute, number)
         return forms.equal(self, key, forms.operands(key, operands), shape, compute)
 
     def aligned(self, operands: Sequence[Tile]) -> tuple[tuple[int, ...], list[Value]]:
@@ -372,7 +375,7 @@ class TapeOps:
             made = self.recorder.step(*how, arguments=(at, True))
             return Tile(self, made, [NO_DIM if d == axis else d for d in every.dims], shape)
 
-        parts = [forms.part(every), ("along", (axis,))]
+        parts = [forms.part(every), forms.along(axis, x.shape[axis])]
         tile = forms.equal(self, name, parts, shape, compute)
         return tile.made_by(name, again, x, dim=axis)
 
@@ -385,10 +388,10 @@ class TapeOps:
         shape = (*full[:dim], 1, *full[dim + 1 :])
         source = Source("contract", partial(self.contract, dim=dim), (a, b), dim)
         a, b = self._varying(a, dim), self._varying(b, dim)
-        parts = [*forms.operands("mul", (a, b)), ("along", (dim,))]
-        tile = forms.equal(
-            self, "contract", parts, shape, lambda: self._product(a, b, dim, full, shape)
-        )
+        number, parts = forms.factors((a, b))
+        parts = [*parts, forms.along(dim, full[dim])]
+        product = partial(self._product, a, b, dim, full, shape)
+        tile = forms.equal(self, "contract", parts, shape, product, number)
         tile.source = source
         return tile
 

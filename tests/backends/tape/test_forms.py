@@ -55,6 +55,46 @@ def test_factors_that_are_exchanged_give_another_product() -> None:
     assert found[0].value is not found[1].value
 
 
+def test_products_have_the_form_of_their_factors() -> None:
+    """(2 x) (y z) is twice (z x) y, and their sums are of one product."""
+    recorder = Recorder(3)
+    ops = operations(recorder, "ij")
+    x, y, z = (
+        Tile(ops, given(recorder, n, shape, torch.float32), dims, full)
+        for n, (shape, dims, full) in enumerate(
+            (((3, 4), (0, 1), (3, 4)), ((3,), (0,), (3, 1)), ((4,), (1,), (1, 4)))
+        )
+    )
+    mul, two = ops.elementwise["mul"], ops.full((1, 1), 2.0, "float")
+    one, other = mul(mul(two, x), mul(y, z)), mul(mul(z, x), y)
+    assert other.value.made_by is not None and other.value.made_by[1][1] is one.value
+    assert other.value.made_by[1][0].number == 0.5
+    assert mul(mul(two, z), mul(x, y)).value is one.value
+    assert mul(mul(y, y), x).value is not one.value
+    assert ops.contract(mul(x, z), y, 0).value is ops.contract(mul(x, y), z, 0).value
+
+
+def test_axes_that_are_cut_are_one() -> None:
+    """exp(x[6 i + j]) y[6 i + j] is exp(x[k]) y[k]; at 2 i + j it is another."""
+    recorder = Recorder(2)
+    one, other = operations(recorder, "k"), operations(recorder, "ij")
+    x, y = (given(recorder, n, (12,), torch.float32) for n in range(2))
+    whole = [Tile(one, v, (0,), (12,)) for v in (x, y)]
+    a = one.elementwise["mul"](one.elementwise["exp2"](whole[0]), whole[1])
+
+    def cut(stride: int) -> Tile:
+        position = torch.arange(2)[:, None] * stride + torch.arange(6)
+        at = other.constant(("at", stride), position, (0, 1), 2)
+        parts = [Tile(other, v, (0,), (12,))[(at,)] for v in (x, y)]
+        return other.elementwise["mul"](parts[1], other.elementwise["exp2"](parts[0]))
+
+    assert cut(6).value.root is a.value
+    assert cut(6).value.shape == (2, 6)
+    assert cut(2).value.root is not a.value
+    back = one.elementwise["exp2"](cut(6).like((0, 1), (2, 6)).reshape((12,)))
+    assert back.value is one.elementwise["exp2"](a).value
+
+
 def test_comparisons_are_those_of_the_difference() -> None:
     """k < n + 1, k <= n, n >= k and 0 <= n - k hold alike; k < n does not."""
     recorder = Recorder(1)
