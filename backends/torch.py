@@ -26,6 +26,7 @@ from monocomp.host.program import HostProgram
 from monocomp.host.tensors import Promote
 from monocomp.tile import TileProgram
 
+_is_cast = torch._C._is_any_autocast_enabled
 TILE_ELEMENTS = 1 << 19  # of the largest tile: 2 MiB in float32, of which a few live at once
 
 
@@ -71,7 +72,7 @@ class Repeated:
 
     def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
         """Return the results for inputs and parameters, in their order."""
-        if torch._C._is_any_autocast_enabled():
+        if _is_cast():
             with torch.autocast(self.device.type, enabled=False):
                 return self(values)
         return self.run(*values)

@@ -173,12 +173,11 @@ class _Normalising:
         made = self._step(
             "softmax", torch._softmax, [x], like, is_elementwise=False, arguments=arguments
         )
-        self.images[like] = self._replaced(made, 0.0)
+        self.images[like] = self._replaced(made, 0.0)  # it has no infinities
         self.guard = self.steps[-1]
 
-    def _replaced(self, v: Value, number: float) -> Value:
-        """Add a guard: a number in place of NaN and of infinities."""
-        numbers = number, number, number
+    def _replaced(self, v: Value, *numbers: float) -> Value:
+        """Add a guard: numbers in place of NaN, and of the infinities if there may be any."""
         return self._step("replace", torch.nan_to_num, [v], v, arguments=numbers)
 
     # --- what reads the exponentials ----------------------------------------------------------
@@ -288,7 +287,7 @@ class _Normalising:
             axis = len(weights.shape) - 1
             most = self._step(("amax", axis), torch.amax, [weights], v, arguments=(axis, True))
             one = self._step("reciprocal", torch.reciprocal, [most], v)
-            self.same[v] = self._replaced(one, 0.0)
+            self.same[v] = self._replaced(one, 0.0, 0.0, 0.0)
             return self.same[v]
         return self._again(s, [self._value(v) for v in s.operands])
 
