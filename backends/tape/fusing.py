@@ -118,15 +118,16 @@ class _Fusing:
         if first is None or second is None or not self.readers[x] == self.readers[y] == 1:
             return None
         key, other = (v.made_by and v.made_by[0] for v in (x, y))
-        if key != other or not _is_linear(key) or self._is_written(first, second):
+        if key != other or self._is_written(first, second):
             return None
-        pairs = zip(first.operands, second.operands, strict=True)
-        apart = [n for n, (v, w) in enumerate(pairs) if v is not w]
+        if len(first.operands) != len(second.operands):  # as one of them has been fused
+            return None
+        pairs = enumerate(zip(first.operands, second.operands, strict=True))
+        apart = [(n, v, w) for n, (v, w) in pairs if v is not w]
         if len(apart) != 1:
             return None
-        (n,) = apart
-        a, b = first.operands[n], second.operands[n]
-        if (a.shape, a.strides) != (b.shape, b.strides) or (n == 0 and key != "product"):
+        ((n, a, b),) = apart
+        if (a.shape, a.strides) != (b.shape, b.strides) or not _is_linear(first, n):
             return None
         total = Value(a.shape, a.dtype, is_owned=True)
         total.strides = a.strides if a.is_dense else None
@@ -173,6 +174,13 @@ class _Fusing:
         return any(v.root in self.written for s in steps for v in s.operands)
 
 
-def _is_linear(key: object) -> bool:
-    """True if a step is linear in each of its operands but positions."""
-    return key == "product" or (isinstance(key, tuple) and key[:2] == ("scattered", "sum"))
+def _is_linear(s: Step, operand: int) -> bool:
+    """True if a step is linear in one of its operands."""
+    match s.result.made_by:
+        case ["product", _]:
+            return True
+        case [["scattered", "sum", *_], _]:
+            return operand == 1
+        case ["where", [_, _, other]]:
+            return operand == 1 and other.number == 0 and s.result.dtype.is_floating_point
+    return False

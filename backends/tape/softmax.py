@@ -6,7 +6,8 @@
 
 Weighted means are such functions: what divides a product with values by the sum is needless. Steps
 of a whole call are looked through, and of its backward pass with it, as kernels divide exponentials
-that others have computed. Where something else reads these, they stay.
+that others have computed. Where something else reads these, they stay, and where what reads their
+sum alone makes it more work.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from typing import Any
 import torch
 
 from monocomp.backends.tape.recorder import Step, Value
+from monocomp.backends.tape.tape import needed
 from monocomp.backends.tape.tile import flat, in_order
 from monocomp.backends.tape.weights import implies, kept_where
 
 _ROUNDINGS = 4  # of a factor that is a product of numbers
+_CALL = 1 << 12  # elements
 
 
 def normalised(
@@ -35,10 +38,20 @@ def normalised(
         power = same.get(s.result, s.result)
         logits = _logits(power)
         attempt = None if logits is None else _Normalising(power, *logits)
-        if attempt is not None and attempt.add(steps, [same.get(v, v) for v in results]):
-            steps = attempt.steps
+        wanted = [same.get(v, v) for v in results]
+        if attempt is None or not attempt.add(steps, wanted):
+            continue
+        made = needed(attempt.steps, (), [attempt.same.get(v, v) for v in wanted])
+        if _work(made) < _work(steps):
+            steps = made
             same = {**attempt.same, **{v: attempt.same.get(w, w) for v, w in same.items()}}
     return [_gradient(s) or s for s in steps], lambda v: same.get(v, v)
+
+
+def _work(steps: Sequence[Step]) -> int:
+    """Return the elements that steps go through, and for each those that take as long as a call."""
+    every = ((s.result, *s.operands) for s in steps if s.result.root is s.result)
+    return sum(_CALL + max(math.prod(v.shape) for v in values) for values in every)
 
 
 def _logits(power: Value) -> tuple[Value, float] | None:

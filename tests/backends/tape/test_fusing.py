@@ -117,6 +117,24 @@ def test_linear_functions_of_sums() -> None:
     assert [runs.count(n) for n in ("mm", "addmm")] == [1, 1]
 
 
+@pytest.mark.parametrize("other", [0.0, 1.0])
+def test_sums_of_choices(other: float) -> None:
+    """Under one condition, between a value and 0, they are one choice."""
+    recorder, float32 = Recorder(3), torch.float32
+    c, x, y = (recorder.input(n, (5,), d) for n, d in enumerate((torch.bool, float32, float32)))
+    number = recorder.constant("other", torch.tensor(other))
+    chosen = [
+        recorder.step("where", torch.where, [c, v, number], (5,), float32, takes_out=True)
+        for v in (x, y)
+    ]
+    total = recorder.step("sub", torch.sub, chosen, (5,), float32, takes_out=True)
+    tape = Tape(recorder.steps, recorder.inputs, [total])
+    holds = torch.tensor([True, False, True, False, False])
+    found = tape.run(holds, X[0, :5], X[1, :5])[0]
+    assert torch.equal(found, torch.where(holds, X[0, :5] - X[1, :5], 0))
+    assert len(tape.steps) == (3 if other else 2)
+
+
 def test_positions_of_the_largest_are_in_range() -> None:
     """Positions are in range, except -1, which no element has."""
     text = "index r < 2\nA[i,r] = argtop[j -> r](X[i,j])\nY[i,r] = Z[A[i,r]]"

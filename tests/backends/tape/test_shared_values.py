@@ -73,7 +73,10 @@ def tapes_shared() -> Iterator[list[Any]]:
         yield made
 
 
-@pytest.mark.parametrize("name", ["dropout", "gqa", "document", "talking_heads"])
+NAMES = "dropout", "gqa", "document", "talking_heads", "kl_divergence", "softpick", "fp8_attention"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_gradients_are_those_of_the_first_call(name: str) -> None:
     """That has shared nothing; and the pass may be repeated."""
     case = CASES[name]

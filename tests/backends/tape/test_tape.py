@@ -415,6 +415,17 @@ def test_exponentials_that_are_no_softmax_stay(text: str) -> None:
     torch.testing.assert_close(found, wanted)
 
 
+def test_exponentials_stay_where_softmax_is_more_work() -> None:
+    """Its sum and the differences from the largest are read, and what is divided is a column."""
+    case = CASES["kl_divergence"]
+    inputs = case.inputs(case.sizes(19, 23, 8, 6, 2))
+    with tapes_made() as made:
+        found = mc.compile(case.text, backend="torch")(**inputs)
+    (wanted,) = case.in_eager_torch(inputs)
+    torch.testing.assert_close(found, wanted)
+    assert names_of(made[-1]).count("exp2") == 2 and "softmax" not in names_of(made[-1])
+
+
 def test_views_that_repeat_elements_are_not_written_to() -> None:
     """A diagonal of one row repeats an element: it has as many elements as what it is a view of."""
     recorder = Recorder(1)
