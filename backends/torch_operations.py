@@ -127,12 +127,6 @@ def _keys(ranks: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     return (in_order.to(torch.int64) << 32) - positions
 
 
-def _sign(x: torch.Tensor) -> torch.Tensor:
-    """Return the sign; of NaN, NaN."""
-    sign = x.sign()
-    return sign.add_(x.clamp(-1, 1), alpha=0) if x.is_floating_point() else sign
-
-
 def _floordiv(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """a // b rounded down; an integer divided by 0 is 0."""
     if a.is_floating_point() or b.is_floating_point():
@@ -151,7 +145,6 @@ def _mod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 _NAMED = {name: getattr(torch, name) for name in ("add", "sub", "mul", "div", "neg")}
 _OWN: dict[str, Callable[..., Any]] = {
     **_NAMED,
-    "sign": _sign,
     "floordiv": _floordiv,
     "mod": _mod,
 }

@@ -55,7 +55,7 @@ def chosen(ops: TileOps, condition: Tile, a: Tile, b: Tile) -> Tile | None:
         if number == 0:
             return kept
         its = _mask(ops, condition, x.dtype, holds)
-        edge = ops.map(("bound", number), partial(bound, number), its)
+        edge = ops.map(("bound", number), partial(bound, number), its, takes_out=True)
         return ops.elementwise["maximum" if number > 0 else "minimum"](kept, edge)
     is_zero = unguarded(condition, b).value.number == 0
     other = b if is_zero else _kept(ops, condition, b, False)
@@ -94,10 +94,10 @@ def keep(x: torch.Tensor, mask: torch.Tensor, out: torch.Tensor | None = None) -
     return _KEEP(x, mask, 0.0) if out is None else _KEEP_OUT(x, mask, 0.0, grad_input=out)
 
 
-def bound(infinity: float, mask: torch.Tensor) -> torch.Tensor:
+def bound(infinity: float, mask: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
     """Return an infinity where a mask is 0, and the other one where it is 1."""
-    sign = torch.sub(mask, _HALF) if infinity < 0 else torch.sub(_HALF, mask)
-    return sign.mul_(_INFINITY)
+    operands = (mask, _HALF) if infinity < 0 else (_HALF, mask)
+    return torch.sub(*operands, out=out).mul_(_INFINITY)
 
 
 def bits(condition: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from monocomp.backends.array_operations import first_extreme
-from monocomp.backends.tape import choices, extrema, forms
+from monocomp.backends.tape import choices, comparisons, extrema, forms
 from monocomp.backends.tape.buffers import Buffer, scatter, store
 from monocomp.backends.tape.folding import folded
 from monocomp.backends.tape.groups import first_of_groups, group_size
@@ -156,6 +156,8 @@ class TapeOps:
         if name == "where":
             condition, chosen, other = operands
             operands = condition, unguarded(condition, chosen), other
+        if name == "sign":
+            operands = (comparisons.of_sign(self, *operands),)
         made = self._computed(name, function, *operands)
         return made.made_by(name, partial(self._element, name, function), *operands)
 
@@ -181,20 +183,22 @@ class TapeOps:
         if a.value is b.value and a.dims == b.dims and not a.dtype.is_floating_point:
             is_true = name in ("eq", "le", "ge")
             return self.full(common_shape(a.shape, b.shape), is_true, "bool")
+        full = common_shape(a.shape, b.shape)
         if a.dtype == b.dtype and a.dtype.is_floating_point:
+            name, a, b = comparisons.simplest(self, name, a, b)
             dims, (x, y) = self.aligned((a, b))
             shape = common_shape(x.shape, y.shape)
             if math.prod(shape) >= choices.VECTOR:
                 holds = choices.mask(self.recorder, name, x, y, shape)
                 value = choices.truth(self.recorder, holds)
-                return Tile(self, value, dims, common_shape(a.shape, b.shape))
+                return Tile(self, value, dims, full)
 
         def compute() -> Tile:
             return self.map(name, getattr(torch, name), a, b, dtype=torch.bool)
 
         is_known = a.value.known is not None and b.value.known is not None
         if a.dtype.is_floating_point or b.dtype.is_floating_point or is_known:
-            return compute()
+            return self.stretched(compute(), full)
         return forms.compared(self, name, a, b, compute)
 
     def map(
