@@ -142,9 +142,20 @@ def contract_table(ops: TileOps, a: Tile, b: Tile, dim: int) -> Tile | None:
             shape[d] = n
         plain = Tile(ops, table.value, order, shape)
         if own == dim:
+            plain = _where_read(ops, plain, elements, x, dim)
             return ops.contract(scattered(ops, "sum", elements, None, x, x, dim), plain, dim)
         return elements.of(ops.contract(x, plain, dim))
     return None
+
+
+def _where_read(ops: TileOps, table: Tile, elements: Elements, like: Tile, dim: int) -> Tile:
+    """Record a table with 0 for what nothing reads, which may be anything."""
+    one, zero = (ops.full((1,) * len(table.shape), n, "float") for n in (1, 0))
+    count = scattered(ops, "sum", elements, None, one, like, dim)
+    for d in {*count.dims} - {dim, NO_DIM}:
+        count = ops.library.amax(count, axis=d, keepdims=True)
+    read: Tile = ops.library.where(ops.compared("lt", zero, count), table, zero)
+    return read
 
 
 def _looked_up(x: Tile) -> tuple[Tile, list[int | None], Tile] | None:

@@ -159,6 +159,21 @@ def test_tables_that_are_looked_up(summed: str) -> None:
     assert largest < q * k * d
 
 
+@pytest.mark.parametrize("is_given", [True, False])
+def test_rows_of_a_table_that_nothing_reads_may_be_anything(is_given: bool) -> None:
+    """Positions are known, or given."""
+    q, k, d = 24, 20, 32
+    A, T = torch.randn(q, k), torch.randn(9, d)
+    T[8] = torch.nan
+    position = (torch.arange(k) - torch.arange(q)[:, None]).clamp(-4, 3) + 4
+    at = "P[q,k]" if is_given else "minimum(maximum(k - q, -4), 3) + 4"
+    inputs = "A[q,k], T[r,d], P[q,k]: int" if is_given else "A[q,k], T[r,d]"
+    text = f"input {inputs}\nO[q,d] = sum[k](A[q,k] * T[{at}, d])"
+    found, largest = run(text, A, T, *([position] if is_given else ()))
+    torch.testing.assert_close(found, torch.einsum("qk,qkd->qd", A, T[position]))
+    assert is_given or largest < q * k * d
+
+
 @pytest.mark.parametrize("name", ["t5", "shaw_values", "paged_attention", "two_simplicial"])
 def test_gradients_of_what_is_looked_up(name: str) -> None:
     """They are as near to float64 as those of eager torch."""
