@@ -150,6 +150,8 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
         case "tanh":
             x = value(c, e.args[0], want)
             return helper("tanh", x, c.fast, layout=x.layout, dtype=FLOAT32)
+    if e.op == "div" and (product := _by_reciprocals(c, e, want)) is not None:
+        return product
     if (sign := sign_of(e.op, e.attr)) is not None:
         return _infix(c, _TRUTHS.get(sign.text, sign.text), e, want)
     if e.op == "exp2" and (fused := _fused_exponential(c, e.args[0], want)) is not None:
@@ -204,6 +206,17 @@ def _fused_exponential(c: Context, e: P.Expr, want: Layout) -> Expr | None:
         above = infix("*", factor, value(c, n, want))
     shift = infix("*", factor, value(c, y, want))
     return function("exp2", infix("-", infix("*", above, value(c, x, want)), shift))
+
+
+def _by_reciprocals(c: Context, e: P.Expr, want: Layout) -> Expr | None:
+    """Return x * (1 / y) for x / y with a row y, in a kernel that multiplies matrices: a division
+    takes several operations, and there is one a row instead of one an element."""
+    x, y = e.args
+    rows = c.order(y.axes)
+    if not rows or len(rows) >= len(c.order(x.axes)) or not c.choices.products:
+        return None
+    reciprocal = infix("/", number(1.0, "float"), value(c, y, rows))
+    return infix("*", value(c, x, want), spread(reciprocal, want))
 
 
 def _weight(c: Context, scale: P.Expr, x: P.Expr, y: P.Expr, want: Layout) -> Expr | None:

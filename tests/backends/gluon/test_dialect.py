@@ -57,6 +57,7 @@ SPILLED = {
     ("sigmoid_attention", 64): 216,
     ("sigmoid_attention", 17): 96,
     ("attention_statistics", 17): 160,
+    **{("kl_divergence", d): 296 for d in (17, 64, 128, 256)},
 }
 MODULES = {
     *("torch", "triton", "triton.language", "triton.experimental"),
