@@ -53,7 +53,7 @@ def attention_kernel(Q_ptr, O_ptr, K_desc, V_desc, stride_Q_b, stride_Q_h, strid
             acc = tl.dot(p.to(V_tile.dtype), V_tile, acc * alpha[:, None], input_precision="ieee")
             m_i = m_i_new
     O_base = O_ptr + tl.cast(b, tl.int64) * stride_O_b + tl.cast(h, tl.int64) * stride_O_h
-    O_tile = acc / l_i[:, None]
+    O_tile = acc * (1.0 / l_i)[:, None]
     tl.store(O_base + offs_q[:, None] * stride_O_q + offs_e[None, :],
              O_tile.to(O_ptr.dtype.element_ty), mask=in_q[:, None])
 

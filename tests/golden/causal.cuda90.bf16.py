@@ -115,7 +115,7 @@ def causal_kernel(Q_ptr, K_ptr, V_ptr, O_ptr, K_desc, V_desc, stride_Q_b, stride
                          input_precision=PRECISION)
             m_i = m_i_new
     O_base = O_ptr + tl.cast(b, tl.int64) * stride_O_b + tl.cast(h, tl.int64) * stride_O_h
-    O_tile = acc / l_i[:, None]
+    O_tile = acc * (1.0 / l_i)[:, None]
     tl.store(O_base + offs_q[:, None] * stride_O_q + offs_e[None, :] * stride_O_e,
              O_tile.to(O_ptr.dtype.element_ty), mask=in_q[:, None] & in_e[None, :])
 

@@ -165,7 +165,7 @@ def causal_kernel_consumer(Q_ptr, K_ptr, V_ptr, O_ptr, Q_desc, K_desc, V_desc, s
         mbarrier.arrive(Q_ring_empty.index(GROUP), count=1)
         Q_ring_turn += 1
         O_base = O_ptr + gl.cast(b, gl.int64) * stride_O_b + gl.cast(h, gl.int64) * stride_O_h
-        O_tile = acc / gl.convert_layout(l_i, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
+        O_tile = acc * gl.convert_layout(1.0 / l_i, gl.SliceLayout(1, LAYOUT_Q_E))[:, None]
         gl.store(O_base
                  + gl.convert_layout(offs_q, gl.SliceLayout(1, LAYOUT_Q_E))[:, None] * stride_O_q
                  + offs_e[None, :] * stride_O_e,
