@@ -129,16 +129,19 @@ def _keys(ranks: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
 
 def _floordiv(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """a // b rounded down; an integer divided by 0 is 0."""
-    if a.is_floating_point() or b.is_floating_point():
-        return torch.floor_divide(a, b)
-    return torch.where(b == 0, 0, torch.floor_divide(a, torch.where(b == 0, 1, b)))
+    return _divided(torch.floor_divide, a, b)
 
 
 def _mod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Compute a modulo b, with the sign of b; an integer modulo 0 is 0."""
+    return _divided(torch.remainder, a, b)
+
+
+def _divided(divide: Callable[..., torch.Tensor], a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     if a.is_floating_point() or b.is_floating_point():
-        return torch.remainder(a, b)
-    return torch.where(b == 0, 0, torch.remainder(a, torch.where(b == 0, 1, b)))
+        return divide(a, b)
+    zero = b == 0
+    return divide(a, b.masked_fill(zero, 1)).masked_fill_(zero, 0)
 
 
 # Where torch has two names for one function, one calls the other.
