@@ -15,7 +15,7 @@ def sort_positions(
     """Write the positions of a tensor's elements in the order of these, and where in that list
     each number begins and ends. Each element of the kept dimensions has a list of its own."""
     others = [n for n in range(tensor.dim()) if n not in kept]
-    rows = tensor.permute(*kept, *others).flatten(len(kept)).to(torch.int64)
+    rows = tensor.permute(*kept, *others).flatten(len(kept)).to(torch.int64).contiguous()
     rows, positions = rows.sort(stable=True)
     order.copy_(positions)
     numbers = torch.arange(first.shape[-1], device=first.device).expand(first.shape)

@@ -10,6 +10,7 @@ two products: so it is stored in that dtype, in half the bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from monocomp import terms as T
@@ -107,29 +108,31 @@ def stored_operands(program: Equations) -> frozenset[str]:
     stored = {e.name: e for e in floats if e.name not in outputs | added}
     found = {n for n, e in stored.items() if _is_from_product(e.body)}
     for e in program.computed:
-        found -= {t.attr.name for t in _read_elsewhere(e)}
+        found -= _read_elsewhere(e.body)
     found &= {n for e in program.computed for n in program.read_by(e)}
-    sides = (t for e in program.computed for t in T.subterms(e.body) if _is_product(t))
     kept = (program.kept or frozenset()) & stored.keys()
-    return frozenset(found | {n for t in sides for n in _sides_stored(t) if n in kept})
+    return frozenset(found.union(*(_sides_stored(e.body) & kept for e in program.computed)))
 
 
-def _sides_stored(product: Term) -> Iterator[str]:
-    """Return the stored values that a product of matrices multiplies."""
-    _, (_, element) = T.open_fold(product)
-    return (f.attr.name for f in factors(element) if f.op == "stored")
+@lru_cache(maxsize=4096)
+def _sides_stored(body: Term) -> frozenset[str]:
+    """Return the stored values that products of matrices in a body multiply."""
+    sides = (f for t in T.subterms(body) if _is_product(t) for f in factors(T.open_fold(t)[1][1]))
+    return frozenset(f.attr.name for f in sides if f.op == "stored")
 
 
-def _read_elsewhere(e: Equation) -> Iterator[Term]:
-    """Yield the stored values that an equation reads other than as a side of a product."""
-    waiting, seen = [e.body], set[Term]()
+@lru_cache(maxsize=4096)  # programs that are compared have most equations in common
+def _read_elsewhere(body: Term) -> frozenset[str]:
+    """Return the stored values that a body reads other than as a side of a product."""
+    found = set[str]()
+    waiting, seen = [body], set[Term]()
     while waiting:
         t = waiting.pop()
         if t in seen:
             continue
         seen.add(t)
         if t.op == "stored":
-            yield t
+            found.add(t.attr.name)
         elif is_fold(t, "sum") and len(t.attr.indices) == 1:
             (bound,), parts = T.open_fold(t)
             waiting.append(parts[0])
@@ -138,6 +141,7 @@ def _read_elsewhere(e: Equation) -> Iterator[Term]:
                 waiting += (f for f in factors(product) if f not in sides)
         else:
             waiting += t.args
+    return frozenset(found)
 
 
 def _plain_sides(bound: Term, element: Term) -> tuple[Term, ...]:
@@ -147,6 +151,7 @@ def _plain_sides(bound: Term, element: Term) -> tuple[Term, ...]:
     return tuple(parts) if is_product and len(parts) == 2 and all(map(T.is_read, parts)) else ()
 
 
+@lru_cache(maxsize=4096)
 def _is_from_product(t: Term) -> bool:
     """True if a term is computed from elements of a product of matrices, or from what is given for
     one, and no factor of it is such a product."""
