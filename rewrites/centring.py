@@ -434,7 +434,7 @@ def _operand_count(program: Equations) -> int:
         if t not in counts:
             is_fold = t.op in ("fold", "fold_at", "field")
             is_of_nothing = t.args[1:] == (T.ZERO, T.NEG_INF) or (
-                t.op == "mul" and any(map(_is_negated, t.args))
+                t.op == "mul" and any(map(_is_of_nothing, t.args))
             )
             counts[t] = 0 if is_of_nothing else len(t.args)
             counts[t] += 0 if is_of_nothing or is_fold else sum(map(count, t.args))
@@ -443,5 +443,7 @@ def _operand_count(program: Equations) -> int:
     return sum(count(e.body) for e in program.equations)
 
 
-def _is_negated(t: Term) -> bool:
-    return T.is_bracket(t) and t.args[0].op == "not"
+def _is_of_nothing(t: Term) -> bool:
+    """True for [z <= 0], which is 0 where the sum z has an element."""
+    c = t.args[0] if T.is_bracket(t) else t
+    return c.op == "compare" and c.attr == "<=" and c.args[1] is T.ZERO

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from monocomp.terms.constructors import CONSTRUCTORS
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
-    is_finite,
     is_nonnegative,
     is_positive,
     is_small,
@@ -127,12 +126,12 @@ def _times(number: int, t: Term) -> Term:
 
 
 def negate(t: Term) -> Term:
-    """not t; comparisons of integers turn round."""
+    """not t; comparisons turn round."""
     if t.op == "const":
         return const(not t.attr)
     if t.op == "not":
         return t.args[0]
-    if t.op == "compare" and all(map(_is_never_nan, t.args)):
+    if t.op == "compare":
         a, b = t.args
         flipped = {
             "<": ("<=", b, a),
@@ -145,11 +144,6 @@ def negate(t: Term) -> Term:
         dual = disjunction if t.op == "and" else conjunction
         return dual(*map(negate, t.args))
     return intern("not", (t,), None, "bool")
-
-
-def _is_never_nan(t: Term) -> bool:
-    """Integers, numbers and random numbers are ordered; what is read or given may be NaN."""
-    return is_finite(t) or t.op == "const"
 
 
 def where(condition: Term, a: Term, b: Term) -> Term:

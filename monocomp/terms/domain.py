@@ -131,10 +131,9 @@ class _Evaluation:
 
 def _may_refine(condition: Term, t: Term) -> bool:
     """True if a condition may compare a part of t with what has a domain worth knowing."""
-    compared = condition.args[0] if condition.op == "not" else condition
-    if compared.op != "compare":
+    if condition.op != "compare":
         return False
-    a, b = compared.args
+    a, b = condition.args
     is_telling = a.kind == "float" or "const" in (a.op, b.op)
     return is_telling and any(
         side.op != "const" and side.weight <= t.weight + 1 and side.free <= t.free
@@ -142,27 +141,14 @@ def _may_refine(condition: Term, t: Term) -> bool:
     )
 
 
-def _failing(condition: Term) -> Iterable[Term]:
-    """Yield conditions that hold where one fails."""
-    if condition.op == "not":
-        yield from conjuncts(condition.args[0])
-    for c in condition.args if condition.op == "or" else (condition,):
-        yield intern("not", (c,), None, "bool")
-
-
 def _refine(values: Dom, t: Term, condition: Term, of: _Evaluation) -> Dom:
     """Return the values that a condition admits, which may compare t itself; all of them if it
     admits none, as what is computed there is never looked at."""
-    is_negated = condition.op == "not"
-    compared = condition.args[0] if is_negated else condition
-    if compared.op != "compare" or compared.args[0].kind == "bool":
+    if condition.op != "compare" or condition.args[0].kind == "bool":
         return values
-    op, sides = compared.attr, compared.args
-    if is_negated:
-        op = {"<": "<=", "<=": "<", "==": "!=", "!=": "=="}[op]
-        sides = sides[::-1]
-    if not is_negated and is_equation(compared) and follows(t, compared, domain):
-        return MISSING if compared.args[1] is NEG_INF else ALWAYS_0
+    op, sides = condition.attr, condition.args
+    if is_equation(condition) and follows(t, condition, domain):
+        return MISSING if condition.args[1] is NEG_INF else ALWAYS_0
     if op == "!=":
         other = next((b for a, b in (sides, sides[::-1]) if a is t), None)
         infinite = INF in sides and any(a.op == "abs" and a.args[0] is t for a in sides)
@@ -219,7 +205,8 @@ def _domain_of_form(t: Term, of: _Evaluation) -> Dom:
             return exponential(of(t.args[0]), of.assumed.filled)
         case "where":
             condition, a, b = t.args
-            return hull(of(a, *conjuncts(condition)), of(b, *_failing(condition)))
+            fails = construct("not", condition)
+            return hull(of(a, *conjuncts(condition)), of(b, *conjuncts(fails)))
         case "fold" | "fold_at" if isinstance(t.attr.monoid, str):
             return _aggregate(t, of)
         case "field" if t.args[0].op in ("fold", "fold_at"):
