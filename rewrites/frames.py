@@ -179,9 +179,7 @@ def in_frame_of_divisor(t: Term) -> Term | None:
 
     exp(m') * SE[k if a and b](v, s).v = exp(m) * SE[k if a]([b] * v, s).v, m the maximum of s where
     a, m' where a and b. The exponential that is left is at most 1 by its form: in a larger frame
-    small numbers are 0, as they are without one, but not beside a large number. The values and what
-    else multiplies the sum are finite if what they read is, as over nothing it is 0 with any
-    factor.
+    small numbers are 0, as they are without one, but not beside a large number.
     """
     divisors = [u for f in factors(t) if f.op == "pow" and f.attr < 0 for u in addends(f.args[0])]
     wholes = list(filter(is_mantissa, divisors))
@@ -200,9 +198,6 @@ def in_frame_of_divisor(t: Term) -> Term | None:
                     continue
                 rest = [T.mul(T.ONE, *(g for g in fs if g is not over)) for fs in (first, *more)]
                 others = [g for g in factors(t) if g is not f]
-                scales = (g for g in others if g.op == "exp" or (g.op == "pow" and g.attr < 0))
-                if not all(map(T.is_finite_if_read, {*rest, *others} - {*scales})):
-                    return None
                 return T.mul(*others, T.add(*rest), T.exp(change), part)
     return None
 
@@ -215,8 +210,6 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
     _, (outer, _, other) = T.open_as(whole, (bound.name,))
     known, wanted = set(T.conjuncts(outer)), set(T.conjuncts(condition))
     if exponent is not other or not known < wanted:
-        return None
-    if not (T.is_finite_if_there(value) and T.is_number_if_read(exponent)):  # 0 times infinity
         return None
     extra = [c for c in T.conjuncts(condition) if c not in known]
     name = bound.name

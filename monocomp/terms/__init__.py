@@ -29,7 +29,6 @@ from monocomp.terms.facts import (
     is_finite_if_read,
     is_finite_if_there,
     is_nonnegative,
-    is_number_if_read,
     is_positive,
     is_positive_if_specified,
     is_there,

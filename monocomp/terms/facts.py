@@ -60,12 +60,6 @@ def is_finite_if_there(t: Term) -> bool:
     return domain(t, ELEMENTS_ARE_THERE).is_real
 
 
-@fact("is a number or -inf if all that it reads is", "is_finite_if_read", "is_finite")
-def is_number_if_read(t: Term) -> bool:
-    """True if t is not NaN, if what is read is a number or the -inf of a mask."""
-    return not domain(t, ELEMENTS_ARE_THERE).unspecified
-
-
 @fact("> -inf")
 def exceeds_minus_infinity(t: Term) -> bool:
     """True if t is more than -inf wherever it is a number."""

@@ -114,11 +114,6 @@ PLAIN = [
     f"O[i] = exp(max[k if k < i](S[i,k]) - max[k](R[i,k])) * {PART}"
     " / SE[k](1, R[i,k]).v",  # another exponent
     f"O[i] = {PART} / {PART.replace('V[k]', '1')}",
-    # Over nothing the sum is 0 with any factor, and so is not the larger one.
-    f"O[i] = log(X[i]) * {SCALE} * {PART} / {WHOLE}",
-    f"O[i] = sqrt(X[i]) * {SCALE} * {PART} / {WHOLE}",
-    f"O[i] = {SCALE} * (X[i] * {PART} + log(X[i]) * {PART}) / {WHOLE}",
-    f"O[i] = {SCALE} * {PART.replace('V[k]', '1 / V[k]')} / {WHOLE}",
     f"O[i] = {SCALE} * {PART} / SE[k](1, R[i,k]).v",
     f"O[i] = {PART} / SE[j](1, R[i,j]).v",
     "O[i] = SE[k if k < i](V[k], C[i]).v / SE[j](W[j], C[i]).v",  # other indices
@@ -126,10 +121,6 @@ PLAIN = [
     f"O[i] = {SCALE} * (B[i] + {PART}) / {WHOLE}",
     f"O[i] = {SCALE} * ({PART} + {PART.replace('S', 'R').replace('RE', 'SE')})"
     f" / {WHOLE} / SE[k](1, R[i,k]).v",  # each in one addend
-    *(  # where it is no number behind the filter
-        f"O[i] = {SCALE} * {PART} / {WHOLE}".replace("S[i,k]", x)
-        for x in ("log(S[i,k])", "S[i,k] / X[k]")
-    ),
     # A small part that is not scaled by its frame, or that a large number multiplies.
     f"O[i] = {PART} / {WHOLE}",
     f"O[i] = log({PART} / {WHOLE})",
@@ -235,6 +226,11 @@ VARIANTS = [
     " + max[k](minimum(S[i,k], 0))",
     # a sum over part of a domain, divided by the sum over all of it
     f"O[i] = {SCALE} * {PART} / {WHOLE} => O[i] = SE[k]((k < i) * V[k], S[i,k]).v / {WHOLE}",
+    # 0 times what is unspecified is 0: over nothing any factor may stand beside it
+    f"O[i] = log(X[i]) * {SCALE} * {PART} / {WHOLE}"
+    f" => O[i] = log(X[i]) * SE[k]((k < i) * V[k], S[i,k]).v / {WHOLE}",
+    f"O[i] = {SCALE} * {PART.replace('V[k]', '1 / V[k]')} / {WHOLE}"
+    f" => O[i] = SE[k]((k < i) / V[k], S[i,k]).v / {WHOLE}",
     # a power of a sum
     "O[i] = sum[k]((exp(S[i,k]) - V[k]) ** 2)"
     f" => O[i] = exp(2 * max[k]({LARGER}))"
