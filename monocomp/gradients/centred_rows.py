@@ -20,7 +20,11 @@ from monocomp.terms.monomials import addends, factors
 
 
 def about_means(
-    adjoint: Term, node: Node, fresh: Fresh, named: Callable[[Term], Term]
+    adjoint: Term,
+    node: Node,
+    fresh: Fresh,
+    named: Callable[[Term], Term],
+    written_out: Callable[[Term], Term],
 ) -> tuple[Term, Node]:
     """Sum such rows, with what multiplies them about its mean, where a target lacks their index.
 
@@ -29,6 +33,7 @@ def about_means(
         node: that, and where it is looked at.
         fresh: names for the indices of sums.
         named: gives the sums of rows a name, as each is needed once.
+        written_out: puts terms in place of the names of adjoints.
     """
     known = frozenset(T.conjuncts(node.condition))
     opened: list[tuple[tuple[Term, ...], Term]] = []
@@ -36,7 +41,7 @@ def about_means(
     while row.op == "fold" and row.attr.monoid == "sum":
         bound, (filtered, row) = T.open_as(row, fresh(row.attr.extents, row.free))
         opened.append((bound, filtered))
-    found = _about_mean(row, node.term, known)
+    found = _about_mean(row, node.term, known, written_out)
     if found is None:
         return adjoint, node
     name, row = found
@@ -48,19 +53,24 @@ def about_means(
     return total, replace(node, condition=T.conjunction(*conditions), indices=indices)
 
 
-def _about_mean(adjoint: Term, target: Term, known: Set[Term]) -> tuple[str, Term] | None:
+def _about_mean(
+    adjoint: Term, target: Term, known: Set[Term], written_out: Callable[[Term], Term]
+) -> tuple[str, Term] | None:
     """Return the index of rows that an adjoint is the elements of, and the sum over it."""
-    for weight, total, name in _weights(adjoint, known):
-        distances = [f for f in factors(adjoint) if name in f.free and total not in T.subterms(f)]
-        u = T.mul(T.ONE, *(f for f in distances if f is not weight))
-        row = T.mul(*(f for f in factors(adjoint) if f is weight or f not in distances))
-        is_distance = name in u.free and all(s.op in POSITIONS for s in T.subterms(u))
-        is_row = is_distance and name not in target.free and u.free <= weight.free
-        if is_row and _sums_to_zero(row, weight, total, name):
+    for weight, total, name in _weights(written_out(adjoint), known):
+        distances = [f for f in factors(adjoint) if name in f.free and _is_of_positions(f)]
+        u = T.mul(T.ONE, *distances)
+        row = T.mul(*(f for f in factors(adjoint) if f not in distances))
+        is_row = name in u.free and name not in target.free and u.free <= weight.free
+        if is_row and _sums_to_zero(written_out(row), weight, total, name):
             opened, (filtered, _) = T.open_as(total, (name,))
             products, rows = (T.fold("sum", opened, filtered, t) for t in (T.mul(row, u), row))
             return name, T.sub(products, T.mul(rows, _over(total, weight, u, name)))
     return None
+
+
+def _is_of_positions(t: Term) -> bool:
+    return all(s.op in POSITIONS for s in T.subterms(t))
 
 
 def _weights(adjoint: Term, known: Set[Term]) -> Iterator[tuple[Term, Term, str]]:

@@ -113,8 +113,7 @@ def _uses(numbers: Mapping[str, Sequence[int]]) -> tuple[Use, ...]:
 def _adjoints(program: Equations, trace: Trace) -> Iterator[Step]:
     """Yield each operation, with what it hands on."""
     names = program.reader_names()
-    for position, (node, every) in trace.visited:
-        edges = [e for e in every if _varies(e.operand.term)]
+    for position, (node, edges) in trace.visited:
         if edges:
             pairs = ((show(e.operand.term, names), handed_on(e, _ADJOINT)) for e in edges)
             after = "; ".join(f"d({operand}) += {show(x, names)}" for operand, x in pairs)
@@ -186,11 +185,6 @@ def add_up_reads(program: Equations, position: str, name: str, line: str) -> Ste
     Claims:  one point, interchange, distributivity, units
     """
     return Step.of("add_up_reads", [position], name, line, program, program)
-
-
-def _varies(t: Term) -> bool:
-    """True if a term is made of anything that may have a gradient."""
-    return any(s.op in LEAVES and s.kind == "float" for s in T.subterms(t))
 
 
 def _read(e: Equation) -> set[str]:

@@ -25,16 +25,15 @@ from monocomp.gradients.choosing import (
     with_reason,
 )
 from monocomp.gradients.definitions import (
+    AdjointNames,
     extents_of,
     names_needed,
-    with_definitions,
     with_names,
-    with_parts,
 )
 from monocomp.gradients.gradient import GradientPrograms
-from monocomp.gradients.intermediates import Named, name_intermediates, with_row_sums
+from monocomp.gradients.intermediates import Named, name_intermediates
 from monocomp.gradients.reading import Reading
-from monocomp.gradients.reverse import Adjoints, Node, Visit, transposed
+from monocomp.gradients.reverse import Adjoints, Node, transposed
 from monocomp.gradients.saving import candidates, is_logarithm, names_for
 from monocomp.gradients.stored_values import (
     StoredValues,
@@ -230,13 +229,14 @@ class _Derivation:
         self.by_name = by_name
         self.choices: list[Choice] = []
         self.program, self.steps = normal.program, normal.steps
-        self.visited: list[tuple[str, Visit]] = []
-        self.new = NewNames(self.program)
+        shown = {*normal.shown_names()}  # names whose terms are gone may be given again
+        self.known = tuple(a for a in self.program.known if a.name in shown)
+        self.new = NewNames(replace(self.program, known=self.known))
         names: dict[str, list[str]] = {}
         for index, extent in self.program.declared.extent_of.items():
             if index.isidentifier():
                 names.setdefault(extent, []).append(index)
-        self.adjoints = Adjoints(names)
+        self.adjoints = Adjoints(names, lambda node, operands, adjoint: adjoint)
         self.frames = frames
         self.weights: list[Equation] = []
         self.cotangents: dict[str, str] = {}
@@ -250,33 +250,35 @@ class _Derivation:
             require_known(name, floats, is_none, "outputs of kind float")
 
     def gradient(self, wrt: Sequence[str]) -> GradientPrograms:
-        read_again: list[tuple[str, Equation]] = []
-        for e in reversed(self.program.equations):
-            if e.body.kind == "float":
-                read_again += self._differentiated(e)
-                self.visited += [(e.name, v) for v in self.adjoints.visited]
-                self.adjoints.visited.clear()
         gradients = {name: self.new(f"d{name}") for name in wrt}
+        reading = self._reading()
+        how = self.weights, self.cotangents.values(), self.new, self._position
+        self.names = AdjointNames(self.program, reading, *how)
+        self.adjoints.named = self.names.name
+        read_again: list[tuple[str, Equation]] = []
+        waiting = [e for e in reversed(self.program.equations) if e.body.kind == "float"]
+        while waiting:
+            awaited = frozenset[str]().union(*(e.body.names for e in waiting))
+            read_again += self._differentiate([e for e in waiting if e.name not in awaited])
+            waiting = [e for e in waiting if e.name in awaited]
         leaves = self.adjoints.leaves
         nodes = [n for n in leaves if n.term.op == "ref" or T.name_of(n.term) in gradients]
-        reading = self._reading()
-        self.adjoints.leaves, rows, definitions = self._read(nodes, reading)
+        self.adjoints.leaves, rows = self._read(nodes, reading)
         _, used = names_needed(
-            (Equation("", (), t) for ts in self.adjoints.leaves.values() for t in ts), {}, {}
+            [*rows, *(Equation("", (), t) for ts in self.adjoints.leaves.values() for t in ts)],
+            {},
+            {e.name: e for e in self.names.equations},
         )
-        _, more = names_needed([*rows, *definitions], {}, {})
-        weights = [e for e in self.weights if e.name in used | more]
-        definitions, named = with_names([*weights, *definitions], self.program.known)
+        definitions = [e for e in (*self.weights, *self.names.equations) if e.name in used]
+        definitions, named = with_names(definitions, self.known)
         adjoints = [Equation(name, e.indices, self._adjoint(e)) for name, e in read_again]
         found = [*in_order([*named, *definitions, *rows, *adjoints])]
         found += [self._of_input(name, gradients[name]) for name in wrt]
-        found = with_parts(found, self.new, self._position)
         by_name = self.by_name.definitions.union(self.by_name.values)
         stay = by_name.union(name for name, e in read_again if e.name in by_name)
-        stay |= {e.name for e in rows}
-        known = {e.name for e in found}
-        found = with_row_sums(found, stay & known, self.new)
-        stay |= {e.name for e in found} - known
+        stay = stay.union(e.name for e in rows)
+        # What rows of a stored adjoint come to is needed again for each block of another index.
+        stay |= frozenset(e.name for e in self.names.rows if not e.body.names.isdisjoint(stay))
         read, _ = names_needed(found, self.stored.given, {})
         self.saved = {n: e for n, e in self.stored.saved.items() if n in read}
         frames = {n: m for n, m in self.stored.frames.items() if n in self.saved}
@@ -293,7 +295,7 @@ class _Derivation:
             Trace(
                 self.written,
                 tuple(self.steps),
-                tuple(self.visited),
+                tuple(self.adjoints.visited),
                 tuple(self.choices),
                 tuple(self.saved.values()),
                 (*named, *definitions),
@@ -306,28 +308,22 @@ class _Derivation:
 
     def _read(
         self, nodes: Sequence[Node], reading: Reading
-    ) -> tuple[dict[Node, list[Term]], list[Equation], list[Equation]]:
-        """Return the adjoints of nodes, by what is saved; sums of rows that they add up; and
-        definitions of what both have in common."""
+    ) -> tuple[dict[Node, list[Term]], list[Equation]]:
+        """Return the adjoints of nodes, by what is saved, and sums of rows that they add up."""
         rows: list[Equation] = []
 
         def named(row: Term) -> Term:
             indices = tuple(sorted(T.free_indices(row), key=self._position))
-            rows.append(Equation(self.new("D"), indices, reading(row)))
+            rows.append(Equation(self.new("D"), indices, self.names.read(row)))
             return T.ref(rows[-1].name, indices, "float")
 
-        of_nodes = [
-            about_means(T.add(T.ZERO, *self.adjoints.leaves[n]), n, self.adjoints.fresh, named)
-            for n in nodes
-        ]
-        terms = [*(reading(t, n.condition) for t, n in of_nodes), *(e.body for e in rows)]
-        terms, definitions = with_definitions(terms, self.new, self._position)
-        rows = [replace(e, body=t) for e, t in zip(rows, terms[len(nodes) :], strict=True)]
         leaves: dict[Node, list[Term]] = {}
-        for (_, n), t in zip(of_nodes, terms[: len(nodes)], strict=True):
+        for n in nodes:
+            adjoint = T.add(T.ZERO, *self.adjoints.leaves[n])
+            t, n = about_means(adjoint, n, self.adjoints.fresh, named, self.names.written_out)
             where = replace(n, condition=reading(n.condition))
-            leaves.setdefault(where, []).append(t)
-        return leaves, rows, definitions
+            leaves.setdefault(where, []).append(self.names.read(t, n.condition))
+        return leaves, rows
 
     def _forward(self) -> Equations:
         """Return the program with the values that it saves, in the dtype in which they are
@@ -388,20 +384,27 @@ class _Derivation:
                     inputs[name] = Input(name, dims, "float")
         return replace(self.program, declared=replace(self.program.declared, inputs=inputs))
 
-    def _differentiated(self, e: Equation) -> list[tuple[str, Equation]]:
-        """Go backwards through an equation; its adjoint is a definition, of which this is the name,
-        if others read it."""
-        total = self._adjoint(e)
-        if total is T.ZERO:
-            return []
-        if not any(n.term.op == "ref" and n.term.attr == e.name for n in self.adjoints.leaves):
-            is_shifted = e.name in self.frames
-            logarithms = [a for a in addends(e.body) if is_logarithm(a)] if is_shifted else ()
-            self.adjoints.add(T.add(*logarithms) if is_shifted else e.body, e.indices, total)
-            return []
-        name = self.new(f"d{e.name}")
-        self.adjoints.add(e.body, e.indices, T.ref(name, e.indices, "float"))
-        return [(name, e)]
+    def _differentiate(self, equations: Iterable[Equation]) -> list[tuple[str, Equation]]:
+        """Go backwards through equations whose readers are known; the adjoint of one that others
+        read is a definition, returned with its name."""
+        read_again: list[tuple[str, Equation]] = []
+        starts: list[tuple[Equation, Term]] = []
+        read = {n.term.attr for n in self.adjoints.leaves if n.term.op == "ref"}
+        for e in equations:
+            total = self._adjoint(e)
+            if total is T.ZERO:
+                continue
+            if e.name in read:
+                name = self.new(f"d{e.name}")
+                self.names.adjoints.add(name)
+                read_again.append((name, e))
+                total = T.ref(name, e.indices, "float")
+            elif e.name in self.frames:
+                logarithms = (a for a in addends(e.body) if is_logarithm(a))
+                e = replace(e, body=T.add(*logarithms))
+            starts.append((e, total))
+        self.adjoints.add(starts)
+        return read_again
 
     def _adjoint(self, e: Equation) -> Term:
         """Return the adjoint of an equation's elements."""

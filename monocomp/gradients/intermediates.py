@@ -13,14 +13,13 @@ for each block of keys, in loops that have no room for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
 from monocomp import terms as T
 from monocomp.gradients.reading import Reading
 from monocomp.rewriting.driver import NAMING_LAW, Rewriter
-from monocomp.terms import Term
 from monocomp.terms.equations import Equation, in_order
 
 
@@ -56,28 +55,3 @@ def name_intermediates(rewriter: Rewriter, names: Iterable[str]) -> None:
             after = replace(program, equations=in_order([*changed.values()]))
             shown = partial(program.shown, e.body), partial(program.shown_names, e)
             rewriter.record("name_intermediate", NAMING_LAW, users, *shown, after)
-
-
-def with_row_sums(
-    equations: Iterable[Equation], stored: Collection[str], new: Callable[[str], str]
-) -> list[Equation]:
-    """Equations with definitions of the sums that stored ones come to, for each of their rows,
-    where an equation with another index reads them."""
-    found: dict[Term, Equation] = {}
-    equations = list(equations)
-    own = {e.name: {i.name for i in e.indices} for e in equations if e.name in stored}
-    for e in equations:
-        rows = {i.name: i for i in e.indices}
-        for t in T.subterms(e.body):
-            is_sum = t.op == "fold" and t.attr.monoid == "sum" and t.free < rows.keys()
-            if (
-                is_sum
-                and t not in found
-                and any(rows.keys() - own.get(n, rows.keys()) for n in t.names)
-            ):
-                indices = tuple(i for n, i in rows.items() if n in t.free)
-                found[t] = Equation(new("D"), indices, t)
-    read = {t: T.ref(d.name, d.indices, "float") for t, d in found.items()}
-    for t, value in read.items():
-        equations = [replace(e, body=T.replace(e.body, t, value)) for e in equations]
-    return [*in_order([*equations, *found.values()])]

@@ -257,7 +257,7 @@ class Reading:
     def _beside_weights(self, t: Term) -> Term:
         """Return a product in which what exponentials are divided by stays with them in their
         sum, as both may be too large for a float."""
-        divisor = next((f for f in factors(t) if f.op == "exp" and self._is_logarithm(f)), None)
+        divisor = next(filter(self.divides_weights, factors(t)), None)
         total = next((f for f in factors(t) if _weighs(f)), None)
         if divisor is None or total is None:
             return t
@@ -266,11 +266,13 @@ class Reading:
         others = (f for f in factors(t) if f not in (divisor, total))
         return T.mul(total_of_shares, *others)
 
-    def _is_logarithm(self, weight: Term) -> bool:
-        """True if an exponential is a power of sums of exponentials, as they are read."""
+    def divides_weights(self, factor: Term) -> bool:
+        """True if a factor is a power of sums of exponentials, as they are read."""
+        if factor.op != "exp":
+            return False
         read = {s for _, v in self.logarithms for s in T.subterms(v) if s.op in T.READS}
         names = {T.name_of(s) for s in read}
-        leaves = [s for s in T.subterms(weight) if not s.args or s.op in T.READS]
+        leaves = [s for s in T.subterms(factor) if not s.args or s.op in T.READS]
         others = (s for s in leaves if s.op not in ("const", "index"))
         return all(s.op in T.READS and T.name_of(s) in names for s in others)
 

@@ -11,7 +11,7 @@ with f(i) = j. (Griewank and Walther, Evaluating Derivatives, 2008, chapter 3.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from monocomp import terms as T
 from monocomp.gradients.folds import Fresh as Fresh
 from monocomp.gradients.folds import fold_partials
 from monocomp.gradients.partials import Partial, partials
-from monocomp.terms import Term
+from monocomp.terms import Equation, Term
 from monocomp.terms.monomials import factors
 
 LEAVES = ("read", "ref", "stored", "param")
@@ -62,48 +62,56 @@ class Adjoints:
 
     Attributes:
         names: index names by extent, in the order in which bound indices get them.
-        visited: what was differentiated, in order.
+        named: gives the adjoint of a term a name where that is worth it; its operands get that.
+        visited: what was differentiated, in order, each with an equation that it is part of.
     """
 
     names: Mapping[str, Sequence[str]]
+    named: Callable[[Node, int, Term], Term]
     leaves: dict[Node, list[Term]] = field(default_factory=dict)
-    visited: list[Visit] = field(default_factory=list)
+    visited: list[tuple[str, Visit]] = field(default_factory=list)
 
-    def add(self, body: Term, indices: Sequence[Term], cotangent: Term) -> None:
-        """Go backwards through `[indices] = body`, of whose elements `cotangent` is the adjoint."""
-        start = _edge(Partial(body, T.ONE), indices, T.TRUE)
-        found: dict[Node, list[Term]] = {start.operand: [handed_on(start, cotangent)]}
-        for node, edges in reversed(self._ordered(start.operand)):
+    def add(self, equations: Iterable[tuple[Equation, Term]]) -> None:
+        """Go backwards through equations, of whose elements the adjoints are given. What they
+        have in common has one adjoint."""
+        found: dict[Node, list[Term]] = {}
+        ordered: dict[Node, Visit] = {}
+        equation_of: dict[Node, str] = {}
+        for e, cotangent in equations:
+            start = _edge(Partial(e.body, T.ONE), e.indices, T.TRUE)
+            found.setdefault(start.operand, []).append(handed_on(start, cotangent))
+            self._order(start.operand, ordered)
+            equation_of |= {node: e.name for node in ordered if node not in equation_of}
+        for node, visit in reversed(ordered.items()):
             adjoint = T.add(T.ZERO, *found.pop(node))
-            self.visited.append(Visit(node, edges))
+            self.visited.append((equation_of[node], visit))
             if node.term.op in LEAVES:
                 self.leaves.setdefault(node, []).append(adjoint)
-            for edge in edges:
+            else:
+                adjoint = self.named(node, len(visit.edges), adjoint)
+            for edge in visit.edges:
                 found.setdefault(edge.operand, []).append(handed_on(edge, adjoint))
 
-    def _ordered(self, start: Node) -> list[tuple[Node, tuple[Edge, ...]]]:
-        """Return every node that is differentiated, operands before what is made of them."""
+    def _order(self, start: Node, ordered: dict[Node, Visit]) -> None:
+        """Add every node that is differentiated, operands before what is made of them."""
         known: dict[Node, tuple[Edge, ...]] = {}
-        ordered: list[tuple[Node, tuple[Edge, ...]]] = []
         stack = [(start, False)]
         while stack:
             node, done = stack.pop()
             if done:
-                ordered.append((node, known[node]))
-            elif node not in known:
+                ordered[node] = Visit(node, known[node])
+            elif node not in known and node not in ordered:
                 known[node] = edges = tuple(self._edges(node))
                 stack.append((node, True))
                 stack += [(e.operand, False) for e in edges]
-        return ordered
 
     def _edges(self, node: Node) -> Iterator[Edge]:
         t = node.term
-        if t.op in ("fold", "fold_at", "field"):
-            for bound, p in fold_partials(t, self.fresh):
+        is_fold = t.op in ("fold", "fold_at", "field")
+        found = fold_partials(t, self.fresh) if is_fold else (((), p) for p in partials(t))
+        for bound, p in found:
+            if _varies(p.operand):
                 yield _edge(p, (*node.indices, *bound), node.condition)
-        else:
-            for p in partials(t):
-                yield _edge(p, node.indices, node.condition)
 
     def fresh(self, extents: Iterable[str], taken: Iterable[str]) -> tuple[str, ...]:
         """Names for bound indices: those that the program has for their extents, if they are not
@@ -119,6 +127,11 @@ class Adjoints:
             used.add(name)
             found.append(name)
         return tuple(found)
+
+
+def _varies(t: Term) -> bool:
+    """True if a term is made of anything that may have a gradient."""
+    return any(s.op in LEAVES and s.kind == "float" for s in T.subterms(t))
 
 
 def _edge(p: Partial, scope: Iterable[Term], condition: Term) -> Edge:

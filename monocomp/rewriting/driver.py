@@ -241,7 +241,7 @@ class Rewriter:
         It will stand in several sums, and a reader wants to recognise it. Only the steps'
         text uses the name; the program stays as it is.
         """
-        taken = {*self.program.declared.names, *self.program.by_name, *self._shown_names()}
+        taken = {*self.program.declared.names, *self.program.by_name, *self.shown_names()}
         free_names = (c for c in "STUVWXYZ" if c not in taken)
         for equation in self.program.equations:
             for t in T.subterms(equation.body):
@@ -250,7 +250,7 @@ class Rewriter:
                 if t.op in ("fold", "fold_at") and t.attr.monoid in OF_LOGITS:
                     self._name_operand(equation, T.open_fold(t)[1][1], free_names)
 
-    def _shown_names(self) -> Iterator[str]:
+    def shown_names(self) -> Iterator[str]:
         """Yield the names of inlined definitions that readers still see; others' forms are gone."""
         terms = list(T.subterms(*(e.body for e in self.program.equations)))
         for a in self.program.known:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from monocomp.declarations.record import record
-from monocomp.terms import Term
+from monocomp.terms import Term, ref, transform
 from monocomp.terms.printer import Names, show
 
 
@@ -64,6 +64,19 @@ def definition_of(known: Sequence[Abbreviation], t: Term) -> str | None:
     if not t.args:
         return None
     return next((a.name for a in known if a.subscripts(t) is not None), None)
+
+
+def abbreviating(known: Sequence[Abbreviation]) -> Callable[[Term], Term]:
+    """Return the function that puts names for the terms that they abbreviate."""
+
+    def name(part: Term) -> Term | None:
+        for a in known:
+            subscripts = a.subscripts(part)
+            if subscripts is not None:
+                return ref(a.name, subscripts, part.kind)
+        return None
+
+    return transform(name)
 
 
 def abbreviator(

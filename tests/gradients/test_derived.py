@@ -27,11 +27,13 @@ input dO[b,h,q,e]
 input L[b,h,q] = logsumexp[k if k <= q](sum[d](K[b,h,k,d] * Q[b,h,q,d]) / sqrt(|d|))
 S[b,h,q,k] = sum[d](K[b,h,k,d] * Q[b,h,q,d]) / sqrt(|d|)
 P[b,h,q,k] = exp(S[b,h,q,k] - L[b,h,q])
-G[b,h,q,k] = P[b,h,q,k] * (sum[e](V[b,h,k,e] * dO[b,h,q,e]) - sum[e](O[b,h,q,e] * dO[b,h,q,e])) / sqrt(|d|)
-dQ[b,h,q,d] = sum[k if k <= q](G[b,h,q,k] * K[b,h,k,d])
-dK[b,h,k,d] = sum[q if k <= q](G[b,h,q,k] * Q[b,h,q,d])
+dP[b,h,q,k] = sum[e](V[b,h,k,e] * dO[b,h,q,e])
+D[b,h,q] = sum[e](O[b,h,q,e] * dO[b,h,q,e])
+dS[b,h,q,k] = P[b,h,q,k] * (dP[b,h,q,k] - D[b,h,q])
+dQ[b,h,q,d] = sum[k if k <= q](K[b,h,k,d] * dS[b,h,q,k] / sqrt(|d|))
+dK[b,h,k,d] = sum[q if k <= q](Q[b,h,q,d] * dS[b,h,q,k] / sqrt(|d|))
 dV[b,h,k,e] = sum[q if k <= q](P[b,h,q,k] * dO[b,h,q,e])
-return dQ, dK, dV"""  # noqa: E501
+return dQ, dK, dV"""
 
 
 # Written as people write them; each is right at once, or a rule of differentiation is wrong.

@@ -15,7 +15,7 @@ O[q] = softmax[k if k < q](S[q,k]) * V[k] + sum[k](exp(S[q,k]) * W[k])"""
     found = mc.grad(text)
     lines = str(found).splitlines()
     assert "P[q,k] = exp(S[q,k] - L[q])" in lines
-    assert "G[q,k] = dO[q] * exp(S[q,k])" in lines
+    assert any(line.startswith("dW[k] = sum[q](dO[q] * exp(") for line in lines)
     assert "-inf" not in str(found)
     check_gradient_by_differences(text, found)
 
@@ -30,12 +30,11 @@ def test_divisors_stay_with_weights() -> None:
     """Weights that are selected are no elements of the sum as they stand; neither these nor what
     divides them is a float by itself."""
     text = str(mc.grad(library.load("softmax_top8")))
-    assert "exp(-L" not in text and "](S[t,v]) - L[t])" in text
+    assert "exp(-L" not in text and "exp(T[t,r] - L[t])" in text
 
 
 def test_conditions_compare_what_was_computed() -> None:
     """Sums that conditions ask for are read, as they are not rounded."""
     found = mc.grad(library.load("sparsemax"))
-    (gradient,) = found.equations.outputs
     assert {"M_2", "M_3", "M_4", "M_5"} <= found.saved.keys()
-    assert "(1.0 <= M_2[i]" in found.equations.shown(gradient.body)
+    assert "(1.0 <= M_2[i]" in found.equations.shown(found.equations.by_name["G"].body)

@@ -167,11 +167,11 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 def test_long_text(name: str) -> None:
-    """What a long program repeats gets a name, that of a saved value if there is one; it parses to
-    the same equations."""
+    """An adjoint that several operands get has a name, and a saved value its own; the text parses
+    to the same equations."""
     found = mc.grad(LONG[name])
     text = str(found)
-    assert ("M_6" if found.saved else "T_2") in text and len(text.split()) < 400
+    assert ("M_6" if found.saved else "G[") in text and len(text.split()) < 600
     again = translate(check(text))
     assert [e.body for e in again.equations] == [e.body for e in found.equations.equations]
 
