@@ -31,7 +31,7 @@ def kept(program: Equations, all_that_fit: bool = False) -> frozenset[str]:
 
     Args:
         program: equations.
-        all_that_fit: are aggregates kept in any case where they may be stored?
+        all_that_fit: are all kept in any case that may be stored?
 
     Raises:
         LimitError: an equation is too large, whatever is kept.
@@ -40,8 +40,9 @@ def kept(program: Equations, all_that_fit: bool = False) -> frozenset[str]:
     fitting = frozenset(e.name for e in program.equations if e.name in reads) & _storable(program)
     folded = frozenset(n for n in fitting if program.by_name[n].body.depth > 0)
     often = frozenset(n for n in folded if len(reads[n]) > 1)
-    choices = () if all_that_fit else (frozenset[str](), often, folded)
+    choices = (frozenset[str](), often, folded)
     chosen = next((names for names in choices if is_small(program, names)), folded)
+    chosen = fitting if all_that_fit else chosen
     return _bounded(program, chosen, fitting)
 
 
