@@ -1,10 +1,10 @@
 """Names of adjoints: what a program calls S has the adjoint dS.
 
-    P[q,k]  = exp(S[q,k] - L[q])                  a weight, which has a name of its own
-    dP[q,k] = sum[e](V[k,e] * dO[q,e])            what its products hand on to it
-    D[q]    = sum[e](O[q,e] * dO[q,e])            what its sum does
-    dS[q,k] = P[q,k] * (dP[q,k] - D[q])           the adjoint of a term that the program names
-    dQ[q,d] = sum[k](dS[q,k] * K[k,d])
+    P[q,k]   = exp(S[q,k] - L[q])                 a weight, which has a name of its own
+    dP[q,k]  = sum[e](V[k,e] * dO[q,e])           what its products hand on to it
+    delta[q] = sum[e](O[q,e] * dO[q,e])           what its sum does
+    dS[q,k]  = P[q,k] * (dP[q,k] - delta[q])      the adjoint of a term that the program names
+    dQ[q,d]  = sum[k](dS[q,k] * K[k,d])
 
 An adjoint that several operands get, and that takes a sum to compute, has a name as well.
 """
@@ -95,7 +95,7 @@ class AdjointNames:
             if t.op != "fold" or t.attr.monoid != "sum" or not self._is_adjoint(t):
                 return t
             is_row = not weight.free <= t.free
-            e = self._define("D" if is_row else f"d{weight.attr}", t)
+            e = self._define("delta" if is_row else f"d{weight.attr}", t)
             self.rows += [e] if is_row else []
             self._sums.append(Abbreviation(e.name, e.indices, t))
             return T.ref(e.name, e.indices, "float")

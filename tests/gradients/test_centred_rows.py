@@ -36,9 +36,9 @@ def equation(text: str, name: str) -> str:
 @pytest.mark.parametrize(
     ("text", "name", "wanted"),
     [
-        (SLOPES.format(k="k"), "dA[h]", "sum[q](D_2[h,q])"),
-        (SLOPES.format(k="k if k <= q"), "dA[h]", "sum[q](D_2[h,q])"),
-        (ALIBI, "dslope[h]", "sum[b, q](D_2[b,h,q])"),
+        (SLOPES.format(k="k"), "dA[h]", "sum[q](D[h,q])"),
+        (SLOPES.format(k="k if k <= q"), "dA[h]", "sum[q](D[h,q])"),
+        (ALIBI, "dslope[h]", "sum[b, q](D[b,h,q])"),
         (
             SLOPES.format(k="k"),
             "dQ[h,q,d]",
@@ -52,14 +52,14 @@ def test_sums_of_rows(text: str, name: str, wanted: str) -> None:
 
 def test_distances_are_about_their_mean() -> None:
     """The sum of products, and what is taken off: that of rows, and the mean."""
-    found = equation(SLOPES.format(k="k"), "D_2[h,q]")
+    found = equation(SLOPES.format(k="k"), "D[h,q]")
     assert found.count("sum[k](") == 3 and found.count("(k - q)) - sum[k](") == 1
 
 
 @pytest.mark.parametrize("text", [SINK, TEMPERATURE])
 def test_others_stay(text: str) -> None:
     """Rows of a softmax with a sink sum to something, and logits are no distances."""
-    assert "D_2[" not in str(mc.grad(text))
+    assert "D[" not in str(mc.grad(text))
 
 
 def with_slopes(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from monocomp import blocks as B
 from monocomp import tile as P
 from monocomp.blocks.building.accesses import held_dims, load, store
 from monocomp.blocks.building.combining import fold
-from monocomp.blocks.building.context import Context
+from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import tile, value
 from monocomp.blocks.building.periods import is_in_period, position
 from monocomp.blocks.choices.choose import Choices
@@ -282,7 +282,16 @@ def _needs_mask(e: P.Expr, axis: str) -> bool:
 
 
 def _body(c: Context, body: Sequence[P.Statement]) -> None:
+    waiting: list[P.Let] = []  # masked together, once one of them is read
     for n, s in enumerate(body):
+        read_names = {x.attr for root in P.roots(s) for x in P.leaves(root)}
+        if not isinstance(s, P.Let) or any(w.name in read_names for w in waiting):
+            _mask_at_edges(c, waiting)
+        if isinstance(s, P.Let) and _is_masked_at_edges(c, s.value):
+            if any(_mask(c, w.value) != _mask(c, s.value) for w in waiting):
+                _mask_at_edges(c, waiting)
+            waiting.append(s)
+            continue
         with c.of(s):
             match s:
                 case P.Mask():
@@ -301,13 +310,12 @@ def _body(c: Context, body: Sequence[P.Statement]) -> None:
                     store(c, s)
                 case P.Loop():
                     loop(c, s, lambda c, s: _body(c, s.body))
+    _mask_at_edges(c, waiting)
 
 
 def _let(c: Context, s: P.Let) -> None:
     if s.value.op == "load":
         load(c, s)
-    elif s.value.op == "masked" and _is_masked_at_edges(c, s.value):
-        _mask_at_edges(c, s)
     else:
         found = position(c, s.value) if is_in_period(c, s.value) else tile(c, s.value)
         c.let(c.local(s.name, found), found)
@@ -316,21 +324,35 @@ def _let(c: Context, s: P.Let) -> None:
 
 def _is_masked_at_edges(c: Context, e: P.Expr) -> bool:
     """True if a whole tile is masked, in a loop that tests at each block whether to mask it."""
-    stream, layout = c.stream(e.attr[0]), c.layout(e)
+    if e.op != "masked":
+        return False
+    stream, layout = _mask(c, e)
     is_whole = c.order(e.args[0].axes) == layout
     return (
         is_whole and stream is not None and stream.edge is not None and (layout not in stream.kept)
     )
 
 
-def _mask_at_edges(c: Context, s: P.Let) -> None:
-    stream, layout = c.stream(s.value.attr[0]), c.layout(s.value)
-    assert stream is not None and stream.edge is not None
-    found = whole(masks.with_unit_bits(c, s.value, value(c, s.value.args[0], layout)), layout)
-    target = c.local(s.name, found)
-    c.assign(target, found)
-    with c.block() as inner:
-        keep = masks.domain(c, stream, layout)
-        c.assign(target, masks.chosen(c, s.value, keep, target))
-        stream.kept.pop(layout, None)  # named under the condition only
-    c.put(B.If(stream.edge, tuple(inner)))
+def _mask(c: Context, e: P.Expr) -> tuple[Stream | None, tuple[str, ...]]:
+    return c.stream(e.attr[0]), c.layout(e)
+
+
+def _mask_at_edges(c: Context, lets: list[P.Let]) -> None:
+    """Mask tiles by one mask, which is built once for all of them."""
+    targets = []
+    for s in lets:
+        with c.of(s):
+            stream, layout = _mask(c, s.value)
+            operand = masks.with_unit_bits(c, s.value, value(c, s.value.args[0], layout))
+            found = whole(operand, layout)
+            targets.append(c.assign(c.local(s.name, found), found))
+            c.known.add(s.name)
+    if lets:
+        assert stream is not None and stream.edge is not None
+        with c.block() as inner:
+            keep = masks.domain(c, stream, layout)
+            for s, target in zip(lets, targets, strict=True):
+                c.assign(target, masks.chosen(c, s.value, keep, target))
+            stream.kept.pop(layout, None)  # named under the condition only
+        c.put(B.If(stream.edge, tuple(inner)))
+        lets.clear()
