@@ -351,8 +351,9 @@ def _store(program: Equations, values: Sequence[_Value]) -> list[Step]:
         ]
         new = [] if returned else [equation]
         known = tuple(a for a in program.known if returned or a.name != equation.name)
-        read = (replace(a, body=reading(a.body)) for a in known)  # by those that read it
-        known += tuple(a for a, b in zip(read, known, strict=True) if a.body is not b.body)
+        read = (replace(a, body=reading(a.body)) for a in known)  # as those have it that read it
+        changed_names = (a for a, b in zip(read, known, strict=True) if a.body is not b.body)
+        known += tuple(a for a in changed_names if a.body.op != "stored")
         start = program
         program = replace(program, equations=in_order([*new, *changed]), known=known)
         position = tuple(e.name for e in program.equations if e.name in readers)
