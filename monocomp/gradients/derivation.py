@@ -14,10 +14,11 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.derivation.certificate import Certificate, Theory, Use, certify
 from monocomp.derivation.derivation import Derivation
+from monocomp.gradients.gradient import GradientPrograms
 from monocomp.gradients.laws import FOLDS, certified, law_of
 from monocomp.gradients.reverse import LEAVES, handed_on
 from monocomp.gradients.saving import is_logarithm
-from monocomp.gradients.trace import Choice, Trace
+from monocomp.gradients.trace import Choice
 from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
@@ -46,19 +47,21 @@ class GradientDerivation(Derivation):
     last_phases: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def made(cls, start: Equations, gradient: Equations, trace: Trace) -> GradientDerivation:
-        """From what was done, for the program as it is written."""
-        program = result_of(start, trace.steps)
+    def made(cls, gradient: GradientPrograms) -> GradientDerivation:
+        """From what was done. Definitions that are saved, and what is differentiated by name, are
+        results of the program that it starts from."""
+        trace = gradient.trace
+        program = result_of(trace.start, trace.steps)
         made = [
             (phase, step)
             for phase, make in ((_ADJOINTS, _adjoints), (_SAVING, _choices), (_SUMS, _sums))
-            for step in make(program, trace)
+            for step in make(program, gradient)
         ]
         steps = [*trace.steps, *(step for _, step in made)]
         if steps:
-            steps[-1] = replace(steps[-1], program=gradient)
+            steps[-1] = replace(steps[-1], program=gradient.equations)
         return cls(
-            start,
+            trace.start,
             tuple(steps),
             visited=tuple(visit.node.term for _, visit in trace.visited),
             kept=len(trace.steps),
@@ -110,10 +113,10 @@ def _uses(numbers: Mapping[str, Sequence[int]]) -> tuple[Use, ...]:
     return tuple(Use(rule, tuple(n)) for rule, n in numbers.items())
 
 
-def _adjoints(program: Equations, trace: Trace) -> Iterator[Step]:
+def _adjoints(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
     """Yield each operation, with what it hands on."""
     names = program.reader_names()
-    for position, (node, edges) in trace.visited:
+    for position, (node, edges) in gradient.trace.visited:
         if edges:
             pairs = ((show(e.operand.term, names), handed_on(e, _ADJOINT)) for e in edges)
             after = "; ".join(f"d({operand}) += {show(x, names)}" for operand, x in pairs)
@@ -122,29 +125,30 @@ def _adjoints(program: Equations, trace: Trace) -> Iterator[Step]:
             yield Step(rule, law, (position,), before, after, program, program)
 
 
-def _choices(program: Equations, trace: Trace) -> Iterator[Step]:
+def _choices(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
     """Yield the values that may be saved."""
-    saved = {e.name: e for e in trace.saved}
-    for choice in trace.choices:
-        if choice.name in saved:
-            e = saved[choice.name]
-            yield read_saved_value(program, choice, e, trace.frames.get(e.name))
+    for choice in gradient.choices:
+        e = gradient.saved.get(choice.name)
+        if e is not None:
+            yield read_saved_value(program, choice, e, gradient.frames.get(e.name))
         elif not choice.is_saved:
             yield compute_value_anew(program, choice)
 
 
-def _sums(program: Equations, trace: Trace) -> Iterator[Step]:
+def _sums(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
     """Yield the gradients, after what several of them read."""
-    results = [e for _, e in trace.results]
-    for e in trace.named:
-        readers = [r.name for r in (*trace.named, *results) if e.name in _read(r)]
+    known = gradient.equations.by_name
+    named = [known[name] for name in gradient.trace.named if name in known]
+    results = [known[name] for name in gradient.gradients.values()]
+    for e in named:
+        readers = [r.name for r in (*named, *results) if e.name in r.body.names]
         reason = f"read by {', '.join(readers)}" if len(readers) > 1 else ""
         texts = program.shown(e.body), _left(e)
         position = (e.name,)
         rule = "name_shared_factor"
         yield Step(rule, NAMING_LAW, position, *texts, program, program, reason=reason)
     names = program.reader_names()
-    for name, e in trace.results:
+    for name, e in zip(gradient.gradients, results, strict=True):
         line = definition_line(e.name, (i.name for i in e.indices), e.body, names)
         yield add_up_reads(program, e.name, name, line)
 
@@ -185,11 +189,6 @@ def add_up_reads(program: Equations, position: str, name: str, line: str) -> Ste
     Claims:  one point, interchange, distributivity, units
     """
     return Step.of("add_up_reads", [position], name, line, program, program)
-
-
-def _read(e: Equation) -> set[str]:
-    """Return the names of the definitions that an equation reads."""
-    return {str(t.attr) for t in T.subterms(e.body) if t.op == "ref"}
 
 
 def _left(e: Equation) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -50,9 +50,7 @@ class GradientPrograms:
         """Return how it follows from the program, step by step, with its certificate."""
         from monocomp.gradients.derivation import GradientDerivation
 
-        trace = replace(self.trace, choices=self.choices)
-        # Definitions that are saved, and what is differentiated by name, are results of what is.
-        return GradientDerivation.made(self.trace.start, self.equations, trace)
+        return GradientDerivation.made(self)
 
     @property
     def kept(self) -> frozenset[str] | None:

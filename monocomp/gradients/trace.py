@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from monocomp.gradients.reverse import Visit
 from monocomp.rewriting.driver import Step
-from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.equations import Equations
 
 
 @dataclass(frozen=True)
@@ -39,24 +38,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Trace:
-    """A record of what was done to derive a gradient.
+    """What was done to derive a gradient.
 
     Attributes:
         start: the program, which may also return values that it saves.
         steps: those to its normal form.
         visited: by equation, what was differentiated, in order.
-        choices: what becomes of values that may be saved.
-        saved: those that are read, by name.
-        named: definitions of what several gradients share.
-        results: the equations of the gradients, by input.
-        frames: the maxima that are saved beside logarithms, by the names of these.
+        named: the names of definitions that it was given.
     """
 
     start: Equations
     steps: tuple[Step, ...]
     visited: tuple[tuple[str, Visit], ...]
-    choices: tuple[Choice, ...]
-    saved: tuple[Equation, ...]
-    named: tuple[Equation, ...]
-    results: tuple[tuple[str, Equation], ...]
-    frames: Mapping[str, str]
+    named: tuple[str, ...]
