@@ -145,7 +145,7 @@ def _sums(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
         reason = f"read by {', '.join(readers)}" if len(readers) > 1 else ""
         texts = program.shown(e.body), _left(e)
         position = (e.name,)
-        rule = "name_shared_factor"
+        rule = "name_value"
         yield Step(rule, NAMING_LAW, position, *texts, program, program, reason=reason)
     names = program.reader_names()
     for name, e in zip(gradient.gradients, results, strict=True):
