@@ -33,7 +33,7 @@ from monocomp.gradients.definitions import (
 from monocomp.gradients.gradient import GradientPrograms
 from monocomp.gradients.intermediates import Named, name_intermediates
 from monocomp.gradients.reading import Reading
-from monocomp.gradients.reverse import Adjoints, Node, transposed
+from monocomp.gradients.reverse import Adjoints, IndexNames, Node, transposed
 from monocomp.gradients.saving import candidates, is_logarithm, names_for
 from monocomp.gradients.stored_values import (
     StoredValues,
@@ -232,11 +232,7 @@ class _Derivation:
         shown = {*normal.shown_names()}  # names whose terms are gone may be given again
         self.known = tuple(a for a in self.program.known if a.name in shown)
         self.new = NewNames(replace(self.program, known=self.known))
-        names: dict[str, list[str]] = {}
-        for index, extent in self.program.declared.extent_of.items():
-            if index.isidentifier():
-                names.setdefault(extent, []).append(index)
-        self.adjoints = Adjoints(names, lambda node, operands, adjoint: adjoint)
+        self.fresh = IndexNames(self.program.declared.extent_of)
         self.frames = frames
         self.weights: list[Equation] = []
         self.cotangents: dict[str, str] = {}
@@ -254,7 +250,7 @@ class _Derivation:
         reading = self._reading()
         how = self.weights, self.cotangents.values(), self.new, self._position
         self.names = AdjointNames(self.program, reading, *how)
-        self.adjoints.named = self.names.name
+        self.adjoints = Adjoints(self.fresh, self.names.name)
         read_again: list[tuple[str, Equation]] = []
         waiting = [e for e in reversed(self.program.equations) if e.body.kind == "float"]
         while waiting:
@@ -316,7 +312,7 @@ class _Derivation:
         leaves: dict[Node, list[Term]] = {}
         for n in nodes:
             adjoint = T.add(T.ZERO, *self.adjoints.leaves[n])
-            t, n = about_means(adjoint, n, self.adjoints.fresh, named, self.names.written_out)
+            t, n = about_means(adjoint, n, self.fresh, named, self.names.written_out)
             where = replace(n, condition=reading(n.condition))
             leaves.setdefault(where, []).append(self.names.read(t, n.condition))
         return leaves, rows
@@ -348,7 +344,7 @@ class _Derivation:
     def _reading(self) -> Reading:
         """Choose which values are saved, and return what reads them."""
         values = []
-        for s in candidates(self.program, self.adjoints.fresh):
+        for s in candidates(self.program, self.fresh):
             indices = tuple(sorted(s.equation.indices, key=self._position_in_inputs))
             equation = Equation(self.new(s.equation.name), indices, s.equation.body)
             frame = s.frame and Equation(self.new(s.frame.name), indices, s.frame.body)
@@ -362,7 +358,7 @@ class _Derivation:
 
     def _weight(self, weight: Term) -> Term:
         """Return the name of a weight."""
-        here = names_for(weight, self.adjoints.fresh)
+        here = names_for(weight, self.fresh)
         back = {at.name: T.index(name, at.extent) for name, at in here.items()}
         opened = T.substitute(weight, here)
         indices = tuple(sorted(T.free_indices(opened), key=self._position))
@@ -433,7 +429,7 @@ class _Derivation:
         for dim in given.dims:
             extent = self.program.declared.extent_of[dim]
             plain = dim.lstrip(".")  # a name that is made up for a dimension starts with a dot
-            (name,) = self.adjoints.fresh((extent,), used) if plain in used else (plain,)
+            (name,) = self.fresh((extent,), used) if plain in used else (plain,)
             used.add(name)
             yield T.index(name, extent)
 

@@ -56,17 +56,45 @@ class Visit(NamedTuple):
     edges: tuple[Edge, ...]
 
 
+class IndexNames:
+    """Names bound indices: as the program names others of their extents, if that is not taken.
+    Folds of one loop get the same, so that what they share is one term.
+
+    Args:
+        extent_of: extents by index, in the order in which bound indices get their names.
+    """
+
+    def __init__(self, extent_of: Mapping[str, str]) -> None:
+        self._names: dict[str, list[str]] = {}
+        for index, extent in extent_of.items():
+            if index.isidentifier():
+                self._names.setdefault(extent, []).append(index)
+
+    def __call__(self, extents: Iterable[str], taken: Iterable[str]) -> tuple[str, ...]:
+        used = set(taken)
+        found = []
+        for extent in extents:
+            names = self._names.get(extent) or (extent.lstrip("."),)
+            number, name = 1, next((n for n in names if n not in used), names[0])
+            while name in used:
+                number += 1
+                name = f"{names[0]}_{number}"
+            used.add(name)
+            found.append(name)
+        return tuple(found)
+
+
 @dataclass
 class Adjoints:
     """The adjoints of the leaves that equations read: elements of tensors, params.
 
     Attributes:
-        names: index names by extent, in the order in which bound indices get them.
+        fresh: names bound indices.
         named: gives the adjoint of a term a name where that is worth it; its operands get that.
         visited: what was differentiated, in order, each with an equation that it is part of.
     """
 
-    names: Mapping[str, Sequence[str]]
+    fresh: Fresh
     named: Callable[[Node, int, Term], Term]
     leaves: dict[Node, list[Term]] = field(default_factory=dict)
     visited: list[tuple[str, Visit]] = field(default_factory=list)
@@ -112,21 +140,6 @@ class Adjoints:
         for bound, p in found:
             if _varies(p.operand):
                 yield _edge(p, (*node.indices, *bound), node.condition)
-
-    def fresh(self, extents: Iterable[str], taken: Iterable[str]) -> tuple[str, ...]:
-        """Names for bound indices: those that the program has for their extents, if they are not
-        taken. Folds of one loop get the same, so that what they share is one term."""
-        used = set(taken)
-        found = []
-        for extent in extents:
-            names = self.names.get(extent) or (extent.lstrip("."),)
-            number, name = 1, next((n for n in names if n not in used), names[0])
-            while name in used:
-                number += 1
-                name = f"{names[0]}_{number}"
-            used.add(name)
-            found.append(name)
-        return tuple(found)
 
 
 def _varies(t: Term) -> bool:
