@@ -7,8 +7,9 @@
 `tests/golden/gate/NAME.txt` holds the derivation, the plan and the tile programs of NAME at three
 sizes, and digests of its sources for an H100. A line that stands at some sizes only begins with
 their letters: s (short), l (long), d (decoding). Long lines end in a digest of the whole.
-`papers.txt` lists the rules that fire for the variants in `tests.variants.papers`, and `rules.txt`
-counts the programs for which each rule fires.
+`papers.txt` lists the rules that fire for the variants in `tests.variants.papers`, `writings.txt`
+those for the writings in `tests.derivation.test_convergence`, and `rules.txt` counts the programs
+for which each rule fires.
 """
 
 from __future__ import annotations
@@ -34,20 +35,24 @@ from pathlib import Path
 import monocomp as mc
 from benchmarks.report import percentile
 from monocomp import derivation, gradients, library, planning
-from monocomp.derivation.rule_sets import RULES
+from monocomp.derivation.rule_sets import RULES, derive
 from monocomp.gradients.gradient import GradientPrograms
 from monocomp.kernel import Kernel
+from monocomp.language.checker import check
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import STATED
 from monocomp.stages import Stages
+from monocomp.translation.translator import translate
 from tests.backends.library_cases import CASES
+from tests.derivation.test_convergence import WRITINGS
 from tests.variants.papers import VARIANTS
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests" / "golden" / "gate"
 GRADIENT = ".gradient"
 PROGRAMS = [name + suffix for name in library.names() for suffix in ("", GRADIENT)]
-PAPERS, RULE_COUNTS = "papers", "rules"
+PAPERS, WRITINGS_OF, RULE_COUNTS = "papers", "writings", "rules"
+LISTS = (PAPERS, WRITINGS_OF)  # texts of one line a program, with the rules that fire
 SIZES = {  # q, k, d = e, b
     "short": (256, 256, 64, 4),
     "long": (4096, 4096, 128, 2),
@@ -171,6 +176,16 @@ def papers_text() -> str:
     return "".join(paper_line(name + suffix) for name in VARIANTS for suffix in ("", GRADIENT))
 
 
+def writings_text() -> str:
+    """Return lines with the rules that fire for each writing of the programs that converge."""
+    lines = []
+    for program, writings in WRITINGS.items():
+        for name, text in writings.items():
+            rules = {step.rule for step in derive(translate(check(text))).steps}
+            lines.append(f"{program}, {name}: {', '.join(sorted(rules))}\n".replace("mask: ", ""))
+    return "".join(lines)
+
+
 def every_rule() -> list[str]:
     """Return the names of all rules."""
     for package in (derivation, gradients, planning):  # a rule is known once its module is loaded
@@ -182,11 +197,11 @@ def every_rule() -> list[str]:
 
 def count_rules(texts: Mapping[str, str], rules: Iterable[str]) -> str:
     """Return the table of how many programs, gradients and variants each rule fires for."""
-    counts = {"library": Counter[str](), "gradients": Counter[str](), PAPERS: Counter[str]()}
+    counts = {name: Counter[str]() for name in ("library", "gradients", *LISTS)}
     for name, text in texts.items():
-        if name == PAPERS:
+        if name in LISTS:
             for line in text.splitlines():
-                counts[PAPERS].update(line.split(": ")[1].split(", "))
+                counts[name].update(filter(None, line.split(": ")[1].split(", ")))
         elif name != RULE_COUNTS:
             counts["gradients" if name.endswith(GRADIENT) else "library"].update(rules_of(text))
     rules = sorted({*rules}.union(*counts.values()))
@@ -202,9 +217,10 @@ def count_rules(texts: Mapping[str, str], rules: Iterable[str]) -> str:
 
 
 def make(names: Iterable[str], in_full: bool, sources: bool) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each program, and of the papers."""
+    """Yield the name and the text of each program, and of the lists."""
+    lists = {PAPERS: papers_text, WRITINGS_OF: writings_text}
     for name in names:
-        yield name, papers_text() if name == PAPERS else program_text(name, in_full, sources)
+        yield name, lists[name]() if name in LISTS else program_text(name, in_full, sources)
 
 
 def read(folder: Path) -> dict[str, str]:
@@ -229,7 +245,7 @@ def without_source(text: str) -> str:
 
 def complete(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the texts of programs and papers with the counts of their rules."""
-    known = {name: text for name, text in texts.items() if name in (*PROGRAMS, PAPERS)}
+    known = {name: text for name, text in texts.items() if name in (*PROGRAMS, *LISTS)}
     return known | {RULE_COUNTS: count_rules(known, every_rule())}
 
 
@@ -260,7 +276,7 @@ def print_times(names: Iterable[str], runs: int = 3) -> None:
     fastest of several warm runs of each program."""
     for kind, suffix in (("library", ""), ("gradients", GRADIENT)):
         seconds = {}
-        for name in (n for n in names if n.endswith(GRADIENT) == bool(suffix) and n != PAPERS):
+        for name in (n for n in names if n.endswith(GRADIENT) == bool(suffix) and n not in LISTS):
             text = library.load(name.removesuffix(GRADIENT))
             taken = []
             for _ in range(1 + runs):
@@ -279,7 +295,7 @@ def print_times(names: Iterable[str], runs: int = 3) -> None:
 
 def selected(patterns: Sequence[str]) -> list[str]:
     """Return the programs whose names match a pattern, and the papers; all if there is none."""
-    names = [*PROGRAMS, PAPERS]
+    names = [*PROGRAMS, *LISTS]
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
             raise SystemExit(f"error: no program matches {pattern!r}; {', '.join(library.names())}")

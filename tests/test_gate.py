@@ -26,8 +26,12 @@ def test_rules_of_papers(line: str) -> None:
     assert gate.paper_line(line.split(": ")[0]) == line, HINT
 
 
+def test_rules_of_writings() -> None:
+    assert gate.writings_text() == STORED[gate.WRITINGS_OF], HINT
+
+
 def test_every_program_is_stored() -> None:
-    assert STORED.keys() == {*gate.PROGRAMS, gate.PAPERS, gate.RULE_COUNTS}
+    assert STORED.keys() == {*gate.PROGRAMS, *gate.LISTS, gate.RULE_COUNTS}
     names = [line.split(": ")[0] for line in PAPER_LINES]
     assert names == [name + suffix for name in VARIANTS for suffix in ("", gate.GRADIENT)]
 
