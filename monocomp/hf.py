@@ -138,7 +138,6 @@ class Attention:
             key, value = kwargs["cache"].update(
                 key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs
             )
-        length, keys = query.shape[2], key.shape[2]
         asked = {
             "sinks": kwargs.get("s_aux"),
             "softcap": kwargs.get("softcap"),
@@ -147,17 +146,24 @@ class Attention:
         }
         if dropout or (self.kernel is not None and "dropout" in self.takes):
             asked |= {"dropout": dropout, "seed": draw_seed()}
+        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        asked["mask"] = self._mask(query, attention_mask, key.shape[2], bool(causal))
+        asked = {name: value for name, value in asked.items() if value is not None}
+        run = self._call_form if self.kernel is None else self._call_program
+        return run(query, key, value, asked).transpose(1, 2).contiguous(), None
+
+    def _mask(
+        self, query: torch.Tensor, mask: torch.Tensor | None, keys: int, is_causal: bool
+    ) -> torch.Tensor | None:
+        """Return the mask that the kernel takes, or None if it takes none."""
         if self.takes_mask:
-            causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-            asked["mask"] = _mask(query, attention_mask, keys, bool(causal) and length > 1)
-        elif attention_mask is not None:
+            return _mask(query, mask, keys, is_causal and query.shape[2] > 1)
+        if mask is not None:
             raise UsageError(
                 "the model has a mask, and the program takes none",
                 help=f"declare it: {_DECLARED['mask']}, and filter by it",
             )
-        asked = {name: value for name, value in asked.items() if value is not None}
-        run = self._call_form if self.kernel is None else self._call_program
-        return run(query, key, value, asked).transpose(1, 2).contiguous(), None
+        return None
 
     def _call_program(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asked: dict[str, Any]

@@ -107,8 +107,7 @@ def compile(
         if keeps_traceback(error):
             raise
         raise error.with_traceback(None) from None
-    if isinstance(text_or_path, str | os.PathLike):  # what is derived is nobody's own text
-        kernel.calls.announcer.tell(kernel.program.notes, kernel.program.text)
+    _warn_of_notes(kernel, text_or_path)
     return kernel
 
 
@@ -121,6 +120,12 @@ def _arguments(
     if isinstance(program, Derivation):
         return program.compiled
     return {"equations": read_equations(program, name, monoids)}
+
+
+def _warn_of_notes(kernel: Kernel, program: str | os.PathLike[str] | HasText | Derivation) -> None:
+    """Warn of what notes say of a program that its user wrote, unlike one that was derived."""
+    if isinstance(program, str | os.PathLike):
+        kernel.calls.announcer.tell(kernel.program.notes, kernel.program.text)
 
 
 def _compiled(text: str, name: str | None, options: Mapping[str, Any]) -> Kernel:

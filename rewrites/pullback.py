@@ -91,16 +91,20 @@ def passes(
         level_of(t)
     loops = _joined(list(found.values()))
     for group in loops:
-        # What moves a sum with its centre is carried beside it, though it be known already.
-        for taken in filter(None, map(centred, list(group.folds))):
-            results = taken.results()
-            if not results.isdisjoint(group.folds):
-                sums = (f for _, c in taken.degrees for f in factors(c))
-                folds = {f.args[0] if is_mantissa(f) else f for f in sums}
-                beside = {t for t in results | folds if t.op == "fold"}
-                group.folds += beside.difference(group.folds)
+        _carry_centres(group)
         _sort(group)
     return sorted(loops, key=lambda p: (p.level, p.extent, p.folds[0].key))
+
+
+def _carry_centres(group: Pass) -> None:
+    """Add the folds that move sums with their centres, though they be known already."""
+    for taken in filter(None, map(centred, list(group.folds))):
+        results = taken.results()
+        if not results.isdisjoint(group.folds):
+            sums = (f for _, c in taken.degrees for f in factors(c))
+            folds = {f.args[0] if is_mantissa(f) else f for f in sums}
+            moving = {t for t in results | folds if t.op == "fold"}
+            group.folds += moving.difference(group.folds)
 
 
 def _joined(loops: list[Pass]) -> list[Pass]:

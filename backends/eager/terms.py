@@ -126,13 +126,10 @@ class Terms(ABC):
                 return self._mul(t) if t.attr < 0 else self._pow(t.args[0], t.attr)
             case "power":
                 base, exponent = t.args
-                codes = self._operand(base), self.code(exponent)
-                return self.infix("**", *codes)
+                return self.infix("**", self._operand(base), self.code(exponent))
             case "cast":
                 operand = self.code(t.args[0])
-                if operand.number:
-                    return operand
-                return self.method(operand, "to", TYPES[t.kind])
+                return operand if operand.number else self.method(operand, "to", TYPES[t.kind])
             case "compare":
                 return self.infix(t.attr, *self.codes(t.args))
             case "and":
@@ -155,9 +152,7 @@ class Terms(ABC):
                 (x,) = self.tensors(t.args)
                 return self.call(self.scope.helper("whole"), x)
             case "softplus":
-                (x,) = self.tensors(t.args)
-                x = x if x.text.isidentifier() else self.assign("term", x)
-                return self.call("torch.logaddexp", x, f"torch.zeros_like({x.text})")
+                return self._softplus(*self.tensors(t.args))
             case "uniform":
                 return self.call(self.scope.helper("uniform"), *self.tensors(t.args))
             case "log" if t.args[0].op == "const" and 0 < t.args[0].attr < math.inf:
@@ -195,6 +190,11 @@ class Terms(ABC):
             return self.code(s)
         code = self.tensor(self.code(s), "int")
         return self.method(code, "clamp", "0", f"{self.scope.size(extent)} - 1")
+
+    def _softplus(self, x: Code) -> Code:
+        """Return log(exp(x) + exp(0)), which does not overflow."""
+        x = x if x.text.isidentifier() else self.assign("term", x)
+        return self.call("torch.logaddexp", x, f"torch.zeros_like({x.text})")
 
     def _where(self, condition: Term, a: Term, b: Term) -> Code:
         left, right = self.code(a), self.code(b)

@@ -94,14 +94,7 @@ class Resources:
         self.columns = {*rows[1:][-1:]} if on.reads_shared else None
         found = list(program.expressions)
         self.products = [e for e in found if e.op == "contract"]
-        computed = [e for e in found if e.op not in ("local", "contract")]
-        self.tiles = {e.axes & self.blocked for e in computed}
-        # No matrix unit multiplies these: what is added up is a tile first.
-        ints = [e.args for e in self.products if e.kind != "float"]
-        self.tiles |= {(a.axes | b.axes) & self.blocked for a, b, *_ in ints}
-        self.tiles |= {
-            _positions(s) & self.blocked for s in program.statements if isinstance(s, P.Store)
-        }
+        self.tiles = self._tiles(found)
         operands = Operands(program)
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
         factors = [a for e in products for a in e.args[:2]]
@@ -135,17 +128,29 @@ class Resources:
         masked = (e.args[0] for e in self.lets.values() if e.op == "masked")
         self.masked = {e.attr for e in masked if e.op == "local" and uses.count(e.attr) == 1}
         self.kept = {n for n, names in sources.items() if names and not names & loaded}
-        # What takes no registers of its own: values that are computed where they are used, the
-        # only time, and those that replace what a loop carries.
-        once = (n for n, e in self.lets.items() if e.op != "load" and uses.count(n) == 1)
-        new = (s.value for s in program.statements if isinstance(s, P.Assign))
-        self.passed = {n for n in once if not _has_product(self.lets[n])}
-        self.passed |= {e.attr for e in new if e.op == "local"} & self.lets.keys()
-        self.passed |= self._finishing()
+        self.passed = self._passed(uses)
         self.held = {a: held_length(program, a, self.size(a)) for a in self.blocked}
         self.given = {name: axes for s in program.statements for name, axes in _given(s).items()}
         self.loads: dict[int, list[tuple[str, frozenset[str]]]] = {}
         self.moments = list(self._moments(program.body, (), ()))
+
+    def _tiles(self, expressions: Iterable[P.Expr]) -> set[frozenset[str]]:
+        """Return the axes of each tile that is computed or stored."""
+        computed = [e.axes for e in expressions if e.op not in ("local", "contract")]
+        # No matrix unit multiplies these: what is added up is a tile first.
+        ints = [e.args for e in self.products if e.kind != "float"]
+        added_up = [a.axes | b.axes for a, b, *_ in ints]
+        stored = [_positions(s) for s in self.program.statements if isinstance(s, P.Store)]
+        return {axes & self.blocked for axes in (*computed, *added_up, *stored)}
+
+    def _passed(self, uses: Sequence[str]) -> set[str]:
+        """Return the values that take no registers of their own: those that are computed where they
+        are used, the only time, and those that replace what a loop carries."""
+        once = (n for n, e in self.lets.items() if e.op != "load" and uses.count(n) == 1)
+        in_place = {n for n in once if not _has_product(self.lets[n])}
+        new = (s.value for s in self.program.statements if isinstance(s, P.Assign))
+        replacing = {e.attr for e in new if e.op == "local"} & self.lets.keys()
+        return in_place | replacing | self._finishing()
 
     def _sources(self, operand: P.Expr) -> set[str]:
         """Return all values that an operand is made of, by name; none if products or loops make

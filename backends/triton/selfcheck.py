@@ -163,13 +163,7 @@ def main_lines(
         devices = _NARROW_DEVICES  # Triton's interpreter does not compute with bfloat16
     out += _HEAD.strip().splitlines()
     out += [*devices.rstrip().splitlines(), "    torch.manual_seed(0)"]
-    inputs = []
-    for declared, made in _inputs(equations, sizes):
-        dims = ",".join(d.lstrip(".") for d in declared.dims)
-        if declared.dtype in NARROW:
-            made += f".to(torch.{declared.dtype})"
-        inputs.append(f"        {made},  # {declared.name}[{dims}]")
-    out += ["    made = [", *inputs, "    ]"] if inputs else ["    made = []"]
+    out += _made_lines(equations, sizes)
     out += fill("params = {", keywords, "}", 1)
     if equations.given:
         positions = tuple_text([str(order.index(e.name)) for e in equations.given])
@@ -186,6 +180,17 @@ def main_lines(
     loop = _LOOP.format(host=host, compared=compared.strip("\n"), least=least)
     out += loop.strip("\n").splitlines()
     return out
+
+
+def _made_lines(equations: Equations, sizes: Sizes) -> list[str]:
+    """Return the statement that makes all inputs, one a line."""
+    lines = []
+    for declared, made in _inputs(equations, sizes):
+        dims = ",".join(d.lstrip(".") for d in declared.dims)
+        if declared.dtype in NARROW:
+            made += f".to(torch.{declared.dtype})"
+        lines.append(f"        {made},  # {declared.name}[{dims}]")
+    return ["    made = [", *lines, "    ]"] if lines else ["    made = []"]
 
 
 def _params(equations: Equations) -> dict[str, Any]:

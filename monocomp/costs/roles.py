@@ -248,57 +248,92 @@ def explain_roles(
     a stream share nothing. What `lesser` aggregates lack is no reason to hold it: they are
     computed for each program instance.
     """
-    found: dict[str, tuple[Term, Role, str]] = {}
-    indices = dict.fromkeys(i for e in group for i in e.indices)
     folds = [f for f in outer_folds(group) if f not in lesser]
+    of_group = _indices_of(group, folds, splits, lesser)
+    indices = {i.name: i for e in group for i in e.indices}
+    roles = {name: _role_of(i, of_group, fits) for name, i in indices.items()}
+    streams = [n for n, (role, _) in roles.items() if role == "stream"]
+    streams.sort(key=lambda name: indices[name] is not of_group.scan)
+    for extra in streams[1:]:
+        roles[extra] = "row", f"in blocks: {streams[0]} is streamed"
+    if not folds and roles:
+        roles[list(roles)[-1]] = "row", "nothing is folded: in blocks along the last index"
+    rows = iter(_in_order([n for n, (role, _) in roles.items() if role == "row"], group))
+    names = [next(rows) if role == "row" else n for n, (role, _) in roles.items()]
+    axes = {n: Axis(n, indices[n].extent, roles[n][0]) for n in names}
+    return {n: RoleChoice(axis, roles[n][1]) for n, axis in axes.items()}
+
+
+@record()
+class _Indices:
+    """The indices of a group of equations, by what their role follows from.
+
+    Attributes:
+        folds: the aggregates of the group, but for lesser ones.
+        lesser: aggregates that cost little.
+        scan: the index along which the aggregates are prefixes.
+        splits: extents of splits of a stream.
+        columns: names of those that a sum inside of all aggregates lacks.
+        segments: names of those that number segments of a list.
+        rows: names of those that are worth cutting into blocks.
+        ranks: the ranks of `top`.
+    """
+
+    folds: Sequence[Term]
+    lesser: Collection[Term]
+    scan: Term | None
+    splits: Collection[str]
+    columns: Collection[str]
+    segments: Collection[str]
+    rows: Collection[str]
+    ranks: Collection[Term]
+
+
+def _indices_of(
+    group: Sequence[Equation],
+    folds: list[Term],
+    splits: Collection[str],
+    lesser: Collection[Term],
+) -> _Indices:
+    """Sort the indices of a group by where they occur in its aggregates."""
     scan = scan_of(group)
+    indices = dict.fromkeys(i for e in group for i in e.indices)
     candidates = [i.name for i in indices if i is not scan and i.extent not in splits]
     everywhere = [n for n in candidates if all(n in f.free for f in folds)]
     columns = {n for n in everywhere if folds and all(_is_column(n, f) for f in folds)}
-    apart = {n for n in everywhere if folds and all(_is_of_segments(f, n) for f in folds)}
-    others = [n for n in everywhere if n not in columns | apart]
-    rows = _rows(others, folds) or ({*others[-1:]} if apart else set())
+    segments = {n for n in everywhere if folds and all(_is_of_segments(f, n) for f in folds)}
+    plain = [n for n in everywhere if n not in columns | segments]
+    rows = _rows(plain, folds) or ({*plain[-1:]} if segments else set())
     ranks = {t.args[0] for t in T.subterms(*(e.body for e in group)) if is_selection(t)}
-    for i in indices:
-        name = i.name
-        having = [f for f in folds if name in f.free]
-        role: Role = "grid"
-        why = "what is computed for one value serves no other"
-        if any(name not in f.free for f in lesser):
-            why = "what lacks it costs little: each value computes it anew"
-        if name in apart:
-            why = "segments of a list share nothing"
-        if name in rows:
-            role, why = "row", "a large operand lacks it: a block of rows shares what is read"
-        if i is scan:
-            role, why = "stream", "the aggregates are prefixes along it"
-        elif i.extent in splits:
-            why = "different splits of a stream share nothing"
-        elif i in ranks and not having:
-            role, why = "whole", "ranks of one list"
-        elif folds and not having:
-            role, why = "stream", "every aggregate lacks it: what is known then is written along it"
-        elif len(having) < len(folds) or name in columns:
-            lacking = "a sum in the aggregates" if name in columns else "an aggregate"
-            role, why = "whole", f"{lacking} lacks it, and serves all of it"
-            if not fits(i.extent):
-                role, why = "row", f"{lacking} lacks it, and serves a block: it is too long to hold"
-            elif name in columns and not all(map(_is_product, folds)):
-                role, why = "row", f"{lacking} lacks it, and serves a block: it is no product"
-        found[name] = i, role, why
-    streams = [n for n, (_, role, _) in found.items() if role == "stream"]
-    streams.sort(key=lambda name: scan is None or name != scan.name)
-    for extra in streams[1:]:
-        found[extra] = found[extra][0], "row", f"in blocks: {streams[0]} is streamed"
-    if not folds and found:
-        last = list(found)[-1]
-        found[last] = found[last][0], "row", "nothing is folded: in blocks along the last index"
-    rows_in_order = iter(
-        _in_order([n for n, (_, role, _) in found.items() if role == "row"], group)
-    )
-    names = [next(rows_in_order) if role == "row" else n for n, (_, role, _) in found.items()]
-    found = {n: found[n] for n in names}
-    return {n: RoleChoice(Axis(n, i.extent, role), why) for n, (i, role, why) in found.items()}
+    return _Indices(folds, lesser, scan, splits, columns, segments, rows, ranks)
+
+
+def _role_of(i: Term, indices: _Indices, fits: Callable[[str], bool]) -> tuple[Role, str]:
+    """Return the role of one index, and why it has this one."""
+    name, folds = i.name, indices.folds
+    having = [f for f in folds if name in f.free]
+    if i is indices.scan:
+        return "stream", "the aggregates are prefixes along it"
+    if i.extent in indices.splits:
+        return "grid", "different splits of a stream share nothing"
+    if i in indices.ranks and not having:
+        return "whole", "ranks of one list"
+    if folds and not having:
+        return "stream", "every aggregate lacks it: what is known then is written along it"
+    if len(having) < len(folds) or name in indices.columns:
+        lacking = "a sum in the aggregates" if name in indices.columns else "an aggregate"
+        if not fits(i.extent):
+            return "row", f"{lacking} lacks it, and serves a block: it is too long to hold"
+        if name in indices.columns and not all(map(_is_product, folds)):
+            return "row", f"{lacking} lacks it, and serves a block: it is no product"
+        return "whole", f"{lacking} lacks it, and serves all of it"
+    if name in indices.rows:
+        return "row", "a large operand lacks it: a block of rows shares what is read"
+    if name in indices.segments:
+        return "grid", "segments of a list share nothing"
+    if any(name not in f.free for f in indices.lesser):
+        return "grid", "what lacks it costs little: each value computes it anew"
+    return "grid", "what is computed for one value serves no other"
 
 
 def _in_order(rows: list[str], group: Sequence[Equation]) -> list[str]:

@@ -121,12 +121,7 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
         case "masked":
             return _masked(c, e, want)
         case "cast":
-            dtype = FLOAT32 if e.kind == "float" else INT32
-            if (e.args[0].kind, e.kind) == ("float", "int"):
-                dtype = INT64
-            operand = value(c, e.args[0], want)
-            is_tile = bool(c.order(e.args[0].axes))  # else it may be a plain number
-            return to(operand, dtype) if is_tile else cast(operand, dtype)
+            return _cast(c, e, want)
         case "neg":
             return negated(value(c, e.args[0], want))
         case "not":
@@ -158,6 +153,14 @@ def _bare(c: Context, e: P.Expr, want: Layout) -> Expr:
         return fused
     assert OPERATIONS[e.op].device is not None, e.op
     return function(e.op, *(value(c, a, want) for a in e.args))
+
+
+def _cast(c: Context, e: P.Expr, want: Layout) -> Expr:
+    """Return a value of another kind; floats may be integers of any size."""
+    (x,) = e.args
+    dtype = FLOAT32 if e.kind == "float" else INT64 if x.kind == "float" else INT32
+    is_tile = bool(c.order(x.axes))  # else it may be a plain number
+    return to(value(c, x, want), dtype) if is_tile else cast(value(c, x, want), dtype)
 
 
 def _masked(c: Context, e: P.Expr, want: Layout) -> Expr:
