@@ -23,3 +23,8 @@ def _gluon() -> Dialect:
 
 
 DIALECTS: dict[str, Callable[[], Dialect]] = {"triton": _triton, "gluon": _gluon}
+
+
+def made_for(target: str | None) -> list[Dialect]:
+    """Return the dialects that are for one kind of GPU alone, and for this one."""
+    return [d for make in DIALECTS.values() if target and (d := make()).target == target]

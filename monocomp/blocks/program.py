@@ -76,8 +76,8 @@ class Pointers:
 
 @record(eq=False)
 class Within:
-    """Of a block, which begins at `first` along an axis, the elements low .. high are meant; others
-    are 0."""
+    """Bounds of a block that begins at `first` along an axis: elements outside of low .. high are
+    0."""
 
     axis: str
     first: Expr

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from monocomp import __version__
-from monocomp.backends.dialects import DIALECTS
+from monocomp.backends.dialects import DIALECTS, made_for
 from monocomp.calls.empty_filters import Filters
 from monocomp.calls.paths import ALL
 from monocomp.declarations.binding import Binding, bind, check_order, signature
@@ -381,10 +381,14 @@ class Calls:
     def _run_emitted(
         self, inputs: Mapping[str, torch.Tensor], params: Mapping[str, object], binding: Binding
     ) -> tuple[torch.Tensor, ...]:
+        from monocomp.backends.triton.launch import device_of, target_of
         from monocomp.backends.triton.replay import Replay
         from monocomp.backends.triton.rivals import Rivals
 
-        rivals = Rivals([self.runner(inputs, binding, d) for d in self._dialects(inputs)])
+        dialects = [DIALECTS[self.language]()]
+        if self.backend == "auto":
+            dialects += made_for(target_of(device_of(dialects[0], inputs)))
+        rivals = Rivals([self.runner(inputs, binding, d) for d in dialects])
         check_floats(binding.params, rivals.first.dialect.name)
         plans = self._with_plans()
         varying = plans.varying(params)
@@ -394,17 +398,6 @@ class Calls:
             plans.keep(self._in_order((), {**inputs, **params}), repeat)
         self.last = ran
         return results
-
-    def _dialects(self, inputs: Mapping[str, torch.Tensor]) -> list[Dialect]:
-        """Return the dialects in which the kernels of a call may run; the first takes them all."""
-        from monocomp.backends.triton.launch import device_of, target_of
-
-        first = DIALECTS[self.language]()
-        if self.backend != "auto":
-            return [first]
-        target = target_of(device_of(first, inputs))
-        others = (d() for name, d in DIALECTS.items() if name != self.language)
-        return [first, *(d for d in others if d.target in (None, target) and target)]
 
     def _with_plans(self) -> Plans:
         """Where what repeats its calls is kept, from now on."""
