@@ -74,7 +74,7 @@ def test_gradient_of_a_learned_bias(name: str) -> None:
     (step,) = (s for s in plan.decisions if s.rule == "sum_along_diagonals")
     assert step.after == "E[h,j,x,y], as rows and keys of blocks are products of tiles"
     kernels = {k.names: k.tiles for k in plan.planned}
-    assert [*kernels] == [("F", "dQ"), ("E",), ("dR_slice",), ("dK", "dV")]
+    assert [*kernels] == [("delta", "dQ"), ("E",), ("dR_slice",), ("dK", "dV")]
     assert str(kernels["E",]).count("contract") == 2
 
 
@@ -86,7 +86,7 @@ def test_gradient_of_a_bias_that_is_looked_up() -> None:
     assert step.place == ("dR",) and step.after.startswith("D[h,r_2], as what")
     assert blocks(plan) == [("D",)]
     kernels = {k.names: str(k.tiles).count("contract") for k in plan.planned}
-    assert [*kernels] == [("F", "dQ"), ("E",), ("D",), ("dR_slice",), ("dK", "dV")]
+    assert [*kernels] == [("delta", "dQ"), ("E",), ("D",), ("dR_slice",), ("dK", "dV")]
     assert [*kernels.values()][1:4] == [2, 0, 0]
 
 
