@@ -14,11 +14,10 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.derivation.certificate import Certificate, Theory, Use, certify
 from monocomp.derivation.derivation import Derivation
-from monocomp.gradients.gradient import GradientPrograms
 from monocomp.gradients.laws import FOLDS, certified, law_of
 from monocomp.gradients.reverse import LEAVES, handed_on
 from monocomp.gradients.saving import is_logarithm
-from monocomp.gradients.trace import Choice
+from monocomp.gradients.trace import Choice, Derived
 from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
@@ -47,7 +46,7 @@ class GradientDerivation(Derivation):
     last_phases: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def made(cls, gradient: GradientPrograms) -> GradientDerivation:
+    def made(cls, gradient: Derived) -> GradientDerivation:
         """From what was done. Definitions that are saved, and what is differentiated by name, are
         results of the program that it starts from."""
         trace = gradient.trace
@@ -113,7 +112,7 @@ def _uses(numbers: Mapping[str, Sequence[int]]) -> tuple[Use, ...]:
     return tuple(Use(rule, tuple(n)) for rule, n in numbers.items())
 
 
-def _adjoints(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
+def _adjoints(program: Equations, gradient: Derived) -> Iterator[Step]:
     """Yield each operation, with what it hands on."""
     names = program.reader_names()
     for position, (node, edges) in gradient.trace.visited:
@@ -125,7 +124,7 @@ def _adjoints(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
             yield Step(rule, law, (position,), before, after, program, program)
 
 
-def _choices(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
+def _choices(program: Equations, gradient: Derived) -> Iterator[Step]:
     """Yield the values that may be saved."""
     for choice in gradient.choices:
         e = gradient.saved.get(choice.name)
@@ -135,7 +134,7 @@ def _choices(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
             yield compute_value_anew(program, choice)
 
 
-def _sums(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
+def _sums(program: Equations, gradient: Derived) -> Iterator[Step]:
     """Yield the gradients, after what several of them read."""
     known = gradient.equations.by_name
     named = [known[name] for name in gradient.trace.named if name in known]

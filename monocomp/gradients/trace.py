@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from monocomp.gradients.reverse import Visit
 from monocomp.rewriting.driver import Step
-from monocomp.terms.equations import Equations
+from monocomp.terms.equations import Equation, Equations
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Trace:
-    """What was done to derive a gradient.
+    """A record of what was done to derive a gradient.
 
     Attributes:
         start: the program, which may also return values that it saves.
@@ -51,3 +53,20 @@ class Trace:
     steps: tuple[Step, ...]
     visited: tuple[tuple[str, Visit], ...]
     named: tuple[str, ...]
+
+
+class Derived(Protocol):
+    """A gradient, as far as its derivation reads it."""
+
+    @property
+    def trace(self) -> Trace: ...
+    @property
+    def equations(self) -> Equations: ...
+    @property
+    def saved(self) -> Mapping[str, Equation]: ...
+    @property
+    def gradients(self) -> Mapping[str, str]: ...
+    @property
+    def choices(self) -> tuple[Choice, ...]: ...
+    @property
+    def frames(self) -> Mapping[str, str]: ...
