@@ -11,7 +11,7 @@ where they are 0 when they are not chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -163,23 +163,31 @@ def _inverse(recorder: Recorder, of: Value) -> Value:
 
 
 def replaced_infinities(condition: Value, x: Value, number: float) -> tuple[float, float] | None:
-    """Return what the infinities of x are replaced by, the positive one first, where a condition
-    says that it is one of them, or is either of them, and a number is chosen then; None where it
-    says something else. A maximum that is infinity is unspecified, so that both may be."""
-    name, operands = condition.made_by or (None, ())
-    if name == "truth":
-        (_, name), operands = operands[0].made_by or ((None, None), ())
-    if name != "eq":
-        return None
-    for infinity, compared_to in (operands, operands[::-1]):
-        if infinity.number == math.inf and compared_to.made_by == ("abs", (x,)):
+    """Return what inf and -inf in x become in `where(condition, number, x)`.
+
+    None unless the condition is `abs(x) == inf`, `x == inf` or `x == -inf`.
+    """
+    for infinity, compared in _equated(condition):
+        if infinity.number == math.inf and compared.made_by == ("abs", (x,)):
             return number, number
-        is_same = flat(compared_to) is flat(x)
-        if infinity.number is not None and abs(infinity.number) == math.inf and is_same:
-            if infinity.number < 0 and is_maximum(flat(x)):
-                return number, number
-            return (number, -math.inf) if infinity.number > 0 else (math.inf, number)
+        if flat(compared) is flat(x):
+            if infinity.number == math.inf:
+                return number, -math.inf
+            if infinity.number == -math.inf:
+                # A maximum that is inf is unspecified: it may be replaced as well, at once.
+                return (number if is_maximum(flat(x)) else math.inf), number
     return None
+
+
+def _equated(condition: Value) -> Iterator[tuple[Value, Value]]:
+    """Yield both sides of a condition `a == b`, in either order; nothing for others."""
+    name, operands = condition.made_by or (None, ())
+    if name == "truth":  # of a mask
+        (_, name), operands = operands[0].made_by or ((None, None), ())
+    if name == "eq":
+        a, b = operands
+        yield a, b
+        yield b, a
 
 
 def is_maximum(x: Value) -> bool:

@@ -117,43 +117,61 @@ def add_tuples(body: Body, f: Term, parts: Sequence[Term], commutes: bool) -> di
 
 
 def add_prefix(body: Body, f: Term) -> dict[Term, Expr]:
-    """Carry a prefix along the index of the loop; return its value at each position, by field.
-
-    One that is strict is a second field of the pairs that hold a prefix with its own element, and
-    without: (x . y, x . y'). Both continue the same state.
-    """
-    at, axis, prefix = body.at, body.loop.axis, as_prefix(f)
-    assert prefix is not None
-    condition, *parts = elements_of(f, T.index(axis.name, axis.extent))
-    monoid = prefix_monoid(f)
-    elements = _elements(body, f, parts)
-    value = factors(elements[0])
-    is_beside_mask = monoid is SE_PAIR and at.domain(elements[1]).masked
-    if is_beside_mask and not all(at.domain(f).is_real for f in value):
-        condition = T.conjunction(condition, T.compare("<", T.NEG_INF, elements[1]))
-    elements = [T.where(condition, *x) for x in zip(elements, monoid.unit, strict=True)]
+    """Carry a prefix along the index of the loop; return its value at each position, by field."""
+    at, monoid = body.at, prefix_monoid(f)
+    elements = _prefix_elements(body, f, monoid)
     at.prepare(elements)
-    states = _states(body, f, monoid, axis.tile, _start(body, f, monoid))
+    states = _states(body, f, monoid, body.loop.axis.tile, _start(body, f, monoid))
     values = [at.summand(e) if f.attr.monoid == "sum" else at.value(e) for e in elements]
     if not body.loop.is_whole or body.loop.is_backwards:  # else what is no element comes last
         values = [body.masked(v, u) for v, u in zip(values, _starts(monoid), strict=True)]
-    # The order is that of the index, though it may not matter in which one numbers are combined.
-    is_tile = axis.role != "serial"
-    is_pair = prefix.is_strict and is_tile
-    domains = list(map(at.domain, elements))
+    prefixes = _combine_prefix(body, f, monoid, states, values, list(map(at.domain, elements)))
+    results = _results(at, f, monoid, prefixes)
+    if f.attr.monoid in _POSITIONS:
+        results[f] = at.let(body.scope, "position", results[f])
+    return results
+
+
+def _prefix_elements(body: Body, f: Term, monoid: UserMonoid) -> list[Term]:
+    """Return the fields of a prefix's elements: those of the unit where its filter fails."""
+    at, axis = body.at, body.loop.axis
+    condition, *parts = elements_of(f, T.index(axis.name, axis.extent))
+    fields = _elements(body, f, parts)
+    if monoid is SE_PAIR:
+        mantissa, exponent = fields
+        # An exponent of -inf is as good as no element, whatever its mantissa is.
+        is_real = all(at.domain(factor).is_real for factor in factors(mantissa))
+        if at.domain(exponent).masked and not is_real:
+            condition = T.conjunction(condition, T.compare("<", T.NEG_INF, exponent))
+    return [T.where(condition, x, unit) for x, unit in zip(fields, monoid.unit, strict=True)]
+
+
+def _combine_prefix(
+    body: Body,
+    f: Term,
+    monoid: UserMonoid,
+    states: list[Expr],
+    values: list[Expr],
+    domains: Sequence[Dom],
+) -> Sequence[Expr]:
+    """Combine a step's elements with the states of a prefix; return it at each position.
+
+    Elements are combined in the order of the index, though for numbers it may not matter. In a tile
+    a strict prefix is the second of two, with its own element and without: (x . y, x . y'). Both
+    continue the same state.
+    """
+    prefix = as_prefix(f)
+    assert prefix is not None
+    is_tile = body.loop.axis.role != "serial"
+    is_pair = is_tile and prefix.is_strict
     combine = combine_of(monoid, False, prefix.is_suffix, is_pair, domains)
     if is_pair:
-        values += [at.value(unit) for unit in monoid.unit]
-    prefixes = body.combine(combine, states, values, keep=is_tile)
-    if is_pair:
-        prefixes = prefixes[len(states) :]
-    elif not is_tile:  # one element a step: the state before or after it is the prefix
-        after = [body.next_value(s.attr) for s in states]
-        prefixes = states if prefix.is_strict else after
-    found = _results(at, f, monoid, prefixes)
-    if f.attr.monoid in _POSITIONS:
-        found[f] = at.let(body.scope, "position", found[f])
-    return found
+        units = [body.at.value(unit) for unit in monoid.unit]
+        return body.combine(combine, states, values + units, keep=True)[len(states) :]
+    if is_tile:
+        return body.combine(combine, states, values, keep=True)
+    body.combine(combine, states, values)  # one element: the state before or after it is the prefix
+    return states if prefix.is_strict else [body.next_value(s.attr) for s in states]
 
 
 def add_selection(body: Body, f: Term, element: Term, rank: str) -> dict[Term, Expr]:
