@@ -295,8 +295,8 @@ class Kernel(Rendered):
 
         Args:
             backend: "triton" or "gluon" for a self-contained Python file; "numpy" and "torch"
-                interpret the tile program, whose text they give. Unless given, the language in
-                which the kernel runs on a GPU.
+                interpret the tile program, whose text they give. Unless given, "gluon" for a
+                kernel of that backend, and "triton" for others.
             target: "cuda:80", "cuda:90", "hip:gfx942", "h100", "sm_90", ...: what to choose the
                 schedule for.
             dtype: "bf16", "fp16" or "fp32"; or a dtype for each of some inputs by name, which
