@@ -81,8 +81,8 @@ class Repeated:
 def sharing(
     call: Repeat, backward: Repeat, sources: Sequence[int], count: int
 ) -> tuple[Repeated, Repeated, int] | None:
-    """Return what repeats a call and its backward pass, as `tape.sharing.shared` has them, and how
-    many values they share; None where they share nothing.
+    """Return repeats of a call and of its backward pass that share values, and how many they share;
+    None if they share nothing (`tape.sharing.shared`).
 
     Args:
         sources: for each value of the backward pass where it is among the values of the call and

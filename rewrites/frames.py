@@ -25,14 +25,15 @@ def is_joined(t: Term) -> bool:
 
 
 def joint_frame(parts: list[tuple[Term, Term]]) -> Term:
-    """The largest exponent of scaled numbers. Where a bracket says that one is not there, its
-    exponent does not count, nor does that of 0. What is compared is `exact`, also at inf."""
-    there = [(v, e) for v, e in parts if v is not T.ZERO]
-    if len({e for _, e in there}) == 1:  # the exponents cancel, whichever are there
-        counted = {there[0][1]}
-    else:
-        counted = {T.where(condition_of(v, e), e, T.NEG_INF) for v, e in there}
-    return _largest_of(counted)
+    """Return the largest exponent of scaled numbers, pairs of mantissa and exponent.
+
+    That of 0 does not count, nor one whose mantissa is not there.
+    """
+    nonzero = [(v, e) for v, e in parts if v is not T.ZERO]
+    exponents = {e for _, e in nonzero}
+    if len(exponents) != 1:  # else they cancel, whichever mantissas are there
+        exponents = {T.where(condition_of(v, e), e, T.NEG_INF) for v, e in nonzero}
+    return _largest_of(exponents)
 
 
 def _largest_of(exponents: Iterable[Term]) -> Term:
@@ -86,27 +87,30 @@ _EXTREMA = ("fold", "maximum", "minimum", "where")
 
 
 def is_at_most_zero(exponent: Term, condition: Term) -> bool:
-    """True if the exponent is 0 or, for a c that is at least 0, c * (s - m) with an m that is at
-    least s where the condition holds; or a maximum of such exponents."""
-    known = frozenset(T.conjuncts(condition))
+    """True if the exponent is 0, or a maximum of such exponents, or c * (s - m) with c >= 0, and
+    m >= s where the condition holds."""
     if exponent.op == "fold" and exponent.attr.monoid == "max":
         _, (inside, body) = T.open_fold(exponent)
         return is_at_most_zero(body, T.conjunction(condition, inside))
     unsigned = [f for f in factors(exponent) if not T.is_nonnegative(f)]
     if len(unsigned) == 1 and unsigned[0].op == "add":
         exponent = unsigned[0]
-    for a in addends(exponent):
-        number, _ = T.split_coefficient(a)
-        extrema = [f for f in factors(a) if _definition(f).op in _EXTREMA]
-        scale = [f for f in factors(a) if f not in extrema and f.op != "const"]
-        if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_nonnegative, scale)):
-            continue
-        rest = T.sub(exponent, a)  # c (s - max(s)), or c (min(s) - s), for c > 0
-        inverse = T.const(-1 / number, "float")
-        s = T.add(*(T.mul(inverse, _without(b, scale)) for b in addends(rest)))
-        if _is_extremum(extrema[0], s, "max" if number < 0 else "min", known):
-            return True
-    return exponent is T.ZERO
+    known = frozenset(T.conjuncts(condition))
+    return exponent is T.ZERO or any(_bounds(a, exponent, known) for a in addends(exponent))
+
+
+def _bounds(addend: Term, exponent: Term, known: frozenset[Term]) -> bool:
+    """True if an addend of an exponent is -c * max(s), or c * min(s), and the others are c * s, or
+    -c * s, for a c >= 0."""
+    number, _ = T.split_coefficient(addend)
+    extrema = [f for f in factors(addend) if _definition(f).op in _EXTREMA]
+    scale = [f for f in factors(addend) if f not in extrema and f.op != "const"]
+    if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_nonnegative, scale)):
+        return False
+    inverse = T.const(-1 / number, "float")
+    others = addends(T.sub(exponent, addend))
+    s = T.add(*(T.mul(inverse, _without(a, scale)) for a in others))
+    return _is_extremum(extrema[0], s, "max" if number < 0 else "min", known)
 
 
 def _without(t: Term, scale: Iterable[Term]) -> Term:

@@ -147,8 +147,8 @@ class _Normalising:
         self.steps: list[Step] = []
         self.same: dict[Value, Value] = {}  # what is computed in place of a value
         self.images: dict[Value, Value] = {}  # linear in the exponentials: the same of softmax
-        self.later: dict[Value, Step] = {}  # of the sums, until something reads it
-        self.roles: dict[Value, str] = {}  # of these: sum, inverse, empty, or not empty
+        self.later: dict[Value, Step] = {}  # steps on the sums, until something reads the result
+        self.roles: dict[Value, str] = {}  # sum, inverse, empty or not empty, of the sums' values
         self.is_divided = self.is_guarded = self.is_other = False
 
     def add(self, steps: Sequence[Step], results: Sequence[Value]) -> bool:

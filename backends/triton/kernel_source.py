@@ -74,17 +74,17 @@ def block_program(
         return Identifiers({*taken, function, *others})
 
     choices = choose(program, passes, dialect.resident)
-    found = build(program, choices, kernel, scope, functions, known)
-    found = unchain(found) if unchained else found
+    built = build(program, choices, kernel, scope, functions, known)
+    built = unchain(built) if unchained else built
     try:
         for name, change in dialect.passes.items():
-            found = change(found) if name in passes else found
+            built = change(built) if name in passes else built
     except UnsupportedError as reason:
         raise UnsupportedError(
             f"backend '{dialect.name}' has no form of kernel '{program.name}': {reason.message}",
             help=f"compile with backend='{TRITON.name}', which takes all kernels",
         ) from None
-    return found
+    return built
 
 
 def source_of(p: BlockProgram, dialect: Dialect = TRITON) -> KernelSource:

@@ -26,7 +26,7 @@ def derivation(options: Namespace) -> int:
 
 
 def derivation_as_json(options: Namespace) -> int:
-    """Say the steps to the kernel for other tools."""
+    """Write the steps to the kernel as JSON."""
     plan = compiling.kernel(compiling.equations(options)).plan(words.extents(options))
     streams.say_text(_first(plan.derivation, options.steps).to_json())
     return 0
@@ -40,7 +40,7 @@ def gradient(options: Namespace) -> int:
 
 
 def gradient_as_json(options: Namespace) -> int:
-    """Say the steps to the gradient for other tools."""
+    """Write the steps to the gradient as JSON."""
     streams.say_text(_first(_gradient(options), options.steps).to_json())
     return 0
 

@@ -186,28 +186,30 @@ class _Parser:
         return self.named(word)
 
     def named(self, word: str) -> Formula:
+        """Read what a name begins: itself, a call, an element or a fold."""
         name, _, below = word.partition("_")
-        is_indexed = self.law and 0 < len(below) <= _INDICES
-        if is_indexed:
-            at = Formula("name", attr=below)
-            if self.takes("("):
-                head = Formula("head", (at,), "_")
-                return Formula("fold", (head, *self.items(")")), name)
-            operand = self.next is not None and self._begins(self.next)
-            if name in ("sum", "prod", "max", "min") and operand:
-                return Formula("each", (at, self.formula(_MUL)), name)
-            return Formula("at", (at,), name)
-        name = word
+        if self.law and 0 < len(below) <= _INDICES:
+            return self.indexed(name, Formula("name", attr=below))
         if self.takes("("):
-            return Formula("call", self.items(")"), name)
+            return Formula("call", self.items(")"), word)
         if not self.takes("["):
-            return Formula("name", attr=name)
+            return Formula("name", attr=word)
         head = self.head()
         if self.takes("("):
-            return Formula("fold", (head, *self.items(")")), name)
+            return Formula("fold", (head, *self.items(")")), word)
         if head.op != "head" or head.attr:
-            raise NotAFormulaError(name)
-        return Formula("read", head.args, name)
+            raise NotAFormulaError(word)
+        return Formula("read", head.args, word)
+
+    def indexed(self, name: str, index: Formula) -> Formula:
+        """Read what a name with an index begins in a law: `sum_k(x)`, `sum_k x` or `x_k`."""
+        if self.takes("("):
+            head = Formula("head", (index,), "_")
+            return Formula("fold", (head, *self.items(")")), name)
+        has_operand = self.next is not None and self._begins(self.next)
+        if name in ("sum", "prod", "max", "min") and has_operand:
+            return Formula("each", (index, self.formula(_MUL)), name)
+        return Formula("at", (index,), name)
 
     def head(self) -> Formula:
         """Read what stands in brackets: subscripts, or a fold's indices and its filter."""

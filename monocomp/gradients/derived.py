@@ -128,12 +128,12 @@ def _returning(
     floats = [e.name for e in program.outputs if e.body.kind == "float"]
     more = floats if outputs is None else outputs
     returned = returning(program, defined)
-    found = gradient(returned, wrt, more, save, *how)
+    programs = gradient(returned, wrt, more, save, *how)
     # Where a row has no element, logarithms tell that weights are 0: they are kept as well.
-    logarithms = [c.name for c in found.choices if c.is_logarithm and not c.is_saved]
+    logarithms = [c.name for c in programs.choices if c.is_logarithm and not c.is_saved]
     if logarithms and save is not None:
-        found = gradient(returned, wrt, more, [*save, *logarithms], *how)
-    return found
+        return gradient(returned, wrt, more, [*save, *logarithms], *how)
+    return programs
 
 
 @dataclass(frozen=True)

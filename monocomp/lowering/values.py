@@ -320,17 +320,17 @@ class Values(Scopes):
         return total
 
     def _zeros(self, parts: Sequence[Term], number: Number) -> Iterator[Sequence[Term]]:
-        """Yield factors that are 0 where a product is, while another is -inf or unspecified, or the
-        number before them."""
-        is_infinite = math.isinf(number)
+        """Yield groups of factors to test for 0: where a group's product is 0 the whole product is,
+        though another factor, or the number before them, is -inf or unspecified."""
         domains = {f: self.domain(f) for f in parts}
         unbounded = [f for f in parts if not domains[f].is_real]
-        bounded = [f for f in parts if f not in unbounded and domains[f].zero]
-        if (unbounded or is_infinite) and bounded:
-            yield [f.args[0] if f.op == "pow" else f for f in bounded]
-        for f in unbounded if len(unbounded) + is_infinite > 1 else ():
-            if domains[f].zero:
-                yield [f.args[0] if f.op == "pow" else f]
+        may_be_zero = [f for f in parts if domains[f].zero]
+        count = len(unbounded) + math.isinf(number)  # of what 0 may have to win against
+        bounded = [T.base_and_power(f)[0] for f in may_be_zero if f not in unbounded]
+        if count > 0 and bounded:
+            yield bounded
+        if count > 1:
+            yield from ([T.base_and_power(f)[0]] for f in may_be_zero if f in unbounded)
         yield from ([f] for f in factors_outside_frames(parts, self.known()))
         yield from ([f] for f in self._sums_over_nothing(parts))
 

@@ -36,20 +36,27 @@ def compare(op: str, a: Term, b: Term) -> Term:
         return const(table.get(op, a.attr != b.attr))
     if a.op == b.op == "exp":  # which is monotone
         return compare(op, a.args[0], b.args[0])
-    if op == "<" and (
-        (a is NEG_INF and exceeds_minus_infinity(b))
-        or (b is INF and exceeds_minus_infinity(neg(a)))
-    ):
-        return TRUE
-    if op == "<" and a is ZERO:  # an exponential may underflow
-        condition, x = (b.args[0], b.args[1]) if _is_guarded_exponential(b) else (TRUE, b)
-        if x.op == "exp":
-            return conjunction(condition, compare("<", NEG_INF, x.args[0]))
+    settled = _settle_less(a, b) if op == "<" else None
+    if settled is not None:
+        return settled
     if a is ZERO:
         b = _without_scale(b)
     elif b is ZERO:
         a = _without_scale(a)
     return intern("compare", (a, b), op, "bool")
+
+
+def _settle_less(a: Term, b: Term) -> Term | None:
+    """Return a < b for the infinities, and for 0 beside an exponential; None for other floats."""
+    if a is NEG_INF and exceeds_minus_infinity(b):
+        return TRUE
+    if b is INF and exceeds_minus_infinity(neg(a)):
+        return TRUE
+    if a is ZERO:  # 0 < exp(x) is -inf < x: an exponential may underflow
+        condition, x = (b.args[0], b.args[1]) if _is_guarded_exponential(b) else (TRUE, b)
+        if x.op == "exp":
+            return conjunction(condition, compare("<", NEG_INF, x.args[0]))
+    return None
 
 
 def in_range(position: Term, extent: str) -> Term:

@@ -208,15 +208,15 @@ class Context:
     # --- axes ---------------------------------------------------------------------------------
 
     def order(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """Return the dimensions of a tile of these axes, here."""
+        """Return the dimensions that a tile of these axes has in the current scope."""
         return self.layouts.order(frozenset(axes) - self.single)
 
     def layout(self, e: P.Expr) -> tuple[str, ...]:
-        """Return the dimensions of a value, here."""
+        """Return the dimensions that a value has in the current scope."""
         return tuple(a for a in self.layouts.of(e) if a not in self.single)
 
     def axis(self, axis: str) -> Expr:
-        """Return the coordinate, here."""
+        """Return the coordinates of an axis, or the first one if that alone counts."""
         return self.first(axis) if axis in self.single else self.names.axis(axis)
 
     def first(self, axis: str) -> Expr:

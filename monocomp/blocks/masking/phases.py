@@ -233,6 +233,16 @@ def _multiplies(loop: Loop) -> bool:
     return any(e.op == "contract" for e in expressions(loop.body))
 
 
+def _joined(parts: Iterable[tuple[int | str, ...] | None]) -> tuple[int | str, ...] | None:
+    """Return the numbers and axes of all parts; None if those of one are not known."""
+    joined: tuple[int | str, ...] = ()
+    for part in parts:
+        if part is None:
+            return None
+        joined += part
+    return joined
+
+
 def _fused(loop: Loop, by_descriptor: Mapping[str, Block]) -> tuple[Block, str] | None:
     """Return the descriptor and the axis of the only loop inside. A selection is a loop itself."""
     inner = [s for s in loop.body if isinstance(s, Loop)]
@@ -323,8 +333,8 @@ class Bounds:
         an upper bound, or if the position depends on anything else."""
         if segment.upper or segment.masked:
             return None
-        found = [self._multiples(e) for e in segment.lower]
-        return None if None in found else tuple(sorted({x for f in found if f for x in f}, key=str))
+        parts = _joined(map(self._multiples, segment.lower))
+        return None if parts is None else tuple(sorted({*parts}, key=str))
 
     def _multiples(self, e: Expr) -> tuple[int | str, ...] | None:
         match e.op:
@@ -335,8 +345,7 @@ class Bounds:
             case "local" if e.attr in self.lets:
                 return self._multiples(self.lets[e.attr])
             case "add" | "maximum" | "minimum":
-                found = [self._multiples(a) for a in e.args]
-                return None if None in found else tuple(x for f in found if f for x in f)
+                return _joined(map(self._multiples, e.args))
         return None
 
     def divisor_of_lower(self, segment: Segment) -> int:
