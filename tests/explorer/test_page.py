@@ -221,7 +221,7 @@ def test_a_gradient_has_a_page() -> None:
     assert [p.name for p in phases] == names
     *_, saved, sums = [[x.decisive for x in p.links if x.decisive] for p in phases]
     assert saved[0] == "as it is returned" and saved[1].startswith("by cost: ")
-    assert sums == ["read by G, dV", "read by dQ, dK"]
+    assert sums == ["read by dS, dV", "read by dQ, dK"]
     kernel = mc.compile(gradient)
     page = Page(explorer.page(kernel, derivation=gradient.derivation))
     assert "Derivation of dQ, dK, dV" in page.texts and "The gradient" in page.texts

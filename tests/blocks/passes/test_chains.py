@@ -49,8 +49,8 @@ def test_products_that_others_are_made_from() -> None:
     *_, last = gradient().plan(SIZES).kernels
     before = block_program(last)
     assert cut(before) == []
-    assert cut(unchain(before)) == ["P_in", "product_in"]
-    assert cut(block_program(last, unchained=True)) == ["P_in", "product_in"]
+    assert cut(unchain(before)) == ["P_in", "dS_in"]
+    assert cut(block_program(last, unchained=True)) == ["P_in", "dS_in"]
 
 
 def test_states_that_products_scale() -> None:
