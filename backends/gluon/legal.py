@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import product
+from math import prod
 
 from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule
-from monocomp.blocks.choices.descriptors import descriptor_loads
+from monocomp.backends.triton.kernel_source import block_program
+from monocomp.blocks.liveness import Moment, Shape, moments
 from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.errors import UnsupportedError
-from monocomp.tile import Assign, Expr, Let, Loop, State, subexpressions
 
 _MOST = {1: 240, 2: 240, 3: 160}  # registers of a thread, by how many warpgroups compute
-_WORKING = 24  # for rows, addresses and counters
 
 
 class LegalOfWarpgroups(Legal):
@@ -37,48 +38,28 @@ class LegalOfWarpgroups(Legal):
         )
 
     def registers(self, schedule: Schedule) -> int:
-        """Count the registers of a thread: the sums that loops carry, and beside these what
-        products give and, in 16 bits, what they take of it; what is drawn, half of what positions
-        give, and two elements of vectors along rows. Tiles loaded through pointers lie as results
-        of products do, two neighbours in a thread; each pair has a pointer, of two registers."""
-        by_descriptor = descriptor_loads(self.program, resident=True)
-        halves = 0
-        for s in self.program.statements:
-            match s:
-                case Let(value=value) if value.op == "load":
-                    halves += 0 if s.name in by_descriptor else 4 * self._tile(value, schedule)
-                case Let(value=value) if value.op == "contract" or _draws(value):
-                    halves += 2 * self._tile(value, schedule)
-                case Let(value=value):
-                    halves += self._along_rows(value, schedule)
-                    halves += 0 if _takes_over(value) else self._tile(value, schedule)
-                case Loop():
-                    halves += sum(2 * self._tile(state, schedule) for state in s.state)
-                case Assign(value=value):
-                    lefts = (e.args[0] for e in subexpressions(value) if e.op == "contract")
-                    halves += sum(self._tile(e, schedule) for e in lefts if e.op != "load")
-        return _WORKING + halves // (2 * schedule.num_warps * self.gpu.lanes)
+        """Count the registers of a thread: the most that live values take at any moment. Scalars
+        have no share: most are uniform, and others may wait in memory while a loop runs."""
+        shapes = {shape for moment in self._moments for shape, _ in moment}
+        held = {shape: self._held(shape, schedule) for shape in shapes}
+        return int(max(sum(n * held[x] for x, n in m) for m in self._moments))
 
-    def _along_rows(self, value: Expr, schedule: Schedule) -> int:
-        """Count twice the elements of a vector along rows, of which each thread has two."""
-        axes = value.axes & {*self.program.axis_names("row", "stream", "whole")}
-        threads = schedule.num_warps * self.gpu.lanes
-        return 4 * threads if axes and axes <= {*self.program.axis_names("row")} else 0
+    @cached_property
+    def _moments(self) -> set[Moment]:
+        from monocomp.backends.gluon.dialect import GLUON  # which has these schedules
 
-    def _tile(self, value: Expr | State, schedule: Schedule) -> int:
-        """Count the elements of a tile; those of rows are few."""
-        axes = value.axes & {*self.program.axis_names("row", "stream", "whole")}
-        return self.resources.elements(axes, schedule) if len(axes) > 1 else 0
+        return moments(block_program(self.program, dialect=GLUON))
 
-
-def _draws(value: Expr) -> bool:
-    """True if a value is drawn, which takes so long that it is done while products run."""
-    return any(e.op == "uniform" for e in subexpressions(value))
-
-
-def _takes_over(value: Expr) -> bool:
-    """True if a value may lie where a tile does that it is computed from."""
-    return any(e.op == "local" and e.axes == value.axes for e in subexpressions(value))
+    def _held(self, shape: Shape, schedule: Schedule) -> float:
+        """Count the registers of a thread for a value. Of the result of a product it has two rows
+        and a quarter of the columns; vectors lie as those rows or columns do."""
+        axes, bits = shape
+        lengths = (
+            2 if self.program.axes[a].role == "row" else self.resources.length(a, schedule) / 4
+            for a in axes
+            if a is not None
+        )
+        return prod(lengths) * bits / 32 if axes else 0
 
 
 def first(legal: Legal) -> Schedule:

@@ -14,6 +14,7 @@
     a printer of a dialect
 
 `masking` has the phases, bounds and masks of loops, chosen and written out, in one room.
+`liveness` lists the values that a thread holds at once.
 
 `values` and `program` are the data, which print; `verifier` checks a program, and the block
 interpreter of the backends says what it means.

@@ -47,18 +47,7 @@ SUPPORTED = (
     "kl_divergence",
 )
 # From which size of a head on registers cannot hold 64 rows.
-TOO_LONG = {"attention_jvp": 128, "differential": 256, "pair_bias": 256}
-# Bytes a thread: after its loop dropout divides 256 columns twice, and keeps them for a test
-# meanwhile; the registers that `legal` estimates leave out what else is computed beside products.
-SPILLED = {
-    ("dropout", 256): 200,
-    ("softpick", 17): 336,
-    ("softpick", 64): 256,
-    ("sigmoid_attention", 64): 216,
-    ("sigmoid_attention", 17): 96,
-    ("attention_statistics", 17): 160,
-    **{("kl_divergence", d): 296 for d in (17, 64, 128, 256)},
-}
+TOO_LONG = {"attention_jvp": 256, "differential": 256}
 MODULES = {
     *("torch", "triton", "triton.language", "triton.experimental"),
     *("triton.experimental.gluon", "triton.experimental.gluon.nvidia"),
@@ -287,7 +276,7 @@ def test_compiles_for_registers(name: str, d: int) -> None:
     for made in found:
         usage = compile_for("cuda:90", made)
         # A few bounds and counters may wait in memory while a loop runs.
-        assert usage.spilled <= SPILLED.get((name, d), 64)
+        assert usage.spilled <= 64
         assert usage.shared <= SHARED_LIMIT["cuda:90"]
         used = instructions(made)
         assert any(text.startswith("HGMMA") for text in used)

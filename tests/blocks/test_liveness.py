@@ -1,0 +1,131 @@
+"""What is live at once, of bodies as short as each reason needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from monocomp import blocks as B
+from monocomp.blocks.liveness import moments
+from monocomp.blocks.operations import (
+    arange,
+    function,
+    infix,
+    name,
+    number,
+    over_blocks,
+    pointers,
+    to,
+)
+
+TILE: B.Layout = ("q", "k")
+RING = B.Ring("ring", name("desc", B.NONE), B.Block("V", ("k", "e")), number(2))
+SUM, HALF = name("acc", B.FLOAT32, ("q", "e")), name("half", B.BFLOAT16, TILE)
+RIGHT = name("V_tile", B.Dtype("V_ptr", "float", "tensor"), ("k", "e"))
+OPERAND = B.Expr("operand", (HALF,), B.Registers(("q", "e")), TILE, B.BFLOAT16)
+PRODUCT = B.Expr("dot", (OPERAND, RIGHT, SUM), None, ("q", "e"), B.FLOAT32)
+STORED = pointers(name("O_ptr", B.INT64), ())
+
+
+def tile(identifier: str, layout: B.Layout = TILE) -> B.Expr:
+    return name(identifier, B.FLOAT32, layout)
+
+
+def made(target: B.Expr, *args: B.Expr) -> B.Assign:
+    """A statement that reads values element by element."""
+    return B.Assign((target,), B.Expr("fma", args, None, target.layout, target.dtype))
+
+
+def stored(*values: B.Expr) -> B.Body:
+    return tuple(B.Store("O", STORED, x) for x in values)
+
+
+def most(*body: B.Statement) -> Mapping[tuple[str, int], int]:
+    """The values that are live when most bits are, all axes having 8 elements."""
+    program = B.BlockProgram("kernel", (), {}, {}, body)
+    found = [
+        {("".join(filter(None, axes)), bits): count for (axes, bits), count in moment}
+        for moment in moments(program)
+    ]
+    return max(found, key=lambda m: sum(8 ** len(a) * bits * n for (a, bits), n in m.items()))
+
+
+def test_operands_that_end() -> None:
+    """A value takes their place, unless they are read again."""
+    x, y = tile("x"), tile("y")
+    assert most(made(x), made(y, x), *stored(y)) == {("qk", 32): 1}
+    assert most(made(x), made(y, x), *stored(y, x)) == {("qk", 32): 2}
+
+
+def test_branches() -> None:
+    """What one of two reads is live before both."""
+    x, y = tile("x"), tile("y")
+    test = B.If(name("masked", B.BOOL), (made(y, x),))
+    assert most(made(x), made(y, x), test, *stored(y)) == {("qk", 32): 2}
+    assert most(made(x), made(y, x), test, made(x), *stored(y)) == {("qk", 32): 2}
+    assert most(made(x), made(y, x), B.If(test.test, (made(y, y),)), *stored(y)) == {("qk", 32): 1}
+
+
+def test_loops() -> None:
+    """What a loop reads is live throughout, and what it hands on to its beginning."""
+    x, y, state = tile("x"), tile("y"), tile("state", ("q", "e"))
+    over = over_blocks("k", number(0), number(64), None)
+
+    def loop(*body: B.Statement) -> B.For:
+        return B.For(name("first_k", B.INDEX), over, body)
+
+    carried = (made(x), made(y, x), made(state, state, y))
+    assert most(made(state), loop(*carried), *stored(state)) == {("qk", 32): 1, ("qe", 32): 1}
+    again = (made(y), made(y, x, y))
+    assert most(made(x), loop(*again)) == {("qk", 32): 2}
+    assert most(made(x), loop(loop(*again))) == {("qk", 32): 2}
+
+
+def test_products() -> None:
+    """From its issue to its wait a product has its operand in registers, whatever becomes of the
+    name; what lies in shared memory takes none."""
+    s, issue, wait = tile("s"), B.Issue(SUM, PRODUCT), B.Wait(SUM, 0)
+    beside = made(SUM), made(HALF), B.Take(RIGHT, RING), issue
+    both = {("qe", 32): 1, ("qk", 16): 1}
+    assert most(*beside, wait, *stored(SUM)) == both
+    assert most(*beside, made(s), *stored(s), wait, *stored(SUM)) == both | {("qk", 32): 1}
+    later = made(s), B.Assign((HALF,), to(s, B.BFLOAT16)), wait, *stored(SUM, HALF)
+    assert most(*beside, *later) == both | {("qk", 32): 1}
+    ended = wait, made(s), *stored(s, SUM)
+    assert most(*beside, *ended) == {("qe", 32): 1, ("qk", 32): 1}
+
+
+def test_temporaries() -> None:
+    """A divisor has a factor for each of its own elements; what is loaded needs pointers."""
+    x, rows = tile("x"), tile("rows", ("q",))
+    by_tile = B.Assign((x,), infix("/", number(1.0, "float"), function("exp2", x)))
+    assert most(made(x), by_tile, *stored(x)) == {("qk", 32): 2}
+    column = B.Expr("expand", (rows,), None, ("q", None), B.FLOAT32)
+    by_row = B.Assign((x,), infix("/", x, column))
+    assert most(made(x), made(rows), by_row, *stored(x)) == {("qk", 32): 1, ("q", 32): 1}
+    load = B.Load(HALF, "F", pointers(name("F_ptr", B.INT64), (column,)))
+    held = {("qk", 16): 1, ("qk", 64): 1, ("q", 64): 1}
+    assert most(made(rows), load, *stored(HALF)) == held
+
+
+def test_what_takes_no_registers() -> None:
+    """Scalars and vectors of positions do not, and truth values take a bit each."""
+    offs, inside = name("offs_k", B.INDEX, ("k",)), name("in_k", B.BOOL, ("k",))
+    scalar, x, y = name("size", B.INT), tile("x"), tile("y")
+    positions = B.Assign((offs,), infix("+", scalar, arange("k")))
+    test = B.Assign((inside,), infix("<", offs, scalar))
+    assert most(made(scalar), positions, made(x, offs), *stored(x, offs)) == {("qk", 32): 1}
+    assert most(positions, test, *stored(inside, offs)) == {("k", 1): 1}
+    column = B.Expr("expand", (arange("k"),), None, (None, "k"), B.INT32)
+    by_position = B.Assign((y,), infix("+", x, column))
+    assert most(made(x), by_position, *stored(x, y)) == {("qk", 32): 2}
+    bias = tile("bias", ("k",))
+    load = B.Load(bias, "F", pointers(name("F_ptr", B.INT64), (arange("k"),)))
+    assert most(load, made(x), *stored(x, bias)) == {("k", 32): 1, ("qk", 32): 1}
+
+
+def test_widths() -> None:
+    """Elements of tensors are those of matrices, and a dtype may be that of another value."""
+    x, half = tile("x"), name("h", B.Dtype("x", "float", "value"), TILE)
+    assert most(made(x), made(half), *stored(half)) == {("qk", 32): 1}
+    loaded = name("h", B.Dtype("F_ptr", "float", "tensor"), TILE)
+    assert most(made(x), made(loaded, x), *stored(x, loaded)) == {("qk", 32): 1, ("qk", 16): 1}
