@@ -20,9 +20,9 @@ def moments(program: B.BlockProgram) -> set[Moment]:
     """Return the moments of a kernel's body. Operands are overwritten by values that take their
     place; tiles in shared memory, scalars, and the positions in a block, which are computed where
     they are read, take no registers."""
-    found = _Liveness(program)
-    found.before(program.body, frozenset())
-    return found.moments
+    analysis = _Liveness(program)
+    analysis.before(program.body, frozenset())
+    return analysis.moments
 
 
 class _Liveness:
@@ -45,20 +45,20 @@ class _Liveness:
     def _statement(self, s: B.Statement, live: _Values) -> _Values:
         match s:
             case B.For() | B.While():
-                while not (begun := self.before(s.body, live)) <= live:
-                    live |= begun
+                while not (head := self.before(s.body, live)) <= live:
+                    live |= head
                 return live | self.read[s]
             case B.If():
                 return self.before(s.body, live) | self.before(s.orelse, live) | self.read[s]
-        given = self._named(B.targets(s))
+        results = self._named(B.targets(s))
         if isinstance(s, B.Wait):
-            live |= given | self.operands[s.target.attr]
+            live |= results | self.operands[s.target.attr]
             self._record(live)
             return live
-        self._record(live | given, self.temporaries[s])
+        self._record(live | results, self.temporaries[s])
         if isinstance(s, B.Issue):
             live -= self.operands[s.target.attr]
-        live = (live - given) | self.read[s]
+        live = (live - results) | self.read[s]
         self._record(live)
         return live
 
@@ -67,7 +67,8 @@ class _Liveness:
         self.moments.add(frozenset(shapes.items()))
 
     def _named(self, parts: Iterable[B.Expr]) -> _Values:
-        return frozenset(self.values[e.attr] for e in parts if e.attr in self.values)
+        names = {e.attr for e in parts if e.op == "name"}
+        return frozenset(self.values[n] for n in names & self.values.keys())
 
     def _bits(self, dtype: B.Dtype) -> int:
         if dtype.of == "value" and dtype.name in self.values:
@@ -78,8 +79,8 @@ class _Liveness:
 def _is_held(s: B.Statement) -> bool:
     """True if a statement's result takes registers."""
     layouts = [t.layout for t in B.targets(s)]
-    made = any(e.op == "arange" for e in _parts(s)) and all(len(x) == 1 for x in layouts)
-    is_position = isinstance(s, B.Assign) and made
+    is_vector = isinstance(s, B.Assign) and all(len(x) == 1 for x in layouts)
+    is_position = is_vector and any(e.op == "arange" for e in _parts(s))
     return any(layouts) and not is_position and not isinstance(s, B.Take)
 
 
