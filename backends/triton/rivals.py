@@ -80,10 +80,10 @@ class Rivals:
         entry = remembered.entry_for(situation, raced=budget is RACE)
         if budget is None or (entry is not None and entry.dialects):
             return {} if entry is None else dict(entry.dialects)
-        schedules = self.first.schedules(tensors, params, sizes)
         times = self._measured(tensors, params, extents)
-        entry = remembered.entry_for(situation) or remembered.Entry(situation, schedules, 0.0, True)
-        remembered.keep(replace(entry, dialects=tuple(times.items())))
+        entry = remembered.entry_for(situation)  # of the first, which has been measured
+        if entry is not None and times:
+            remembered.keep(replace(entry, dialects=tuple(times.items())))
         return times
 
     def _measured(

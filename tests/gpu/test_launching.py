@@ -72,7 +72,7 @@ def test_a_first_call_in_a_graph_measures_nothing(
     assert not measured
     graph.replay()
     wanted = kernel(*inputs)
-    assert measured == [False]
+    assert measured and not any(measured)
     assert torch.allclose(result, wanted, atol=2e-2)
 
 

@@ -99,7 +99,7 @@ def test_first_calls_race(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = [t.requires_grad_() for t in tensors()]
     before = [t.detach().clone() for t in inputs]
     for _ in range(2):
-        result = mc.compile(library.load("causal"))(*inputs)
+        result = mc.compile(library.load("causal"), backend="triton")(*inputs)
         found = torch.autograd.grad(result.float().square().sum(), inputs)
         assert raced() == 2
     assert all(map(torch.equal, inputs, before))
@@ -114,7 +114,7 @@ def test_first_calls_race(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_race_before_a_graph_of_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first run is no graph yet; later ones repeat what has won."""
     monkeypatch.setenv("MONOCOMP_TUNE", "")
-    kernel, inputs = mc.compile(library.load("attention")), tensors()
+    kernel, inputs = mc.compile(library.load("attention"), backend="triton"), tensors()
     compiled = torch.compile(lambda *x: kernel(*x) * 2, mode="reduce-overhead")
     wanted = torch.nn.functional.scaled_dot_product_attention(*inputs) * 2
     for _ in range(4):

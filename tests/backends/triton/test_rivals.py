@@ -12,6 +12,7 @@ import torch
 
 from monocomp.backends.schedules import remembered
 from monocomp.backends.schedules.schedule import Schedule
+from monocomp.backends.schedules.search import DoesNotFit
 from monocomp.backends.triton import rivals
 from monocomp.backends.triton.rivals import Rivals
 from monocomp.errors import UnsupportedError
@@ -30,6 +31,7 @@ class Runner:
     result: float = 1.0
     has_form: bool = True
     takes_layout: bool = True
+    fits: bool = True
     measured: int = 0
 
     program: Any = None
@@ -44,6 +46,8 @@ class Runner:
     def schedules(self, *_: Any) -> tuple[Schedule, ...]:
         if not self.has_form:
             raise UnsupportedError("no form")
+        if not remembered.recall(self.situation(0, 0)):
+            remembered.remember(self.situation(0, 0), CHOICE, self.milliseconds, raced=True)
         return CHOICE
 
     def __call__(self, *_: Any) -> tuple[Any, Any]:
@@ -59,6 +63,8 @@ class Bench:
         self.runner: Runner = call
 
     def outputs(self, choice: Any) -> Any:
+        if not self.runner.fits:
+            raise DoesNotFit
         return self.runner()[0]
 
     def agree(self, found: Any, expected: Any) -> bool:
@@ -114,6 +120,14 @@ def test_a_layout_that_one_takes() -> None:
     first.takes_layout = False
     with pytest.raises(UnsupportedError, match="no such layout"):
         ran(first, second)
+
+
+def test_no_memory_for_measurements() -> None:
+    """The call itself needs less; the next of the kind measures."""
+    first, second = Runner("usual", 2.0, fits=False), Runner("other", 1.0, fits=False)
+    assert ran(first, second) == ("usual", "")
+    first.fits = second.fits = True
+    assert ran(first, second)[0] == "other"
 
 
 def test_where_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
