@@ -78,7 +78,7 @@ SPLITS = {
     "m[k] < q": "[; )* where m[k] < q",
     "r * k != q": None,
     "X[q,k] > 0": "[; )* where 0.0 < X[q,k]",
-    "not (X[q,k] > 0 or k > q)": "[; q + 1)* where not 0.0 < X[q,k]",
+    "not (X[q,k] > 0 or k > q)": "[; q + 1)* where X[q,k] <= 0.0",
     "k != 1 and k != 4 and k != 7": "[; 1) + [2; 4) + [5; 7) + [8; )",
 }
 

@@ -54,6 +54,8 @@ def operands(e: Expr) -> dict[str, torch.Tensor]:
         values = np.roll(VALUES[a.kind], 5 * n)
         if a.kind == "float" and (e.op in FINITE or e.attr in ("frame", "int")):
             values = np.where(np.isfinite(values), values, np.float32(1.5))
+        if e.op == "sign":  # of NaN torch's is 0
+            values = np.where(np.isnan(values), values.dtype.type(1), values)
         if e.attr == "nonnegative":
             values = np.abs(values)
         if e.op in FINITE and n == 1:
