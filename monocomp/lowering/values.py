@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import NoReturn
 
 from monocomp import terms as T
@@ -283,6 +284,7 @@ class Values(Scopes):
         under = [f for f in inverse if f.attr.denominator == 1]  # a root is multiplied with
         over = [f for f in group if f not in inverse]
         over += [f for f in inverse if f not in under]
+        over.sort(key=_steps_after_sums, reverse=True)
         # A maximum comes last, as its elements do, which are multiplied with what is known before
         # them: so their products round alike.
         extrema = [f for f in over if f.op == "fold" and f.attr.monoid in EXTREMA]
@@ -488,3 +490,11 @@ def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
 
 
 _LEAVES = ("local", "number", "param", "extent", "coordinate")
+
+
+@lru_cache(maxsize=4096)
+def _steps_after_sums(t: Term) -> int:
+    """Return how many operations follow a fold in a term. Of factors the longest chain comes first:
+    it is under way while the others wait for their sums."""
+    longest = max(map(_steps_after_sums, t.args), default=0)
+    return longest + 1 if longest or t.op == "fold" else 0
