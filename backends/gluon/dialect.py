@@ -4,17 +4,13 @@ that are computed; all else in them is element-wise, a reduction, a load or a st
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from monocomp.backends.gluon import legal
 from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
+from monocomp.backends.gluon.passes import UNPRINTED
 from monocomp.backends.gluon.printer import ITEM_NAMES, GluonPrinter, layout_name
-from monocomp.backends.triton.dialect import Dialect
 from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
-from monocomp.blocks.passes.division import divide
-from monocomp.blocks.passes.persistence import persist
-from monocomp.blocks.passes.pipeline import pipeline
-from monocomp.blocks.passes.registers import place
-from monocomp.blocks.passes.skew import skew
-from monocomp.blocks.passes.specialisation import specialise
 from monocomp.tile import TileProgram
 
 _HOPPER = "triton.experimental.gluon.language.nvidia.hopper"
@@ -48,20 +44,9 @@ def _taken(program: TileProgram, kernel: str) -> set[str]:
     return {*layouts, *rows, *parts, "STAGES", "GROUPS", "GROUP", "ITEMS", "n", *ITEM_NAMES}
 
 
-GLUON = Dialect(
-    "gluon",
-    GluonPrinter,
-    {
-        "skew": skew,
-        "persist": persist,
-        "pipeline": pipeline,
-        "specialise": specialise,
-        "divide": divide,
-        "place": place,
-    },
-    resident=True,
-    target="cuda:90",
-    merges=False,
+GLUON = replace(
+    UNPRINTED,
+    printer=GluonPrinter,
     legal=legal.LegalOfWarpgroups,
     table=legal,
     reasons=legal.reasons,

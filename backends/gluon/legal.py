@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
+from monocomp.backends.gluon.passes import UNPRINTED
 from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.kernel_source import block_program
@@ -46,9 +47,7 @@ class LegalOfWarpgroups(Legal):
 
     @cached_property
     def _moments(self) -> set[Moment]:
-        from monocomp.backends.gluon.dialect import GLUON  # which has these schedules
-
-        return moments(block_program(self.program, dialect=GLUON))
+        return moments(block_program(self.program, dialect=UNPRINTED))
 
     def _held(self, shape: Shape, schedule: Schedule) -> float:
         """Count the registers of a thread for a value. Of the result of a product it has two rows
