@@ -83,7 +83,7 @@ def divide_addends(t: Term) -> Term | None:
                 for base, n in divisors.items()
                 if any(_has_power(a, base, _least(base, n, power)) for a in total.args)
                 and (n / power).denominator == 1
-                # What is under a power has no other divisor, see `content`.
+                # A base of a power has no other divisor, see `content`.
                 and (power == 1 or base.folded)
             }
             if divide:

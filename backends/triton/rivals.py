@@ -55,15 +55,18 @@ class Rivals:
         """Return what has run, its results, and how to repeat the call."""
         times = self._times(inputs, params, extents) if self.others else {}
         device = next(iter(inputs.values())).device
+        fastest = min(times, key=lambda name: times[name], default=None)
+        why = _said(times)
         for runner in self.others:
-            if min(times, key=lambda n: times[n], default="") == runner.dialect.name:
+            if runner.dialect.name == fastest:
                 try:
-                    found = runner(inputs, params, extents, varying)
-                except UnsupportedError:  # of a layout that only the first dialect takes
-                    break
-                return Ran(runner.dialect.name, device, _said(times)), *found
-        found = self.first(inputs, params, extents, varying)
-        return Ran(self.first.dialect.name, device, _said(times)), *found
+                    results, plan = runner(inputs, params, extents, varying)
+                except UnsupportedError:
+                    why = f"as {fastest} cannot take this layout"
+                else:
+                    return Ran(fastest, device, why), results, plan
+        results, plan = self.first(inputs, params, extents, varying)
+        return Ran(self.first.dialect.name, device, why), results, plan
 
     def _times(
         self,
@@ -71,15 +74,18 @@ class Rivals:
         params: Mapping[str, Any],
         extents: Mapping[str, int],
     ) -> Times:
-        """Return what a call takes in each dialect; nothing where that is not to be measured."""
-        budget, tensors = budget_of_calls(), elements(inputs)
-        if not is_on_gpu(inputs) or is_capturing(next(iter(inputs.values())).device):
+        """Return what a call takes in each dialect; nothing where that is not known, nor to be
+        measured."""
+        if not is_on_gpu(inputs):
             return {}
+        budget, tensors = budget_of_calls(), elements(inputs)
         sizes = packed_extents(self.first.program, extents, params)
         situation = self.first.situation(tensors, sizes)
         entry = remembered.entry_for(situation, raced=budget is RACE)
-        if budget is None or (entry is not None and entry.dialects):
-            return {} if entry is None else dict(entry.dialects)
+        if entry is not None and entry.dialects:
+            return dict(entry.dialects)
+        if budget is None or is_capturing(next(iter(inputs.values())).device):
+            return {}
         times = self._measured(tensors, params, extents)
         entry = remembered.entry_for(situation)  # of the first, which has been measured
         if entry is not None and times:
@@ -100,9 +106,9 @@ class Rivals:
             try:
                 choice = runner.schedules(tensors, params, sizes)
                 with _measuring(tensors):
-                    found = bench.outputs(choice)
-                    wanted = found if wanted is None else wanted
-                    if bench.agree(found, wanted):
+                    results = bench.outputs(choice)
+                    wanted = results if wanted is None else wanted
+                    if bench.agree(results, wanted):
                         timers[runner.dialect.name] = bench.timer(choice)
             except (UnsupportedError, DoesNotFit):
                 continue

@@ -273,7 +273,7 @@ class _Derivation:
         by_name = self.by_name.definitions.union(self.by_name.values)
         stay = by_name.union(name for name, e in read_again if e.name in by_name)
         stay = stay.union(e.name for e in rows)
-        # What rows of a stored adjoint come to is needed again for each block of another index.
+        # Sums of rows of a stored adjoint are needed again for each block of another index.
         stay |= frozenset(e.name for e in self.names.rows if not e.body.names.isdisjoint(stay))
         read, _ = names_needed(found, self.stored.given, {})
         self.saved = {n: e for n, e in self.stored.saved.items() if n in read}

@@ -1,4 +1,4 @@
-"""What is live at once, of bodies as short as each reason needs."""
+"""Liveness, of bodies as short as each reason needs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_operands_that_end() -> None:
 
 
 def test_branches() -> None:
-    """What one of two reads is live before both."""
+    """Values that one of two branches reads are live before both."""
     x, y = tile("x"), tile("y")
     test = B.If(name("masked", B.BOOL), (made(y, x),))
     assert most(made(x), made(y, x), test, *stored(y)) == {("qk", 32): 2}
@@ -66,7 +66,7 @@ def test_branches() -> None:
 
 
 def test_loops() -> None:
-    """What a loop reads is live throughout, and what it hands on to its beginning."""
+    """Values that a loop reads are live throughout, as is a state that it hands on to itself."""
     x, y, state = tile("x"), tile("y"), tile("state", ("q", "e"))
     over = over_blocks("k", number(0), number(64), None)
 

@@ -57,7 +57,7 @@ def test_library(name: str, q: int, k: int, d: int) -> None:
 @pytest.mark.parametrize("name", ["causal", "sliding_window", "varlen"])
 @pytest.mark.parametrize("d", [64, 128])
 def test_rows_that_none_admits(name: str, d: int) -> None:
-    """What stands in them is in no result, be it NaN, also where a block has them."""
+    """Their elements are in no result, be they NaN, also where a block has them."""
     case = CASES[name]
     inputs = case.inputs(case.sizes(301, 700, d, d, 2), torch.bfloat16)
     wanted = exact(case.text, inputs, **case.params)

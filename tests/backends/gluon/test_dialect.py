@@ -105,7 +105,7 @@ def test_meaning(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["causal", "sliding_window", "sink_window", "varlen"])
 def test_rows_that_none_admits(name: str) -> None:
-    """What stands in them is in no result, be it NaN, also where a block has them."""
+    """Their elements are in no result, be they NaN, also where a block has them."""
     case = CASES[name]
     inputs = case.inputs(case.sizes(37, 90, 20, 16))
     found = run("numpy", case.text, inputs, name=name, **case.params)

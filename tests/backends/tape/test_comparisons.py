@@ -60,7 +60,7 @@ def test_conditions_on_exponentials(dtype: torch.dtype) -> None:
 
 
 def test_kernels_of_a_gradient_share_a_condition() -> None:
-    """Those of softpick state it of exponentials of other frames."""
+    """Kernels of softpick state it of exponentials of other frames."""
     case = CASES["softpick"]
     inputs = case.inputs(case.sizes(64, 64, 16, 16))
     floats = [t.requires_grad_() for t in inputs.values()]
