@@ -156,7 +156,7 @@ def _run(argv: list[str]) -> int:
         )
     parsed, words = parser.parse_known_args(argv)
     given = vars(parsed)
-    always = {key: given.pop(key) for key in ("program", "parser", "accepted") if key in given}
+    always = {key: given.pop(key) for key in ("program", "accepted") if key in given}
     if words:
         _refuse(argv[0], words[0], always["accepted"])
     form, values = options.choose(VERBS[argv[0]].forms, given)
@@ -203,7 +203,6 @@ def _parser() -> _Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"monocomp {monocomp.__version__}")
-    parser.set_defaults(parser=parser)
     commands = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
     for name, verb in VERBS.items():
         about = f"{_examples(verb.examples)}\n{STATUSES}"
@@ -343,16 +342,6 @@ VERBS = {
         "versions, GPU, cache, and whether a kernel runs here",
         (Form(verbs.doctor, options.JSON),),
         ("doctor", "doctor --json"),
-        takes_program=False,
-    ),
-    "completion": _Verb(
-        "shell",
-        "a script that completes commands, options and names",
-        (Form(verbs.completion, options.COMPLETION),),
-        (
-            "completion bash >> ~/.bashrc",
-            "completion fish > ~/.config/fish/completions/monocomp.fish",
-        ),
         takes_program=False,
     ),
 }

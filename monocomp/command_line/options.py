@@ -11,7 +11,6 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from monocomp.command_line.completion import SHELLS
 from monocomp.errors import UsageError, shorten
 from monocomp.stages import STAGES
 
@@ -245,7 +244,6 @@ SERVE = (
     _named("--port", "N", "where to listen, or the next that is free (8642)", type=_port),
     _flag("--open", "open it in a browser"),
 )
-COMPLETION = (_option("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh, fish"),)
 _RUN = (
     _PARAM,
     _named("--dtype", "TYPE", "of float inputs: bf16, ..., fp64, or bf16,K=e4m3,V=e4m3"),

@@ -171,14 +171,6 @@ def serve(options: Namespace) -> int:
     return OK
 
 
-def completion(options: Namespace) -> int:
-    """`monocomp completion`: the script for a shell."""
-    from monocomp.command_line.completion import script
-
-    streams.say_text(script(options.parser, options.shell))
-    return OK
-
-
 def bench(options: Namespace) -> int:
     """`monocomp bench`: the kernel and its peers, each with its time."""
     import torch

@@ -85,7 +85,7 @@ def test_unknown_command(call) -> None:
         "",
         "UsageError: there is no command 'emitt'\n"
         "  commands: demo, list, show, explain, serve, grad, emit, run, bench, tune, check, "
-        "doctor, completion\n"
+        "doctor\n"
         "  help: did you mean 'monocomp emit'?\n",
     )
 

@@ -109,7 +109,7 @@ class Recording(Namespace):
 def test_every_form_reads_its_options(
     verb: str, form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if verb in ("demo", "completion"):
+    if verb == "demo":
         return  # no option that could be left unread
     if verb == "serve":  # which ends when it is interrupted
         monkeypatch.setattr(server, "Server", lambda port: nullcontext(Serving(f"port {port}")))

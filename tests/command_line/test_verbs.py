@@ -1,12 +1,10 @@
-"""Verbs that show, time and examine: list, show, bench, doctor, completion, and emit's forms."""
+"""Verbs that show, time and examine: list, show, bench, doctor, and emit's forms."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +85,6 @@ def test_check_and_run_as_json(call) -> None:
     [
         ("emit causal --form pts", "'pts' is no value of --form\n  accepted: source, ttir, "),
         ("emit causal --form pts", "help: did you mean 'ptx'?"),
-        ("completion fsh", "help: did you mean 'fish'?"),
         ("list causal", "'monocomp list' takes no 'causal'\n  help: monocomp show causal"),
         ("doctor here", "help: monocomp doctor --help"),
         ("show slidingwindow", "help: did you mean 'sliding_window'?"),
@@ -231,39 +228,3 @@ def test_doctor_says_what_is_wrong(call, monkeypatch: pytest.MonkeyPatch) -> Non
     status, out, _ = call("doctor", "--json")
     failed = [f for f in json.loads(out) if f["ok"] is False]
     assert status == 1 and [f["what"].split()[0] for f in failed] == ["torch"]
-
-
-# --- completion
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_all_there_is(call, shell: str) -> None:
-    status, out, _ = call("completion", shell)
-    assert status == 0
-    for word in (*cli.VERBS, *library.names(), "ttgir", "bash", "blocks"):
-        assert re.search(rf"\b{word}\b", out), word
-    tool = shutil.which(shell)
-    if tool is not None:
-        subprocess.run([tool, "-n"], input=out, text=True, check=True)
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["em"], {"emit"}),
-        (["emit", "caus"], {"causal"}),
-        (["emit", "causal", "--form", "ttg"], {"ttgir"}),
-        (["explain", "causal", "--sta"], {"--stage"}),
-        (["completion", "z"], {"zsh"}),
-    ],
-)
-def test_bash_completes(call, words: list[str], expected: set[str]) -> None:
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("no bash")
-    line = " ".join(shlex.quote(w) for w in ["monocomp", *words])
-    code = call("completion", "bash")[1] + (
-        f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; _monocomp; echo ${{COMPREPLY[@]}}"
-    )
-    done = subprocess.run([bash, "-c", code], capture_output=True, text=True, check=True)
-    assert {*done.stdout.split()} == expected
