@@ -4,13 +4,11 @@ The rewriter records what it does. A derivation prints in a terminal, renders it
 Jupyter, dumps to JSON, and gives a short outline for the header of an emitted file. Each
 step holds the whole program before and after it, so whoever doubts one can have it
 evaluated (`check`); whoever wants less of it can stop before any step (`first`, `undo`), take
-others (`applicable`, `apply`), have the rest made (`finish`), set two side by side (`compare`), and
-`compile` from there.
+others (`applicable`, `apply`), have the rest made (`finish`), and `compile` from there.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -98,7 +96,7 @@ class Derivation(Rendered):
 
     def undo(self, count: int = 1) -> Derivation:
         """Return the derivation without its last steps. A derivation never changes: going on from
-        one in two ways gives two branches (`compare`)."""
+        one in two ways gives two branches."""
         return self.first(max(0, len(self.steps) - count))
 
     def applicable(self) -> tuple[str, ...]:
@@ -107,10 +105,6 @@ class Derivation(Rendered):
             name for name in rule_sets.RULES if self.rewriter().apply(rule_sets.chosen([name]))
         )
         return tuple(found)
-
-    def compare(self, other: Derivation) -> Comparison:
-        """Return this derivation and another side by side, to print or to look at in Jupyter."""
-        return Comparison(self, other)
 
     def finish(self) -> Derivation:
         """Return the steps that are left: every rule set in its turn, on what the last step
@@ -251,42 +245,6 @@ class Derivation(Rendered):
             "certificate": self.certify().as_data(),
         }
         return json.dumps(whole, indent=2)
-
-
-@dataclass(frozen=True, repr=False)
-class Comparison(Rendered):
-    """Two derivations side by side.
-
-    Attributes:
-        left, right: the derivations.
-    """
-
-    left: Derivation
-    right: Derivation
-
-    @property
-    def shared(self) -> int:
-        """Return the number of steps that both begin with."""
-        pairs = itertools.takewhile(
-            lambda pair: (pair[0].rule, pair[0].program) == (pair[1].rule, pair[1].program),
-            zip(self.left, self.right, strict=False),
-        )
-        return sum(1 for _ in pairs)
-
-    def __str__(self) -> str:
-        both = self.left.first(self.shared)
-        parts = [f"Both: {both.title}", *(f"    {line}" for line in both.outline())]
-        for name, one in (("left", self.left), ("right", self.right)):
-            rest = Derivation(one.start, one.steps[self.shared :])
-            parts += [
-                f"Then {name}: {len(rest)} steps",
-                *(f"    {line}" for line in rest.outline()),
-            ]
-            parts += [_program_text(one.result), _costs_text(*one.costs)]
-        return "\n".join(parts)
-
-    def __repr__(self) -> str:
-        return f"<{len(self.left)} and {len(self.right)} steps, {self.shared} of them shared>"
 
 
 # Text

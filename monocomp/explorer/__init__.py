@@ -11,10 +11,9 @@ from __future__ import annotations
 from html import escape
 
 from monocomp.derivation.certificate import Certificate
-from monocomp.derivation.derivation import Comparison, Derivation
+from monocomp.derivation.derivation import Derivation
 from monocomp.errors import MonocompError, UsageError
 from monocomp.explorer import html as markup
-from monocomp.explorer.comparing import comparison_body
 from monocomp.explorer.overview import kernel_body, tile_body, title
 from monocomp.explorer.page import derivation_body, plan_body, proofs, stages_section, step_body
 from monocomp.explorer.pictures import PICTURES, picture
@@ -43,8 +42,6 @@ def html(x: object) -> str:
             return markup.fragment("Plan", plan_body(x))
         case TileProgram():
             return markup.fragment(f"Tile program {x.name}", tile_body(x))
-        case Comparison():
-            return markup.fragment("Two derivations", comparison_body(x))
     raise TypeError(f"a {type(x).__name__} has no page")
 
 
@@ -102,7 +99,11 @@ def _after(derivation: Derivation, stages: Stages | None = None) -> str:
         rules = ", ".join(derivation.applicable()) or "none"
         return markup.section("Rules that apply now", markup.code(rules))
     lines = derivation.result.readable_lines()
-    result = markup.section("The gradient", "".join(markup.lines_of(lines))) if is_gradient else ""
+    result = (
+        markup.section("The gradient", markup.joined(map(markup.formula, lines)))
+        if is_gradient
+        else ""
+    )
     try:
         shown = stages_section(stages or compile(derivation).stages)
     except MonocompError as error:  # no kernel computes it: a derivation it is all the same

@@ -88,12 +88,7 @@ class Chain:
     derivation: Derivation
     certificate: Certificate
     phases: tuple[Phase, ...]
-    all_costs: tuple[Cost, ...]
-
-    @property
-    def costs(self) -> tuple[Cost, Cost]:
-        """Return the costs of the program as it is written, and after the last step."""
-        return self.all_costs[0], self.all_costs[-1]
+    costs: tuple[Cost, Cost]  # of the program as it is written, and after the last step
 
     @property
     def links(self) -> tuple[Link, ...]:
@@ -107,7 +102,7 @@ def chain(derivation: Derivation) -> Chain:
     costs = [cost(programs[0])]
     for before, after in pairwise(programs):
         costs.append(costs[-1] if after.equations == before.equations else cost(after))
-    bars = bars_of(derivation.start, costs)
+    bars = _bars_of(derivation.start, costs)
     certificate = derivation.certify()
     links = [
         Link(
@@ -122,7 +117,7 @@ def chain(derivation: Derivation) -> Chain:
         )
         for n, step in enumerate(derivation, 1)
     ]
-    return Chain(derivation, certificate, _phases(links, derivation), tuple(costs))
+    return Chain(derivation, certificate, _phases(links, derivation), (costs[0], costs[-1]))
 
 
 def _seal(number: int, step: Step, certificate: Certificate) -> str:
@@ -135,7 +130,7 @@ def _seal(number: int, step: Step, certificate: Certificate) -> str:
     return "definition" if is_definition or step.law == NAMING_LAW else ""
 
 
-def bars_of(program: Equations, costs: Sequence[Cost]) -> list[tuple[Bar, ...]]:
+def _bars_of(program: Equations, costs: Sequence[Cost]) -> list[tuple[Bar, ...]]:
     """Costs, each beside the largest; the first is that of the program as it is written."""
     sizes = nominal_sizes(program.declared, program.sizes)
     rows = []

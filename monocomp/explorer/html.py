@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
@@ -53,13 +53,13 @@ def opening(kicker: str, lines: Iterable[str], below: str) -> str:
     return tag("header", "head", tag("div", "kicker", escape(kicker)), start, below)
 
 
-def formula(text: str, width: float = WIDTH) -> str:
+def formula(text: str) -> str:
     """Return a text of the language typeset, with its parts named where it is too wide."""
     names = Names()
-    return block(text, names, width) + where(names, width)
+    return block(text, names, WIDTH) + where(names, WIDTH)
 
 
-def block(text: str, names: Names, width: float = WIDTH) -> str:
+def block(text: str, names: Names, width: float) -> str:
     """Return the same; what gets a name is left to `where`."""
     given = text.startswith(_GIVEN)
     label = '<b class="mc-label">given</b> ' if given else ""
@@ -70,7 +70,7 @@ def block(text: str, names: Names, width: float = WIDTH) -> str:
     return f'<div class="mc-eq">{label}{math(fit(found, width, names), text_of(text))}</div>'
 
 
-def where(names: Names, width: float = WIDTH) -> str:
+def where(names: Names, width: float) -> str:
     """Show what the names of parts stand for."""
     rows = [
         f'<div class="mc-eq mc-where">{math(Formula("chain", (_chip(name), part), "="))}</div>'
@@ -179,9 +179,3 @@ def document(title: str, body: str, kind: str = "") -> str:
 def joined(parts: Iterable[str]) -> str:
     """Markup one after the other."""
     return "".join(parts)
-
-
-def lines_of(texts: Iterable[str], width: float = WIDTH) -> Iterator[str]:
-    """Equations typeset, one below the other."""
-    for text in texts:
-        yield formula(text, width)

@@ -44,6 +44,7 @@ from monocomp.terms import UserMonoid
 from monocomp.terms.printer import Names as TermNames
 from monocomp.terms.printer import show
 
+_CARD = WIDTH - 8  # ems of a line in a step
 _SHORT = 12  # steps that are all shown at once
 _COSTS = {"passes": "passes", "bytes": "bytes", "flops": "operations", "state": "state"}
 
@@ -60,7 +61,7 @@ def derivation_body(derivation: Derivation, stages: str = "", headed: bool = Tru
     proved = proofs(found.certificate, derivation.result.monoids)
     return joined(
         [
-            tag("div", "derived", head(found) if headed else "", _rail(found), _steps(found)),
+            tag("div", "derived", _head(found) if headed else "", _rail(found), _steps(found)),
             tag("div", "made", stages, _refused(derivation.refusals), proved),
         ]
     )
@@ -69,15 +70,17 @@ def derivation_body(derivation: Derivation, stages: str = "", headed: bool = Tru
 # The head
 
 
-def head(found: Chain, what: str = "Derivation of ", facts: bool = True) -> str:
+def _head(found: Chain) -> str:
     """Show what is derived, in how many steps and passes, and whether all laws are proved."""
     derivation = found.derivation
     outputs = ", ".join(o.name for o in derivation.result.declared.outputs)
     count = len(derivation)
     proved = "all laws proved" if found.certificate.holds else "not all laws are proved"
     said = [f"{count} step{'' if count == 1 else 's'}", _passes(found), proved]
-    shown = " · ".join(map(escape, said if facts else said[1:2]))
-    return opening(what + outputs, derivation.start.readable_lines(), tag("p", "facts", shown))
+    shown = " · ".join(map(escape, said))
+    return opening(
+        f"Derivation of {outputs}", derivation.start.readable_lines(), tag("p", "facts", shown)
+    )
 
 
 def _passes(found: Chain) -> str:
@@ -116,13 +119,13 @@ def _steps(found: Chain) -> str:
 def _phase(phase: Phase, short: bool) -> str:
     name = tag("b", "phase-name", escape(phase.name.replace("_", " ")))
     summary = f"{name} {span('soft', phase.purpose)} {span('rules', phase.rules)}"
-    body = joined(step(link, short or bool(link.decisive)) for link in phase.links)
+    body = joined(_step(link, short or bool(link.decisive)) for link in phase.links)
     is_open = short or any(link.decisive for link in phase.links)
     return details(summary, body, "mc-phase", is_open)
 
 
-def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
-    """Return a step as a card; `width` is that of a line in it, in ems."""
+def _step(link: Link, is_open: bool) -> str:
+    """Return a step as a card."""
     made, passes = link.step, link.bars[0]
     place = f" {span('soft', _inside(made))}" if made.place else ""
     badge = f" {span('badge', link.decisive)}" if link.decisive else ""
@@ -132,21 +135,21 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
     parts = []
     if made.law:
         seal = f" {span('seal', link.seal)}" if link.seal else ""
-        said = tag("span", "said", phrase(made.law, width))
+        said = tag("span", "said", phrase(made.law, _CARD))
         parts.append(tag("div", "law", tag("b", "label", "law"), " ", said, seal))
-    parts.append(_change(link, width))
+    parts.append(_change(link))
     if made.reason and made.reason != link.decisive:
         parts.append(_row("why", escape(made.reason)))
     if made.cost is not None:
         parts.append(_row("weighed", escape(str(made.cost))))
     facts = joined(
-        f"<div>{escape(c.fact) if c.by == 'form' else phrase(c.fact, width)}</div>"
+        f"<div>{escape(c.fact) if c.by == 'form' else phrase(c.fact, _CARD)}</div>"
         for c in link.conditions
     )
     if facts:
         parts.append(_row("since", facts))
     if made.changes:
-        parts.append(bars(link.bars))
+        parts.append(_bars(link.bars))
     return (
         f'<details class="mc-step{" mc-key" if link.decisive else ""}" data-n="{link.number}"'
         f"{' open' if is_open else ''}><summary>{summary}</summary>"
@@ -156,7 +159,9 @@ def step(link: Link, is_open: bool, width: float = WIDTH - 8) -> str:
 
 def step_body(made: Step) -> str:
     """Return a step by itself, beside what its program costs before it."""
-    return joined(step(link, is_open=True) for link in chain(Derivation(made.start, (made,))).links)
+    return joined(
+        _step(link, is_open=True) for link in chain(Derivation(made.start, (made,))).links
+    )
 
 
 def _inside(made: Step) -> str:
@@ -167,7 +172,7 @@ def _row(label: str, body: str) -> str:
     return tag("div", "line", tag("b", "label", label), " ", tag("div", "said", body))
 
 
-def _change(link: Link, width: float) -> str:
+def _change(link: Link) -> str:
     """Show the equations before and after; where a step changes none, the texts of the step."""
     step, names = link.step, Names()
     before = [p.before for p in link.pairs] or [step.before]
@@ -175,9 +180,9 @@ def _change(link: Link, width: float) -> str:
     sides = {"before": before, "after": after} if before != after else {"value": before}
     changed = []
     for label, texts in sides.items():
-        shown = joined(block(part, names, width) for text in texts for part in _parts(text))
+        shown = joined(block(part, names, _CARD) for text in texts for part in _parts(text))
         changed.append(tag("div", label, _row(label, shown)))
-    return joined(changed) + (_row("where", where(names, width)) if names.parts else "")
+    return joined(changed) + (_row("where", where(names, _CARD)) if names.parts else "")
 
 
 def _parts(text: str) -> Iterable[str]:
@@ -190,7 +195,7 @@ def _blocks(bar: Bar) -> str:
     return f"{'▮' * min(count, 12)} {count}"
 
 
-def bars(found: Sequence[Bar]) -> str:
+def _bars(found: Sequence[Bar]) -> str:
     """Draw what a program costs beside what the derivation's program costs as it is written."""
     cells = []
     for bar in found:
