@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from monocomp import __version__
 from monocomp.backends.dialects import DIALECTS, made_for
-from monocomp.calls.empty_filters import Filters
 from monocomp.calls.paths import ALL
 from monocomp.declarations.binding import Binding, bind, check_order, signature
 from monocomp.declarations.dtypes import dtypes_by_name, is_narrow
@@ -69,7 +68,6 @@ class Calls:
         checked: test every computed subscript.
         tf32: let float32 products use the tf32 units.
         save: what is kept for gradients, by name; what costs least, unless given.
-        filters: those of the program as it is written, unless it is this one.
         root: calls of the program as it is written, unless it is this one.
         path: the steps from that to this one (`paths`).
 
@@ -90,7 +88,6 @@ class Calls:
         checked: bool,
         tf32: bool,
         save: tuple[str, ...] | None = None,
-        filters: Filters | None = None,
         root: Calls | None = None,
         path: tuple[str, ...] = (),
     ) -> None:
@@ -104,7 +101,6 @@ class Calls:
         self.save = save
         self.root = root or self
         self.path = path
-        self.filters = filters or Filters(planner.equations)
         self.last: Ran | None = None
         like = tuple(o.like for o in self.declared.outputs)
         options = backend, checked, tf32, planner.processors, planner.steps, planner.rules, like
@@ -126,9 +122,8 @@ class Calls:
         ALL.add(self)
 
     def of(self, equations: Equations, *steps: str) -> Calls:
-        """Calls of another program, which is derived of this one, with the same options. What is
-        refused is what the program as it is written is refused for: a gradient may be a sum over
-        nothing where results are zeros. The steps to it are those of `paths`."""
+        """Calls of another program, which is derived of this one, with the same options. The steps
+        to it are those of `paths`."""
         its = self.planner
         planner = Planner(equations, rules=its.rules, processors=its.processors)
         return Calls(
@@ -136,7 +131,6 @@ class Calls:
             self.backend,
             checked=self.checked,
             tf32=self.tf32,
-            filters=self.filters,
             root=self.root,
             path=(*self.path, *steps),
         )
@@ -312,9 +306,6 @@ class Calls:
         shapes = {n: shape_of(n, t) for n, t in inputs.items()}
         binding = self.bind(shapes, params)
         check_params(binding.params)
-        if not self.filters.have_admitted(binding.params):
-            with BUILDING:
-                self.filters.check(binding.params)
         for name, tensor in inputs.items():
             check_dtype(self.declared.inputs[name], tensor)
         return inputs, params, binding
@@ -404,7 +395,7 @@ class Calls:
         from monocomp.calls.plans import Plans
 
         if self.plans is None:
-            self.plans = Plans(self.declared, self.filters.params)
+            self.plans = Plans(self.declared)
         return self.plans
 
     def runner(

@@ -8,7 +8,7 @@ the last one is tested at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -45,15 +45,14 @@ class Plans:
 
     Args:
         declared: the program's inputs and parameters.
-        checked: the parameters whose values a call may be refused for.
     """
 
-    def __init__(self, declared: Declarations[T.Term], checked: Iterable[str] = ()) -> None:
+    def __init__(self, declared: Declarations[T.Term]) -> None:
         self.inputs = len(declared.inputs)
         self.params = declared.params
         self.count = self.inputs + len(self.params)
         of_extents = (t.attr for t in T.subterms(*declared.bounds.values()) if t.op == "param")
-        self.fixed = {*of_extents, *checked}
+        self.fixed = {*of_extents}
         self._plans: dict[Signature | None, Repeat] = {}
         self._last: list[_Last | None] = [None, None]  # not recorded, and recorded
         self._lock = threading.Lock()

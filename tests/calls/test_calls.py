@@ -297,6 +297,20 @@ def _repeated(text: str, inputs: dict[str, Tensor]) -> None:
         assert "is 1e+39, and backend 'triton'" in message(kernel, InputError, **inputs, c=1e39)
 
 
+@pytest.mark.parametrize("window", [0, -3])
+def test_a_filter_that_admits_nothing_gives_zeros(window: int) -> None:
+    """An aggregate over nothing has a value, also where a parameter decides that."""
+    q, k, v = (torch.randn(1, 2, 5, 4, requires_grad=True) for _ in range(3))
+    kernel = mc.compile(mc.library.load("sliding_window"), backend="torch")
+    kernel(q, k, v, window=2)
+    out = kernel(q, k, v, window=window)
+    out.sum().backward()
+    for x in (out, q.grad, k.grad, v.grad):
+        assert torch.equal(x, torch.zeros_like(x))
+    arrays = {n: x.detach().numpy() for n, x in zip("QKV", (q, k, v), strict=True)}
+    assert not mc.evaluate(kernel.program.text, arrays, window=window).any()
+
+
 def test_numbers_past_float32_in_a_program() -> None:
     """Are infinity there, as in any arithmetic of 32 bits."""
     x = torch.randn(5)
