@@ -785,6 +785,31 @@ EXAMPLES: dict[str, Example] = {
         ATTENTION,
         params={"scale": 1.25, "shift": -2},
     ),
+    "a quotient of sums over nothing": Example(
+        """
+        input C, F[k]: bool
+        D = sum[k if F[k]](exp(Y[k] + C - max[k if F[k]](Y[k] + C)) * Y[k]) ** (-0.5)
+        O[k] = where(T[k] == D, A[k], -inf)
+        """,
+        "k=17",
+    ),
+    "a loop that an earlier one asks for the bound of": Example(
+        """
+        index l < |k|
+        param s: int = 3
+        O[k] = (where(k < |k| + s, sum[l if l <= k](A[l] * Y[k]), Y[k])
+            + sum[l if l < |k| + s and l >= k](D[l] * Y[k] ** 2))
+        """,
+        "k=37",
+    ),
+    "bounds of 64 bits beside others of an axis": Example(
+        """
+        input W[j], X[i]
+        O[i] = (sum[j](exp(W[j] * X[i]))
+            + where(i > 2, logsumexp[j if j <= argmax[j](W[j] * X[i])](W[j] * X[i]), 0))
+        """,
+        "i=18 j=40",
+    ),
     "declared extent": Example("index i < |j| + 2\nO[i] = i * sum[j](X[j])", "j=17"),
 }
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
 
 import monocomp as mc
-from monocomp.backends.tape.recorder import Recorder, Value
-from monocomp.backends.tape.tape import Tape
 from tests.backends.tape.test_tape import tapes_made
 
 X = torch.randn(5, 7, generator=torch.Generator().manual_seed(1))
@@ -79,31 +74,6 @@ def test_exponentials_are_natural() -> None:
     assert runs.count("exp") == 1 and "exp2" not in runs
 
 
-def test_exponents_with_factors() -> None:
-    """A factor log2(e) is taken out of each term, or of none."""
-    x, y, s = torch.rand(5, 7), torch.rand(5), torch.rand(5, 7)
-    recorder = Recorder(4)
-    inputs = [
-        recorder.input(n, tuple(t.shape), t.dtype) for n, t in enumerate((x, y[:, None], s, s + 1))
-    ]
-    X, Y, S, T = inputs
-    log2_e = recorder.constant("log2(e)", torch.tensor(math.log2(math.e)))
-
-    def step(key: str, run: Callable[..., Tensor], *operands: Value) -> Value:
-        return recorder.step(key, run, operands, (5, 7), x.dtype)
-
-    scaled = recorder.step("mul", torch.mul, (log2_e, Y), (5, 1), x.dtype)
-    for factor, divides in ((T, False), (step("mul", torch.mul, log2_e, T), True)):
-        term = step("mul", torch.mul, step("mul", torch.mul, S, factor), X)
-        result = step("exp2", torch.exp2, step("sub", torch.sub, term, scaled))
-        made = Tape(recorder.steps, inputs, [result])
-        expected = torch.exp2(
-            s * (s + 1) * x * (math.log2(math.e) if divides else 1) - math.log2(math.e) * y[:, None]
-        )
-        torch.testing.assert_close(made.run(x, y[:, None], s, s + 1)[0], expected)
-        assert (torch.exp in [s.run for s in made.steps]) == divides
-
-
 def test_linear_functions_of_sums() -> None:
     """Products with one factor are one product, also of three terms; those of others are not."""
     C, D = (torch.randn(5, 3, generator=torch.Generator().manual_seed(n)) for n in (5, 6))
@@ -115,24 +85,6 @@ def test_linear_functions_of_sums() -> None:
     (result,), runs = made_of(text, A=A, B=B, C=C, E=B + 1)
     torch.testing.assert_close(result, A @ B + C @ (B + 1))
     assert [runs.count(n) for n in ("mm", "addmm")] == [1, 1]
-
-
-@pytest.mark.parametrize("other", [0.0, 1.0])
-def test_sums_of_choices(other: float) -> None:
-    """Under one condition, between a value and 0, they are one choice."""
-    recorder, float32 = Recorder(3), torch.float32
-    c, x, y = (recorder.input(n, (5,), d) for n, d in enumerate((torch.bool, float32, float32)))
-    number = recorder.constant("other", torch.tensor(other))
-    chosen = [
-        recorder.step("where", torch.where, [c, v, number], (5,), float32, takes_out=True)
-        for v in (x, y)
-    ]
-    total = recorder.step("sub", torch.sub, chosen, (5,), float32, takes_out=True)
-    tape = Tape(recorder.steps, recorder.inputs, [total])
-    holds = torch.tensor([True, False, True, False, False])
-    found = tape.run(holds, X[0, :5], X[1, :5])[0]
-    assert torch.equal(found, torch.where(holds, X[0, :5] - X[1, :5], 0))
-    assert len(tape.steps) == (3 if other else 2)
 
 
 def test_positions_of_the_largest_are_in_range() -> None:

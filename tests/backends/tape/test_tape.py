@@ -20,10 +20,13 @@ from monocomp.backends.tape.recorder import Recorder
 from monocomp.backends.tape.tile import strided
 from monocomp.reference.oracle import evaluate
 from tests.backends.library_cases import CASES
+from tests.backends.programs import EXAMPLES
 from tests.backends.running import largest_error, scale_of
+from tests.backends.tolerances import agree
 
 CAUSAL = "O[q,e] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,e]"
 DIFFERENTIATED = ("causal", "gqa", "alibi", "t5", "varlen", "softmax_top8", "paged_attention")
+DIFFERENTIATED += ("shaw_values", "two_simplicial")
 
 
 @contextmanager
@@ -86,6 +89,15 @@ def test_tapes_compute_what_tiles_do(name: str, differentiated: bool) -> None:
         assert largest_error(x, y) <= 2e-5 * max(1.0, scale_of(y))
 
 
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples(name: str) -> None:
+    """Programs of every part of the language, in blocks that hold all of an axis."""
+    example = EXAMPLES[name]
+    for inputs in example.drawn():
+        agree("torch", example.text, inputs, example.tolerance, block=None, **example.params)
+
+
 def test_results_are_tensors_of_their_own() -> None:
     """Not an input, not one another, and no views: all of them may be written to."""
     kernel = mc.compile(
@@ -98,16 +110,6 @@ def test_results_are_tensors_of_their_own() -> None:
         held = {t.data_ptr() for t in (X, *results)}
         assert len(held) == 4
         assert all(r.is_contiguous() and not r._is_view() for r in results)
-
-
-def test_inputs_are_not_written_to() -> None:
-    """An operation writes into what the tape alone holds."""
-    kernel = mc.compile("input X[i], Y[i]\nZ[i] = exp(X[i] + Y[i]) * X[i] - Y[i]", backend="torch")
-    X, Y = torch.randn(2, 8).unbind()
-    before = X.clone(), Y.clone()
-    first = kernel(X, Y)
-    assert torch.equal(first, kernel(X, Y))
-    assert torch.equal(X, before[0]) and torch.equal(Y, before[1])
 
 
 def test_elements_at_one_place_are_copied() -> None:
@@ -139,33 +141,6 @@ def test_parameters_vary_without_another_tape() -> None:
     assert len(made) == 2
 
 
-def test_what_is_filtered_is_not_read() -> None:
-    """NaN in keys and values that no query sees."""
-    Q, K, V = torch.randn(5, 4), torch.randn(8, 4), torch.randn(8, 3)
-    wanted = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K[:5], V=V[:5])
-    K[5:], V[5:] = torch.nan, torch.nan
-    found = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K, V=V)
-    torch.testing.assert_close(found, wanted)
-
-
-def test_layouts_give_the_same_bits() -> None:
-    """Inputs in another layout are copied."""
-    kernel, (Q, K, V) = mc.compile(CAUSAL, backend="torch"), torch.randn(3, 33, 8).unbind()
-    wanted = kernel(Q=Q, K=K, V=V)
-    strided = [x.mT.contiguous().mT for x in (Q, K, V)]
-    assert torch.equal(kernel(Q=strided[0], K=strided[1], V=strided[2]), wanted)
-
-
-@pytest.mark.parametrize("sizes", [(0, 3, 2, 2), (3, 0, 2, 2), (3, 4, 0, 2), (3, 4, 2, 0)])
-def test_extents_without_elements(sizes: tuple[int, int, int, int]) -> None:
-    """They have no sums, or sums of nothing."""
-    q, k, d, e = sizes
-    text = "O[q,e] = sum[k]((Q[q,d] * K[k,d]) * V[k,e])"
-    Q, K, V = torch.randn(q, d), torch.randn(k, d), torch.randn(k, e)
-    found = mc.compile(text, backend="torch")(Q=Q, K=K, V=V)
-    torch.testing.assert_close(found, Q @ K.mT @ V)
-
-
 def test_large_masks_are_not_kept() -> None:
     """What is larger than `KEPT` is computed in each call."""
     Q, K, V = torch.randn(3, 40, 4).unbind()
@@ -174,21 +149,6 @@ def test_large_masks_are_not_kept() -> None:
         found = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K, V=V)
     assert max(t.numel() for t in made[0].kept) <= 64
     torch.testing.assert_close(found, wanted)
-
-
-def test_a_sum_to_few_outputs_is_one_reduction() -> None:
-    """The gradient of a slope: no step for each key, query or batch."""
-    case = CASES["alibi"]
-    steps = []
-    for length in (16, 32):
-        inputs = case.inputs(case.sizes(length, length, 8, 8, 2))
-        inputs["slope"].requires_grad_()
-        with tapes_made() as made:
-            out = mc.compile(case.text, backend="torch")(**inputs)
-            torch.autograd.grad(out.sum(), inputs["slope"])
-        steps.append([len(t.steps) for t in made])
-    assert max(steps[0]) < 80
-    assert [abs(a - b) <= 8 for a, b in zip(*steps, strict=True)]
 
 
 @pytest.mark.parametrize("chosen", ["0", "-inf", "inf", "1"])
@@ -308,23 +268,6 @@ def test_reads_at_computed_positions(index: str, positions: list[int]) -> None:
         assert torch.equal(B, X[positions, torch.arange(3)])
 
 
-def test_groups_of_heads_are_one_batch() -> None:
-    """The gradients of keys read each head once, whatever the number of groups."""
-    with tapes_made() as made:
-        computed("gqa", True, torch.float32)
-    case = CASES["gqa"]
-    inputs = case.inputs({"b": 1, "h": 12, "g": 6, "q": 19, "k": 23, "d": 8, "e": 6})
-    for t in inputs.values():
-        t.requires_grad_()
-    with tapes_made() as more:
-        result = mc.compile(case.text, backend="torch")(**inputs)
-        found = torch.autograd.grad(result.sum(), list(inputs.values()))
-    assert len(more[-1].steps) < 1.5 * len(made[-1].steps)
-    wanted = torch.autograd.grad(case.in_eager_torch(inputs)[0].sum(), list(inputs.values()))
-    for x, y in zip(found, wanted, strict=True):
-        torch.testing.assert_close(x, y)
-
-
 def test_filtered_elements_are_not_read_by_gradients() -> None:
     """NaN in keys and values beyond a length, though weights are computed of all of them."""
     text = (
@@ -348,21 +291,6 @@ def test_filtered_elements_are_not_read_by_gradients() -> None:
     assert len(made) == 2 and None not in made
     for x, y in zip((out.detach(), *found), wanted, strict=True):
         torch.testing.assert_close(x, y)
-
-
-def test_kernels_share_what_guards_keep_apart() -> None:
-    """Gradients of queries and of keys compute weights once, whatever each of them filters."""
-    with tapes_made() as made:
-        computed("varlen", True, torch.float32)
-    powers = [s for s in made[-1].steps if s.result.made_by and s.result.made_by[0] == "exp2"]
-    assert len(powers) == 1
-
-
-def test_maxima_are_guarded_alike() -> None:
-    """One that is infinity is unspecified, so that the sum and the results share exponentials."""
-    with tapes_made() as made:
-        computed("attention_moments", False, torch.float32)
-    assert sum(name in ("exp2", "softmax") for name in names_of(made[-1])) == 1
 
 
 ROWS = {
@@ -417,17 +345,6 @@ def test_exponentials_that_are_no_softmax_stay(text: str) -> None:
     torch.testing.assert_close(found, wanted)
 
 
-def test_exponentials_stay_where_softmax_is_more_work() -> None:
-    """Its sum and the differences from the largest are read, and what is divided is a column."""
-    case = CASES["kl_divergence"]
-    inputs = case.inputs(case.sizes(19, 23, 8, 6, 2))
-    with tapes_made() as made:
-        found = mc.compile(case.text, backend="torch")(**inputs)
-    (wanted,) = case.in_eager_torch(inputs)
-    torch.testing.assert_close(found, wanted)
-    assert names_of(made[-1]).count("exp2") == 2 and "softmax" not in names_of(made[-1])
-
-
 def test_views_that_repeat_elements_are_not_written_to() -> None:
     """A diagonal of one row repeats an element: it has as many elements as what it is a view of."""
     recorder = Recorder(1)
@@ -472,3 +389,46 @@ def test_positions_that_a_filter_selects_may_be_out_of_range(body: str) -> None:
     }
     found = mc.compile(text, backend="torch")(**inputs)
     torch.testing.assert_close(found, torch.as_tensor(evaluate(text, inputs)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_conditions_on_exponentials(dtype: torch.dtype) -> None:
+    """-inf is below all numbers, and what overflows above them."""
+    X = torch.randn(50, 60, dtype=dtype) * 3
+    X[0], X[:, 1], X[3, 4] = -torch.inf, 1000.0, -1000.0
+    text = (
+        "C[i,k] = where(exp(X[i,k]) > 1, 2 * X[i,k], 1)\nS[i,k] = sign(exp(X[i,k]) - 1)\n"
+        "M[i] = sum[k if relu(exp(X[i,k]) - 1) != 0](1)\nreturn C, S, M"
+    )
+    with tapes_made() as made:
+        found = mc.compile(text, backend="torch")(X=X)
+    positive = X > 0
+    wanted = torch.where(positive, 2 * X, 1), X.sign(), positive.sum(1)
+    for x, y in zip(found, wanted, strict=True):
+        torch.testing.assert_close(x, y.to(x.dtype))
+    assert "exp2" not in names_of(made[-1])
+
+
+def test_results_that_are_kept_may_not_be_written_to() -> None:
+    """They are not copied; autograd tells of it, as in eager torch."""
+    kernel = mc.compile("P[q,k] = softmax[k](X[q,k])", backend="torch")
+    X = torch.randn(5, 7, requires_grad=True)
+    for _ in range(3):
+        P = kernel(X)
+        (found,) = torch.autograd.grad(P.square().sum(), X)
+    (wanted,) = torch.autograd.grad(X.softmax(-1).square().sum(), X)
+    torch.testing.assert_close(found, wanted)
+    P = kernel(X)
+    P.detach().zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        P.sum().backward()
+
+
+def test_guards_of_positions_are_dropped_where_what_is_read_is_guarded() -> None:
+    """Kernels that read a table under different conditions read it once, at the same positions."""
+    text = "input T[p,d], at[k]: int, n[b]: int\nY[b,d] = sum[k if k < n[b]](T[at[k], d])"
+    kernel = mc.compile(text, backend="torch")
+    table, n = torch.randn(5, 3), torch.tensor([2, 4, 0])
+    at = torch.tensor([1, 4, 0, 3, 9, -7])  # what no row reads may be out of range
+    expected = torch.stack([table[at[:m]].sum(0) for m in n.tolist()])
+    torch.testing.assert_close(kernel(table, at, n), expected)

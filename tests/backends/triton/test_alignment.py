@@ -12,11 +12,9 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.schedules.schedule import longest_alike, shortest
-from monocomp.backends.triton.launch import interpreted, load
+from monocomp.backends.triton.launch import load
 from monocomp.host.building import MANY_BLOCKS
 from tests.backends import interpreted as interpreter
-from tests.backends.compiling import TARGETS, Launch, compile_for
 from tests.backends.library_cases import CASES
 from tests.backends.running import exact
 from tests.backends.tolerances import BESIDE_EAGER
@@ -82,23 +80,6 @@ def test_what_is_copied(kind: str) -> None:
     assert _aligned(source("attention"), found)[1]
 
 
-@pytest.mark.one_in(5)
-@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8, torch.float8_e5m2], ids=str)
-def test_the_copy_compiles(dtype: torch.dtype) -> None:
-    """Within the registers of a processor that is full."""
-    launches: list[Launch] = []
-
-    def launch(kernel: Any, programs: int, *args: Any, **options: Any) -> None:
-        launches.append(Launch(kernel, args, options))
-
-    rows = torch.empty(2, 3, 500, 33, dtype=dtype, device="meta")
-    load(source("attention")).aligned(rows, torch.empty, launch)
-    for target in TARGETS:
-        usage = compile_for(target, launches[0])
-        assert usage.spilled == 0 and usage.registers <= 64
-
-
 def _run(text: str, inputs: Mapping[str, Tensor]) -> tuple[Tensor, int]:
     """The result, and how many tensors were copied."""
     module, copies = load(text), 0
@@ -126,22 +107,3 @@ def test_results(name: str, head: int) -> None:
         assert copies == (blocks == MANY_BLOCKS) * (1 + (head % 8 > 0))
         (wanted,), (eager,) = exact(case.text, inputs), case.in_eager_torch(inputs)
         BESIDE_EAGER[torch.float16].check(found, wanted, eager)
-
-
-def test_what_is_never_copied() -> None:
-    """What lies in pages, and rows that are streamed themselves."""
-    for name in ("paged_attention", "softmax"):
-        assert "aligned" not in source(name), name
-    assert "W = aligned(W, empty, launch)" in source("cross_entropy", d=99)
-    assert "aligned" not in source("cross_entropy", d=4100)
-
-
-def test_sizes_that_share_schedules() -> None:
-    """Rows that fill sectors are told from others, and those that fill chunks."""
-    assert longest_alike(112) == longest_alike(128) == 128
-    assert longest_alike(104) == longest_alike(120) == 120
-    assert longest_alike(99) == longest_alike(100) == longest_alike(127) == 127
-    for size in range(1, 513):
-        assert size <= longest_alike(size) <= shortest(size)
-        for unit in (8, 16):
-            assert (longest_alike(size) % unit == 0) == (size % unit == 0)

@@ -16,7 +16,6 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal, element_bytes
-from monocomp.backends.triton.launch import interpreted
 from monocomp.errors import FilterError, LimitError, UnknownIndexError, UnsupportedError
 from monocomp.language.checker import check
 from tests.backends.compiling import (
@@ -40,8 +39,6 @@ from tests.backends.test_library import OF_THEIR_OWN
 from tests.backends.test_long_axes import PROGRAMS as LONG
 from tests.marks import slow_unless
 from tests.reference import special_programs
-
-pytestmark = pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 
 E4M3 = torch.float8_e4m3fn
 ODD, EVEN = 1000, 1024  # lengths that blocks stick out of, and that they fit
@@ -242,17 +239,6 @@ def test_random_programs_for_hopper(seed: int) -> None:
         assert "ttg.target" in accepted("cuda:90", launch)
 
 
-def test_bounds_of_64_bits_beside_others_of_an_axis() -> None:
-    """A row's bound that a kernel has computed has the bits of an index, as the size has, which
-    bounds another loop along the axis, outside of the branch that the first one is in."""
-    text = (
-        "input W[j], X[i]\nO[i] = sum[j](exp(W[j] * X[i]))"
-        " + where(i > 2, logsumexp[j if j <= argmax[j](W[j] * X[i])](W[j] * X[i]), 0)"
-    )
-    for launch in launches(text, "cuda:90", {"W": torch.empty(40), "X": torch.empty(18)}, {}):
-        assert "ttg.target" in accepted("cuda:90", launch)
-
-
 @pytest.mark.one_in(22)
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90", "hip:gfx942"])
 @pytest.mark.parametrize(
@@ -308,42 +294,6 @@ def launch_of_long_axes(name: str) -> Launch:
 def test_long_axes_for_hopper(name: str) -> None:
     """Such loops compile."""
     assert "ttg.target" in accepted("cuda:90", launch_of_long_axes(name))
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    "name", slow_unless(lambda name: name in ("pairs of keys", "norms", "sigmoids"), LONG)
-)
-def test_what_long_axes_spill(name: str) -> None:
-    """Next to nothing."""
-    # The computed operands of the first are multiplied in two limbs.
-    kept = kept_in_memory(launch_of_long_axes(name))
-    assert kept <= {"pairs of keys": 0, "distances": 0}.get(name, 0)
-
-
-LINEAR = """
-input X[t,d], W[v,d]
-lse[t] = logsumexp[v](X[t,d] * W[v,d])
-return lse: float32
-"""
-
-
-@pytest.mark.one_in(7)
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
-def test_tiles_of_a_linear_layer(dtype: torch.dtype, target: str) -> None:
-    """A product of large matrices that is reduced tile by tile: as large as they fit, where there
-    are rows enough for all processors."""
-    sizes = {"t": 17000, "v": 5000, "d": 4096}
-    shapes = {"X": (sizes["t"], sizes["d"]), "W": (sizes["v"], sizes["d"])}
-    inputs = {n: torch.empty(s, dtype=dtype, device="meta") for n, s in shapes.items()}
-    extents = {check(LINEAR).extent_of[i]: n for i, n in sizes.items()}
-    (launch,) = launches(LINEAR, target, inputs, extents)
-    # What was not measured may keep a few registers in memory.
-    fits([compile_for(target, launch)], target, spilled=16 if target == "cuda:80" else 0)
-    if target == "cuda:90" and dtype == torch.bfloat16:
-        assert (launch.kwargs["BLOCK_T"], launch.kwargs["BLOCK_V"]) == (128, 256)
-        assert any(i.startswith("HGMMA.64x256x16") for i in instructions(launch))
 
 
 QUOTIENTS = "input X[i]\nO[i] = X[i] * ((i - 384) // 128)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +11,8 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.triton.launch import interpreted, load
+from monocomp.backends.triton.launch import load
 from tests.backends import interpreted as interpreter
-from tests.backends.compiling import compile_for, recorded
 from tests.backends.library_cases import CASES
 from tests.backends.running import poisoned_empty
 from tests.backends.tolerances import near
@@ -73,27 +71,6 @@ def test_results_in_splits(name: str) -> None:
     check(name, text, sizes)
 
 
-def test_attention_is_short() -> None:
-    """With nothing of what known sizes leave without a use."""
-    text = minimal("attention", {"d": 128, "e": 128})
-    assert len(text.splitlines()) <= 160
-    assert not re.search(r"\b(EVEN|INDEX|STEP|PRECISION|in_d|stride_\w_d|main|configs)\b", text)
-    assert "tl.arange(0, 128)" in text
-    whole = {"b": 4, "h": 32, "q": 4096, "k": 4096, "d": 128, "e": 128}
-    shorter = minimal("attention", whole)
-    assert "mask=" not in shorter and "size_" not in shorter
-    assert len(shorter.splitlines()) < len(text.splitlines())
-
-
-@pytest.mark.parametrize("name", ["grid", "span", "tl", "torch", "programs", "Q_ptr"])
-def test_any_name(name: str) -> None:
-    """For a tensor and its parts, beside the names of the file."""
-    text = f"O[i] = softmax[k]({name}[i,k]) * B[k]"
-    source = mc.compile(text, name="kernel").source(extents={"i": 3}, minimal=True, dtype="fp32")
-    inputs = {name: torch.randn(3, 5), "B": torch.randn(5)}
-    near("triton", text, inputs, interpreter.call(_run, source, inputs, {}))
-
-
 def test_only_triton_has_a_minimal_form() -> None:
     with pytest.raises(mc.errors.UsageError, match="only the source for backend 'triton'"):
         mc.compile("O[i] = 2 * A[i]").source("numpy", minimal=True)
@@ -108,18 +85,3 @@ def test_other_sizes_are_refused() -> None:
     inputs = case.inputs(case.sizes(16, 16, 16, 16), torch.float32)
     with pytest.raises(AssertionError):
         kernel(*(t.transpose(-1, -2) for t in inputs.values()))
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
-@pytest.mark.parametrize("name", ["attention", "causal"])
-def test_compiled(name: str) -> None:
-    """As well as the whole file: nothing spills."""
-    module = load(minimal(name, {"d": 128, "e": 128}))
-    sizes = {"Q": 4096, "K": 4096, "V": 4096}
-    inputs = {
-        n: torch.empty(2, 8, length, 128, dtype=torch.bfloat16, device="meta")
-        for n, length in sizes.items()
-    }
-    (launch,) = recorded(module, "kernel", inputs)
-    assert compile_for("cuda:90", launch).spilled == 0
