@@ -63,26 +63,23 @@ class Timing:
         }
 
 
-def bench(
-    kernel: Kernel,
-    tensors: Mapping[str, torch.Tensor],
-    params: Mapping[str, Any],
+def race(
+    contenders: Sequence[Contender],
+    device: torch.device,
     rounds: int,
     seconds: float,
     progress: Callable[[str, int, int], None],
 ) -> list[Timing]:
-    """The kernel first, then those beside it.
+    """Time contenders in turn.
 
     Args:
-        kernel: what is timed.
-        tensors: its inputs, by name.
-        params: its parameters.
+        contenders: the kernel, then those beside it.
+        device: that of their tensors.
         rounds: how often each is timed, but for what `seconds` are over; once at least.
         seconds: how long it may take.
         progress: called with what is being done, its number, and of how many.
     """
     end = time.monotonic() + seconds
-    contenders = list(_contenders(kernel, tensors, params))
     found: dict[str, Timing] = {}
     running: dict[str, tuple[Contender, float | None]] = {}
     first: Results | None = None
@@ -106,7 +103,7 @@ def bench(
             break
         progress("round", number, rounds)
         for name, (c, _) in running.items():
-            taken[name].append(_seconds(c.compute, next(iter(tensors.values())).device))
+            taken[name].append(_seconds(c.compute, device))
     for name, (c, difference) in running.items():
         median, count = statistics.median(taken[name]), len(taken[name])
         found[name] = Timing(name, c.about, median, difference, count)
@@ -131,38 +128,41 @@ def table(timings: Sequence[Timing]) -> str:
 # --- contenders ---------------------------------------------------------------------------
 
 
-def _contenders(
+def contenders(
     kernel: Kernel, tensors: Mapping[str, torch.Tensor], params: Mapping[str, Any]
 ) -> Iterator[Contender]:
-    def ours(made: Kernel) -> Callable[[], Results]:
-        return lambda: _as_tuple(made(**tensors, **params))
-
-    yield Contender("monocomp", "the derived kernel", ours(kernel))
+    """Yield a kernel, the program without its derivation, eager torch, and SDPA where that takes
+    inputs of this form."""
+    yield derived(kernel, tensors, params)
     written = compile(kernel.derivation.first(0), backend=kernel.backend)
-    yield Contender("as written", "kernels without the derivation", ours(written))
-    dtype = next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32)
-    yield Contender(
-        "eager torch", "whole tensors", _eager(kernel.equations, tensors, params, dtype)
-    )
+    yield Contender("as written", "kernels without the derivation", _call(written, tensors, params))
+    yield whole(kernel.equations, tensors, params)
     floats = [t for t in tensors.values() if t.is_floating_point() and t.ndim >= 3]
     if len(floats) == len(tensors) == 3 and not params:
-        Q, K, V = floats
-        for is_causal in (False, True):
-
-            def sdpa(is_causal: bool = is_causal) -> Results:
-                attend = torch.nn.functional.scaled_dot_product_attention
-                return (attend(Q, K, V, is_causal=is_causal),)
-
-            about = "torch's own kernel" + (", causal" if is_causal else "")
-            yield Contender(f"SDPA{', causal' if is_causal else ''}", about, sdpa)
+        yield sdpa("SDPA", "torch's own kernel", *floats)
+        yield sdpa("SDPA, causal", "torch's own kernel, causal", *floats, is_causal=True)
 
 
-def _eager(
-    equations: Equations,
-    tensors: Mapping[str, torch.Tensor],
-    params: Mapping[str, Any],
-    dtype: torch.dtype,
-) -> Callable[[], Results]:
+def derived(
+    kernel: Kernel, tensors: Mapping[str, torch.Tensor], params: Mapping[str, Any]
+) -> Contender:
+    """Return a kernel."""
+    return Contender("monocomp", "the derived kernel", _call(kernel, tensors, params))
+
+
+def sdpa(
+    name: str, about: str, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, **how: Any
+) -> Contender:
+    """Return torch's own attention of queries, keys and values."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return Contender(name, about, lambda: (attend(Q, K, V, **how),))
+
+
+def whole(
+    equations: Equations, tensors: Mapping[str, torch.Tensor], params: Mapping[str, Any]
+) -> Contender:
+    """Return eager torch, which computes one whole tensor after the other."""
+    dtype = next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32)
     made: list[Callable[..., Results]] = []
 
     def compute() -> Results:
@@ -171,7 +171,13 @@ def _eager(
             made.append(eager(equations))
         return made[0](tensors, params, dtype)
 
-    return compute
+    return Contender("eager torch", "whole tensors", compute)
+
+
+def _call(
+    kernel: Kernel, tensors: Mapping[str, torch.Tensor], params: Mapping[str, Any]
+) -> Callable[[], Results]:
+    return lambda: _as_tuple(kernel(**tensors, **params))
 
 
 def _require_memory(

@@ -1,8 +1,7 @@
 """`monocomp demo`: a line of mathematics becomes a kernel, and runs here.
 
-The program, its derivation, the kernel that follows from it, and a run on this machine's
-GPU or else its CPU, beside what torch offers for the same: the error against the oracle, the
-time, and the memory that a call takes for itself. The program is a causal window: a case where a
+The program, its derivation, the kernel that follows from it, and a run on this machine's GPU or
+else its CPU, beside what torch offers for the same. The program is a causal window: a case where a
 compiler pays, for torch has no kernel of its own for it.
 """
 
@@ -12,7 +11,7 @@ import contextlib
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,7 @@ S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)
 O[b,h,q,e] = softmax[k if k <= q and q - k < window](S[b,h,q,k]) * V[b,h,k,e]"""
 _LINES = 64  # of the kernel's body
 _NEWLINE = "\n"
+_SECONDS = 60.0  # that the run may take
 _CHECKED = 300  # positions of one head that the oracle evaluates
 
 
@@ -51,17 +51,8 @@ class Run:
         return f"{sizes}, window = {self.window}, {self.dtype}"
 
 
-@dataclass(frozen=True)
-class Contender:
-    """A way to compute the output, and what to know about it."""
-
-    name: str
-    compute: Callable[[], torch.Tensor]
-    about: str
-
-
 ON_GPU = Run("cuda", "bfloat16", {"b": 1, "h": 16, "q = k": 8192, "d = e": 128}, 1024, 20)
-ON_CPU = Run("cpu", "float32", {"b": 1, "h": 2, "q = k": 8192, "d = e": 64}, 256, 3)
+ON_CPU = Run("cpu", "float32", {"b": 1, "h": 2, "q = k": 4096, "d = e": 64}, 256, 3)
 
 
 def main() -> int:
@@ -134,49 +125,32 @@ def _indented(text: str) -> str:
 def _run(kernel: Kernel) -> None:
     import torch
 
+    from monocomp.command_line import bench
+
     run = ON_GPU if torch.cuda.is_available() else ON_CPU
     where = torch.cuda.get_device_name() if run.device == "cuda" else _processor()
     _title(f"4. A run on this machine: {where}")
     Q, K, V = _inputs(run)
-    mask = _mask(Q.shape[-2], run.window, Q.device)
-    contenders = (
-        Contender(
-            "monocomp",
-            lambda: torch.as_tensor(kernel(Q, K, V, window=run.window)),
-            f"the kernel above, on {'this GPU' if run.device == 'cuda' else 'blocks of tensors'}",
-        ),
-        Contender(
-            "torch, SDPA",
-            lambda: torch.nn.functional.scaled_dot_product_attention(Q, K, V, attn_mask=mask),
-            "torch's own kernel, with a mask tensor",
-        ),
-        Contender(
-            "torch, eager",
-            lambda: eager_attention(Q, K, V, mask),
-            "as one writes it, all weights stored",
-        ),
-    )
+    distance = (position := torch.arange(Q.shape[-2], device=Q.device))[:, None] - position
+    mask = (distance >= 0) & (distance < run.window)
+    tensors, params = {"Q": Q, "K": K, "V": V}, {"window": run.window}
+    contenders = [
+        bench.derived(kernel, tensors, params),
+        bench.sdpa("SDPA", "torch's own kernel, with a mask tensor", Q, K, V, attn_mask=mask),
+        bench.whole(kernel.equations, tensors, params),
+    ]
     _say(f"    {run}\n")
     with Progress() as progress, _one_thread():
+        times = bench.race(contenders, Q.device, run.rounds, _SECONDS, progress)
         progress("the oracle", 0, 1)
         expected = _oracle(run.window, Q, K, V)
-        times = _times([c.compute for c in contenders], run.device, run.rounds, progress)
-        results = [_with_memory(c.compute, run.device) for c in contenders]
-    _say(f"    {'':14}{'largest error':>14}{'time':>13}{'memory':>13}")
-    for contender, seconds, (result, taken) in zip(contenders, times, results, strict=True):
-        error = (result[0, 0, :_CHECKED].double().cpu() - expected).abs().max().item()
-        said = "-" if taken is None else f"{taken / 2**20:.0f} MiB"
-        _say(
-            f"    {contender.name:14}{error:14.1e}{seconds * 1e3:10.2f} ms{said:>13}"
-            f"   {contender.about}"
-        )
-    ours, *others = times
-    read = f"{run.window} of {Q.shape[-2]} keys for a query"
+        error = (contenders[0].compute()[0][0, 0, :_CHECKED].double().cpu() - expected).abs().max()
+    _say(_indented(bench.table(times)))
     _say(
-        f"\n    The derived kernel reads {read}. It is {_against(ours, others[0])} than"
-        f"\n    SDPA with a mask and {_against(ours, others[1])} than eager torch. Nobody wrote it."
-        f"\n\n    Errors are against the oracle, over {_CHECKED} positions of one head. Times"
-        f"\n    are the fastest of {run.rounds} runs, in turn. Memory is a call's own, at its peak."
+        f"\n    The derived kernel reads {run.window} of {Q.shape[-2]} keys for a query, and nobody"
+        f" wrote it.\n    Its largest error against the oracle is {error.item():.1e}, over"
+        f" {_CHECKED} positions of one head.\n    Times are medians of {times[0].rounds} rounds,"
+        " in turn."
     )
 
 
@@ -191,28 +165,6 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _against(ours: float, theirs: float) -> str:
-    return f"{theirs / ours:.1f} x faster" if ours <= theirs else f"{ours / theirs:.1f} x slower"
-
-
-def _mask(length: int, window: int, device: torch.device) -> torch.Tensor:
-    import torch
-
-    position = torch.arange(length, device=device)
-    distance = position[:, None] - position
-    return (distance >= 0) & (distance < window)
-
-
-def eager_attention(
-    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, mask: torch.Tensor
-) -> torch.Tensor:
-    """Attention with a mask as one writes it in torch."""
-    import torch
-
-    S = Q @ K.transpose(-1, -2) / Q.shape[-1] ** 0.5
-    return torch.softmax(S.masked_fill(~mask, float("-inf")), dim=-1) @ V
 
 
 def _inputs(run: Run) -> list[torch.Tensor]:
@@ -238,49 +190,6 @@ def _oracle(window: int, *tensors: torch.Tensor) -> torch.Tensor:
     result = mc.evaluate(PROGRAM, dict(zip("QKV", slices, strict=True)), window=window)
     assert not isinstance(result, tuple)
     return torch.from_numpy(result[0, 0])
-
-
-def _times(
-    computations: list[Callable[[], object]], device: str, rounds: int, progress: Progress
-) -> list[float]:
-    """The fewest seconds of each, measured in turn so that a busy machine is fair to all."""
-    from monocomp.backends.timing import timed
-
-    for compute in computations:  # compiles, and warms up
-        timed(compute, device)
-    taken = []
-    for number in range(rounds):
-        progress("round", number + 1, rounds)
-        taken.append([timed(compute, device) for compute in computations])
-    return [min(column) for column in zip(*taken, strict=True)]
-
-
-def _with_memory(
-    compute: Callable[[], torch.Tensor], device: str
-) -> tuple[torch.Tensor, int | None]:
-    """Return what is computed, and the bytes at the call's peak beyond those in use before; None
-    where they cannot be counted."""
-    import torch
-
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        result = compute()
-        torch.cuda.synchronize()
-        return result, torch.cuda.max_memory_allocated() - before
-    try:
-        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-            file.write("5")  # the peak is counted anew
-        before = _resident("VmRSS")
-        result = compute()
-        return result, max(0, _resident("VmHWM") - before)
-    except OSError:  # not Linux, or not allowed
-        return compute(), None
-
-
-def _resident(field: str) -> int:
-    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(field + ":"))
 
 
 def _processor() -> str:

@@ -29,7 +29,6 @@ VARIABLES = (
 )
 PROGRAM = "causal"
 _SIZES = {"b": 1, "h": 2, "q": 130, "k": 130, "d": 32, "e": 32}
-_LIMITS = {"torch": 1e-5, "triton": 1e-4}  # of errors in float32
 
 
 def examine() -> Iterator[Finding]:
@@ -113,32 +112,20 @@ def _kernels() -> Iterator[Finding]:
     """A small kernel on what there is here, and compiled for a GPU that need not be."""
     section = f"a kernel: {PROGRAM}, {', '.join(f'{n} = {s}' for n, s in _SIZES.items())}"
     try:
-        import torch
+        import torch  # noqa: F401  # what follows needs it
     except ImportError:
         yield Finding(section, False, "torch is missing")
         return
-    from monocomp.checking.random_inputs import random_inputs
-    from monocomp.reference.oracle import evaluate
+    from monocomp.checking.steps import Case
+    from monocomp.command_line.verification import BACKENDS, check_backend
 
-    text = monocomp.library.load(PROGRAM)
-    kernel = monocomp.compile(text, name=PROGRAM)
-    arrays = random_inputs(kernel.equations, _SIZES)
-    exact = torch.as_tensor(evaluate(text, arrays))
-    has_gpu = torch.cuda.is_available()
-    for backend, limit in _LIMITS.items():
-        if backend == "triton" and not has_gpu and os.environ.get("TRITON_INTERPRET") != "1":
-            yield Finding(section, None, "triton  runs on a GPU", "or with TRITON_INTERPRET=1")
-            continue
-        device = "cuda" if has_gpu else "cpu"
-        inputs = {n: torch.from_numpy(x).to(device) for n, x in arrays.items()}
+    kernel = monocomp.compile(monocomp.library.load(PROGRAM), name=PROGRAM)
+    case = Case.of(kernel.equations, _SIZES, {}, seed=0)
+    for backend in BACKENDS:
         try:
-            result = monocomp.compile(text, backend=backend, name=PROGRAM)(**inputs)
+            yield check_backend(section, kernel.equations, backend, [case])
         except Exception as error:  # whatever is wrong with this machine
-            yield Finding(section, False, f"{backend:6}  {device}", _first_line(error))
-            continue
-        found = (result.double().cpu() - exact).abs().max().item()
-        said = f"error {found:.1e}, limit {limit:.0e}"
-        yield Finding(section, found <= limit, f"{backend:6}  {device}", said)
+            yield Finding(section, False, backend, _first_line(error))
     yield from _machine_code(section, kernel)
 
 

@@ -188,7 +188,9 @@ def bench(options: Namespace) -> int:
     arrays = _random(kernel, extents, params, dtype, options.seed)
     tensors = files.tensors(arrays, dtypes, "auto")
     with Progress() as progress:
-        found = measuring.bench(kernel, tensors, params, options.rounds, options.seconds, progress)
+        contenders = list(measuring.contenders(kernel, tensors, params))
+        where = next(t.device for t in tensors.values())
+        found = measuring.race(contenders, where, options.rounds, options.seconds, progress)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     if options.json:
         about = {"device": device, "dtype": dtype, "extents": extents}

@@ -107,20 +107,23 @@ def _steps(derivation: Derivation, case: Case) -> Iterator[Finding]:
 
 def _backends(program: Equations, cases: list[Case]) -> Iterator[Finding]:
     section = "backends: each against the oracle"
-    for backend, (dtype, limit) in BACKENDS.items():
-        what = f"{backend:6}  {dtype}"
-        reason = _unavailable(backend)
-        if reason is not None:
-            yield Finding(section, None, what, reason)
-            continue
-        try:
-            error, where = _worst(program, backend, dtype, cases)
-        except UnsupportedError as problem:
-            yield Finding(section, None, what, problem.message)
-        except MonocompError as problem:
-            yield Finding(section, False, what, "\n" + _indented(problem))
-        else:
-            yield Finding(section, error <= limit, what, f"{_shown(error, limit)}, {where}")
+    return (check_backend(section, program, backend, cases) for backend in BACKENDS)
+
+
+def check_backend(section: str, program: Equations, backend: str, cases: list[Case]) -> Finding:
+    """Compare a backend with the oracle, if it can run here."""
+    dtype, limit = BACKENDS[backend]
+    what = f"{backend:6}  {dtype}"
+    reason = _unavailable(backend)
+    if reason is not None:
+        return Finding(section, None, what, reason)
+    try:
+        error, where = _worst(program, backend, dtype, cases)
+    except UnsupportedError as problem:
+        return Finding(section, None, what, problem.message)
+    except MonocompError as problem:
+        return Finding(section, False, what, "\n" + _indented(problem))
+    return Finding(section, error <= limit, what, f"{_shown(error, limit)}, {where}")
 
 
 def _worst(program: Equations, backend: str, dtype: str, cases: list[Case]) -> tuple[float, str]:

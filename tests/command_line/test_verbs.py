@@ -206,7 +206,7 @@ def test_doctor(call, monkeypatch: pytest.MonkeyPatch) -> None:
     status, out, err = call("doctor")
     assert (status, err) == (0, "") and "FAIL" not in out
     assert f"torch {torch.__version__}" in out and "triton  to machine code for cuda:90" in out
-    assert re.search(r"ok    torch   cpu  error \S+, limit 1e-05", out) or torch.cuda.is_available()
+    assert re.search(r"ok    torch   float64  error \S+, limit 1e-10", out)
 
 
 def test_doctor_finds_a_cache_that_cannot_be_used(
@@ -222,9 +222,9 @@ def test_doctor_finds_a_cache_that_cannot_be_used(
 
 
 def test_doctor_says_what_is_wrong(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    from monocomp.command_line import doctor
+    from monocomp.command_line import verification
 
-    monkeypatch.setattr(doctor, "_LIMITS", {"torch": 0.0})
+    monkeypatch.setattr(verification, "BACKENDS", {"torch": ("float64", -1.0)})
     status, out, _ = call("doctor", "--json")
     failed = [f for f in json.loads(out) if f["ok"] is False]
     assert status == 1 and [f["what"].split()[0] for f in failed] == ["torch"]
