@@ -9,7 +9,7 @@ each input; where both sides differ, as at a tie of a maximum, nothing is compar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,12 +19,14 @@ import numpy as np
 import torch
 
 import monocomp as mc
+from monocomp.checking.random_inputs import random_inputs
 from monocomp.language import syntax as S
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
 from monocomp.reference import algebra, oracle
 from monocomp.reference.named_arrays import Scope, Value
 from monocomp.reference.oracle import specified
+from monocomp.translation.translator import translate
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -52,8 +54,16 @@ def agrees(wanted: Array, computed: Array, rtol: float = 1e-9, atol: float = 1e-
 
 
 def tensors_of(inputs: Arrays, device: str = "cpu") -> dict[str, torch.Tensor]:
-    """Return tensors of the same elements."""
-    return {n: torch.from_numpy(np.array(a)).to(device) for n, a in inputs.items()}
+    """Return tensors of the same elements; behind those of floats stands NaN."""
+    tensors = {}
+    for name, array in inputs.items():
+        given = torch.from_numpy(np.array(array)).to(device)
+        around = torch.full((given.numel() + 64,), math.nan).to(given)
+        is_float = given.is_floating_point()
+        tensors[name] = (
+            around[: given.numel()].view(given.shape).copy_(given) if is_float else given
+        )
+    return tensors
 
 
 def in_dtype(inputs: Arrays, dtype: type) -> dict[str, Array]:
@@ -167,6 +177,17 @@ def _moved(inputs: Arrays, dtype: type) -> Iterator[dict[str, Array]]:
         }
 
 
+def check_step(
+    before: str, after: str, inputs: Arrays, params: Mapping[str, int | float] | None = None
+) -> None:
+    """Compare two programs by the oracle, where the first is specified."""
+    given = {n: a for n, a in inputs.items() if n in check(before).inputs}
+    pairs = (specified(text, given, params or {}) for text in (before, after))
+    for wanted, computed in zip(*pairs, strict=True):
+        if not agrees(wanted, computed, 1e-9, 1e-9).all():
+            raise Mismatch(f"{before}\nbecomes\n{after}\nwanted\n{wanted}\ncomputed\n{computed}")
+
+
 # --- gradients --------------------------------------------------------------------------------
 
 
@@ -204,6 +225,24 @@ def check_gradients(
         for direction in _directions(inputs[name], elementwise):
             compared += _check_slope(loss, inputs, name, gradient, direction, dtype, note)
     return compared
+
+
+def check_slopes(
+    text: str,
+    inputs: Arrays | None = None,
+    *,
+    save: Sequence[str] | None = None,
+    params: Mapping[str, int | float] | None = None,
+    elementwise: bool = True,
+) -> None:
+    """Compare the gradients of a program in torch, by every element of its inputs, which are random
+    unless they are given; there is something to compare."""
+    program, params = check(text), params or {}
+    if inputs is None:
+        inputs = random_inputs(translate(program), {}, dtype="float64", params=params)
+    kernel = mc.compile(text, backend="torch", save=None if save is None else list(save))
+    how = {"note": text, "params": params, "elementwise": elementwise}
+    assert check_gradients(program, kernel, inputs, **how)
 
 
 def slopes(

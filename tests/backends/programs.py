@@ -810,6 +810,27 @@ EXAMPLES: dict[str, Example] = {
         """,
         "i=18 j=40",
     ),
+    "places in periods of blocks": Example(
+        """
+        input Q[q,d], K[k,d], V[k,e], R[r]
+        S[q,k] = Q[q,d] * K[k,d] + R[k % |r|] - (k % |r|) / 16 + (k % 48) / 32
+        O[q,e] = softmax[k if k % 48 >= 16 and k <= q + 80](S[q,k]) * V[k,e]
+        """,
+        "; ".join(f"q=5 k=100 d=8 e=5 r={r}" for r in (4, 16, 24, 64)),
+    ),
+    "places in periods of blocks that slide": Example(
+        """
+        input Q[q,d], K[k,d], V[k,e], R[r], start[q]: int
+        S[q,k] = Q[q,d] * K[k,d] + R[k % |r|]
+        O[q,e] = softmax[k if start[q] <= k and k <= q + 3](S[q,k]) * V[k,e]
+        """,
+        "q=45 k=45 d=8 e=5 r=4",
+        inputs={"start": np.arange(45) - 7},
+    ),
+    "names that differ in case alone": Example(
+        "O[q,o] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,o] + D[q,o] + v[o]",
+        "q=18 k=21 d=5 o=6",
+    ),
     "declared extent": Example("index i < |j| + 2\nO[i] = i * sum[j](X[j])", "j=17"),
 }
 

@@ -114,10 +114,3 @@ def test_names_of_all_kinds(start: int) -> None:
         text, index, stream = with_names(start + shift)
         sizes = {index: 18, stream: 21, "inner_": 5, "column_": 6}
         agree("triton", text, make_inputs(text, sizes))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_names_that_differ_in_case_alone(backend: str) -> None:
-    """q and Q, o and O, and indices like tensors."""
-    text = "O[q,o] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,o] + D[q,o] + v[o]"
-    agree(backend, text, make_inputs(text, {"q": 18, "k": 21, "d": 5, "o": 6}))

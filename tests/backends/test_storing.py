@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
-import monocomp as mc
 from tests.backends.running import (
     DISTINCT,
     compiled,
@@ -96,26 +94,3 @@ def test_stored_values_are_as_precise_as_sums(backend: str) -> None:
     _, wanted = exact(text, inputs)
     assert rounded.dtype == torch.bfloat16
     Bound(0.0, 1e-4).check(found, wanted.to(found.dtype))
-
-
-def test_float64_is_stored_in_float64() -> None:
-    text = PROGRAMS["column sums"].text
-    inputs = inputs_for(text, torch.float64)
-    (found,) = run("torch", text, inputs, storing=True)
-    (wanted,) = exact(text, inputs)
-    Bound(0.0, 1e-12).check(found, wanted)
-
-
-@pytest.mark.parametrize("backend", ["numpy", "torch"])
-def test_long_calls_are_cut_and_short_ones_are_not(backend: str) -> None:
-    """The sizes of a call decide, not only nominal ones."""
-    kernel = mc.compile(
-        "S[q,k] = Q[q,d] * K[k,d]\nC[k] = sum[q](softmax[k](S[q,k]))", backend=backend
-    )
-    for length, count in ((64, 1), (1500, 2)):
-        Q, K = (np.random.default_rng(0).normal(size=(length, 4)).astype("f") for _ in "QK")
-        got = np.asarray(kernel(Q=torch.from_numpy(Q), K=torch.from_numpy(K)))
-        S = Q @ K.T
-        P = np.exp(S - S.max(1, keepdims=True))
-        np.testing.assert_allclose(got, (P / P.sum(1, keepdims=True)).sum(0), rtol=1e-4)
-        assert len(kernel.tile_programs({"q": length, "k": length, "d": 4})) == count

@@ -22,7 +22,7 @@ from monocomp.backends.gluon.dialect import GLUON
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.known_arguments import Known
-from monocomp.blocks import BlockProgram, Give, Release, Statement, Take, inside, walk
+from monocomp.blocks import BlockProgram, Release, Statement, Take, inside
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.verifier import verify
 from monocomp.declarations.records import by_representative
@@ -131,19 +131,6 @@ def test_printed(golden: Callable[[str, str], None]) -> None:
     """Its kernels; the rest of the file is that of Triton's."""
     kernel = mc.compile(library.load("causal"), name="causal", backend="gluon")
     golden("causal.gluon.py", kernel.source().partition("@gluon.jit\ndef grouped(")[0])
-
-
-def test_roles() -> None:
-    """The producer asks for blocks and computes no tile; who computes asks for none. A block of
-    values is asked for after the next one of keys."""
-    program = in_gluon(kernel_of(library.load("causal")))
-    assert program.producer is not None
-    producer, consumer = list(walk(program.producer.body)), list(walk(program.body))
-    rings = ["Q_ring", "K_ring", "K_ring", "V_ring", "V_ring"]
-    assert [s.ring.name for s in producer if isinstance(s, Give)] == rings
-    assert [s.ring.name for s in consumer if isinstance(s, Take)] == rings
-    assert [s.ring.name for s in consumer if isinstance(s, Release)] == [*rings[1:], "Q_ring"]
-    assert not any(isinstance(s, Take | Release) for s in producer)
 
 
 def test_waiting_for_each_other() -> None:
@@ -283,12 +270,3 @@ def test_compiles_for_registers(name: str, d: int) -> None:
         used = instructions(made)
         assert any(text.startswith("HGMMA") for text in used)
         assert any(text.startswith("UTMALDG") for text in used)
-
-
-def test_reasons() -> None:
-    """The schedules that were tried, up to the one that is taken."""
-    kernel = mc.compile(library.load("causal"), name="causal", backend="gluon")
-    text = kernel.stages.at(d=256, e=256)["schedule"]
-    assert "  128 x 128, 8 warps" in text
-    assert text.splitlines()[-1].startswith("  128 x 64, 8 warps")
-    assert "registers of 240" in text

@@ -64,16 +64,6 @@ def test_schedules_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
         assert schedules.recall(other) is None
 
 
-def test_the_latest_measurement_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also over what a file has given."""
-    schedules.remember(PLACE, [FAST], 1.5)
-    slow = replace(FAST, num_warps=8)
-    schedules.remember(PLACE, [slow], 1.4)
-    assert schedules.recall(PLACE) == (slow,)
-    forget(monkeypatch)
-    assert schedules.recall(PLACE) == (slow,)
-
-
 def damages(data: bytes) -> Iterator[bytes]:
     """Ways in which a file may go wrong."""
     yield b""
@@ -117,14 +107,6 @@ def test_schedules_are_shipped(
     monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path / "elsewhere"))
     assert schedules.recall(PLACE) is None
     assert mc.schedules.load(path) == 1
-    assert schedules.recall(PLACE) == (FAST,)
-
-
-def test_a_file_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is read when schedules are first looked up."""
-    path = tmp_path / "schedules.json"
-    schedules.add(path, [ENTRY])
-    monkeypatch.setenv("MONOCOMP_SCHEDULES", str(path))
     assert schedules.recall(PLACE) == (FAST,)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
@@ -27,7 +25,6 @@ from monocomp.backends.triton.launch import TritonRunner, interpreted
 from monocomp.declarations.records import by_representative
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import packed_extents
-from monocomp.tile import Loop
 from tests.backends.compiling import TARGETS, compile_for, launches_of, without_elements
 from tests.marks import slow_unless
 
@@ -56,12 +53,6 @@ def spaces_at(
     ]
 
 
-def short(schedule: Schedule) -> tuple[int, ...]:
-    """Blocks, warps, stages, and programs where there are splits."""
-    numbers = [n for _, n in schedule.blocks] + [schedule.num_warps, schedule.num_stages]
-    return (*numbers, *([schedule.programs] if schedule.programs else []))
-
-
 def test_the_table_is_data() -> None:
     """Each row has the best of its kernel first, and no name; each source says where it is from."""
     data = json.loads(files("monocomp.backends.schedules").joinpath("table.json").read_text())
@@ -79,13 +70,6 @@ def test_the_table_is_data() -> None:
             assert all(str(Shape.parse(text)) == text for text in row["times"])
 
 
-def test_the_table_is_read_late() -> None:
-    """A program that runs nothing on a GPU pays nothing for it."""
-    code = "import sys, monocomp; print([m for m in sys.modules if m.endswith('schedules.table')])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "[]\n"
-
-
 def test_near_rows_vote() -> None:
     """What many near rows know outweighs what one does; what is illegal is left out."""
     (causal,) = spaces("causal", 4096, 4096, 128)
@@ -97,17 +81,6 @@ def test_near_rows_vote() -> None:
     for rows, wanted in (([one], bad), ([one, *others], good)):
         found = [str(causal.shape(s)) for s in table.ranked(causal, rows)]
         assert found[0] == wanted and vast not in found
-
-
-def test_the_nearest_rows_are_found() -> None:
-    """By their least distances first: the same rows as by all distances, those that are as near as
-    others in the table's order."""
-    rows = table.shipped()
-    for here in (rows[0], rows[200], rows[-1]):
-        point = tuple(x + 0.3 * (n % 3) for n, x in enumerate(here.point))
-        far = {n: table.distance(point, row.point) for n, row in enumerate(rows)}
-        nearest = sorted(far, key=far.__getitem__)[: table._NEAR]
-        assert list(table._nearest(point, rows).items()) == [(n, far[n]) for n in nearest]
 
 
 def test_idle_processors_count() -> None:
@@ -156,11 +129,6 @@ def test_candidates(name: str, element_bytes: int, target: str) -> None:
         assert few[0] == many[0] == table.first(legal)
         assert all(legal.admits(s) for s in many)
         assert all(legal.resources_of(s).shared(s) <= legal.gpu.shared for s in many)
-
-
-def test_candidates_are_no_longer_than_the_sizes() -> None:
-    for s in table.candidates(spaces("causal", 20, 20, 64)[0], 60):
-        assert max(n for _, n in s.blocks) <= 32
 
 
 def test_what_is_admitted() -> None:
@@ -276,36 +244,6 @@ def test_what_no_candidate_fits_is_refused() -> None:
 
 # --- room ------------------------------------------------------------------------------------
 
-ADDED = {
-    "in rows": ("B[h,q,k]", "B[h,q,k]", ""),
-    "gathered": ("B[h,r]", "B[h,q - k + |k| - 1]", "index r < |q| + |k| - 1"),
-    "of a row": ("B[h,q]", "B[h,q]", ""),
-}
-
-
-@pytest.mark.one_in(7)
-@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
-@pytest.mark.parametrize("added", ADDED)
-def test_what_is_added_takes_room(added: str) -> None:
-    """A tile that is added to the logits takes shared memory too."""
-    declared, read, index = ADDED[added]
-    kernel = mc.compile(f"""
-        input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], {declared}
-        {index}
-        S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|) + {read}
-        O[b,h,q,e] = softmax[k](S[b,h,q,k]) * V[b,h,k,e]
-        """)
-    sizes = {"b": 1, "h": 4, "q": 1024, "k": 1024, "d": 128, "e": 128, "r": 2047}
-    programs = kernel.tile_programs({e: sizes[e] for e in kernel.declared.extent_of.values()})
-    legal = Legal(programs[0], sizes, 2, "cuda:90", PROCESSORS)
-    inputs = without_elements(kernel, sizes)
-    for stages in (2, 3):
-        schedule = legal.schedule(Shape((64,), (64,), 4, stages))
-        assert schedule is not None
-        (launch,) = launches_of(kernel, programs, [schedule], inputs)
-        estimated = legal.resources.shared(schedule)
-        assert abs(compile_for("cuda:90", launch).shared - estimated) <= 64
-
 
 ROOM = [
     ("pair_bias", 64, 1, "64/64 4w 3s"),  # a bias that another kernel has stored, in float32
@@ -341,50 +279,6 @@ def test_what_operands_take(name: str, head: int, number: int, text: str) -> Non
     assert (legal.schedule(Shape.parse(text)) is None) == (found > legal.gpu.shared)
 
 
-@pytest.mark.one_in(5)
-@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
-@pytest.mark.parametrize(
-    ("name", "head"),
-    [
-        pytest.param("alibi", 256, marks=pytest.mark.slow),
-        ("attention_jvp", 128),
-        pytest.param("attention_statistics", 256, marks=pytest.mark.slow),
-        ("differential", 128),
-        ("dropout", 256),
-    ],
-)
-def test_what_registers_hold(name: str, head: int) -> None:
-    """Values that are computed where they are used, and new tiles in the place of old ones, take
-    no registers: what seems not to fit compiles with few of them in memory."""
-    kernel = mc.compile(library.load(name))
-    sizes = {"b": 1, "h": 16, "q": 4096, "k": 4096, "d": head, "e": head}
-    programs = kernel.tile_programs({e: sizes[e] for e in kernel.declared.extent_of.values()})
-    legal = Legal(programs[0], sizes, 2, "cuda:90", PROCESSORS)
-    schedule = legal.schedule(Shape((128,), (64,), 8, 2))
-    assert schedule is not None
-    (launch,) = launches_of(kernel, programs, [schedule], without_elements(kernel, sizes))
-    # A guard at the end of dropout, whose rate may be 1, looks at the whole tile once.
-    assert compile_for("cuda:90", launch).spilled <= (320 if name == "dropout" else 128)
-
-
-def test_what_a_loop_takes_over_is_held_once() -> None:
-    """The gradients of keys that heads share: the loop over queries goes on with what the loop over
-    heads carries."""
-    text = (
-        "input Q[h,q,d], K[g,k,d], V[g,k,e]\nG[h] = h // (|h| // |g|)\n"
-        "O[h,q,e] = softmax[k](sum[d](Q[h,q,d] * K[G[h],k,d])) * V[G[h],k,e]"
-    )
-    sizes = {"h": 32, "g": 8, "q": 4096, "k": 4096, "d": 128, "e": 128}
-    kernel = mc.compile(str(mc.grad(text)))
-    plan = kernel.plan(sizes)
-    (loop,) = (s for s in plan.kernels[-1].body if isinstance(s, Loop))
-    (inner,) = (s for s in loop.body if isinstance(s, Loop))
-    assert {s.start.attr for s in inner.state} == {s.name for s in loop.state}
-    known = {plan.program.declared.extent_of[i]: n for i, n in sizes.items()}
-    legal = Legal(plan.kernels[-1], known, 2, "cuda:90", 132)
-    assert legal.schedule(Shape.parse("64/64 4w 2s")) is not None
-
-
 def test_reasons_show_the_votes() -> None:
     """The schedule that is taken is the first of those that are listed and fit; the shares of the
     rows are all of the votes."""
@@ -397,20 +291,3 @@ def test_reasons_show_the_votes() -> None:
         voters = table.elect(kernel).voters
         assert sum(voter.share for voter in voters) == pytest.approx(1)
         assert len(voters) == table._NEAR and all(voter.row.source for voter in voters)
-
-
-def test_reasons_count_idle_processors() -> None:
-    (kernel,) = spaces("causal", 128, 4096, 128)
-    kernel = replace(kernel, sizes={**kernel.sizes, "b": 1, "h": 8})
-    rows = kernel.shape(table.first(kernel)).rows[0]
-    assert f"132 processors: {132 - 8 * 128 // rows} idle" in reasons(kernel)
-
-
-def test_a_kernel_that_reads_what_is_stored_merges_nothing() -> None:
-    """But for the splits of a stream: sizes that are not known are those of inputs."""
-    gradient = mc.compile(mc.grad(library.load("attention")))
-    kernels = [features(each) for each in gradient.stages.at("cuda:90").legal]
-    assert any(each.streams for each in kernels) and not any(each.merges for each in kernels)
-    few = {"b": 1, "h": 1, "q": 1, "k": 65536, "d": 64, "e": 64}
-    split = mc.compile(library.load("attention")).stages.at("cuda:90", **few)
-    assert [features(each).merges for each in split.legal] == [False, True]
