@@ -22,7 +22,6 @@ from monocomp.rewriting.equations import Guard, equations
 from monocomp.rewriting.matching import Bindings
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
-from monocomp.terms.asking import remembered
 from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import exponent_of
 
@@ -161,7 +160,7 @@ def candidates(program: Equations) -> list[Term]:
     return sorted(found, key=lambda t: t.key)
 
 
-@remembered
+@lru_cache(maxsize=65536)
 def _in_normal_form(t: Term) -> Term:
     return normalise(_exchanged(t))
 

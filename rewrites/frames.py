@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.rewrites.extrema import extrema
@@ -11,7 +12,6 @@ from monocomp.rewriting.equations import equations
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import frame, is_mantissa, mantissa
-from monocomp.terms.asking import remembered
 from monocomp.terms.monomials import addends, common_number, exponent_of, factors
 
 
@@ -171,7 +171,7 @@ maxima = RuleSet(
 )
 
 
-@remembered
+@lru_cache(maxsize=65536)
 def largest(bound: Term, condition: Term, exponent: Term) -> Term:
     """The frame of a sum in SE, as it stands in a lifted program. The normal form would take apart
     again what is joined in the exponent, and exponentials that are left alone may overflow."""

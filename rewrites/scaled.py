@@ -29,7 +29,6 @@ from monocomp.rewrites.quotients import factor_number
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa, mantissa
-from monocomp.terms.asking import remembered
 from monocomp.terms.domain import MASKS_ARE_READ, domain
 from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
@@ -114,7 +113,7 @@ def _is_of_parts(condition: Term, t: Term) -> bool:
     return all(T.holds(t, s) for s in T.subterms(condition) if s.op == "fold")
 
 
-@remembered
+@lru_cache(maxsize=65536)
 def _scaled(t: Term, need: Need, known: Term) -> Scaled:
     operator = _Operator(need, known)
     whole = operator.scaled(t)

@@ -3,9 +3,9 @@
 A derivation is a chain of equations. Each holds because of laws: of the rules of rewriting and of
 planning (`proving.rule_laws`), of the arithmetic that the constructors of terms do, and of the
 monoids whose folds are cut into tiles. Those were proved before they were used, once, and are
-remembered by what they say; `fresh=True` proves them again. Beside the laws stand the facts
-that a rule needed at its place, such as that a factor is positive. They are asked again: each is
-one of `monocomp.terms.facts`, or is seen in the form of the term, of which the rule makes the same.
+remembered by what they say; `fresh=True` proves them again. Beside the laws stand the needs that
+a rule had at its place, such as that a factor is positive. They are asked again: those of an
+equation one by one, and those of a procedure by what it makes of the same term.
 Names, and words of the language that rules replace by what they mean, have no law to prove.
 """
 
@@ -27,10 +27,10 @@ from monocomp.rewrites.centred import centred, move_centre
 from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.equations import Equation
 from monocomp.rewriting.rules import STATED, Rule
-from monocomp.terms import Term
-from monocomp.terms.asking import FACTS
 from monocomp.terms.equations import Equations
 from monocomp.terms.printer import show
+
+AGAIN = "again"
 
 
 @record()
@@ -71,7 +71,8 @@ class Condition:
         rule: its rule.
         needs: what the rule says that it needs.
         fact: what holds, as text.
-        by: the fact of `monocomp.terms.facts` that was found, or "form"; "" if it does not hold.
+        by: the fact of `monocomp.terms` that was found, "form", or "again" where the rule makes the
+            same of its term again; "" if it does not hold.
     """
 
     step: int
@@ -217,37 +218,16 @@ def _rule(step: Step) -> Rule | None:
 
 
 def _conditions(number: int, step: Step) -> Iterator[Condition]:
-    """Yield the facts on which a step's rule relied: it is asked again, and they are noted."""
+    """Yield what a step's rule needed: its rule is asked again, and an equation for each need."""
     rule = _rule(step)
     needs = "" if rule is None else " ".join(rule.section("Needs").split())
     if not needs:
         return
-    with T.facts_asked() as asked:
-        holds = step.check is not None and step.check()
-    if not holds:
+    if step.check is None or not step.check():
         yield Condition(number, step.rule, needs, f"does not hold: {needs}", "")
-        return
-    names = step.start.reader_names()
-    if isinstance(rule, Equation) and step.redex is not None:
+    elif isinstance(rule, Equation) and step.redex is not None:
+        names = step.start.reader_names()
         for need, t in rule.discharged(step.redex):
-            is_fact = need.fact in FACTS
-            words = FACTS[need.fact].words if is_fact else "does not vary with it"
-            text = f"{need}: {show(t, names)} {words}"
-            yield Condition(number, step.rule, str(need), text, need.fact)
-        return
-    found = {f"{show(t, names)} {FACTS[fact].words}": fact for fact, t in _relied_on(asked)}
-    for text, fact in (found or {f"by its form: {needs}": "form"}).items():
-        yield Condition(number, step.rule, needs, text, fact)
-
-
-def _relied_on(asked: Iterable[tuple[str, Term]]) -> Iterator[tuple[str, Term]]:
-    """Yield the facts that neither a stronger one implies nor one about a larger term."""
-    asked = dict.fromkeys(asked)
-    noted = [
-        (fact, t)
-        for fact, t in asked
-        if t.op != "const" and not (fact == "has_element" and t.args[0] is T.TRUE)
-        if not any((stronger, t) in asked for stronger in FACTS[fact].follows_from)
-    ]
-    parts = {t for _, about in noted for t in T.subterms(about) if t is not about}
-    yield from ((fact, t) for fact, t in noted if t not in parts)
+            yield Condition(number, step.rule, str(need), f"{need}: {show(t, names)}", need.fact)
+    else:
+        yield Condition(number, step.rule, needs, f"asked again: {needs}", AGAIN)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from monocomp.derivation.certificate import Certificate, Theory
+from monocomp.derivation.certificate import AGAIN, Certificate, Theory
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.refusals import Refusal
 from monocomp.display.notes import Notes
@@ -143,7 +143,7 @@ def _step(link: Link, is_open: bool) -> str:
     if made.cost is not None:
         parts.append(_row("weighed", escape(str(made.cost))))
     facts = joined(
-        f"<div>{escape(c.fact) if c.by == 'form' else phrase(c.fact, _CARD)}</div>"
+        f"<div>{escape(c.fact) if c.by == AGAIN else phrase(c.fact, _CARD)}</div>"
         for c in link.conditions
     )
     if facts:

@@ -16,13 +16,12 @@ comparisons of floats, and what would take more than `LIMIT` intervals.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from itertools import chain
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
 from monocomp.terms import Term
-from monocomp.terms.asking import remembered
 
 LIMIT = 4  # more intervals than this are one with a mask: each costs code
 MANY = 32  # of so many sets or intervals no few are left: nobody looks for them
@@ -69,7 +68,7 @@ def split(bound: Term, condition: Term) -> Domain:
     return Domain(tuple(intervals) or (Interval(upper=(T.const(0),)),), T.conjunction(*rest))
 
 
-@remembered
+@lru_cache(maxsize=65536)
 def is_at_least(a: Term, b: Term) -> bool:
     """Return whether a >= b, provably."""
     return (

@@ -11,7 +11,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from monocomp import terms as T
@@ -20,7 +20,6 @@ from monocomp.errors import InternalError
 from monocomp.proving.proofs import certify
 from monocomp.proving.prover import Law, missing
 from monocomp.terms import Term
-from monocomp.terms.asking import remembered
 from monocomp.terms.equations import Equations
 
 
@@ -129,7 +128,7 @@ class RuleSet:
             refused.add(change[0])
 
 
-@remembered
+@lru_cache(maxsize=65536)
 def _first(
     rules: tuple[Rule, ...], t: Term, refused: frozenset[Rule]
 ) -> tuple[frozenset[Rule], tuple[Rule, Term] | None]:

@@ -11,20 +11,19 @@ built. Sums and products are kept in canonical form (flattened, collected, sorte
 arithmetic of a commutative ring, over which the rewrites work.
 
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
-leaves, parts, logic, binders, asking, transfer, absence, domain, facts, ring,
+leaves, parts, logic, binders, transfer, absence, domain, facts, ring,
 comparisons, functions, folds, walking, printer. What uses the package as a whole stands
 beside them: monomials, algebra, operators, declarations, equations, abbreviation.
 """
 
 from __future__ import annotations
 
-from monocomp.terms.asking import facts_asked
 from monocomp.terms.binders import domain_of, free_indices, is_open, open_as, open_fold
 from monocomp.terms.comparisons import compare, in_range, negate, where
 from monocomp.terms.constructors import construct, rebuild
+from monocomp.terms.domain import has_element
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
-    has_element,
     is_finite,
     is_finite_if_read,
     is_finite_if_there,

@@ -8,7 +8,6 @@ from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 
-from monocomp.terms.asking import remembered
 from monocomp.terms.constructors import Results, rebuild
 from monocomp.terms.leaves import index
 from monocomp.terms.nodes import Binder, Term, UserMonoid, intern
@@ -86,7 +85,7 @@ _SORTED = ("add", "mul")
 _AS_THEY_ARE = ("exp", "log", "read", "stored", "ref", "cast", "where", "fold", "fold_at", "field")
 
 
-@remembered
+@lru_cache(maxsize=65536)
 def _rename_all(parts: tuple[Term, ...], pairs: tuple[tuple[str, Term], ...]) -> tuple[Term, ...]:
     mapping = dict(pairs)
     names = {new.name for new in mapping.values() if new.op == "index"}

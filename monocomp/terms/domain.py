@@ -334,11 +334,11 @@ def _count(fold: Term) -> int:
 
 def _has_element_here(t: Term) -> bool:
     """True if an aggregate has an element; a prefix has that of its own position."""
-    return t.args[1] is TRUE if t.op == "fold_at" else admits_element(t)
+    return t.args[1] is TRUE if t.op == "fold_at" else has_element(t)
 
 
 @lru_cache(maxsize=1 << 16)
-def admits_element(fold: Term) -> bool:
+def has_element(fold: Term) -> bool:
     """True if the filter of a fold admits an element, whatever its free indices are. Tried are the
     first position, the last one, and that of each free index of the same extent."""
     if fold.args[0] is TRUE:
@@ -384,7 +384,7 @@ def _field(t: Term, of: _Evaluation) -> Dom:
     elements = list(map(inside, _bodies(fold)))
     if fold.op == "fold" and fold.attr.is_scaled:
         value, exponent = elements
-        is_there = of.assumed.filled or admits_element(fold)
+        is_there = of.assumed.filled or has_element(fold)
         if t.attr == "v":
             weight = exponential(exponent, of.assumed.filled)
             value = inside(fold.args[1], *_exceeding(fold.args[2]))

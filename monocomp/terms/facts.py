@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from monocomp.declarations.vocabulary import LOGARITHM_OF
 from monocomp.terms.absence import Place
-from monocomp.terms.asking import fact, remembered
 from monocomp.terms.binders import free_indices, rename
 from monocomp.terms.constructors import construct
 from monocomp.terms.domain import (
@@ -21,8 +21,8 @@ from monocomp.terms.domain import (
     MASKS_ARE_READ,
     REALS_ARE_READ,
     WHATEVER_IS_READ,
-    admits_element,
     domain,
+    has_element,
 )
 from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const
 from monocomp.terms.nodes import Number, Term, intern
@@ -30,71 +30,52 @@ from monocomp.terms.parts import addends, base_and_power, factors, split_coeffic
 from monocomp.terms.transfer import Dom
 
 
-@fact("is finite")
 def is_finite(t: Term) -> bool:
     """True if t is neither infinite nor NaN, whatever is read."""
     return domain(t, WHATEVER_IS_READ).is_real
 
 
-@fact("is finite if all that it reads is", "is_finite")
 def is_finite_if_read(t: Term) -> bool:
     """True if t is neither infinite nor NaN, if all that is read is."""
     return domain(t, REALS_ARE_READ).is_real
 
 
-@fact("is finite if what its contractions read is", "is_finite")
 def is_unmasked(t: Term) -> bool:
     """True if t is neither infinite nor NaN, if no element is that is no mask: the -inf of a mask
     is added to logits, but is no factor in a contraction of queries and keys."""
     return domain(t, MASKS_ARE_ADDED).is_real
 
 
-@fact(
-    "is finite if all that it reads is and its aggregates have elements",
-    "is_finite_if_read",
-    "is_finite",
-)
 def is_finite_if_there(t: Term) -> bool:
     """True if t is neither infinite nor NaN, if all that is read is and every aggregate has an
     element."""
     return domain(t, ELEMENTS_ARE_THERE).is_real
 
 
-@fact("> -inf")
 def exceeds_minus_infinity(t: Term) -> bool:
     """True if t is more than -inf wherever it is a number."""
     return not domain(t, MASKS_ARE_READ).masked
 
 
-@fact("> -inf if all that it reads is", "exceeds_minus_infinity")
 def is_unmasked_if_read(t: Term) -> bool:
     """True if t is more than -inf wherever it is a number, if all that is read is."""
     return not domain(t, REALS_ARE_READ).masked
 
 
-@fact("> 0")
 def is_positive(t: Term) -> bool:
     """True if t is more than 0 wherever it is a number."""
     return domain(t).is_positive
 
 
-@fact("> 0 where it is a number", "is_positive")
 def is_positive_if_specified(t: Term) -> bool:
     """True if t is more than 0 where it is specified: a divisor then is not 0."""
     parts = map(base_and_power, factors((t,)))
     return all(is_positive(b) if n > 0 else is_nonnegative(b) for b, n in parts)
 
 
-@fact(">= 0", "is_positive")
 def is_nonnegative(t: Term) -> bool:
     """True if t is at least 0 wherever it is a number."""
     return domain(t).lo >= 0
-
-
-@fact("has an element")
-def has_element(fold: Term) -> bool:
-    """True if the filter of a fold admits an element, whatever its free indices are."""
-    return admits_element(fold)
 
 
 def is_small(t: Term) -> bool:
@@ -107,7 +88,7 @@ def is_small(t: Term) -> bool:
 # --- nothing ----------------------------------------------------------------------------------
 
 
-@remembered
+@lru_cache(maxsize=65536)
 def may_be_empty(t: Term) -> bool:
     """True if t may be 0 over nothing: where a fold has no element, or weights are all exp(-inf).
     A sum of numbers of both signs may be 0 by chance as well."""

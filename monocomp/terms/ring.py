@@ -17,7 +17,6 @@ from fractions import Fraction
 from functools import lru_cache
 
 from monocomp.declarations.vocabulary import Kind
-from monocomp.terms.asking import remembered
 from monocomp.terms.constructors import CONSTRUCTORS, construct
 from monocomp.terms.domain import MASKS_ARE_READ, domain
 from monocomp.terms.facts import (
@@ -81,7 +80,7 @@ def add(*terms: Term) -> Term:
     return _sum(terms, False)
 
 
-@remembered
+@lru_cache(maxsize=65536)
 def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
     """Return the sum. As written, -inf less itself is -inf: it is a missing element less the
     maximum or the logarithm of nothing."""
@@ -149,7 +148,7 @@ def mul(*terms: Term) -> Term:
     return _product(terms, False)
 
 
-@remembered
+@lru_cache(maxsize=65536)
 def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     operands, kind = promote(terms)
     number: Number = _ONCE

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from functools import lru_cache
 
-from monocomp.terms.asking import remembered
 from monocomp.terms.binders import open_as, open_fold
 from monocomp.terms.comparisons import in_range
 from monocomp.terms.facts import is_nonnegative
@@ -112,13 +112,13 @@ def _element_of(
     return None
 
 
-@remembered
+@lru_cache(maxsize=65536)
 def canonical_addends(exponent: Term) -> frozenset[Term]:
     """Return the addends of an exponent in a form of their own: rules split sums where it pays."""
     return frozenset(addends(multiply_out(_split(exponent))))
 
 
-@remembered
+@lru_cache(maxsize=65536)
 def _split(t: Term) -> Term:
     """Split sums of products that have one sum among their factors; fixed factors leave."""
     t = map_children(t, _split)

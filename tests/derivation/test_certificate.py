@@ -10,12 +10,13 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.derivation.certificate import Certificate, certify
+from monocomp import terms as T
+from monocomp.derivation.certificate import AGAIN, Certificate, certify
 from monocomp.derivation.rule_sets import RULES
 from monocomp.kernel import Kernel
 from monocomp.rewriting.driver import Step
+from monocomp.rewriting.equations import Equation
 from monocomp.rewriting.rules import STATED
-from monocomp.terms.asking import FACTS
 
 
 def kernel(text: str) -> Kernel:
@@ -23,8 +24,8 @@ def kernel(text: str) -> Kernel:
 
 
 def check_steps(found: Certificate, steps: Iterable[Step]) -> None:
-    """Each step has laws, or is by definition, and what its rule needs is discharged by facts that
-    are asked for by name, or by the form of its term; there is no third way."""
+    """Each step has laws, or is by definition, and what its rule needs is discharged: by facts that
+    have a name, by the form of its term, or as a procedure does the same again."""
     by_number = dict(enumerate(steps, 1))
     covered: dict[int, set[str]] = {}
     for use in (*(u for t in found.theories for u in t.uses), *found.definitions):
@@ -34,7 +35,9 @@ def check_steps(found: Certificate, steps: Iterable[Step]) -> None:
     rules = {**RULES, **STATED}
     needy = {n for n, s in by_number.items() if s.rule in rules and rules[s.rule].section("Needs")}
     assert {c.step for c in found.conditions} == needy
-    assert all(c.by in FACTS or (c.by == "form" and c.needs in c.fact) for c in found.conditions)
+    for c in found.conditions:
+        assert c.needs in c.fact and (c.by in ("form", AGAIN) or hasattr(T, c.by))
+        assert (c.by == AGAIN) == (not isinstance(rules[c.rule], Equation))
 
 
 # By a program's name, sizes and processors, what planning does for them.
@@ -100,8 +103,12 @@ def test_contents() -> None:
     assert {c.step for c in lifted} == set(steps("lift"))
     (needs,) = {c.needs for c in lifted}
     assert needs.startswith("the laws of SE: associative, unit, tile form (proved); exponents")
-    has_element = "max[k if k <= q](S[b,h,q,k]) has an element", "has_element"
-    assert has_element in {(c.fact, c.by) for c in lifted}
+    hoisted = {(c.fact, c.by) for c in found.conditions if c.rule == "hoist_factor"}
+    divisor = "1 / sum[k if k <= q](exp(S[b,h,q,k]))"
+    assert hoisted == {
+        (f"a free of k: {divisor}", "form"),
+        (f"a unmasked if read: {divisor}", "is_unmasked_if_read"),
+    }
 
 
 def test_text_and_json() -> None:

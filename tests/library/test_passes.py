@@ -16,6 +16,7 @@ import sympy
 
 import monocomp as mc
 from monocomp import library
+from monocomp.derivation.certificate import AGAIN
 from monocomp.errors import UnsupportedError
 from monocomp.kernel import Kernel
 from monocomp.tile import Loop, walk
@@ -54,7 +55,7 @@ def summary(name: str) -> list[str]:
         {
             f"given {condition.fact}, for {condition.rule}"
             for condition in certificate.conditions
-            if condition.by != "form"
+            if condition.by not in ("form", AGAIN)
         }
     )
     return lines
