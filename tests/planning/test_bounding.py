@@ -6,13 +6,9 @@ import pytest
 import torch
 
 import monocomp as mc
-from monocomp import library
-from monocomp.backends.schedules.schedule import Schedule
-from monocomp.backends.triton.launch import interpreted
 from monocomp.planning.plan import Plan
 from monocomp.rewriting.rules import STATED
-from tests.backends.compiling import compiled_to, launches_of, without_elements
-from tests.backends.running import DISTINCT, cut_for_long_extents, run
+from tests.backends.running import DISTINCT, cut_for_long_extents, make_inputs, run
 from tests.backends.test_domains import EXTENTS, inputs_for, poisoned, program
 from tests.backends.tolerances import agree, near
 
@@ -25,7 +21,6 @@ BY_DATA = (
     "guarded truth value",
     "mask before bounds",
 )
-SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
 
 
 def bounds(plan: Plan) -> list[str]:
@@ -67,31 +62,4 @@ def test_special_sizes(sizes: dict[str, int]) -> None:
         "O[b,q,e] = softmax[k if doc[b,k] == own[b,q]](S[b,q,k]) * V[b,k,e]"
     )
     n = {"b": 2, "q": 5, "k": 9, "d": 4, "e": 3, **sizes}
-    shapes = {"Q": "bqd", "K": "bkd", "V": "bke", "doc": "bk", "own": "bq"}
-    torch.manual_seed(0)
-    inputs = {
-        t: torch.randn(*(n[i] for i in dims), dtype=torch.float64)
-        if t.isupper()
-        else torch.randint(0, 3, [n[i] for i in dims])
-        for t, dims in shapes.items()
-    }
-    given = {t: inputs[t] for t in ("doc", "own", "Q", "K", "V")}
-    agree("numpy", text, given, storing=True)
-
-
-@pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
-def test_loads_from_where_rows_say() -> None:
-    """A loop that begins where a reduction says loads ahead, several elements at a time: Triton
-    loses what it knows of addresses where a loop begins at what a reduction comes to."""
-    kernel = mc.compile(str(mc.grad(library.load("document"))))
-    programs = kernel.plan(SIZES).kernels
-    schedules = [
-        Schedule((("k", 16), ("q", 512)), 2, 2),
-        Schedule((("q", 64), ("e", 64), ("k", 64)), 4, 2),
-        Schedule((("k", 64), ("q", 32)), 4, 3),
-    ]
-    *_, found = launches_of(kernel, programs, schedules, without_elements(kernel, SIZES))
-    text = compiled_to("ttgir", found)
-    # Queries and their cotangents, in three stages, with the loop beside that asks the filter and
-    # without it.
-    assert text.count("ttg.local_alloc : () -> !ttg.memdesc<3x32x128xbf16") == 4
+    agree("numpy", text, make_inputs(text, n, torch.float64), storing=True)

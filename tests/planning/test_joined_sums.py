@@ -8,11 +8,12 @@ import math
 import numpy as np
 import pytest
 
-import monocomp as mc
 from monocomp.derivation.rule_sets import derive
 from monocomp.language.checker import check
 from monocomp.planning.joined_sums import join_sums
+from monocomp.rewriting.driver import Step
 from monocomp.translation.translator import translate
+from tests.agreement import check_step
 
 POINTS = (0.0, -0.0, 1.0, -2.0, math.inf, -math.inf, math.nan)
 JOINED = [
@@ -30,57 +31,50 @@ APART = [
 LIMITS = (0.1, 0.5, 1.0, 1.5, -1.0, math.nan)
 
 
-def steps_of(line: str) -> list:
-    text = "input label[t]: int\n" + line if "label" in line else line
-    return list(join_sums(derive(translate(check(text))).program))
+def steps_of(line: str) -> list[Step]:
+    declared = "input label[v]: int\n" if "label[v]" in line else ""
+    declared += "input label[t]: int\n" if "label[t]" in line else ""
+    declared += "param r: float\n" if " r)" in line else ""
+    return list(join_sums(derive(translate(check(declared + line))).program))
+
+
+def inputs_for(p: float, g: float) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(0)
+    return {
+        "X": generator.normal(size=(3, 2)),
+        "P": generator.choice([p, 1.0, -0.5], size=(3, 4)),
+        "g": np.array([g, 0.5, -1.0]),
+        "c": np.array([2.0, 0.0, 1.0, -1.0]),
+    }
 
 
 @pytest.mark.parametrize("line", JOINED)
 def test_joined(line: str) -> None:
     """Wherever the source is a number, the result is the same: whatever no filter admits."""
     (step,) = steps_of(line)
-    before, after = (p.text() for p in (step.start, step.program))
+    before, after = step.start.text(), step.program.text()
     assert after.count("sum[") == 1
-    generator = np.random.default_rng(0)
     for p, g in itertools.product(POINTS, POINTS):
-        inputs = {
-            "X": generator.normal(size=(3, 2)),
-            "P": generator.choice([p, 1.0, -0.5], size=(3, 2)),
-            "g": np.array([g, 0.5, -1.0]),
-            "c": np.array([2.0, 0.0]),
-            "label": np.array([0, 5, 1]),
-        }
-        given = {n: inputs[n] for n in step.start.declared.inputs}
-        with np.errstate(all="ignore"):
-            wanted, found = mc.evaluate(before, given), mc.evaluate(after, given)
-        there = ~np.isnan(wanted)
-        np.testing.assert_allclose(found[there], wanted[there], rtol=1e-12)
+        check_step(before, after, {**inputs_for(p, g), "label": np.array([0, 5, 1])})
 
 
 @pytest.mark.parametrize("chance", ["not uniform(3, t, v) < r", "r <= uniform(3, t, v)"])
 def test_what_is_finite_where_an_element_is_admitted(chance: str) -> None:
     """Below a random number r is less than 1, so that 1 / (1 - r) is a number; where r is 1, no
     element is admitted."""
-    line = f"O[v,d] = sum[t if {chance}](X[t,d] * P[t,v]) / (1 - r) - sum[t](X[t,d] * g[t])"
-    text = f"param r: float\n{line}"
-    (step,) = join_sums(derive(translate(check(text))).program)
-    after = step.program.text()
+    (step,) = steps_of(LINE.format(chance))
+    before, after = step.start.text(), step.program.text()
     assert after.count("sum[") == 1
-    generator = np.random.default_rng(0)
-    sizes = {"X": (5, 2), "P": (5, 3), "g": (5,)}
-    inputs = {n: generator.normal(size=shape) for n, shape in sizes.items()}
     for r in LIMITS:
-        with np.errstate(all="ignore"):
-            wanted, found = (mc.evaluate(p, inputs, r=r) for p in (step.start.text(), after))
-        there = ~np.isnan(wanted)
-        np.testing.assert_allclose(found[there], wanted[there], rtol=1e-12)
-        assert there.all() or math.isnan(r)
+        check_step(before, after, inputs_for(2.0, 1.0), {"r": r})
 
 
 @pytest.mark.parametrize("chance", ["uniform(3, t, v) < r", "not r <= uniform(3, t, v)"])
 def test_what_may_be_infinite_stays_before_its_sum(chance: str) -> None:
-    line = f"O[v,d] = sum[t if {chance}](X[t,d] * P[t,v]) / (1 - r) - sum[t](X[t,d] * g[t])"
-    assert not list(join_sums(derive(translate(check(f"param r: float\n{line}"))).program))
+    assert not steps_of(LINE.format(chance))
+
+
+LINE = "O[v,d] = sum[t if {}](X[t,d] * P[t,v]) / (1 - r) - sum[t](X[t,d] * g[t])"
 
 
 @pytest.mark.parametrize("line", APART)
@@ -88,45 +82,22 @@ def test_apart(line: str) -> None:
     assert not steps_of(line)
 
 
-def test_a_row_of_what_is_multiplied_is_a_sum_of_one_element() -> None:
-    text = """
-input X[t,d], P[t,v], c[v], position[v]: int
-O[v,d] = sum[t](X[t,d] * P[t,v]) * c[v] - X[position[v],d] * c[v]
-"""
-    (step,) = join_sums(derive(translate(check(text))).program)
-    after = step.program.text()
-    assert after.count("sum[") == 1 and "t == position[v]" in after
-    generator = np.random.default_rng(0)
-    shapes = {"X": (3, 2), "P": (3, 4), "c": 4}
-    given: dict[str, np.ndarray] = {n: generator.normal(size=s) for n, s in shapes.items()}
-    given["position"] = np.array([0, 2, 2, 1])
-    wanted, found = mc.evaluate(text, given), mc.evaluate(after, given)
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
-
-
 @pytest.mark.parametrize(
     "row",
     [
+        "X[label[v],d]",
         "where(0 <= label[v] and label[v] < |t|, X[label[v],d], 0)",
         "X[label[v],d] * where(0 <= label[v] and label[v] < |t|, 1, 0)",
         "sum[t if t == label[v]](X[t,d])",
     ],
 )
-def test_a_row_in_the_range_of_the_sum_needs_no_condition(row: str) -> None:
+def test_a_row_of_what_is_multiplied_is_a_sum_of_one_element(row: str) -> None:
     """An element of the sum is in its range."""
-    text = f"""
-input X[t,d], P[t,v], c[v], label[v]: int
-O[v,d] = sum[t](X[t,d] * P[t,v]) - c[v] * {row}
-"""
-    (step,) = join_sums(derive(translate(check(text))).program)
-    after = step.program.text()
+    (step,) = steps_of(f"O[v,d] = sum[t](X[t,d] * P[t,v]) * c[v] - c[v] * {row}")
+    before, after = step.start.text(), step.program.text()
     assert after.count("sum[") == 1 and "t == label[v]" in after and "|t|" not in after
-    generator = np.random.default_rng(0)
-    shapes = {"X": (3, 2), "P": (3, 4), "c": 4}
-    given: dict[str, np.ndarray] = {n: generator.normal(size=s) for n, s in shapes.items()}
-    given["label"] = np.array([0, 3, -1, 2])
-    wanted, found = mc.evaluate(text, given), mc.evaluate(after, given)
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    label = np.array([0, 2, 2, 1] if "|t|" not in row and "sum" not in row else [0, 3, -1, 2])
+    check_step(before, after, {**inputs_for(2.0, 1.0), "label": label})
 
 
 def test_an_element_beside_a_plain_sum_stays() -> None:

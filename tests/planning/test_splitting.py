@@ -25,7 +25,6 @@ from tests.backends import interpreted
 from tests.backends.library_cases import CASES
 from tests.backends.running import exact, file_for_any_size, make_inputs, run, short_splits
 from tests.backends.tolerances import Bound, agree, near
-from tests.elements import element
 from tests.marks import slow_unless
 
 PROCESSORS = 64
@@ -128,23 +127,6 @@ def test_splits_are_a_disjoint_cover(kind: str, count: int) -> None:
     assert solver.check() == z3.unsat
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 8])
-def test_splits_share_evenly(count: int) -> None:
-    """No split is longer than its share of the interval by more than two blocks."""
-    k, other, length, start, end = z3.Ints("k other length start end")
-    solver = z3.Solver()
-    solver.add(start >= 0, start < end, end <= length)
-    for split in range(count):
-        known = {LENGTH_OF_K: length, START: start, END: end}
-        known |= {SPLIT: z3.IntVal(split), T.extent_of("k_split"): z3.IntVal(count)}
-        piece = STRETCHES["an interval"].piece(K, SPLIT, ALIGNMENT)
-        inside = [in_z3(c, known | {K: x}) for c in piece for x in (k, other)]
-        solver.push()
-        solver.add(*inside, (other - k) * count >= end - start + 2 * ALIGNMENT * count)
-        assert solver.check() == z3.unsat
-        solver.pop()
-
-
 Q, N = T.index("q", "q"), T.param("n", "int")
 BOUNDS = {
     "a position": T.add(Q, T.const(3)),
@@ -167,14 +149,6 @@ def test_extremes_of_a_block(kind: str) -> None:
     solver = z3.Solver()
     solver.add(a <= q, q <= b, z3.Or(bound < least, bound > largest))
     assert solver.check() == z3.unsat
-
-
-@pytest.mark.parametrize(
-    "bound", [element("X", (Q,), "int"), T.mul(Q, N), T.mul(Q, Q), T.floordiv(Q, N)]
-)
-def test_extremes_that_are_not_known(bound: T.Term) -> None:
-    """Of what is read for each row, and of products of what varies, each row has its own."""
-    assert extremes(bound, {"q": (T.const(0), N)}) == (bound, bound)
 
 
 def sizes_of(name: str) -> dict[str, int]:
@@ -253,15 +227,6 @@ def test_a_stream_of_two_splits_is_cut() -> None:
     one = mc.compile(ATTENTION, processors=1)
     with short_splits():
         assert not one.plan(FEW).decisions
-
-
-def test_a_long_contraction_takes_more_rows() -> None:
-    """What a product of large matrices leaves idle with its tiles is put to work."""
-    text = "L[i] = logsumexp[k](X[i,d] * W[k,d])"
-    sizes = {"i": PROCESSORS // 2 * 128, "k": 5000}
-    assert rules(text, **sizes, d=4096) == ["split_stream"]
-    assert not rules(text, **sizes | {"i": sizes["i"] + 1}, d=4096)
-    assert not rules(text, **sizes, d=64)
 
 
 NOT_CUT = {
@@ -412,44 +377,12 @@ def test_rows_in_another_order(output: str) -> None:
     check_backends(text, make_inputs(text, MANY), "torch")
 
 
-def test_an_output_of_more_than_rows() -> None:
-    """The same rows for each b do not lie as the output does."""
-    text = """
-        input Q[h,q,d], K[k,d], V[k,e]
-        index b < 40
-        O[b,h,q,e] = softmax[k](Q[h,q,d] * K[k,d]) * V[k,e]
-        """
-    sizes = {n: size for n, size in HEADS.items() if n != "b"}
-    assert not split(text, sizes)[0].views
-    check_backends(text, make_inputs(text, sizes))
-
-
 def test_groups_that_are_not_alike() -> None:
     """5 heads are no 2 groups: those that are left read beyond the keys, which are 0 there."""
     sizes = MANY | {"h": 5}
     program, _ = split(library.load("gqa"), sizes)
     assert not program.views
     assert split(library.load("gqa"), sizes | {"h": 6})[0].views
-
-
-def test_a_repeated_call_lays_out_anew() -> None:
-    """A plan knows the shapes of views."""
-    found = interpreted.call(_repeated, library.load("gqa"), MANY)
-    for results, wanted in found:
-        Bound(0.0, 1e-5).check(results, wanted)
-    assert [tuple(results.shape) for results, _ in found] == [(40, 4, 2, 8)] * 2
-
-
-def _repeated(text: str, sizes: Mapping[str, int]) -> list[tuple[Tensor, Tensor]]:
-    kernel = mc.compile(text, backend="triton", processors=PROCESSORS)
-    found = []
-    for seed in range(2):
-        inputs = make_inputs(text, sizes, seed=seed)
-        with short_splits():
-            result = kernel(**inputs)
-        assert isinstance(result, Tensor)
-        found.append((result, exact(text, inputs)[0]))
-    return found
 
 
 # --- splits without members --------------------------------------------------------------------
@@ -532,28 +465,6 @@ def test_folds_with_filters_of_their_own() -> None:
     check_backends(text, inputs)
 
 
-def splits_of(kind: str, wanted: int = 100, **params: int) -> int:
-    """Into how many splits a call is cut."""
-    text, _ = decoding(kind)
-    program, _ = split(text, FEW_QUERIES)
-    extent = program.text().partition("index k_split < ")[2].partition("\n")[0]
-    given = "".join(f"param {n}: int = {v}\n" for n, v in (params | {"k_splits": wanted}).items())
-    found = exact(f"{given}C[b,q,k] = 0 * X[b,q,k] + {extent}", {"X": torch.zeros(4, 2, 170)})
-    return int(found[0].flatten()[0])
-
-
-def test_the_number_of_splits_follows_from_the_window() -> None:
-    """As it is at the call; where lengths are read, from the longest there may be."""
-    assert splits_of("lengths") == -(-170 // 32)
-    assert splits_of("window", window=100) == -(-(100 + 1) // 32)
-    assert splits_of("window of lengths", window=100) == -(-100 // 32)
-    assert splits_of("window of rows", window=100) == -(-100 // 32)
-    assert splits_of("window", window=1000) == splits_of("lengths")
-    assert splits_of("window", window=100, wanted=2) == 2
-    assert splits_of("window", window=-5) == 0
-    assert splits_of("sink and window", window=-5, sink=7) == 1
-
-
 def test_bounds_that_may_divide_by_nothing() -> None:
     """They are in the filter alone: a call without pages computes no number of splits from them."""
     text = DECODING.format("k < 200 // |p|") + "\nX[p] = Y[p]"
@@ -564,15 +475,6 @@ def test_bounds_that_may_divide_by_nothing() -> None:
     program, _ = split(text, sizes)
     assert "200" not in program.text().partition("index k_split < ")[2].partition("\n")[0]
     check_backends(text, {n: inputs[n] for n in compiled(text).declared.inputs})
-
-
-def test_a_stream_of_which_little_is_left_stays_whole() -> None:
-    """A window of 64 is worth two splits, one of 63 with one query is not."""
-    text = DECODING.format(LEAVING["window of lengths"]).replace("V[b,k,e]", "V[b,h,k,e]")
-    text = text.replace("K[b,k,d]", "K[b,h,k,d]")  # or rows are packed
-    assert rules(text, **FEW_QUERIES) == ["split_stream"]
-    assert not rules(text.replace("window: int = 64", "window: int = 63"), **FEW_QUERIES)
-    assert rules(text.replace("window: int = 64", "window: int"), **FEW_QUERIES)
 
 
 def _emitted(lengths: list[int]) -> list[tuple[Tensor, Tensor]]:

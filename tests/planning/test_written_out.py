@@ -18,7 +18,6 @@ from monocomp.terms.equations import Equations
 from tests.backends import interpreted
 from tests.backends.library_cases import CASES
 
-PROCESSORS = 132
 SIZES = {"b": 2, "h": 3, "q": 37, "k": 37, "c": 20, "r": 5}
 LARGE = {"b": 4, "h": 32, "q": 2048, "k": 2048, "c": 512, "r": 64}
 
@@ -50,45 +49,11 @@ def gradient() -> mc.Kernel:
     return mc.compile(str(mc.grad(library.load("mla"))), backend="torch")
 
 
-def test_it_is_written_out_where_columns_are_wide() -> None:
-    """Weights and derivatives of logits, in a kernel of their own; products of matrices read
-    them."""
-    plan = gradient().planner.plan(LARGE, 132)
-    slices = plan.program.slices
-    assert slices is not None and slices.whole == "h"
-    operands = sorted(plan.program.operands)
-    assert len(operands) == 2
-    (first,) = [k for k in plan.planned if set(operands) == set(k.names)]
-    assert sorted(c.axis.name for c in first.roles if c.axis.role == "row") == ["k", "q"]
-    readers = [k for k in plan.planned if {*operands} & {*k.tiles.inputs}]
-    assert len(readers) == 4 and not any(k.tiles.axis_names("whole") for k in readers)
-    step = next(s for s in plan.decisions if s.rule == "slice_index")
-    assert step.cost is not None and step.cost.after < storing.WORTHWHILE * step.cost.before
-    plan.verify()
-    assert plan.certificate.holds
-    checks = [c for c in plan.derivation.check() if c.problem is None]  # slices have no text
-    assert [c.rule for c in checks].count("store_value") == 4 and all(c.ok for c in checks)
-
-
 def test_what_a_filter_leaves_out_is_0() -> None:
     """Where weights would overflow, if their logits counted."""
     program = gradient().planner.plan(LARGE, 132).program
     for name in program.operands:
         assert "where(k <= q, " in str(program.by_name[name].body)
-
-
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [
-        ("causal", {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}),
-        ("attention", {"b": 4, "h": 8, "q": 4096, "k": 4096, "d": 256, "e": 256}),
-        ("causal", {"b": 1, "h": 8, "q": 16384, "k": 16384, "d": 256, "e": 256}),
-        ("mla", {**LARGE, "c": 128}),
-    ],
-)
-def test_what_fits_stays_in_two_kernels(name: str, sizes: dict[str, int]) -> None:
-    plan = mc.compile(str(mc.grad(library.load(name)))).planner.plan(sizes, 132)
-    assert plan.program.slices is None and not plan.program.operands and len(plan.kernels) == 2
 
 
 def errors(
