@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
-import monocomp as mc
-from monocomp.rewrites.centring import anchoring, centring, sums
+from monocomp.rewrites.centring import anchoring, centring
 from monocomp.rewriting.driver import Rewriter
 from tests.rewrites.rules import (
     equations,
@@ -210,13 +208,6 @@ test_example, test_near_miss, test_variant = rule_tests(
 )
 
 
-def test_sums_that_vary_with_other_folds_are_found_where_they_are_wanted() -> None:
-    program = equations("V = sum[i](sum[k](exp(D[i,k])))")
-    (outer,) = program.equations
-    assert [t for t, _ in sums(program)] == [outer.body]
-    assert len(list(sums(program, inner=True))) == 2
-
-
 def test_over_nothing() -> None:
     """The first row of a causal filter without its diagonal is empty: its sum is 0."""
     centre = mean("X[k,e]", "exp(S[i,k])", " if k < i")
@@ -225,73 +216,6 @@ def test_over_nothing() -> None:
     rewriter.exhaust(anchoring)
     found = values(rewriter.program, inputs_of(rewriter.start))
     assert rewriter.steps and not np.asarray(found)[0].any() and np.isfinite(found).all()
-
-
-MOMENTS = """
-P[q,k]        = softmax[k](Q[q,d] * K[k,d] / sqrt(|d|))
-Mean[q,e]     = P[q,k] * V[k,e]
-Variance[q,e] = P[q,k] * (V[k,e] - Mean[q,e]) ** 2
-return Mean, Variance
-"""
-
-
-def test_gradients_of_moments_are_products() -> None:
-    """What the mean's part comes to, 0, is not computed, and nothing of three indices is."""
-    found = mc.grad(MOMENTS)
-    assert set(found.saved) == {"Mean", "Variance", "L"}
-    kernel = mc.Kernel(found.equations)
-    assert [k.names[-1] for k in kernel.plan({"q": 512, "k": 512, "d": 64, "e": 64}).planned] == [
-        "dQ",
-        "dV",
-    ]
-    for tiles in kernel.tile_programs({"q": 512, "k": 512, "d": 64, "e": 64}):
-        assert "[e,k,q]" not in str(tiles) and "[k,q,e]" not in str(tiles)
-
-
-def test_gradients_far_from_0() -> None:
-    """A mean of 1e4 leaves gradients of the variance as many digits as two passes do."""
-    rng = np.random.default_rng(0)
-    q, k, d, e = 6, 40, 4, 3
-    given = {
-        "Q": rng.standard_normal((q, d)),
-        "K": rng.standard_normal((k, d)),
-        "V": rng.standard_normal((k, e)) + 1e4,
-        "dMean": np.zeros((q, e)),
-        "dVariance": rng.standard_normal((q, e)),
-    }
-    found = mc.grad(MOMENTS)
-    exact, errors = two_passes(given, np.float64), []
-    for dtype in (np.float64, np.float32):
-        inputs = {n: x.astype(dtype) for n, x in given.items()}
-        forward = mc.evaluate(found.forward.text(), {n: inputs[n] for n in "QKV"})
-        names = [o.name for o in found.forward.declared.outputs]
-        inputs |= {n: np.asarray(x, dtype) for n, x in zip(names, forward, strict=True)}
-        kernel = mc.Kernel(found.equations, backend="torch")
-        gradients = kernel(**{n: torch_of(inputs[n]) for n in kernel.declared.inputs})
-        errors.append(max(map(distance, gradients, exact)))
-    assert errors[0] < 1e-9
-    allowed = max(map(distance, two_passes(given, np.float32), exact))
-    assert errors[1] < 100 * allowed
-
-
-def two_passes(given: dict[str, Any], dtype: Any) -> list[Any]:
-    """Gradients of the moments by hand, the mean first."""
-    cast = {n: x.astype(dtype) for n, x in given.items()}
-    Q, K, V, dM, dVar = cast["Q"], cast["K"], cast["V"], cast["dMean"], cast["dVariance"]
-    scale = dtype(Q.shape[1] ** -0.5)
-    S = Q @ K.T * scale
-    P = np.exp(S - S.max(1, keepdims=True))
-    P /= P.sum(1, keepdims=True)
-    distances = V[None] - (P @ V)[:, None]
-    dP = np.einsum("qe,qke->qk", dVar, distances**2) + np.einsum("qe,qke->qk", dM, distances)
-    dS = P * (dP - (P * dP).sum(1, keepdims=True)) * scale
-    dV = np.einsum("qk,qe,qke->ke", P, dVar, 2 * distances) + P.T @ dM
-    return [dS @ K, dS.T @ Q, dV]
-
-
-def torch_of(x: Any) -> Any:
-    torch = pytest.importorskip("torch")
-    return torch.from_numpy(x.copy())
 
 
 def distance(found: Any, exact: Any) -> float:

@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from monocomp import compile as compile_program
-from monocomp.costs.counting import elements_of_folds
 from monocomp.derivation.rule_sets import exchange
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.exchange import candidates
@@ -157,23 +155,6 @@ def test_sizes_decide(sizes: dict[str, int], cheapest: str, start: str) -> None:
     np.testing.assert_allclose(values(rewriter.program, inputs), source, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        (OUTER_K, 2 * 5 * 3 + 2 * 7 * 5),
-        (OUTER_J, 5 * 3 * 7 + 2 * 7 * 3),
-        ("O[i] = sum[j](A[i,j]) + exp(A[i,0])", 2 * 3),
-        ("O[i,k] = sum[j](A[i,j]) * sum[j](A[k,j])", 2 * 3),  # i and k are one extent
-        ("O[i] = max[k](sum[j](A[i,j]) + sum[j](A[k,j]))", 2 * 2 + 2 * 3),
-        ("O = max[i](sum[j](A[i,j])) + max[i](2 * sum[j](A[i,j]))", 2 + 2 + 2 * 3),  # shared
-    ],
-)
-def test_operations(text: str, count: int) -> None:
-    program = equations(text)
-    sizes = {"i": 2, "j": 3, "k": 5, "e": 7}
-    assert elements_of_folds(replace(program, sizes=sizes)) == count
-
-
 def test_a_share_of_a_sum_stays_whole() -> None:
     """At most 1, it may be a product of numbers that are too small and too large."""
     start = "index e < 2\ninput A[j], L[k] = log(sum[j](exp(A[j] + B[k,j])))\nO[i,e] = "
@@ -182,20 +163,6 @@ def test_a_share_of_a_sum_stays_whole() -> None:
         f"{start}sum[k](sum[j](exp(A[j] + B[k,j] - L[k]) * F[i,j]) * C[k,e])",
         f"{start}sum[j](F[i,j] * sum[k](exp(A[j] + B[k,j] - L[k]) * C[k,e]))",
     )
-
-
-def test_what_holds_no_sum_is_no_candidate() -> None:
-    assert not candidates(equations("O[i] = sum[k if C[i,k] < 0](1)"))
-
-
-def test_what_leaves_a_sum_over_nothing_is_not_looked_at() -> None:
-    rng = np.random.default_rng(0)
-    inputs = {"A": rng.random((4, 3)), "B": rng.random((5, 3)), "C": rng.random((5, 2))}
-    inputs["A"][0] = np.nan
-    text = OUTER_K.replace("[k]", "[k if k < e]")
-    kernel = compile_program(f"index e < 2\n{text}", backend="numpy")
-    assert "exchange_sums" in [step.rule for step in kernel.derivation]
-    np.testing.assert_array_equal(np.asarray(kernel(**inputs))[:, 0], 0)
 
 
 def test_candidates_come_in_a_fixed_order() -> None:
