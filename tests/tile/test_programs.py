@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 import monocomp as mc
-from monocomp.language.checker import check
-from monocomp.tile import Fold, Loop, TileProgram, expressions, walk
-from monocomp.tile.verifier import verify_all
+from monocomp.tile import Fold, Loop, TileProgram, walk
 
 MORE = {
     "two passes": "O[q] = sum[k](relu(A[q,k] - max[l](A[q,l])) * B[k])",
@@ -23,15 +21,6 @@ MORE = {
 
 def tile_programs(text: str, name: str | None = None) -> tuple[TileProgram, ...]:
     return mc.compile(text, name=name).tile_programs()
-
-
-@pytest.mark.parametrize("text", MORE.values())
-def test_holds_together(text: str) -> None:
-    """Every kernel passes the verifier, and all outputs are stored."""
-    programs = tile_programs(text)
-    verify_all(programs)
-    stored = [o.name for p in programs for o in p.outputs if not o.is_stored]
-    assert sorted(stored) == sorted(o.name for o in check(text).outputs)
 
 
 PREFIXES = [
@@ -50,17 +39,6 @@ def test_prefixes_take_one_pass(text: str) -> None:
     (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
     assert loop.state
     assert all(s.prefixes for s in walk(program.body) if isinstance(s, Fold))
-
-
-@pytest.mark.parametrize(
-    ("depth", "fold"),
-    [(6, "sum"), (8, "sum"), (6, "logsumexp"), (8, "logsumexp")],
-)
-def test_prefixes_inside_other_folds(fold: str, depth: int) -> None:
-    """A loop carries the prefixes along its index; not those that vary within another fold, too."""
-    for program in tile_programs(f"O[i,k] = {f'{fold}[..k](' * depth}X[i,k]{')' * depth}"):
-        for e in expressions(program.body):
-            assert e.axes <= set(program.axes)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule, shortest
-from monocomp.backends.triton.launch import TritonRunner
 from monocomp.errors import InternalError
 from monocomp.extents.nominal import one_tile, split_lengths
 from monocomp.kernel import Kernel
@@ -139,58 +138,7 @@ def test_where_padding_is_less(head: int) -> None:
     assert all(map(found.admits, candidates)) and len(candidates) == 12
 
 
-def test_each_axis_by_itself() -> None:
-    assert table.first(space(96, 64)).split_axes == ("d",)
-    assert table.first(space(64, 96)).split_axes == ("e",)
-
-
-def test_where_padding_is_no_matter() -> None:
-    """With few rows memory is read once, and padding is not read. There a search may find two tiles
-    better, but they do not come first."""
-    kernel = mc.compile(ATTENTION)
-    sizes = {"b": 2, "h": 4, "q": 1, "k": 1000, "d": 96, "e": 96}
-    (program,) = kernel.tile_programs(sizes)
-    found = Legal(program, sizes, 2, "cuda:90")
-    assert table.first(found).split_axes == ()
-    assert ("e", "d") in {s.split_axes for s in table.candidates(found)}
-    assert table.first(space(96, 96, target="cuda:80")).split_axes == ("e", "d")
-
-
-def test_what_is_admitted() -> None:
-    """A schedule that was remembered for other sizes may split an axis in vain."""
-    good = table.first(space(96, 64))
-    assert not space(64, 64).admits(good)
-    assert not space(96, 96).admits(good)
-    assert space(96, 64).admits(replace(good, split_axes=()))
-
-
-def test_sizes_that_share_schedules() -> None:
-    """Those that tiles pad alike, and lanes load alike; streams go by powers of two."""
-    kernel = mc.compile(ATTENTION)
-    program = kernel.plan({}).program
-    runner = TritonRunner(program, kernel.tile_programs({}), lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
-
-    def bucket(**sizes: int) -> tuple[tuple[str, int], ...]:
-        return runner._buckets(sizes)
-
-    assert bucket(d=81, k=81) == bucket(d=95, k=96) == bucket(d=95, k=128)
-    assert bucket(d=95) != bucket(d=96) != bucket(d=112) == bucket(d=128)
-    assert bucket(d=1) == bucket(d=15) != bucket(d=8) != bucket(d=16)
-
-
 # --- emitted ------------------------------------------------------------------------------
-
-
-def source(**sizes: int) -> str:
-    return mc.compile(ATTENTION).source(target="cuda:90", extents=sizes)
-
-
-def test_header() -> None:
-    """The file says what is held so."""
-    assert "# Split padding: e, d.\n" in source(d=96, e=96)
-    assert "# Split padding: d.\n" in source(d=96, e=128)
-    for text in (source(), source(d=128, e=112)):
-        assert "plit padding" not in text and "split_lengths" not in text
 
 
 def _split_where_it_fits(legal: Legal) -> Iterator[Schedule]:
