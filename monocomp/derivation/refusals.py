@@ -17,6 +17,7 @@ from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles
 from monocomp.declarations.record import record
 from monocomp.derivation.tiling import fuse_folds
+from monocomp.display.formulas import Formula, name
 from monocomp.rewrites.centred import move_centre
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.rewriting.rules import STATED, Rule, RuleSet
@@ -188,11 +189,11 @@ class _Finder:
             return text
         known = names.abbreviate
 
-        def abbreviate(part: Term, inner: Names) -> str | None:
+        def abbreviate(part: Term, inner: Names) -> Formula | None:
             short = known(part, inner) if known is not None else None
             if short is None and part is not t and is_at_the_top(part):
                 index = part.attr.extents[0].lstrip(".")
-                short = f"{part.attr.name}[{index}](..)"
+                short = name(f"{part.attr.name}[{index}](..)")
             return short
 
         names.abbreviate = abbreviate

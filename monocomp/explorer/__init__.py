@@ -98,7 +98,7 @@ def _after(derivation: Derivation, stages: Stages | None = None) -> str:
     if not derivation.finished and not is_gradient:
         rules = ", ".join(derivation.applicable()) or "none"
         return markup.section("Rules that apply now", markup.code(rules))
-    lines = derivation.result.readable_lines()
+    lines = derivation.result.readable()
     result = (
         markup.section("The gradient", markup.joined(map(markup.formula, lines)))
         if is_gradient

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from monocomp.explorer.formulas import Formula
+from monocomp.display.formulas import Formula
 from monocomp.explorer.mathml import typeset
 
 _NUMBERS = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"

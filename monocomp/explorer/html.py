@@ -7,28 +7,14 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
+from monocomp.display.formulas import Formula
 from monocomp.explorer.colours import coloured
 from monocomp.explorer.drawing import XMLNS
 from monocomp.explorer.fitting import Names, fit
-from monocomp.explorer.formulas import (
-    CLOSE,
-    OPEN,
-    OPENED,
-    Formula,
-    NotAFormulaError,
-    parse,
-    sentence,
-)
+from monocomp.explorer.laws import NotAFormulaError, parse, sentence
 from monocomp.explorer.mathml import HUES, math, typeset
 
-_GIVEN = "input "  # before what an input is given with
 WIDTH = 46.0  # ems of a formula that fits a line of a page 1000 pixels wide
-
-
-def text_of(marked_text: str) -> str:
-    """Return a text without its marks."""
-    pieces = marked_text.replace(CLOSE, "").split(OPEN)
-    return pieces[0] + "".join(p.partition(OPENED)[2] for p in pieces[1:])
 
 
 def tag(name: str, kind: str, *inside: str, **more: str) -> str:
@@ -47,27 +33,29 @@ def span(kind: str, text: str) -> str:
     return tag("span", kind, escape(text))
 
 
-def opening(kicker: str, lines: Iterable[str], below: str) -> str:
+def opening(kicker: str, lines: Iterable[Formula], below: str) -> str:
     """Return the beginning of a page: what it is about, formulas, and what stands below them."""
     start = tag("div", "start", *map(formula, lines))
     return tag("header", "head", tag("div", "kicker", escape(kicker)), start, below)
 
 
-def formula(text: str) -> str:
-    """Return a text of the language typeset, with its parts named where it is too wide."""
+def formula(f: Formula) -> str:
+    """Return a formula typeset, with its parts named where it is too wide."""
     names = Names()
-    return block(text, names, WIDTH) + where(names, WIDTH)
+    return block(f, names, WIDTH) + where(names, WIDTH)
 
 
-def block(text: str, names: Names, width: float) -> str:
-    """Return the same; what gets a name is left to `where`."""
-    given = text.startswith(_GIVEN)
-    label = '<b class="mc-label">given</b> ' if given else ""
-    try:
-        found = parse(text.removeprefix(_GIVEN))
-    except NotAFormulaError:
-        return f'<div class="mc-eq">{code(text_of(text))}</div>'
-    return f'<div class="mc-eq">{label}{math(fit(found, width, names), text_of(text))}</div>'
+def block(f: Formula | str, names: Names, width: float) -> str:
+    """Return the same, or what a step says in words; what gets a name is left to `where`."""
+    if isinstance(f, str):
+        try:
+            f = parse(f)
+        except NotAFormulaError:
+            return f'<div class="mc-eq">{code(str(f))}</div>'
+    said, label = str(f), ""
+    if f.op == "given":
+        (f,), label = f.args, '<b class="mc-label">given</b> '
+    return f'<div class="mc-eq">{label}{math(fit(f, width, names), said)}</div>'
 
 
 def where(names: Names, width: float) -> str:

@@ -13,13 +13,13 @@ from typing import TypeAlias
 
 from monocomp import blocks as B
 from monocomp import terms as T
-from monocomp.explorer.formulas import OPEN, OPENED, marked
-from monocomp.explorer.marking import Mark, lines
+from monocomp.display.formulas import Formula
+from monocomp.explorer.marking import Kind, marking
 from monocomp.stages import Line, Stages
 from monocomp.terms import Term
 from monocomp.terms.binders import rename
 from monocomp.terms.equations import Equations
-from monocomp.terms.printer import show
+from monocomp.terms.printer import formula
 from monocomp.tile import Axis, Origin, TileProgram
 
 LinkedLine: TypeAlias = tuple[str, int | None]  # with the number of the term, if it's known
@@ -31,7 +31,7 @@ class Linked:
 
     Attributes:
         terms: what lines compute, as text, by number.
-        equations: texts with marks `o:number` around terms.
+        equations: formulas with marks `o:number` around terms.
         others: terms that stand in no equation as they are, such as the frame of numbers in SE,
             marked.
         tile, blocks, source: the lines; of the source those of the kernels, from the first to
@@ -40,8 +40,8 @@ class Linked:
     """
 
     terms: tuple[str, ...]
-    equations: tuple[str, ...]
-    others: tuple[str, ...]
+    equations: tuple[Formula, ...]
+    others: tuple[Formula, ...]
     tile: tuple[LinkedLine, ...]
     blocks: tuple[LinkedLine, ...]
     source: tuple[LinkedLine, ...]
@@ -64,12 +64,14 @@ def linked(stages: Stages) -> Linked:
             blocks += [("", None)] if blocks else []
             blocks += [(text, numbers.of(s)) for text, s in program.lines()]
         first, source = _source(stages.lines, numbers)
-    equations = tuple(lines(plan.program, numbers.mark(plan.program)))
+    readable = plan.program.readable(marking(numbers.kinds(plan.program)))
+    equations = tuple(f for f in readable if f.op != "given")
+    marked = {part.attr for f in equations for part in f.walk() if part.op == "mark"}
     names = plan.program.reader_names()
     others = (
-        marked(f"o:{n}", show(origin.term, names))
+        Formula("mark", (formula(origin.term, names),), f"o:{n}")
         for origin, n in numbers.origins.items()
-        if not any(f"{OPEN}o:{n}{OPENED}" in text for text in equations)
+        if f"o:{n}" not in marked
     )
     return Linked(
         tuple(map(str, numbers.origins)),
@@ -106,7 +108,7 @@ class _Numbers:
         origin = getattr(s, "origin", None)
         return None if origin is None else self.origins.setdefault(origin, len(self.origins))
 
-    def mark(self, program: Equations) -> Mark:
+    def kinds(self, program: Equations) -> Kind:
         """Return the marks around numbered terms."""
         known: dict[Term, int] = {}
         for origin, number in self.origins.items():

@@ -1,7 +1,7 @@
-"""Equations as text with marks around parts: what a step changed, what a kernel's lines compute.
+"""Equations with marks around parts: what a step changed, what a kernel's lines compute.
 
-The printer of terms hands over the text of each part that it prints (`Names.mark`); a mark is the
-part's text between two signs that no program has, which `formulas` reads again.
+The printer of terms hands over the formula of each part (`Names.mark`); a mark is a formula around
+it.
 """
 
 from __future__ import annotations
@@ -11,69 +11,48 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from monocomp import terms as T
-from monocomp.explorer.formulas import marked
+from monocomp.display.formulas import Formula
 from monocomp.rewriting.changes import operands
 from monocomp.rewriting.driver import Step
 from monocomp.terms import Term
 from monocomp.terms.binders import rename
 from monocomp.terms.equations import Equation, Equations
-from monocomp.terms.printer import Names, definition_line
+from monocomp.terms.printer import Mark
 
 WAS, NOW = "was", "now"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An equation before a step and after it, with marks; "" where there is none."""
+    """An equation before a step and after it, with marks; None where there is none."""
 
-    before: str
-    after: str
-
-
-Mark: TypeAlias = Callable[[Term], "str | None"]  # the kind of the mark around a part
+    before: Formula | None
+    after: Formula | None
 
 
-def line(program: Equations, e: Equation, mark: Mark, seen: set[Term] | None = None) -> str:
-    """Return an equation as text.
-
-    Args:
-        program: in which it stands.
-        e: the equation.
-        mark: tells the marks.
-        seen: gets the parts that are printed.
-    """
-    names = _marking(program.reader_names(of=e.name), mark, set() if seen is None else seen)
-    return definition_line(e.name, (i.name for i in e.indices), e.body, names)
+Kind: TypeAlias = Callable[[Term], "str | None"]  # of the mark around a part
 
 
-def lines(program: Equations, mark: Mark) -> list[str]:
-    """Return all equations for readers (`Equations.readable_lines`), those of inputs that are
-    given with what they are apart."""
-    found = [line(program, e, mark) for e in program.equations]
-    used = []
-    for a in reversed(program.known):
-        is_read = any(f"{a.name}[" in at.split("=", 1)[1] for at in found)
-        if is_read and a.name not in program.by_name:
-            names = _marking(program.reader_names(a.body), mark, set())
-            indices = names.of_all(a.indices)
-            used.append(definition_line(a.name, indices, a.body, names))
-    return used + found
+def marking(kind: Kind) -> Mark:
+    """Return the function that puts marks around parts."""
+
+    def mark(t: Term, f: Formula) -> Formula:
+        found = kind(t)
+        return f if found is None else Formula("mark", (f,), found)
+
+    return mark
 
 
-def _marking(names: Names, mark: Mark, seen: set[Term]) -> Names:
-    """Names that put marks around parts."""
+def _printed(program: Equations, e: Equation | None) -> set[Term]:
+    """Return the parts of an equation that are printed."""
+    found: set[Term] = set()
 
-    def put(t: Term, text: str) -> str:
-        seen.add(t)
-        kind = mark(t)
-        return text if kind is None else marked(kind, text)
+    def note(t: Term) -> None:
+        found.add(t)
 
-    names.mark = put
-    return names
-
-
-def _nothing(t: Term) -> str | None:
-    return None
+    if e is not None:
+        program.readable_equation(e, marking(note))
+    return found
 
 
 def pairs(step: Step) -> tuple[Pair, ...]:
@@ -81,20 +60,21 @@ def pairs(step: Step) -> tuple[Pair, ...]:
     found = []
     for name in dict.fromkeys(c.name for c in step.changes):
         old, new = step.start.by_name.get(name), step.program.by_name.get(name)
-        shown: tuple[set[Term], set[Term]] = (set(), set())
-        for program, e, seen in zip((step.start, step.program), (old, new), shown, strict=True):
-            if e is not None:
-                line(program, e, _nothing, seen)
+        shown = _printed(step.start, old), _printed(step.program, new)
         changes = [c for c in step.changes if c.name == name]
-        before, after = "", ""
+        before = after = None
         if old is not None:
             parts = _changed(old, step.redex, [c.path for c in changes], *shown)
-            before = line(step.start, old, dict.fromkeys(parts, WAS).get)
+            before = _marked(step.start, old, parts, WAS)
         if new is not None:
             parts = _changed(new, step.contractum, [c.new_path for c in changes], *shown[::-1])
-            after = line(step.program, new, dict.fromkeys(parts, NOW).get)
+            after = _marked(step.program, new, parts, NOW)
         found.append(Pair(before, after))
     return tuple(found)
+
+
+def _marked(program: Equations, e: Equation, parts: set[Term], kind: str) -> Formula:
+    return program.readable_equation(e, marking(dict.fromkeys(parts, kind).get))
 
 
 def _changed(

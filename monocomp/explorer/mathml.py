@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from html import escape, unescape
 
-from monocomp.explorer.formulas import Formula
+from monocomp.display.formulas import ADD, ATOM, LOOSEST, MUL, UNARY, Formula
 
 FOLDS = {"sum": "∑", "prod": "∏"}
 _LIMITS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 _SIGNS = {"-": "−", "<=": "≤", ">=": "≥", "!=": "≠", "==": "=", ".": "∘", "*": "·"}
 _NAMES = {"inf": "∞"}
-_OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW, _ATOM = range(1, 10)
-_LEVELS = {"or": _OR, "and": _AND, "+": _ADD, "-": _ADD, "**": _POW}
 HUES = 8  # of the numbers of terms
 _SCRIPT = 0.72  # the size of a script
 _NARROW = 8.0  # ems of a formula that fits any line: a wider one is set smaller on a phone
@@ -107,21 +105,6 @@ def _joined(items: Sequence[Set], between: Set) -> list[Set]:
     return found
 
 
-def _level(f: Formula) -> int:
-    match f.op:
-        case "infix":
-            return _LEVELS.get(f.attr, _MUL)
-        case "chain":
-            return _COMPARE
-        case "prefix":
-            return _NOT if f.attr == "not" else _UNARY
-        case "each":
-            return _UNARY
-        case "mark":
-            return _level(f.args[0])
-    return _ATOM
-
-
 @lru_cache(maxsize=8192)
 def typeset(f: Formula, level: int = 0, script: bool = False, last: bool = True) -> Set:
     """Return a formula for a place that binds with a strength.
@@ -140,7 +123,7 @@ def typeset(f: Formula, level: int = 0, script: bool = False, last: bool = True)
         else:
             markup = f'<mrow class="mc-{escape(kind)}">{inner.markup}</mrow>'
         return Set(markup, inner.width)
-    if _level(f) < level:
+    if f.strength < level:
         return _row(_fence("("), _set(f, script), _fence(")"))
     return _set(f, script, last)
 
@@ -154,11 +137,12 @@ def _set(f: Formula, script: bool, last: bool = True) -> Set:
         case "chip":
             return Set(f'<mi class="mc-chip">{escape(f.attr)}</mi>', 1.2)
         case "prefix":
-            return _row(_sign(f.attr, False), typeset(f.args[0], _level(f), script, last))
+            return _row(_sign(f.attr, False), typeset(f.args[0], f.strength, script, last))
         case "chain":
-            parts = [typeset(f.args[0], _ADD, script)]
+            least = LOOSEST if f.attr == "=" else ADD
+            parts = [typeset(f.args[0], least, script)]
             for sign, side in zip(f.attr.split(), f.args[1:], strict=True):
-                parts += [_sign(sign), typeset(side, _ADD, script)]
+                parts += [_sign(sign), typeset(side, least, script)]
             return _row(*parts)
         case "infix":
             return _infix(f, script, last)
@@ -169,10 +153,10 @@ def _set(f: Formula, script: bool, last: bool = True) -> Set:
             return _scripted(base, _row(_hidden("_"), typeset(f.args[0], 0, True)))
         case "each":
             head = _row(_hidden("_"), typeset(f.args[0], 0, True))
-            body = typeset(f.args[1], _MUL, script)
+            body = typeset(f.args[1], MUL, script)
             return _row(_over(f.attr, head, script), _hidden(" "), _space(), body)
         case "field":
-            return _row(typeset(f.args[0], _ATOM, script), _dot(), _name(f.attr))
+            return _row(typeset(f.args[0], ATOM, script), _dot(), _name(f.attr))
         case "extent":
             return _row(_fence("|"), _name(f.attr), Set('<mo form="postfix">|</mo>', 0.3))
         case "group":
@@ -234,25 +218,24 @@ def _infix(f: Formula, script: bool, last: bool) -> Set:
     match f.attr:
         case "/" if not script:
             over, under = typeset(left, 0, script), typeset(right, 0, script)
-            top = [_hidden("("), over, _hidden(")")] if _level(left) < _MUL else [over]
-            low = [_hidden("("), under, _hidden(")")] if _level(right) <= _MUL else [under]
+            top = [_hidden("("), over, _hidden(")")] if left.strength < MUL else [over]
+            low = [_hidden("("), under, _hidden(")")] if right.strength <= MUL else [under]
             above, beneath = _row(*top, _hidden(" / ")), _row(*low)
             width = max(over.width, under.width) + 0.3
             return Set(f"<mfrac>{above.markup}{beneath.markup}</mfrac>", width)
         case "**":
-            base = typeset(left, _ATOM, script, False)
+            base = typeset(left, ATOM, script, False)
             over = typeset(right, 0, True)
-            brackets = _level(right) < _UNARY or right.op == "infix"
+            brackets = right.strength < UNARY or right.op == "infix"
             inner = [_hidden("("), over, _hidden(")")] if brackets else [over]
             above = _row(_hidden(" ** "), *inner)
             return Set(
                 f"<msup>{base.markup}{above.markup}</msup>", base.width + _SCRIPT * over.width
             )
         case "*" | "":
-            level = _ATOM if _is_minus_infinity(left) else _MUL  # as programs write it
-            parts = [typeset(left, level, script, False), *_times(f, left, right)]
-            return _row(*parts, typeset(right, _MUL + 1, script, last))
-    level = _LEVELS.get(f.attr, _MUL)
+            parts = [typeset(left, MUL, script, False), *_times(f, left, right)]
+            return _row(*parts, typeset(right, MUL + 1, script, last))
+    level = f.strength
     sides = typeset(left, level, script, False), typeset(right, level + 1, script, last)
     return _row(sides[0], _sign(f.attr), sides[1])
 
@@ -266,10 +249,6 @@ def _times(f: Formula, left: Formula, right: Formula) -> list[Set]:
     if f.attr == "*" and (_begins_with_number(right) or _ends_with_name(left)):
         return [_sign("*", False)]
     return [_hidden(" * " if f.attr else " "), _space()]
-
-
-def _is_minus_infinity(f: Formula) -> bool:
-    return f.op == "prefix" and f.args[0].op == "name" and f.args[0].attr == "inf"
 
 
 def _begins_with_number(f: Formula) -> bool:
@@ -314,7 +293,7 @@ def _fold(f: Formula, script: bool, last: bool) -> Set:
     before, after = ("_", "") if head.attr == "_" else ("[", "]")
     below = _row(_hidden(before), _head(head), _hidden(after))
     name = _over(f.attr, below, script)
-    is_clear = last and len(operands) == 1 and _level(operands[0]) >= _MUL
+    is_clear = last and len(operands) == 1 and operands[0].strength >= MUL
     if f.attr in _LIMITS and is_clear:
         inner = typeset(operands[0], 0, script)
         return _row(name, _hidden("("), _space(), inner, _hidden(")"))

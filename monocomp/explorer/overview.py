@@ -28,7 +28,7 @@ def kernel_body(kernel: Kernel) -> str:
     derivation = kernel.derivation
     how = derivation_body(derivation, headed=False)
     parts = (
-        opening(title(kernel), kernel.equations.readable_lines(), facts),
+        opening(title(kernel), kernel.equations.readable(), facts),
         cost_table(derivation),
         details(span("title", derivation.title), how, "mc-section"),
         stages_section(kernel.stages),

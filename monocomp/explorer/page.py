@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import TypeAlias
 
 from monocomp.derivation.certificate import AGAIN, Certificate, Theory
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.refusals import Refusal
+from monocomp.display.formulas import Formula
 from monocomp.display.notes import Notes
 from monocomp.explorer.chain import Bar, Chain, Link, Phase, chain
 from monocomp.explorer.fitting import Names
@@ -42,8 +44,9 @@ from monocomp.rewriting.driver import Step
 from monocomp.stages import Stages
 from monocomp.terms import UserMonoid
 from monocomp.terms.printer import Names as TermNames
-from monocomp.terms.printer import show
+from monocomp.terms.printer import formula as term
 
+Shown: TypeAlias = "Formula | str | None"
 _CARD = WIDTH - 8  # ems of a line in a step
 _SHORT = 12  # steps that are all shown at once
 _COSTS = {"passes": "passes", "bytes": "bytes", "flops": "operations", "state": "state"}
@@ -79,7 +82,7 @@ def _head(found: Chain) -> str:
     said = [f"{count} step{'' if count == 1 else 's'}", _passes(found), proved]
     shown = " · ".join(map(escape, said))
     return opening(
-        f"Derivation of {outputs}", derivation.start.readable_lines(), tag("p", "facts", shown)
+        f"Derivation of {outputs}", derivation.start.readable(), tag("p", "facts", shown)
     )
 
 
@@ -175,19 +178,20 @@ def _row(label: str, body: str) -> str:
 def _change(link: Link) -> str:
     """Show the equations before and after; where a step changes none, the texts of the step."""
     step, names = link.step, Names()
-    before = [p.before for p in link.pairs] or [step.before]
-    after = [p.after for p in link.pairs] or [step.after.removesuffix(f", {step.reason}")]
+    ends: list[Shown] = list(_parts(step.after.removesuffix(f", {step.reason}")))
+    before: list[Shown] = [p.before for p in link.pairs] or list(_parts(step.before))
+    after: list[Shown] = [p.after for p in link.pairs] or ends
     sides = {"before": before, "after": after} if before != after else {"value": before}
     changed = []
-    for label, texts in sides.items():
-        shown = joined(block(part, names, _CARD) for text in texts for part in _parts(text))
+    for label, parts in sides.items():
+        shown = joined(block(part, names, _CARD) for part in parts if part)
         changed.append(tag("div", label, _row(label, shown)))
     return joined(changed) + (_row("where", where(names, _CARD)) if names.parts else "")
 
 
 def _parts(text: str) -> Iterable[str]:
     """The folds of a loop are several terms in one text."""
-    return [part for part in text.split("; ") if part]
+    return text.split("; ")
 
 
 def _blocks(bar: Bar) -> str:
@@ -308,7 +312,7 @@ def _monoid(monoid: UserMonoid, theory: Theory | None) -> str:
     names = TermNames()
     rows = []
     for field, unit, combine in zip(monoid.fields, monoid.unit, monoid.combine, strict=True):
-        rows.append((code(field), formula(show(unit, names)), formula(show(combine, names))))
+        rows.append((code(field), formula(term(unit, names)), formula(term(combine, names))))
     fields = ", ".join(monoid.fields)
     head = tag("div", "kernel", code(f"{monoid.name}({fields})"))
     body = head + table(rows, ("field", "unit", "x . y"))

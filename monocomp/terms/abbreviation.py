@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from monocomp.declarations.record import record
+from monocomp.display.formulas import Formula, name
 from monocomp.terms import Term, ref, transform
-from monocomp.terms.printer import Names, show
+from monocomp.terms.printer import Names, formula
 
 
 @record()
@@ -81,20 +82,20 @@ def abbreviating(known: Sequence[Abbreviation]) -> Callable[[Term], Term]:
 
 def abbreviator(
     known: Sequence[Abbreviation], whole: Term | None
-) -> Callable[[Term, Names], str | None]:
+) -> Callable[[Term, Names], Formula | None]:
     """Return the function that abbreviates the subterms of `whole`, never all of it, in print."""
     by_shape: dict[tuple[object, ...], list[Abbreviation]] = {}
     for a in known:
         by_shape.setdefault(_shape(a.body), []).append(a)
 
-    def abbreviate(t: Term, names: Names) -> str | None:
+    def abbreviate(t: Term, names: Names) -> Formula | None:
         if t is whole or not t.args:
             return None
         for a in by_shape.get(_shape(t), ()):
             subscripts = a.subscripts(t)
             if subscripts is not None:
-                inside = ",".join(show(s, names) for s in subscripts)
-                return f"{a.name}[{inside}]" if subscripts else a.name
+                inside = tuple(formula(s, names) for s in subscripts)
+                return Formula("read", inside, a.name) if subscripts else name(a.name)
         return None
 
     return abbreviate

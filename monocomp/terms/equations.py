@@ -13,9 +13,10 @@ from typing import TypeVar
 from monocomp import terms as T
 from monocomp.declarations.record import record
 from monocomp.declarations.records import Declarations, Origin
+from monocomp.display.formulas import Formula
 from monocomp.terms import Equation, Term
 from monocomp.terms.abbreviation import Abbreviation, abbreviator
-from monocomp.terms.printer import Names, definition_line, show, show_monoid
+from monocomp.terms.printer import Mark, Names, definition, definition_line, show, show_monoid
 
 __all__ = ["Equation", "Equations", "Slices", "Sorted", "in_order", "stored_in"]
 
@@ -217,19 +218,29 @@ class Equations:
 
     def readable_lines(self) -> list[str]:
         """Print like `lines`, with known names, and their definitions before them."""
-        names = self.reader_names()
-        lines = [
-            ("input " if e.given else "") + _line(e, self.reader_names(of=e.name))
-            for e in (*self.given, *self.equations)
-        ]
+        return list(map(str, self.readable()))
+
+    def readable(self, mark: Mark | None = None) -> list[Formula]:
+        """Return the same as formulas, with marks around parts."""
+        found = [self.readable_equation(e, mark) for e in (*self.given, *self.equations)]
+        lines = list(map(str, found))
         shown = {*self.by_name}
         for a in self.known:  # those that came later stand for what has earlier ones in it
             used = any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
             if used and a.name not in shown:
                 shown.add(a.name)
-                body = self.reader_names(a.body)
-                lines.insert(0, definition_line(a.name, names.of_all(a.indices), a.body, body))
-        return lines
+                names = self.reader_names(a.body)
+                names.mark = mark
+                found.insert(0, definition(a.name, names.of_all(a.indices), a.body, names))
+                lines.insert(0, str(found[0]))
+        return found
+
+    def readable_equation(self, e: Equation, mark: Mark | None = None) -> Formula:
+        """Return an equation for readers, with marks around parts."""
+        names = self.reader_names(of=e.name)
+        names.mark = mark
+        found = definition(e.name, (i.name for i in e.indices), e.body, names)
+        return Formula("given", (found,)) if e.given else found
 
     def lines(self, names: Names | None = None) -> list[str]:
         """Print each equation as a line, without declarations."""

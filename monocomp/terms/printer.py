@@ -12,9 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from itertools import chain, repeat
-from typing import TypeAlias
+from functools import partial, reduce
 
+from monocomp.display.formulas import (
+    MUL,
+    Formula,
+    call,
+    chain,
+    group,
+    infix,
+    name,
+    number,
+    prefix,
+    text,
+)
 from monocomp.terms.binders import open_fold
 from monocomp.terms.facts import is_nonnegative
 from monocomp.terms.leaves import FALSE, TRUE, const, name_of
@@ -22,10 +33,8 @@ from monocomp.terms.nodes import Binder, Number, Term, UserMonoid, inert
 from monocomp.terms.parts import base_and_power, split_coefficient
 from monocomp.terms.ring import neg, power_of, sub
 
-_OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW, _ATOM = range(1, 10)
-
-
-Abbreviate = Callable[[Term, "Names"], "str | None"]
+Abbreviate = Callable[[Term, "Names"], "Formula | None"]
+Mark = Callable[[Term, Formula], Formula]
 
 
 class Names:
@@ -36,11 +45,11 @@ class Names:
         read: the names that were printed as plain subscripts of inputs, which give the extents.
         extents_of: returns the extents of the dimensions of a tensor. A plain subscript gives an
             index the extent of the dimension; `X[j + 0]` reads X at an index of another extent.
-        mark: puts marks around the text of a part in its place.
+        mark: puts marks around a part in its place.
     """
 
     extents_of: Callable[[Term], Sequence[str]] | None = None
-    mark: Callable[[Term, str], str] | None = None
+    mark: Mark | None = None
 
     def __init__(self, taken: Iterable[str] = (), abbreviate: Abbreviate | None = None) -> None:
         self.names: dict[str, str] = {}
@@ -63,7 +72,7 @@ class Names:
         pairs = zip(t.args, self.extents_of(t), strict=True)
         return [a.op == "index" and a.extent == dim for a, dim in pairs]
 
-    def abbreviation(self, t: Term) -> str | None:
+    def abbreviation(self, t: Term) -> Formula | None:
         """Return the name of the definition that a term equals, with subscripts, or None."""
         return None if self.abbreviate is None else self.abbreviate(t, self)
 
@@ -98,11 +107,16 @@ class Names:
 
 def show(t: Term, names: Names | None = None) -> str:
     """Print a term as text of the language."""
+    return text(formula(t, names))
+
+
+def formula(t: Term, names: Names | None = None) -> Formula:
+    """Return a term as a formula of the language."""
     names = names or Names()
     # Opened indices that are free here also print by the name of their extent.
     unnamed = (n for n in sorted(t.free) if not _is_named(n))
     loose = tuple(_leaf(t, n) for n in unnamed if n not in names.names)
-    return _show(t, names.bind(t, loose) if loose else names, 0)
+    return _formula(t, names.bind(t, loose) if loose else names)
 
 
 def _is_named(index: str) -> bool:
@@ -146,107 +160,93 @@ def _whole_text(value: int) -> str:
 # Functions and reductions whose operands are floats need no words for a cast there.
 _OF_BOTH_KINDS = ("maximum", "minimum", "uniform", "abs", "sign", "relu", "stop")
 _OF_FLOATS = ("mean", "var", "logsumexp", "softmax", "log_softmax", "top", "argtop")
-_INFIX = {
-    "or": ("or", _OR),
-    "and": ("and", _AND),
-    "floordiv": ("//", _MUL),
-    "mod": ("%", _MUL),
-}
-_Text: TypeAlias = tuple[str, int]  # with the strength of the operator that it was built by
+_INFIX = {"or": "or", "and": "and", "floordiv": "//", "mod": "%"}
 
 
-def _show(t: Term, names: Names, context: int = 0, as_float: bool = False) -> str:
-    """Print t for a position that binds with strength `context`. `as_float` says that the
-    position makes a float of an int anyway, so that a cast needs no words."""
-    text = names.abbreviation(t)
-    if text is None and as_float and t.op == "cast" and t.args[0].kind != "bool":
-        text = _show(t.args[0], names, context)
-    elif text is None:
-        text, level = _form(t, names, as_float)
-        text = f"({text})" if level < context else text
-    return text if names.mark is None else names.mark(t, text)
+def _formula(t: Term, names: Names, as_float: bool = False, is_operand: bool = False) -> Formula:
+    """Return the formula of t.
+
+    Args:
+        t: the term.
+        names: the names of indices.
+        as_float: true if the place makes a float of an int anyway, so that a cast needs no words.
+        is_operand: true if the place is that of an operand of an infix operator.
+    """
+    found = names.abbreviation(t)
+    kinds = (t.args[0].kind, t.kind) if t.op == "cast" else None
+    if found is None and as_float and kinds not in (None, ("bool", "int")):
+        found = _formula(t.args[0], names, False, is_operand)
+        if t.args[0].kind == "bool" and is_operand:
+            found = group(found)
+    elif found is None:
+        found = _form(t, names, as_float)
+    return found if names.mark is None else names.mark(t, found)
 
 
-def _show_all(parts: Iterable[Term], names: Names, as_float: bool = False) -> str:
-    """Print operands with commas between them."""
-    return ", ".join(_show(p, names, 0, as_float) for p in parts)
+def _formulas(parts: Iterable[Term], names: Names, as_float: bool = False) -> list[Formula]:
+    """Return operands."""
+    return [_formula(p, names, as_float) for p in parts]
 
 
-def _form(t: Term, names: Names, as_float: bool) -> _Text:
-    """Print t without an abbreviation."""
+def _form(t: Term, names: Names, as_float: bool) -> Formula:
+    """Return the formula of t without an abbreviation."""
     match t.op:
         case "const" if t.kind == "bool":
-            return f"0 == {0 if t.attr else 1}", _COMPARE
+            return chain("==", number("0"), number("0" if t.attr else "1"))
         case "const":
-            text = number_text(t.attr, "int" if as_float and t.kind == "float" else t.kind)
-            return text, _UNARY if text.startswith("-") else _MUL if "/" in text else _ATOM
+            kind = "int" if as_float and t.kind == "float" else t.kind
+            return number(number_text(t.attr, kind))
         case "index":
-            return names.of(t.name), _ATOM
+            return name(names.of(t.name))
         case "extent":
-            return f"|{t.attr.lstrip('.')}|", _ATOM
+            return Formula("extent", attr=t.attr.lstrip("."))
         case "param":
-            return t.attr, _ATOM
+            return name(t.attr)
         case "read" | "ref" | "stored":
-            return _show_read(t, names), _ATOM
+            return _read(t, names)
         case "cast":
-            return _show_cast(t, names, as_float)
+            (inner,) = t.args
+            found = _formula(inner, names)
+            one = number("1.0" if t.kind == "float" else "1")
+            return infix("*", one, group(found) if inner.kind == "bool" else found)
         case "add":
-            return _show_sum(t, names), _ADD
+            return _sum(t, names)
         case "mul":
-            return _show_product(t, names)
+            return _product(t, names)
         case "pow":
-            return _show_power(t, names)
+            return _power(t, names)
         case "power":
-            base, exponent = t.args
-            return f"{_show(base, names, _ATOM)} ** {_show(exponent, names, _POW)}", _POW
+            return infix("**", *_formulas(t.args, names))
         case "compare":
-            return f" {t.attr} ".join(_show(x, names, _ADD) for x in _sides(*t.args)), _COMPARE
+            return chain(t.attr, *_formulas(_sides(*t.args), names))
         case "not":
-            return f"not {_show(t.args[0], names, _NOT)}", _NOT
+            return prefix("not", _formula(t.args[0], names))
         case "and" | "or" | "floordiv" | "mod":
-            sign, level = _INFIX[t.op]
-            first = level if t.op in ("floordiv", "mod") else level + 1
-            sides = zip(t.args, chain([first], repeat(level + 1)), strict=False)
-            return f" {sign} ".join(_show(x, names, n) for x, n in sides), level
+            return reduce(partial(infix, _INFIX[t.op]), _formulas(t.args, names))
         case "fold" | "fold_at":
-            return _show_fold(t, names), _ATOM
+            return _fold(t, names)
         case "field":
-            return f"{_show(t.args[0], names, _ATOM)}.{t.attr}", _ATOM
+            return Formula("field", (_formula(t.args[0], names),), t.attr)
         case "where":
             c, a, b = t.args
             is_evident = a.kind == "float" and not (a.op == b.op == "cast")
-            values = (_show(x, names, 0, is_evident and x.op == "cast") for x in (a, b))
-            return f"where({_show(c, names)}, {', '.join(values)})", _ATOM
-    return f"{t.op}({_show_all(t.args, names, t.op not in _OF_BOTH_KINDS)})", _ATOM
+            values = (_formula(x, names, is_evident and x.op == "cast") for x in (a, b))
+            return call("where", _formula(c, names), *values)
+    return call(t.op, *_formulas(t.args, names, t.op not in _OF_BOTH_KINDS))
 
 
-def _show_read(t: Term, names: Names) -> str:
-    """Plain indices stand close together: K[b,h,k,d], but K[b, h // 2, k, d]."""
-    name = name_of(t)
+def _read(t: Term, names: Names) -> Formula:
     if not t.args:
-        return name
+        return name(name_of(t))
     plain = names.plain(t)
     subscripts = [
-        _show(a, names) + (" + 0" if a.op == "index" and not is_plain else "")
-        for a, is_plain in zip(t.args, plain, strict=True)
+        infix("+", f, number("0")) if a.op == "index" and not is_plain else f
+        for f, a, is_plain in zip(_formulas(t.args, names), t.args, plain, strict=True)
     ]
     if t.op == "read" or (t.op == "stored" and t.attr.given):
         named = zip(t.args, plain, strict=True)
         names.read.update(names.of(a.name) for a, is_plain in named if is_plain)
-    separator = "," if all(map(str.isidentifier, subscripts)) else ", "
-    return f"{name}[{separator.join(subscripts)}]"
-
-
-def _show_cast(t: Term, names: Names, as_float: bool) -> _Text:
-    """Print an int as a float, or a truth value as a number."""
-    (inner,) = t.args
-    number = "1.0" if t.kind == "float" else "1"
-    if inner.kind != "bool":
-        return f"{number} * {_show(inner, names, _MUL + 1)}", _MUL
-    text = _show(inner, names)
-    if as_float and t.kind == "float":
-        return text, 0
-    return f"{number} * ({text})", _MUL
+    return Formula("read", tuple(subscripts), name_of(t))
 
 
 def _sides(a: Term, b: Term) -> tuple[Term, Term]:
@@ -272,60 +272,84 @@ def _evident(t: Term) -> bool:
     return t.kind == "float"
 
 
-def _show_sum(t: Term, names: Names) -> str:
+def _sum(t: Term, names: Names) -> Formula:
     evident = t.kind == "int" or any(map(_evident, t.args))
     # Floats first, and what is added before what is subtracted: x - 1, -x - 1 and 1 - x.
     addends = sorted(t.args, key=lambda a: (not _evident(a), split_coefficient(a)[0] < 0))
     starts = addends[0].op != "const" and split_coefficient(addends[0])[0] > 0
     ends = t.args[-1].op == "const" and (starts or t.args[-1].attr < 0)
     addends.sort(key=lambda a: (a.op == "const") is ends)
-    text = ""
+    found: Formula | None = None
     for a in addends:
         negative = _has_sign(split_coefficient(a)[0])
         shown = neg(a) if negative else a
-        as_float = evident or (bool(text) and shown.op != "const")
-        piece = _show(shown, names, _MUL if text or not negative else _UNARY, as_float)
-        sign = "-" if negative else "+"
-        text = f"{text} {sign} {piece}" if text else f"{sign if negative else ''}{piece}"
-    return text
+        as_float = evident or (found is not None and shown.op != "const")
+        piece = _formula(shown, names, as_float, is_operand=True)
+        if found is not None:
+            found = infix("-" if negative else "+", found, piece)
+        else:
+            found = prefix("-", piece) if negative else _as_factor(piece)
+    assert found is not None
+    return found
 
 
-def _show_product(t: Term, names: Names) -> _Text:
-    number, _ = split_coefficient(t)
+def _as_factor(f: Formula) -> Formula:
+    """Return what stands first in a sum or product, in brackets where it is a sum itself."""
+    return group(f) if f.strength < MUL else f
+
+
+def _product(t: Term, names: Names) -> Formula:
+    coefficient, _ = split_coefficient(t)
     powers = [(f, *base_and_power(f)) for f in t.args[t.args[0].op == "const" :]]
     divides = t.kind == "float"
     under = [power_of(base, -power) for _, base, power in powers if divides and power < 0]
     over = [f for f, _, power in powers if not divides or power >= 0]
     over.sort(key=lambda f: not _evident(f))
-    sign = ""
-    if _has_sign(number):
-        sign, number = "-", -number
+    negative = _has_sign(coefficient)
+    if negative:
+        coefficient = -coefficient
     floating = bool(over) and _evident(over[0])
-    is_quotient = isinstance(number, Fraction) and "/" in number_text(number, "")
-    if isinstance(number, Fraction) and is_quotient and (floating or not over):
-        under.append(const(number.denominator, "float"))
-        number = Fraction(number.numerator)
+    is_quotient = isinstance(coefficient, Fraction) and "/" in number_text(coefficient, "")
+    if isinstance(coefficient, Fraction) and is_quotient and (floating or not over):
+        under.append(const(coefficient.denominator, "float"))
+        coefficient = Fraction(coefficient.numerator)
     # Where no factor shows that this is a float, a number with a point does.
-    evident = t.kind == "int" or floating or (bool(under) and number == 1 and len(over) == 1)
-    first, last = "", ""
-    if number != 1 and len(over) + len(under) > 1 and over and _is_sum(over[0]):
-        first = "" if evident else "1.0"
+    evident = t.kind == "int" or floating or (bool(under) and coefficient == 1 and len(over) == 1)
+    factors = [_formula(f, names, as_float=True, is_operand=True) for f in over]
+    last = ""
+    if coefficient != 1 and len(over) + len(under) > 1 and over and _is_sum(over[0]):
+        if not evident:
+            factors.insert(0, number("1.0"))
         # In front a number or a sign would be multiplied out.
-        last, sign = f" * {sign}{number_text(number, 'int')}", ""
-    elif number != 1 or not over or not evident:
-        first = number_text(number, "float" if not evident and (over or not under) else "int")
-    levels = chain([_MUL + 1 if first else _MUL], repeat(_MUL + 1))
-    pieces = [_show(f, names, n, True) for f, n in zip(over, levels, strict=False)]
-    if first:
-        pieces.insert(0, f"({first})" if first.startswith("-") else first)
-    text = " * ".join(pieces)
+        last = f"{'-' * negative}{number_text(coefficient, 'int')}"
+    elif coefficient != 1 or not over or not evident:
+        kind = "float" if not evident and (over or not under) else "int"
+        first = number(number_text(coefficient, kind))
+        factors.insert(0, group(first) if first.op == "prefix" else first)
+    found = reduce(partial(infix, "*"), factors)
     for f in under:
-        text += f" / {_show(f, names, _MUL + 1, True)}"
-    text += last
-    if not sign or text[0].isdigit():
-        return sign + text, _MUL
-    simple = len(pieces) == 1 and not under and over[0].op not in ("floordiv", "mod")
-    return f"-{text}" if simple else f"-({text})", _UNARY
+        found = infix("/", found, _formula(f, names, as_float=True, is_operand=True))
+    if last:
+        return _times_number(found, last)
+    return _negated(found, is_simple=len(factors) == 1 and not under) if negative else found
+
+
+def _times_number(f: Formula, digits: str) -> Formula:
+    value = number(digits)
+    if value.op == "infix":  # a quotient
+        return infix("/", infix("*", f, value.args[0]), value.args[1])
+    return infix("*", f, value)
+
+
+def _negated(f: Formula, is_simple: bool) -> Formula:
+    """Return minus a product: a number in front takes the sign, and so does a single factor."""
+    if f.op == "infix" and f.attr in ("*", "/"):
+        first = f
+        while first.op == "infix" and first.attr in ("*", "/"):
+            first = first.args[0]
+        if is_simple or first.op == "number":
+            return infix(f.attr, _negated(f.args[0], is_simple), f.args[1])
+    return prefix("-", f)
 
 
 def _has_sign(number: Number) -> bool:
@@ -337,67 +361,84 @@ def _is_sum(t: Term) -> bool:
     return t.op == "add" or (t.op == "cast" and t.args[0].op == "add")
 
 
-def _show_power(t: Term, names: Names) -> _Text:
+def _power(t: Term, names: Names) -> Formula:
     base, power = t.args[0], t.attr
     if abs(power) == Fraction(1, 2):
-        return f"{'sqrt' if power > 0 else 'rsqrt'}({_show(base, names, 0, True)})", _ATOM
+        return call("sqrt" if power > 0 else "rsqrt", _formula(base, names, as_float=True))
     if power < 0:
-        return f"1 / {_show(power_of(base, -power), names, _MUL + 1, True)}", _MUL
+        under = _formula(power_of(base, -power), names, as_float=True, is_operand=True)
+        return infix("/", number("1"), under)
     if power.denominator % 2 == 0 and not is_nonnegative(base):  # the root of a negative number
         base, power = inert("pow", base, attr=Fraction(1, 2)), 2 * power
-    exponent = str(power) if power.denominator == 1 else f"({str(power).replace('/', ' / ')})"
-    return f"{_show(base, names, _ATOM)} ** {exponent}", _POW
+    return infix("**", _formula(base, names), number(str(power).replace("/", " / ")))
 
 
-def _show_fold(t: Term, names: Names) -> str:
-    """Print sum[q, k](..), and softmax[k](..), sum[..k](..) or top[k -> r](..), whose position is
+def _fold(t: Term, names: Names) -> Formula:
+    """Return sum[q, k](..), and softmax[k](..), sum[..k](..) or top[k -> r](..), whose position is
     a plain index."""
     binder: Binder = t.attr
     opened, (condition, *bodies) = open_fold(t)
     if t.op == "fold" or binder.target is not None:
         inner = names.bind(t, opened)
-        head = ", ".join(inner.of(i.name) for i in opened)
+        indices = [name(inner.of(i.name)) for i in opened]
         if binder.target is not None:
-            head += f" -> {_show(t.args[0], names)}"
+            indices.append(_formula(t.args[0], names))
+        sign = "" if binder.target is None else "->"
     else:
         inner = names.inside()
-        head = inner.names[opened[0].name] = _show(t.args[0], names)
-        head = head if binder.name in ("softmax", "log_softmax") else f"..{head}"
-    head += _show_filter(condition, opened, inner)
+        indices = [_formula(t.args[0], names)]
+        inner.names[opened[0].name] = text(indices[0])
+        sign = "" if binder.name in ("softmax", "log_softmax") else ".."
+    head = _filtered(Formula("head", tuple(indices), sign), condition, opened, inner)
     as_float = binder.name in _OF_FLOATS or isinstance(binder.monoid, UserMonoid)
-    return f"{binder.name}[{head}]({_show_all(bodies, inner, as_float)})"
+    return Formula("fold", (head, *_formulas(bodies, inner, as_float)), binder.name)
 
 
-def _show_filter(condition: Term, opened: tuple[Term, ...], inner: Names) -> str:
-    """Print what follows the indices. In the language a filter mentions one of them."""
+def _filtered(head: Formula, condition: Term, opened: tuple[Term, ...], inner: Names) -> Formula:
+    """Return what stands in the brackets of a fold. In the language a filter mentions one of its
+    indices."""
     if condition is TRUE:
-        return ""
-    first = inner.of(opened[0].name)
+        return head
+    first = name(inner.of(opened[0].name))
     if condition is FALSE:
-        return f" if {first} < {first}"
-    if any(i.name in condition.free for i in opened):
-        return f" if {_show(condition, inner, 0)}"
-    return f" if {_show(condition, inner, _AND)} and {first} == {first}"
+        return Formula("if", (head, chain("<", first, first)))
+    found = _formula(condition, inner)
+    if all(i.name not in condition.free for i in opened):
+        found = infix("and", found, chain("==", first, first))
+    return Formula("if", (head, found))
 
 
 def show_monoid(monoid: UserMonoid) -> str:
     """Print the declaration of a user's monoid."""
-    unit, combine = (_show_all(parts, Names()) for parts in (monoid.unit, monoid.combine))
+    unit, combine = (
+        ", ".join(map(text, _formulas(parts, Names()))) for parts in (monoid.unit, monoid.combine)
+    )
     fields = ", ".join(monoid.fields)
     return f"monoid {monoid.name}({fields}) = unit ({unit}), combine ({combine})"
 
 
-def definition_line(
-    name: str, indices: Iterable[str], body: Term, names: Names | None = None
-) -> str:
-    """Print `O[i,e] = body`. In the language every index on the left occurs on the right."""
+def definition(
+    left: str, indices: Iterable[str], body: Term, names: Names | None = None
+) -> Formula:
+    """Return `O[i,e] = body`. In the language every index on the left occurs on the right."""
     indices, names = list(indices), names or Names()
-    text = show(body, names)
+    found = formula(body, names)
     occurring = names.of_all(tuple(_leaf(body, n) for n in body.free))
-    for i in indices:
-        if i not in occurring:
-            text = f"({text}) and {i} == {i}" if body.kind == "bool" else f"{text} + 0 * {i}"
-    return f"{name}[{','.join(indices)}] = {text}" if indices else f"{name} = {text}"
+    for i in map(name, (i for i in indices if i not in occurring)):
+        if body.kind == "bool":
+            found = infix("and", group(found), chain("==", i, i))
+        else:
+            found = infix("+", found, infix("*", number("0"), i))
+    return chain(
+        "=", Formula("read", tuple(map(name, indices)), left) if indices else name(left), found
+    )
+
+
+def definition_line(
+    left: str, indices: Iterable[str], body: Term, names: Names | None = None
+) -> str:
+    """Print the same."""
+    return text(definition(left, indices, body, names))
 
 
 # A node cannot know what prints it.

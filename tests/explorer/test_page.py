@@ -15,14 +15,17 @@ from monocomp import explorer
 from monocomp.command_line.main import main
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.rule_sets import RULES
+from monocomp.display.formulas import Formula, infix
+from monocomp.display.formulas import chain as chained
 from monocomp.explorer.chain import chain
 from monocomp.explorer.colours import coloured, tokens
 from monocomp.explorer.fitting import Names, fit
-from monocomp.explorer.formulas import Formula, NotAFormulaError, marked, parse, sentence
-from monocomp.explorer.html import text_of
+from monocomp.explorer.laws import NotAFormulaError, parse, sentence
 from monocomp.explorer.linking import linked
 from monocomp.explorer.marking import pairs
 from monocomp.explorer.mathml import letters, math, typeset
+from monocomp.language.checker import check
+from monocomp.translation.translator import translate
 from tests.pages import Page, Sanitised, plain
 from tests.program_generator import programs
 
@@ -48,10 +51,10 @@ def longest() -> mc.Kernel:
 def test_letters_of_formulas_are_their_text(name: str) -> None:
     """Where a viewer removes MathML, text of the language is left."""
     derivation = mc.compile(LIBRARY / f"{name}.mc").derivation
-    texts = {line for s in derivation for line in s.program.readable_lines()}
-    assert texts
-    for text in texts:
-        assert plain(letters(math(parse(text)))) == plain(text)
+    formulas = {f for s in derivation for f in s.program.readable()}
+    assert formulas
+    for f in formulas:
+        assert plain(letters(math(f))) == plain(str(f))
 
 
 @pytest.mark.parametrize("law", sorted({r.law for r in RULES.values()}))
@@ -92,9 +95,11 @@ def test_typeset() -> None:
     assert "(" in letters(math(parse("a * (b + c)"))) and "(" not in letters(math(parse("a * b")))
 
 
-@pytest.mark.parametrize("text", ["O = SE[k]((0 != k % 2), Y[k]).v", "O = (-inf) * W"])
-def test_brackets_that_programs_have_stay(text: str) -> None:
+def test_brackets_that_programs_have_stay() -> None:
+    text = "O = SE[k]((0 != k % 2), Y[k]).v"
     assert plain(letters(math(parse(text)))) == plain(text)
+    (f,) = translate(check("O[i] = -inf * W[i]")).readable()
+    assert plain(letters(math(f))) == "O[i]=(-inf)*W[i]"
 
 
 def shown(text: str) -> str:
@@ -129,20 +134,24 @@ def test_parts_of_a_wide_formula_get_names() -> None:
 
 
 def test_a_marked_part_keeps_its_place() -> None:
-    text = f"O[q] = A[q] * {marked('was', 'B[q] + C[q]')}"
-    assert text_of(text) == "O[q] = A[q] * B[q] + C[q]"  # the mark was the bracket
-    assert plain(letters(math(parse(text)))) == "O[q]=A[q]*(B[q]+C[q])"
-    assert '<mrow class="mc-was">' in math(parse(text))
+    part = Formula("mark", (parse("B[q] + C[q]"),), "was")
+    f = chained("=", parse("O[q]"), infix("*", parse("A[q]"), part))
+    assert str(f) == "O[q] = A[q] * (B[q] + C[q])"
+    assert plain(letters(math(f))) == "O[q]=A[q]*(B[q]+C[q])"
+    assert '<mrow class="mc-was">' in math(f)
+
+
+def marked(kind: str, f: Formula) -> list[str]:
+    """Parts of a formula with a mark."""
+    return [str(part.args[0]) for part in f.walk() if part.op == "mark" and part.attr == kind]
 
 
 def test_steps_mark_what_they_change(causal: mc.Kernel) -> None:
     lift = next(s for s in causal.derivation if s.rule == "lift")
     (pair,) = pairs(lift)
-    (was,) = re.findall("\ue000was\ue001(.*?)\ue002", pair.before)
-    assert was == lift.before
-    now = re.findall("\ue000now\ue001(.*?)\ue002", pair.after)
-    assert now == [lift.after]
-    assert text_of(pair.before) == lift.start.lines(lift.start.reader_names())[0]
+    assert marked("was", pair.before) == [lift.before]
+    assert marked("now", pair.after) == [lift.after]
+    assert str(pair.before) == lift.start.lines(lift.start.reader_names())[0]
 
 
 # Code
@@ -302,8 +311,8 @@ def test_terms_and_lines_are_linked(name: str) -> None:
     """Every term that a line computes is shown, and so is every one that is marked."""
     kernel = mc.compile(LIBRARY / f"{name}.mc")
     found = linked(kernel.stages)
-    shown = "".join((*found.equations, *found.others))
-    marks = {int(n) for n in re.findall("\ue000o:(\\d+)\ue001", shown)}
+    parts = [part for f in (*found.equations, *found.others) for part in f.walk()]
+    marks = {int(part.attr.removeprefix("o:")) for part in parts if part.op == "mark"}
     assert marks == set(range(len(found.terms)))
     for lines in (found.tile, found.blocks, found.source):
         computed = {n for _, n in lines if n is not None}
@@ -401,7 +410,7 @@ def test_a_notebook_that_is_not_trusted_shows_plain_text(causal: mc.Kernel) -> N
     for step in causal.derivation:
         assert any(f"{step.rule}in{','.join(step.place)}" in row for row in rows)
         for pair in pairs(step):
-            assert plain(text_of(pair.before)) in rows and plain(text_of(pair.after)) in rows
+            assert plain(str(pair.before)) in rows and plain(str(pair.after)) in rows
         assert any(row.startswith("law" + plain(step.law)) for row in rows)
 
 
@@ -409,8 +418,7 @@ def test_what_is_divided_by_is_marked() -> None:
     derivation = mc.compile(LIBRARY / "attention.mc").derivation
     step = next(s for s in derivation if s.rule == "expand_softmax")
     (pair,) = pairs(step)
-    now = re.findall("\ue000now\ue001([^\ue000]*?)\ue002", pair.after)
-    assert " / ".join(now) == step.after
+    assert " / ".join(marked("now", pair.after)) == step.after
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
@@ -420,5 +428,5 @@ def test_pages_of_any_program(text: str) -> None:
     kernel = mc.compile(text)
     page = Page(explorer.page(kernel))
     assert page.seen.count("script") == 1
-    for line in kernel.derivation.result.lines():
-        assert plain(letters(math(parse(line)))) == plain(line)
+    for f in kernel.derivation.result.readable():
+        assert plain(letters(math(f))) == plain(str(f))

@@ -1,69 +1,34 @@
-"""Formulas as trees: what is read from the text of terms and laws, to be typeset.
+"""The formulas in laws, and in what steps say: read from text, to be typeset.
 
-Terms print as text of the language, with marks around the parts that a reader is to see
-(`marks`); laws are written for people, in the same notation with a word here and there. One
-small grammar reads both. What it can't read stays text.
+Laws are written for people, in the notation of the language with a word here and there. What the
+grammar can't read stays text.
 
     formula = name | number | formula operator formula | name(..) | name[..] | name[..](..)
-            | formula.field | name_index | |extent| | [condition] | (formula) | a mark around one
+            | formula.field | name_index | |extent| | [condition] | (formula)
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from weakref import WeakValueDictionary
 
-OPEN, OPENED, CLOSE = "\ue000", "\ue001", "\ue002"  # OPEN kind OPENED ... CLOSE: a mark
-
-
-_FORMULAS: WeakValueDictionary[tuple[object, ...], Formula] = WeakValueDictionary()
-
-
-@dataclass(frozen=True, eq=False)
-class Formula:
-    """An operation on formulas. Interned like terms: equal means identical.
-
-    op and attr are one of
-        name(identifier), number(digits), sign(character): themselves,
-        infix(operator), chain(operators) of comparisons, prefix(operator),
-        call(name) of operands, read(name) of subscripts, field(name) of one,
-        fold(name) of a head and operands; head(sign) of indices, if(-) of a head and a filter,
-        at(name) of a subscript, each(name) of a subscript and an operand: laws' x_k and sum_k x,
-        extent(name), bracket of a condition, group and braces of formulas,
-        mark(kind) around one.
-    """
-
-    op: str
-    args: tuple[Formula, ...] = ()
-    attr: str = ""
-
-    def __new__(cls, op: str, args: tuple[Formula, ...] = (), attr: str = "") -> Formula:
-        return _FORMULAS.setdefault((op, args, attr), object.__new__(cls))
+from monocomp.display.formulas import ADD, AND, COMPARE, LOOSEST, MUL, NOT, OR, POW, UNARY, Formula
 
 
 class NotAFormulaError(Exception):
     """The text is something else."""
 
 
-def marked(kind: str, text: str) -> str:
-    """Text with a mark around it."""
-    return f"{OPEN}{kind}{OPENED}{text}{CLOSE}"
-
-
 _TOKEN = re.compile(
-    rf"\s*({OPEN}[^{OPENED}]*{OPENED}|{CLOSE}"
-    r"|\d+(?:\.\d+)?(?:e-?\d+)?|[A-Za-z]\w*'*|\*\*|//|<=|>=|==|!=|\+=|->|<-|\.\.|[^\s])"
+    r"\s*(\d+(?:\.\d+)?(?:e-?\d+)?|[A-Za-z]\w*'*|\*\*|//|<=|>=|==|!=|\+=|->|<-|\.\.|[^\s])"
 )
-_LOOSEST, _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _UNARY, _POW = range(9)
 _INFIX = {
-    "or": _OR,
-    "and": _AND,
-    **dict.fromkeys(("=", "+=", "==", "!=", "<", "<=", ">", ">="), _COMPARE),
-    **dict.fromkeys("+-", _ADD),
-    **dict.fromkeys(("*", "/", "//", "%", "."), _MUL),
-    "**": _POW,
+    "or": OR,
+    "and": AND,
+    **dict.fromkeys(("=", "+=", "==", "!=", "<", "<=", ">", ">="), COMPARE),
+    **dict.fromkeys("+-", ADD),
+    **dict.fromkeys(("*", "/", "//", "%", "."), MUL),
+    "**": POW,
 }
 _WORDS = ("or", "and", "not", "if")
 
@@ -83,14 +48,14 @@ def parse(text: str, law: bool = False) -> Formula:
     """Return the formula that a text is.
 
     Args:
-        text: of the language, maybe with marks.
+        text: of the language.
         law: may factors stand beside one another, and names have indices, as laws have them?
 
     Raises:
         NotAFormulaError: it is none.
     """
     parser = _Parser(tokens(text), law)
-    found = parser.formula(_LOOSEST)
+    found = parser.formula(LOOSEST)
     if parser.next is not None:
         raise NotAFormulaError(text)
     return found
@@ -124,12 +89,12 @@ class _Parser:
         while (found := self.next) is not None:
             strength = _INFIX.get(found)
             if strength is None:
-                if not (self.law and level <= _MUL and self._begins(found)):
+                if not (self.law and level <= MUL and self._begins(found)):
                     break
-                left = Formula("infix", (left, self.formula(_MUL + 1)), "")
+                left = Formula("infix", (left, self.formula(MUL + 1)), "")
             elif strength < level:
                 break
-            elif strength == _COMPARE:
+            elif strength == COMPARE:
                 left = self.chain(left)
             else:
                 self.take()
@@ -142,16 +107,16 @@ class _Parser:
 
     def chain(self, left: Formula) -> Formula:
         signs, sides = [], [left]
-        while _INFIX.get(self.next or "") == _COMPARE:
+        while _INFIX.get(self.next or "") == COMPARE:
             signs.append(self.take())
-            sides.append(self.formula(_ADD))
+            sides.append(self.formula(ADD))
         return Formula("chain", tuple(sides), " ".join(signs))
 
     def prefixed(self) -> Formula:
         if self.takes("-"):
-            return Formula("prefix", (self.formula(_UNARY),), "-")
+            return Formula("prefix", (self.formula(UNARY),), "-")
         if self.takes("not"):
-            return Formula("prefix", (self.formula(_NOT),), "not")
+            return Formula("prefix", (self.formula(NOT),), "not")
         return self.postfixed(self.atom())
 
     def postfixed(self, found: Formula) -> Formula:
@@ -161,10 +126,6 @@ class _Parser:
 
     def atom(self) -> Formula:
         word = self.take()
-        if word[0] == OPEN:
-            inner = self.formula(_LOOSEST)
-            self.take(CLOSE)
-            return Formula("mark", (inner,), word[1:-1])
         if word[0].isdigit():
             return Formula("number", attr=word)
         if word == "(":
@@ -208,30 +169,30 @@ class _Parser:
             return Formula("fold", (head, *self.items(")")), name)
         has_operand = self.next is not None and self._begins(self.next)
         if name in ("sum", "prod", "max", "min") and has_operand:
-            return Formula("each", (index, self.formula(_MUL)), name)
+            return Formula("each", (index, self.formula(MUL)), name)
         return Formula("at", (index,), name)
 
     def head(self) -> Formula:
         """Read what stands in brackets: subscripts, or a fold's indices and its filter."""
         prefix = ".." if self.takes("..") else ""
-        found = [self.formula(_LOOSEST)]
+        found = [self.formula(LOOSEST)]
         while self.takes(","):
-            found.append(self.formula(_LOOSEST))
+            found.append(self.formula(LOOSEST))
         if self.takes("->"):
             found.append(Formula("name", attr=self.take()))
             prefix = "->"
         head = Formula("head", tuple(found), prefix)
         if self.takes("if"):
-            head = Formula("if", (head, self.formula(_LOOSEST)))
+            head = Formula("if", (head, self.formula(LOOSEST)))
         self.take("]")
         return head
 
     def items(self, end: str) -> tuple[Formula, ...]:
         if self.takes(end):
             return ()
-        found = [self.formula(_LOOSEST)]
+        found = [self.formula(LOOSEST)]
         while self.takes(","):
-            found.append(self.formula(_LOOSEST))
+            found.append(self.formula(LOOSEST))
         self.take(end)
         return tuple(found)
 

@@ -1,0 +1,150 @@
+"""Formulas as trees, and as text of the language.
+
+Terms, programs and laws are shown as text (`text`) and typeset (`explorer.mathml`). Both take the
+same tree, and put brackets where the strength of its operators needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+LOOSEST, OR, AND, NOT, COMPARE, ADD, MUL, UNARY, POW, ATOM = range(10)
+_STRENGTHS = {"or": OR, "and": AND, "+": ADD, "-": ADD, "**": POW}
+_FENCES = {"group": "({})", "bracket": "[{}]", "braces": "{{{}}}"}
+
+_FORMULAS: WeakValueDictionary[tuple[object, ...], Formula] = WeakValueDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """An operation on formulas. Interned like terms: equal means identical.
+
+    op and attr are one of
+        name(identifier), number(digits): themselves,
+        infix(operator), chain(operators) of comparisons or of a definition, prefix(operator),
+        call(name) of operands, read(name) of subscripts, field(name) of one,
+        fold(name) of a head and operands; head(sign) of indices, if(-) of a head and a filter,
+        at(name) of a subscript, each(name) of a subscript and an operand: laws' x_k and sum_k x,
+        extent(name), bracket of a condition, group and braces of formulas,
+        given of the definition of an input, mark(kind) around one.
+    """
+
+    op: str
+    args: tuple[Formula, ...] = ()
+    attr: str = ""
+
+    def __new__(cls, op: str, args: tuple[Formula, ...] = (), attr: str = "") -> Formula:
+        return _FORMULAS.setdefault((op, args, attr), object.__new__(cls))
+
+    @property
+    def strength(self) -> int:
+        """Return how tightly the operator binds its operands."""
+        match self.op:
+            case "infix":
+                return _STRENGTHS.get(self.attr, MUL)
+            case "chain":
+                return COMPARE
+            case "prefix":
+                return NOT if self.attr == "not" else UNARY
+            case "each":
+                return UNARY
+            case "mark":
+                return self.args[0].strength
+            case "given":
+                return LOOSEST
+        return ATOM
+
+    def walk(self) -> Iterator[Formula]:
+        """Yield the formula and all its parts."""
+        yield self
+        for a in self.args:
+            yield from a.walk()
+
+    def __str__(self) -> str:
+        return text(self)
+
+
+def name(identifier: str) -> Formula:
+    return Formula("name", attr=identifier)
+
+
+def infix(operator: str, left: Formula, right: Formula) -> Formula:
+    return Formula("infix", (left, right), operator)
+
+
+def prefix(operator: str, operand: Formula) -> Formula:
+    return Formula("prefix", (operand,), operator)
+
+
+def chain(operators: str, *sides: Formula) -> Formula:
+    return Formula("chain", sides, operators)
+
+
+def call(function: str, *operands: Formula) -> Formula:
+    return Formula("call", operands, function)
+
+
+def group(inner: Formula) -> Formula:
+    """Return a formula in brackets that do not follow from its form."""
+    return Formula("group", (inner,))
+
+
+def number(digits: str) -> Formula:
+    """Return a number as it is written: with a sign, or as a quotient, too."""
+    over, _, under = digits.partition(" / ")
+    value = (
+        name(over.lstrip("-")) if over.endswith("inf") else Formula("number", (), over.lstrip("-"))
+    )
+    value = prefix("-", value) if over.startswith("-") else value
+    return infix("/", value, Formula("number", attr=under)) if under else value
+
+
+def text(f: Formula, strength: int = LOOSEST) -> str:
+    """Return a formula as text, in brackets if its place binds more tightly than it does."""
+    shown = _text(f, strength)
+    return f"({shown})" if f.strength < strength and f.op != "mark" else shown
+
+
+def _text(f: Formula, strength: int) -> str:
+    args, own = f.args, f.strength
+    match f.op:
+        case "name" | "number":
+            return f.attr
+        case "infix":
+            left, right = (ATOM, POW) if f.attr == "**" else (own, own + 1)
+            return f"{text(args[0], left)} {f.attr} {text(args[1], right)}"
+        case "chain" if f.attr == "=":
+            return f"{text(args[0])} = {text(args[1])}"
+        case "chain":
+            signs = ("", *(f" {sign} " for sign in f.attr.split()))
+            return "".join(s + text(a, ADD) for s, a in zip(signs, args, strict=True))
+        case "prefix":
+            return f"{f.attr}{' ' * f.attr.isalpha()}{text(args[0], own)}"
+        case "mark":
+            return text(args[0], strength)
+        case "given":
+            return f"input {text(args[0])}"
+        case "extent":
+            return f"|{f.attr}|"
+        case "field":
+            return f"{text(args[0], ATOM)}.{f.attr}"
+        case "call":
+            return f"{f.attr}({_listed(args)})"
+        case "read":  # plain indices stand close together
+            shown = [text(a) for a in args]
+            return f"{f.attr}[{(',' if all(map(str.isidentifier, shown)) else ', ').join(shown)}]"
+        case "fold":
+            return f"{f.attr}[{text(args[0])}]({_listed(args[1:])})"
+        case "head" if f.attr == "->":
+            return f"{text(args[0])} -> {text(args[1])}"
+        case "head":
+            return f.attr + _listed(args)
+        case "if":
+            return f"{text(args[0])} if {text(args[1])}"
+    return _FENCES[f.op].format(_listed(args))
+
+
+def _listed(args: tuple[Formula, ...]) -> str:
+    return ", ".join(map(text, args))
