@@ -131,18 +131,6 @@ def test_notes_on_the_variants() -> None:
     assert found == ["selective", "retention as a recurrence", "gated linear"]
 
 
-def test_a_note_in_full() -> None:
-    text = "input A[i,k], B[j]\nO[i] = sum[k](A[i,k]) + 2 * A[i,k] * B[j]"
-    (note,) = mc.compile(text).program.notes
-    assert str(note.shown(text)) == (
-        "note: 'j' stands in one factor of this product only, which is summed over it alone "
-        "(line 2, column 38)\n"
-        "    O[i] = sum[k](A[i,k]) + 2 * A[i,k] * B[j]\n"
-        "                                         ^^^^\n"
-        "  help: did you mean 'k' for 'j'? Otherwise write sum[j](B[j])"
-    )
-
-
 def test_what_is_meant_gives_no_note() -> None:
     for text in (
         "O[i] = A[i] * sum[j](B[j])",

@@ -7,26 +7,19 @@ from fractions import Fraction
 
 import pytest
 
-from monocomp.errors import Span, line_and_column
+from monocomp.errors import line_and_column
 from monocomp.language.parser import parse
 from monocomp.language.syntax import (
     Binary,
-    Bound,
     Compare,
-    DeclaredInput,
     Definition,
     Expr,
     Extent,
     Field,
-    Function,
     Logic,
-    Monoid,
     Name,
     Number,
-    Output,
-    Param,
     Read,
-    Reduce,
     Unary,
     children,
 )
@@ -108,57 +101,6 @@ def test_literals_are_exact(text: str, value: object) -> None:
     assert isinstance(node, Number)
     assert node.value == value
     assert isinstance(node.value, int) == isinstance(value, int)
-
-
-def test_reductions() -> None:
-    assert body("sum[k, d if k < q](x)") == Reduce(
-        "sum", ("k", "d"), Compare(("<",), (Name("k", span=_S), Name("q", span=_S)), span=_S),
-        (Name("x", span=_S),), span=_S,
-    )  # fmt: skip
-    prefix = body("sum[..k](x)")
-    assert isinstance(prefix, Reduce) and prefix.prefix and prefix.indices == ("k",)
-    top = body("argtop[k -> r](x)")
-    assert isinstance(top, Reduce) and top.target == "r" and top.indices == ("k",)
-    field = body("Affine[..t](a, u).u")
-    assert isinstance(field, Field) and field.name == "u"
-    assert isinstance(field.operand, Reduce) and len(field.operand.args) == 2
-
-
-_S = Span(0, 0)
-
-
-def test_statements() -> None:
-    text = """
-    input A[i,j]: int, c, m[i]: bool
-    param w: int = -3, s: float
-    index k < |i| * 2, r < 8
-    def f(x, y) = x + y
-    monoid M(a, u) = unit (1, -inf), combine (a * a', u)
-    monoid N(x) = unit 0, combine x + x'
-    O[i] = A[i,0]
-    return O: float32, P
-    """
-    found = parse(text)
-    kinds = [type(statement) for statement in found]
-    assert kinds == [
-        *[DeclaredInput] * 3,
-        *[Param] * 2,
-        *[Bound] * 2,
-        Function,
-        *[Monoid] * 2,
-        Definition,
-        *[Output] * 2,
-    ]
-    first = found[0]
-    assert isinstance(first, DeclaredInput)
-    assert first.kind == "int" and first.dims == ("i", "j")
-    assert [text[dim.span.start : dim.span.stop] for dim in first.dims] == ["i", "j"]
-    assert isinstance(found[1], DeclaredInput) and found[1].dims == () and found[1].kind is None
-    assert isinstance(found[3], Param) and found[3].default == -3
-    assert isinstance(found[4], Param) and found[4].default is None
-    assert isinstance(found[8], Monoid) and len(found[8].combine) == 2
-    assert isinstance(found[9], Monoid) and len(found[9].unit) == 1
-    assert isinstance(found[11], Output) and found[11].dtype is not None
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ MOMENTS = {
     "of a part": f"{MEAN}O[i] = sum[k if W[k] > 0]((A[i,k] - m[i]) ** 2)",
     "of products": "O[i] = var[k](A[i,k] * W[k])",
     "over two indices": "O = var[i, k](A[i,k])",
+    "over a triangle": "O = var[i, k if k <= i](A[i,k])",
+    "of a sum over three indices": "O = var[i, j, k](A[i,k] + B[j,k])",
     "of means": "O = var[i](mean[k](A[i,k]))",
     "in a mean": "O[i] = mean[j](var[k](A[i,k] + B[j,k]))",
     "in a mean, of products": "m[i,j] = mean[k](A[i,k] * B[j,1])\n"
@@ -143,16 +145,6 @@ def test_a_mask_of_all_elements_takes_no_digits_along(fold: str) -> None:
     """As from a padded row, whose mask is no -inf: its addends have no digits in common."""
     inputs = {"S": np.array([[40.0, -90.0, 1.25], [1.5, 2.0, -1.0]]), "M": np.full(3, -(2.0**20))}
     wanted, found = compared(f"O[q,k] = {fold}[k](S[q,k] + M[k])", inputs, torch.float32)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
-
-
-def test_divergences_of_given_logits_keep_their_digits() -> None:
-    """Both maxima cancel, though a row of masks would have none."""
-    rng = np.random.default_rng(0)
-    inputs = {name: (1e4 + rng.normal(size=(3, 90))).astype(np.float32) for name in "AB"}
-    text = "P[t,v] = log_softmax[v](A[t,v])\nR[t,v] = log_softmax[v](B[t,v])\n"
-    text += "D[t] = sum[v](exp(P[t,v]) * (P[t,v] - R[t,v]))"
-    (wanted,), (found,) = compared(text, inputs, torch.float32)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
