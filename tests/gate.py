@@ -5,8 +5,9 @@
     python -m tests.gate --since REV     compare with what the commit REV makes, all of it in full
 
 `tests/golden/gate/NAME.txt` holds the derivation, the plan and the tile programs of NAME at three
-sizes, and digests of its sources for an H100. A line that stands at some sizes only begins with
-their letters: s (short), l (long), d (decoding). Long lines end in a digest of the whole.
+sizes, and digests of its sources for an H100, in Gluon too if it has such a form. A line that
+stands at some sizes only begins with their letters: s (short), l (long), d (decoding). Long lines
+end in a digest of the whole.
 `papers.txt` lists the rules that fire for the variants in `tests.variants.papers`, `writings.txt`
 those for the writings in `tests.derivation.test_convergence`, and `rules.txt` counts the programs
 for which each rule fires.
@@ -36,6 +37,7 @@ import monocomp as mc
 from benchmarks.report import percentile
 from monocomp import derivation, gradients, library, planning
 from monocomp.derivation.rule_sets import RULES, derive
+from monocomp.errors import UnsupportedError
 from monocomp.gradients.gradient import GradientPrograms
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
@@ -109,8 +111,18 @@ def program_text(name: str, in_full: bool = False, sources: bool = True) -> str:
     if sources:
         shown = str if in_full else digest
         sections[SOURCE] = merged(lambda at: shown(without_header(at["source"])))
+        if name == program and (found := gluon_source(program, stages["long"].extents)):
+            sections["Gluon"] = merge({"": shown(without_header(found))})
     text = "\n".join(f"{TITLE}{title}\n{body}" for title, body in sections.items())
     return text if in_full else "".join(f"{shorten(line)}\n" for line in text.splitlines())
+
+
+def gluon_source(name: str, extents: Mapping[str, int]) -> str | None:
+    """Return the source of a program in Gluon; None if its kernels have no such form."""
+    try:
+        return mc.compile(library.load(name), name=name, backend="gluon").source(extents=extents)
+    except UnsupportedError:
+        return None
 
 
 def compile_program(text: str, name: str) -> tuple[Kernel, GradientPrograms | None]:

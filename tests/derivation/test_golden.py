@@ -17,11 +17,6 @@ def test_derivation(golden: Callable[[str, str], None]) -> None:
     golden("causal.derivation.txt", f"{kernel('causal').derivation}\n")
 
 
-def test_source(golden: Callable[[str, str], None]) -> None:
-    source = kernel("causal").source("triton", target="cuda:90", dtype="bf16")
-    golden("causal.cuda90.bf16.py", source)
-
-
 def test_minimal_source(golden: Callable[[str, str], None]) -> None:
     head = {"d": 128, "e": 128}
     source = kernel("attention").source(target="cuda:90", dtype="bf16", extents=head, minimal=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -125,12 +125,6 @@ def test_rows_that_none_admits(name: str) -> None:
         run("numpy", case.text, inputs, name=name, **case.params)
     (result,) = again.values()
     np.testing.assert_allclose(result, np.asarray(found).reshape(result.shape), 1e-9, 1e-9)
-
-
-def test_printed(golden: Callable[[str, str], None]) -> None:
-    """Its kernels; the rest of the file is that of Triton's."""
-    kernel = mc.compile(library.load("causal"), name="causal", backend="gluon")
-    golden("causal.gluon.py", kernel.source().partition("@gluon.jit\ndef grouped(")[0])
 
 
 def test_waiting_for_each_other() -> None:
