@@ -36,32 +36,6 @@ def test_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     assert all(len(line) <= 104 for line in out.splitlines())
 
 
-def test_device_function() -> None:
-    source = """import x
-
-@triton.jit
-def f_kernel(a, b,
-             c):
-    b = a
-    m = tl.full(1)
-    c
-
-
-@triton.jit
-def called(a):
-    m = tl.full(2)
-"""
-    assert demo.device_function(source) == [
-        "@triton.jit",
-        "def f_kernel(",
-        "    ...",
-        "):",
-        "    ...",
-        "    m = tl.full(1)",
-        "    c",
-    ]
-
-
 def test_something_is_shown_before_the_compiler_works(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-import monocomp as mc
 from monocomp import server
 from monocomp.calls.calls import Calls
 from monocomp.command_line import files, options
@@ -149,48 +148,8 @@ def test_every_form_reads_its_options(
     assert {o.key for o in form.options} - asking <= runs[0]._read
 
 
-@pytest.mark.parametrize(
-    "view",
-    ["--stage plan", "--stage source", "--before peel", "--after peel", "--picture bracketings"],
-)
-def test_explain_a_gradient_in_every_view(capsys, view: str) -> None:
-    def shown(*words: str) -> str:
-        assert cli.main(["explain", "causal", *view.split(), *words]) == 0
-        return capsys.readouterr().out
-
-    of_gradient = shown("--gradient", "--wrt", "Q")
-    assert of_gradient != shown()
-    kernel = mc.compile(mc.grad(mc.library.load("causal"), ["Q"]))
-    if view == "--stage plan":
-        assert of_gradient == str(kernel.stages["plan"]) + "\n"
-
-
 def test_a_page_of_a_gradient(capsys, tmp_path) -> None:
     path = tmp_path / "page.html"
     assert cli.main(["explain", "causal", "--gradient", "--html", str(path)]) == 0
     assert capsys.readouterr() == ("", "")
     assert "differentiate_" in path.read_text() and "Derivation of dQ, dK, dV" in path.read_text()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("explain P --stage plan --steps 2", "--steps does not go with --stage plan"),
-        ("explain P --origins", "--origins goes with --stage source\n  help: add --stage source"),
-        ("explain P --stage tile --backend gluon", "--backend does not go with --stage tile"),
-        ("explain P --wrt A", "--wrt goes with --gradient\n  help: add --gradient"),
-        ("explain P --json --no-notes", "--no-notes does not go with --json"),
-        ("emit P --gradient --form ptx", "--form does not go with --gradient"),
-        ("emit P --form ptx --minimal", "--minimal does not go with --form"),
-        ("emit P --json", "--json goes with --form\n  help: add --form"),
-        ("emit P --backend torch --target h100", "backend 'torch' interprets the tile program"),
-        ("run P --seed 3", "--seed goes with --random\n  help: add --random"),
-        ("run P --random --input A=a.npy", "--input does not go with --random"),
-        ("check P --json --verbose", "--verbose does not go with --json"),
-    ],
-)
-def test_what_does_not_go_together(capsys, words: str, message: str) -> None:
-    argv = [PROGRAM if word == "P" else word for word in words.split()]
-    assert cli.main(argv) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.startswith(f"UsageError: {message}")

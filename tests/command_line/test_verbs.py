@@ -7,22 +7,15 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from monocomp import library
-from monocomp.command_line import bench, options
+from monocomp.command_line import bench
 from monocomp.command_line import main as cli
 from monocomp.language.checker import check
-from monocomp.reference.oracle import evaluate
 from monocomp.translation.translator import translate
 
 torch = pytest.importorskip("torch")
-
-
-def test_every_program_is_in_one_group() -> None:
-    grouped = [name for names in library.GROUPS.values() for name in names]
-    assert sorted(grouped) == list(library.names())
 
 
 def test_list_as_json(call) -> None:
@@ -80,37 +73,6 @@ def test_check_and_run_as_json(call) -> None:
 # --- what is mistyped or missing is named, with what to say
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("emit causal --form pts", "'pts' is no value of --form\n  accepted: source, ttir, "),
-        ("emit causal --form pts", "help: did you mean 'ptx'?"),
-        ("list causal", "'monocomp list' takes no 'causal'\n  help: monocomp show causal"),
-        ("doctor here", "help: monocomp doctor --help"),
-        ("show slidingwindow", "help: did you mean 'sliding_window'?"),
-        ("show nothing_like_it", "help: monocomp list"),
-        ("benhc causal", "help: did you mean 'monocomp bench'?"),
-        ("emit causal --form ptx --target cuda90", "write cuda: and the compute capability"),
-        ("emit causal --form ptx --target cuda:35", "compiles no kernels for cuda:35"),
-        ("emit causal --form ptx --target gfx1", "compiles no kernels for hip:gfx1"),
-        ("explain causal --stage ptx", "help: monocomp emit PROGRAM --form ptx"),
-        ("emit causal --form tile", "help: monocomp explain PROGRAM --stage tile"),
-        ("emit causal --stage tile", "help: it is an option of 'monocomp explain'"),
-        ("attention", "help: say what to do with it: monocomp explain attention"),
-        ("O=A[i]", "monocomp explain 'O=A[i]'"),
-        ("run causal", "help: --input Q=FILE.npy K=FILE.npy V=FILE.npy, or --random"),
-    ],
-)
-def test_mistypings(call, words: str, message: str) -> None:
-    status, out, err = call(*words.split())
-    assert (status, out) == (2, "") and message in err
-
-
-def test_help_may_be_asked_for_as_a_command(call) -> None:
-    assert call("help") == call("--help")
-    assert call("help", "bench") == call("bench", "--help")
-
-
 def test_sizes_that_are_missing_are_proposed(call) -> None:
     status, _, err = call("run", "causal", "--random", "--extent", "b=1")
     assert status == 2 and "the extent of h, q, d, k, e is missing" in err
@@ -147,30 +109,7 @@ def test_bench_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch, call) -
     ]
 
 
-@pytest.mark.parametrize("name", ["gqa", "sliding_window", "linear_attention", "cross_entropy"])
-def test_eager_torch_is_the_program(name: str) -> None:
-    from monocomp.backends.eager.calls import eager
-    from monocomp.checking.random_inputs import random_inputs
-    from monocomp.checking.sizes import complete_extents
-
-    program = translate(check(library.load(name)))
-    params = {p.name: min(p.default, 3) for p in program.declared.params.values()}
-    inputs = random_inputs(program, complete_extents(program, {}, params), dtype="float64")
-    exact = evaluate(program.text(), inputs, **params)
-    tensors = {n: torch.from_numpy(np.asarray(x)) for n, x in inputs.items()}
-    found = eager(program)(tensors, params, torch.float64)
-    expected = exact if isinstance(exact, tuple) else (exact,)
-    for x, y in zip(found, expected, strict=True):
-        assert np.allclose(x, y, rtol=1e-10)
-
-
 # --- machine code
-
-
-def test_forms_are_those_that_are_made() -> None:
-    from monocomp.backends.triton.machine_code import FORMS
-
-    assert options.FORMS == FORMS
 
 
 def test_emit_machine_code(call, monkeypatch: pytest.MonkeyPatch) -> None:
