@@ -1,83 +1,54 @@
-"""Expressions as text: what a reading of an ambiguous line is written as.
+"""Expressions of a program as formulas: what a reading of an ambiguous line is written as.
 
-Numbers are spelled as the program spells them. Brackets are those that the grammar needs.
+Numbers are spelled as the program spells them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from functools import partial, reduce
 
+from monocomp.display import formulas
+from monocomp.display.formulas import Formula
 from monocomp.language import syntax as S
-
-# How tightly the grammar binds: the parts of an operator bind at least as tightly as it asks.
-_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(9)
-_LEVELS = {"+": _SUM, "-": _SUM, "**": _POWER, "and": _AND, "or": _OR}
 
 
 def show(node: S.Expr, text: str) -> str:
     """Return the text of an expression of a program."""
-    return _Printer(text).at(node, _OR)
+    return str(_formula(node, text))
 
 
-class _Printer:
-    def __init__(self, text: str) -> None:
-        self.text = text
+def _formula(node: S.Expr, text: str) -> Formula:
+    def all_of(parts: Iterable[S.Expr]) -> tuple[Formula, ...]:
+        return tuple(_formula(part, text) for part in parts)
 
-    def at(self, node: S.Expr, level: int) -> str:
-        """Return the text where the grammar wants something that binds as tightly as `level`."""
-        shown = self.show(node)
-        return shown if _level(node) >= level else f"({shown})"
-
-    def show(self, node: S.Expr) -> str:
-        match node:
-            case S.Number():
-                return self.text[node.span.start : node.span.stop]
-            case S.Name():
-                return node.name
-            case S.Extent():
-                return f"|{node.index}|"
-            case S.Read():
-                return f"{node.name}[{self.subscripts(node.subscripts)}]"
-            case S.Unary():
-                sign = "-" if node.op == "-" else "not "
-                return sign + self.at(node.operand, _level(node))
-            case S.Binary():
-                level = _level(node)
-                left, right = (_ATOM, _SIGN) if node.op == "**" else (level, level + 1)
-                return f"{self.at(node.left, left)} {node.op} {self.at(node.right, right)}"
-            case S.Compare():
-                first, *others = (self.at(x, _SUM) for x in node.operands)
-                pairs = zip(node.ops, others, strict=True)
-                return first + "".join(f" {op} {x}" for op, x in pairs)
-            case S.Logic():
-                return f" {node.op} ".join(self.at(x, _level(node) + 1) for x in node.operands)
-            case S.Call():
-                return f"{node.function}({self.arguments(node.args)})"
-            case S.Reduce():
-                return f"{node.op}[{self.bound(node)}]({self.arguments(node.args)})"
-            case S.Field():
-                entry = f"[{self.subscripts(node.subscripts)}]" if node.subscripts else ""
-                return f"{self.at(node.operand, _ATOM)}.{node.name}{entry}"
-
-    def subscripts(self, parts: Sequence[S.Expr]) -> str:
-        is_plain = all(_level(part) == _ATOM for part in parts)
-        return ("," if is_plain else ", ").join(map(self.show, parts))
-
-    def arguments(self, parts: Sequence[S.Expr]) -> str:
-        return ", ".join(map(self.show, parts))
-
-    def bound(self, node: S.Reduce) -> str:
-        target = "" if node.target is None else f" -> {node.target}"
-        condition = "" if node.condition is None else f" if {self.show(node.condition)}"
-        return f"{'..' * node.prefix}{', '.join(node.indices)}{target}{condition}"
-
-
-def _level(node: S.Expr) -> int:
     match node:
+        case S.Number():
+            return formulas.number(text[node.span.start : node.span.stop])
+        case S.Name():
+            return formulas.name(node.name)
+        case S.Extent():
+            return Formula("extent", attr=node.index)
+        case S.Read():
+            return Formula("read", all_of(node.subscripts), node.name)
         case S.Unary():
-            return _SIGN if node.op == "-" else _NOT
-        case S.Binary() | S.Logic():
-            return _LEVELS.get(node.op, _PRODUCT)
+            return formulas.prefix(node.op, _formula(node.operand, text))
+        case S.Binary():
+            return formulas.infix(node.op, *all_of((node.left, node.right)))
         case S.Compare():
-            return _COMPARISON
-    return _ATOM
+            return formulas.chain(" ".join(node.ops), *all_of(node.operands))
+        case S.Logic():
+            return reduce(partial(formulas.infix, node.op), all_of(node.operands))
+        case S.Call():
+            return formulas.call(node.function, *all_of(node.args))
+        case S.Reduce():
+            names = node.indices if node.target is None else (*node.indices, node.target)
+            sign = ".." * node.prefix if node.target is None else "->"
+            head = Formula("head", tuple(map(formulas.name, names)), sign)
+            if node.condition is not None:
+                head = Formula("if", (head, _formula(node.condition, text)))
+            return Formula("fold", (head, *all_of(node.args)), node.op)
+        case S.Field():
+            entry = Formula("read", all_of(node.subscripts), node.name)
+            name = str(entry) if node.subscripts else node.name
+            return Formula("field", (_formula(node.operand, text),), name)
