@@ -7,10 +7,10 @@ import re
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import gradcheck
 
 import monocomp as mc
 from monocomp import library
+from tests.agreement import check_slopes
 
 SLOPES = """input Q[h,q,d], K[h,k,d], V[h,k,e], A[h]
 S[h,q,k] = Q[h,q,d] * K[h,k,d] / sqrt(|d|)
@@ -48,12 +48,7 @@ def equation(text: str, name: str) -> str:
 )
 def test_sums_of_rows(text: str, name: str, wanted: str) -> None:
     assert equation(text, name) == wanted
-
-
-def test_distances_are_about_their_mean() -> None:
-    """The sum of products, and what is taken off: that of rows, and the mean."""
-    found = equation(SLOPES.format(k="k"), "D[h,q]")
-    assert found.count("sum[k](") == 3 and found.count("(k - q)) - sum[k](") == 1
+    check_slopes(text, elementwise=False)
 
 
 @pytest.mark.parametrize("text", [SINK, TEMPERATURE])
@@ -87,11 +82,3 @@ def test_slopes_in_float16() -> None:
     usual = (gradient(with_slopes, x) - exact).norm()
     error = (gradient(kernel, x) - exact).norm()
     assert error < usual / 2 + 2**-11 * exact.norm()
-
-
-@pytest.mark.parametrize("text", [SLOPES.format(k="k"), SLOPES.format(k="k if k <= q")])
-def test_values(text: str) -> None:
-    kernel = mc.compile(text, backend="torch")
-    shapes = ((2, 5, 3), (2, 5, 3), (2, 5, 2), (2,))
-    x = [torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in shapes]
-    assert gradcheck(kernel, x)

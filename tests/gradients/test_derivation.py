@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 
 import pytest
@@ -10,8 +9,7 @@ import pytest
 import monocomp as mc
 from monocomp import library
 from monocomp import terms as T
-from monocomp.command_line.main import main
-from monocomp.gradients.laws import certified, law_of
+from monocomp.gradients.laws import certified
 from monocomp.gradients.partials import _DERIVATIVES
 from tests.gradients.test_derived import PROGRAMS
 
@@ -80,11 +78,6 @@ def test_a_wrong_derivative_of_an_aggregate_is_not_proved(monkeypatch: pytest.Mo
     assert not derivation.certify().holds
 
 
-def test_laws_in_words() -> None:
-    assert law_of(OPERATIONS["mul"]) == "d(x * y) = y * dx + x * dy"
-    assert law_of(OPERATIONS["tanh"]) == "d(tanh(x)) = (1 - tanh(x) ** 2) * dx"
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_certificates(name: str) -> None:
     """Every derivation ends at the gradient, and all of its laws are proved."""
@@ -102,23 +95,3 @@ def test_normal_form_is_checked() -> None:
     derivation = mc.grad(library.load("attention")).derivation
     checks = derivation.check(extents={"q": 3, "k": 5})
     assert checks and len(checks) == len(derivation.rewrites) < len(derivation)
-
-
-def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    text = "O[q] = softmax[k](S[q,k]) * V[k]"
-    assert main(["explain", text, "--gradient", "--wrt", "S"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("Derivation of dS in ") and "differentiate_exp" in out
-    assert "after   exp(m[q] + L[q]), by cost: " in out and "derivatives: reverse mode" in out
-    assert main(["explain", text, "--gradient", "--save", "--json"]) == 0
-    whole = json.loads(capsys.readouterr().out)
-    assert "compute_value_anew" in [s["rule"] for s in whole["steps"]]
-    assert whole["result"].endswith("return dS, dV\n") and "input L" not in whole["result"]
-    assert main(["explain", text, "--gradient", "--origins"]) == 2
-    assert "--origins goes with --stage source" in capsys.readouterr().err
-    assert main(["explain", text, "--gradient", "--stage", "plan"]) == 0
-    assert "dS[q,k] = " in capsys.readouterr().out
-    assert main(["grad", text, "--save", "Z"]) == 2
-    assert "there is no value 'Z' to save" in capsys.readouterr().err
-    assert main(["grad", text, "--extent", "q=4", "k=1"]) == 0
-    assert "input L" not in capsys.readouterr().out

@@ -143,13 +143,6 @@ def test_mistakes(program: str, wrt: list[str] | None, dtype: object, message: s
         mc.grad(program, wrt).source(dtype=dtype)  # type: ignore[arg-type]
 
 
-def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["emit", "O[i] = X[i] * Y[i]", "--gradient", "--wrt", "Y"]) == 0
-    assert "    return None, dY\n" in capsys.readouterr().out
-    assert main(["emit", "O[i] = X[i] * Y[i]", "--wrt", "Y"]) == 2
-    assert "add --gradient" in capsys.readouterr().err
-
-
 def test_programs_that_are_differentiated_again() -> None:
     """Gradients are a program, which a file may hold with its own gradients."""
     again = str(mc.grad("O[q] = softmax[k](S[q,k]) * V[k]", ["S"]))

@@ -23,7 +23,8 @@ from monocomp.checking.random_inputs import random_inputs
 from monocomp.checking.steps import small_params
 from tests.gradients.test_gradcheck import some
 
-CHEAP = ("learned_sink", "softmax")
+CHEAP = ("learned_sink", "softmax", "softcap")
+COMPILED = ("softcap",)  # ahead of time, for dynamic shapes and a parameter
 
 
 def operators(name: str) -> Iterator[tuple[Operator, tuple[Any, ...]]]:
@@ -50,7 +51,8 @@ def operators(name: str) -> Iterator[tuple[Operator, tuple[Any, ...]]]:
 @pytest.mark.parametrize("name", some(library.names(), CHEAP))
 def test_operators_of_the_library(name: str) -> None:
     """Their schemas, gradients' registration and fake tensors; `test_torch` traces some, too."""
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    checks: tuple[str, ...] = ("test_schema", "test_autograd_registration", "test_faketensor")
+    checks += ("test_aot_dispatch_dynamic",) if name in COMPILED else ()
     for found, arguments in operators(name):
         torch.library.opcheck(found.overload, arguments, test_utils=checks)
 

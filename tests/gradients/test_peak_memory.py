@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -16,8 +15,6 @@ from monocomp.backends.triton.launch import load
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
 from monocomp.host.verifier import verify
-from monocomp.planning import diagonals
-from monocomp.planning import peak as peaks
 
 GROUPED = """
 input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
@@ -131,37 +128,3 @@ def test_a_call_gives_back_what_slices_hold() -> None:
     rows = 4 * sizes["h"] * sizes["q"]
     assert memory.peak < MOST * (given + sum(t.nbytes for t in results) + rows)
     assert memory.now <= given + sum(t.nbytes for t in results)
-
-
-@pytest.mark.parametrize("length", [9, 16])
-def test_gradients_in_slices(length: int) -> None:
-    """They are those of autograd."""
-    torch.manual_seed(0)
-    sizes = {"b": 2, "h": 3, "q": length, "k": length + 2, "d": 4, "e": 5, "r": 2 * length + 1}
-    dims = {"Q": "bhqd", "K": "bhkd", "V": "bhke", "R": "hr"}
-    inputs = {n: torch.randn([sizes[i] for i in d]).double() for n, d in dims.items()}
-    q, k, v, r = (x.requires_grad_() for x in inputs.values())
-    distance = torch.arange(length)[:, None] - torch.arange(length + 2) + length + 1
-    logits = q @ k.mT / 2 + r[:, distance]
-    result = torch.softmax(logits, -1) @ v
-    cotangent = torch.randn_like(result)
-    right = torch.autograd.grad(result, [q, k, v, r], cotangent)
-    found = mc.grad(RELATIVE_BIAS, extents=sizes)
-    values = {n: x.detach() for n, x in inputs.items()}
-    largest = logits.detach().amax(-1)
-    values |= {"O": result.detach(), "dO": cotangent, "m": largest}
-    values["L"] = logits.detach().logsumexp(-1) - largest
-    kernel = mc.compile(found, backend="torch")
-    given = {n: values[n] for n in kernel.declared.inputs}
-    with (
-        patch.object(diagonals, "ROWS", 4),
-        patch.object(diagonals, "KEYS", (2,)),
-        patch.object(diagonals, "WORTHWHILE", 1e9),
-        patch.object(diagonals, "tensor_sizes", lambda *_: [1 << 20]),
-        patch.object(peaks, "SHARE", 0),
-        patch.object(peaks, "TOLERABLE", 1e9),
-    ):
-        slices = kernel.plan(sizes).program.slices
-        assert slices is not None
-        for gradient, wanted in zip(kernel(**given), right, strict=True):
-            assert torch.allclose(gradient, wanted, rtol=1e-9)

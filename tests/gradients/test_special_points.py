@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import monocomp as mc
-from monocomp.checking.random_inputs import random_inputs
+from monocomp.errors import LimitError
 from monocomp.gradients.laws import FOLDS
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
-from tests.agreement import check_gradients, slopes
+from tests.agreement import check_slopes, slopes
 from tests.gradients.test_derived import tuple_of
 
 INF = np.inf
@@ -49,6 +49,12 @@ SPECIAL = {
     " * log(softmax[k if k < N[i]](A[i,k])))\nO[i] = V[0] / (1 + H[i] ** 2)",
     "powers of 0": "O[i] = sum[k](relu(A[i,k]) ** abs(V[k]) + maximum(A[i,k], 0) ** (V[k] ** 2))"
     " + relu(A[i,0]) ** N[i]",
+    "masks that are scaled": "O[i] = sum[k](softmax[k]((A[i,k] + M[i,k]) * abs(V[0])) * V[k])"
+    " + sum[k](softmax[k]((A[i,k] + M[i,k]) / exp(V[0])) * V[k])"
+    " + sum[k](softmax[k]((A[i,k] + M[i,k]) * A[i,k] ** 2) * V[k])",
+    "a value that is a factor": "O[i] = sum[k](softmax[k](A[i,k]) * V[k]) * V[1]",
+    "weights over what others have": "index j < |i|\nP[i,k] = softmax[k](A[i,k] + M[i,k])\n"
+    "O[i] = sum[k](P[i,k] / sum[j](P[j,k]) * V[k])",
     "ties": "W[i] = max[k](N[i] * V[k] * 0) + A[i,0]\nO[i] = W[i] * max[k](abs(V[k]) * 0 + 1)",
 }
 
@@ -78,18 +84,15 @@ def test_laws_of_folds_have_grids() -> None:
 @pytest.mark.parametrize("text", [text for texts in OF_FOLDS.values() for text in texts])
 def test_laws_of_folds(text: str) -> None:
     points = np.array(list(itertools.product([-1.0, 0.0, 1.0], repeat=3)))
-    assert check_slopes(text, {"A": points})
-
-
-def check_slopes(text: str, inputs: dict[str, Any]) -> int:
-    """Compare the gradient by every element; how many have a slope."""
-    kernel = mc.compile(text, backend="torch")
-    return check_gradients(check(text), kernel, inputs, note=text, elementwise=True)
+    check_slopes(text, {"A": points})
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SPECIAL)
-def test_special_points(name: str) -> None:
+def test_special_points(name: str, request: pytest.FixtureRequest) -> None:
+    if name == "a value that is a factor":
+        reason = "the normal form of what exchanges its sums has no end"
+        request.applymarker(pytest.mark.xfail(strict=True, raises=LimitError, reason=reason))
     declared = {"A": "A[i,k]", "V": "V[k]", "M": "M[i,k]", "F": "F[i,k]: bool", "N": "N[i]: int"}
     generator = np.random.default_rng(1)
     given = {
@@ -101,45 +104,58 @@ def test_special_points(name: str) -> None:
     }
     used = [n for n in declared if f"{n}[" in SPECIAL[name].replace("min[", "").replace("max[", "")]
     text = "\n".join([*(f"input {declared[n]}" for n in used), SPECIAL[name]])
-    assert check_slopes(text, {n: given[n] for n in used})
+    check_slopes(text, {n: given[n] for n in used})
 
 
-@pytest.mark.parametrize("backend", ["oracle", "torch"])
-def test_poison(backend: str) -> None:
+def test_poison() -> None:
     """What is masked out or padded is NaN: its gradients are 0, those of others untouched."""
-    import torch
-
     text = (
         "input Q[q,d], K[k,d], V[k,e], N: int\n"
         "O[q,e] = softmax[k if k <= q and k < N](Q[q,d] * K[k,d]) * V[k,e]"
     )
     generator = np.random.default_rng(0)
-    inputs: dict[str, Any] = {n: generator.normal(size=(5, 3)) for n in "QKV"} | {"N": 3}
-    found = mc.grad(text)
-    results = []
-    for poison in (0.0, np.nan):
-        inputs["K"][3:] = inputs["V"][3:] = poison
-        values = tuple_of(mc.evaluate(found.forward.text(), inputs))
-        names = [o.name for o in found.forward.declared.outputs]
-        given = {**inputs, **dict(zip(names, values, strict=True)), "dO": np.ones((5, 3))}
-        given = {n: given[n] for n in found.equations.declared.inputs}
-        if backend == "oracle":
-            results.append(tuple_of(mc.evaluate(str(found), given)))
-        else:
-            tensors = {n: torch.as_tensor(v) for n, v in given.items()}
-            kernel = mc.compile(str(found), backend="torch")
-            results.append([np.asarray(x) for x in tuple_of(kernel(**tensors))])
-    for clean, poisoned in zip(*results, strict=True):
-        np.testing.assert_array_equal(poisoned, clean)
-    for name, poisoned in itertools.islice(zip(found.gradients, results[1], strict=True), 1, 3):
-        np.testing.assert_array_equal(poisoned[3:], np.zeros((2, 3)), err_msg=name)
+    inputs: dict[str, Any] = {n: generator.normal(size=(5, 3)) for n in "QKV"} | {"N": np.array(3)}
+    inputs["K"][3:] = inputs["V"][3:] = np.nan
+    check_slopes(text, inputs)
+
+
+WIDTHS = {
+    f"a table in a window of {w}": (
+        "param w: int = 6\n"
+        "O[q,e] = softmax[k if abs(q - k) < w](S[q,k] + R[q - k + w - 1]) * V[k,e]",
+        {"S": (33, 33), "R": (2 * w - 1,), "V": (33, 2)},
+        {"w": w},
+    )
+    for w in (1, 6)
+}
+SHAPED = {
+    **WIDTHS,
+    "a head of size 0": (
+        "O[q,e] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,e]",
+        {"Q": (5, 0), "K": (5, 0), "V": (5, 3)},
+        {},
+    ),
+    "weights that are visibly positive": (
+        "O[b] = Welford[k](sigmoid(X[b]), A[b,k], 0).m2",
+        {"X": (2,), "A": (2, 4)},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPED)
+def test_shapes(name: str) -> None:
+    text, shapes, params = SHAPED[name]
+    generator = np.random.default_rng(0)
+    inputs = {n: generator.normal(size=shape) for n, shape in shapes.items()}
+    check_slopes(text, inputs, params=params, elementwise="w" not in params)
 
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_lengths(size: int) -> None:
     text = "O[i] = sum[k](softmax[k](A[i,k]) * V[k]) + logsumexp[j](B[i,j])"
     inputs = {"A": np.ones((2, size)), "V": np.ones(size), "B": np.ones((2, 2))}
-    assert check_slopes(text, inputs)
+    check_slopes(text, inputs)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +168,7 @@ def test_lengths(size: int) -> None:
 )
 def test_second_order(text: str) -> None:
     """A gradient is a program, whose gradient is derived as well."""
-    again = str(mc.grad(text))
-    assert check_slopes(again, random_inputs(translate(check(again)), {}, dtype="float64"))
+    check_slopes(str(mc.grad(text)))
 
 
 LONG = {
@@ -182,7 +197,7 @@ def test_saved_values_of_definitions_that_stay() -> None:
     text = "\n".join(["input X0[i], S[i,j]", *lines, "return X8"])
     generator = np.random.default_rng(0)
     assert "\nX7[i] = " in str(mc.grad(text))
-    assert check_slopes(text, {"X0": generator.normal(size=3), "S": generator.normal(size=(3, 3))})
+    check_slopes(text, {"X0": generator.normal(size=3), "S": generator.normal(size=(3, 3))})
 
 
 @pytest.mark.parametrize("base", ["X[i]", "relu(X[i])", "abs(X[i])", "maximum(X[i], 0)"])
@@ -203,7 +218,7 @@ def test_powers_at_0(base: str) -> None:
 
 def test_guard_of_a_constant_place() -> None:
     text = "input W[j], Y[k]\nO[k] = where(any[j if j == 2](W[j] < 0.5), 1, 2) * Y[k]"
-    assert check_slopes(text, {"W": np.ones(1), "Y": np.ones(2)})
+    check_slopes(text, {"W": np.ones(1), "Y": np.ones(2)})
 
 
 def test_factors_that_underflow_are_not_divided_by() -> None:

@@ -14,14 +14,14 @@ import pytest
 import torch
 import torch._dynamo.testing
 from torch import Tensor, nn
-from torch.autograd import forward_ad, grad, gradgradcheck
+from torch.autograd import forward_ad, grad, gradcheck, gradgradcheck
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 import monocomp as mc
 from monocomp import library
 from monocomp.calls.calls import Calls
-from monocomp.calls.operators import Operator, operator
+from monocomp.calls.operators import operator
 from tests.backends import interpreted
 
 CAUSAL = mc.compile(library.load("causal"), name="causal")
@@ -30,9 +30,6 @@ MIXED = mc.compile("O[q] = sum[k](softmax[k](c * S[q,k]) * V[k])\nparam c: float
 SCALED = mc.compile("param c: float = 2\nO[i] = exp(c * X[i])", name="scaled")
 SEVERAL = mc.compile(
     "M[i] = max[k](X[i,k])\nN[i] = argmax[k](X[i,k])\nS[i] = logsumexp[k](X[i,k])\nreturn S, N, M"
-)
-MASKED = mc.compile(
-    "input m[q,k]: bool\nO[q,e] = sum[k](softmax[k if m[q,k]](sum[d](Q[q,d] * K[k,d])) * V[k,e])\n"
 )
 
 
@@ -132,46 +129,6 @@ def test_gradients_have_the_dtype_of_inputs(dtype: torch.dtype) -> None:
         assert [r.dtype for r in forward.calls.call(values)] == [dtype, torch.float32]
 
 
-def test_empty_rows_and_empty_extents() -> None:
-    """Have gradients of 0."""
-    q, k, v = float64(3, 2), float64(4, 2), float64(4, 2)
-    m = torch.tensor([[1, 1, 0, 1], [0, 0, 0, 0], [1, 0, 1, 1]], dtype=torch.bool)
-    found = grad(MASKED(Q=q, K=k, V=v, m=m).sum(), (q, k, v))
-    assert not found[0][1].any() and all(g.isfinite().all() and g.any() for g in found)
-    for queries, keys in ((0, 4), (4, 0)):
-        inputs = [float64(1, 2, n, 3) for n in (queries, keys, keys)]
-        found = grad(CAUSAL(*inputs).sum(), inputs)
-        assert [g.shape for g in found] == [x.shape for x in inputs]
-        assert not any(g.any() for g in found)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "O[q] = sum[k](softmax[k]((S[q,k] + M[q,k]) * c[q]) * V[k])",
-        "O[q] = sum[k](softmax[k]((S[q,k] + M[q,k]) / c[q]) * V[k])",
-        "O[q] = sum[k](softmax[k]((S[q,k] + M[q,k]) * S[q,k] ** 2) * V[k]) * c[q]",
-        "P[q,k] = softmax[k](S[q,k] + M[q,k])\n"
-        "O[q] = sum[k](P[q,k] / sum[j](P[j,k]) * V[k]) * c[q]\nindex j < |q|",
-    ],
-)
-def test_what_is_masked_has_no_part_in_gradients(text: str) -> None:
-    """Masks are scaled, keys and a row masked altogether: what is left has the gradients that it
-    has alone."""
-    s, v = float64(3, 4), float64(4)
-    c = (float64(3) ** 2).detach().requires_grad_()
-    masked = torch.full((3, 4), -torch.inf).double()
-    masked[:2, 2:] = 0
-    kernel = mc.compile(text)
-    found = grad(kernel(S=s, c=c, V=v, M=masked).sum(), (s, c, v))
-    alone = [x.detach().requires_grad_() for x in (s[:2, 2:], c[:2], v[2:])]
-    wanted = grad(kernel(**dict(zip("ScV", alone, strict=True)), M=masked[:2, 2:]).sum(), alone)
-    for x, g in zip((found[0][:2, 2:], found[1][:2], found[2][2:]), wanted, strict=True):
-        torch.testing.assert_close(x, g)
-    for x in (found[0][:, :2], found[0][2], found[1][2], found[2][:2]):
-        assert not x.any()
-
-
 def test_ties_in_a_monoid_have_one_share() -> None:
     """The first of the largest has it, as in a maximum, however many are equal."""
     text = "monoid M(s, x) = unit (0, -inf), combine (s + s', maximum(x, x'))\n"
@@ -215,28 +172,6 @@ def test_checkpoint_and_autocast() -> None:
 
 
 # --- operators ----------------------------------------------------------------------------
-
-
-def operators() -> list[tuple[Operator, tuple[Any, ...]]]:
-    """That of a program, that which saves, that of the gradient; with arguments."""
-    forward = MIXED.calls.forward(("S", "V"))
-    values = {"S": float64(2, 3).detach(), "V": float64(3).detach(), "c": 0.5}
-    results = dict(zip(forward.outputs, forward.calls.call(values), strict=True))
-    backward = forward.backward(dict.fromkeys("SV", "float64"), ("O",))
-    given = {**values, **results, "dO": torch.ones_like(results["O"])}
-    for tensor in given.values():
-        if isinstance(tensor, Tensor):
-            tensor.requires_grad_()
-    assert MIXED.operator is operator(MIXED.calls, {}).overload
-    of = [operator(calls, {}) for calls in (MIXED.calls, forward.calls, backward.calls)]
-    return [(each, tuple(given[n] for n in each.names)) for each in of]
-
-
-def test_operators_are_registered_well() -> None:
-    """Schema, autograd, fake tensors, ahead-of-time compilation with dynamic shapes."""
-    for each, arguments in operators():
-        torch.library.opcheck(each.overload, arguments)
-        assert operator(each.calls, {}) is each and each.name.startswith("mixed_")
 
 
 def compiled(function: Callable[..., Any]) -> tuple[Callable[..., Any], Any]:
@@ -347,39 +282,29 @@ def test_forward_mode() -> None:
     torch.testing.assert_close(found, wanted)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
-def test_forward_mode_saves_nothing_more() -> None:
-    """It has what the call returns, and not what other gradients would save of the program."""
-    kernel = mc.compile(library.load("hedgehog_attention"), backend="torch")
-    shapes = ((1, 1, 2, 2), (1, 1, 3, 2), (1, 1, 3, 2))
-    x = tuple(torch.randn(s, dtype=torch.float64) for s in shapes)
-    tangents = tuple(map(torch.randn_like, x))
-    found = torch.func.jvp(kernel, x, tangents)[1]
-    one, other = (
-        kernel(*(a + h * b for a, b in zip(x, tangents, strict=True))) for h in (1e-6, -1e-6)
-    )
-    torch.testing.assert_close(found, (one - other) / 2e-6, rtol=1e-5, atol=1e-6)
+NORMALISED = """
+input Q[q,d], K[k,d], V[k,e], s
+A[q,d] = Q[q,d] / sqrt(sum[d](Q[q,d] ** 2))
+O[q,e] = softmax[k](exp(s) * A[q,d] * K[k,d]) * V[k,e]
+"""
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
-def test_forward_mode_of_gradients_reads_no_gradient() -> None:
-    """The derivative of gradients may hold them as parts, which nobody has computed for it."""
-    kernel = mc.compile(
-        "input Q[q,d], K[k,d], V[k,e], s\n"
-        "A[q,d] = Q[q,d] / sqrt(sum[d](Q[q,d] ** 2))\n"
-        "O[q,e] = softmax[k](exp(s) * A[q,d] * K[k,d]) * V[k,e]",
-        backend="torch",
-    )
-    shapes = ((2, 2), (3, 2), (3, 2), ())
-    x = tuple(torch.rand(s, dtype=torch.float64) + 0.5 for s in shapes)
-    tangents = tuple(map(torch.randn_like, x))
-    slopes = torch.func.grad(lambda *x: (kernel(*x) ** 2).sum(), argnums=(0, 1, 2, 3))
-    found = torch.func.jvp(slopes, x, tangents)[1]
-    steps = [slopes(*(a + h * b for a, b in zip(x, tangents, strict=True))) for h in (1e-6, -1e-6)]
-    for slope, one, other in zip(found, *steps, strict=True):
-        torch.testing.assert_close(slope, (one - other) / 2e-6, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        (library.load("hedgehog_attention"), ((1, 1, 2, 2), (1, 1, 3, 2), (1, 1, 3, 2))),
+        (NORMALISED, ((2, 2), (3, 2), (3, 2), ())),
+    ],
+)
+def test_forward_mode_reads_what_there_is(text: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    """What the call returns, and not what other gradients would save; and no gradient, of which
+    the derivative of gradients may hold parts."""
+    kernel = mc.compile(text, backend="torch")
+    x = [(torch.rand(s, dtype=torch.float64) + 0.5).requires_grad_() for s in shapes]
+    assert gradcheck(kernel, x, check_forward_ad=True, fast_mode=True)
+    assert gradgradcheck(kernel, x, check_fwd_over_rev=True, fast_mode=True)
 
 
 # --- modules ------------------------------------------------------------------------------
@@ -444,12 +369,6 @@ def _of_emitted(backend: str) -> list[Tensor]:
     return found
 
 
-def test_emitted_kernels() -> None:
-    """Those of gradients, in Triton's interpreter."""
-    found = interpreted.call(_of_emitted, "triton")
-    torch.testing.assert_close(found, _of_emitted("torch"), atol=1e-4, rtol=1e-4)
-
-
 def _repeated(backend: str) -> list[Tensor]:
     """Gradients of calls that look like the first, but for one thing each."""
     torch.manual_seed(0)
@@ -476,14 +395,6 @@ def _repeated(backend: str) -> list[Tensor]:
     return [x.detach() for x in found]
 
 
-@pytest.mark.slow
-def test_repeated_gradients() -> None:
-    """What is repeated is what looks the same: layouts of cotangents, and of what hooks make of
-    kept tensors; which gradients are needed; parameters are those of the call."""
-    found = interpreted.call(_repeated, "triton")
-    torch.testing.assert_close(found, _repeated("torch"), atol=1e-4, rtol=1e-4)
-
-
 BAND = "param w: int\nO[i,k] = where(k <= i and i - k < w, X[i,k] * Y[k], 0)"
 
 
@@ -495,13 +406,6 @@ def _of_bands(backend: str) -> list[Tensor]:
     return [t for r in results for t in (r.detach(), *grad(r, (x, y), torch.ones_like(r)))]
 
 
-def test_a_filter_that_gradients_alone_have() -> None:
-    """It may be empty, and a plan does not take its parameter for that of an earlier call."""
-    found = interpreted.call(_of_bands, "triton")
-    torch.testing.assert_close(found, _of_bands("torch"))
-    assert found[12].any() and not any(t.any() for t in found[15:])
-
-
 def _of_talking_heads(backend: str) -> list[torch.Tensor]:
     kernel = mc.compile(library.load("talking_heads"), backend=backend)
     generator = torch.Generator().manual_seed(0)
@@ -510,10 +414,16 @@ def _of_talking_heads(backend: str) -> list[torch.Tensor]:
     return list(torch.autograd.grad(kernel(*inputs).sin().sum(), inputs))
 
 
-def test_kernels_that_fit_for_known_sizes_alone() -> None:
-    """All heads are held, and a GPU would not hold as many as there might be."""
-    found = interpreted.call(_of_talking_heads, "triton")
-    torch.testing.assert_close(found, _of_talking_heads("torch"), atol=1e-4, rtol=1e-4)
+@pytest.mark.parametrize(
+    "made",
+    [_of_emitted, pytest.param(_repeated, marks=pytest.mark.slow), _of_bands, _of_talking_heads],
+)
+def test_gradients_in_the_interpreter(made: Callable[[str], list[Tensor]]) -> None:
+    """What is repeated is what looks the same: layouts of cotangents, and what hooks make of kept
+    tensors; which gradients are needed; parameters are those of the call, also of a filter that
+    gradients alone have, which may be empty. And all heads may be held for known sizes alone."""
+    found = interpreted.call(made, "triton")
+    torch.testing.assert_close(found, made("torch"), atol=1e-4, rtol=1e-4)
 
 
 def test_what_is_saved_has_no_say_in_dtypes() -> None:
