@@ -38,7 +38,7 @@ def normalise(t: Term, rules: RuleSet = normal_form) -> Term:
     @cache
     def visit(s: Term) -> Term:
         new = T.map_children(s, visit)
-        step = rules.first(new, set())
+        step = rules.first(new)
         return new if step is None else visit(step[1])
 
     return visit(t)

@@ -145,7 +145,6 @@ class Rewriter:
         self.limit = step_limit
         self.finished = False  # has every rule been applied that should be?
         self.depends_on_sizes = False  # would other extents have led elsewhere?
-        self._refused: defaultdict[Term, set[Rule]] = defaultdict(set)  # rules that leave a term
         self._normal: defaultdict[RuleSet, set[Term]] = defaultdict(set)  # terms that a set leaves
         self._idle: dict[Rule, Equations] = {}  # the program that a choice leaves as it is
 
@@ -180,8 +179,7 @@ class Rewriter:
         self.steps.append(step)
 
     def forget(self) -> None:
-        """Let go of which rules have nothing to do, once all is done."""
-        self._refused.clear()
+        """Let go of which terms are normal, once all is done."""
         self._normal.clear()
         self._idle.clear()
 
@@ -272,11 +270,9 @@ class Rewriter:
         right = show(operand, program.reader_names())
         self.record("name_operand", NAMING_LAW, [equation.name], left, right, program)
 
-    def exhaust(self, rules: RuleSet, unmatched: Iterable[Term] = ()) -> None:
-        """Apply the rules, innermost place first, until none matches; it is known that none does
-        anywhere in those that are unmatched."""
+    def exhaust(self, rules: RuleSet) -> None:
+        """Apply the rules, innermost place first, until none matches."""
         normal = self._normal[rules]
-        normal.update(unmatched)
         while not self.stopped and self._apply(rules, normal, None):
             pass
 
@@ -321,7 +317,7 @@ class Rewriter:
             if place not in (None, equation.name):
                 continue
             for t in _unvisited(equation.body, normal):
-                found = rules.first(t, self._refused[t])
+                found = rules.first(t)
                 if found is not None:
                     choice = Choice.replacing(t, found[1], self.program)
                     if self.program.changed(choice.program):

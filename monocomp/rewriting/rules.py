@@ -115,36 +115,23 @@ class RuleSet:
         self.choices.append(Rule(apply.__name__, apply))
         return apply
 
-    def first(self, t: Term, refused: set[Rule]) -> tuple[Rule, Term] | None:
-        """Return the first rule that changes t and whose law is proved, with its result.
-
-        `refused` are rules that do not; those that are found not to are added.
-        """
-        while True:
-            refusing, change = _first(tuple(self.rules), t, frozenset(refused))
-            refused |= refusing
-            if change is None or change[0].unproved is None:
-                return change
-            refused.add(change[0])
+    def first(self, t: Term) -> tuple[Rule, Term] | None:
+        """Return the first rule that changes t and whose law is proved, with its result."""
+        for rule in self.rules:
+            result = _changed(rule, t)
+            if result is not None and rule.unproved is None:
+                return rule, result
+        return None
 
 
-@lru_cache(maxsize=65536)
-def _first(
-    rules: tuple[Rule, ...], t: Term, refused: frozenset[Rule]
-) -> tuple[frozenset[Rule], tuple[Rule, Term] | None]:
-    """Return the rules found not to change a term, and the first that does, with its result.
-
-    Derivations ask again: of one program for several sizes, and of its gradients. What is proved
-    may change between them, so that is not asked here.
-    """
-    refusing: list[Rule] = []
-    for rule in rules:
-        if rule in refused:
-            continue
-        result = rule.apply(t)
-        if result is not None and result is not t:
-            if result.kind != t.kind:
-                raise InternalError(f"{rule.name} turned {t.kind} {t!r} into {result.kind}")
-            return frozenset(refusing), (rule, result)
-        refusing.append(rule)
-    return frozenset(refusing), None
+@lru_cache(maxsize=1 << 17)
+def _changed(rule: Rule, t: Term) -> Term | None:
+    """Return what a rule changes a term to. Derivations ask again: of one program for several
+    sizes, of its gradients, and in each rule set that has the rule."""
+    result = rule.apply(t)
+    if result is None or result is t:
+        return None
+    if result.kind != t.kind:
+        raise InternalError(f"{rule.name} turned {t.kind} {t!r} into {result.kind}")
+    changed: Term = result
+    return changed

@@ -15,7 +15,7 @@ from tests.rewrites.rules import equations
 
 
 def test_what_a_rule_leaves_it_is_not_asked_again() -> None:
-    """In one derivation, whatever set the rule is in."""
+    """Whatever set the rule is in, nor in another derivation."""
     asked: Counter[Term] = Counter()
     looked: list[Equations] = []
 
@@ -38,9 +38,8 @@ def test_what_a_rule_leaves_it_is_not_asked_again() -> None:
     assert repr(o.body) == repr(T.exp(o.body.args[0])) and len(rewriter.steps) == 1
     assert set(asked.values()) == {1} and o.body in asked
     assert looked == [rewriter.start, rewriter.program]
-    rewriter.forget()
-    rewriter.exhaust(RuleSet("four", "", [shared]))
-    assert asked[o.body] == 2
+    Rewriter(rewriter.start).exhaust(RuleSet("four", "", [shared]))
+    assert set(asked.values()) == {1}
 
 
 def test_no_rule_is_asked_about_what_its_set_leaves() -> None:
@@ -48,9 +47,9 @@ def test_no_rule_is_asked_about_what_its_set_leaves() -> None:
     asked: list[str] = []
 
     class Set(RuleSet):
-        def first(self, t: Term, refused: set[Rule]) -> tuple[Rule, Term] | None:
+        def first(self, t: Term) -> tuple[Rule, Term] | None:
             asked.append(t.op)
-            return super().first(t, refused)
+            return super().first(t)
 
     rewriter = Rewriter(equations("O[i] = exp(X[i]) + 2"))
     rules = Set("rules", "", [Rule("leave", lambda t: None)])
