@@ -31,7 +31,7 @@ from monocomp.host.slow_products import slow_products
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.notes import notes_on, summary
 from monocomp.planning.plan import Plan, Planner
-from monocomp.source import module
+from monocomp.source import Emission
 from monocomp.stages import Stages
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
@@ -323,8 +323,8 @@ class Kernel(Rendered):
                     )
             return "\n\n".join(map(str, self.tile_programs(sizes))) + "\n"
         tf32 = self.tf32 if tf32 is None else tf32
-        of, dtype = self.planner, dtype or "bf16"
-        return module(backend, of, sizes, dtype, target, tf32=tf32, minimal=minimal).source
+        how = dtype or "bf16", target, backend, tf32, minimal
+        return Emission(self.planner, sizes, *how).module().source
 
     def report(self, extents: Mapping[str, int] | None = None) -> dict[str, Any]:
         """Return what the kernels do: passes over each index, number of kernels, and the cost.

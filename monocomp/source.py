@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from monocomp.backends.targets import canonical
 from monocomp.checking.sizes import complete_extents
 from monocomp.declarations.dtypes import NARROW, dtypes_of, itemsize, promoted, result_dtype, widths
+from monocomp.declarations.record import record
 from monocomp.declarations.records import by_representative, free_extents
 from monocomp.errors import UnsupportedDtypeError, UnsupportedError
 from monocomp.extents.nominal import SHORT
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from monocomp.backends.schedules.schedule import Schedule
     from monocomp.backends.triton.dialect import Dialect
     from monocomp.backends.triton.emit import Module, Part
+    from monocomp.backends.triton.known_arguments import Promises
     from monocomp.backends.triton.machine_code import MachineCode
     from monocomp.gradients.gradient import GradientPrograms
 
@@ -27,77 +30,142 @@ if TYPE_CHECKING:
 _NOMINAL = {"grid": 2, "row": 4096, "stream": 4096}
 
 
-def module(
-    backend: str,
-    planner: Planner,
-    extents: Mapping[str, int],
-    dtype: str | Mapping[str, str],
-    target: str | None,
-    *,
-    tf32: bool = False,
-    minimal: bool = False,
-) -> Module:
-    """Return a self-contained Python file, and what it consists of.
+@record(eq=False)
+class Emission:
+    """A program with what its source is to be emitted for.
 
-    Args:
-        backend: the dialect.
+    Attributes:
         planner: of the program.
         extents: sizes that are known, by representative.
         dtype: of all inputs of floats, or of some by name.
-        target: what to choose the schedules for: "cuda:90", "hip:gfx942", ...
+        asked: what to choose the schedules for: "cuda:90", "hip:gfx942", ...
+        backend: the dialect.
         tf32: let float32 products use the tf32 units.
         minimal: only kernels for the known sizes, and a short host function.
     """
-    from monocomp.backends.dialects import DIALECTS
-    from monocomp.backends.triton.emit import emit_part
 
-    target = canonical(target)
-    precision = "tf32" if tf32 else "ieee"
-    dtypes = dtypes_of(planner.equations.declared, dtype)
-    with BUILDING:
-        part = _part(planner, extents, dtypes, target, DIALECTS[backend](), precision, minimal)
-        made = emit_part(part, precision, target)
-    for tensor in {r.block.tensor for k in made.kernels for r in k.rings}:
-        if dtypes.get(tensor) not in ("bfloat16", "float16"):
-            raise UnsupportedDtypeError(
-                f"backend '{backend}' multiplies matrices of 16 bits, and {tensor} is "
-                f"{dtypes.get(tensor, 'float32')}",
-                help="take dtype='bf16', or compile with backend='triton'",
-            )
-    return made
+    planner: Planner
+    extents: Mapping[str, int]
+    dtype: str | Mapping[str, str] = "bf16"
+    asked: str | None = None
+    backend: str = "triton"
+    tf32: bool = False
+    minimal: bool = False
 
+    @cached_property
+    def target(self) -> str | None:
+        """Return the name of the target."""
+        return canonical(self.asked)
 
-def machine_code(
-    backend: str,
-    planner: Planner,
-    extents: Mapping[str, int],
-    dtype: str | Mapping[str, str],
-    target: str,
-    form: str,
-    *,
-    tf32: bool = False,
-) -> tuple[list[MachineCode], dict[str, int]]:
-    """Return the kernels of a file, compiled for a GPU that need not be there, and the sizes
-    that they are compiled for; arguments as for `module`, `form` one of `machine_code.FORMS`."""
-    from monocomp.backends.triton.machine_code import machine_code
+    @cached_property
+    def dialect(self) -> Dialect:
+        """Return the language of the source."""
+        from monocomp.backends.dialects import DIALECTS
 
-    target = canonical(target) or target
-    made = module(backend, planner, extents, dtype, target, tf32=tf32)
-    sizes = _nominal_sizes(planner, extents)
-    declared = planner.equations.declared
-    dtypes = dtypes_of(declared, dtype)
-    return machine_code(made, declared, sizes, dtypes, target, form), sizes
+        return DIALECTS[self.backend]()
 
+    @cached_property
+    def dtypes(self) -> dict[str, str]:
+        """Return the dtypes of inputs."""
+        return dtypes_of(self.planner.equations.declared, self.dtype)
 
-def _nominal_sizes(planner: Planner, extents: Mapping[str, int]) -> dict[str, int]:
-    """Return sizes of the inputs' dimensions: as given, by their roles in the kernels, and those
-    that the program declares by the others."""
-    program = planner.equations
-    free = free_extents(program.declared)
-    axes = [a for k in planner.plan(extents).kernels for a in k.axes.values() if a.extent in free]
-    nominal = {a.extent: _NOMINAL.get(a.role, SHORT) for a in axes}
-    sizes = complete_extents(program, {**dict.fromkeys(free, SHORT), **nominal, **extents})
-    return {e: sizes[e] for n in program.declared.inputs for e in program.declared.extents(n)}
+    @property
+    def precision(self) -> str:
+        """Return the precision of float32 products."""
+        return "tf32" if self.tf32 else "ieee"
+
+    @property
+    def _processors(self) -> int:
+        """Return how many program instances side by side kernels are planned for."""
+        from monocomp.backends.schedules.schedule import processors_of
+
+        wanted = self.planner.processors or processors_of(self.target)
+        return wanted if self.dialect.merges else 1
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Return the plan."""
+        return self.planner.plan(self.extents, self._processors)
+
+    @cached_property
+    def legal(self) -> tuple[Legal, ...]:
+        """Return the schedules that each kernel may have."""
+        from monocomp.backends.schedules.legal import element_bytes
+
+        check_target(self.dialect, self.target or self.dialect.target)
+        of_inputs = widths(self.planner.equations.declared, self.dtypes)
+        sizes = self.plan.extents(self.extents)
+        how = self.target, self._processors
+        return tuple(
+            self.dialect.legal(k, sizes, element_bytes(k, of_inputs), *how)
+            for k in self.plan.kernels
+        )
+
+    @cached_property
+    def schedules(self) -> list[Schedule]:
+        """Return the first schedule of each kernel."""
+        return list(map(self.dialect.table.first, self.legal))
+
+    @property
+    def part(self) -> Part:
+        """Return what the program's part of a file is written from."""
+        from monocomp.backends.triton.emit import Part
+
+        known = {n: d for n, d in self.dtypes.items() if self.minimal or d in NARROW}
+        plan = self.plan.of_dtypes(known)
+        return Part(
+            self.planner.equations.of_dtypes(known),
+            plan.kernels,
+            self.schedules,
+            plan.program,
+            plan.extents(self.extents),
+            () if self.minimal else plan.derivation.outline(),
+            self.dialect,
+            self._promises if self.minimal else None,
+        )
+
+    @property
+    def _promises(self) -> Promises:
+        from monocomp.backends.triton.known_arguments import Promises
+
+        is_cuda = self.target is not None and self.target.startswith("cuda")
+        products = promoted(self.dtypes[n] for n in self.planner.equations.declared.deciding)
+        fast = is_cuda and itemsize(products) == 2
+        return Promises(self.precision, fast, {n: itemsize(d) for n, d in self.dtypes.items()})
+
+    def module(self) -> Module:
+        """Return a self-contained Python file, and what it consists of."""
+        from monocomp.backends.triton.emit import emit_part
+
+        with BUILDING:
+            made = emit_part(self.part, self.precision, self.target)
+        for tensor in {r.block.tensor for k in made.kernels for r in k.rings}:
+            if self.dtypes.get(tensor) not in ("bfloat16", "float16"):
+                raise UnsupportedDtypeError(
+                    f"backend '{self.backend}' multiplies matrices of 16 bits, and {tensor} is "
+                    f"{self.dtypes.get(tensor, 'float32')}",
+                    help="take dtype='bf16', or compile with backend='triton'",
+                )
+        return made
+
+    def machine_code(self, form: str) -> list[MachineCode]:
+        """Return the kernels of the file, compiled for a GPU that need not be there, in one of
+        `machine_code.FORMS`."""
+        from monocomp.backends.triton.machine_code import machine_code
+
+        declared, target = self.planner.equations.declared, self.target or ""
+        return machine_code(self.module(), declared, self.sizes, self.dtypes, target, form)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Return sizes of the inputs' dimensions: as given, by their roles in the kernels, and
+        those that the program declares by the others."""
+        program, given = self.planner.equations, self.extents
+        free = free_extents(program.declared)
+        axes = [a for k in self.planner.plan(given).kernels for a in k.axes.values()]
+        nominal = {a.extent: _NOMINAL.get(a.role, SHORT) for a in axes if a.extent in free}
+        sizes = complete_extents(program, {**dict.fromkeys(free, SHORT), **nominal, **given})
+        return {e: sizes[e] for n in program.declared.inputs for e in program.declared.extents(n)}
 
 
 def gradient_source(
@@ -109,12 +177,10 @@ def gradient_source(
     tf32: bool,
     minimal: bool,
 ) -> str:
-    """Return a file in Triton with a program and its gradients; arguments as for `module`,
+    """Return a file in Triton with a program and its gradients; arguments as for `Emission`,
     extents by index."""
-    from monocomp.backends.triton.dialect import TRITON
     from monocomp.backends.triton.gradient import emit_gradient
 
-    target = canonical(target)
     declared = found.program.declared
     for name in found.gradients:
         if name in declared.params:
@@ -136,94 +202,17 @@ def gradient_source(
         every[o.name] = result_dtype(found.forward.declared, o, e.body.kind, dtypes)
     every |= {gradient: every[name] for name, gradient in found.cotangents.items()}
     sizes = by_representative(declared, extents)
-    precision = "tf32" if tf32 else "ieee"
     name = found.program.origin.name or "kernel"
-    parts = []
+    emissions = []
+    for program, kind in ((found.forward, "forward"), (found.equations, "backward")):
+        program = replace(program, origin=replace(program.origin, name=f"{name}_{kind}"))
+        inputs = {n: every[n] for n, i in program.declared.inputs.items() if i.kind == "float"}
+        planner = Planner(program)
+        emissions.append(Emission(planner, sizes, inputs, target, tf32=tf32, minimal=minimal))
+    forward, backward = emissions
     with BUILDING:
-        for program, kind in ((found.forward, "forward"), (found.equations, "backward")):
-            program = replace(program, origin=replace(program.origin, name=f"{name}_{kind}"))
-            inputs = {n: every[n] for n, i in program.declared.inputs.items() if i.kind == "float"}
-            parts.append(_part(Planner(program), sizes, inputs, target, TRITON, precision, minimal))
-        return emit_gradient(found, *parts, precision=precision, target=target)
-
-
-def _part(
-    planner: Planner,
-    extents: Mapping[str, int],
-    dtypes: Mapping[str, str],
-    target: str | None,
-    dialect: Dialect,
-    precision: str,
-    minimal: bool,
-) -> Part:
-    """Return what a program's part of a file is written from."""
-    from monocomp.backends.triton.emit import Part
-    from monocomp.backends.triton.known_arguments import Promises
-
-    plan, dtypes, schedules = scheduled(planner, extents, dtypes, target, dialect)
-    known = {n: d for n, d in dtypes.items() if minimal or d in NARROW}  # the others may be any
-    plan = plan.of_dtypes(known)
-    promises = None
-    if minimal:
-        is_cuda = target is not None and target.startswith("cuda")
-        products = promoted(dtypes[n] for n in planner.equations.declared.deciding)
-        fast = is_cuda and itemsize(products) == 2
-        promises = Promises(precision, fast, {n: itemsize(d) for n, d in dtypes.items()})
-    return Part(
-        planner.equations.of_dtypes(known),
-        plan.kernels,
-        schedules,
-        plan.program,
-        plan.extents(extents),
-        () if minimal else plan.derivation.outline(),
-        dialect,
-        promises,
-    )
-
-
-def processors_for(planner: Planner, dialect: Dialect, target: str | None) -> int:
-    """Return how many program instances side by side kernels for a target are planned for."""
-    from monocomp.backends.schedules.schedule import processors_of
-
-    return (planner.processors or processors_of(canonical(target))) if dialect.merges else 1
-
-
-def legal_schedules(
-    planner: Planner,
-    extents: Mapping[str, int],
-    dtype: str | Mapping[str, str],
-    target: str | None,
-    dialect: Dialect,
-) -> tuple[Plan, dict[str, str], list[Legal]]:
-    """Return the plan, the dtypes of inputs, and the schedules that each kernel may have; see
-    `module`."""
-    from monocomp.backends.schedules.legal import element_bytes
-
-    target = canonical(target)
-    check_target(dialect, target or dialect.target)
-    dtypes = dtypes_of(planner.equations.declared, dtype)
-    of_inputs = widths(planner.equations.declared, dtypes)
-    processors = processors_for(planner, dialect, target)
-    plan = planner.plan(extents, processors)
-    sizes = plan.extents(extents)
-    legal = [
-        dialect.legal(k, sizes, element_bytes(k, of_inputs), target, processors)
-        for k in plan.kernels
-    ]
-    return plan, dtypes, legal
-
-
-def scheduled(
-    planner: Planner,
-    extents: Mapping[str, int],
-    dtype: str | Mapping[str, str],
-    target: str | None,
-    dialect: Dialect,
-) -> tuple[Plan, dict[str, str], list[Schedule]]:
-    """Return the plan, the dtypes of inputs, and the first schedule of each kernel; see
-    `module`."""
-    plan, dtypes, legal = legal_schedules(planner, extents, dtype, target, dialect)
-    return plan, dtypes, list(map(dialect.table.first, legal))
+        parts = forward.part, backward.part
+        return emit_gradient(found, *parts, precision=forward.precision, target=forward.target)
 
 
 def check_target(dialect: Dialect, target: str | None) -> None:

@@ -16,6 +16,7 @@ steps of a rule, and blocks without and with a pass of `blocks.choices` or of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from monocomp.declarations.record import record
@@ -25,12 +26,10 @@ from monocomp.rewriting.changes import find
 
 if TYPE_CHECKING:  # a kernel has stages
     from monocomp import blocks as B
-    from monocomp.backends.schedules.legal import Legal
-    from monocomp.backends.schedules.schedule import Schedule
     from monocomp.backends.triton.dialect import Dialect
-    from monocomp.backends.triton.emit import Module
     from monocomp.kernel import Kernel
     from monocomp.planning.plan import Plan
+    from monocomp.source import Emission
     from monocomp.tile import Origin
 
 
@@ -83,20 +82,24 @@ class Stages(Mapping[str, str]):
         """Return the stages for sizes by index, and for a target."""
         return Stages(self.kernel, {**self.extents, **extents}, target or self.target, self.dtype)
 
+    @cached_property
+    def emission(self) -> Emission:
+        """Return the program with what its source is emitted for."""
+        from monocomp.source import Emission
+
+        kernel, sizes = self.kernel, by_representative(self.kernel.declared, self.extents)
+        how = self.dtype, self.target, kernel.language, kernel.tf32
+        return Emission(kernel.planner, sizes, *how)
+
     @property
     def plan(self) -> Plan:
         """Return the plan for these sizes and this target."""
-        from monocomp.source import processors_for
-
-        count = processors_for(self.kernel.planner, self.dialect, self.target)
-        return self.kernel.plan(self.extents, count)
+        return self.emission.plan
 
     @property
     def dialect(self) -> Dialect:
         """Return the language of the source."""
-        from monocomp.backends.dialects import DIALECTS
-
-        return DIALECTS[self.kernel.language]()
+        return self.emission.dialect
 
     @property
     def is_interpreted(self) -> bool:
@@ -109,7 +112,6 @@ class Stages(Mapping[str, str]):
         return self.dialect.every_pass
 
     def __getitem__(self, stage: str) -> str:
-
         match stage:
             case "equations":
                 return _lines(self.plan.rewrites.result)
@@ -118,13 +120,13 @@ class Stages(Mapping[str, str]):
             case "tile":
                 return "\n\n".join(map(str, self.plan.kernels))
             case "schedule":
-                return "\n\n".join(map(self.dialect.reasons, self.legal))
+                return "\n\n".join(map(self.dialect.reasons, self.emission.legal))
             case "blocks":
                 return self._blocks(self.passes)
             case "host":
-                return str(self._module().program).rstrip()
+                return str(self.emission.module().program).rstrip()
             case "source":
-                return self._module().source.rstrip()
+                return self.emission.module().source.rstrip()
         raise _unknown("stage", stage, STAGES)
 
     @property
@@ -133,7 +135,7 @@ class Stages(Mapping[str, str]):
         from."""
         from monocomp.tile import Axis, TileProgram
 
-        module = self._module()
+        module = self.emission.module()
         found = []
         for number, text in enumerate(module.source.rstrip().split("\n"), 1):
             block = module.origins.get(number)
@@ -188,28 +190,6 @@ class Stages(Mapping[str, str]):
             raise _unknown("pass here", name, [*dict.fromkeys(s.rule for s in every), *passes])
         return _lines(steps[-1].program if after else steps[0].start)
 
-    def _module(self) -> Module:
-        """Return the file, and what it consists of."""
-        from monocomp.source import module
-
-        kernel, sizes = self.kernel, by_representative(self.kernel.declared, self.extents)
-        tf32 = kernel.tf32
-        return module(kernel.language, kernel.planner, sizes, self.dtype, self.target, tf32=tf32)
-
-    @property
-    def legal(self) -> tuple[Legal, ...]:
-        """Return the schedules that each kernel may have."""
-        from monocomp.source import legal_schedules
-
-        sizes = by_representative(self.kernel.declared, self.extents)
-        found = legal_schedules(self.kernel.planner, sizes, self.dtype, self.target, self.dialect)
-        return tuple(found[2])
-
-    @property
-    def schedules(self) -> tuple[Schedule, ...]:
-        """Return the schedules with which the source begins, one a kernel."""
-        return tuple(map(self.dialect.table.first, self.legal))
-
     @property
     def blocks(self) -> tuple[B.BlockProgram, ...]:
         """Return the block programs of the kernels, after all passes."""
@@ -218,7 +198,7 @@ class Stages(Mapping[str, str]):
     def _block_programs(self, passes: tuple[str, ...]) -> tuple[B.BlockProgram, ...]:
         from monocomp.backends.triton.kernel_source import block_program
 
-        pairs = zip(self.plan.kernels, self.schedules, strict=True)
+        pairs = zip(self.plan.kernels, self.emission.schedules, strict=True)
         return tuple(
             block_program(k, passes=passes, dialect=self.dialect, unchained=s.unchained)
             for k, s in pairs

@@ -16,7 +16,7 @@ from monocomp.errors import MonocompError, UnsupportedError
 from monocomp.host.verifier import verify as verify_host
 from monocomp.language.checker import check
 from monocomp.planning.plan import Planner
-from monocomp.source import module
+from monocomp.source import Emission
 from monocomp.tile.verifier import verify_all
 from monocomp.translation.translator import translate
 
@@ -68,7 +68,7 @@ def test_stages_are_rebuilt(name: str, language: str) -> None:
     again.verify()
     verify_all(again.kernels)
     try:
-        made = module(language, kernel.planner, {}, "bf16", None)
+        made = Emission(kernel.planner, {}, backend=language).module()
     except UnsupportedError:
         return
     for one, other in zip(made.kernels, rebuilt(made).kernels, strict=True):

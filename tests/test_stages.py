@@ -146,7 +146,7 @@ def test_every_stage_is_of_the_same_kernels() -> None:
     """A target's processors decide how many kernels there are."""
     stages = mc.compile("O[i] = sum[k](X[i,k] * W[k])").stages.at("cuda:90", i=4, k=2**16)
     names = [k.name for k in stages.plan.kernels]
-    assert len(names) == len(stages.blocks) == len(stages.schedules) > 1
+    assert len(names) == len(stages.blocks) == len(stages.emission.schedules) > 1
     assert all(f"kernel {name}(" in stages["tile"] for name in names)
     assert all(f"def {b.name}(" in stages["source"] for b in stages.blocks)
 

@@ -130,13 +130,13 @@ def _kernels() -> Iterator[Finding]:
 
 
 def _machine_code(section: str, kernel: monocomp.Kernel) -> Iterator[Finding]:
-    from monocomp.source import machine_code
+    from monocomp.source import Emission
 
     if os.environ.get("TRITON_INTERPRET") == "1":
         return
     what = "triton  to machine code for cuda:90"
     try:
-        (made,), _ = machine_code("triton", kernel.planner, _SIZES, "bf16", "cuda:90", "ptx")
+        (made,) = Emission(kernel.planner, _SIZES, "bf16", "cuda:90").machine_code("ptx")
     except Exception as error:
         yield Finding(section, False, what, _first_line(error))
     else:

@@ -79,13 +79,13 @@ def _how(options: Namespace) -> dict[str, Any]:
 def _machine_code(kernel: Kernel, options: Namespace, dtype: str | Mapping[str, str]) -> str:
     """Return the kernels as Triton compiles them for a target, and what they take of it."""
     from monocomp.declarations.records import by_representative
-    from monocomp.source import machine_code
+    from monocomp.source import Emission
 
     target = canonical(options.target) or "cuda:90"
     known = by_representative(kernel.declared, words.extents(options))
-    made, sizes = machine_code(
-        options.backend, kernel.planner, known, dtype, target, options.form, tf32=options.tf32
-    )
+    how = dtype, target, options.backend, options.tf32
+    emission = Emission(kernel.planner, known, *how)
+    made, sizes = emission.machine_code(options.form), emission.sizes
     if options.json:
         kernels = [{**asdict(k.usage), "name": k.name, "warps": k.warps} for k in made]
         texts = {k.name: k.text for k in made}
