@@ -44,6 +44,23 @@ ATTENTION = "h=2 q=19 k=37 d=5 e=6"
 LONG = "h=1 q=33 k=17 d=16 e=16"
 
 EXAMPLES: dict[str, Example] = {
+    # Masks of both rows and the loop, and a maximum that varies with less than what it bounds.
+    "a mask of both rows": Example(
+        "input A[i,k], B[k,j], W[j], X[i]\nO[j,i] = sum[k if k < j](exp(where("
+        "k < j and A[i,k] < 0, A[i,k], -inf)) * B[k,j]) + W[j] + X[i]",
+        "i=19 k=21 j=21",
+    ),
+    "a mask of the filter's complement": Example(
+        "input A[i,k], B[k,j], W[j], X[i]\nO[j,i] = sum[k if k < j](exp(where("
+        "not (k < j), A[i,k], -inf)) * B[k,j]) + W[j] + X[i]",
+        "i=19 k=21 j=21",
+    ),
+    "a mask that not all phases have": Example(
+        "input A[i,k], B[k,j], N[i]: int\n"
+        "O[i,j] = sum[k if k < N[i] or B[k,j] < 0](exp(A[i,k]))"
+        " / (1 + sum[k if k < N[i] or B[k,j] < 0](exp(A[i,k])))",
+        "i=19 k=21 j=3",
+    ),
     # products and sums
     "matmul": Example("C[i,j] = A[i,k] * B[k,j]", "i=17 j=19 k=35; i=1 j=2 k=1"),
     "matmul of a scaled matrix": Example(

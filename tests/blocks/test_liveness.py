@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from monocomp import blocks as B
 from monocomp.blocks.liveness import moments
 from monocomp.blocks.operations import (
-    arange,
     function,
     infix,
     name,
@@ -47,13 +46,6 @@ def most(*body: B.Statement) -> Mapping[tuple[str, int], int]:
         for moment in moments(program)
     ]
     return max(found, key=lambda m: sum(8 ** len(a) * bits * n for (a, bits), n in m.items()))
-
-
-def test_operands_that_end() -> None:
-    """A value takes their place, unless they are read again."""
-    x, y = tile("x"), tile("y")
-    assert most(made(x), made(y, x), *stored(y)) == {("qk", 32): 1}
-    assert most(made(x), made(y, x), *stored(y, x)) == {("qk", 32): 2}
 
 
 def test_branches() -> None:
@@ -105,27 +97,3 @@ def test_temporaries() -> None:
     load = B.Load(HALF, "F", pointers(name("F_ptr", B.INT64), (column,)))
     held = {("qk", 16): 1, ("qk", 64): 1, ("q", 64): 1}
     assert most(made(rows), load, *stored(HALF)) == held
-
-
-def test_what_takes_no_registers() -> None:
-    """Scalars and vectors of positions do not, and truth values take a bit each."""
-    offs, inside = name("offs_k", B.INDEX, ("k",)), name("in_k", B.BOOL, ("k",))
-    scalar, x, y = name("size", B.INT), tile("x"), tile("y")
-    positions = B.Assign((offs,), infix("+", scalar, arange("k")))
-    test = B.Assign((inside,), infix("<", offs, scalar))
-    assert most(made(scalar), positions, made(x, offs), *stored(x, offs)) == {("qk", 32): 1}
-    assert most(positions, test, *stored(inside, offs)) == {("k", 1): 1}
-    column = B.Expr("expand", (arange("k"),), None, (None, "k"), B.INT32)
-    by_position = B.Assign((y,), infix("+", x, column))
-    assert most(made(x), by_position, *stored(x, y)) == {("qk", 32): 2}
-    bias = tile("bias", ("k",))
-    load = B.Load(bias, "F", pointers(name("F_ptr", B.INT64), (arange("k"),)))
-    assert most(load, made(x), *stored(x, bias)) == {("k", 32): 1, ("qk", 32): 1}
-
-
-def test_widths() -> None:
-    """Elements of tensors are those of matrices, and a dtype may be that of another value."""
-    x, half = tile("x"), name("h", B.Dtype("x", "float", "value"), TILE)
-    assert most(made(x), made(half), *stored(half)) == {("qk", 32): 1}
-    loaded = name("h", B.Dtype("F_ptr", "float", "tensor"), TILE)
-    assert most(made(x), made(loaded, x), *stored(x, loaded)) == {("qk", 32): 1, ("qk", 16): 1}

@@ -42,7 +42,6 @@ from monocomp.blocks.verifier import verify
 from monocomp.errors import InternalError, MonocompError
 from monocomp.language.checker import check
 from monocomp.tile import TileProgram
-from monocomp.tile.parser import parse
 from tests.backends.both_stages import STAGES, both_stages, lengths
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES
@@ -109,30 +108,6 @@ def test_random_programs(text: str) -> None:
         run("numpy", text, inputs, **params)
 
 
-@pytest.mark.parametrize("condition", ["k < j and A[i,k] < 0", "not (k < j)"])
-def test_conditions_of_some_rows(condition: str) -> None:
-    """A mask of both rows is one tile from the start, and a maximum of one is that of the other."""
-    text = (
-        "input A[i,k], B[k,j], W[j], X[i]\n"
-        f"O[j,i] = sum[k if k < j](exp(where({condition}, A[i,k], -inf)) * B[k,j]) + W[j] + X[i]"
-    )
-    with both_stages() as seen:
-        run("numpy", text, make_inputs(text, {"i": 19, "k": 21, "j": 21}))
-    assert seen
-
-
-def test_a_mask_that_not_all_phases_have() -> None:
-    """Where all keys count, the largest logit varies with less than what it is compared with."""
-    text = (
-        "input A[i,k], B[k,j], N[i]: int\n"
-        "O[i,j] = sum[k if k < N[i] or B[k,j] < 0](exp(A[i,k]))"
-        " / (1 + sum[k if k < N[i] or B[k,j] < 0](exp(A[i,k])))"
-    )
-    with both_stages() as seen:
-        run("numpy", text, make_inputs(text, {"i": 19, "k": 21, "j": 3}))
-    assert seen
-
-
 # --- passes -----------------------------------------------------------------------------------
 
 
@@ -151,23 +126,6 @@ def test_each_pass_does_something() -> None:
 @pytest.mark.parametrize("program", ["attention", "sliding_window"])
 def test_printed(program: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{program}.blocks.txt", f"{block_program(kernel_of(library.load(program)))}\n")
-
-
-def test_sums_are_printed() -> None:
-    """A store that adds, and at which positions."""
-    program = parse(
-        """
-        kernel f(X: float[k], t: int[k], T: float[v]) -> O: float[v]
-          row k
-          X_tile[k] = X[k]
-          t_tile[k] = t[k]
-          store O[t_tile] += X_tile
-        """
-    )
-    *_, line = str(block_program(program)).splitlines()
-    at = "O_ptr + INDEX(t_tile) * stride_O_v"
-    where = "(in_k & (t_tile >= 0)) & (t_tile < size_v)"
-    assert line.strip() == f"store O at {at} where {where} += elements of O_ptr(X_tile)"
 
 
 # --- what is wrong is found -------------------------------------------------------------------
@@ -291,16 +249,6 @@ def test_sums_with_what_is_loaded_may_be_large(logits: str, is_weight: bool) -> 
     assert (" = weight(" in mc.compile(program).source(target="cuda:90")) == is_weight
     stored = f"{program}\nL[q] = logsumexp[k](S[q,k])\nreturn O, L"  # to all digits
     assert " = weight(" not in mc.compile(stored).source(target="cuda:90")
-
-
-@pytest.mark.parametrize(
-    ("logits", "is_weight"),
-    [("Q[g,q,d] * K[g,k,d] * W[g]", False), ("(Q[g,q,d] * K[g,k,d] + A[g,q,k]) * W[g]", True)],
-)
-def test_what_loops_add_up_is_as_large_as_what_they_add(logits: str, is_weight: bool) -> None:
-    program = f"S[q,k] = sum[g]({logits})\nO[q,e] = softmax[k](S[q,k]) * V[k,e]"
-    source = mc.compile(program).source(target="cuda:90", extents={"g": 16})
-    assert "for g in" in source and (" = weight(" in source) == is_weight
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])

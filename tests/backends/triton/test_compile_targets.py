@@ -16,6 +16,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal, element_bytes
+from monocomp.backends.triton.launch import interpreted
 from monocomp.errors import FilterError, LimitError, UnknownIndexError, UnsupportedError
 from monocomp.language.checker import check
 from tests.backends.compiling import (
@@ -39,6 +40,8 @@ from tests.backends.test_library import OF_THEIR_OWN
 from tests.backends.test_long_axes import PROGRAMS as LONG
 from tests.marks import slow_unless
 from tests.reference import special_programs
+
+pytestmark = pytest.mark.skipif(interpreted(), reason="Triton interprets in this process")
 
 E4M3 = torch.float8_e4m3fn
 ODD, EVEN = 1000, 1024  # lengths that blocks stick out of, and that they fit

@@ -18,25 +18,24 @@ from tests.backends.tolerances import agree
 
 HEAD = "input r[k]: int, n[k]: int, own[q]: int, x[k], y[q], t[k,q]: int, valid[k]: bool\n"
 SIZES = {"q": 3 * BLOCK + 5, "k": 5 * BLOCK + 3, "e": 4}
-# Filters, with as many comparisons as are apart.
-FILTERS = {
-    "r[k] == own[q]": 1,
-    "own[q] == r[k]": 1,
-    "r[k] < own[q]": 1,
-    "r[k] > own[q] and q > k": 1,
-    "r[k] <= q and n[k] > q": 2,
-    "own[q] <= r[k] and own[q] + 2 > r[k] and valid[k]": 2,
-    "2 * r[k] - 1 >= own[q] and n[k] != own[q]": 1,
-    "r[k] < own[q] and (n[k] > q or k < q)": 1,
-    "r[k] <= q and n[k] >= 2": 2,
-    "r[k] != own[q]": 0,  # true of some element of nearly any two blocks
-    "r[k] == own[q] or n[k] == q": 0,
-    "not r[k] <= own[q] * k": 0,  # not of rows and the loop apart
-    "t[k,q] == own[q]": 0,
-    "x[k] <= y[q]": 0,  # of floats, which may be NaN
-    "k % 3 == own[q]": 0,  # nothing is read along the loop
-    "n[k] >= 2 and valid[k]": 0,  # of no row
-}
+FILTERS = (
+    "r[k] == own[q]",
+    "own[q] == r[k]",
+    "r[k] < own[q]",
+    "r[k] > own[q] and q > k",
+    "r[k] <= q and n[k] > q",
+    "own[q] <= r[k] and own[q] + 2 > r[k] and valid[k]",
+    "2 * r[k] - 1 >= own[q] and n[k] != own[q]",
+    "r[k] < own[q] and (n[k] > q or k < q)",
+    "r[k] <= q and n[k] >= 2",
+    "r[k] != own[q]",  # true of some element of nearly any two blocks
+    "r[k] == own[q] or n[k] == q",
+    "not r[k] <= own[q] * k",  # not of rows and the loop apart
+    "t[k,q] == own[q]",
+    "x[k] <= y[q]",  # of floats, which may be NaN
+    "k % 3 == own[q]",  # nothing is read along the loop
+    "n[k] >= 2 and valid[k]",  # of no row
+)
 BOUNDS = ("k <= q", "q <= k", "own[q] <= k and k < 2 * own[q]", "k < 7 or k == q")
 # What is done with what passes: something is read behind the filter, and nothing is.
 BODIES = {
@@ -62,17 +61,6 @@ def phases(text: str) -> Phases:
     found = choose(kernel(text)).phases
     (of_mask,) = (p for loop, p in found.items() if any(isinstance(s, Mask) for s in loop.body))
     return of_mask
-
-
-@pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize(("condition", "count"), FILTERS.items())
-def test_what_is_apart(condition: str, count: int, body: str) -> None:
-    """What is read behind the mask is left out row by row, and then each block is asked."""
-    found = phases(program(body, condition))
-    assert len(found.apart) == count
-    is_read = condition != "k % 3 == own[q]"
-    assert found.leaves_out == (body == "weighted sum")
-    assert found.asks == (is_read and (body == "weighted sum" or not count))
 
 
 def inputs_for(text: str, seed: int, **changed: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -221,23 +209,3 @@ def test_positions_of_extremes(logits: str, name: str, backend: str) -> None:
     with both_stages():
         (result,) = run(backend, text, inputs)
     assert torch.equal(result.long(), torch.as_tensor(wanted).long())
-
-
-def test_uses_of_short_ints() -> None:
-    """What is read for something else has all its bits."""
-    text = """kernel positions(n: int[k]) -> O: int[i], P: int[i]
-  row i
-  stream k
-  state m[i] = 9223372036854775807
-  state s[i] = 0
-  for k in 0 .. |k|:
-    n_tile[k] = n[k]
-    p[i,k] = inside[k, 9223372036854775807](k)
-    m <- minimum(m, min[k](p))
-    s <- s + {0}
-  store O[i] = m
-  store P[i] = s
-"""
-    assert choose(parse(text.format("1"))).short
-    for other in ("sum[k](p)", "min[k](p * 2)", "max[k](p)"):
-        assert not choose(parse(text.format(other))).short

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -16,9 +15,7 @@ from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal, Shape
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.emit import emit
-from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.launch import load
-from monocomp.blocks.passes.chains import unchain
 from monocomp.tile import TileProgram
 from tests.backends import interpreted as interpreter
 from tests.backends.compiling import compile_for, compiled_to, launches_of, without_elements
@@ -42,38 +39,6 @@ def cut(program: B.BlockProgram) -> list[str]:
     values = [e for s in B.walk(program.body) for e in B.roots(s)]
     found = [x for e in values for x in B.subexpressions(e) if x.op == "unchained"]
     return [y.attr for x in found for y in B.subexpressions(x) if y.op == "name"]
-
-
-def test_products_that_others_are_made_from() -> None:
-    """Of the four products of dK and dV two take what the others have made."""
-    *_, last = gradient().plan(SIZES).kernels
-    before = block_program(last)
-    assert cut(before) == []
-    assert cut(unchain(before)) == ["P_in", "dS_in"]
-    assert cut(block_program(last, unchained=True)) == ["P_in", "dS_in"]
-
-
-def test_states_that_products_scale() -> None:
-    """A chain goes on through what a product is added to, too, but not to the next block."""
-    (kernel,) = mc.compile(library.load("attention")).plan(SIZES).kernels
-    assert cut(unchain(block_program(kernel))) == ["p", "acc", "alpha"]
-
-
-@pytest.mark.parametrize("name", ["linear", "quadratic"])
-def test_products_alone_are_left(name: str) -> None:
-    texts = {"linear": "O[i,j] = A[i,k] * B[k,j]", "quadratic": "O[i,j] = (A[i,k] * B[k,j]) ** 2"}
-    (kernel,) = mc.compile(texts[name]).plan({"i": 64, "j": 64, "k": 64}).kernels
-    assert cut(unchain(block_program(kernel))) == []
-    assert not legal(kernel).resources.is_chained
-
-
-def test_schedules_with_too_few_rows() -> None:
-    """Where warps have fewer than 16 rows each, on GPUs whose matrix units read shared memory."""
-    *_, last = gradient().plan(SIZES).kernels
-    found = [legal(last).named(Shape.parse(shape)) for shape in (FEW, ENOUGH, "64/64 4w 2s")]
-    assert [s is not None and s.unchained for s in found] == [True, False, False]
-    older = legal(last, "cuda:80").named(Shape.parse("64/64 8w 2s"))
-    assert older is not None and not older.unchained
 
 
 def test_warps_share_columns() -> None:

@@ -46,19 +46,6 @@ def test_what_is_known_is_gone(name: str) -> None:
     assert expected.strip() in found and not re.search(rf"\b{gone}\b", found)
 
 
-def test_one_phase_is_no_loop_over_phases() -> None:
-    """Where blocks divide the keys, one loop reads all of them, without a mask."""
-    known: dict[Key, Constant] = {("even", "k", 0): True, ("size", "k", 0): 4096}
-    found = text(known, "attention")
-    assert "for first_k in tl.range(0, 4096, BLOCK_K):" in found
-    assert "static_range" not in found and "in_k" not in found and "s_in" not in found
-
-
-def test_what_nobody_reads_is_no_argument() -> None:
-    """Such as whether blocks divide the keys."""
-    assert "EVEN_Q" in text({}) and "EVEN_K" not in text({})
-
-
 def test_given_sizes_are_numbers_of_whole_files(tmp_path: Path) -> None:
     """And the file checks itself at these sizes."""
     source = mc.compile(library.load("causal"), name="causal").source(
@@ -71,11 +58,3 @@ def test_given_sizes_are_numbers_of_whole_files(tmp_path: Path) -> None:
     path.write_text(source)
     status, out, err = interpreted.run_file(path)
     assert status == 0 and out.endswith("\nok\n"), err
-
-
-def test_sizes_too_large_to_check() -> None:
-    """A plain evaluation at these would need terabytes."""
-    sizes = {"b": 4, "h": 32, "q": 4096, "k": 4096, "d": 128, "e": 128}
-    source = mc.compile(library.load("causal")).source(extents=sizes)
-    assert "def main(" not in source and "a file that is not for them checks itself" in source
-    assert "def main(" in mc.compile(library.load("causal")).source(extents={"q": 4096})
