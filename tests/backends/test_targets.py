@@ -7,7 +7,6 @@ import pytest
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.targets import canonical
-from monocomp.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -32,29 +31,3 @@ def test_names_that_devices_give() -> None:
 def test_the_source_is_that_of_the_kind() -> None:
     kernel = mc.compile(library.load("softmax"))
     assert kernel.source("triton", target="h100") == kernel.source("triton", target="cuda:90")
-
-
-@pytest.mark.parametrize(
-    "target",
-    [
-        "",
-        "nowhere",
-        "cuda90",
-        "cuda",
-        "cuda:",
-        "cuda:x",
-        "cuda:9000",
-        "hip:",
-        "hip:90",
-        "sm_",
-        "h1000",
-    ],
-)
-def test_what_is_no_target(target: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        mc.compile("O[i] = 2 * A[i]").source("triton", target=target)
-    assert caught.value.described() == (
-        f"UsageError: unknown target {target!r}\n"
-        "  targets: cuda:80, cuda:90, cuda:100, hip:gfx942, ..., and h100, mi300x, ...\n"
-        "  help: write cuda: and the compute capability without its point"
-    )

@@ -34,20 +34,3 @@ def test_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     assert 0 <= float(error) < 1e-5
     assert "The derived kernel reads 20 of 320 keys for a query, and nobody wrote it." in out
     assert all(len(line) <= 104 for line in out.splitlines())
-
-
-def test_something_is_shown_before_the_compiler_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-
-    class Reached(Exception):
-        pass
-
-    def compile(*_: object, **__: object) -> None:
-        raise Reached
-
-    monkeypatch.setattr(demo, "_say", shown.append)
-    monkeypatch.setattr(demo.mc, "compile", compile, raising=False)
-    with pytest.raises(Reached):
-        demo.main()
-    assert demo._indented(demo.PROGRAM) in shown
-    assert "torch" not in demo.main.__code__.co_names  # loaded when it is needed

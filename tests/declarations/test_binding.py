@@ -78,25 +78,6 @@ def test_declarations_may_mention_each_other_in_any_order() -> None:
     assert bind(program, {"A": (9,)}, {}).extents == {"m": 2, "n": 1, "i": 9}
 
 
-def test_empty_dimensions_are_fine() -> None:
-    assert bind(SCORES, {"Q": (0, 0), "K": (5, 0)}, {}).extents["i"] == 0
-
-
-def test_two_sizes_of_one_index() -> None:
-    with pytest.raises(ShapeError) as caught:
-        bind(SCORES, {"Q": (128, 64), "K": (256, 80)}, {})
-    assert text_of(caught) == dedent(
-        """
-        ShapeError: index 'd' has two sizes (line 1, column 17)
-            S[i,j] = sum[d](Q[i,d] * K[j,d])
-                            ^^^^^^   ^^^^^^
-          d = 64 from Q, shape (i=128, d=64)
-          d = 80 from K, shape (j=256, d=80)
-          help: use another index name in K if these axes are not meant to meet
-        """
-    )
-
-
 def test_two_sizes_of_indices_that_meet() -> None:
     program = check("P[i,k] = A[i,k]\nO[i,j] = P[i,j] + B[j]")
     with pytest.raises(ShapeError) as caught:
@@ -130,20 +111,6 @@ def test_a_diagonal_needs_a_square() -> None:
         bind(program, {"A": (2, 3)}, {})
 
 
-def test_wrong_number_of_dimensions() -> None:
-    with pytest.raises(ShapeError) as caught:
-        bind(SCORES, {"Q": (128, 64), "K": (1, 256, 64)}, {})
-    assert text_of(caught) == dedent(
-        """
-        ShapeError: 'K' has 2 dimensions, K[j,d], and a tensor with 3 is given (line 1, column 26)
-            S[i,j] = sum[d](Q[i,d] * K[j,d])
-                                     ^^^^^^
-          K has shape (1, 256, 64)
-          help: pass K with the dimensions of K[j,d]
-        """
-    )
-
-
 @pytest.mark.parametrize(
     ("w", "message"),
     [
@@ -164,19 +131,6 @@ def test_an_extent_that_divides_by_zero() -> None:
     program = check("index k < |i| // |j|\nO[k] = k * A[i] * B[j]")
     with pytest.raises(ShapeError, match="divides by zero"):
         bind(program, {"A": (3,), "B": (0,)}, {})
-
-
-@pytest.mark.parametrize(
-    ("shapes", "params", "message"),
-    [
-        ({"Q": (1, 1)}, {}, "input 'K' is missing\n  inputs: Q\\[i,d\\], K\\[j,d\\]"),
-        ({"Q": (1, 1), "k": (1, 1)}, {}, "no input 'k'.*\n.*\n  help: did you mean 'K'"),
-        ({"Q": (1, 1), "K": (1, 1)}, {"x": 1}, "no parameter 'x'\n  parameters: none"),
-    ],
-)
-def test_names_of_inputs(shapes: Any, params: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        bind(SCORES, shapes, params)
 
 
 @pytest.mark.parametrize(
@@ -251,25 +205,6 @@ def test_no_finite_number_is_infinity(c: Any, shown: str) -> None:
 def test_a_float_parameter_refuses_the_rest(c: object) -> None:
     with pytest.raises(InputError, match="parameter 'c' must be a number, not "):
         bind(PAGED, PAGED_SHAPES, {"w": 1, "c": c})
-
-
-def test_parameters_are_required_or_have_defaults() -> None:
-    with pytest.raises(InputError, match="parameter 'w' is missing"):
-        bind(PAGED, PAGED_SHAPES, {})
-    with pytest.raises(InputError, match=r"no parameter 'W'.*\n.*\n  help: did you mean 'w'"):
-        bind(PAGED, PAGED_SHAPES, {"W": 3})
-
-
-def test_signature_by_position_and_by_name() -> None:
-    want = ({"C": 1, "table": 2, "len": 3, "Q": 4}, {"w": 5})
-    assert signature(PAGED, [1, 2, 3, 4], {"w": 5}) == want
-    assert signature(PAGED, [1], {"Q": 4, "w": 5, "len": 3, "table": 2}) == want
-    assert list(signature(PAGED, [], {"Q": 4, "w": 5, "len": 3, "table": 2, "C": 1})[0]) == [
-        "C",
-        "table",
-        "len",
-        "Q",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -82,35 +82,6 @@ def test_every_step_is_covered(name: str) -> None:
     check_steps(found, k.derivation)
 
 
-def test_contents() -> None:
-    k = kernel(library.load("causal"))
-    found = k.certificate
-    theories = {theory.name: theory for theory in found.theories}
-
-    def steps(rule: str) -> tuple[int, ...]:
-        return tuple(n for n, step in enumerate(k.derivation, 1) if step.rule == rule)
-
-    (lifting, *loops) = theories["SE"].uses
-    assert (lifting.rule, lifting.steps) == ("lift", steps("lift"))
-    assert [use.rule for use in loops] == ["fuse_folds", "tile"]
-    assert {"tile", "associative"} <= {law.short for law in theories["SE"].laws}
-    assert [use.rule for use in theories["arithmetic"].uses] == ["lift"]
-    assert [str(use) for use in found.definitions] == [
-        "name_operand (step 1)",
-        "expand_softmax (step 2)",
-    ]
-    lifted = [c for c in found.conditions if c.rule == "lift"]
-    assert {c.step for c in lifted} == set(steps("lift"))
-    (needs,) = {c.needs for c in lifted}
-    assert needs.startswith("the laws of SE: associative, unit, tile form (proved); exponents")
-    hoisted = {(c.fact, c.by) for c in found.conditions if c.rule == "hoist_factor"}
-    divisor = "1 / sum[k if k <= q](exp(S[b,h,q,k]))"
-    assert hoisted == {
-        (f"a free of k: {divisor}", "form"),
-        (f"a unmasked if read: {divisor}", "is_unmasked_if_read"),
-    }
-
-
 def test_text_and_json() -> None:
     k = kernel(library.load("attention"))
     text = str(k.certificate)

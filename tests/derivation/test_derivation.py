@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -11,7 +10,6 @@ import monocomp as mc
 from monocomp import library
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.rule_sets import derive
-from monocomp.display.paragraphs import WIDTH
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
 
@@ -25,36 +23,12 @@ def causal() -> Derivation:
     return derivation_of(library.load("causal"))
 
 
-def test_text(causal: Derivation) -> None:
-    lines = str(causal).split("\n")
-    assert lines[0] == causal.title
-    assert lines[2].startswith("    O[b,h,q,e] = ")
-    assert all(len(line) <= WIDTH and line == line.rstrip() for line in lines)
-    text = str(causal)
-    for number, step in enumerate(causal, 1):
-        place = ", ".join(step.place)
-        assert (
-            f"\n{number:2}. {step.rule}, in {place}\n    law     {step.law}\n    before  " in text
-        )
-    assert "\n\nResult\n\n    " in text and "\n    O[b,h,q,e] = SE[k if k <= q](V[" in text
-
-
 def test_text_holds_every_formula_whole(causal: Derivation) -> None:
     """Wrapping changes nothing but blanks and line ends."""
     text = "".join(str(causal).split())
     for step in causal:
         assert "".join(step.before.split()) in text
         assert "".join(step.after.split()) in text
-
-
-def test_outline(causal: Derivation) -> None:
-    repeated = Derivation(causal.start, (causal[0], causal[0], causal[0], causal[1], causal[0]))
-    one, two = (f"{step.rule}: {step.law}" for step in causal[:2])
-    three = one.replace(":", " (3 times):", 1)
-    assert repeated.outline() == [three, two, one]
-    assert all("\n" not in line for line in causal.outline())
-    lawless = Derivation(causal.start, (replace(causal[0], law=""),))
-    assert lawless.outline() == [causal[0].rule]
 
 
 def test_a_finished_derivation_compiles_to_the_same_kernel() -> None:

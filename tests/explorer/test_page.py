@@ -12,13 +12,11 @@ from hypothesis import HealthCheck, given, settings
 
 import monocomp as mc
 from monocomp import explorer
-from monocomp.command_line.main import main
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.rule_sets import RULES
 from monocomp.display.formulas import Formula, infix
 from monocomp.display.formulas import chain as chained
-from monocomp.explorer.chain import chain
-from monocomp.explorer.colours import coloured, tokens
+from monocomp.explorer.colours import coloured
 from monocomp.explorer.fitting import Names, fit
 from monocomp.explorer.laws import NotAFormulaError, parse, sentence
 from monocomp.explorer.linking import linked
@@ -168,81 +166,7 @@ def test_colours_change_no_text(name: str) -> None:
         Page("\n".join(rows))  # tags are balanced
 
 
-def test_words_of_tile_programs() -> None:
-    words = tokens("store O[q] = load(x) + tl.load(y) + grid")
-    kinds = [(kind, piece) for kind, piece in words if kind]
-    loads = [("called", "load")] * 2
-    assert kinds == [("keyword", "store"), *loads, ("keyword", "grid")]
-
-
-def test_words_of_each_kind() -> None:
-    text = "\n".join(
-        [
-            "@jit",
-            "def f(x: int = 0x1F):",
-            "    '''two",
-            "    lines''' + \"a # b\" + r'\\d'  # if 1 < 2",
-            "    return g1(x', 1.5e-3)[2:]",
-        ]
-    )
-    assert [(kind, piece) for kind, piece in tokens(text) if kind] == [
-        ("decorator", "@jit"),
-        ("keyword", "def"),
-        ("called", "f"),
-        ("number", "0x1F"),
-        ("string", "'''two\n    lines'''"),
-        ("string", '"a # b"'),
-        ("string", "r'\\d'"),
-        ("comment", "# if 1 < 2"),
-        ("keyword", "return"),
-        ("called", "g1"),
-        ("number", "1.5e-3"),
-        ("number", "2"),
-    ]
-    assert "".join(piece for _, piece in tokens(text)) == text
-    assert [row.count("<") for row in coloured(text.split("\n"))] == [2, 6, 2, 8, 8]
-
-
 # Derivations
-
-
-def test_phases_and_what_decides(causal: mc.Kernel) -> None:
-    found = chain(causal.derivation)
-    assert [p.name for p in found.phases] == ["elaboration", "ring", "lifting", "kernels"]
-    decisive = {link.step.rule: link.decisive for link in found.links if link.decisive}
-    assert decisive == {
-        "expand_softmax": "2 passes over k where it was 3 passes over k",
-        "hoist_factor": "1 pass over k where it was 2 passes over k",
-        "lift": "folds in SE",
-    }
-    assert [link.number for link in found.links] == list(range(1, len(causal.derivation) + 1))
-    seals = [link.seal for link in found.links]
-    assert seals == ["definition"] * 2 + ["proved"] * 5
-    passes = [link.bars[0].value for link in found.links]
-    assert passes[0] == 3 and passes[-1] == 1
-
-
-def test_a_gradient_has_a_page() -> None:
-    """Its phases, the steps that decide, and the stages of its kernels."""
-    gradient = mc.grad(LIBRARY / "causal.mc")
-    phases = chain(gradient.derivation).phases
-    names = ["elaboration", "ring", "adjoints", "saved values", "sums"]
-    assert [p.name for p in phases] == names
-    *_, saved, sums = [[x.decisive for x in p.links if x.decisive] for p in phases]
-    assert saved[0] == "as it is returned" and saved[1].startswith("by cost: ")
-    assert sums == ["read by dS, dV", "read by dQ, dK"]
-    kernel = mc.compile(gradient)
-    page = Page(explorer.page(kernel, derivation=gradient.derivation))
-    assert "Derivation of dQ, dK, dV" in page.texts and "The gradient" in page.texts
-    assert "Rules that apply now" not in page.texts and "From terms to source" in page.texts
-    for line in kernel.stages["tile"].split("\n"):
-        assert plain(line) in page.text
-
-
-def test_runs_of_a_rule_are_counted(longest: mc.Kernel) -> None:
-    rules = [p.rules for p in chain(longest.derivation).phases]
-    assert rules[0] == "inline_definition × 3, exchange_sums × 2"
-    assert sum(len(p.links) for p in chain(longest.derivation).phases) == len(longest.derivation)
 
 
 def test_everything_is_there_without_a_script(causal: mc.Kernel, longest: mc.Kernel) -> None:
@@ -345,16 +269,6 @@ def test_what_may_surprise_is_said() -> None:
     assert "What may surprise" not in explorer.page(mc.compile("O[i] = A[i] * sum[j](B[j])"))
 
 
-def test_no_two_parts_have_one_name() -> None:
-    text = """
-        S[q,k] = Q[q,d] * K[k,d]
-        O[q,e] = softmax[k](S[q,k] - relu(S[0,k])) * V[k,e]
-    """
-    result = mc.compile(text).derivation.result
-    names = [line.partition("[")[0] for line in result.readable_lines()]
-    assert names == ["S", "T", "O"]
-
-
 def test_branches(causal: mc.Kernel) -> None:
     derivation = causal.derivation
     start = derivation.first(4)
@@ -375,27 +289,6 @@ def test_an_unfinished_derivation_has_a_page(causal: mc.Kernel) -> None:
 
 
 # The command line
-
-
-def test_html_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "causal.html"
-    assert main(["explain", "causal", "--html", str(path), "--extent", "q=128"]) == 0
-    assert not any(capsys.readouterr())
-    html = path.read_text(encoding="utf-8")
-    assert html.startswith("<!DOCTYPE html>") and "lift" in Page(html).texts
-    assert main(["explain", "causal", "--html", str(tmp_path / "no" / "file.html")]) == 2
-    assert "cannot write" in capsys.readouterr().err
-
-
-def test_pictures_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "causal", "--picture", "tiles", "--extent", "q=64", "k=64"]) == 0
-    assert capsys.readouterr().out.startswith("<svg ")
-    assert main(["explain", "causal", "--picture", "tile"]) == 2
-    assert capsys.readouterr().err == (
-        "UsageError: there is no picture 'tile'\n"
-        "  pictures: bracketings, tiles\n"
-        "  help: did you mean 'tiles'?\n"
-    )
 
 
 def test_a_notebook_that_is_not_trusted_shows_plain_text(causal: mc.Kernel) -> None:

@@ -8,8 +8,6 @@ from itertools import product
 
 import pytest
 
-import monocomp as mc
-from benchmarks.variants import RELATIVE_BIAS
 from monocomp import terms as T
 from monocomp.extents.intervals import evaluated, interval, is_inside
 from monocomp.terms import Term
@@ -63,13 +61,6 @@ def test_what_may_leave(name: str) -> None:
     assert not is_inside(subscript, "n", {"n": size})
 
 
-def test_declared_extents() -> None:
-    """An index has the extent that is declared for it."""
-    bounds = {"r": DISTANCES, "n": T.add(SIZES["q"], SIZES["k"])}
-    assert is_inside(T.add(R, ONE), "n", bounds)
-    assert not is_inside(T.add(R, TWO), "n", bounds)
-
-
 def leaves(subscript: Term, size: Term) -> bool:
     """Does a subscript leave a dimension of a size, for some sizes and values of its indices?"""
     for numbers in product(range(4), repeat=len(SIZES)):
@@ -112,13 +103,3 @@ def test_random_subscripts(seed: int) -> None:
             found += 1
             assert not leaves(subscript, size), (subscript, size)
     assert found
-
-
-def test_nobody_asks_again() -> None:
-    """What is inside is read without a test, in blocks that stick out, too."""
-    (kernel,) = mc.compile(RELATIVE_BIAS).tile_programs()
-    assert "R_tile[k,q] = R[h, within(scale - k)]" in str(kernel)
-    assert "< size_r" not in mc.compile(RELATIVE_BIAS).source()
-    shorter = RELATIVE_BIAS.replace("|q| + |k| - 1", "|q| + |k| - 2")
-    assert "within" not in str(mc.compile(shorter).tile_programs()[0])
-    assert "< size_r" in mc.compile(shorter).source()

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import pytest
 
-from monocomp.errors import line_and_column
 from monocomp.language.parser import parse
 from monocomp.language.syntax import (
     Binary,
@@ -21,7 +20,6 @@ from monocomp.language.syntax import (
     Number,
     Read,
     Unary,
-    children,
 )
 
 
@@ -130,26 +128,3 @@ def test_a_logical_operator_at_the_end_of_a_line_continues_it() -> None:
 
 def test_statements_on_one_line() -> None:
     assert len(parse("P[i] = A[i]; O[i] = P[i]")) == 2
-
-
-def test_every_node_has_its_place() -> None:
-    text = "# head\nO[i] = exp(A[i] - 1) * (B[i] +\n  c)"
-    (statement,) = parse(text)
-    assert isinstance(statement, Definition)
-    places = {}
-    stack = [statement.body]
-    while stack:
-        node = stack.pop()
-        places[text[node.span.start : node.span.stop]] = line_and_column(text, node.span.start)
-        stack += children(node)
-    assert places == {
-        "exp(A[i] - 1) * (B[i] +\n  c)": (2, 8),
-        "exp(A[i] - 1)": (2, 8),
-        "A[i] - 1": (2, 12),
-        "A[i]": (2, 12),
-        "i": (2, 14),
-        "1": (2, 19),
-        "(B[i] +\n  c)": (2, 24),
-        "B[i]": (2, 25),
-        "c": (3, 3),
-    }

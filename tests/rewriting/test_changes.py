@@ -59,20 +59,6 @@ def test_steps_know_what_they_changed(name: str) -> None:
         assert {c.name for c in step.changes} >= set(step.place) or step.rule == "name_operand"
 
 
-def test_the_smallest_part_is_found() -> None:
-    """One factor of a product in a sum over k, whose order may differ."""
-    before, after = (
-        translate(check(f"O[i] = sum[k](A[i,k] * B[k] * {f}(C[k])) + 1")) for f in ("exp", "tanh")
-    )
-    (change,) = changes(before, after)
-    assert change.path is not None and change.new_path is not None
-    old, new = (
-        at(before.equations[0].body, change.path),
-        at(after.equations[0].body, change.new_path),
-    )
-    assert (old.op, new.op) == ("exp", "tanh") and len(change.path) > 2
-
-
 def test_equations_come_and_go() -> None:
     before, after = (
         translate(check(t)) for t in ("P[i] = A[i]\nO[i] = A[i]", "Q[i] = A[i]\nO[i] = 2 * A[i]")

@@ -42,23 +42,6 @@ def test_what_a_rule_leaves_it_is_not_asked_again() -> None:
     assert set(asked.values()) == {1}
 
 
-def test_no_rule_is_asked_about_what_its_set_leaves() -> None:
-    """Nor about a term without operands, which has nothing that could be simpler."""
-    asked: list[str] = []
-
-    class Set(RuleSet):
-        def first(self, t: Term) -> tuple[Rule, Term] | None:
-            asked.append(t.op)
-            return super().first(t)
-
-    rewriter = Rewriter(equations("O[i] = exp(X[i]) + 2"))
-    rules = Set("rules", "", [Rule("leave", lambda t: None)])
-    rewriter.exhaust(rules)
-    assert sorted(asked) == ["add", "exp", "read"]
-    rewriter.exhaust(rules)
-    assert len(asked) == 3
-
-
 def test_a_choice_looks_at_every_program_anew() -> None:
     """That it had nothing to do before a step says nothing of what comes after it."""
 

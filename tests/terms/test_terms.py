@@ -78,34 +78,6 @@ def test_what_a_term_knows() -> None:
 # --- kinds ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("term", "kind"),
-    [
-        (T.add(A, B), "int"),
-        (T.add(A, X), "float"),
-        (T.divide(A, B), "float"),
-        (T.floordiv(A, B), "int"),
-        (T.modulo(X, B), "float"),
-        (T.power_of(A, 2), "int"),
-        (T.power_of(A, -1), "float"),
-        (T.power_of(A, HALF), "float"),
-        (T.compare("<", A, X), "bool"),
-        (T.add(T.compare("<", A, B), T.const(1)), "int"),
-        (T.where(T.compare("<", A, B), A, X), "float"),
-        (T.function("abs", A), "int"),
-        (T.function("relu", A), "float"),
-        (T.function("maximum", A, B), "int"),
-        (T.fold("sum", (K,), T.TRUE, K), "int"),
-        (T.fold("mean", (K,), T.TRUE, K), "float"),
-        (T.fold("argmax", (K,), T.TRUE, row("X", K)), "int"),
-        (T.fold("any", (K,), T.TRUE, T.compare("<", row("X", K), X)), "bool"),
-        (T.fold("max", (K,), T.TRUE, T.compare("<", row("X", K), X)), "int"),
-    ],
-)
-def test_kind(term: Term, kind: str) -> None:
-    assert term.kind == kind
-
-
 def test_a_subscript_is_an_integer() -> None:
     with pytest.raises(InternalError, match="not an integer"):
         row("S", X)
