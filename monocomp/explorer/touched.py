@@ -1,29 +1,28 @@
 """Which tiles a filter touches: full, in part, or not at all, over rows and stream.
 
-The filter is evaluated at every pair of positions, so the picture is exact for its sizes.
+The filter is a program, evaluated at every pair of positions: the picture is exact for its sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from monocomp import terms as T
-from monocomp.backends.numpy import NumpyOps
-from monocomp.declarations.vocabulary import Kind
+from monocomp.declarations.records import Param
 from monocomp.errors import UsageError
 from monocomp.explorer.drawing import GREY, KEY, Drawing
+from monocomp.language.checker import check
 from monocomp.planning.plan import Plan
 from monocomp.terms import Term
-from monocomp.terms.printer import show
-from monocomp.tile.operations import SIGNS
+from monocomp.terms.printer import definition_line, show
+from monocomp.translation.translator import translate
 
 _TILES = 16
-_LENGTH, _MOST = 1024, 2048  # positions a side: so many unless given, and at most
+_LENGTH, _MOST = 1024, 4096  # positions a side: so many unless given, and at most
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,9 @@ def tiles(plan: Plan, extents: Mapping[str, int]) -> str:
     indices = [i for i in (at.row, at.stream) if i is not None]
     lengths = [sizes[i.extent] for i in indices]
     for i, length in zip(indices, lengths, strict=True):
-        if not 1 <= length <= _MOST * 8:
+        if not 1 <= length <= _MOST:
             name = i.extent.lstrip(".")
-            raise UsageError(
-                f"the extent of '{name}' must lie in 1 to {_MOST * 8} for this picture"
-            )
+            raise UsageError(f"the extent of '{name}' must lie in 1 to {_MOST} for this picture")
     block = -(-max(lengths) // _TILES)
     counts = _counts(plan, at, sizes, block)
     return _drawn(plan, at, counts, block, lengths)
@@ -86,60 +83,50 @@ def _sizes(plan: Plan, at: Filter, extents: Mapping[str, int]) -> dict[str, int]
     used = {t.attr for t in T.subterms(at.condition) if t.op == "param"}
     defaults = [declared.params[n].default for n in sorted(used) if n in declared.params]
     longest = max([_LENGTH // 4, *(int(v) for v in defaults if isinstance(v, int))])
-    return {e: min(4 * longest, _MOST * 8) for e in declared.extent_of.values()} | dict(extents)
+    return {e: min(4 * longest, _MOST) for e in declared.extent_of.values()} | dict(extents)
 
 
 def _counts(plan: Plan, at: Filter, sizes: Mapping[str, int], block: int) -> Any:
     """Compute the share of pairs kept in each tile: (tiles of rows, tiles of the stream)."""
-    rows = np.arange(sizes[at.row.extent] if at.row is not None else 1)
-    stream = np.arange(sizes[at.stream.extent])
-    starts = range(0, len(rows), block)
-    found = []
-    for first in starts:
-        some = rows[first : first + block][:, None]
-        where = {at.stream.name: stream[None, :]}
-        if at.row is not None:
-            where[at.row.name] = some
-        kept = np.broadcast_to(_value(at.condition, where, sizes, plan), (len(some), len(stream)))
-        cells = [kept[:, n : n + block].mean() for n in range(0, len(stream), block)]
-        found.append(cells)
-    return np.array(found)
+    import torch
+
+    from monocomp.backends.eager.calls import eager
+
+    params = {n: p.default for n, p in _params(plan, at.condition).items()}
+    (found,) = eager(translate(check(_text(plan, at, sizes))))({}, params, torch.float64)
+    kept = np.atleast_2d(found.numpy())
+    rows, columns = (range(0, length, block) for length in kept.shape)
+    cells = [[kept[r : r + block, c : c + block].mean() for c in columns] for r in rows]
+    return np.array(cells)
 
 
-_KINDS: dict[Kind, Any] = {"bool": bool, "int": int, "float": float}
+def _text(plan: Plan, at: Filter, sizes: Mapping[str, int]) -> str:
+    """Return the program of the filter, which is 1 where it holds."""
+    stream = T.index(at.stream.extent.lstrip("."), at.stream.extent)
+    indices = [stream] if at.row is None else [at.row, stream]
+    condition = T.substitute(at.condition, {at.stream.name: stream})
+    extents = {t.attr for t in T.subterms(condition) if t.op == "extent"}
+    extents |= {i.extent for i in indices}
+    lines = [f"index {e.lstrip('.')} < {sizes[e]}" for e in sorted(extents)]
+    lines += [f"index {i.name} < |{i.extent.lstrip('.')}|" for i in indices if i.name != i.extent]
+    lines += [f"param {p}" for p in _params(plan, condition).values()]
+    body = T.where(condition, T.const(1), T.const(0))
+    lines.append(definition_line("kept", [i.name for i in indices], body, plan.program.names()))
+    return "\n".join(lines)
 
 
-def _value(t: Term, where: Mapping[str, Any], sizes: Mapping[str, int], plan: Plan) -> Any:
-    """Return a term of indices, extents and parameters."""
-    match t.op:
-        case "const":
-            return _KINDS[t.kind](t.attr)
-        case "index":
-            return where.get(t.name, 0)
-        case "extent":
-            return sizes[t.attr]
-        case "param":
-            declared = plan.program.declared.params.get(t.attr)
-            if declared is None or declared.default is None:
-                raise UsageError(f"the filter needs a number for '{t.attr}', and it has no default")
-            return declared.default
-        case "read" | "stored" | "ref" | "fold" | "field":
+def _params(plan: Plan, condition: Term) -> dict[str, Param]:
+    """Return the parameters of a filter that is made of these, indices and extents alone."""
+    declared, found = plan.program.declared.params, {}
+    for t in T.subterms(condition):
+        if t.op in ("read", "stored", "ref", "fold", "field"):
             name = show(t, plan.program.reader_names())
             raise UsageError(f"which tiles the filter touches depends on data: it reads {name}")
-    operands = [_value(a, where, sizes, plan) for a in t.args]
-    match t.op:
-        case "compare":
-            return SIGNS[t.attr].value(*map(np.asarray, operands))
-        case "cast":
-            return operands[0]
-        case "pow":
-            return np.power(np.asarray(operands[0], dtype=float), float(t.attr))
-    compute = NumpyOps().elementwise.get(t.op)
-    if compute is None:
-        raise UsageError(f"'{t.op}' in a filter isn't drawn")
-    return (
-        compute(*operands) if len(operands) == 1 or t.op == "where" else reduce(compute, operands)
-    )
+        if t.op == "param":
+            found[t.attr] = declared.get(t.attr, Param(t.attr, t.kind))
+            if found[t.attr].default is None:
+                raise UsageError(f"the filter needs a number for '{t.attr}', and it has no default")
+    return found
 
 
 def _drawn(plan: Plan, at: Filter, counts: Any, block: int, lengths: list[int]) -> str:
