@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ def read_equations(
 ) -> Equations:
     """Return the equations of a program; see `kernel.compile` for what is given."""
     text, stem = _text(text_or_path)
-    found = translate(check(text, name or stem, {m.name: m.statement for m in monoids}))
+    found = _equations(text, name or stem, tuple(monoids))
     # A derived program says which of its definitions are stored, and the dtypes of its results.
     found = replace(found, kept=getattr(text_or_path, "kept", None))
     derived: Equations | None = (
@@ -38,6 +39,12 @@ def read_equations(
         else getattr(text_or_path, "equations", None)
     )
     return found if derived is None else with_dtypes_of(found, derived.declared)
+
+
+@lru_cache(maxsize=256)
+def _equations(text: str, name: str | None, monoids: tuple[Monoid, ...]) -> Equations:
+    """Return what a text says. It is read once for all dtypes, backends, and gradients."""
+    return translate(check(text, name, {m.name: m.statement for m in monoids}))
 
 
 def _text(text_or_path: str | os.PathLike[str] | HasText) -> tuple[str, str | None]:
