@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Mapping
 
 from monocomp.declarations.record import record
-from monocomp.declarations.vocabulary import ALL_REDUCTIONS, FUNCTIONS, KEYWORDS
+from monocomp.declarations.vocabulary import FUNCTIONS, KEYWORDS
 from monocomp.errors import LimitError, MonocompError, ParseError, Span, nearest
 
 MAX_BYTES = 64 * 1024
@@ -193,44 +193,6 @@ class _Place:
         """Return the word after the place."""
         return self.words[self.at + 1].text if self.at + 1 < len(self.words) else ""
 
-    def operand_before(self) -> str:
-        """Return the text of the operand that ends before this place: a name with its brackets."""
-        number = self.at - 1
-        while number >= 0 and self.words[number].text == "\n":
-            number -= 1
-        stop = self.words[number].span.stop
-        while number >= 0 and self.words[number].text in _CLOSES:
-            number = self._opening(number) - 1
-        if number < 0 or not self.words[number].is_operand:
-            number += 1
-        return self._clean(self.words[number].span.start, stop)
-
-    def operand_after(self) -> str:
-        """Return the text of the operand that starts at this place."""
-        number = self.at
-        start, stop = self.words[number].span.start, self.words[number].span.stop
-        depth = 0
-        for word in self.words[number:]:
-            starts = word.span.start == start
-            if depth == 0 and not starts and word.text not in ("(", "["):
-                break
-            depth += (word.text in ("(", "[")) - (word.text in _CLOSES)
-            stop = word.span.stop
-        return self._clean(start, stop)
-
-    def _opening(self, number: int) -> int:
-        depth = 0
-        while number >= 0:
-            depth += (self.words[number].text in _CLOSES) - (self.words[number].text in "([")
-            if depth == 0:
-                break
-            number -= 1
-        return number
-
-    def _clean(self, start: int, stop: int) -> str:
-        shown = " ".join(self.text[start:stop].split())
-        return shown if len(shown) <= 40 else "..."
-
 
 # After the parser has stopped
 
@@ -330,22 +292,15 @@ def _missing_between(place: _Place, expected: Mapping[str, str]) -> _Advice | No
     ends = before.is_operand or before.text in (")", "]", "|")
     if not ends or not (word.is_operand or word.text == "("):
         return None
-    left, right = place.operand_before(), place.operand_after()
     if place.opened and place.opened[-1][0] == "[":
-        listed = f"{left}, {right}"
         return (
             f"expected ',' between '{before.text}' and '{word.text}'",
-            f"commas stand between indices: {listed}",
-        )
-    if (head := re.match(r"[A-Za-z_]+(?=\[)", left)) and head[0] in ALL_REDUCTIONS:
-        return (
-            f"'{left}' lacks its operand before '{word.text}'",
-            f"the operand stands in parentheses: {left}({right})",
+            "commas stand between indices: A[i,j]",
         )
     comma = "',', " if _takes_several(place.opened) else ""
     return (
         f"expected {comma}'*' or another operator before '{word.text}'",
-        f"products are written out: {left} * {right}",
+        "products are written out: a * b",
     )
 
 
