@@ -5,7 +5,9 @@ that are computed; all else in them is element-wise, a reduction, a load or a st
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
+from monocomp import blocks as B
 from monocomp.backends.gluon import legal
 from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.gluon.passes import UNPRINTED
@@ -38,7 +40,8 @@ _DEVICES = """
 
 def _taken(program: TileProgram, kernel: str) -> set[str]:
     """Return the names taken by a kernel's functions, and by layouts and variables in them."""
-    layouts = {layout_name((a, b)) for a in program.axes for b in program.axes}
+    pairs = product(program.axes, program.axes, (False, True))
+    layouts = {layout_name(B.Registers((a, b), in_rows=rows)) for a, b, rows in pairs}
     rows = {f"ROWS_{a.upper()}" for a in program.axes}
     parts = {f"{kernel}_consumer", f"{kernel}_producer"}
     return {*layouts, *rows, *parts, "STAGES", "GROUPS", "GROUP", "ITEMS", "n", *ITEM_NAMES}

@@ -12,9 +12,10 @@ from monocomp.blocks.passes.division import GROUP, GROUPS
 from monocomp.blocks.passes.registers import tiles
 
 
-def layout_name(tile: tuple[str, str]) -> str:
+def layout_name(at: B.Registers) -> str:
     """Return the name of where tiles along two axes lie."""
-    return f"LAYOUT_{tile[0].upper()}_{tile[1].upper()}"
+    a, b = at.tile
+    return f"{'ROWS' if at.in_rows else 'LAYOUT'}_{a.upper()}_{b.upper()}"
 
 
 # The ring through which items are told.
@@ -55,14 +56,8 @@ class GluonPrinter(Printer):
         self.out = ["@gluon.jit", *fill(f"def {p.name}_consumer(", inner, "):", 0), *turns]
         for s in p.body[: len(p.divided)]:
             self._statement(s, 1)
-        for a, b in tiles(p):
-            where = self._call(
-                "NVMMADistributedLayout",
-                version="[3, 0]",
-                warps_per_cta="[4, 1]",
-                instr_shape=f"[16, {self._length(b)}, 16]",
-            )
-            self.out += fit(f"{layout_name((a, b))}: gl.constexpr = ", where, "", 1)
+        for at in tiles(p):
+            self.out += fit(f"{layout_name(at)}: gl.constexpr = ", self._layout(at), "", 1)
         self._body(p.body[len(p.divided) :], 1)
         self.out += ["", "", "@gluon.jit", *fill(f"def {p.name}_producer(", arguments, "):", 0)]
         self.out += turns
@@ -270,6 +265,20 @@ class GluonPrinter(Printer):
             use = "False"
         return call("warpgroup_mma", *operands, use_acc=use, is_async=is_async)
 
+    def _layout(self, at: B.Registers) -> str:
+        """Return the layout of tiles, as four warps hold them."""
+        columns = self._length(at.tile[1])
+        if at.in_rows:  # 8 elements of 16 bits are 16 bytes
+            threads = f"min({columns} // 8, 32)"
+            each = "[1, 8]", f"[32 // {threads}, {threads}]", "[4, 1]", "[1, 0]"
+            return self._call("BlockedLayout", *each)
+        return self._call(
+            "NVMMADistributedLayout",
+            version="[3, 0]",
+            warps_per_cta="[4, 1]",
+            instr_shape=f"[16, {columns}, 16]",
+        )
+
     def _registers(self, at: B.Registers) -> str:
-        parent = layout_name(at.tile)
+        parent = layout_name(at)
         return parent if at.dim is None else self._call("SliceLayout", str(at.dim), parent)

@@ -61,6 +61,7 @@ from monocomp.blocks.program import (
     roots_of,
     targets,
     walk,
+    with_roots,
 )
 from monocomp.blocks.values import (
     BFLOAT16,
@@ -81,5 +82,6 @@ from monocomp.blocks.values import (
     Layout,
     Reduction,
     Registers,
+    renamed,
     subexpressions,
 )

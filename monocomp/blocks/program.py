@@ -16,8 +16,8 @@ loops which blocks they run over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
-from typing import Literal, TypeAlias
+from dataclasses import field, fields, replace
+from typing import Any, Literal, TypeAlias
 
 from monocomp import tile
 from monocomp.blocks.values import Expr, show, subexpressions, typed
@@ -362,6 +362,7 @@ class BlockProgram:
         arguments: in order.
         axes: those of the tile program.
         lengths: the block length of each axis that has blocks, a name or a number.
+        starts: the name of the first position of a block of rows, by axis.
         body, functions: what it does, and the combines that it calls, by name.
         grid: rows and grid axes, the fastest first.
         shared: pairs of tensors that one matrix product takes together.
@@ -389,6 +390,7 @@ class BlockProgram:
     producer: Producer | None = None
     divided: Mapping[str, Expr] = field(default_factory=dict)
     precision: Expr | None = None
+    starts: Mapping[str, Expr] = field(default_factory=dict)
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines of its text, each with its statement; first the functions that it
@@ -470,6 +472,42 @@ def roots(s: Statement) -> tuple[Expr, ...]:
         case Issue():
             return (s.product,)
     return ()
+
+
+def with_roots(s: Statement, change: Callable[[Expr], Expr]) -> Statement:
+    """Return a statement with the expressions changed that it evaluates itself."""
+    match s:
+        case Assign():
+            return replace(s, value=change(s.value))
+        case Load() | Give():
+            return replace(s, access=_with_roots_of(s.access, change))
+        case Store():
+            access = _with_roots_of(s.access, change)
+            return replace(s, access=access, value=change(s.value))
+        case For():
+            return replace(s, range=_with_parts(s.range, change))
+        case While() | If():
+            return replace(s, test=change(s.test))
+        case Take(within=Within() as within):
+            return replace(s, within=_with_parts(within, change))
+        case Issue():
+            return replace(s, product=change(s.product))
+    return s
+
+
+def _with_roots_of(access: Access, change: Callable[[Expr], Expr]) -> Any:
+    if isinstance(access, Descriptor):
+        positions = tuple(map(change, access.positions))
+        within = access.within and _with_parts(access.within, change)
+        return replace(access, positions=positions, within=within)
+    offsets = tuple(map(change, access.offsets))
+    return replace(_with_parts(access, change), offsets=offsets)
+
+
+def _with_parts(x: Any, change: Callable[[Expr], Expr]) -> Any:
+    """Return a record with its expressions changed."""
+    parts = {f.name: getattr(x, f.name) for f in fields(x)}
+    return replace(x, **{n: change(e) for n, e in parts.items() if isinstance(e, Expr)})
 
 
 def targets(s: Statement) -> tuple[Expr, ...]:

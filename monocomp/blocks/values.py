@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -93,11 +94,12 @@ class Reduction:
 
 @record()
 class Registers:
-    """Where a tile lies: as the result of a product along two axes does; a vector as that would
-    without one of its dimensions."""
+    """Where a tile lies: as the result of a product along two axes does, or as memory has it, so
+    that a thread has neighbours in a row; a vector as that would without one of its dimensions."""
 
     tile: tuple[str, str]
     dim: int | None = None
+    in_rows: bool = False
 
 
 def subexpressions(e: Expr) -> Iterator[Expr]:
@@ -105,6 +107,15 @@ def subexpressions(e: Expr) -> Iterator[Expr]:
     for a in e.args:
         yield from subexpressions(a)
     yield e
+
+
+def renamed(e: Expr, names: Mapping[str, Expr]) -> Expr:
+    """Return an expression that reads other values for names, or itself if it reads none."""
+    if e.op == "name":
+        return names.get(e.attr, e)
+    if e.read_names.isdisjoint(names):
+        return e
+    return replace(e, args=tuple(renamed(a, names) for a in e.args))
 
 
 def typed(target: Expr) -> str:
@@ -132,6 +143,7 @@ def show(e: Expr, nested: bool = False) -> str:
             return f"{show(e.args[0], True)}[{','.join(a or '1' for a in e.layout)}]"
         case "convert" | "operand":
             at = e.attr.tile if e.attr.dim is None else f"{e.attr.tile} but {e.attr.dim}"
+            at = f"rows of {at}" if e.attr.in_rows else at
             return f"{e.op}[{at}]({args})"
         case "arange" | "full" | "zeros" | "broadcast":
             axes = "".join(f"[{','.join(a or '1' for a in e.layout)}]" if e.layout else "")

@@ -93,6 +93,7 @@ def build(
         descriptors,
         tuple(added),
         precision=precision,
+        starts={a.name: c.targets.index("start", a.name) for a in grid if a.role == "row"},
     )
 
 

@@ -1,14 +1,17 @@
 """`divide`: the rows of a program instance are divided among warpgroups, each with a copy of what
-computes. They share blocks of streams, and wait for nothing of each other.
+computes. They share blocks of streams, of which each leaves unread what its own rows do not admit,
+and wait for nothing of each other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from monocomp import blocks as B
 from monocomp.blocks.names import option
-from monocomp.blocks.operations import infix, name
+from monocomp.blocks.operations import cdiv, extreme, infix, name, number
+from monocomp.blocks.passes.unread import needed
 from monocomp.errors import UnsupportedError
 
 WARPGROUP = 4  # warps
@@ -33,7 +36,7 @@ def divide(program: B.BlockProgram) -> B.BlockProgram:
         B.Assign((lengths[a],), infix("//", whole, GROUPS), program.axes[a], is_static=True)
         for a, whole in rows.items()
     )
-    divided = _Division(lengths).body(program.body)
+    divided = needed(_Division(program, lengths).body(program.body))
     groups = B.Argument("groups", "", 0, GROUPS, True)
     return replace(
         program,
@@ -52,33 +55,129 @@ def _summed(e: B.Expr) -> str | None:
 
 
 class _Division:
-    def __init__(self, lengths: dict[str, B.Expr]) -> None:
-        self.lengths = lengths
+    """Gives a warpgroup its own rows: where they begin, and all that follows from that. Numbers
+    that follow from all rows of the instance are computed beside its own."""
+
+    def __init__(self, program: B.BlockProgram, lengths: Mapping[str, B.Expr]) -> None:
+        self.program, self.lengths = program, lengths
+        self.axes = {e.attr: a for a, e in program.starts.items()}
+        self.own: dict[str, B.Expr] = {}  # by the name of what begins all rows, or counts them
+        self.common: dict[str, B.Expr] = {}  # by the name that own rows give another value
+        statements = list(B.walk(program.body))
+        self.taken = {t.attr for s in statements for t in B.targets(s)}
+        self.taken |= {a.name.attr for a in program.arguments}
+        for target in self._varying(statements):
+            self.common[target.attr] = self._fresh(target, "all")
 
     def body(self, body: B.Body) -> B.Body:
         """Return statements about the rows of one warpgroup."""
-        return tuple(map(self._statement, body))
+        return tuple(found for s in body for found in self._statement(s))
 
-    def _statement(self, s: B.Statement) -> B.Statement:
+    def _same(self, body: B.Body) -> B.Body:
+        """Return the statements of a loop, or around it, that is divided already."""
+        return tuple(B.inside(self._of_own(s), self._same) for s in body)
+
+    def _statement(self, s: B.Statement) -> Iterator[B.Statement]:
         match s:
-            case B.Assign():
-                return replace(s, value=self._expr(s.value))
-            case B.Load(access=B.Pointers() as access):
-                return replace(s, access=self._pointers(access))
-            case B.Store():
-                return replace(s, access=self._pointers(s.access), value=self._expr(s.value))
-            case B.Issue():
-                return replace(s, product=self._expr(s.product))
-            case B.If() | B.While():
-                s = replace(s, test=self._expr(s.test))
-        return B.inside(s, self.body)
+            case B.Assign(targets=(target,)) if target.attr in self.axes:
+                yield s
+                axis = self.axes[target.attr]
+                first, length = self._fresh(target, "own"), self.lengths[axis]
+                start = infix("+", target, infix("*", GROUP, length))
+                yield B.Assign((first,), start, s.origin)
+                self.own |= {target.attr: first, self.program.lengths[axis].attr: length}
+            case B.Assign(targets=(target,)):
+                if target.attr in self.common:
+                    yield replace(s, targets=(self._of_all(target),), value=self._of_all(s.value))
+                yield self._of_own(s)
+            case B.For() | B.If() if (loop := _stream(s)) is not None:
+                yield from self._shared(s, loop)
+            case _:
+                yield B.inside(self._of_own(s), self.body)
 
-    def _pointers(self, access: B.Pointers) -> B.Pointers:
-        mask = None if access.mask is None else self._expr(access.mask)
-        offsets = tuple(map(self._expr, access.offsets))
-        return replace(access, offsets=offsets, mask=mask)
+    def _varying(self, statements: Sequence[B.Statement]) -> Iterator[B.Expr]:
+        """Yield the numbers, by name, that are others for own rows, but for those of blocks."""
+        loops = [s for s in statements if isinstance(s, B.For) and isinstance(s.range, B.Blocks)]
+        of_blocks = {t.attr for loop in loops for s in B.walk((loop,)) for t in B.targets(s)}
+        names = {*self.axes}
+        for s in statements:
+            match s:
+                case B.Assign(targets=(B.Expr(layout=()) as target,)):
+                    is_new = target.attr not in names | of_blocks
+                    if is_new and not names.isdisjoint(s.value.read_names):
+                        names.add(target.attr)
+                        yield target
 
-    def _expr(self, e: B.Expr) -> B.Expr:
-        if e.op == "arange" and e.layout[0] in self.lengths:
-            return infix("+", e, infix("*", GROUP, self.lengths[str(e.layout[0])]))
-        return replace(e, args=tuple(map(self._expr, e.args)))
+    def _shared(self, s: B.For | B.If, loop: B.For) -> Iterator[B.Statement]:
+        """Yield a loop over blocks that are shared, for own rows: before and after it loops that
+        leave to others the blocks that they alone admit."""
+        blocks = loop.range
+        assert isinstance(blocks, B.Blocks)
+        for x in () if s is loop else s.body:
+            if isinstance(x, B.Assign) and loop.variable in x.targets:
+                blocks = replace(blocks, start=x.value)
+        length = self.program.lengths[blocks.axis]
+        first, (start, stop) = blocks.start, map(self._of_all, (blocks.start, blocks.stop))
+        many = {x.ring for x in B.walk(loop.body) if isinstance(x, B.Take)}
+        takes = [x for x in B.walk((s,)) if isinstance(x, B.Take)]
+        left = _left(x for x in takes if x.ring in many)
+        leave = replace(loop, variable=self._fresh(loop.variable, "left"), body=left)
+        if start is not first:
+            before = infix("//", _positive(infix("-", first, start)), length)
+            yield B.Assign((first,), infix("+", start, infix("*", before, length)), s.origin)
+            until = extreme("minimum", first, stop)
+            yield replace(leave, range=replace(blocks, start=start, stop=until))
+        own = B.inside(self._of_own(s), self._same)
+        if start is first and stop is blocks.stop:
+            yield own
+            return
+        if once := _left(x for x in takes if x.ring not in many):
+            assert isinstance(own, B.If)
+            own = replace(own, orelse=(B.If(infix("<", start, stop), once, (), s.origin),))
+        yield own
+        count = cdiv(_positive(infix("-", blocks.stop, first)), length)
+        end = infix("+", first, infix("*", count, length))
+        yield replace(leave, range=replace(blocks, start=end, stop=stop))
+
+    def _of_own(self, s: B.Statement) -> B.Statement:
+        """Return a statement about own rows; but of blocks that are shared it is all rows that
+        say what is admitted."""
+        if isinstance(s, B.Take):
+            return B.with_roots(s, self._of_all)
+        return B.with_roots(s, lambda e: B.renamed(e, self.own))
+
+    def _of_all(self, e: B.Expr) -> B.Expr:
+        return B.renamed(e, self.common)
+
+    def _fresh(self, like: B.Expr, suffix: str) -> B.Expr:
+        wanted = f"{like.attr}_{suffix}"
+        while wanted in self.taken:
+            wanted += "_2"
+        self.taken.add(wanted)
+        return replace(like, attr=wanted)
+
+
+def _stream(s: B.For | B.If) -> B.For | None:
+    """Return a loop that takes blocks, also if its first block stands before it in a condition.
+
+    Raises:
+        UnsupportedError: such a loop holds another.
+    """
+    for x in (s,) if isinstance(s, B.For) else s.body:
+        if isinstance(x, B.For) and isinstance(x.range, B.Blocks):
+            inner = [i for i in B.walk(x.body) if isinstance(i, B.Take | B.For)]
+            if any(isinstance(i, B.Take) for i in inner):
+                if any(isinstance(i, B.For) and isinstance(i.range, B.Blocks) for i in inner):
+                    raise UnsupportedError("a loop over blocks holds another")
+                return x
+    return None
+
+
+def _left(takes: Iterable[B.Take]) -> B.Body:
+    """Return what leaves blocks unread, one of each ring."""
+    rings = {x.ring: x for x in takes}.values()
+    return tuple(s for x in rings for s in (replace(x, within=None), B.Release(x.ring, x.origin)))
+
+
+def _positive(e: B.Expr) -> B.Expr:
+    return extreme("maximum", e, number(0))

@@ -1,16 +1,21 @@
 """`place`: where each tile lies in registers. Every tile along two axes lies as the result of a
 product would, and a vector as the first such tile without its other dimension; where it meets
-another one it is converted, which moves nothing between threads that hold the same rows.
+another one it is converted, which moves nothing between threads that hold the same rows. Positions
+are computed anew where they are wanted. A tile that is stored goes through shared memory first, so
+that a thread writes 16 bytes of a row, not four.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Set
 from dataclasses import replace
 
 from monocomp import blocks as B
 from monocomp.errors import UnsupportedError
 
 _MADE = ("arange", "full", "zeros")  # tiles that are made where they are wanted
+_JOINING = ("dot", "reduce", "scan", "combine", "dot_in_limbs")  # elements of a dimension
 
 
 def place(program: B.BlockProgram) -> B.BlockProgram:
@@ -22,17 +27,17 @@ def place(program: B.BlockProgram) -> B.BlockProgram:
     return replace(program, body=_Placer(program).body(program.body))
 
 
-def tiles(program: B.BlockProgram) -> list[tuple[str, str]]:
-    """Return the pairs of axes along which tiles lie."""
-    found: dict[tuple[str, str], None] = {}
+def tiles(program: B.BlockProgram) -> list[B.Registers]:
+    """Return where tiles lie."""
+    found: dict[B.Registers, None] = {}
     shared = _shared(program)
     for s in B.walk(program.body):
         for e in B.roots(s):
             for x in B.subexpressions(e):
                 if isinstance(x.attr, B.Registers):
-                    found[x.attr.tile] = None
+                    found[replace(x.attr, dim=None)] = None
                 elif len(x.layout) == 2 and None not in x.layout and x.attr not in shared:
-                    found[(str(x.layout[0]), str(x.layout[1]))] = None
+                    found[B.Registers((str(x.layout[0]), str(x.layout[1])))] = None
     return list(found)
 
 
@@ -41,9 +46,35 @@ def _shared(program: B.BlockProgram) -> set[str]:
     return {s.target.attr for s in B.walk(program.body) if isinstance(s, B.Take)}
 
 
+def _positions(program: B.BlockProgram) -> dict[str, B.Expr]:
+    """Return the vectors that positions in a block and numbers alone give, by name."""
+    statements = list(B.walk(program.body))
+    given = Counter(t.attr for s in statements for t in B.targets(s))
+    loops = {s.variable.attr for s in statements if isinstance(s, B.For)}
+    found: dict[str, B.Expr] = {}
+    for s in statements:
+        match s:
+            case B.Assign(targets=(target,)) if len(target.layout) == given[target.attr] == 1:
+                names = {x for x in B.subexpressions(s.value) if x.op == "name"}
+                scalars = (x.attr for x in names if not x.layout)
+                if _is_position(s.value, found.keys()) and all(
+                    given[x] < 2 and x not in loops for x in scalars
+                ):
+                    found[target.attr] = s.value
+    return found
+
+
+def _is_position(e: B.Expr, positions: Set[str]) -> bool:
+    """True if positions in a block and numbers alone give a value, and these names do."""
+    parts = list(B.subexpressions(e))
+    named = (x.attr for x in parts if x.op == "name" and x.layout)
+    return positions >= {*named} and not any(x.op in _JOINING for x in parts)
+
+
 class _Placer:
     def __init__(self, program: B.BlockProgram) -> None:
         self.shared = _shared(program)
+        self.positions = _positions(program)
         self.vectors: dict[str, B.Registers] = {}
         for s in B.walk(program.body):
             for e in B.roots(s):
@@ -67,6 +98,8 @@ class _Placer:
                 return replace(s, access=self._access(access, at))
             case B.Store():
                 at = self._usual(s.value.layout)
+                if at is not None and at.dim is None and s.mode == "set":
+                    at = replace(at, in_rows=True)
                 return replace(
                     s, access=self._access(s.access, at), value=self._placed(s.value, at)
                 )
@@ -102,11 +135,13 @@ class _Placer:
         if e.op == "expand":
             if want is None or want.dim is not None or None not in e.layout:
                 raise UnsupportedError(f"a vector is expanded to {e.layout} for no tile")
-            inner = B.Registers(want.tile, e.layout.index(None))
+            inner = replace(want, dim=e.layout.index(None))
             return replace(e, args=(self._placed(e.args[0], inner),))
-        is_tile = None in e.layout or e.op in _MADE
-        found = want if is_tile and want is not None else self._usual(e.layout)
+        is_free = None in e.layout or e.op in _MADE or _is_position(e, self.positions.keys())
+        found = want if is_free and want is not None else self._usual(e.layout)
         match e.op:
+            case "name" if e.attr in self.positions and found != self._usual(e.layout):
+                return self._placed(self.positions[e.attr], found)
             case "name":
                 placed = e
             case "arange" | "full" | "zeros":

@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from monocomp import blocks as B
-from monocomp.blocks.operations import infix, name
+from monocomp.blocks.operations import are_same, infix, is_number, name
 from monocomp.blocks.passes.pipeline import load_of
+from monocomp.blocks.passes.unread import read
 
 
 def skew(program: B.BlockProgram) -> B.BlockProgram:
@@ -49,7 +50,7 @@ class _Skewer:
                     found.append(self._loop(s, blocks, late))
                 case _:
                     found.append(B.inside(s, self.body))
-        return tuple(found)
+        return _sunk(found)
 
     def _loop(self, loop: B.For, blocks: B.Blocks, late: _Late) -> B.Statement:
         """Return a loop whose late products follow one block behind."""
@@ -66,12 +67,13 @@ class _Skewer:
                 early.append(s)
         behind = self._behind(loop, early, moved)
         copies = [B.Assign((new,), old, loop.origin) for old, new in behind.values()]
-        renamed = {n: new for n, (_, new) in behind.items()}
-        later = [_renamed(s, renamed) for s in moved]
+        names = {n: new for n, (_, new) in behind.items()}
         at = _first_use(early)
         length = self.program.lengths[blocks.axis]
         others = replace(blocks, start=infix("+", blocks.start, length))
-        steady = (*early[:at], *later, *early[at:], *copies)
+        later = [B.with_roots(s, lambda e: B.renamed(e, names)) for s in moved]
+        followed = [_followed(s, blocks.stop) for s in later]
+        steady = (*early[:at], *followed, *early[at:], *copies)
         first = B.Assign((loop.variable,), blocks.start, loop.origin)
         rest = replace(loop, range=others, body=steady)
         is_any = infix("<", blocks.start, blocks.stop)
@@ -157,23 +159,37 @@ def _first_use(early: Sequence[B.Statement]) -> int:
     return len(early)
 
 
-def _renamed(s: B.Assign | B.Load, names: Mapping[str, B.Expr]) -> B.Statement:
-    """Return a load with other names in its positions."""
-    if isinstance(s, B.Assign):
-        return s
-    assert isinstance(s.access, B.Descriptor)
-    positions = tuple(_substituted(e, names) for e in s.access.positions)
-    within = s.access.within
-    if within is not None:
-        first, low, high = (_substituted(e, names) for e in (within.first, within.low, within.high))
-        within = replace(within, first=first, low=low, high=high)
-    return replace(s, access=replace(s.access, positions=positions, within=within))
+def _sunk(body: Sequence[B.Statement]) -> B.Body:
+    """Return statements with each load moved to where its block is used first, if a condition holds
+    all uses: what is loaded there before it comes first."""
+    found: list[B.Statement] = []
+    sunk: dict[int, list[tuple[B.Statement, str]]] = {}  # by the number of the condition
+    for n, s in enumerate(body):
+        load = load_of(s)
+        readers = [
+            m for m in range(n + 1, len(body)) if load and load.target.attr in read((body[m],))
+        ]
+        if load and len(readers) == 1 and isinstance(body[readers[0]], B.If):
+            sunk.setdefault(readers[0], []).append((s, load.target.attr))
+            continue
+        if isinstance(s, B.If):
+            inner = list(s.body)
+            for moved, target in sunk.get(n, ()):
+                at = next((m for m, x in enumerate(inner) if target in read((x,))), len(inner))
+                inner.insert(at, moved)
+            s = replace(s, body=tuple(inner))
+        found.append(s)
+    return tuple(found)
 
 
-def _substituted(e: B.Expr, names: Mapping[str, B.Expr]) -> B.Expr:
-    if e.op == "name":
-        return names.get(e.attr, e)
-    return replace(e, args=tuple(_substituted(a, names) for a in e.args))
+def _followed(s: B.Statement, stop: B.Expr) -> B.Statement:
+    """Return a load of a block that another one follows: all of it is below where these stop."""
+    match s:
+        case B.Load(access=B.Descriptor(within=B.Within() as within) as access) if (
+            are_same(within.high, stop) and is_number(within.low, 0)
+        ):
+            return replace(s, access=replace(access, within=None))
+    return s
 
 
 def _with_dtypes(e: B.Expr, tensors: Mapping[str, B.Expr]) -> B.Expr:
