@@ -185,9 +185,9 @@ def _sunk(body: Sequence[B.Statement]) -> B.Body:
 def _followed(s: B.Statement, stop: B.Expr) -> B.Statement:
     """Return a load of a block that another one follows: all of it is below where these stop."""
     match s:
-        case B.Load(access=B.Descriptor(within=B.Within() as within) as access) if (
-            are_same(within.high, stop) and is_number(within.low, 0)
-        ):
+        case B.Load(access=B.Descriptor(within=B.Within() as within) as access) if are_same(
+            within.high, stop
+        ) and is_number(within.low, 0):
             return replace(s, access=replace(access, within=None))
     return s
 

@@ -49,7 +49,10 @@ SUPPORTED = (
 # From which size of a head on registers cannot hold 64 rows.
 TOO_LONG = {"attention_jvp": 256, "differential": 256}
 # Bytes a thread, of programs that have 160 registers and keep 192 rows.
-SPILLED = {("attention", 64): 80, ("gqa", 64): 80, ("softmax_one", 64): 72}
+SPILLED = {
+    **{("dropout", 256): 96, ("sigmoid_attention", 256): 80},
+    **{("differential", 128): 72, ("attention_jvp", 128): 96},
+}
 MODULES = {
     *("torch", "triton", "triton.language", "triton.experimental"),
     *("triton.experimental.gluon", "triton.experimental.gluon.nvidia"),
