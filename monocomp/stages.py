@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from monocomp.declarations.record import record
 from monocomp.declarations.records import by_representative
-from monocomp.errors import UsageError, did_you_mean
+from monocomp.errors import unknown
 from monocomp.rewriting.changes import find
 
 if TYPE_CHECKING:  # a kernel has stages
@@ -127,7 +127,7 @@ class Stages(Mapping[str, str]):
                 return str(self.emission.module().program).rstrip()
             case "source":
                 return self.emission.module().source.rstrip()
-        raise _unknown("stage", stage, STAGES)
+        raise unknown(stage, STAGES, f"there is no stage {stage!r}", "stages")
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -187,7 +187,8 @@ class Stages(Mapping[str, str]):
         every = [*plan.rewrites.steps, *plan.decisions]
         steps = [s for s in every if s.rule == name]
         if not steps:
-            raise _unknown("pass here", name, [*dict.fromkeys(s.rule for s in every), *passes])
+            known = [*dict.fromkeys(s.rule for s in every), *passes]
+            raise unknown(name, known, f"there is no pass {name!r} here", "passes")
         return _lines(steps[-1].program if after else steps[0].start)
 
     @property
@@ -210,12 +211,3 @@ class Stages(Mapping[str, str]):
 
 def _lines(equations: Any) -> str:
     return "\n".join(equations.readable_lines())
-
-
-def _unknown(what: str, name: str, known: Any) -> UsageError:
-    names = list(known)
-    return UsageError(
-        f"there is no {what} {name!r}",
-        notes=[f"there are {', '.join(names)}"],
-        help=did_you_mean(name, names),
-    )

@@ -126,8 +126,8 @@ def test_lines_of_gluon_know_their_terms() -> None:
     ("look", "message"),
     [
         (lambda s: s["block"], "there is no stage 'block'"),
-        (lambda s: s.after("peal"), "there is no pass here 'peal'"),
-        (lambda s: s.before("no_such_rule"), "there is no pass here 'no_such_rule'"),
+        (lambda s: s.after("peal"), "there is no pass 'peal' here"),
+        (lambda s: s.before("no_such_rule"), "there is no pass 'no_such_rule' here"),
     ],
 )
 def test_unknown_names(look, message: str) -> None:  # type: ignore[no-untyped-def]

@@ -6,6 +6,7 @@ numbers, whitelisted identifiers and comments.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -16,7 +17,6 @@ from monocomp.backends.identifiers import Identifiers
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
-from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.backends.triton.host_source import HOST_NAMES, HostSource
 from monocomp.backends.triton.interface import interface
 from monocomp.backends.triton.kernel_source import KernelSource, block_program, source_of
@@ -29,13 +29,10 @@ from monocomp.checking.sizes import Sizes
 from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import packed_extents
-from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.building import host_program
-from monocomp.host.launches import Describe, Launch, Wide
+from monocomp.host.launches import Describe
 from monocomp.host.promised import promised
-from monocomp.host.sizes import SplitPadding
-from monocomp.host.tensors import Align, Clear, Sort
 from monocomp.terms.equations import Equations
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding
@@ -262,7 +259,6 @@ def body(
     first = parts[0].part
     if first.promises:
         lines = [*head, *imports(*parts)]
-        functions = [*kernels_of(*parts)[1:], *minimal_functions(*parts)]
     else:
         lines = [*head]
         for written, of in zip(parts, ("", " of the gradients"), strict=False):
@@ -270,12 +266,15 @@ def body(
         schedules = [s for written in parts for s in written.part.schedules]
         lines += [*derived_for(schedules, first.checked is not None), *imports(*parts)]
         lines += [line for written in parts for line in written.settings_lines()]
-        functions = [*kernels_of(*parts), *host_functions(*parts)]
     before = len(lines)
-    lines += functions
-    for written, host in zip(parts, hosts, strict=True):
-        lines += ["", "", *written.host_lines(host, precision)]
-    return lines, before
+    texts = (
+        "\n".join(written.host_lines(host, precision))
+        for written, host in zip(parts, hosts, strict=True)
+    )
+    host_lines = _apart(*texts)
+    lines += kernels_of(*parts)[bool(first.promises) :]
+    lines += _apart(*called(first.dialect.host_functions, host_lines))
+    return [*lines, *host_lines], before
 
 
 def kernels_of(*parts: Written) -> list[str]:
@@ -288,32 +287,15 @@ def kernels_of(*parts: Written) -> list[str]:
     return _apart(*texts, *(parts[0].part.dialect.device_functions[h] for h in helpers))
 
 
-def host_functions(*parts: Written) -> list[str]:
-    """Write the functions that host functions call."""
-    body = [s for part in parts for s in part.program.statements()]
-    has_sums = any(isinstance(s, Clear) for s in body)
-    arguments = [a for s in body if isinstance(s, Launch) for a in s.arguments]
-    aligns = any(isinstance(s, Align) for s in body)
-    needed = {
-        "split_lengths": any(isinstance(s, SplitPadding) for s in body),
-        "step": any(isinstance(a.value, A.Step) for a in arguments),
-        "descriptor": any(isinstance(a.value, A.Descriptor) for a in arguments),
-        "copy_rows": aligns,
-        "aligned": aligns,
-        "clear_elements": has_sums,
-        "clear": has_sums,
-        "sort_positions": any(isinstance(s, Sort) for s in body),
-    }
-    functions = parts[0].part.dialect.host_functions
-    return _apart(*(text for f, text in functions.items() if needed.get(f, True)))
-
-
-def minimal_functions(*parts: Written) -> list[str]:
-    """Write the functions that the host functions of minimal files call."""
-    body = [s for part in parts for s in part.program.statements()]
-    statements = {"split_lengths": SplitPadding, "sort_positions": Sort, "span": Wide}
-    needed = (f for f, kind in statements.items() if any(isinstance(s, kind) for s in body))
-    return _apart(*map(HOST_FUNCTIONS.__getitem__, needed))
+def called(functions: Mapping[str, str], lines: Sequence[str]) -> list[str]:
+    """Return those functions, of some by name, that lines call, and that these call in turn."""
+    found: set[str] = set()
+    waiting = [*lines]
+    while waiting:
+        names = {*re.findall(r"\w+", waiting.pop())} & functions.keys() - found
+        found |= names
+        waiting += (functions[name] for name in names)
+    return [text for name, text in functions.items() if name in found]
 
 
 def _apart(*texts: str) -> list[str]:

@@ -70,11 +70,8 @@ def by_input(
     declared: Declarations[Any], dtype: str | None, named: Mapping[str, str]
 ) -> dict[str, str | None]:
     """The dtype of each input; None: as it comes."""
-    for name in named.keys() - declared.inputs.keys():
-        raise UsageError(
-            f"the program has no input '{name}'",
-            notes=(f"inputs: {', '.join(declared.inputs)}",),
-        )
+    for name in named:
+        require_known(name, declared.inputs, f"the program has no input '{name}'", "inputs")
     return {name: named.get(name, dtype) for name in declared.inputs}
 
 
