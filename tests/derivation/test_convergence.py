@@ -1,8 +1,7 @@
 """Programs of every kind, each written in several ways, and one normal form for all ways.
 
-Attention itself, by the naive, the safe and the lazy softmax, is in test_confluence.py. Here
-are programs with sinks, divergences, moments, derivatives, kernels and masks. The oracle says
-that the ways mean the same; the normal form must then be the identical term.
+Programs with sinks, divergences, moments, derivatives, kernels and masks, and attention itself. The
+oracle says that the ways mean the same; the normal form must then be the identical term.
 
 Ways that differ on empty rows are programs of their own: an entropy `-sum p log p` is 0 there,
 and `logsumexp(s) - sum p s` is -inf. So are a squared distance and its expansion: rounded, the
@@ -202,6 +201,78 @@ WRITINGS = {
     },
 }
 
+# Attention, by the naive, the safe and the lazy softmax, by their logarithms, scaled before or
+# after, masked in any way. {if} is a filter or nothing, {c} its condition, {not} the opposite.
+_S = "S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)\n"
+_M = "M[b,h,q] = max[k{if}](S[b,h,q,k])\n"
+_E = "E[b,h,q,k] = exp(S[b,h,q,k] - M[b,h,q])\n"
+_O = "O[b,h,q,e] = "
+
+ATTENTION = {
+    "one line": f"{_O}softmax[k{{if}}](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]",
+    "sum filtered": f"{_S}{_O}sum[k{{if}}](softmax[k{{if}}](S[b,h,q,k]) * V[b,h,k,e])",
+    "naive": f"{_S}{_O}sum[k{{if}}](exp(S[b,h,q,k]) * V[b,h,k,e]) / sum[k{{if}}](exp(S[b,h,q,k]))",
+    "naive, total named": f"{_S}Z[b,h,q] = sum[k{{if}}](exp(S[b,h,q,k]))\n"
+    f"{_O}sum[k{{if}}](exp(S[b,h,q,k]) * V[b,h,k,e]) / Z[b,h,q]",
+    "safe": f"{_S}{_M}{_E}{_O}sum[k{{if}}](E[b,h,q,k] / sum[k{{if}}](E[b,h,q,k]) * V[b,h,k,e])",
+    "lazy": f"{_S}{_M}{_E}{_O}sum[k{{if}}](E[b,h,q,k] * V[b,h,k,e]) / sum[k{{if}}](E[b,h,q,k])",
+    "lse": f"{_S}L[b,h,q] = log(sum[k{{if}}](exp(S[b,h,q,k])))\n"
+    f"{_O}sum[k{{if}}](exp(S[b,h,q,k] - L[b,h,q]) * V[b,h,k,e])",
+    "logsumexp": f"{_S}L[b,h,q] = logsumexp[k{{if}}](S[b,h,q,k])\n"
+    f"{_O}sum[k{{if}}](exp(S[b,h,q,k] - L[b,h,q]) * V[b,h,k,e])",
+    "lse, safe": f"{_S}{_M}{_E}L[b,h,q] = M[b,h,q] + log(sum[k{{if}}](E[b,h,q,k]))\n"
+    f"{_O}sum[k{{if}}](exp(S[b,h,q,k] - L[b,h,q]) * V[b,h,k,e])",
+    "log_softmax": f"{_S}{_O}sum[k](exp(log_softmax[k{{if}}](S[b,h,q,k])) * V[b,h,k,e])",
+    "base 2": f"{_S}{_O}sum[k{{if}}](exp2(S[b,h,q,k] / log(2)) * V[b,h,k,e])"
+    " / sum[k{if}](exp2(S[b,h,q,k] * log2(exp(1))))",
+    "quotient turned": f"{_S}{_O}1 / sum[k{{if}}](exp(S[b,h,q,k]))"
+    " * sum[k{if}](V[b,h,k,e] * exp(S[b,h,q,k]))",
+    "both scaled": "A[b,h,q,d] = Q[b,h,q,d] / |d| ** 0.25\nB[b,h,k,d] = K[b,h,k,d] / |d| ** 0.25\n"
+    f"{_O}softmax[k{{if}}](A[b,h,q,d] * B[b,h,k,d]) * V[b,h,k,e]",
+    "scaled after": "R[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d]\n"
+    f"{_O}softmax[k{{if}}](R[b,h,q,k] * rsqrt(|d|)) * V[b,h,k,e]",
+    "maximum scaled": "R[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d]\n"
+    "N[b,h,q] = max[k{if}](R[b,h,q,k]) / sqrt(|d|)\n"
+    "E[b,h,q,k] = exp(R[b,h,q,k] / sqrt(|d|) - N[b,h,q])\n"
+    f"{_O}sum[k{{if}}](E[b,h,q,k] * V[b,h,k,e]) / sum[k{{if}}](E[b,h,q,k])",
+    "shifted by row": f"{_S}{_O}softmax[k{{if}}](S[b,h,q,k] + |d| * q) * V[b,h,k,e]",
+    "negated": "R[b,h,q,k] = -Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)\n"
+    f"{_O}softmax[k{{if}}](-R[b,h,q,k]) * V[b,h,k,e]",
+}
+_T = "T[b,h,q,k] = where({c}, S[b,h,q,k], -inf)\n"
+MASKED_ATTENTION = {
+    "where": f"{_S}{_O}softmax[k](where({{c}}, S[b,h,q,k], -inf)) * V[b,h,k,e]",
+    "where turned": f"{_S}{_O}softmax[k](where({{not}}, -inf, S[b,h,q,k])) * V[b,h,k,e]",
+    "added": f"{_S}{_O}softmax[k](S[b,h,q,k] + where({{c}}, 0, -inf)) * V[b,h,k,e]",
+    "naive": f"{_S}{_T}{_O}sum[k](exp(T[b,h,q,k]) * V[b,h,k,e]) / sum[k](exp(T[b,h,q,k]))",
+    "naive, bracket": f"{_S}E[b,h,q,k] = ({{c}}) * exp(S[b,h,q,k])\n"
+    f"{_O}sum[k](E[b,h,q,k] * V[b,h,k,e]) / sum[k](E[b,h,q,k])",
+    "weights zero": f"{_S}P[b,h,q,k] = where({{c}}, softmax[k{{if}}](S[b,h,q,k]), 0)\n"
+    f"{_O}P[b,h,q,k] * V[b,h,k,e]",
+    "safe": f"{_S}{_T}M[b,h,q] = max[k](T[b,h,q,k])\nE[b,h,q,k] = exp(T[b,h,q,k] - M[b,h,q])\n"
+    f"{_O}sum[k](E[b,h,q,k] / sum[k](E[b,h,q,k]) * V[b,h,k,e])",
+    "lse": f"{_S}{_T}L[b,h,q] = logsumexp[k](T[b,h,q,k])\n"
+    f"{_O}sum[k](exp(T[b,h,q,k] - L[b,h,q]) * V[b,h,k,e])",
+    "log_softmax": f"{_S}{_O}sum[k](exp(log_softmax[k](S[b,h,q,k]"
+    " + where({c}, 0, -inf))) * V[b,h,k,e])",
+}
+DOMAINS = {
+    "full": ("", ""),
+    "causal": ("k <= q", "k > q"),
+    "window": ("k <= q and q - k < 3", "k > q or q - k >= 3"),
+}
+
+
+def written(text: str, condition: str, opposite: str) -> str:
+    """A way to write a program, for a condition."""
+    text = text.replace("{if}", f" if {condition}" if condition else "")
+    return text.replace("{c}", condition).replace("{not}", opposite)
+
+
+for domain, of_domain in DOMAINS.items():
+    ways = ATTENTION | {f"masked {n}": t for n, t in MASKED_ATTENTION.items() if domain != "full"}
+    WRITINGS[f"{domain} attention"] = {n: written(t, *of_domain) for n, t in ways.items()}
+
 # {c} is a condition, {not} its opposite, as the ways to mask take them.
 MASKS = {
     "where": f"{{input}}{S}O[q,e] = softmax[k](where({{c}}, S[q,k], -inf)) * V[k,e]",
@@ -223,7 +294,7 @@ CONDITIONS = {
 for mask, (inputs, condition, opposite) in CONDITIONS.items():
     declared = f"{QKV.strip()}{', ' if inputs else ''}{inputs}\n"
     WRITINGS[f"mask: {mask}"] = {
-        name: text.replace("{input}", declared).replace("{c}", condition).replace("{not}", opposite)
+        name: written(text.replace("{input}", declared), condition, opposite)
         for name, text in MASKS.items()
     }
 
@@ -286,3 +357,36 @@ def test_one_normal_form(program: str, name: str) -> None:
         assert output.indices == expected.indices
         a, b = where_finite(expected.body), where_finite(output.body)
         assert a is b, f"{output.body!r}\nis not\n{expected.body!r}"
+
+
+def test_names_do_not_matter() -> None:
+    """Of tensors, of indices and of bound indices."""
+    text = "O[i,j] = softmax[n](A[i,c] * B[n,c]) * C[n,j]"
+    other = text.replace("[n", "[m").replace("n]", "m]").replace("c]", "x]")
+    one, two = (str(derived(t).outputs[0].body) for t in (text, other))
+    assert one.replace("n", "m").replace("c]", "x]") == two
+
+
+# What must not become one: each pair differs in meaning.
+DIFFERENT = [
+    ("O[q] = sum[k](softmax[k](S[q,k]) * V[k])", "O[q] = sum[k](softmax[k](2 * S[q,k]) * V[k])"),
+    (
+        "O[q] = sum[k](softmax[k if k <= q](S[q,k]) * V[k])",
+        "O[q] = sum[k](softmax[k if k < q](S[q,k]) * V[k])",
+    ),
+    (
+        "O[q] = sum[k if k < q](softmax[k if k <= q](S[q,k]) * V[k])",
+        "O[q] = sum[k](softmax[k if k <= q](S[q,k]) * V[k])",
+    ),
+    (
+        "O[q] = sum[k](exp(S[q,k]) * V[k]) / sum[k](exp(S[q,k]))",
+        "O[q] = sum[k](exp(S[q,k]) * V[k]) / (1 + sum[k](exp(S[q,k])))",
+    ),
+    ("O[q] = max[k](c * S[q,k])\nparam c: float", "O[q] = c * max[k](S[q,k])\nparam c: float"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_different_programs_stay_different(one: str, other: str) -> None:
+    (a,), (b,) = derived(one).outputs, derived(other).outputs
+    assert a.body is not b.body
