@@ -15,7 +15,7 @@ from tests.backends.test_domains import FILTERS, program
 
 TEXTS = {n: library.load(n) for n in library.names()}
 TEXTS |= {n: example.text for n, example in EXAMPLES.items()}
-TEXTS |= {n: stored.text for n, stored in PROGRAMS.items()}
+TEXTS |= PROGRAMS
 TEXTS |= {f"filter: {n}": program(n) for n in FILTERS}
 
 

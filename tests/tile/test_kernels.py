@@ -1,4 +1,5 @@
-"""Stores that add, and stores at computed positions: every backend against plain NumPy."""
+"""Stores that add, stores at computed positions, and states of loops that start from values: every
+backend against plain NumPy."""
 
 from __future__ import annotations
 
@@ -53,6 +54,8 @@ INPUTS: Arrays = {
     "p": GENERATOR.permutation(K),
     "flag": positions(0, 2, K).astype(bool),
     "n": positions(0, K + 1, Q),
+    "r": whole_numbers(Q),
+    "A": positions(0, 2, Q, K).astype(np.float32),
     "z": np.float32(3),
 }
 
@@ -76,6 +79,15 @@ def add_at(shape: tuple[int, ...], at: Any, values: Any) -> Any:
     inside = (at >= 0) & (at < shape[0])
     np.add.at(total, at[inside], values[inside])
     return total
+
+
+def scanned() -> Any:
+    """u <- a * u + x from the given start, after every step."""
+    found, u = [], INPUTS["r"]
+    for k in range(K):
+        u = INPUTS["A"][:, k] * u + INPUTS["S"][:, k]
+        found.append(u)
+    return np.stack(found, 1)
 
 
 CASES = {
@@ -290,6 +302,111 @@ CASES = {
             )
         },
     ),
+    # States that start from values.
+    "a tile": Case(
+        """
+        kernel f(S: float[q, k], X: float[k, d], W: float[q, d]) -> O: float[q, d]
+          row q
+          stream k
+          whole d
+          W_tile[d,q] = W[q, d]
+          state acc[d,q] = W_tile
+          for k in 0 .. |k|:
+            S_tile[q,k] = S[q, k]
+            X_tile[d,k] = X[k, d]
+            acc <- contract[k](S_tile, X_tile, acc)
+          store O[q, d] = acc
+        """,
+        lambda: {"O": INPUTS["W"] + INPUTS["S"] @ INPUTS["X"]},
+    ),
+    "a tile of fewer axes": Case(
+        """
+        kernel f(S: float[q, k], X: float[k, d], r: float[q], c: float) -> O: float[q, d]
+          row q
+          stream k
+          whole d
+          r_tile[q] = r[q]
+          state acc[d,q] = r_tile * c
+          for k in 0 .. |k|:
+            S_tile[q,k] = S[q, k]
+            X_tile[d,k] = X[k, d]
+            acc <- contract[k](S_tile, X_tile, acc)
+          store O[q, d] = acc
+        """,
+        lambda: {"O": 2.5 * INPUTS["r"][:, None] + INPUTS["S"] @ INPUTS["X"]},
+        {"c": 2.5},
+    ),
+    "one number": Case(
+        """
+        kernel f(S: float[q, k], z: float[], c: float) -> O: float[q], P: float[q]
+          row q
+          stream k
+          z_tile = z[]
+          state m[q] = z_tile
+          state s[q] = c
+          for k in 0 .. |k|:
+            S_tile[q,k] = S[q, k]
+            m <- maximum(m, max[k](inside[k, -inf](S_tile)))
+            s <- s + sum[k](inside[k, 0.0](S_tile))
+          store O[q] = m
+          store P[q] = s
+        """,
+        lambda: {"O": np.maximum(INPUTS["S"].max(1), 3), "P": 2.5 + INPUTS["S"].sum(1)},
+        {"c": 2.5},
+    ),
+    "an integer": Case(
+        """
+        kernel f(S: float[q, k], n: int[q]) -> O: int[q]
+          row q
+          stream k
+          n_tile[q] = n[q]
+          state count[q] = n_tile
+          for k in 0 .. |k|:
+            S_tile[q,k] = S[q, k]
+            count <- count + sum[k](inside[k, 0](int(0.0 < S_tile)))
+          store O[q] = count
+        """,
+        lambda: {"O": INPUTS["n"] + (INPUTS["S"] > 0).sum(1)},
+    ),
+    "what an earlier loop carried": Case(
+        """
+        kernel f(S: float[q, k]) -> O: float[q]
+          row q
+          stream k
+          state s[q] = 0.0
+          for k in 0 .. |k|:
+            S_tile[q,k] = S[q, k]
+            s <- s + sum[k](inside[k, 0.0](S_tile))
+          state t[q] = s
+          for k in 0 .. min(|k|, q):
+            S_tile_2[q,k] = S[q, k]
+            t <- t + sum[k](inside[k, 0.0](S_tile_2))
+          store O[q] = t
+        """,
+        lambda: {
+            "O": INPUTS["S"].sum(1) + (INPUTS["S"] * (np.arange(K) < np.arange(Q)[:, None])).sum(1)
+        },
+    ),
+    "a scan's carry": Case(
+        """
+        kernel f(A: float[q, k], S: float[q, k], r: float[q]) -> O: float[q, k]
+          row q
+          stream k
+          combine Affine(a: float, u: float; a_next, u_next):
+            give a * a_next, (a_next * u) + u_next
+          r_tile[q] = r[q]
+          state a[q] = 1.0
+          state u[q] = r_tile
+          for k in 0 .. |k|:
+            A_tile[q,k] = A[q, k]
+            S_tile[q,k] = S[q, k]
+            a_all, u_all, a_new, u_new = (a, u).Affine[..., k](A_tile, S_tile)
+            store O[q, k] = u_all
+            a <- a_new
+            u <- u_new
+        """,
+        lambda: {"O": scanned()},
+    ),
 }
 
 
@@ -297,7 +414,7 @@ CASES = {
 @pytest.mark.parametrize("block", [0, 4, 16])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", CASES)
-def test_stores(name: str, backend: str, block: int) -> None:
+def test_values(name: str, backend: str, block: int) -> None:
     case = CASES[name]
     text = dedent(case.text)
     p = parse(text)
