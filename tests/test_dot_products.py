@@ -103,14 +103,3 @@ def test_refused(options: dict[str, Any], says: str) -> None:
         mc.sdpa(*inputs(4, 4, 2), **options)
     with pytest.raises(UsageError, match=r"pass \(batch, heads, length, features\)"):
         mc.sdpa(torch.ones(2, 3), torch.ones(2, 3), torch.ones(2, 3))
-
-
-def test_a_kernel_has_a_signature() -> None:
-    kernel = mc.compile("""
-        input Q[b,q,d], table[n]: int
-        param window: int, scale: float = 2.0
-        O[b,q,d] = scale * Q[b,q,d] * where(q < window, table[q], 0)
-    """)
-    assert str(inspect.signature(kernel)) == (
-        "(Q: 'float[b,q,d]', table: 'int[n]', *, window: 'int', scale: 'float' = 2.0)"
-    )

@@ -285,19 +285,6 @@ def test_errors_that_are_named_exist() -> None:
         assert issubclass(getattr(mc.errors, name), mc.MonocompError)
 
 
-def test_results_are_a_dozen_tables() -> None:
-    """Each subject has one caption and one table; history is in the log."""
-    results = (ROOT / "benchmarks/RESULTS.md").read_text(encoding="utf-8")
-    subjects = results.split("\n## ")[1:]
-    assert len(subjects) <= 12
-    for subject in subjects:
-        assert len(re.findall(r"^\|[ :|-]+\|$", subject, re.MULTILINE)) == 1, subject[:40]
-    folder = ROOT / "benchmarks/log"
-    log = {path.name for path in folder.glob("*.md")}
-    listed = re.findall(r"\]\(([^)]+)\)", (folder / "README.md").read_text(encoding="utf-8"))
-    assert {*listed} - {"../RESULTS.md"} == log - {"README.md"}
-
-
 def test_abridged_text() -> None:
     """The comparison that the others rest on."""
     assert_shows("a b\nc\n", "ab c\n", "")

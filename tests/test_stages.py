@@ -7,13 +7,11 @@ import pytest
 import monocomp as mc
 from monocomp import blocks as B
 from monocomp import library
-from monocomp import terms as T
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.errors import UsageError
-from monocomp.rewriting.changes import at
-from monocomp.stages import STAGES, Stages
-from monocomp.tile import Axis, Let, Loop, Store, walk
+from monocomp.stages import STAGES
+from monocomp.tile import Loop, Store, walk
 
 CAUSAL = mc.compile(library.load("causal"), name="causal")
 
@@ -34,12 +32,6 @@ def test_stages_are_those_for_sizes() -> None:
     assert "cuda:90" in CAUSAL.stages.at("cuda:90", q=4096)["source"]
 
 
-def test_a_rule_before_and_after() -> None:
-    assert "exp(S[b,h,q,k])" in CAUSAL.stages.before("lift")
-    after = CAUSAL.stages.after("lift")
-    assert "SE[k if k <= q]" in after and "sum[k if" not in after
-
-
 @pytest.mark.parametrize("name", PASSES)
 def test_a_pass_before_and_after(name: str) -> None:
     """In their order: what one leaves the next one finds. Not every one has something to do."""
@@ -51,32 +43,6 @@ def test_a_pass_before_and_after(name: str) -> None:
         assert stages.before(name) != stages.after(name)
     if name == PASSES[-1]:
         assert stages.after(name) == stages["blocks"]
-
-
-def test_lines_of_attention_know_their_terms() -> None:
-    """From the product of matrices in the source to the sum in the equation, and back."""
-    kernel = mc.compile(library.load("attention"))
-    lines = kernel.stages.lines
-    assert "\n".join(line.text for line in lines) == kernel.stages["source"]
-    assert [line.number for line in lines] == [*range(1, len(lines) + 1)]
-    (product,) = (line for line in lines if line.text.strip().startswith("s = tl.dot("))
-    assert isinstance(product.block, B.Assign) and isinstance(product.tile, Let)
-    assert product.block.origin is product.tile and product.tile.origin is product.origin
-    assert str(product.origin) == "O: sum[d](K[b,h,k,d] * Q[b,h,q,d])"
-    (equation,) = kernel.plan().program.equations
-    path = kernel.stages.path(product)
-    assert product.origin is not None and path is not None and len(path) > 2
-    assert T.unnamed(at(equation.body, path)) is T.unnamed(product.origin.term)
-    (rows,) = (line for line in lines if line.text.strip().startswith("offs_q ="))
-    assert isinstance(rows.tile, Axis) and rows.tile.name == "q" and rows.origin is None
-    whole = [line for line in lines if "tl.store(" in line.text and line.origin is not None]
-    assert [line.origin.term for line in whole if line.origin] == [equation.body]
-    assert [kernel.stages.path(line) for line in whole] == [()]
-    (maximum,) = (line for line in lines if line.text.strip().startswith("m_i_new ="))
-    assert str(maximum.origin).startswith("O: max[k](") and kernel.stages.path(maximum) is None
-    text = kernel.stages.traced()
-    assert text.count("  # O: sum[d](K[b,h,k,d] * Q[b,h,q,d])\n") == 1
-    assert [x.split("  # O:")[0].rstrip() for x in text.split("\n")] == [x.text for x in lines]
 
 
 @pytest.mark.one_in(7)
@@ -149,9 +115,3 @@ def test_every_stage_is_of_the_same_kernels() -> None:
     assert len(names) == len(stages.blocks) == len(stages.emission.schedules) > 1
     assert all(f"kernel {name}(" in stages["tile"] for name in names)
     assert all(f"def {b.name}(" in stages["source"] for b in stages.blocks)
-
-
-def test_stages_have_a_dtype() -> None:
-    wide = Stages(CAUSAL, {"d": 128, "e": 128}, "cuda:90", "fp32")
-    assert wide["source"] != CAUSAL.stages.at("cuda:90", d=128, e=128)["source"]
-    assert wide.at(q=64).dtype == "fp32"

@@ -32,7 +32,7 @@ def inputs_for(text: str, dtype: torch.dtype = torch.float32, **sizes: int):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_stored_values(name: str, backend: str) -> None:
     """What one kernel stores another one reads, in blocks that stick out."""
-    text = PROGRAMS[name].text
+    text = PROGRAMS[name]
     inputs = inputs_for(text, **LONG.get(name, {}))
     bound = Bound(0.0, 4 * ALONE[backend].floor)  # two kernels in a row
     found = run(backend, text, inputs, storing=True)
@@ -50,14 +50,14 @@ def test_stored_values(name: str, backend: str) -> None:
 @pytest.mark.parametrize("empty", ["h", "q", "k", "d"])
 def test_nothing_to_store(empty: str, backend: str) -> None:
     """An index without values leaves no rows, or sums over nothing."""
-    text = PROGRAMS["column sums"].text.replace(" / sqrt(|d|)", "")
+    text = PROGRAMS["column sums"].replace(" / sqrt(|d|)", "")
     agree(backend, text, inputs_for(text, **{empty: 0}), storing=True)
 
 
 @pytest.mark.parametrize("backend", DISTINCT)
 def test_rows_without_elements(backend: str) -> None:
     """A stored sum over nothing is 0, and so is what is divided by it."""
-    text = PROGRAMS["lengths"].text
+    text = PROGRAMS["lengths"]
     inputs = inputs_for(text)
     inputs["len"] = torch.arange(len(inputs["len"])) % 3
     (found,) = agree(backend, text, inputs, storing=True)
@@ -69,7 +69,7 @@ def test_rows_without_elements(backend: str) -> None:
 @pytest.mark.parametrize("name", ["column sums", "rows and columns", "gradients"])
 def test_huge_logits(name: str, backend: str) -> None:
     """Maxima and sums are stored as they are: no exponential of a maximum is formed."""
-    text = PROGRAMS[name].text
+    text = PROGRAMS[name]
     inputs = inputs_for(text)
     inputs["K"] = inputs["K"].sign() * 64
     inputs["Q"] = inputs["Q"].sign() * 64  # logits of exact thousands

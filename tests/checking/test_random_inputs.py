@@ -77,29 +77,6 @@ def test_two_names_of_one_extent() -> None:
         by_representative(program.declared, {"i": 4, "j": 5})
 
 
-def test_unknown_index() -> None:
-    program = translate(check("O[row] = A[row,col] * B[col]"))
-    with pytest.raises(UsageError) as caught:
-        random_inputs(program, {"rows": 4})
-    assert caught.value.described() == (
-        "UsageError: the program has no index 'rows'\n"
-        "  indices: row, col\n"
-        "  help: did you mean 'row'?"
-    )
-
-
-def test_kinds_and_values() -> None:
-    text = "O[i] = where(m[i], A[T[i]], 0) + sum[k if k < len[i]](B[i,k])"
-    program = translate(check("input len[i]: int\n" + text))
-    inputs = random_inputs(program, {"i": 1000, "k": 5})
-    size = inputs["A"].shape[0]
-    assert inputs["m"].dtype == np.bool_
-    assert 400 < inputs["m"].sum() < 600
-    assert set(inputs["T"]) == set(range(size))
-    assert set(inputs["len"]) == set(range(6))
-    assert abs(inputs["B"].mean()) < 0.1 and abs(inputs["B"].std() - 1) < 0.1
-
-
 def test_bfloat16_numbers_are_the_nearest() -> None:
     torch = pytest.importorskip("torch")
     numbers = np.random.default_rng(0).standard_normal((7, 300), dtype=np.float32)

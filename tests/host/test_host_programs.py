@@ -36,11 +36,10 @@ from monocomp.host.arguments import (
 )
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
-from monocomp.host.launches import Fast, Launch, Return, Slices, Wide
+from monocomp.host.launches import Launch, Return, Slices, Wide
 from monocomp.host.program import HostProgram
-from monocomp.host.promised import promised
-from monocomp.host.sizes import CheckEmpty, Sizes, Split
-from monocomp.host.tensors import Align, Buffer, Clear, Convert, Free, Sort, View
+from monocomp.host.sizes import CheckEmpty, Sizes
+from monocomp.host.tensors import Buffer, Clear, Free, Sort, View
 from monocomp.host.verifier import verify
 from monocomp.kernel import Kernel
 from tests.backends.library_cases import CASES
@@ -254,17 +253,6 @@ def test_they_agree_for_other_layouts(change: str) -> None:
     assert printed == planned
 
 
-@pytest.mark.parametrize("name", ["attention", "gqa"])
-def test_those_of_tile_programs(name: str) -> None:
-    """The same statements, but for what schedules and layouts are about."""
-    kernel = mc.compile(CASES[name].text, processors=4)
-    sizes = by_representative(kernel.declared, CASES[name].sizes(1, 4096))
-    lowered = kernel.planner.plan(sizes).program
-    program = host_program(lowered, [of_tile_program(k) for k in kernel.tile_programs(sizes)])
-    verify(program)
-    assert any(isinstance(s, Split) for s in program.body)
-
-
 def test_every_statement_occurs() -> None:
     """In the host programs that are compared above, but one about sizes of 0."""
     found = {type(s) for case in SPECIAL for s in emitted(*case)[0].program.body}
@@ -369,13 +357,3 @@ def test_what_is_no_host_program(fault: str) -> None:
     with pytest.raises(InternalError, match=message) as found:
         verify(replace(program, body=breaking(program)))
     assert "host(X, Y)" in str(found.value)
-
-
-@pytest.mark.parametrize("name", ["attention", "linear_attention"])
-def test_what_promises_leave_out(name: str) -> None:
-    """Copies, conversions and choices of accuracy; the rest is as it was, in its order."""
-    program = emitted(name, *MANY)[0].program
-    left = promised(program)
-    help_ = (Align, Convert, Fast)
-    assert any(isinstance(s, help_) for s in program.statements())
-    assert [*left.statements()] == [s for s in program.statements() if not isinstance(s, help_)]

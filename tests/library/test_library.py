@@ -48,28 +48,6 @@ def test_sparsemax_is_near() -> None:
     assert (found - exact).abs().max() < 0.1
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_program_says_what_it_is_and_where_from(name: str) -> None:
-    text = library.load(name)
-    assert text.endswith("\n") and not text.endswith("\n\n")
-    lines = text.splitlines()
-    assert all(len(line) <= 100 for line in lines)
-    assert lines[0].startswith("# ") and lines[0].endswith(".")
-    assert library.about(name) == lines[0][2:-1]
-    comment = "\n".join(line for line in lines[1:] if line.startswith("# "))
-    assert "19" in comment or "20" in comment, "no year of a paper"
-
-
-def test_unknown_name() -> None:
-    with pytest.raises(mc.errors.UsageError) as caught:
-        library.load("casual")
-    assert caught.value.described() == (
-        "UsageError: the library has no program 'casual'\n"
-        f"  programs: {', '.join(NAMES)}\n"
-        "  help: did you mean 'causal'?"
-    )
-
-
 @pytest.mark.parametrize("name", ["../library/causal", "causal.mc", "", "__init__"])
 def test_names_are_not_paths(name: str) -> None:
     with pytest.raises(mc.errors.UsageError):

@@ -43,7 +43,6 @@ TEXTS = {
     "bias of the causal distance": CAUSAL.replace("softmax[k]", "softmax[k if k <= q]"),
 }
 EVERY = {**TEXTS, "bias that is looked up by the distance": LOOKED_UP}
-SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
 
 
 def gradient(name: str) -> str:
@@ -115,12 +114,3 @@ def test_descriptors_in_nan() -> None:
     plain, described = (interpreted.call(results, inputs, x) for x in (False, True))
     for got, wanted in zip(described, plain, strict=True):
         assert largest_error(got, wanted) < 2e-6
-
-
-def test_where_it_is_not_worth_it() -> None:
-    """Elements without sums are read where they are, and few are not worth a kernel."""
-    read = "input G[q,k]\nindex r < |q| + |k| - 1\nD[r] = sum[k if 0 <= k + r + 1 - |k| and"
-    read += " k + r + 1 - |k| < |q|](G[k + r + 1 - |k|, k])"
-    assert blocks(mc.compile(read).plan({"q": 4096, "k": 4096})) == []
-    few = {**SIZES, "b": 1, "h": 1, "q": 64, "k": 64}
-    assert blocks(mc.compile(gradient("bias")).plan(few)) == []

@@ -30,10 +30,6 @@ def plan(text: str, **sizes: int) -> Plan:
     return mc.compile(text).plan(sizes)
 
 
-def rules(found: Plan) -> list[str]:
-    return [s.rule for s in found.decisions]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_each_step_keeps_the_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storing, "WORTH_STORING", 1.0)  # at small sizes launches take the time
@@ -50,6 +46,10 @@ def test_each_step_keeps_the_values(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert len(seen) == 2
 
 
+def rules(found: Plan) -> list[str]:
+    return [s.rule for s in found.decisions]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -64,25 +64,3 @@ def test_each_step_keeps_the_values(name: str, monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_is_stored(text: str) -> None:
     sizes = {n: s for n, s in SIZES.items() if n in check(text).extent_of}
     assert "store_partial_sum" not in rules(plan(text, **sizes))
-
-
-def test_the_longest_sum_comes_first() -> None:
-    found = plan("W[h] = sum[b](sum[q](X[b,h,q] * Y[b,h,q]))", b=4, h=16, q=4096)
-    (step,) = found.decisions
-    after = "sum[q](sum[b](X[b,h,q] * Y[b,h,q])), the longest index first"
-    assert (step.rule, step.after) == ("order_sums", after)
-    (outer,) = (s for s in found.kernels[0].body if getattr(s, "segments", None))
-    assert outer.axis.name == "q" and outer.axis.role == "stream"
-
-
-@pytest.mark.parametrize(
-    ("text", "sizes"),
-    [
-        ("W[h] = sum[b](sum[q](X[b,h,q] * Y[b,h,q]))", {"b": 512, "h": 16, "q": 512}),
-        # A product of matrices, and one multiplication for each b.
-        ("W[h,d] = sum[b](sum[q](X[b,h,q] * Y[b,q,d]))", {"b": 4, "h": 16, "q": 4096, "d": 64}),
-        ("W[h] = sum[b](X[b,h] * sum[q](Y[b,q]))", {"b": 4, "h": 16, "q": 4096}),
-    ],
-)
-def test_an_order_that_stays(text: str, sizes: dict[str, int]) -> None:
-    assert "order_sums" not in rules(plan(text, **sizes))

@@ -76,12 +76,3 @@ def test_what_is_done_once_a_block_is_done_once() -> None:
     flops = mc.compile("L[i] = logsumexp[k](X[i,k])").report()["flops"]
     assert number(flops, {"i": 3, "k": 1000}) == 5 * 3000 + number(flops, {"i": 3, "k": 0})
     assert number(flops, {"i": 1, "k": 0}) < 15
-
-
-def test_the_combine_of_a_monoid() -> None:
-    """a * a' and a * u' + u: three operations for each element."""
-    text = (
-        "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
-        "H[i] = Affine[t](G[i,t], X[i,t]).u"
-    )
-    assert mc.compile(text).report({"i": 10, "t": 1000})["flops"] == 3 * 10 * 1000

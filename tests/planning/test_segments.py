@@ -42,16 +42,6 @@ def test_plans(text: str) -> None:
     assert any(c.why == "segments of a list share nothing" for k in plan.planned for c in k.roles)
 
 
-def test_where_it_is_not_worth_it() -> None:
-    """Few rows are asked by all; and what a loop goes over anyway is asked there."""
-    kernel = mc.compile(str(mc.grad(ONE)))
-    sizes = {"W0": 4096, "i": 1024, "d": 64}
-    assert sorted_for(kernel.plan(sizes)) == [("dW",)]
-    assert sorted_for(kernel.plan({**sizes, "W0": 32})) == []
-    text = str(mc.grad(mc.library.load("cross_entropy")))
-    assert sorted_for(mc.compile(text).plan({"t": 8192, "v": 32768, "d": 2048})) == []
-
-
 def drawn(text: str, **sizes: int) -> dict[str, Tensor]:
     """Inputs of a gradient. Where it reads no table, some of what is read lies outside of that, and
     is no element."""

@@ -25,6 +25,7 @@ from tests.backends import interpreted
 from tests.backends.library_cases import CASES
 from tests.backends.running import exact, file_for_any_size, make_inputs, run, short_splits
 from tests.backends.tolerances import Bound, agree, near
+from tests.elements import element
 from tests.marks import slow_unless
 
 PROCESSORS = 64
@@ -497,3 +498,11 @@ def test_an_emitted_file_takes_any_length() -> None:
     """Also none, for which there are no splits, and less than a split."""
     for found, wanted in interpreted.call(_emitted, [0, 1, 15, 32, 33, LENGTH, 200]):
         Bound(0.0, 1e-5).check(found, wanted.double())
+
+
+@pytest.mark.parametrize(
+    "bound", [element("X", (Q,), "int"), T.mul(Q, N), T.mul(Q, Q), T.floordiv(Q, N)]
+)
+def test_extremes_that_are_not_known(bound: T.Term) -> None:
+    """Of what is read for each row, and of products of what varies, each row has its own."""
+    assert extremes(bound, {"q": (T.const(0), N)}) == (bound, bound)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from monocomp.rewrites.centring import anchoring, centring
+from monocomp.rewrites.centring import anchoring, centring, sums
 from monocomp.rewriting.driver import Rewriter
 from tests.rewrites.rules import (
     equations,
@@ -220,3 +220,10 @@ def test_over_nothing() -> None:
 
 def distance(found: Any, exact: Any) -> float:
     return float(np.abs(np.asarray(found) - exact).max() / np.abs(exact).max())
+
+
+def test_sums_that_vary_with_other_folds_are_found_where_they_are_wanted() -> None:
+    program = equations("V = sum[i](sum[k](exp(D[i,k])))")
+    (outer,) = program.equations
+    assert [t for t, _ in sums(program)] == [outer.body]
+    assert len(list(sums(program, inner=True))) == 2

@@ -10,7 +10,7 @@ import monocomp as mc
 from monocomp import compile as compile_program
 from monocomp.derivation.rule_sets import derive
 from monocomp.reference.oracle import evaluate
-from monocomp.rewrites.normal_form import normal_form, normalise
+from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewrites.quotients import divisors
 from tests.rewrites.rules import (
     equations,
@@ -145,7 +145,6 @@ NEAR_MISSES = {
 
 # What else each rule does, beside its example.
 INPUTS = "input D[i,j,k], X[i,k], Y[k], B[i]"
-COUNT = "sum[j if D[i,j,k] > 0](1.0)"
 VARIANTS = {
     "common_result": [
         "X[i,0] * (exp(B[i] + max[k](X[i,k])) * 2"
@@ -375,15 +374,6 @@ def test_a_guarded_read_leaves_a_sum_guarded() -> None:
     program = equations(text)
     inputs = {**inputs_of(program), "N": np.array([0, 9, 2, 4])}
     np.testing.assert_allclose(values(derive(program).program, inputs), evaluate(text, inputs))
-
-
-def test_normalise() -> None:
-    """One term is brought to the form that the rules give the program."""
-    text = "O[i] = sum[k](exp(X[i,k] - max[j](X[i,j])) * (k <= i) * 2)"
-    (equation,) = equations(text).equations
-    expected = equations("O[i] = 2 * exp(-max[k](X[i,k])) * sum[k if k <= i](exp(X[i,k]))")
-    assert normalise(equation.body) is expected.equations[0].body
-    assert normalise(normalise(equation.body)) is normalise(equation.body)
 
 
 def test_guarded_exponential_stays() -> None:

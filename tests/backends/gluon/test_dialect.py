@@ -3,7 +3,6 @@ for Hopper with tiles in registers."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -12,7 +11,6 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-import torch
 
 import monocomp as mc
 from monocomp import library
@@ -26,7 +24,7 @@ from monocomp.blocks import BlockProgram, Release, Statement, Take, inside
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.verifier import verify
 from monocomp.declarations.records import by_representative
-from monocomp.errors import DeviceError, InternalError, UnsupportedError
+from monocomp.errors import InternalError, UnsupportedError
 from monocomp.tile import TileProgram
 from tests.backends.both_stages import in_float64, lengths
 from tests.backends.compiling import (
@@ -207,23 +205,6 @@ def test_refused_sources(options: dict[str, Any], message: str) -> None:
     with pytest.raises(mc.MonocompError, match=message) as found:
         kernel.source(**options)
     assert "minimal" in options or "backend='triton'" in str(found.value)
-
-
-def test_refused_calls() -> None:
-    """No other backend takes over; a Triton that is interpreted does not help."""
-    kernel = mc.compile(library.load("causal"), backend="gluon")
-    assert "backend gluon, emitted source" in repr(kernel)
-    inputs = [torch.randn(1, 1, 64, 64) for _ in range(3)]
-    for interpreted in "01":
-        environment = patch.dict(os.environ, {"TRITON_INTERPRET": interpreted})
-        with environment, pytest.raises(DeviceError) as found:
-            kernel(*inputs)
-        assert found.value.described() == (
-            "DeviceError: backend 'gluon' needs CUDA tensors, and these are on cpu\n"
-            "  help: move them to the GPU, or use backend='torch'"
-        )
-    with pytest.raises(UnsupportedError, match="backend 'gluon' has no checked mode"):
-        mc.compile(library.load("causal"), backend="gluon", checked=True)
 
 
 @pytest.mark.parametrize("name", list(GLUON.passes))

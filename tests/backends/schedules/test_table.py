@@ -19,7 +19,6 @@ from monocomp.backends.schedules import table
 from monocomp.backends.schedules.features import NAMES, features
 from monocomp.backends.schedules.gpus import Gpu, gpu
 from monocomp.backends.schedules.legal import Legal, Shape
-from monocomp.backends.schedules.reasons import reasons
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import TritonRunner, interpreted
 from monocomp.declarations.records import by_representative
@@ -91,22 +90,6 @@ def test_idle_processors_count() -> None:
     rows = [table.Row(features(many).numbers(), PROCESSORS, times)]
     assert many.shape(next(table.ranked(many, rows))).rows == (128,)
     assert few.shape(next(table.ranked(few, rows))).rows == (64,)
-
-
-def test_shapes_of_other_kernels() -> None:
-    """A shape for other axes is made one for these, in blocks no longer than the sizes."""
-    (causal,) = spaces("causal", 20, 4096, 128)
-    for text, wanted in {
-        "64/256x128 8w 3s": "32/128 8w 3s",
-        "16x128/64 4w 3s 2i tma": "32/64 4w 3s tma",
-        "/4096 4w 2s": "16/4096 4w 2s",
-    }.items():
-        assert str(causal.alike(Shape.parse(text))) == wanted
-    bias = spaces_at("pair_bias", {**dict.fromkeys("qkde", 512), "b": 1, "h": 8, "c": 32})[0]
-    assert str(bias.alike(Shape.parse("128/64 8w 3s"))) == "16x128/32 8w 3s"
-    many, few = (bias.program.axes[a].extent for a in bias.rows)
-    narrow = replace(bias, sizes={**bias.sizes, many: 4096, few: 32})
-    assert str(narrow.alike(Shape.parse("64x256/64 8w 3s"))) == "512x32/32 8w 3s"
 
 
 @pytest.mark.one_in(3)
@@ -277,17 +260,3 @@ def test_what_operands_take(name: str, head: int, number: int, text: str) -> Non
     found = compile_for("cuda:90", launches[number]).shared
     assert abs(found - legal.resources.shared(schedule)) <= 600
     assert (legal.schedule(Shape.parse(text)) is None) == (found > legal.gpu.shared)
-
-
-def test_reasons_show_the_votes() -> None:
-    """The schedule that is taken is the first of those that are listed and fit; the shares of the
-    rows are all of the votes."""
-    for kernel in spaces("causal", 4096, 4096, 128):
-        lines = reasons(kernel).split("\n")
-        assert lines[1].strip() == str(table.first(kernel))
-        shapes = [line.split("  ")[1] for line in lines if " 1.00  " in line]
-        assert shapes[0] == str(kernel.shape(table.first(kernel)))
-        assert "4096 program instances for 132 processors: 0 idle" in lines[3]
-        voters = table.elect(kernel).voters
-        assert sum(voter.share for voter in voters) == pytest.approx(1)
-        assert len(voters) == table._NEAR and all(voter.row.source for voter in voters)
