@@ -10,6 +10,7 @@ its exponentials overflow where they would in the formula as it stands.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from monocomp.costs.counting import elements_of_folds
 from monocomp.errors import require_known
@@ -80,9 +81,12 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
     rewriter.name_logits()
     wanted = None if rules is None else chosen(rules)
     for rule_set in RULE_SETS:
+        used = rule_set if wanted is None else _in_order_of(wanted, rule_set)
+        if rule_set is split_normal_form:  # of what is given, too, parts are recognised
+            rewriter.normalise_given(partial(normalise, rules=used))
         if rule_set is exchanged_normal_form:
             rewriter.depends_on_sizes |= bool(candidates(rewriter.program))
-        rewriter.exhaust(rule_set if wanted is None else _in_order_of(wanted, rule_set))
+        rewriter.exhaust(used)
     rewriter.finished = not rewriter.stopped
     rewriter.forget()
 

@@ -16,14 +16,14 @@ from functools import lru_cache
 from monocomp.terms.binders import open_as, open_fold
 from monocomp.terms.comparisons import in_range
 from monocomp.terms.facts import is_nonnegative
-from monocomp.terms.folds import refold, substitute
+from monocomp.terms.folds import substitute
 from monocomp.terms.functions import log
 from monocomp.terms.leaves import ONE, READS, ZERO, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term
 from monocomp.terms.parts import addends, base_and_power, factors, is_bracket, split_coefficient
 from monocomp.terms.ring import add, exp, mul, multiply_out, sub
-from monocomp.terms.walking import element, map_children, subterms
+from monocomp.terms.walking import element, subterms
 
 
 def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
@@ -105,39 +105,18 @@ def _element_of(
     there = addends(exponent)
     for e in exponents(logarithm.args[0], exponent, known):
         scaled = mul(const(number, "float"), e)
-        wanted = canonical_addends(mul(const(times, "float"), add(scaled, shift)))
-        parts = [a for a in there if wanted.issuperset(canonical_addends(a))]
-        if wanted == frozenset().union(*map(canonical_addends, parts)):
+        wanted = _addends_of(mul(const(times, "float"), add(scaled, shift)))
+        parts = [a for a in there if wanted.issuperset(_addends_of(a))]
+        if wanted == frozenset().union(*map(_addends_of, parts)):
             return add(ZERO, *parts)
     return None
 
 
 @lru_cache(maxsize=65536)
-def canonical_addends(exponent: Term) -> frozenset[Term]:
-    """Return the addends of an exponent in a form of their own: rules split sums where it pays."""
-    return frozenset(addends(multiply_out(_split(exponent))))
-
-
-@lru_cache(maxsize=65536)
-def _split(t: Term) -> Term:
-    """Split sums of products that have one sum among their factors; fixed factors leave."""
-    t = map_children(t, _split)
-    if t.op != "fold" or t.attr.monoid != "sum" or t.kind != "float":
-        return t
-    opened, (condition, body) = open_fold(t)
-    names = {i.name for i in opened}
-
-    def split(product: Term) -> Term:
-        parts = list(factors([product]))
-        sums = [f for f in parts if f.op == "add"]
-        if len(sums) == 1:
-            others = [f for f in parts if f not in sums]
-            return add(*(split(mul(*others, a)) for a in sums[0].args))
-        moving = [f for f in parts if not names.isdisjoint(f.free)]
-        fixed = [f for f in parts if f not in moving]
-        return mul(*fixed, refold(t, condition, mul(ONE, *moving), opened=opened))
-
-    return split(body)
+def _addends_of(exponent: Term) -> frozenset[Term]:
+    """Return the addends of an exponent, multiplied out: derivations bring it and what is given to
+    one normal form."""
+    return frozenset(addends(multiply_out(exponent)))
 
 
 def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
@@ -166,7 +145,7 @@ def _largest(z: Term, weight: Term) -> Iterator[Term]:
         if t.attr.monoid in ("max", "top") and t.attr.extents == z.attr.extents:
             _, (among, exponent) = open_as(t, ("@0",))
             is_element = frozenset(conjuncts(among)).issuperset(conjuncts(condition))
-            if is_element and canonical_addends(exponent) == canonical_addends(body.args[0]):
+            if is_element and _addends_of(exponent) == _addends_of(body.args[0]):
                 yield t
 
 
