@@ -8,7 +8,7 @@ the last one is tested at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -45,14 +45,15 @@ class Plans:
 
     Args:
         declared: the program's inputs and parameters.
+        settings: parameters whose values are part of a signature.
     """
 
-    def __init__(self, declared: Declarations[T.Term]) -> None:
+    def __init__(self, declared: Declarations[T.Term], settings: Iterable[str] = ()) -> None:
         self.inputs = len(declared.inputs)
         self.params = declared.params
         self.count = self.inputs + len(self.params)
         of_extents = (t.attr for t in T.subterms(*declared.bounds.values()) if t.op == "param")
-        self.fixed = {*of_extents}
+        self.fixed = {*of_extents, *settings}
         self._plans: dict[Signature | None, Repeat] = {}
         self._last: list[_Last | None] = [None, None]  # not recorded, and recorded
         self._lock = threading.Lock()
