@@ -7,7 +7,7 @@ from monocomp import blocks as B
 from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.line_breaks import fill, fit
 from monocomp.backends.triton.printer import Printer, call
-from monocomp.blocks.operations import infix, is_number
+from monocomp.blocks.operations import infix, is_number, number, select
 from monocomp.blocks.passes.division import GROUP, GROUPS
 from monocomp.blocks.passes.registers import tiles
 
@@ -148,6 +148,8 @@ class GluonPrinter(Printer):
         bounds = (self._expr(x) for x in (within.first, within.low, within.high))
         length = self.program.lengths[within.axis]
         is_after = infix(">", infix("+", within.first, length), within.high)
+        if within.is_below is not None:
+            is_after = select(within.is_below, number(False, "bool"), is_after)
         is_before = infix("<", within.first, within.low)
         test = is_after if is_number(within.low, 0) else infix("|", is_before, is_after)
         self._put(f"if {self._expr(test)}:", indent)

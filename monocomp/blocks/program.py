@@ -77,15 +77,23 @@ class Pointers:
 @record(eq=False)
 class Within:
     """Bounds of a block that begins at `first` along an axis: elements outside of low .. high are
-    0."""
+    0. Where `is_below` holds, which a kernel's compiler knows, no block reaches high."""
 
     axis: str
     first: Expr
     low: Expr
     high: Expr
+    is_below: Expr | None = None
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        """Return the expressions."""
+        found = (self.first, self.low, self.high)
+        return found if self.is_below is None else (*found, self.is_below)
 
     def __str__(self) -> str:
-        return f"{self.axis} in {show(self.low)} .. {show(self.high)}"
+        unless = "" if self.is_below is None else f", below if {show(self.is_below)}"
+        return f"{self.axis} in {show(self.low)} .. {show(self.high)}{unless}"
 
 
 @record(eq=False)
@@ -172,16 +180,19 @@ class Claims:
 @record(eq=False)
 class Blocks:
     """start .. stop in steps of the length of an axis's blocks; loads run so many stages ahead,
-    those of the schedule if it is none. `fused`: may the loop become one with that inside?"""
+    those of the schedule if it is none. `fused`: may the loop become one with that inside? If it
+    `is_backwards` its numbers tell blocks in the opposite order."""
 
     axis: str
     start: Expr
     stop: Expr
     stages: Expr | None = None
     fused: Expr | None = None
+    is_backwards: bool = False
 
     def __str__(self) -> str:
         text = f"{show(self.start)} .. {show(self.stop)}, a block of {self.axis} at a time"
+        text += ", the last first" if self.is_backwards else ""
         text += "" if self.stages is None else f", {show(self.stages)} stages"
         return text + ("" if self.fused is None else f", fused if {show(self.fused)}")
 
@@ -468,7 +479,7 @@ def roots(s: Statement) -> tuple[Expr, ...]:
         case Give():
             return roots_of(s.access)
         case Take(within=Within() as within):
-            return within.first, within.low, within.high
+            return within.parts
         case Issue():
             return (s.product,)
     return ()
@@ -526,7 +537,7 @@ def roots_of(access: Access) -> tuple[Expr, ...]:
     """Return the expressions of an access."""
     if isinstance(access, Descriptor):
         within = access.within
-        bounds = () if within is None else (within.first, within.low, within.high)
+        bounds = () if within is None else within.parts
         return (access.descriptor, *access.positions, *bounds)
     rest = (x for x in (access.mask, access.fill) if x is not None)
     return (access.base, *access.offsets, *rest)

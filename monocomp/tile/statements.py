@@ -155,7 +155,7 @@ class Loop:
 
     `folds` are the folds that it carries, as text. A loop that `is_backwards` goes from the last
     element of the last segment, which is listed first, to the first element; so do folds along its
-    axis.
+    axis. What assignments alone carry are sums and extremes, which commute.
     """
 
     axis: Axis
@@ -176,6 +176,13 @@ class Loop:
         """Return the axes along which it varies whether an element is in the loop's domain."""
         masks = (s.value for s in self.body if isinstance(s, Mask))
         return self.axis.tile.union(*(e.axes for e in (*self.bounds, *masks)))
+
+    @property
+    def is_ordered(self) -> bool:
+        """True if it matters which elements come first."""
+        folds = [s for s in walk(self.body) if isinstance(s, Fold)]
+        commute = (isinstance(s.monoid, Combine) and s.monoid.commutes for s in folds)
+        return self.is_backwards or not all(commute) or any(s.prefixes for s in folds)
 
     @property
     def is_exact(self) -> bool:

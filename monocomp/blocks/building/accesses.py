@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from monocomp import blocks as B
 from monocomp import tile as P
 from monocomp.blocks.building import periods
-from monocomp.blocks.building.context import Context
+from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import tile, value
 from monocomp.blocks.building.moving import distances, first_of, least
 from monocomp.blocks.choices.moving import signs
@@ -83,7 +83,18 @@ def _within(c: Context, load: str) -> B.Within | None:
     stream = None if axis is None else c.stream(axis)
     if axis is None or stream is None or stream.range is None or stream.loop.is_whole:
         return None
-    return B.Within(axis, first_of(c, axis), *stream.range)
+    return B.Within(axis, first_of(c, axis), *stream.range, _ends_between_blocks(c, stream))
+
+
+def _ends_between_blocks(c: Context, stream: Stream) -> B.Expr | None:
+    """Return a test that the last row of a block admits what is up to the end of a stream's block;
+    None if that is not known."""
+    block = c.names.block(stream.loop.axis.name)
+    tests: list[B.Expr] = []
+    for rows in stream.phases.ends:
+        rest = infix("%", c.names.block(rows), block)
+        tests += [c.names.even(rows), infix("==", rest, number(0))]
+    return joined("and", tests) if tests else None
 
 
 def _layout(c: Context, s: P.Let) -> Layout:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from monocomp import blocks as B
 from monocomp.blocks.building.accesses import hoist_bases
@@ -231,6 +232,8 @@ def _edges(c: Context, stream: Stream, body: Body) -> None:
         stream.in_step = stream.phases.divisor % STEP == 0
         if stream.phases.form == "edges":
             stream.edge = _sticks_out(first, block, full_low, full_high)
+            if stream.phases.ends:
+                stream.edge = _before_or_first(c, stream, begin, full_low, full_high)
             if stream.loop.is_whole and is_dense(stream.loop):
                 stream.edge = select(c.names.even(axis), number(False, "bool"), stream.edge)
             c.say("Blocks that are inside for every row need no mask.")
@@ -243,6 +246,21 @@ def _edges(c: Context, stream: Stream, body: Body) -> None:
 def _sticks_out(position: B.Expr, block: B.Expr, low: B.Expr, high: B.Expr) -> B.Expr:
     is_after = infix(">", infix("+", position, block), high)
     return is_after if is_number(low, 0) else infix("|", infix("<", position, low), is_after)
+
+
+def _before_or_first(
+    c: Context, stream: Stream, begin: B.Expr, low: B.Expr, high: B.Expr
+) -> B.Expr:
+    """Return a test of a block that sticks out, where the last comes first: if the rows' blocks fit
+    into its own, no other has elements after their ends."""
+    axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
+    rests = (infix("%", block, c.names.block(rows)) for rows in stream.phases.ends)
+    fits = name(c.names.of("fits", axis, f"fits_{axis}"), B.BOOL)
+    fits = c.let(fits, joined("and", [infix("==", x, number(0)) for x in rests]), is_static=True)
+    first = c.targets.index("first", axis)
+    is_first = infix("==", c.targets.index("position", axis), begin)
+    is_after = select(fits, is_first, infix(">", infix("+", first, block), high))
+    return is_after if is_number(low, 0) else infix("|", infix("<", first, low), is_after)
 
 
 def _sliding(c: Context, stream: Stream, body: Body) -> None:
@@ -446,15 +464,16 @@ def _blocks(
     axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
     first = variable = c.targets.index("first", axis)
     name_first_positions(c, stream, begin)
-    if stream.loop.is_backwards:
+    is_backwards = stream.loop.is_backwards or bool(stream.phases.ends)
+    if is_backwards:
         variable = c.targets.index("position", axis)
         count = infix("//", infix("-", infix("-", end, begin), number(1)), block)
         reach = infix("+", begin, infix("*", count, block))
         last = c.set_bound("last_first", axis, infix("+", begin, reach))
-    over = over_blocks(axis, begin, end, stages, fused)
+    over = replace(over_blocks(axis, begin, end, stages, fused), is_backwards=is_backwards)
     is_any = infix("<", begin, end) if stream.phases.is_tested else None
     with c.under(is_any), c.loop(variable, over) as position:
-        if stream.loop.is_backwards:
+        if is_backwards:
             position = c.let(first, infix("-", last, position))
         c.let(c.targets.axis(axis), _plus(c, axis, position))
         c.let(c.targets.inside(axis), condition)

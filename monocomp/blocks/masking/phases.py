@@ -80,6 +80,9 @@ class Phases:
             have ended where their results meet those of no block. Otherwise the assembler may wait
             for each product to end before anything goes on, and it does so where elements are
             loaded one by one beside products.
+        ends: axes of rows that admit elements up to their own positions, if nothing else bounds
+            those of a loop that commutes and whose loads run ahead: its blocks go from the last to
+            the first, so that the one that sticks out stands before the others.
         is_repeated: True if other loops stream the same elements. Where one block holds them all,
             its bounds are constants: a compiler then sees blocks instead of loops, and loads one
             for all.
@@ -98,6 +101,7 @@ class Phases:
     asks: bool = False
     is_tested: bool = False
     is_repeated: bool = False
+    ends: tuple[str, ...] = ()
 
 
 def loads_in_step(
@@ -130,7 +134,7 @@ def peel(
     for loop in loops:
         phases = _phases(loop, known, matrices)
         if runs_ahead and phases.form in ("split", "sliding"):
-            phases = replace(phases, form="edges", divisor=0)
+            phases = replace(phases, form="edges", divisor=0, ends=known.ends(loop))
         phases = _asked(loop, known, phases, _apart(loop, known))
         found[loop] = replace(phases, is_tested=_gathers(loop))
     whole = [x for x, p in found.items() if p.form == "split" and x.is_whole and not _multiplies(x)]
@@ -314,6 +318,23 @@ class Bounds:
         if bound.op in ("maximum", "minimum"):
             return all(map(self._steps_by_one, bound.args))
         return self._grows_by_one(bound)
+
+    def ends(self, loop: Loop) -> tuple[str, ...]:
+        """Return the axes of rows that admit elements up to their own positions, k <= q, if a loop
+        over one interval may take its blocks in any order; none if something else bounds it."""
+        first, *others = loop.segments
+        ends = list(map(self._end, first.upper))
+        if others or first.masked or loop.is_ordered or None in ends:
+            return ()
+        return tuple(a for a in ends if a is not None)
+
+    def _end(self, bound: Expr) -> str | None:
+        """Return the axis of rows whose coordinate, and one, is a bound."""
+        if bound.op == "local" and bound.attr in self.lets:
+            return self._end(self.lets[bound.attr])
+        at, one = bound.args if bound.op == "add" else (None, None)
+        is_one = one is not None and one.op == "number" and one.attr == 1
+        return at.attr if at and is_one and at.op == "coordinate" and at.attr in self.rows else None
 
     def in_step(self, loop: Loop) -> bool:
         """True if the blocks that descriptors load in a loop may begin at multiples of `STEP`."""

@@ -120,13 +120,6 @@ class _Division:
         first, (start, stop) = blocks.start, map(self._of_all, (blocks.start, blocks.stop))
         many = {x.ring for x in B.walk(loop.body) if isinstance(x, B.Take)}
         takes = [x for x in B.walk((s,)) if isinstance(x, B.Take)]
-        left = _left(x for x in takes if x.ring in many)
-        leave = replace(loop, variable=self._fresh(loop.variable, "left"), body=left)
-        if start is not first:
-            before = infix("//", _positive(infix("-", first, start)), length)
-            yield B.Assign((first,), infix("+", start, infix("*", before, length)), s.origin)
-            until = extreme("minimum", first, stop)
-            yield replace(leave, range=replace(blocks, start=start, stop=until))
         own = B.inside(self._of_own(s), self._same)
         if start is first and stop is blocks.stop:
             yield own
@@ -134,10 +127,24 @@ class _Division:
         if once := _left(x for x in takes if x.ring not in many):
             assert isinstance(own, B.If)
             own = replace(own, orelse=(B.If(infix("<", start, stop), once, (), s.origin),))
-        yield own
+        if start is not first:
+            skipped = infix("//", _positive(infix("-", first, start)), length)
+            yield B.Assign((first,), infix("+", start, infix("*", skipped, length)), s.origin)
         count = cdiv(_positive(infix("-", blocks.stop, first)), length)
         end = infix("+", first, infix("*", count, length))
-        yield replace(leave, range=replace(blocks, start=end, stop=stop))
+        left = _left(x for x in takes if x.ring in many)
+        leave = replace(loop, variable=self._fresh(loop.variable, "left"), body=left)
+        until = extreme("minimum", first, stop)
+        others = [
+            replace(leave, range=replace(blocks, start=low, stop=high))
+            for low, high in ((start, until), (end, stop))
+            if low is not first
+        ]
+        low = others[:-1]
+        high = others[-1:]
+        yield from high if blocks.is_backwards else low
+        yield own
+        yield from low if blocks.is_backwards else high
 
     def _of_own(self, s: B.Statement) -> B.Statement:
         """Return a statement about own rows; but of blocks that are shared it is all rows that

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from monocomp import blocks as B
-from monocomp.blocks.operations import are_same, infix, is_number, name
+from monocomp.blocks.operations import are_same, infix, is_number, name, number
 from monocomp.blocks.passes.pipeline import load_of
 from monocomp.blocks.passes.unread import read
 
@@ -68,16 +68,18 @@ class _Skewer:
         behind = self._behind(loop, early, moved)
         copies = [B.Assign((new,), old, loop.origin) for old, new in behind.values()]
         names = {n: new for n, (_, new) in behind.items()}
+        is_first = loop.variable, blocks.start
+        begun, early = (_told(early, is_first, x) for x in (True, False))
         at = _first_use(early)
         length = self.program.lengths[blocks.axis]
         others = replace(blocks, start=infix("+", blocks.start, length))
         later = [B.with_roots(s, lambda e: B.renamed(e, names)) for s in moved]
-        followed = [_followed(s, blocks.stop) for s in later]
+        followed = later if blocks.is_backwards else [_followed(s, blocks.stop) for s in later]
         steady = (*early[:at], *followed, *early[at:], *copies)
         first = B.Assign((loop.variable,), blocks.start, loop.origin)
         rest = replace(loop, range=others, body=steady)
         is_any = infix("<", blocks.start, blocks.stop)
-        return B.If(is_any, (first, *early, *copies, rest, *later), (), loop.origin)
+        return B.If(is_any, (first, *begun, *copies, rest, *later), (), loop.origin)
 
     def _apart(self, s: B.Assign, late: _Late) -> tuple[list[B.Statement], B.Assign]:
         """Return what the product takes under names, and the product of these names."""
@@ -157,6 +159,22 @@ def _first_use(early: Sequence[B.Statement]) -> int:
         if isinstance(s, B.Assign) and s.value.op == "dot":
             products |= {t.attr for t in s.targets}
     return len(early)
+
+
+def _told(body: Sequence[B.Statement], test: tuple[B.Expr, B.Expr], holds: bool) -> B.Body:
+    """Return statements that know whether two numbers are equal."""
+
+    def told(e: B.Expr) -> B.Expr:
+        if (e.op, e.attr) == ("compare", "==") and all(map(are_same, e.args, test)):
+            return number(holds, "bool")
+        args = tuple(map(told, e.args))
+        return (
+            e if all(a is b for a, b in zip(args, e.args, strict=True)) else replace(e, args=args)
+        )
+
+    return tuple(
+        B.inside(B.with_roots(s, told), lambda inner: _told(inner, test, holds)) for s in body
+    )
 
 
 def _sunk(body: Sequence[B.Statement]) -> B.Body:
