@@ -69,13 +69,13 @@ class _Skewer:
         copies = [B.Assign((new,), old, loop.origin) for old, new in behind.values()]
         names = {n: new for n, (_, new) in behind.items()}
         is_first = loop.variable, blocks.start
-        begun, early = (_told(early, is_first, x) for x in (True, False))
+        begun, again = (_told(early, is_first, x) for x in (True, False))
         at = _first_use(early)
         length = self.program.lengths[blocks.axis]
         others = replace(blocks, start=infix("+", blocks.start, length))
         later = [B.with_roots(s, lambda e: B.renamed(e, names)) for s in moved]
         followed = later if blocks.is_backwards else [_followed(s, blocks.stop) for s in later]
-        steady = (*early[:at], *followed, *early[at:], *copies)
+        steady = (*again[:at], *followed, *again[at:], *copies)
         first = B.Assign((loop.variable,), blocks.start, loop.origin)
         rest = replace(loop, range=others, body=steady)
         is_any = infix("<", blocks.start, blocks.stop)
