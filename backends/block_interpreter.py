@@ -27,6 +27,7 @@ from monocomp.errors import InternalError
 from monocomp.tile.operations import SCHEDULED, SIGNS, scheduled, sign_of
 
 _AT_ONCE = 3  # instances of a program that works through items
+_Turn: TypeAlias = B.Give | B.Take | B.Clear | B.Release
 Rings: TypeAlias = dict[str, deque[Any]]
 Value = Any  # a scalar, an array, a pointer, a descriptor's tensor, or a tuple of fields
 _OPS = NumpyOps()
@@ -148,9 +149,7 @@ def _is_even(
     return size >= start + lengths[of]
 
 
-def _require_turns(
-    program: B.BlockProgram, parts: Sequence[deque[B.Give | B.Take | B.Release]]
-) -> None:
+def _require_turns(program: B.BlockProgram, parts: Sequence[deque[_Turn]]) -> None:
     """Who asks for a block waits until all have released the one before, and who takes one until it
     is there: even if rings hold one each, all parts must come to their ends."""
     users = range(1, len(parts)) or range(1)
@@ -162,8 +161,9 @@ def _require_turns(
             s, name = part[0], part[0].ring.name
             given, taken = done[B.Give, name, 0], done[B.Take, name, n]
             is_free = all(done[B.Release, name, user] >= given for user in users)
-            waits = {B.Give: not is_free, B.Take: taken == given, B.Release: False}
-            if waits[type(s)]:
+            is_given = taken < given
+            waits = {B.Give: not is_free, B.Take: not is_given, B.Clear: not is_given}
+            if waits.get(type(s)):
                 continue
             done[type(s), name, n] += 1
             part.popleft()
@@ -192,7 +192,7 @@ class _Instance:
         self.program, self.tensors, self.lengths = program, tensors, lengths
         self.number, self.instances = number
         self.values, self.rings = values, rings
-        self.log: list[B.Give | B.Take | B.Release] = []
+        self.log: list[_Turn] = []
         self.running: dict[str, tuple[Value, set[str]]] = {}  # products, and what they read
 
     # --- statements ---------------------------------------------------------------------------
@@ -217,6 +217,10 @@ class _Instance:
                     is_flipped = s.target.layout != s.ring.block.tile
                     tile = self._within(tile, s.within, s.ring.block.tile)
                     self.values[s.target.attr] = tile.T if is_flipped else tile
+                case B.Clear():
+                    self.log.append(s)
+                    ring, tile = self.rings[s.ring.name], s.ring.block.tile
+                    ring[0] = self._within(ring[0], s.within, tile)
                 case B.Release():
                     taken = next(x for x in reversed(self.log) if x.ring == s.ring)
                     self.log.append(s)
@@ -315,7 +319,7 @@ class _Instance:
         """Return a block with 0 for what it is not to have."""
         if within is None:
             return tile
-        first, low, high = map(self._value, (within.first, within.low, within.high))
+        first, low, high, *_ = map(self._value, within.parts)
         at = first + np.arange(self.lengths[within.axis])
         inside = (at >= low) & (at < high)
         return np.where(inside[:, None] if axes[0] == within.axis else inside, tile, 0)

@@ -128,6 +128,12 @@ class GluonPrinter(Printer):
                 view += "" if tile == s.target.layout else ".permute((1, 0))"
                 if view != target:
                     self.out += fit(f"{target} = ", view, "", indent)
+            case B.Clear():
+                slot, phase = self._slot(s.ring)
+                name, tile = s.ring.name, s.ring.block.tile
+                self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
+                view = f"{name}.index({slot}).reshape({self._shape(tile)})"
+                self._keep_within(view, s.within, tile.index(s.within.axis), indent)
             case B.Release():
                 slot, _ = self._slot(s.ring)
                 self._put(f"mbarrier.arrive({s.ring.name}_empty.index({slot}), count=1)", indent)

@@ -31,6 +31,7 @@ from monocomp.blocks.program import (
     Blocks,
     Body,
     Claims,
+    Clear,
     Comment,
     Descriptor,
     For,

@@ -7,7 +7,7 @@ loops which blocks they run over.
 
     program   = arguments, body, functions, rings, producer
     statement = Assign | Load | Store | For | While | If | Comment | Give | Take | Release
-              | Issue | Wait
+              | Clear | Issue | Wait
     access    = Pointers | Descriptor
     range     = Static | Serial | Blocks | Claims
     expression = an operation of the table of tile programs, or of `SCHEDULED`
@@ -279,6 +279,18 @@ class Take:
 
 
 @record(eq=False)
+class Clear:
+    """Let what is not within bounds be 0 in the next block of a ring, before it is taken."""
+
+    ring: Ring
+    within: Within
+    origin: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"clear {self.ring.name} but for {self.within}"
+
+
+@record(eq=False)
 class Release:
     """Leave the block that was taken last to others."""
 
@@ -325,7 +337,19 @@ class Producer:
 
 
 Statement: TypeAlias = (
-    Assign | Load | Store | For | While | If | Comment | Give | Take | Release | Issue | Wait
+    Assign
+    | Load
+    | Store
+    | For
+    | While
+    | If
+    | Comment
+    | Give
+    | Take
+    | Clear
+    | Release
+    | Issue
+    | Wait
 )
 Body: TypeAlias = tuple[Statement, ...]
 Line: TypeAlias = tuple[str, Statement | None]  # of a text; None: what is declared
@@ -478,7 +502,7 @@ def roots(s: Statement) -> tuple[Expr, ...]:
             return (s.test,)
         case Give():
             return roots_of(s.access)
-        case Take(within=Within() as within):
+        case Take(within=Within() as within) | Clear(within=within):
             return within.parts
         case Issue():
             return (s.product,)
@@ -499,7 +523,7 @@ def with_roots(s: Statement, change: Callable[[Expr], Expr]) -> Statement:
             return replace(s, range=_with_parts(s.range, change))
         case While() | If():
             return replace(s, test=change(s.test))
-        case Take(within=Within() as within):
+        case Take(within=Within() as within) | Clear(within=within):
             return replace(s, within=_with_parts(within, change))
         case Issue():
             return replace(s, product=change(s.product))

@@ -149,7 +149,7 @@ class _Division:
     def _of_own(self, s: B.Statement) -> B.Statement:
         """Return a statement about own rows; but of blocks that are shared it is all rows that
         say what is admitted."""
-        if isinstance(s, B.Take):
+        if isinstance(s, B.Take | B.Clear):
             return B.with_roots(s, self._of_all)
         return B.with_roots(s, lambda e: B.renamed(e, self.own))
 

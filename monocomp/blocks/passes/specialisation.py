@@ -7,10 +7,12 @@ the others leave out what only that needed.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from types import UnionType
 
 from monocomp import blocks as B
+from monocomp.blocks.operations import is_number
 from monocomp.blocks.passes.unread import needed
 from monocomp.errors import UnsupportedError
 
@@ -21,15 +23,47 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
     Raises:
         UnsupportedError: where a block is depends on a tile.
     """
-    used = B.Store | B.Take | B.Release | B.Issue | B.Wait
+    used = B.Store | B.Take | B.Clear | B.Release | B.Issue | B.Wait
     producer = needed(_without(program.body, used | B.Comment))
     for s in B.walk(producer):
         if any(t.layout for t in B.targets(s)):
             raise UnsupportedError("where a block of a tensor is depends on a tile")
     consumer = needed(_without(program.body, B.Give | B.Comment))
-    return replace(program, body=consumer, producer=B.Producer(producer))
+    return replace(program, body=_cleared(consumer), producer=B.Producer(producer))
 
 
 def _without(body: B.Body, kinds: type | UnionType) -> B.Body:
     kept = (s for s in body if not isinstance(s, kinds))
     return tuple(B.inside(s, lambda body: _without(body, kinds)) for s in kept)
+
+
+def _cleared(body: B.Body) -> B.Body:
+    """Return loops from the last block to the first without bounds of their blocks' ends: where
+    nothing bounds their beginnings, only the first that is taken can reach beyond."""
+    found: list[B.Statement] = []
+    cleared: set[str] = set()
+    for s in body:
+        match s:
+            case B.For(range=B.Blocks(is_backwards=True)):
+                takes = [t for t in s.body if isinstance(t, B.Take) and _is_open(t.within)]
+                for t in takes:
+                    assert t.within is not None
+                    found.append(B.Clear(t.ring, t.within, t.origin))
+                    cleared.add(t.ring.name)
+                s = replace(s, body=_unbound(s.body, cleared))
+            case _:
+                s = B.inside(s, _cleared)
+        found.append(s)
+    return _unbound(found, cleared)
+
+
+def _is_open(within: B.Within | None) -> bool:
+    """True if bounds have an end alone."""
+    return within is not None and is_number(within.low, 0)
+
+
+def _unbound(body: Sequence[B.Statement], rings: Collection[str]) -> B.Body:
+    return tuple(
+        replace(s, within=None) if isinstance(s, B.Take) and s.ring.name in rings else s
+        for s in body
+    )
