@@ -104,6 +104,26 @@ def test_meaning(name: str) -> None:
     assert seen
 
 
+@pytest.mark.parametrize(("q", "k"), [(5, 90), (70, 40), (100, 100)])
+@pytest.mark.parametrize("name", ["causal", "sliding_window", "sink_window", "prefix_lm"])
+def test_blocks_that_others_need(name: str, q: int, k: int) -> None:
+    """Warpgroups whose rows admit fewer blocks than those of others leave them unread, also all."""
+    case, original = CASES[name], backend.run
+
+    def both(program, inputs, outputs, extents, params, **options) -> None:  # type: ignore[no-untyped-def]
+        original(program, inputs, outputs, extents, params, **options)
+        given = {n: in_float64(np.asarray(inputs[n])) for n in program.inputs}
+        again = {n: np.full_like(x, np.nan) for n, x in outputs.items()}
+        chosen = lengths(program, extents, 16) | {"q": 48}
+        how = {"descriptors": True, "groups": 3}
+        block_interpreter.run(in_gluon(program), given, again, extents, params, chosen, **how)
+        for n, array in again.items():
+            np.testing.assert_allclose(array, outputs[n], 1e-9, 1e-9)
+
+    with patch.object(backend, "run", both):
+        run("numpy", case.text, case.inputs(case.sizes(q, k, 20, 16)), name=name, **case.params)
+
+
 @pytest.mark.parametrize("name", ["causal", "sliding_window", "sink_window", "varlen"])
 def test_rows_that_none_admits(name: str) -> None:
     """Their elements are in no result, be they NaN, also where a block has them."""
