@@ -223,6 +223,10 @@ class Replay:
         self.ran = Ran(backend, plan.device, why)
 
     def __call__(self, values: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        return self.run(*values)
+
+    def run(self, *values: Any) -> tuple[torch.Tensor, ...]:
+        """Return the results for inputs and parameters one by one."""
         index = self.device.index
         if index is None:  # on the CPU
             return self.plan(values)

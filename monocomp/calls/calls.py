@@ -116,6 +116,7 @@ class Calls:
         self.kinds |= {n: p.kind for n, p in self.declared.params.items()}
         self.names = tuple(self.kinds)
         self._not_given = (None,) * len(self.declared.params)
+        self._count = len(self.declared.outputs)
         self._forwards: dict[object, Forward] = {}
         self._runners: dict[tuple[str, ...], TritonRunner] = {}
         self.plans: Plans | None = None
@@ -143,14 +144,17 @@ class Calls:
             check_order(self.declared)
         plans = self.plans
         if plans is not None:
-            values, is_recorded = self._in_order(args, kwargs), _autograd().is_grad_enabled()
-            repeat = plans.last(values, is_recorded)
-            if repeat is None:
-                values, repeat = plans.of_call(values, is_recorded)
+            values = self._in_order(args, kwargs) if kwargs or self._not_given else args
+            last = plans.last[_autograd().is_grad_enabled()]
+            if last is not None and len(values) == plans.count:
+                results = last.results(*values)
+                if results is not None:
+                    self.last = last.ran
+                    return results[0] if self._count == 1 else results[: self._count]
+            values, repeat = plans.of_call(values)
             if repeat is not None:
                 self.last = repeat.ran
-                results = repeat(values)
-                return results[0] if len(results) == 1 else results
+                return _unpacked(repeat(values))
         names = self.declared.inputs
         if not kwargs and len(args) == len(names) == len(self.kinds):  # there are no parameters
             inputs, params = dict(zip(names, args, strict=True)), NO_PARAMS

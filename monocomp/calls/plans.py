@@ -8,17 +8,17 @@ the last one is tested at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from monocomp import terms as T
 from monocomp.blocks import SMALL_INT
 from monocomp.calls import autograd
-from monocomp.calls.looks import ALIGNMENT, PLAIN, IsAlike, look_of
+from monocomp.calls.looks import ALIGNMENT, PLAIN, look_of
 from monocomp.declarations.given import cast, is_in_float32
 from monocomp.declarations.records import Declarations
-from monocomp.host.plan import Repeat
+from monocomp.host.plan import Ran, Repeat
 
 Signature: TypeAlias = tuple[Any, ...]
 _PLANS = 256  # that a kernel keeps; the oldest go
@@ -26,18 +26,16 @@ _KINDS = {"int": int, "float": float}
 
 
 @dataclass(frozen=True)
-class _Last:
+class Last:
     """The last call.
 
     Attributes:
-        repeat: what repeats it.
-        is_alike: tells whether tensors look like those that it had.
-        params: the signature of its parameters.
+        results: returns those of a call that looks like it, None for another one.
+        ran: what it ran on.
     """
 
-    repeat: Repeat
-    is_alike: IsAlike
-    params: Signature | None
+    results: Callable[..., tuple[Any, ...] | None]
+    ran: Ran
 
 
 class Plans:
@@ -46,6 +44,10 @@ class Plans:
     Args:
         declared: the program's inputs and parameters.
         settings: parameters whose values are part of a signature.
+
+    Attributes:
+        count: of inputs and parameters.
+        last: the last call that is not recorded, and the last one that is, if there is one.
     """
 
     def __init__(self, declared: Declarations[T.Term], settings: Iterable[str] = ()) -> None:
@@ -55,14 +57,14 @@ class Plans:
         of_extents = (t.attr for t in T.subterms(*declared.bounds.values()) if t.op == "param")
         self.fixed = {*of_extents, *settings}
         self._plans: dict[Signature | None, Repeat] = {}
-        self._last: list[_Last | None] = [None, None]  # not recorded, and recorded
+        self.last: list[Last | None] = [None, None]  # not recorded, and recorded
         self._lock = threading.Lock()
 
-    def of_call(self, values: Sequence[Any], recorded: bool) -> tuple[Sequence[Any], Repeat | None]:
+    def of_call(self, values: Sequence[Any]) -> tuple[Sequence[Any], Repeat | None]:
         """Return the values of a call as autocast has them, and what repeats it, if it is known."""
         if autograd.is_watched():
             return values, None
-        is_cast = autograd.is_cast()
+        recorded, is_cast = autograd.is_grad_enabled(), autograd.is_cast()
         if is_cast:
             values = tuple(map(cast, values))
         repeat = self.find(values, recorded)
@@ -70,21 +72,21 @@ class Plans:
             self._remember(values, recorded, repeat)
         return values, repeat
 
-    def last(self, values: Sequence[Any], recorded: bool) -> Repeat | None:
-        """Return what repeats a call that looks like the last one, and that nothing watches."""
-        last = self._last[recorded]
-        if last is None or len(values) != self.count:
-            return None
-        if not self.params:
-            return last.repeat if last.is_alike(*values) else None
-        is_alike = last.is_alike(*values[: self.inputs])
-        return last.repeat if is_alike and self._of_params(values) == last.params else None
-
     def _remember(self, values: Sequence[Any], recorded: bool, repeat: Repeat) -> None:
-        """Let `last` find what repeats a call, which nothing watches."""
-        is_alike = look_of(values[: self.inputs])
-        if is_alike is not None:
-            self._last[recorded] = _Last(repeat, is_alike, self._of_params(values))
+        """Let `last` be such a call, which nothing watches."""
+        is_alike, run = look_of(values[: self.inputs]), repeat.run
+        if is_alike is None:
+            return
+
+        def plain(*values: Any) -> tuple[Any, ...] | None:
+            return run(*values) if is_alike(*values) else None
+
+        def with_params(*values: Any) -> tuple[Any, ...] | None:
+            has_looks = is_alike(*values[:count]) and of_params(values) == params
+            return run(*values) if has_looks else None
+
+        count, of_params, params = self.inputs, self._of_params, self._of_params(values)
+        self.last[recorded] = Last(with_params if self.params else plain, repeat.ran)
 
     def find(self, values: Sequence[Any], recorded: bool = False) -> Repeat | None:
         """Return what repeats a call, if it has been kept for one that looks the same.

@@ -23,7 +23,7 @@ from monocomp.calls.autograd import (
     is_transformed,
     is_watched,
 )
-from monocomp.calls.looks import ALIGNMENT, PLAIN, IsAlike, look_of
+from monocomp.calls.looks import ALIGNMENT, PLAIN, look_of
 from monocomp.declarations.vocabulary import DTYPES
 from monocomp.host.plan import Gather, Repeat, gather
 
@@ -31,6 +31,7 @@ Results: TypeAlias = tuple[torch.Tensor, ...]
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
 Tensors: TypeAlias = Sequence[torch.Tensor | None]
 Params: TypeAlias = tuple[Any, ...]  # in the program's order
+Latest: TypeAlias = Callable[[tuple[bool, ...], Tensors, Tensors, Params], Gradients | None]
 
 
 def recorded(
@@ -44,10 +45,12 @@ def recorded(
         others: the other parameters.
         may_be_transformed: also where no transform can be seen.
     """
-    function = Transformed.apply if may_be_transformed or is_transformed() else _recorded
     given = tuple([others.get(n) for n in forward.params])
-    results: Results = function(Recorded(forward, tensors), given, *tensors.values())
-    return results[: len(forward.results)]
+    call = Recorded(forward, tensors)
+    if not (may_be_transformed or is_transformed()):
+        return call((*tensors.values(), *given))
+    function: Callable[..., Results] = Transformed.apply
+    return function(call, given, *tensors.values())[: len(forward.results)]
 
 
 class Call(torch.autograd.Function):
@@ -57,21 +60,16 @@ class Call(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Recorded, others: Params, *tensors: torch.Tensor) -> Results:
         way = call.way
-        results = way.run((*tensors, *others) if others else tensors)
+        results = way.run(*tensors, *others)
         way.save(ctx, others, (*tensors, *results))
         return results[: way.count]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
         way, others = ctx.recorded
-        needed, saved, latest = ctx.needs_input_grad, ctx.saved_tensors, way.latest
-        is_latest = latest is not None and latest.is_of(needed, saved, cotangents)
-        found: Gradients = (
-            latest(saved, cotangents, others)
-            if is_latest
-            else way.gradients(needed, saved, cotangents, others)
-        )
-        return found
+        needed, saved = ctx.needs_input_grad, ctx.saved_tensors
+        found: Gradients | None = way.latest(needed, saved, cotangents, others)
+        return way.gradients(needed, saved, cotangents, others) if found is None else found
 
 
 # The node's own `apply` comes to this, as `Call` has no `vjp`.
@@ -159,9 +157,9 @@ class Site:
         every = zip((*self.names, *self.forward.params), (*tensors, *others), strict=True)
         return {n: v for n, v in every if v is not None}
 
-    def call(self, values: Sequence[Any]) -> Results:
+    def call(self, *values: Any) -> Results:
         """Return the results of a call that nothing repeats yet, of tensors and parameters."""
-        tensors, others = values[: self.inputs], tuple(values[self.inputs :])
+        tensors, others = values[: self.inputs], values[self.inputs :]
         results: Results = self.forward.calls.call(self.named(others, tensors))
         return results
 
@@ -238,31 +236,43 @@ class Repeated:
 
     def __init__(self, way: Way, route: Route, repeat: Repeat, sized: Results) -> None:
         self.route, self.repeat, self.sized = route, repeat, sized
-        self._values, self._gradients = way.positions(route), route.gradients
-        self._needed: tuple[bool, ...] = ()
-        self._present: tuple[bool, ...] = ()
-        self._is_alike: IsAlike | None = None
+        self._values = way.positions(route)
 
     def __call__(self, saved: Tensors, cotangents: Tensors, others: Params) -> Gradients:
         """Return the gradients of all arguments of a call."""
         values = self._values((*saved, *cotangents, *others, *self.sized, None))
-        return self._gradients((*self.repeat(values), None))
+        return self.route.gradients((*self.repeat(values), None))
 
-    def is_of(self, needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors) -> bool:
-        """True if a pass looks like the one that has been remembered, and nothing watches it."""
-        if self._is_alike is None or needed != self._needed or is_grad_enabled():
-            return False
-        if len(cotangents) > 1:
-            if tuple([c is not None for c in cotangents]) != self._present:
-                return False
-            cotangents = tuple(compress(cotangents, self._present))
-        return self._is_alike(*saved, *cotangents)
+    def latest(
+        self, needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors
+    ) -> Latest | None:
+        """Return what computes the gradients of passes that look like this one, which nothing
+        watches; None where their looks cannot be told at once."""
+        given = tuple([c is not None for c in cotangents])
+        is_alike = look_of([*saved, *compress(cotangents, given)])
+        if is_alike is None:
+            return None
+        own, sized, has_all = needed, self.sized, all(given)
+        run, take, gradients = self.repeat.run, self._values, self.route.gradients
 
-    def remember(self, needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors) -> None:
-        """Let `is_of` know such a pass, which nothing watches."""
-        present = [c for c in cotangents if c is not None]
-        self._needed, self._present = needed, tuple([c is not None for c in cotangents])
-        self._is_alike = look_of([*saved, *present])
+        def latest(
+            needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors, others: Params
+        ) -> Gradients | None:
+            present = cotangents
+            if not has_all:
+                if tuple([c is not None for c in cotangents]) != given:
+                    return None
+                present = tuple(compress(cotangents, given))
+            if needed != own or not is_alike(*saved, *present):
+                return None
+            values = take((*saved, *cotangents, *others, *sized, None))
+            return gradients((*run(*values), None))
+
+        return latest
+
+
+def _nothing(*_: object) -> None:
+    """Repeat no backward pass."""
 
 
 class Way:
@@ -276,11 +286,11 @@ class Way:
 
     Attributes:
         backwards: what repeats backward passes, by what they look like.
-        latest: the last of these.
+        latest: computes the gradients of passes that look like the last of these; None of others.
     """
 
     def __init__(
-        self, call: Recorded, run: Callable[[Sequence[Any]], Results], count: int, shared: int = 0
+        self, call: Recorded, run: Callable[..., Results], count: int, shared: int = 0
     ) -> None:
         self.call, self.run, self.count, self.shared = call, run, count, shared
         site = call.site
@@ -292,7 +302,7 @@ class Way:
         constant = [site.inputs + n for n in site.forward.constant if n < count]
         self._constant = gather(*constant) if constant else None
         self.backwards: dict[object, Repeated] = {}
-        self.latest: Repeated | None = None
+        self.latest: Latest = _nothing
 
     def save(self, ctx: Any, others: Params, every: Results) -> None:
         """Leave with autograd what the gradients of a call are computed from.
@@ -329,8 +339,7 @@ class Way:
         shared = saved[len(saved) - self.shared :]
         if repeated is not None and all(t is not None and t.is_contiguous() for t in shared):
             if not is_cast():
-                repeated.remember(needed, saved, cotangents)
-                self.latest = repeated
+                self.latest = repeated.latest(needed, saved, cotangents) or _nothing
             found = repeated(saved, cotangents, others)
             call.share(needed, kept, cotangents, repeated)
             return found
@@ -393,14 +402,22 @@ class Recorded:
         self.shapes = [every[n].shape for n in site.sized]
         self.ran = forward.calls.last if replay is None else replay.ran
         self._replay = replay
-        self.first = self.way = Way(self, replay or site.call, site.outputs)
+        run = site.call if replay is None else replay.run
+        self.first = self.way = Way(self, run, site.outputs)
 
     def __call__(self, values: Sequence[Any]) -> Results:
         """Return the results for inputs, which are the tensors, and parameters, of a call that
         nothing but autograd watches."""
-        site = self.site
-        results = _recorded(self, values[site.inputs :], *values[: site.inputs])
-        return results[: site.results]
+        if is_cast():
+            device = values[0].device.type
+            with torch.autocast(device, enabled=False):
+                return self(values)
+        return self.run(*values)[: self.site.results]
+
+    def run(self, *values: Any) -> Results:
+        """Return the same, and what else calls return for autograd, where nothing is cast."""
+        inputs = self.site.inputs
+        return _recorded(self, values[inputs:], *values[:inputs])
 
     def share(
         self, needed: tuple[bool, ...], kept: Tensors, cotangents: Tensors, repeated: Repeated
@@ -417,7 +434,7 @@ class Recorded:
         if both is None:
             return
         run, shared, count = both
-        way = Way(self, run, site.least, count)
+        way = Way(self, run.run, site.least, count)
         optional = {*site.forward.outputs[site.least :]}
         pairs = zip(site.saved, kept, strict=True)
         later = [None if n in optional else t for n, t in pairs]

@@ -24,6 +24,11 @@ class Repeat(Protocol):
 
     ran: Ran
 
+    @property
+    def run(self) -> Callable[..., tuple[Any, ...]]:
+        """Return what computes the first results, or all of them, of inputs and parameters one by
+        one, for calls that nothing watches or casts."""
+
     def __call__(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results for inputs and parameters, in their order."""
 
