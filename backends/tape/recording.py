@@ -282,7 +282,7 @@ def recorded(
         record = recording.record()
         own, results = record.recorder.inputs, record.results
         steps, same = normalised(needed(record.recorder.steps, own, results), results)
-        tape = Tape(steps, own, [same(v) for v in results])
+        tape = Tape(steps, own, [same(v) for v in results], own[len(tensors) :])
         if tape.largest <= LARGEST:
             return tape, recording
     return None

@@ -16,7 +16,7 @@ import torch
 from monocomp.backends.tape.recorder import Recorder, Step, Value
 from monocomp.backends.tape.recording import Record, Recording
 from monocomp.backends.tape.softmax import normalised
-from monocomp.backends.tape.tape import Tape, needed
+from monocomp.backends.tape.tape import Tape, made_of_numbers, needed
 from monocomp.backends.tape.tile import flat, in_order
 from monocomp.backends.tape.weights import Quotients
 
@@ -56,15 +56,18 @@ def shared(
         for values in (before.recorder.inputs, inputs, before.results, after.results)
     )
     results = computed[:count]
-    later = _reading(steps, results)
-    both = _shared(needed(steps, own, computed), results, later, inputs, gradients)
+    later, numbers = _reading(steps, results), own[len(first.tensors) :]
+    made = needed(steps, own, computed)
+    of_numbers = made_of_numbers(made, numbers, computed)
+    both = _shared(made, results, later, inputs, gradients, of_numbers)
     if not both or sum(math.prod(v.shape) for v in both) > SHARED:
         return None
     copies, kept = Recorder(0), {v.root for v in both if v not in results}
     # Autograd sees whether results are written to that are kept, but not their other views.
     results = [copies.copy(v) if v.root in kept else v for v in results]
-    before_tape = Tape([*steps, *copies.steps], own, [*results, *both])
-    return before_tape, Tape(later, [*inputs, *both], gradients), len(both)
+    before_tape = Tape([*steps, *copies.steps], own, [*results, *both], numbers)
+    numbers = inputs[len(second.tensors) :]
+    return before_tape, Tape(later, [*inputs, *both], gradients, numbers), len(both)
 
 
 def _reading(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
@@ -105,6 +108,7 @@ def _shared(
     steps: Sequence[Step],
     inputs: Sequence[Value],
     gradients: Sequence[Value],
+    of_numbers: set[Value],
 ) -> list[Value]:
     """Return the values that a call computes and the next one reads: its results, and tensors with
     memory of their own.
@@ -114,10 +118,11 @@ def _shared(
         results: what it returns.
         steps: of the next one, and of the call.
         inputs, gradients: of the next one.
+        of_numbers: what each computes for itself, once for its numbers.
     """
     made = (s.result for s in first)
     computed = {v for v in made if v.is_owned and v.root is v and v.is_contiguous}
-    computed = (computed - _bases(results).keys() | {*results}) - {*inputs}
+    computed = (computed - _bases(results).keys() - of_numbers | {*results}) - {*inputs}
     second = needed(steps, inputs, gradients, computed.__contains__)
     read = dict.fromkeys(v for s in second for v in s.operands)
     return [v for v in read if v in computed]

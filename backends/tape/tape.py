@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from monocomp.backends.tape.fusing import fused
 from monocomp.backends.tape.recorder import Step, Value
 from monocomp.backends.tape.source import function_of
+from monocomp.host.plan import Gather, gather
 
+Results: TypeAlias = Callable[..., tuple[Any, ...]]
 KEPT = 1 << 18  # elements of what is computed once and kept: what is larger each call computes
 FREED = 1 << 14  # elements of what is given back before the call ends
 
@@ -20,6 +23,7 @@ class Tape:
         steps: those that have been recorded.
         inputs: the values of a call.
         results: the values that a call returns.
+        numbers: the values of a call that are numbers.
 
     Attributes:
         steps: those that results need.
@@ -29,26 +33,74 @@ class Tape:
     """
 
     def __init__(
-        self, steps: Sequence[Step], inputs: Sequence[Value], results: Sequence[Value]
+        self,
+        steps: Sequence[Step],
+        inputs: Sequence[Value],
+        results: Sequence[Value],
+        numbers: Sequence[Value] = (),
     ) -> None:
         steps = fused(needed(steps, inputs, results), results)
         self.steps = steps = needed(steps, inputs, results)
-        held = (s.result for s in steps if s.result.root is s.result)
-        self.largest = max((math.prod(v.shape) for v in held), default=0)
+        of_numbers = made_of_numbers(steps, numbers, results)
+        first = [s for s in steps if s.result in of_numbers]
+        steps = [s for s in steps if s.result not in of_numbers]
+        held = [*dict.fromkeys(v for s in steps for v in s.operands if v in of_numbers)]
+        computed = (s.result for s in self.steps if s.result.root is s.result)
+        self.largest = max((math.prod(v.shape) for v in computed), default=0)
         made = {s.result for s in steps}
         last_read = {v: n for n, s in enumerate(steps) for v in (s.result, *s.operands)}
         for v in results:
             last_read[v] = len(steps)
-        into = _memory(steps, inputs, results)
+        given = [*inputs, *held]
+        into = _memory(steps, given, results)
         for n, v in into.items():
             last_read[v] = max(last_read[v], n)
         dead: dict[int, list[Value]] = {}
         for v, n in last_read.items():
             if v in made and math.prod(v.shape) >= FREED:
                 dead.setdefault(n, []).append(v)
-        read = dict.fromkeys(v for s in steps for v in s.operands if v not in made)
+        read = dict.fromkeys(v for s in self.steps for v in s.operands if v not in made)
         self.kept = [v.known for v in read if v.known is not None]
-        self.run = function_of(inputs, steps, results, into, dead)
+        self.run = function_of(given, steps, results, into, dead)
+        if held:
+            make = function_of(inputs, first, held, {}, {})
+            self.run = remembering(make, self.run, gather(*map(inputs.index, numbers)))
+
+
+def made_of_numbers(
+    steps: Sequence[Step], numbers: Sequence[Value], results: Sequence[Value]
+) -> set[Value]:
+    """Return the values that are the same in all calls with the same numbers, and not too large to
+    be held between them, but for those in the memory of results."""
+    found, returned = {*numbers}, {v.root for v in results}
+    for s in steps:
+        v, operands = s.result, s.operands
+        is_same = all(x in found or is_kept(x) for x in operands) and not found.isdisjoint(operands)
+        is_free = v.made_by is not None and v.root not in returned
+        if is_same and is_free and math.prod(v.shape) <= KEPT:
+            found.add(v)
+    return found.difference(numbers)
+
+
+def remembering(make: Results, run: Results, numbers: Gather) -> Results:
+    """Return a function of the values of a call that computes what depends on numbers alone once
+    for calls in turn that have the same.
+
+    Args:
+        make: computes that of the values of a call.
+        run: computes the results of these and that.
+        numbers: takes the numbers from the values.
+    """
+    last: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
+
+    def remembered(*values: Any) -> tuple[Any, ...]:
+        nonlocal last
+        own, known = numbers(values), last
+        if known is None or own != known[0]:
+            known = last = own, make(*values)
+        return run(*values, *known[1])
+
+    return remembered
 
 
 def needed(

@@ -17,6 +17,7 @@ from monocomp.backends import torch as backend
 from monocomp.backends import torch_operations
 from monocomp.backends.tape import reading, recording, tape
 from monocomp.backends.tape.recorder import Recorder
+from monocomp.backends.tape.tape import Tape
 from monocomp.backends.tape.tile import strided
 from monocomp.reference.oracle import evaluate
 from tests.backends.library_cases import CASES
@@ -432,3 +433,41 @@ def test_guards_of_positions_are_dropped_where_what_is_read_is_guarded() -> None
     at = torch.tensor([1, 4, 0, 3, 9, -7])  # what no row reads may be out of range
     expected = torch.stack([table[at[:m]].sum(0) for m in n.tolist()])
     torch.testing.assert_close(kernel(table, at, n), expected)
+
+
+@pytest.mark.parametrize("kept", [4, 3])
+def test_what_numbers_decide_is_computed_once_for_them(kept: int) -> None:
+    """Calls in turn with the same numbers share it; what is larger than `KEPT`, and what is
+    returned, each call computes."""
+    recorder, seen = Recorder(2), []
+    x, n = recorder.input(0, (4,), torch.float32), recorder.inputs[1]
+
+    def first(n: int) -> Tensor:
+        seen.append(n)
+        return torch.arange(4) < n
+
+    condition = recorder.step("first", first, [n], (4,), torch.bool)
+    zero = recorder.constant("zero", torch.zeros(()))
+    chosen = recorder.step("where", torch.where, [condition, x, zero], (4,), x.dtype)
+    with patch.object(tape, "KEPT", kept):
+        made = Tape(recorder.steps, recorder.inputs, [chosen], [n])
+        returning = Tape(recorder.steps, recorder.inputs, [chosen, condition], [n])
+    numbers, values = [2, 2, 3, 3, 2], torch.arange(1.0, 5.0)
+    for run in (made.run, returning.run):
+        for number in numbers:
+            assert run(values, number)[0].count_nonzero() == number
+    assert seen == [*([2, 3, 2] if kept == 4 else numbers), *numbers]
+
+
+def test_other_numbers_of_a_call() -> None:
+    """Masks, bounds and their gradients are those of the parameters of the call."""
+    text = "param window: int\nO[q,e] = softmax[k if q - k < window](Q[q,d] * K[k,d]) * V[k,e]"
+    kernel, every = mc.compile(text, backend="torch"), torch.randn(3, 33, 8)
+    Q, K, V = (x.requires_grad_() for x in every.unbind())
+    distance = torch.arange(33)[:, None] - torch.arange(33)
+    for window in (2, 2, 2, 9, 9, 2, 30):
+        found = kernel(Q=Q, K=K, V=V, window=window)
+        wanted = (Q @ K.mT).where(distance < window, -torch.inf).softmax(-1) @ V
+        gradients = (torch.autograd.grad(o.square().sum(), [Q, K, V]) for o in (found, wanted))
+        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(*gradients)
