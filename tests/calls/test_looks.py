@@ -125,8 +125,9 @@ def test_other_passes_are_looked_up(needed: str) -> None:
 
 def test_a_pass_that_is_recorded_is_looked_up() -> None:
     """Gradients that are differentiated in turn are no repeated ones, however alike the pass is."""
-    kernel, cotangent = mc.compile(TEXT, backend="torch"), torch.ones(4, 3)
-    X, V = (torch.randn(4, n, requires_grad=True) for n in (4, 3))
+    kernel, double = mc.compile(TEXT, backend="torch"), torch.float64
+    X, V = (torch.randn(4, n, dtype=double, requires_grad=True) for n in (4, 3))
+    cotangent = torch.ones(4, 3, dtype=double)
     for create_graph in (False, False, False, False, True):
         of_ours, of_eager = (
             torch.autograd.grad(out, [X, V], cotangent, create_graph=create_graph)

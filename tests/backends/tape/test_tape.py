@@ -462,8 +462,8 @@ def test_what_numbers_decide_is_computed_once_for_them(kept: int) -> None:
 def test_other_numbers_of_a_call() -> None:
     """Masks, bounds and their gradients are those of the parameters of the call."""
     text = "param window: int\nO[q,e] = softmax[k if q - k < window](Q[q,d] * K[k,d]) * V[k,e]"
-    kernel, every = mc.compile(text, backend="torch"), torch.randn(3, 33, 8)
-    Q, K, V = (x.requires_grad_() for x in every.unbind())
+    kernel = mc.compile(text, backend="torch")
+    Q, K, V = (x.requires_grad_() for x in torch.randn(3, 33, 8, dtype=torch.float64).unbind())
     distance = torch.arange(33)[:, None] - torch.arange(33)
     for window in (2, 2, 2, 9, 9, 2, 30):
         found = kernel(Q=Q, K=K, V=V, window=window)
