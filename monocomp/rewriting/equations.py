@@ -68,7 +68,6 @@ def _below(a: Term, b: Term) -> Term:
 
 
 PREDICATES = {
-    "finite": Predicate(T.is_finite, lambda x: x > -math.inf, "{1}"),
     "finite if read": Predicate(
         T.is_finite_if_read, lambda x: x > -math.inf, "{0}", missed="log(abs({0}) - 3)"
     ),

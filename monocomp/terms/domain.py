@@ -71,7 +71,6 @@ class Assumptions:
         return next((values for n, values in self.names if n == name), otherwise)
 
 
-WHATEVER_IS_READ = Assumptions(ANYTHING)
 MASKS_ARE_READ = Assumptions(MASKED)
 MASKS_ARE_ADDED = Assumptions(MASKED, contracted=True)
 REALS_ARE_READ = Assumptions(REAL)

@@ -20,7 +20,6 @@ from monocomp.terms.domain import (
     MASKS_ARE_ADDED,
     MASKS_ARE_READ,
     REALS_ARE_READ,
-    WHATEVER_IS_READ,
     domain,
     has_element,
 )
@@ -28,11 +27,6 @@ from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import addends, base_and_power, factors, split_coefficient
 from monocomp.terms.transfer import Dom
-
-
-def is_finite(t: Term) -> bool:
-    """True if t is neither infinite nor NaN, whatever is read."""
-    return domain(t, WHATEVER_IS_READ).is_real
 
 
 def is_finite_if_read(t: Term) -> bool:
@@ -187,5 +181,5 @@ def without_scale(t: Term) -> Term:
     if rest is None or number < 0:
         return t
     found = list(factors([rest]))
-    kept = [f for f in found if not (is_positive(f) and is_finite(f))]
+    kept = [f for f in found if not (is_positive(f) and _with_masks(f).is_real)]
     return construct("mul", *kept) if 0 < len(kept) < len(found) else rest

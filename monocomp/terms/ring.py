@@ -22,7 +22,6 @@ from monocomp.terms.domain import MASKS_ARE_READ, domain
 from monocomp.terms.facts import (
     conditions_of_weights,
     exponential_of,
-    is_finite,
     is_finite_if_there,
     is_nonnegative,
     is_there,
@@ -354,7 +353,7 @@ def multiply_out(t: Term) -> Term:
                 if is_masked or not all(map(is_finite_if_there, others)):
                     return t  # inf * (a - b) is a number, inf * a - inf * b is none
                 holds_number = any(split_coefficient(a)[1] is None for a in factor.args)
-                if holds_number and not all(map(is_finite, others)):
+                if holds_number and not all(domain(o, MASKS_ARE_READ).is_real for o in others):
                     return t
                 return add(*(multiply_out(mul(*others, part)) for part in factor.args))
     return t

@@ -26,7 +26,6 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 # Conditions on the elements of a value; they hold of NaN, which is unspecified.
 FACTS: dict[str, Callable[[Array], Array]] = {
-    "is_finite": np.isfinite,
     "is_finite_if_read": np.isfinite,
     "is_finite_if_there": np.isfinite,
     "is_unmasked": np.isfinite,
