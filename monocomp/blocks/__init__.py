@@ -16,8 +16,8 @@
 `masking` has the phases, bounds and masks of loops, chosen and written out, in one room.
 `liveness` lists the values that a thread holds at once.
 
-`values` and `program` are the data, which print; `verifier` checks a program, and the block
-interpreter of the backends says what it means.
+`values` and `program` are the data, which print, and `traversal` walks them; `verifier` checks a
+program, and the block interpreter of the backends says what it means.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ from monocomp.blocks.program import (
     While,
     Within,
     bodies,
+)
+from monocomp.blocks.traversal import (
     inside,
     names_of,
     roots,

@@ -39,27 +39,26 @@ def _without(body: B.Body, kinds: type | UnionType) -> B.Body:
 
 def _cleared(body: B.Body) -> B.Body:
     """Return loops from the last block to the first without bounds of their blocks' ends: where
-    nothing bounds their beginnings, only the first that is taken can reach beyond."""
+    nothing bounds their beginnings, only the first that is taken can reach beyond. Where that is
+    has a name before a loop that is one block behind."""
     found: list[B.Statement] = []
     cleared: set[str] = set()
     for s in body:
         match s:
             case B.For(range=B.Blocks(is_backwards=True)):
-                takes = [t for t in s.body if isinstance(t, B.Take) and _is_open(t.within)]
-                for t in takes:
-                    assert t.within is not None
-                    found.append(B.Clear(t.ring, t.within, t.origin))
-                    cleared.add(t.ring.name)
+                named = {t.attr for x in found for t in B.targets(x)}
+                for t in s.body:
+                    match t:
+                        case B.Take(within=B.Within() as within) if (
+                            is_number(within.low, 0) and within.first.read_names <= named
+                        ):
+                            found.append(B.Clear(t.ring, within, t.origin))
+                            cleared.add(t.ring.name)
                 s = replace(s, body=_unbound(s.body, cleared))
             case _:
                 s = B.inside(s, _cleared)
         found.append(s)
     return _unbound(found, cleared)
-
-
-def _is_open(within: B.Within | None) -> bool:
-    """True if bounds have an end alone."""
-    return within is not None and is_number(within.low, 0)
 
 
 def _unbound(body: Sequence[B.Statement], rings: Collection[str]) -> B.Body:
