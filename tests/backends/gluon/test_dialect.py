@@ -57,6 +57,7 @@ MODULES = {
     "triton.experimental.gluon.language.nvidia.hopper",
 }
 AFTER = tuple(GLUON.every_pass[:n] for n in range(len(PASSES) + 1, len(GLUON.every_pass) + 1))
+UNSKEWED = tuple(x for x in GLUON.every_pass if x != "skew")
 
 
 def kernel_of(text: str) -> TileProgram:
@@ -89,7 +90,8 @@ def test_meaning(name: str) -> None:
         original(program, inputs, outputs, extents, params, **options)
         given = {n: in_float64(np.asarray(inputs[n])) for n in program.inputs}
         chosen = lengths(program, extents, 16)
-        for blocks in (*(in_gluon(program, x) for x in AFTER), in_gluon(program, sizes=extents)):
+        each = [in_gluon(program, x) for x in (*AFTER, UNSKEWED)]
+        for blocks in (*each, in_gluon(program, sizes=extents)):
             verify(blocks)
             found = {o.name: np.full_like(outputs[o.name], np.nan) for o in program.outputs}
             block_interpreter.run(
