@@ -131,9 +131,9 @@ class GluonPrinter(Printer):
             case B.Clear():
                 slot, phase = self._slot(s.ring)
                 name, tile = s.ring.name, s.ring.block.tile
-                self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
+                wait = f"mbarrier.wait({name}_full.index({slot}), {phase})"
                 view = f"{name}.index({slot}).reshape({self._shape(tile)})"
-                self._keep_within(view, s.within, tile.index(s.within.axis), indent)
+                self._keep_within(view, s.within, tile.index(s.within.axis), indent, wait)
             case B.Release():
                 slot, _ = self._slot(s.ring)
                 self._put(f"mbarrier.arrive({s.ring.name}_empty.index({slot}), count=1)", indent)
@@ -149,8 +149,11 @@ class GluonPrinter(Printer):
             case _:
                 super()._statement(s, indent)
 
-    def _keep_within(self, block: str, within: B.Within, dim: int, indent: int) -> None:
-        """Put what clears the elements of a block that are not meant, where there are any."""
+    def _keep_within(
+        self, block: str, within: B.Within, dim: int, indent: int, wait: str = ""
+    ) -> None:
+        """Put what clears the elements of a block that are not meant, where there are any, and what
+        waits for the block."""
         bounds = (self._expr(x) for x in (within.first, within.low, within.high))
         length = self.program.lengths[within.axis]
         is_after = infix(">", infix("+", within.first, length), within.high)
@@ -159,6 +162,8 @@ class GluonPrinter(Printer):
         is_before = infix("<", within.first, within.low)
         test = is_after if is_number(within.low, 0) else infix("|", is_before, is_after)
         self._put(f"if {self._expr(test)}:", indent)
+        if wait:
+            self._put(wait, indent + 1)
         self.out += fit("", call("keep_within", block, *bounds, str(dim)), "", indent + 1)
         self._called.add("keep_within")
 
