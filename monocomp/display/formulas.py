@@ -112,9 +112,14 @@ def _text(f: Formula, strength: int) -> str:
     match f.op:
         case "name" | "number":
             return f.attr
-        case "infix":
-            left, right = (ATOM, POW) if f.attr == "**" else (own, own + 1)
-            return f"{text(args[0], left)} {f.attr} {text(args[1], right)}"
+        case "infix" if f.attr == "**":
+            return f"{text(args[0], ATOM)} ** {text(args[1], POW)}"
+        case "infix":  # long sums nest as deeply as they are long
+            found = ""
+            while f.op == "infix" and f.strength == own:
+                found = f" {f.attr} {text(f.args[1], own + 1)}{found}"
+                f = f.args[0]
+            return text(f, own) + found
         case "chain" if f.attr == "=":
             return f"{text(args[0])} = {text(args[1])}"
         case "chain":
