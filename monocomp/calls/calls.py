@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,6 @@ from monocomp.machine.locking import BUILDING
 from monocomp.planning.notes import notes_on
 from monocomp.planning.plan import Plan, Planner
 from monocomp.source import check_target
-from monocomp.terms import open_fold, subterms
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 
 
 NO_PARAMS: dict[str, object] = {}
-_FOLDS = ("fold", "fold_at")
 
 
 class Calls:
@@ -396,22 +394,12 @@ class Calls:
         self.last = ran
         return results
 
-    @cached_property
-    def settings(self) -> set[str]:
-        """Return the parameters in filters that have a default, such as the width of a window:
-        calls seldom change them, and a mask is made once for a value."""
-        equations = self.planner.equations
-        folds = (t for t in subterms(*(e.body for e in equations.equations)) if t.op in _FOLDS)
-        conditions = [open_fold(t)[1][0] for t in folds]
-        names = {t.attr for t in subterms(*conditions) if t.op == "param"}
-        return {n for n in names if self.declared.params[n].default is not None}
-
     def _with_plans(self) -> Plans:
         """Where what repeats its calls is kept, from now on."""
         from monocomp.calls.plans import Plans
 
         if self.plans is None:
-            self.plans = Plans(self.declared, self.root.settings)
+            self.plans = Plans(self.declared)
         return self.plans
 
     def runner(

@@ -8,7 +8,7 @@ the last one is tested at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -43,19 +43,18 @@ class Plans:
 
     Args:
         declared: the program's inputs and parameters.
-        settings: parameters whose values are part of a signature.
 
     Attributes:
         count: of inputs and parameters.
         last: the last call that is not recorded, and the last one that is, if there is one.
     """
 
-    def __init__(self, declared: Declarations[T.Term], settings: Iterable[str] = ()) -> None:
+    def __init__(self, declared: Declarations[T.Term]) -> None:
         self.inputs = len(declared.inputs)
         self.params = declared.params
         self.count = self.inputs + len(self.params)
         of_extents = (t.attr for t in T.subterms(*declared.bounds.values()) if t.op == "param")
-        self.fixed = {*of_extents, *settings}
+        self.fixed = {*of_extents}
         self._plans: dict[Signature | None, Repeat] = {}
         self.last: list[Last | None] = [None, None]  # not recorded, and recorded
         self._lock = threading.Lock()
