@@ -127,24 +127,22 @@ class _Division:
         if once := _left(x for x in takes if x.ring not in many):
             assert isinstance(own, B.If)
             own = replace(own, orelse=(B.If(infix("<", start, stop), once, (), s.origin),))
-        if start is not first:
-            skipped = infix("//", _positive(infix("-", first, start)), length)
-            yield B.Assign((first,), infix("+", start, infix("*", skipped, length)), s.origin)
-        count = cdiv(_positive(infix("-", blocks.stop, first)), length)
-        end = infix("+", first, infix("*", count, length))
         left = _left(x for x in takes if x.ring in many)
         leave = replace(loop, variable=self._fresh(loop.variable, "left"), body=left)
-        until = extreme("minimum", first, stop)
-        others = [
-            replace(leave, range=replace(blocks, start=low, stop=high))
-            for low, high in ((start, until), (end, stop))
-            if low is not first
-        ]
-        low = others[:-1]
-        high = others[-1:]
-        yield from high if blocks.is_backwards else low
+        below, above = [], []
+        if start is not first:
+            if first.op != "name":
+                raise UnsupportedError("where a loop begins has no name")
+            skipped = infix("//", _positive(infix("-", first, start)), length)
+            yield B.Assign((first,), infix("+", start, infix("*", skipped, length)), s.origin)
+            until = extreme("minimum", first, stop)
+            below.append(replace(leave, range=replace(blocks, start=start, stop=until)))
+        count = cdiv(_positive(infix("-", blocks.stop, first)), length)
+        end = infix("+", first, infix("*", count, length))
+        above.append(replace(leave, range=replace(blocks, start=end, stop=stop)))
+        yield from above if blocks.is_backwards else below
         yield own
-        yield from low if blocks.is_backwards else high
+        yield from below if blocks.is_backwards else above
 
     def _of_own(self, s: B.Statement) -> B.Statement:
         """Return a statement about own rows; but of blocks that are shared it is all rows that
