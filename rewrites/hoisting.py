@@ -127,8 +127,9 @@ def hoist_equal(t: Term) -> Term | None:
     equal = list(T.equal_ints(condition))
 
     def fixed(part: Term) -> Term:
+        """Return a part without the index, if it varies and can be written so."""
         found = part
-        for one, other in equal:
+        for one, other in equal if name in part.free else ():
             if one.op != "index":
                 found = T.replace(found, one, other)
         return part if name in found.free or found.folded else found
