@@ -319,9 +319,9 @@ class _Instance:
         """Return a block with 0 for what it is not to have."""
         if within is None:
             return tile
-        first, low, high, *_ = map(self._value, within.parts)
+        first, low, high, *is_below = map(self._value, within.parts)
         at = first + np.arange(self.lengths[within.axis])
-        inside = (at >= low) & (at < high)
+        inside = (at >= low) & (at < high if not any(is_below) else True)
         return np.where(inside[:, None] if axes[0] == within.axis else inside, tile, 0)
 
     def _store(self, s: B.Store) -> None:

@@ -8,7 +8,7 @@ from monocomp import terms as T
 from monocomp.backends.eager.code import TYPES, Code, comment_lines
 from monocomp.backends.eager.terms import Terms, shared_terms
 from monocomp.backends.line_breaks import fill, fit, tuple_text
-from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
+from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS, LOGARITHM_OF
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.terms import Term
 from monocomp.terms.printer import definition_line
@@ -215,7 +215,7 @@ class Body(Terms):
         logits = self.assign("logits", logits)
         masked = Code(f"{logits.text} == -torch.inf")
         result = self.method(logits, name, str(self.axis(position)))
-        unit = Code("0.0" if name == "softmax" else "-torch.inf")
+        unit = Code("-torch.inf" if name in LOGARITHM_OF else "0.0")
         return self.assign(name, self.choose(masked, unit, result))
 
     def _top(self, t: Term) -> list[Code]:

@@ -77,7 +77,7 @@ class Pointers:
 @record(eq=False)
 class Within:
     """Bounds of a block that begins at `first` along an axis: elements outside of low .. high are
-    0. Where `is_below` holds, which a kernel's compiler knows, no block reaches high."""
+    0. Where `is_below` holds, which a kernel is compiled for, no block goes beyond high."""
 
     axis: str
     first: Expr
@@ -88,8 +88,8 @@ class Within:
     @property
     def parts(self) -> tuple[Expr, ...]:
         """Return the expressions."""
-        found = (self.first, self.low, self.high)
-        return found if self.is_below is None else (*found, self.is_below)
+        bounds = (self.first, self.low, self.high)
+        return bounds if self.is_below is None else (*bounds, self.is_below)
 
     def __str__(self) -> str:
         unless = "" if self.is_below is None else f", below if {show(self.is_below)}"

@@ -182,7 +182,7 @@ def far_inputs(name: str, kind: str) -> dict[str, Tensor]:
 
 @cache
 def far_wanted(name: str, kind: str) -> Results:
-    """What the oracle gives; the same for all backends."""
+    """Results of the oracle, which are the same for all backends."""
     return exact(CASES[name].text, far_inputs(name, kind), **CASES[name].params)
 
 
@@ -216,7 +216,7 @@ HUGE_EVERYWHERE = (
 
 
 def is_usual(name: str, kind: str, backend: str) -> bool:
-    """Is this a case of the usual tests?"""
+    """True for a case of the usual tests."""
     return not kind.startswith("huge") or backend == "torch" or name in HUGE_EVERYWHERE
 
 

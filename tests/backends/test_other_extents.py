@@ -43,7 +43,7 @@ def compare(text: str, inputs: Inputs, backend: str) -> None:
 @pytest.mark.parametrize("sizes", [(3, 5), (4, 4), (5, 3)])
 @pytest.mark.parametrize("name", [*LOOKED_UP, *GUARDED])
 def test_reads(name: str, sizes: tuple[int, int], backend: str) -> None:
-    """Of what a filter says is equal to a position, and guarded, whichever extent is longer."""
+    """Reads at a position that a filter equals with another are guarded, however long either is."""
     text, (v, j) = {**LOOKED_UP, **GUARDED}[name], sizes
     shape = (2, j) if "X[i,j]" in text else (j,)
     random = np.random.default_rng(0)

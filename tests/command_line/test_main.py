@@ -768,7 +768,7 @@ def test_progress_in_a_terminal_is_one_line() -> None:
 
 
 def test_a_closed_stream_is_no_file(tmp_path) -> None:
-    """What is opened next does not take its place: what others print does not land there."""
+    """The next file that is opened does not take its place, where prints of others would land."""
     code = (
         "import os, sys\n"
         "from monocomp.command_line import main\n"

@@ -360,14 +360,14 @@ def test_one_normal_form(program: str, name: str) -> None:
 
 
 def test_names_do_not_matter() -> None:
-    """Of tensors, of indices and of bound indices."""
+    """Tensors, indices and bound indices may have any."""
     text = "O[i,j] = softmax[n](A[i,c] * B[n,c]) * C[n,j]"
     other = text.replace("[n", "[m").replace("n]", "m]").replace("c]", "x]")
     one, two = (str(derived(t).outputs[0].body) for t in (text, other))
     assert one.replace("n", "m").replace("c]", "x]") == two
 
 
-# What must not become one: each pair differs in meaning.
+# Pairs that differ in meaning, and must not become one.
 DIFFERENT = [
     ("O[q] = sum[k](softmax[k](S[q,k]) * V[k])", "O[q] = sum[k](softmax[k](2 * S[q,k]) * V[k])"),
     (

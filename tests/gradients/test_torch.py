@@ -299,8 +299,8 @@ O[q,e] = softmax[k](exp(s) * A[q,d] * K[k,d]) * V[k,e]
     ],
 )
 def test_forward_mode_reads_what_there_is(text: str, shapes: tuple[tuple[int, ...], ...]) -> None:
-    """What the call returns, and not what other gradients would save; and no gradient, of which
-    the derivative of gradients may hold parts."""
+    """It reads results of the call, and not what other gradients would save; and no gradient, of
+    which the derivative of gradients may hold parts."""
     kernel = mc.compile(text, backend="torch")
     x = [(torch.rand(s, dtype=torch.float64) + 0.5).requires_grad_() for s in shapes]
     assert gradcheck(kernel, x, check_forward_ad=True, fast_mode=True)
@@ -419,9 +419,9 @@ def _of_talking_heads(backend: str) -> list[torch.Tensor]:
     [_of_emitted, pytest.param(_repeated, marks=pytest.mark.slow), _of_bands, _of_talking_heads],
 )
 def test_gradients_in_the_interpreter(made: Callable[[str], list[Tensor]]) -> None:
-    """What is repeated is what looks the same: layouts of cotangents, and what hooks make of kept
-    tensors; which gradients are needed; parameters are those of the call, also of a filter that
-    gradients alone have, which may be empty. And all heads may be held for known sizes alone."""
+    """Calls are repeated that look the same: in layouts of cotangents, in what hooks make of kept
+    tensors, in which gradients are needed. Parameters are those of the call, also of a filter
+    that gradients alone have, which may be empty. All heads may be held for known sizes alone."""
     found = interpreted.call(made, "triton")
     torch.testing.assert_close(found, made("torch"), atol=1e-4, rtol=1e-4)
 

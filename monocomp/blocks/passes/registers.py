@@ -51,17 +51,17 @@ def _positions(program: B.BlockProgram) -> dict[str, B.Expr]:
     statements = list(B.walk(program.body))
     given = Counter(t.attr for s in statements for t in B.targets(s))
     loops = {s.variable.attr for s in statements if isinstance(s, B.For)}
-    found: dict[str, B.Expr] = {}
+    positions: dict[str, B.Expr] = {}
     for s in statements:
         match s:
             case B.Assign(targets=(target,)) if len(target.layout) == given[target.attr] == 1:
                 names = {x for x in B.subexpressions(s.value) if x.op == "name"}
                 scalars = (x.attr for x in names if not x.layout)
-                if _is_position(s.value, found.keys()) and all(
+                if _is_position(s.value, positions.keys()) and all(
                     given[x] < 2 and x not in loops for x in scalars
                 ):
-                    found[target.attr] = s.value
-    return found
+                    positions[target.attr] = s.value
+    return positions
 
 
 def _is_position(e: B.Expr, positions: Set[str]) -> bool:

@@ -8,6 +8,9 @@ where B are the products that only add to sums which the loop carries, and stand
 its first products are for. So tensor cores have both at once, and arithmetic waits for them once a
 block: modulo scheduling with two stages (Lam, *Software Pipelining*, PLDI 1988), as
 FlashAttention-3 does by hand (arXiv:2407.08608, section 3.2).
+
+Whether a block is the first one is known in each of these copies. A block that only such a loop
+uses is loaded behind the loop's first one, which may be asked for earlier.
 """
 
 from __future__ import annotations
@@ -180,7 +183,7 @@ def _told(body: Sequence[B.Statement], test: tuple[B.Expr, B.Expr], holds: bool)
 def _sunk(body: Sequence[B.Statement]) -> B.Body:
     """Return statements with each load moved to where its block is used first, if a condition holds
     all uses: what is loaded there before it comes first."""
-    found: list[B.Statement] = []
+    kept: list[B.Statement] = []
     sunk: dict[int, list[tuple[B.Statement, str]]] = {}  # by the number of the condition
     for n, s in enumerate(body):
         load = load_of(s)
@@ -196,8 +199,8 @@ def _sunk(body: Sequence[B.Statement]) -> B.Body:
                 at = next((m for m, x in enumerate(inner) if target in read((x,))), len(inner))
                 inner.insert(at, moved)
             s = replace(s, body=tuple(inner))
-        found.append(s)
-    return tuple(found)
+        kept.append(s)
+    return tuple(kept)
 
 
 def _followed(s: B.Statement, stop: B.Expr) -> B.Statement:

@@ -2,7 +2,8 @@
 block, never an address.
 
 Both run the same loops. Of what is computed the producer keeps what says where blocks are, and
-the others leave out what only that needed.
+the others leave out what only that needed. Where the last block comes first, elements that it has
+beyond the end of the loop are cleared before the loop.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ def _cleared(body: B.Body) -> B.Body:
     """Return loops from the last block to the first without bounds of their blocks' ends: where
     nothing bounds their beginnings, only the first that is taken can reach beyond. Where that is
     has a name before a loop that is one block behind."""
-    found: list[B.Statement] = []
+    statements: list[B.Statement] = []
     cleared: set[str] = set()
     for s in body:
         match s:
             case B.For(range=B.Blocks(is_backwards=True)):
-                named = {t.attr for x in found for t in B.targets(x)}
+                named = {t.attr for x in statements for t in B.targets(x)}
                 for t in s.body:
                     match t:
                         case B.Take(within=B.Within() as within) if (
                             is_number(within.low, 0) and within.first.read_names <= named
                         ):
-                            found.append(B.Clear(t.ring, within, t.origin))
+                            statements.append(B.Clear(t.ring, within, t.origin))
                             cleared.add(t.ring.name)
                 s = replace(s, body=_unbound(s.body, cleared))
             case _:
                 s = B.inside(s, _cleared)
-        found.append(s)
-    return _unbound(found, cleared)
+        statements.append(s)
+    return _unbound(statements, cleared)
 
 
 def _unbound(body: Sequence[B.Statement], rings: Collection[str]) -> B.Body:

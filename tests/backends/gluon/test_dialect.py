@@ -106,9 +106,9 @@ def test_meaning(name: str) -> None:
     assert seen
 
 
-@pytest.mark.parametrize(("q", "k"), [(5, 90), (70, 40), (100, 100)])
+@pytest.mark.parametrize(("q", "k", "rows"), [(5, 90, 48), (70, 40, 48), (100, 100, 96)])
 @pytest.mark.parametrize("name", ["causal", "sliding_window", "sink_window", "prefix_lm"])
-def test_blocks_that_others_need(name: str, q: int, k: int) -> None:
+def test_blocks_that_others_need(name: str, q: int, k: int, rows: int) -> None:
     """Warpgroups whose rows admit fewer blocks than those of others leave them unread, also all."""
     case, original = CASES[name], backend.run
 
@@ -116,7 +116,7 @@ def test_blocks_that_others_need(name: str, q: int, k: int) -> None:
         original(program, inputs, outputs, extents, params, **options)
         given = {n: in_float64(np.asarray(inputs[n])) for n in program.inputs}
         again = {n: np.full_like(x, np.nan) for n, x in outputs.items()}
-        chosen = lengths(program, extents, 16) | {"q": 48}
+        chosen = lengths(program, extents, 16) | {"q": rows}
         how = {"descriptors": True, "groups": 3}
         block_interpreter.run(in_gluon(program), given, again, extents, params, chosen, **how)
         for n, array in again.items():
@@ -126,8 +126,9 @@ def test_blocks_that_others_need(name: str, q: int, k: int) -> None:
         run("numpy", case.text, case.inputs(case.sizes(q, k, 20, 16)), name=name, **case.params)
 
 
+@pytest.mark.parametrize("rows", [16, 32])
 @pytest.mark.parametrize("name", ["causal", "sliding_window", "sink_window", "varlen"])
-def test_rows_that_none_admits(name: str) -> None:
+def test_rows_that_none_admits(name: str, rows: int) -> None:
     """Their elements are in no result, be they NaN, also where a block has them."""
     case = CASES[name]
     inputs = case.inputs(case.sizes(37, 90, 20, 16))
@@ -140,7 +141,7 @@ def test_rows_that_none_admits(name: str) -> None:
         original(program, given, outputs, extents, params, **options)
         arrays = {n: in_float64(np.asarray(given[n])) for n in program.inputs}
         again.update({n: np.full_like(x, np.nan) for n, x in outputs.items()})
-        chosen = lengths(program, extents, 16) | {"k": 32}
+        chosen = lengths(program, extents, 16) | {"q": rows, "k": 32}
         how = {"descriptors": True, "groups": 2}
         block_interpreter.run(in_gluon(program), arrays, again, extents, params, chosen, **how)
 

@@ -93,7 +93,7 @@ O[j] = sum[k if j == k // 8 and k < c[j]](exp(sum[d](X[j,d] * Y[k,d])))"""
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 @pytest.mark.parametrize("shift", [0, 3])
 def test_first_of_the_largest(name: str, shift: int) -> None:
-    """Of equal elements the first one; position 0 where there is none."""
+    """The first of equal elements is meant; position 0 where there is none."""
     X = torch.randint(0, 4, (9, 40)).float()
     if name == "argmax":  # -inf stands for what is not there
         X[0], X[1, 3:] = -torch.inf, -torch.inf

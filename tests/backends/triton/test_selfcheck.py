@@ -56,7 +56,7 @@ PROGRAMS = {
 LIBRARY = {f"library {name}": library.load(name) for name in library.names()}
 WRITTEN = {n: e.text for n, e in EXAMPLES.items() if not e.params}
 ALL = PROGRAMS | LIBRARY | WRITTEN
-# What a plain evaluation gives otherwise: 0 / 0 and 0 * -inf are NaN in torch; an integer may be
+# Programs that a plain evaluation gives otherwise: 0 / 0 and 0 * -inf are NaN; an integer may be
 # float32.
 OTHERWISE = (
     *("an infinite number before a count of nothing", "prefixes with a filter"),
