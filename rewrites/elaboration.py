@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from monocomp import terms as T
 from monocomp.rewrites.single_folds import reads_computed
-from monocomp.rewriting.equations import definitions
+from monocomp.rewriting.equations import equations
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 
@@ -16,7 +16,8 @@ elaboration = RuleSet("elaboration", "derived reductions become sums of exponent
 
 
 elaboration.add(
-    *definitions("""
+    *equations(
+        """
     # The logarithm of a sum of exponentials.
     expand_logsumexp: logsumexp[k if c](x) = log(sum[k if c](exp(x)))
 
@@ -37,7 +38,9 @@ elaboration.add(
 
     # All conditions hold if none fails.
     expand_all: all[k if c](p) = not 0 < sum[k if c and not p](1)
-    """)
+    """,
+        is_definition=True,
+    )
 )
 
 

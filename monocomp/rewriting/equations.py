@@ -116,17 +116,24 @@ class Need:
         """Return the name of the fact that decides it, or "form"."""
         if self.free_of is not None:
             return "form"
-        is_fold = self.words == "has an element"
-        return "has_element" if is_fold else PREDICATES[self.words].holds.__name__
+        return "has_element" if self.is_of_fold else PREDICATES[self.words].holds.__name__
 
     def holds(self, found: Bindings) -> bool:
         """Decide whether what was found meets it."""
+        t = self.subject(found)
         if self.free_of is not None:
             bound, _ = found.folds[self.free_of]
-            return found.terms[self.name].free.isdisjoint(i.name for i in bound)
-        if self.words == "has an element":
-            return T.has_element(found.folds[self.name][1])
-        return PREDICATES[self.words].holds(found.terms[self.name])
+            return t.free.isdisjoint(i.name for i in bound)
+        return T.has_element(t) if self.is_of_fold else PREDICATES[self.words].holds(t)
+
+    @property
+    def is_of_fold(self) -> bool:
+        """True if it is a need of a fold, not of a variable."""
+        return self.words == "has an element"
+
+    def subject(self, found: Bindings) -> Term:
+        """Return the term of which something is needed."""
+        return found.folds[self.name][1] if self.is_of_fold else found.terms[self.name]
 
     def __str__(self) -> str:
         return f"{self.name} {self.words}"
@@ -259,7 +266,7 @@ class Equation(Rule):
         """Return what is to be proved: the equation over few elements, where it has reductions."""
         parts = itertools.chain.from_iterable(map(syntax.walk, self._sides))
         is_fold = any(isinstance(part, syntax.Reduce) for part in parts)
-        is_nonempty = any(all(n.words == "has an element" for n in choice) for choice in self.needs)
+        is_nonempty = any(all(n.is_of_fold for n in choice) for choice in self.needs)
         sizes = [n for n in SIZES if n or not is_nonempty] if is_fold else [1]
         identities = {n: self.identity(n) for n in sizes}
         return [
@@ -278,7 +285,7 @@ class Equation(Rule):
                 params[t.name].append(t)
 
         def hypothesis(need: Need) -> Term:
-            if need.words == "has an element":
+            if need.is_of_fold:
                 filters = (v for v in self.conditions if need.name in self.scopes[v])
                 return T.disjunction(*(c for v in filters for c in params[v]))
             if need.free_of is not None:
@@ -306,26 +313,25 @@ class Equation(Rule):
     @cached_property
     def _demands(self) -> dict[str, Demand]:
         """Return what is decided of each variable by it alone."""
-        alone = {
-            v: [c for c in self.needs if _names(c) & {*self.scopes} == {v}] for v in self.scopes
-        }
-        guards = {v: [g for words, g in self.worth.items() if words[:2] == f"{v} "] for v in alone}
-        return {
-            v: Demand(
-                (*map(_any_of, alone[v]), *(g.holds for g in guards[v])),
-                tuple(_any_of(own) for own in self._doubtful(v)),
-                next((g.key for g in guards[v] if g.key), None),
-                [name for name, _ in _occurrences(self._left, ())].count(v) > 1,
-            )
-            for v in self.scopes
-            if alone[v] or guards[v]
-        }
+        variables = {choice: _names(choice) & {*self.scopes} for choice in self.needs}
+        stands_at = [name for name, _ in _occurrences(self._left, ())]
 
-    def _doubtful(self, variable: str) -> Iterator[tuple[Need, ...]]:
-        """Yield the needs of a variable of which something about another one excuses it."""
-        for choice in self.needs:
-            if len(_names(choice) & {*self.scopes}) > 1:
-                yield tuple(n for n in choice if n.name == variable)
+        def demand(v: str) -> Demand:
+            guards = [guard for words, guard in self.worth.items() if words[:2] == f"{v} "]
+            # Something about another variable excuses it from a need that both are named in.
+            doubtful = [c for c, names in variables.items() if {v} < names]
+            return Demand(
+                (
+                    *(_any_of(c) for c in self.needs if variables[c] == {v}),
+                    *(g.holds for g in guards),
+                ),
+                tuple(_any_of(tuple(n for n in c if n.name == v)) for c in doubtful),
+                next((g.key for g in guards if g.key), None),
+                stands_at.count(v) > 1,
+            )
+
+        demands = {v: demand(v) for v in self.scopes}
+        return {v: d for v, d in demands.items() if d.tests}
 
     @cached_property
     def _remaining(self) -> list[Test]:
@@ -336,11 +342,14 @@ class Equation(Rule):
         ]
         return [*map(_any_of, decided), *guards]
 
+    def _instances(self, t: Term, demands: Mapping[str, Demand]) -> Iterator[Bindings]:
+        """Yield the ways in which a term is the left side."""
+        is_alike = self._head == (t.attr.monoid if t.op in ("fold", "fold_at") else None)
+        return matches(self._pattern, t, demands) if is_alike else iter(())
+
     def matches(self, t: Term) -> Iterator[Bindings]:
         """Yield the ways in which the left side matches and the needs are met."""
-        if self._head != (t.attr.monoid if t.op in ("fold", "fold_at") else None):
-            return
-        for found in matches(self._pattern, t, self._demands):
+        for found in self._instances(t, self._demands):
             if all(test(found) for test in self._remaining):
                 yield found
 
@@ -349,8 +358,16 @@ class Equation(Rule):
         for found in itertools.islice(self.matches(t), 1):
             for choice in self.needs:
                 need = next(n for n in choice if n.holds(found))
-                is_fold = need.words == "has an element"
-                yield need, found.folds[need.name][1] if is_fold else found.terms[need.name]
+                yield need, need.subject(found)
+
+    def lacking(self, t: Term) -> Iterator[tuple[Need, Term]]:
+        """Yield the needs for want of which the rule leaves a term as it is, where the left side
+        matches and the right one is worth it, and of what."""
+        for found in self._instances(t, {}):
+            is_worth_it = all(guard.holds(found) for guard in self.worth.values())
+            for choice in self.needs if is_worth_it else ():
+                if not _any_of(choice)(found):
+                    yield choice[0], choice[0].subject(found)
 
     def result(self, found: Bindings) -> Term:
         """Return the right side of a match."""
@@ -396,7 +413,7 @@ class Equation(Rule):
 
         sides = [self.left, self.right]
         for need in needs:
-            if need.words == "has an element":
+            if need.is_of_fold:
                 sides = [re.sub(rf"\[{need.name} if \w+\]", f"[{need.name}]", s) for s in sides]
         left, right = (self.program(side, write) for side in sides)
         return left, right
@@ -418,21 +435,12 @@ def _any_of(choice: tuple[Need, ...]) -> Test:
     return lambda found: any(need.holds(found) for need in choice)
 
 
-def equations(text: str, **worth: Guard) -> list[Equation]:
+def equations(text: str, is_definition: bool = False, **worth: Guard) -> list[Equation]:
     """Return the rules that a text states, with blank lines between them; comments before a rule
     say what it is good for. `worth` decides what the text says after that word, with underscores
-    for spaces."""
-    return [*_stated(text, False, worth, _caller())]
-
-
-def definitions(text: str) -> list[Equation]:
-    """Rules that say what words of the language mean."""
-    return [*_stated(text, True, {}, _caller())]
-
-
-def _caller() -> str:
-    """Return the module that states equations, to pickle them by name, as namedtuple does."""
-    return str(sys._getframe(2).f_globals["__name__"])
+    for spaces. Definitions say what words of the language mean."""
+    module = str(sys._getframe(1).f_globals["__name__"])  # to pickle them by name, as namedtuple
+    return [*_stated(text, is_definition, worth, module)]
 
 
 def _stated(
