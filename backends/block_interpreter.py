@@ -319,9 +319,10 @@ class _Instance:
         """Return a block with 0 for what it is not to have."""
         if within is None:
             return tile
-        first, low, high, *is_below = map(self._value, within.parts)
+        first, low, high = map(self._value, (within.first, within.low, within.high))
+        is_below = within.is_below is not None and self._value(within.is_below)
         at = first + np.arange(self.lengths[within.axis])
-        inside = (at >= low) & (at < high if not any(is_below) else True)
+        inside = (at >= low) & (at < high if not is_below else True)
         return np.where(inside[:, None] if axes[0] == within.axis else inside, tile, 0)
 
     def _store(self, s: B.Store) -> None:

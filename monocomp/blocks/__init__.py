@@ -61,7 +61,6 @@ from monocomp.blocks.traversal import (
     inside,
     names_of,
     roots,
-    roots_of,
     targets,
     walk,
     with_roots,

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 
 from monocomp import tile
 from monocomp.blocks.values import Expr, show, typed
-from monocomp.declarations.record import record
+from monocomp.declarations.record import GIVES, record
 from monocomp.tile import Axis
 
 # --- statements -------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ class Assign:
     """`targets = value`; there are several for what has several fields. Is it static, known as the
     kernel is compiled?"""
 
-    targets: tuple[Expr, ...]
+    targets: tuple[Expr, ...] = field(metadata=GIVES)
     value: Expr
     origin: Origin | None = None
     is_static: bool = False
@@ -85,12 +85,6 @@ class Within:
     high: Expr
     is_below: Expr | None = None
 
-    @property
-    def parts(self) -> tuple[Expr, ...]:
-        """Return the expressions."""
-        bounds = (self.first, self.low, self.high)
-        return bounds if self.is_below is None else (*bounds, self.is_below)
-
     def __str__(self) -> str:
         unless = "" if self.is_below is None else f", below if {show(self.is_below)}"
         return f"{self.axis} in {show(self.low)} .. {show(self.high)}{unless}"
@@ -118,7 +112,7 @@ Access: TypeAlias = Pointers | Descriptor
 class Load:
     """`target = ` a tile of a tensor."""
 
-    target: Expr
+    target: Expr = field(metadata=GIVES)
     tensor: str
     access: Access
     origin: Origin | None = None
@@ -202,7 +196,7 @@ Range: TypeAlias = Static | Serial | Blocks | Claims
 
 @record(eq=False)
 class For:
-    variable: Expr
+    variable: Expr = field(metadata=GIVES)
     range: Range
     body: Body
     origin: Origin | None = None
@@ -268,7 +262,7 @@ class Give:
 class Take:
     """`target = ` the next block of a ring, in shared memory, once it is there."""
 
-    target: Expr
+    target: Expr = field(metadata=GIVES)
     ring: Ring
     within: Within | None = None
     origin: Origin | None = None
@@ -306,7 +300,7 @@ class Issue:
     """Begin `target = ` a product, which runs beside what follows: until it has been waited for
     nothing may read it, nor write what it reads."""
 
-    target: Expr
+    target: Expr = field(metadata=GIVES)
     product: Expr
     origin: Origin | None = None
 
@@ -318,7 +312,7 @@ class Issue:
 class Wait:
     """Wait for a product: so many that were issued after it may still run."""
 
-    target: Expr
+    target: Expr = field(metadata=GIVES)
     behind: int
     origin: Origin | None = None
 

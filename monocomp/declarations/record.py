@@ -8,12 +8,14 @@ mypy, not at run time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
+GIVES = {"gives": True}  # of a field that names what a statement gives, and reads nothing
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -41,6 +43,58 @@ def record(*, eq: bool = True) -> Callable[[type[_T]], type[_T]]:
         return cls
 
     return make
+
+
+def expressions_in(
+    x: Any, kind: type[_T], records: tuple[type, ...] = (), *, gives: bool = False
+) -> Iterator[_T]:
+    """Yield the expressions of a record, in the order of its fields: those of a kind, alone or
+    listed, and those of the records in it.
+
+    Args:
+        x: a record.
+        kind: the class of expressions.
+        records: the classes of the records in it that have expressions of their own.
+        gives: True for the names that it gives, in place of the expressions that it reads.
+    """
+    cls: Any = type(x)
+    for name in _fields(cls, gives):
+        yield from _expressions(getattr(x, name), kind, records)
+
+
+def _expressions(value: Any, kind: type[_T], records: tuple[type, ...]) -> Iterator[_T]:
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _expressions(part, kind, records)
+    elif isinstance(value, records):
+        yield from expressions_in(value, kind, records)
+
+
+def with_expressions(
+    x: _T, kind: type, records: tuple[type, ...], change: Callable[..., Any]
+) -> _T:
+    """Return a record with the expressions changed that it reads."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, kind):
+            return change(value)
+        if isinstance(value, tuple | list):
+            return type(value)(map(changed, value))
+        if isinstance(value, records):
+            return with_expressions(value, kind, records, change)
+        return value
+
+    cls: Any = type(x)
+    instead: dict[str, Any] = {n: changed(getattr(x, n)) for n in _fields(cls, False)}
+    return replace(x, **instead)  # type: ignore[type-var]
+
+
+@cache
+def _fields(cls: Any, gives: bool) -> tuple[str, ...]:
+    """Return the names of the fields of a class that give names, or of the others."""
+    return tuple(f.name for f in fields(cls) if f.metadata.get("gives", False) == gives)
 
 
 def _no_values(_: Any) -> tuple[()]:

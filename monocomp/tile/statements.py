@@ -13,11 +13,11 @@ only where a block sticks out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, TypeVar
 
-from monocomp.declarations.record import record
+from monocomp.declarations.record import expressions_in, record, with_expressions
 from monocomp.declarations.vocabulary import Kind
 from monocomp.tile.values import Axis, Expr, Origin
 
@@ -199,6 +199,7 @@ class Loop:
 
 Statement: TypeAlias = Let | Fold | Mask | Assign | Store | Loop
 _S = TypeVar("_S", bound=Statement)
+_PARTS = (Segment, State)  # of loops, with expressions of their own
 # The dtype of what is stored for products of matrices alone: that of what they multiply it with.
 OPERAND = "operand"
 
@@ -235,36 +236,12 @@ def walk(body: list[Statement]) -> Iterator[Statement]:
 
 def roots(s: Statement) -> tuple[Expr, ...]:
     """Return the expressions that a statement evaluates itself."""
-    match s:
-        case Loop():
-            return (*s.bounds, *(field.start for field in s.state))
-        case Fold():
-            return (*s.state, *s.elements)
-        case Store():
-            return (s.value, *s.positions, *([] if s.guard is None else [s.guard]))
-    return (s.value,)
+    return tuple(expressions_in(s, Expr, _PARTS))
 
 
 def with_roots(s: _S, visit: Callable[[Expr], Expr]) -> _S:
     """Return the statement with other expressions, each from the one in its place."""
-
-    def each(values: Iterable[Expr]) -> tuple[Expr, ...]:
-        return tuple(map(visit, values))
-
-    changed: dict[str, Any]
-    match s:
-        case Loop():
-            segments = (replace(x, lower=each(x.lower), upper=each(x.upper)) for x in s.segments)
-            state = [replace(field, start=visit(field.start)) for field in s.state]
-            changed = {"segments": tuple(segments), "state": state}
-        case Fold():
-            changed = {"state": each(s.state), "elements": each(s.elements)}
-        case Store():
-            guard = s.guard and visit(s.guard)
-            changed = {"value": visit(s.value), "positions": each(s.positions), "guard": guard}
-        case _:
-            changed = {"value": visit(s.value)}
-    return replace(s, **changed)
+    return with_expressions(s, Expr, _PARTS, visit)
 
 
 def expressions(body: list[Statement]) -> Iterator[Expr]:
