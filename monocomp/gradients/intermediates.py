@@ -19,7 +19,7 @@ from functools import partial
 
 from monocomp import terms as T
 from monocomp.gradients.reading import Reading
-from monocomp.rewriting.driver import NAMING_LAW, Rewriter
+from monocomp.rewriting.driver import Rewriter
 from monocomp.terms.equations import Equation, in_order
 
 
@@ -54,4 +54,4 @@ def name_intermediates(rewriter: Rewriter, names: Iterable[str]) -> None:
         if users:
             after = replace(program, equations=in_order([*changed.values()]))
             shown = partial(program.shown, e.body), partial(program.shown_names, e)
-            rewriter.record("name_intermediate", NAMING_LAW, users, *shown, after)
+            rewriter.name("name_intermediate", users, *shown, after)

@@ -153,30 +153,27 @@ class Rewriter:
         """True if as many steps were made as asked for."""
         return self.limit is not None and len(self.steps) >= self.limit
 
-    def record(
+    def take(self, step: Step) -> None:
+        """Take a step."""
+        if len(self.steps) >= STEP_LIMIT:
+            raise InternalError(f"the rewrites did not end within {STEP_LIMIT} steps")
+        for e in step.program.equations:
+            if e.name in step.place:
+                require_few(e, step.program, WEIGHT_LIMIT, SIZE_LIMIT, "as it is derived")
+        self.program = step.program
+        self.steps.append(step)
+
+    def name(
         self,
         rule: str,
-        law: str,
         place: Iterable[str],
         before: str | Callable[[], str],
         after: str | Callable[[], str],
         program: Equations,
-        redex: Term | None = None,
-        contractum: Term | None = None,
-        check: Callable[[], bool] | None = None,
     ) -> None:
-        """Take a step."""
-        if len(self.steps) >= STEP_LIMIT:
-            raise InternalError(f"the rewrites did not end within {STEP_LIMIT} steps")
-        texts = (before, after)
-        programs = self.program, program
-        step = Step(rule, law, tuple(place), *texts, *programs, redex, contractum, check=check)
-        for name in step.place:
-            if name in program.by_name:
-                e = program.by_name[name]
-                require_few(e, program, WEIGHT_LIMIT, SIZE_LIMIT, "as it is derived")
-        self.program = program
-        self.steps.append(step)
+        """Take a step that names something, or puts what it stands for in its place."""
+        texts = before, after
+        self.take(Step(rule, NAMING_LAW, tuple(place), *texts, self.program, program))
 
     def forget(self) -> None:
         """Let go of which terms are normal, once all is done."""
@@ -212,9 +209,8 @@ class Rewriter:
             known = (Abbreviation(equation.name, equation.indices, equation.body), *known)
         kept = tuple(e for e in program.equations if e.name != equation.name or e.name in returned)
         left = equation.name + "[" + ",".join(i.name for i in equation.indices) + "]"
-        self.record(
+        self.name(
             "inline_definition",
-            NAMING_LAW,
             users,
             left if equation.indices else equation.name,
             self._shown(equation.body),
@@ -231,7 +227,7 @@ class Rewriter:
                 program = self.program.with_given(new)
                 users = self.program.changed(program)
                 parts = self._shown(given.body), self._shown(new.body)
-                self.record("normalise_given", NAMING_LAW, users, *parts, program)
+                self.name("normalise_given", users, *parts, program)
 
     def name_logits(self) -> None:
         """Give what a derived reduction is taken of a name, if the program gives it none.
@@ -263,12 +259,12 @@ class Rewriter:
         if name is None:
             return
         rows = [i for i in equation.indices if i.name in operand.free]
-        others = [i for i in _indices(operand) if i.name in operand.free and i not in rows]
+        others = [i for i in T.free_indices(operand) if i not in rows]
         known = (Abbreviation(name, (*rows, *others), operand), *self.program.known)
         program = replace(self.program, known=known)
         left = self._shown(operand)
         right = show(operand, program.reader_names())
-        self.record("name_operand", NAMING_LAW, [equation.name], left, right, program)
+        self.name("name_operand", [equation.name], left, right, program)
 
     def exhaust(self, rules: RuleSet) -> None:
         """Apply the rules, innermost place first, until none matches."""
@@ -294,8 +290,8 @@ class Rewriter:
         terms = choice.before, choice.after
         whole = self.program, choice.program
         check = partial(rule.gives, *(whole if rule in rules.choices else terms))
-        before, after = map(self._shown, terms)
-        self.record(rule.name, rule.law, places, before, after, choice.program, *terms, check)
+        texts = self._shown(choice.before), self._shown(choice.after)
+        self.take(Step(rule.name, rule.law, places, *texts, *whole, *terms, check=check))
         return True
 
     def _choose(self, rules: RuleSet, place: str | None) -> tuple[Rule, Choice] | None:
@@ -316,7 +312,9 @@ class Rewriter:
         for equation in self.program.equations:
             if place not in (None, equation.name):
                 continue
-            for t in _unvisited(equation.body, normal):
+            for t in T.subterms(equation.body):
+                if not t.args or t in normal:
+                    continue
                 found = rules.first(t)
                 if found is not None:
                     choice = Choice.replacing(t, found[1], self.program)
@@ -326,29 +324,3 @@ class Rewriter:
                     self._normal.pop(rules, None)
                 normal.add(t)
         return None
-
-
-def _indices(t: Term) -> Iterator[Term]:
-    """Free indices in the order in which they are read."""
-    seen: set[Term] = set()
-    stack = [t]
-    while stack:
-        s = stack.pop()
-        if s.op == "index" and s not in seen:
-            seen.add(s)
-            yield s
-        stack.extend(reversed(s.args))
-
-
-def _unvisited(root: Term, normal: set[Term]) -> Iterator[Term]:
-    """Subterms with operands that are not known to be normal, operands first."""
-    stack: list[Term | None] = [root]
-    while stack:
-        t = stack.pop()
-        if t is None:  # all that stood above is done
-            t = stack.pop()
-            assert t is not None
-            if t not in normal:
-                yield t
-        elif t.args and t not in normal:
-            stack += (t, None, *reversed(T.children(t)))

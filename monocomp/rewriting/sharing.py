@@ -77,7 +77,7 @@ def is_small(program: Equations, names: frozenset[str] = frozenset()) -> bool:
     known: dict[str, Equation] = {}
     for e in program.equations:
         known[e.name] = whole = _written_out(e, names, known)
-        if _size(whole.body) > LIMIT or whole.body.depth > DEPTH_LIMIT:
+        if len(T.subterms(whole.body)) > LIMIT or whole.body.depth > DEPTH_LIMIT:
             return False
     return True
 
@@ -92,7 +92,7 @@ def _bounded(program: Equations, names: frozenset[str], fitting: frozenset[str])
     known: dict[str, Equation] = {}
     for e in program.equations:
         whole = _written_out(e, names, known)
-        if _size(whole.body) > LIMIT or whole.body.weight > WEIGHT_LIMIT:
+        if len(T.subterms(whole.body)) > LIMIT or whole.body.weight > WEIGHT_LIMIT:
             names |= e.body.names & fitting
             whole = _written_out(e, names, known)
         if whole.body.weight > MAX_WEIGHT:
@@ -123,18 +123,8 @@ def _too_large(e: Equation, program: Equations, what: str, *notes: str) -> Limit
 def require_few(e: Equation, program: Equations, weight: int, limit: int, when: str) -> None:
     """Raise a LimitError if an equation has more terms, each counted once: that is what rules and
     kernels cost. They are counted where it has a larger weight, that of the term written out."""
-    if e.body.weight > weight and _size(e.body) > limit:
+    if e.body.weight > weight and len(T.subterms(e.body)) > limit:
         raise _too_large(e, program, f"{limit} different terms {when}")
-
-
-def _size(t: Term) -> int:
-    """Return the number of terms that t consists of, each counted once."""
-    seen, stack = {t}, [t]
-    while stack:
-        new = [a for a in stack.pop().args if a not in seen]
-        seen.update(new)
-        stack += new
-    return len(seen)
 
 
 def reading_stored(program: Equations, equation: Equation) -> Equations:

@@ -13,7 +13,7 @@ arithmetic of a commutative ring, over which the rewrites work.
 Each module builds on those before it, in this order: nodes, constructors (the table of them),
 leaves, parts, logic, binders, transfer, absence, domain, facts, ring,
 comparisons, functions, folds, walking, printer. What uses the package as a whole stands
-beside them: monomials, algebra, operators, declarations, equations, abbreviation.
+beside them: monomials, algebra, shares, contractions, equations, abbreviation.
 """
 
 from __future__ import annotations

@@ -29,8 +29,6 @@ def compare(op: str, a: Term, b: Term) -> Term:
     (a, b), kind = promote((a, b))
     if kind == "int":
         return _compare_ints(op, a, b)
-    if op in ("==", "!=") and b.key < a.key:
-        a, b = b, a
     if a.op == "const" and b.op == "const":
         table = {"<": a.attr < b.attr, "<=": a.attr <= b.attr, "==": a.attr == b.attr}
         return const(table.get(op, a.attr != b.attr))
@@ -43,7 +41,7 @@ def compare(op: str, a: Term, b: Term) -> Term:
         b = _without_scale(b)
     elif b is ZERO:
         a = _without_scale(a)
-    return intern("compare", (a, b), op, "bool")
+    return _comparison(op, a, b)
 
 
 def _settle_less(a: Term, b: Term) -> Term | None:
@@ -89,7 +87,7 @@ def _compare_ints(op: str, a: Term, b: Term) -> Term:
     that are read the difference might be no int any more: they are compared as they are.
     """
     if sum(not is_small(t) for x in (a, b) for t in addends(x)) > 1:
-        return _compare_as_they_are(op, a, b)
+        return const(op in ("==", "<=")) if a is b else _comparison(op, a, b)
     parts, rest = split_addends(sub(b, a))  # 0 op parts + rest
     rest -= op == "<"
     divisor = math.gcd(*(int(number) for number, _ in parts))
@@ -109,10 +107,7 @@ def _compare_ints(op: str, a: Term, b: Term) -> Term:
         op, rest = ("<=", 0) if rest == 0 else ("<", rest + 1)
     left.append(const(max(0, -rest)))
     right.append(const(max(0, rest)))
-    sides = add(*left), add(*right)
-    if op in ("==", "!=") and sides[1].key < sides[0].key:
-        sides = sides[::-1]
-    return intern("compare", sides, op, "bool")
+    return _comparison(op, add(*left), add(*right))
 
 
 def _least(terms: Iterable[Term]) -> int:
@@ -120,11 +115,10 @@ def _least(terms: Iterable[Term]) -> int:
     return sum(int(split_coefficient(t)[0]) for t in terms if is_positive(t))
 
 
-def _compare_as_they_are(op: str, a: Term, b: Term) -> Term:
+def _comparison(op: str, a: Term, b: Term) -> Term:
+    """Return a comparison as it is, with the sides of == and != in order."""
     if op in ("==", "!=") and b.key < a.key:
         a, b = b, a
-    if a is b:
-        return const(op in ("==", "<="))
     return intern("compare", (a, b), op, "bool")
 
 

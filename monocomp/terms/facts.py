@@ -63,7 +63,7 @@ def is_positive(t: Term) -> bool:
 
 def is_positive_if_specified(t: Term) -> bool:
     """True if t is more than 0 where it is specified: a divisor then is not 0."""
-    parts = map(base_and_power, factors((t,)))
+    parts = map(base_and_power, factors(t))
     return all(is_positive(b) if n > 0 else is_nonnegative(b) for b, n in parts)
 
 
@@ -180,6 +180,5 @@ def without_scale(t: Term) -> Term:
     number, rest = split_coefficient(t)
     if rest is None or number < 0:
         return t
-    found = list(factors([rest]))
-    kept = [f for f in found if not (is_positive(f) and _with_masks(f).is_real)]
-    return construct("mul", *kept) if 0 < len(kept) < len(found) else rest
+    kept = [f for f in factors(rest) if not (is_positive(f) and _with_masks(f).is_real)]
+    return construct("mul", *kept) if 0 < len(kept) < len(factors(rest)) else rest

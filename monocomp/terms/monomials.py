@@ -12,6 +12,7 @@ from monocomp import terms as T
 from monocomp.terms import Number, Term
 from monocomp.terms.domain import REALS_ARE_READ, domain
 from monocomp.terms.parts import addends as addends
+from monocomp.terms.parts import factors as factors
 
 
 class Monomial(NamedTuple):
@@ -20,11 +21,6 @@ class Monomial(NamedTuple):
     number: Number
     powers: dict[Term, Fraction]
     exponent: Term
-
-
-def factors(t: Term) -> tuple[Term, ...]:
-    """Return the factors of a product; any other term is its own."""
-    return t.args if t.op == "mul" else (t,)
 
 
 def exponent_of(t: Term) -> Term:

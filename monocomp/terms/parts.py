@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 
 from monocomp.terms.leaves import READS
@@ -40,15 +39,9 @@ def addends(t: Term) -> tuple[Term, ...]:
     return t.args if t.op == "add" else (t,)
 
 
-def factors(terms: Iterable[Term]) -> Iterable[Term]:
-    """Yield the factors of a product of terms, those of products among them written out."""
-    stack = list(terms)[::-1]
-    while stack:
-        t = stack.pop()
-        if t.op == "mul":
-            stack.extend(reversed(t.args))
-        else:
-            yield t
+def factors(t: Term) -> tuple[Term, ...]:
+    """Return the factors of a product; any other term is its own."""
+    return t.args if t.op == "mul" else (t,)
 
 
 def base_and_power(t: Term) -> tuple[Term, Fraction]:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
+from itertools import chain
 
 from monocomp.declarations.vocabulary import Kind
 from monocomp.terms.constructors import CONSTRUCTORS, construct
@@ -87,12 +88,7 @@ def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
     total: Number = _NONE
     coefficients: dict[Term, Number] = {}
     cancelled: dict[Term, bool] = {}
-    stack = list(reversed(operands))
-    while stack:
-        t = stack.pop()
-        if t.op == "add":
-            stack.extend(reversed(t.args))
-            continue
+    for t in chain.from_iterable(map(addends, operands)):
         number, rest = split_coefficient(t)
         if rest is None:
             total = total + number
@@ -154,7 +150,7 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     powers: dict[Term, Fraction] = {}
     exponents: list[Term] = []
     conditions: list[Term] = []
-    for t in factors(operands):
+    for t in chain.from_iterable(map(factors, operands)):
         if t.op == "const":
             number = number * t.attr
         elif is_bracket(t):

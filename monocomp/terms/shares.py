@@ -28,7 +28,7 @@ from monocomp.terms.walking import element, subterms
 
 def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
     """Return a product as (shares of given sums, the rest), where conditions are known to hold."""
-    parts = list(factors([t]))
+    parts = list(factors(t))
     if not any(f.op == "exp" for f in parts):
         return ONE, t
     exponent = add(ZERO, *(f.args[0] for f in parts if f.op == "exp"))

@@ -184,26 +184,23 @@ def _logarithm(x: Dom) -> Dom:
     return Dom(lo, hi, not x.lo > 1, x.zero, unspecified)
 
 
-def _maximum(*parts: Dom) -> Dom:
-    is_apart = any(p.is_positive for p in parts) or all(p.is_negative for p in parts)
-    return Dom(
-        max(p.lo for p in parts),
-        max(p.hi for p in parts),
-        not is_apart,
-        all(p.masked for p in parts),
-        any(p.unspecified for p in parts),
-    )
+def _extremum(
+    end: Callable[..., Number], one: Callable[..., bool], every: Callable[..., bool]
+) -> Callable[..., Dom]:
+    """Return the transfer function of a maximum: it is positive if `one` is, and negative or -inf
+    if `every` one is."""
 
+    def transfer(*parts: Dom) -> Dom:
+        is_apart = one(p.is_positive for p in parts) or every(p.is_negative for p in parts)
+        return Dom(
+            end(p.lo for p in parts),
+            end(p.hi for p in parts),
+            not is_apart,
+            every(p.masked for p in parts),
+            any(p.unspecified for p in parts),
+        )
 
-def _minimum(*parts: Dom) -> Dom:
-    is_apart = all(p.is_positive for p in parts) or any(p.is_negative for p in parts)
-    return Dom(
-        min(p.lo for p in parts),
-        min(p.hi for p in parts),
-        not is_apart,
-        any(p.masked for p in parts),
-        any(p.unspecified for p in parts),
-    )
+    return transfer
 
 
 def _function(
@@ -284,8 +281,8 @@ TRANSFER: dict[str, Callable[..., Dom]] = {
     "add": _add,
     "mod": _modulo,
     "floordiv": _quotient_of_ints,
-    "maximum": _maximum,
-    "minimum": _minimum,
+    "maximum": _extremum(max, any, all),
+    "minimum": _extremum(min, all, any),
     "abs": _absolute,
     "relu": _rectified,
     "sign": _SIGN,

@@ -35,7 +35,7 @@ def children(t: Term) -> tuple[Term, ...]:
     return t.args
 
 
-def subterms(*roots: Term) -> Iterable[Term]:
+def subterms(*roots: Term) -> tuple[Term, ...]:
     """Return every subterm once, operands before the terms that hold them."""
     return _subterms(roots)
 
