@@ -11,6 +11,7 @@ from monocomp.backends.gluon.passes import UNPRINTED
 from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.kernel_source import block_program
+from monocomp.blocks import BlockProgram
 from monocomp.blocks.liveness import Moment, Shape, moments
 from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.errors import UnsupportedError
@@ -22,11 +23,10 @@ class LegalOfWarpgroups(Legal):
     """Legal schedules of kernels whose rows are those of one to three warpgroups."""
 
     def admits(self, schedule: Schedule) -> bool:
-        rows = {length for a, length in schedule.blocks if self.program.axes[a].role == "row"}
         return (
             schedule.descriptors
-            and rows == {16 * schedule.num_warps}
             and super().admits(schedule)
+            and all(schedule.lengths[a] == 16 * schedule.num_warps for a in self.blocks.divided)
             and self.registers(schedule) <= _MOST[schedule.num_warps // WARPGROUP]
         )
 
@@ -46,15 +46,20 @@ class LegalOfWarpgroups(Legal):
         return int(max(sum(n * held[x] for x, n in m) for m in self._moments))
 
     @cached_property
+    def blocks(self) -> BlockProgram:
+        """Return the kernel's block program."""
+        return block_program(self.program, dialect=UNPRINTED)
+
+    @cached_property
     def _moments(self) -> set[Moment]:
-        return moments(block_program(self.program, dialect=UNPRINTED))
+        return moments(self.blocks)
 
     def _held(self, shape: Shape, schedule: Schedule) -> float:
         """Count the registers of a thread for a value. Of the result of a product it has two rows
         and a quarter of the columns; vectors lie as those rows or columns do."""
         axes, bits = shape
         lengths = (
-            2 if self.program.axes[a].role == "row" else self.resources.length(a, schedule) / 4
+            2 if a in self.blocks.divided else self.resources.length(a, schedule) / 4
             for a in axes
             if a is not None
         )
@@ -96,9 +101,10 @@ def reasons(legal: Legal) -> str:
 
 
 def _all(legal: Legal) -> Iterator[Schedule]:
+    assert isinstance(legal, LegalOfWarpgroups)
     for length, groups in product((128, 64, 32, 16), (3, 2, 1)):
-        blocks = dict.fromkeys(legal.rows, 64 * groups)
-        blocks |= dict.fromkeys(legal.program.axis_names("stream"), length)
+        axes = (*legal.rows, *legal.program.axis_names("stream"))
+        blocks = {a: 64 * groups if a in legal.blocks.divided else length for a in axes}
         order = legal.orders[0]
         yield Schedule(
             tuple(blocks.items()), WARPGROUP * groups, 2, descriptors=True, group_size=order

@@ -23,14 +23,17 @@ def divide(program: B.BlockProgram) -> B.BlockProgram:
     """Give each warpgroup its rows.
 
     Raises:
-        UnsupportedError: something is summed over rows.
+        UnsupportedError: products have no rows in common, or something is summed over these.
     """
-    rows = {a.name: program.lengths[a.name] for a in program.axes.values() if a.role == "row"}
-    for s in B.walk(program.body):
-        for e in B.roots(s):
-            for x in B.subexpressions(e):
-                if _summed(x) in rows:
-                    raise UnsupportedError(f"it folds over {_summed(x)}, whose rows are divided")
+    values = [x for s in B.walk(program.body) for e in B.roots(s) for x in B.subexpressions(e)]
+    of_products = {x.layout[0] for x in values if x.op == "dot"}
+    common = [a for a in program.axes if program.axes[a].role == "row" and a in of_products]
+    if len(common) != 1:
+        raise UnsupportedError("products have no rows in common")
+    rows = {a: program.lengths[a] for a in common}
+    for x in values:
+        if _summed(x) in rows:
+            raise UnsupportedError(f"it folds over {_summed(x)}, whose rows are divided")
     lengths = {a: name(f"ROWS_{a.upper()}", B.INT) for a in rows}
     shares = tuple(
         B.Assign((lengths[a],), infix("//", whole, GROUPS), program.axes[a], is_static=True)
@@ -60,7 +63,7 @@ class _Division:
 
     def __init__(self, program: B.BlockProgram, lengths: Mapping[str, B.Expr]) -> None:
         self.program, self.lengths = program, lengths
-        self.axes = {e.attr: a for a, e in program.starts.items()}
+        self.axes = {e.attr: a for a, e in program.starts.items() if a in lengths}
         self.own: dict[str, B.Expr] = {}  # by the name of what begins all rows, or counts them
         self.common: dict[str, B.Expr] = {}  # by the name that own rows give another value
         statements = list(B.walk(program.body))
