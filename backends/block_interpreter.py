@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -77,10 +78,7 @@ def run(
             )
         given |= {a.name.attr: groups for a in program.arguments if a.purpose == "groups"}
         own = {a: lengths[a] // groups for a in program.divided}
-        count = 1
-        for axis in program.grid:
-            length = lengths[axis.name] if axis.role == "row" else 1
-            count *= -(-extents[axis.extent] // length)
+        count = count_items(program, extents, lengths)
         is_persistent = any(a.purpose == "items" for a in program.arguments)
         instances = min(count, _AT_ONCE) if is_persistent else count
         told = {"items": count, "counter": _Pointer("")}
@@ -102,6 +100,14 @@ def run(
             _require_turns(program, logs)
         for name, output in outputs.items():
             output[...] = tensors[name].reshape(output.shape)
+
+
+def count_items(
+    program: B.BlockProgram, extents: Mapping[str, int], lengths: Mapping[str, int]
+) -> int:
+    """Count the blocks of rows, each at every position of the grid."""
+    rows = (lengths[a.name] if a.role == "row" else 1 for a in program.grid)
+    return prod(-(-extents[a.extent] // n) for a, n in zip(program.grid, rows, strict=True))
 
 
 def argument(

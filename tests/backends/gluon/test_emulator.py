@@ -1,0 +1,165 @@
+"""Emitted Gluon kernels mean what their tile programs mean, without a race or a deadlock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import CodeType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monocomp as mc
+from monocomp.backends import numpy as backend
+from monocomp.blocks import BlockProgram
+from monocomp.errors import UnsupportedError
+from monocomp.tile import TileProgram
+from tests.backends.both_stages import in_float64, lengths
+from tests.backends.gluon import emulator
+from tests.backends.gluon.machine import Fault
+from tests.backends.gluon.mutants import mutants
+from tests.backends.gluon.test_dialect import SUPPORTED, in_gluon
+from tests.backends.library_cases import CASES
+
+BLOCK = 8  # rows of a warpgroup, and keys
+
+
+@dataclass(frozen=True)
+class Run:
+    """Queries and keys, warpgroups, stages, instances, the seed of an order; and how many keys a
+    window has, in programs with one."""
+
+    q: int
+    k: int
+    groups: int
+    stages: int
+    instances: int
+    seed: int | None
+    window: int = 9
+
+
+# Of one to three blocks of rows a head, and of none to more blocks of keys than stages by two.
+RUNS = (
+    Run(28, 40, 2, 2, 1, None, window=30),
+    Run(14, 6, 2, 2, 1, 1),
+    Run(44, 45, 3, 3, 2, 2, window=40),
+    Run(20, 10, 1, 2, 1, 3),
+    Run(20, 26, 2, 1, 2, 4),
+    Run(22, 0, 2, 2, 1, None),
+    Run(10, 36, 1, 3, 1, 5),
+    Run(50, 18, 3, 2, 3, 6),
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kernel with tensors, sizes and parameters, and what it makes of them."""
+
+    program: TileProgram
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    extents: Mapping[str, int]
+    params: Mapping[str, Any]
+
+    def check(self, blocks: BlockProgram, codes: Sequence[CodeType], run: Run) -> None:
+        """Run what is emitted of it."""
+        rows = dict.fromkeys(self.program.axis_names("row"), BLOCK * run.groups)
+        found = {n: np.full_like(x, np.nan) for n, x in self.outputs.items()}
+        chosen = lengths(self.program, self.extents, BLOCK) | rows
+        emulator.run(
+            *(blocks, codes, self.inputs, found, self.extents, self.params, chosen),
+            groups=run.groups,
+            stages=run.stages,
+            instances=run.instances,
+            seed=run.seed,
+        )
+        for n, array in found.items():
+            np.testing.assert_allclose(array, self.outputs[n], 1e-6, 1e-6)
+
+
+@cache
+def kernel_of(name: str) -> mc.Kernel:
+    return mc.compile(CASES[name].text, name=name)
+
+
+def calls(name: str, run: Run) -> Iterator[Call]:
+    """The kernels of a program, one after the other."""
+    case, kernel = CASES[name], kernel_of(name)
+    given = {**case.params, **{n: run.window for n in case.params if n == "window"}}
+    sizes = case.sizes(run.q, run.k, 3, 5)
+    inputs = {n: x.numpy() for n, x in case.inputs(sizes).items()}
+    binding = kernel.calls.bind({n: x.shape for n, x in inputs.items()}, given)
+    extents, params = binding.extents, binding.params
+    arrays = {n: in_float64(x) for n, x in inputs.items()}
+    for program in kernel.tile_programs({}):
+        outputs = {o.name: np.zeros([extents[d] for d in o.dims]) for o in program.outputs}
+        tensors = {n: arrays[n] for n in program.inputs}
+        backend.run(program, tensors, outputs, extents, params)
+        yield Call(program, tensors, outputs, extents, params)
+        arrays |= outputs
+
+
+@cache
+def emitted(name: str, kernel: int) -> tuple[BlockProgram, list[CodeType]] | None:
+    """A kernel's block program and functions, if it has a form in Gluon."""
+    try:
+        blocks = in_gluon(kernel_of(name).tile_programs({})[kernel])
+    except UnsupportedError:
+        return None
+    return blocks, list(map(emulator.compiled, emulator.functions(blocks)))
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_meaning(name: str) -> None:
+    """In every order of events."""
+    count = 0
+    for run in RUNS:
+        for n, call in enumerate(calls(name, run)):
+            if (made := emitted(name, n)) is not None:
+                call.check(*made, run)
+                count += 1
+    assert count or name not in SUPPORTED
+
+
+# Mutants that mean the same, and why.
+EQUIVALENT = {
+    r"async_copy_.* before mbarrier\.expect": "the arrival that says how many bytes ends a phase",
+    r"wait\(V_ring_full.* before s = warpgroup_mma\(": "it waits earlier than it must",
+    r"(without|twice) item_turn \+= 1": "no item follows the last one",
+    r"expect\(V_ring_full.* before mbarrier\.wait\(V_ring_empty": (
+        "whoever asks for the last block of V has waited for the release of a later one of K"
+    ),
+    r"another slot: item_ring_(full|empty)\.index\(n\)": "both slots begin alike",
+    r"without mbarrier\.wait\(K_ring_full": "a block that is left unread comes before one of V",
+}
+PARTS = 16
+
+
+@pytest.mark.one_in(PARTS)
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    ("name", "pattern"), [("sliding_window", ""), ("causal", "keep_within|wait\\(V_ring_full")]
+)
+def test_mutants(part: int, name: str, pattern: str) -> None:
+    """A change to how parts synchronise is found."""
+    checks = [(run, call) for run in RUNS for call in calls(name, run)]
+    for run, call in checks:  # what no query admits is in no result
+        call.inputs["V"][:, :, run.q :] = np.nan
+    made = emitted(name, 0)
+    assert made is not None
+    blocks, codes = made
+    tried = [
+        m for f in emulator.functions(blocks) for m in mutants(f) if re.search(pattern, m.what)
+    ]
+    for mutant in tried[part::PARTS]:
+        code = emulator.compiled(mutant.made())
+        try:
+            for run, call in checks:
+                call.check(blocks, [*codes, code], run)
+        except (Fault, AssertionError, NameError, TypeError, AttributeError, ValueError):
+            continue
+        assert any(re.search(x, mutant.what) for x in EQUIVALENT), mutant.what
