@@ -7,7 +7,6 @@ tanh, for one, loses small arguments when written with exponentials.
 from __future__ import annotations
 
 from monocomp import terms as T
-from monocomp.rewrites.single_folds import reads_computed
 from monocomp.rewriting.equations import equations
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
@@ -57,10 +56,19 @@ def expand_prefix(t: Term) -> Term | None:
     return T.by_definition(t)
 
 
+def _in_tensors(t: Term) -> Term:
+    """Return the condition that what is read at computed positions is in its tensors, but for reads
+    of folds, which are left to these."""
+    positions = T.computed(t.args, t.attr.extents) if t.op in T.READS else []
+    within = [T.in_range(position, extent) for _, position, extent in positions]
+    parts = t.args if t.op not in ("fold", "fold_at") else ()
+    return T.conjunction(*within, *map(_in_tensors, parts))
+
+
 @elaboration.procedure
 def nest_indices(t: Term) -> Term | None:
     """A fold over several indices is a fold of folds, row by row; what its filter asks of rows is
-    asked of them.
+    asked of them, where they read it inside its tensors.
 
     Law:     fold over (j, k) = fold over j of the fold over k: associative, in the same order
     Claims:  interchange
@@ -75,10 +83,10 @@ def nest_indices(t: Term) -> Term | None:
     (outer, *inner), (condition, *elements) = T.open_fold(t)
     names = {i.name for i in inner}
     parts = T.conjuncts(condition)
-    rows = [c for c in parts if names.isdisjoint(c.free) and not reads_computed(c)]
-    row = T.fold(
-        monoid, tuple(inner), T.conjunction(*(c for c in parts if c not in rows)), *elements
-    )
+    rows = [c for c in parts if names.isdisjoint(c.free)]
+    inside = T.conjunction(*(c for c in parts if c not in rows))
+    row = T.fold(monoid, tuple(inner), inside, *elements)
+    rows = [*map(_in_tensors, rows), *rows]
     if isinstance(monoid, str):
         return T.fold(monoid, (outer,), T.conjunction(*rows), row)
     fields = (T.field(row, f) for f in monoid.fields)

@@ -1,13 +1,11 @@
 """Steps that torch does as one operation with those that they read.
 
-exp2(log2(e) * x)  =  exp(x)
 c * (A B)  =  baddbmm of A and B with the factor c, a number
 X + A B  =  baddbmm of X, A and B, in the memory of X
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +16,6 @@ import torch
 
 from monocomp.backends.tape.recorder import Step, Value
 
-_ROUNDINGS = 4  # of a factor that is a product of numbers
 _WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.bmm: torch.baddbmm,
     torch.mm: torch.addmm,
@@ -27,7 +24,7 @@ _WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
 
 def fused(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
     """Return steps for the same results; some of them nothing reads any more."""
-    for of in (_Fusing.exponential, _Fusing.joined, _Fusing.scaled, _Fusing.added):
+    for of in (_Fusing.joined, _Fusing.scaled, _Fusing.added):
         fusing = _Fusing(steps, results)
         for s in steps:
             fusing.add(of(fusing, s) or s)
@@ -62,35 +59,6 @@ class _Fusing:
         self.steps.append(s)
         self.made_by[s.result] = s
         return s.result
-
-    def exponential(self, s: Step) -> Step | None:
-        """Return exp(x) for exp2(log2(e) * x)."""
-        x = self._divided(s.operands[0]) if s.run is torch.exp2 else None
-        return None if x is None else replace(s, run=torch.exp, operands=(x,))
-
-    def _divided(self, v: Value) -> Value | None:
-        """Return v / log2(e), if that takes no step more than v."""
-        if v.number is not None and v.known is not None:
-            return Value(v.shape, v.dtype, v.known * math.log(2))
-        s = self.made_by.get(v)
-        if s is None or s.run not in (torch.mul, torch.add, torch.sub, torch.neg):
-            return None
-        if s.run is torch.mul:
-            number, x = sorted(s.operands, key=lambda v: v.number is None)
-            rounding = _ROUNDINGS * torch.finfo(v.dtype).eps
-            if math.isclose((number.number or 0.0) * math.log(2), 1, rel_tol=rounding):
-                return x if (x.shape, x.strides) == (v.shape, v.strides) else None
-        if self.readers[v] != 1:
-            return None
-        quotients = [self._divided(x) for x in s.operands]
-        if s.run is torch.mul:
-            first = next((n for n, x in enumerate(quotients) if x is not None), len(quotients))
-            others = enumerate(s.operands)
-            quotients = [x if n != first else quotients[n] for n, x in others]
-            if first == len(quotients):
-                return None
-        divided = [x for x in quotients if x is not None]
-        return self.add(s.again(divided)) if len(divided) == len(quotients) else None
 
     def joined(self, s: Step) -> Step | None:
         """Return a linear function of a sum for the sum of two of them, or of one and one that is

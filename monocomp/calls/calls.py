@@ -228,9 +228,13 @@ class Calls:
 
     def forward(self, wrt: tuple[str, ...], values: Mapping[str, Any] | None = None) -> Forward:
         """Return the program for calls whose gradients with respect to some inputs are asked
-        for: for sizes like those of values by name, or usual ones."""
+        for: for sizes like those of values by name, or usual ones. What is best to save at small
+        sizes is told by how many kernels are launched, and a tape launches none."""
         found = self.forward_at(wrt, {})
         if values is None or not found.depends_on_sizes:
+            return found
+        devices = (values[n].device for n in self.declared.inputs)
+        if not any(self._backend_for(device) in DIALECTS for device in devices):
             return found
         return self.forward_at(wrt, self._sizes_like(values))
 

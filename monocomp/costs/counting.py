@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 
 from monocomp import terms as T
-from monocomp.costs.closing import open_subscripts
 from monocomp.costs.cost import (
     ELEMENT_BYTES,
     ELEMENTWISE,
@@ -55,7 +54,6 @@ from monocomp.costs.operations import (
 from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles, fits_whole, scan_along
 from monocomp.declarations.record import record
-from monocomp.extents.nominal import nominal_sizes
 from monocomp.extents.prefixes import Start, Walk, elements_of, prefix_of, start_of, walk_along
 from monocomp.lowering.nests import held_by
 from monocomp.rewrites.products import apart, largest_sides
@@ -75,29 +73,6 @@ def cost(program: Equations) -> Cost:
     outputs = (*(o.name for o in program.declared.outputs), *program.operands)
     counted = (_cost_of_kernel(tuple(group), inputs, outputs) for group in kernels(program))
     return sum(counted, NOTHING)
-
-
-def elements_of_folds(program: Equations) -> int:
-    """Elements of all distinct folds, at a program's sizes or nominal ones: each counts once for
-    all values of its free indices, or of its computed subscripts if these are fewer, wherever loops
-    will compute it."""
-    sizes = nominal_sizes(program.declared, program.sizes)
-
-    def count(t: Term) -> int:
-        extents = [i.extent for i in T.free_indices(t)] + list(t.attr.extents)
-        return math.prod(max(1, sizes[e]) for e in extents)
-
-    folds = {
-        min(T.unnamed(t), _with_subscripts_opened(t), key=count)
-        for t in T.subterms(*(e.body for e in program.equations))
-        if t.op in ("fold", "fold_at")
-    }
-    return sum(map(count, folds))
-
-
-@lru_cache(maxsize=8192)  # programs that are compared have most folds in common
-def _with_subscripts_opened(t: Term) -> Term:
-    return T.unnamed(open_subscripts(t)[0])
 
 
 @lru_cache(maxsize=256)

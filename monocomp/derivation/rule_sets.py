@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from monocomp.costs.counting import elements_of_folds
+from monocomp.costs.fold_elements import elements_of_folds
 from monocomp.errors import require_known
 from monocomp.rewrites.centring import anchoring, centring
 from monocomp.rewrites.elaboration import elaboration

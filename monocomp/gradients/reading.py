@@ -389,8 +389,9 @@ def unmasked(t: Term) -> tuple[Term, tuple[Term, ...]]:
 
 
 def is_aggregate(t: Term) -> bool:
-    """True if a term is a float that a reduction gives."""
-    return t.op == "field" or (t.op == "fold" and t.kind == "float")
+    """True if a term is a float that a reduction gives: in a user's monoid, one of its fields."""
+    is_number = t.op == "fold" and isinstance(t.attr.monoid, str)
+    return t.op == "field" or (is_number and t.kind == "float")
 
 
 def is_exponential_sum(t: Term) -> bool:

@@ -43,16 +43,19 @@ def test_several_indices_of_a_monoid_of_tuples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("of_elements", "inside"),
-    [("k <= j", "k <= j"), ("0 < Y[j - 1]", "0.0 < Y[j - 1] and k == k")],
+    ("condition", "of_rows", "of_elements"),
+    [
+        ("0 < j and k <= j", "if 0 < j", "if k <= j"),
+        ("k < j and 0 < Y[j - 1]", "if j <= |j| and 0 < j and 0.0 < Y[j - 1]", "if k < j"),
+    ],
 )
-def test_filters_of_rows(of_elements: str, inside: str) -> None:
-    """What is asked of rows is asked of them; but for a read that just the rest of the filter keeps
-    inside its tensor."""
-    text = f"input X[i,j,k], Y[j]\nA[i] = max[j, k if 0 < j and {of_elements}](X[i,j,k])"
+def test_filters_of_rows(condition: str, of_rows: str, of_elements: str) -> None:
+    """What is asked of rows is asked of them, also what just the filter of their elements keeps
+    inside a tensor."""
+    text = f"input X[i,j,k], Y[j]\nA[i] = max[j, k if {condition}](X[i,j,k])"
     rewriter = apply_only(rule_of(elaboration, "nest_indices"), text)
     (line,) = rewriter.program.lines()
-    assert line == f"A[i] = max[j if 0 < j](max[k if {inside}](X[i,j,k]))"
+    assert line == f"A[i] = max[j {of_rows}](max[k {of_elements}](X[i,j,k]))"
     inputs = inputs_of(rewriter.start)
     expected = evaluate(rewriter.start.origin.text, inputs)
     np.testing.assert_array_equal(values(rewriter.program, inputs), expected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monocomp.costs.counting import elements_of_folds
+from monocomp.costs.fold_elements import elements_of_folds
 from monocomp.derivation.rule_sets import RULES, derive, split_normal_form
 from monocomp.rewrites.exchange import disorder
 from monocomp.rewriting.driver import Rewriter
