@@ -49,7 +49,7 @@ def _folds_of(bodies: Iterable[Term]) -> Iterator[tuple[Term, Determined]]:
     seen = set()
     while waiting:
         t, around = waiting.pop()
-        determined = {i: by for i, by in around.items() if i.name in t.free}
+        determined: Determined = {i: by for i, by in around.items() if i.name in t.free}
         key = t, frozenset(determined.items())
         if not t.args or key in seen:
             continue
