@@ -4,8 +4,9 @@
     0 != maximum(0, x)  =  0 < x                exp2(x) < exp2(y)  =  x < y
 
 So conditions that kernels state of exponentials, each relative to its own largest, are one, and
-need none of them. Numbers that differ by less than their rounding may compare either way. A term
-that is added on both sides stays, as it may be -inf.
+need none of them. Which of two numbers is larger that differ by less than their rounding may come
+out either way; whether they are equal may not. A term that is added on both sides stays, as it may
+be -inf.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ _Pair: TypeAlias = tuple[Tile, Tile]
 
 
 def simplest(ops: TileOps, name: str, a: Tile, b: Tile) -> tuple[str, Tile, Tile]:
-    """Return a comparison that says what another one does."""
+    """Return a comparison that says what another one does. An equation is one of numbers as they
+    are computed: it may guard a quotient by (1 + x) - 1 where that is rounded to 0."""
     for zero, x in ((a, b), (b, a)):
         if name == "ne" and zero.value.number == 0 and (of := _positive_part(x)) is not None:
             name, a, b = "lt", zero, of
+    if name in ("eq", "ne"):
+        return name, a, b
     while (pair := _of_exponents(ops, a, b) or _of_terms(ops, a, b)) is not None:
         a, b = pair
     return name, a, b

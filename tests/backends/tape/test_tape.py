@@ -410,6 +410,15 @@ def test_conditions_on_exponentials(dtype: torch.dtype) -> None:
     assert "exp2" not in names_of(made[-1])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_guards_against_rounded_zeros(dtype: torch.dtype) -> None:
+    """log(1 + p) is p where 1 + p is 1, however small p is: (1 + p) - 1 == 0 is not p == 0."""
+    X = torch.tensor([-800.0, -300, -80, -60, -1, 0, 1, 60, 80, 800], dtype=dtype)
+    kernel = mc.compile("O[i] = softplus(max[k](W[k] * X[i]))", backend="torch")
+    found = kernel(X=X, W=torch.ones(2, dtype=dtype))
+    torch.testing.assert_close(found, torch.logaddexp(X, torch.zeros_like(X)))
+
+
 def test_results_that_are_kept_may_not_be_written_to() -> None:
     """They are not copied; autograd tells of it, as in eager torch."""
     kernel = mc.compile("P[q,k] = softmax[k](X[q,k])", backend="torch")
