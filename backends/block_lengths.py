@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from monocomp import tile as T
+from monocomp import tile as P
 
 
 def default_blocks(
-    program: T.TileProgram,
+    program: P.TileProgram,
     extents: Mapping[str, int],
     elements: int,
     has_own_loops: bool = True,
@@ -26,7 +26,7 @@ def default_blocks(
             that the others lack.
     """
     axes = program.axes
-    loops = (s for s in T.walk(program.body) if isinstance(s, T.Loop))
+    loops = (s for s in P.walk(program.body) if isinstance(s, P.Loop))
     is_exact = any(s.is_exact and not s.is_whole for s in loops)
     apart = _with_own_loops(program) if has_own_loops or is_exact else set()
     lengths = {n: 1 if n in apart else max(1, extents[a.extent]) for n, a in axes.items()}
@@ -54,14 +54,14 @@ def _more(extent: int, length: int) -> int:
     return count + 1 + count // 8
 
 
-def _with_own_loops(program: T.TileProgram) -> set[str]:
+def _with_own_loops(program: P.TileProgram) -> set[str]:
     """Return the axes of the grid with which bounds of loops vary that vary with no tile."""
-    values = {s.name: s.value for s in program.statements if isinstance(s, T.Let)}
-    loops = (s for s in program.statements if isinstance(s, T.Loop))
+    values = {s.name: s.value for s in program.statements if isinstance(s, P.Let)}
+    loops = (s for s in program.statements if isinstance(s, P.Loop))
     waiting = [e for s in loops if not any(e.axes for e in s.bounds) for e in s.bounds]
     found, seen = set[str](), set[str]()
     while waiting:
-        for e in T.subexpressions(waiting.pop()):
+        for e in P.subexpressions(waiting.pop()):
             if e.op == "coordinate" and program.axes[e.attr].role == "grid":
                 found.add(e.attr)
             elif e.op == "local" and e.attr in values and e.attr not in seen:

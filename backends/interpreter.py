@@ -14,7 +14,7 @@ from functools import partial, reduce
 from itertools import product
 from typing import Any
 
-from monocomp import tile as T
+from monocomp import tile as P
 from monocomp.backends import folds
 from monocomp.backends.array_operations import Array, Ops, Tiles
 from monocomp.declarations.vocabulary import Kind
@@ -38,7 +38,7 @@ class Interpreter:
 
     def __init__(
         self,
-        program: T.TileProgram,
+        program: P.TileProgram,
         ops: Ops,
         extents: Mapping[str, int],
         params: Mapping[str, Any],
@@ -51,7 +51,7 @@ class Interpreter:
         self.params = params
         self.blocks = blocks
         self.checked = checked
-        loops = [s for s in T.walk(program.body) if isinstance(s, T.Loop)]
+        loops = [s for s in P.walk(program.body) if isinstance(s, P.Loop)]
         self.backwards: set[str] = set()  # axes along which the loops that are open go backwards
         # Bounds that are exact are those of one value of the grid.
         self.is_exact = any(s.is_exact and not s.is_whole for s in loops)
@@ -84,7 +84,7 @@ class Interpreter:
                 self._enter(axis.name, start, stop)
             self._run(self.program.body)
 
-    def _blocks(self, axis: T.Axis, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def _blocks(self, axis: P.Axis, start: int, stop: int) -> Iterator[tuple[int, int]]:
         is_single = axis.role == "serial" or (axis.role == "grid" and self.is_exact)
         step = 1 if is_single else self.blocks[axis.name]
         for first in range(start, stop, step):
@@ -104,25 +104,25 @@ class Interpreter:
 
     # --- statements -------------------------------------------------------------------
 
-    def _run(self, body: list[T.Statement]) -> None:
+    def _run(self, body: list[P.Statement]) -> None:
         for s in body:
             match s:
-                case T.Loop():
+                case P.Loop():
                     self._loop(s)
-                case T.Fold():
+                case P.Fold():
                     self._fold(s)
-                case T.Mask():
+                case P.Mask():
                     if self.masked:
                         self.inside = _both(self.inside, self._value(s.value))
                         if not self.ops.bounds(self.inside)[1]:
                             return
-                case T.Store():
+                case P.Store():
                     self._store(s)
                 case _:
                     self.values[s.name] = self._value(s.value)
                     self.units.discard(s.name)
 
-    def _store(self, s: T.Store) -> None:
+    def _store(self, s: P.Store) -> None:
         axes = self._coordinates(s.positions)
         is_whole = s.guard is None and self.inside is None and self.around is None
         if axes is None or s.mode == "add" or not is_whole:
@@ -136,7 +136,7 @@ class Interpreter:
         positions = tuple(slice(*self.range[a]) for a in axes)
         self.ops.store(self.outputs[s.output], positions, value.reshape([*lengths.values()]))
 
-    def _scatter(self, s: T.Store) -> None:
+    def _scatter(self, s: P.Store) -> None:
         """Store element by element, those that are members of the domain and not outside."""
         output, value = self.outputs[s.output], self._value(s.value)
         positions = [self._value(p) for p in s.positions]
@@ -158,7 +158,7 @@ class Interpreter:
         )
         self.ops.scatter(output, tuple(positions), value, valid, s.mode == "add")
 
-    def _loop(self, loop: T.Loop) -> None:
+    def _loop(self, loop: P.Loop) -> None:
         for state in loop.state:
             value = self.ops.unit(self._value(state.start))
             for a in state.axes:
@@ -189,12 +189,12 @@ class Interpreter:
         self.inside, self.masked, self.around = outer
         self.backwards.discard(axis.name)
 
-    def _fold(self, s: T.Fold) -> None:
+    def _fold(self, s: P.Fold) -> None:
         """The state combined with the elements of this block, in their order."""
         dim = self.dims[s.axis]
         state = tuple(map(self._value, s.state))
         elements = self._in_order(tuple(self._along(e, s.axis) for e in s.elements), s.axis)
-        if isinstance(s.monoid, T.Selection):
+        if isinstance(s.monoid, P.Selection):
             results = self._select(s, s.monoid, dim, state, elements)
         elif s.prefixes:
             combine = partial(self._combine, s.monoid)
@@ -206,12 +206,12 @@ class Interpreter:
             results = self._after(s, state, self._total(s.monoid, dim, elements))
         self.values |= zip(s.names, results, strict=True)
 
-    def _after(self, s: T.Fold, state: Tiles, tiles: Tiles) -> Tiles:
+    def _after(self, s: P.Fold, state: Tiles, tiles: Tiles) -> Tiles:
         """Return the state combined with what comes after it."""
-        assert isinstance(s.monoid, T.Combine)
+        assert isinstance(s.monoid, P.Combine)
         return tiles if self._is_first(s) else self._combine(s.monoid, state, tiles)
 
-    def _is_first(self, s: T.Fold) -> bool:
+    def _is_first(self, s: P.Fold) -> bool:
         """True if the state of a fold is still what its loop starts with."""
         return all(e.op == "local" and e.attr in self.units for e in s.state)
 
@@ -222,13 +222,13 @@ class Interpreter:
         dim = self.dims[axis]
         return folds.parts(tiles, dim, [*reversed(range(tiles[0].shape[dim]))])
 
-    def _total(self, monoid: T.Combine, dim: int, tiles: Tiles) -> Tiles:
+    def _total(self, monoid: P.Combine, dim: int, tiles: Tiles) -> Tiles:
         extremum = extremum_of(monoid)
         if extremum is not None:
             return self.ops.first_extreme(extremum, tiles[0], tiles[1], dim)
         return folds.total(self.ops, partial(self._combine, monoid), dim, tiles)
 
-    def _combine(self, monoid: T.Combine, left: Tiles, right: Tiles) -> Tiles:
+    def _combine(self, monoid: P.Combine, left: Tiles, right: Tiles) -> Tiles:
         outer = self.values
         names = (*monoid.left, *monoid.right)
         self.values = dict(zip(names, (*left, *right), strict=True))
@@ -239,7 +239,7 @@ class Interpreter:
         return results
 
     def _select(
-        self, s: T.Fold, selection: T.Selection, dim: int, state: Tiles, elements: Tiles
+        self, s: P.Fold, selection: P.Selection, dim: int, state: Tiles, elements: Tiles
     ) -> Tiles:
         """Return the largest of the list so far and of this block."""
         rank = self.dims[selection.axis]
@@ -250,7 +250,7 @@ class Interpreter:
         values, positions = folds.alike(self.ops, values, positions, rank)
         return self.ops.largest(values, positions, rank, count)
 
-    def _range_of(self, segment: T.Segment, extent: int) -> tuple[int, int, int, int]:
+    def _range_of(self, segment: P.Segment, extent: int) -> tuple[int, int, int, int]:
         """(start, start of the part that is inside for all rows, its stop, stop)."""
         start, stop, full_start, full_stop = 0, extent, 0, extent
         if segment.lower:
@@ -263,7 +263,7 @@ class Interpreter:
             full_stop = min(full_stop, *(low for low, _ in pairs))
         return start, full_start, full_stop, max(start, stop)
 
-    def _own_start(self, segment: T.Segment, count: int) -> tuple[Array | None, int]:
+    def _own_start(self, segment: P.Segment, count: int) -> tuple[Array | None, int]:
         """Return the first element for each value of the grid, or also of other axes, and how
         many any of them has, if these are at most half of those that some have, and the values
         share none."""
@@ -285,7 +285,7 @@ class Interpreter:
                 return first, most
         return None, count
 
-    def _within(self, segment: T.Segment, axis: str) -> Array:
+    def _within(self, segment: P.Segment, axis: str) -> Array:
         """Which elements of this block are in the segment."""
         k = self.coordinates[axis]
         inside = None
@@ -299,7 +299,7 @@ class Interpreter:
 
     # --- expressions ------------------------------------------------------------------
 
-    def _value(self, e: T.Expr) -> Array:
+    def _value(self, e: P.Expr) -> Array:
         match e.op:
             case "number":
                 return self.ops.full((1,) * len(self.dims), e.attr, e.kind)
@@ -326,7 +326,7 @@ class Interpreter:
                 return SIGNS[e.attr].value(*map(self._value, e.args))
         return self.ops.elementwise[e.op](*map(self._value, e.args))
 
-    def _masked(self, e: T.Expr) -> Array:
+    def _masked(self, e: P.Expr) -> Array:
         value = self._value(e.args[0])
         role = self.program.axes[e.attr[0]].role
         if self.inside is None or role == "whole":
@@ -334,7 +334,7 @@ class Interpreter:
         unit = self.ops.full((1,) * len(self.dims), e.attr[1], e.kind)
         return self.ops.library.where(self.inside, value, unit)
 
-    def _along(self, e: T.Expr, axis: str) -> Array:
+    def _along(self, e: P.Expr, axis: str) -> Array:
         """Return a value with all its elements along the axis, also where they are the same."""
         start, stop = self.range[axis]
         return self._stretch(self._value(e), self.dims[axis], stop - start)
@@ -356,14 +356,14 @@ class Interpreter:
         shape[dim] = length
         return self.ops.library.broadcast_to(value, tuple(shape))
 
-    def _contract(self, e: T.Expr) -> Array:
+    def _contract(self, e: P.Expr) -> Array:
         left, right = (self._along(a, e.attr) for a in e.args[:2])
         result = self.ops.contract(left, right, self.dims[e.attr])
         if len(e.args) == 2:
             return result
         return self.ops.elementwise["add"](self._value(e.args[2]), result)
 
-    def _load(self, e: T.Expr) -> Array:
+    def _load(self, e: P.Expr) -> Array:
         tensor = self.inputs[e.attr]
         if not e.args:
             return self.ops.promote(tensor).reshape((1,) * len(self.dims))
@@ -375,7 +375,7 @@ class Interpreter:
         positions = [self._value(s) for s in e.positions]
         return self._gather(e.attr, tensor, positions, self._members(e.guard, positions))
 
-    def _members(self, condition: T.Expr | None, positions: list[Array]) -> Array | None:
+    def _members(self, condition: P.Expr | None, positions: list[Array]) -> Array | None:
         """Which positions are read, or written, for a member of the domain. What is for some
         element of an axis along which no position varies is so once."""
         guard = None if condition is None else self._value(condition)
@@ -388,7 +388,7 @@ class Interpreter:
                     guard = self._reduce("max", guard, dim)
         return guard
 
-    def _coordinates(self, positions: Sequence[T.Expr]) -> list[str] | None:
+    def _coordinates(self, positions: Sequence[P.Expr]) -> list[str] | None:
         """Return the axes whose coordinates these are, each once; None if they are others."""
         axes = [p.attr for p in positions if p.op == "coordinate"]
         is_distinct = len(set(axes)) == len(positions)
