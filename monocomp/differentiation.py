@@ -24,9 +24,9 @@ class Gradient(GradientPrograms):
     """A derived gradient, which gives the source of its kernels."""
 
     @classmethod
-    def of(cls, found: GradientPrograms) -> Gradient:
+    def of(cls, programs: GradientPrograms) -> Gradient:
         """Return the gradient of these programs."""
-        return cls(**{f.name: getattr(found, f.name) for f in fields(found)})
+        return cls(**{f.name: getattr(programs, f.name) for f in fields(programs)})
 
     def source(
         self,

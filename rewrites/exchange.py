@@ -103,11 +103,11 @@ def join_products(measure: Measure, program: Equations) -> Choice | None:
     return _least(measure, program, alike.values())
 
 
-def _are_products(found: Bindings) -> bool:
+def _are_products(bindings: Bindings) -> bool:
     """True if both sums are products of matrices whose other sides vary with the same indices, and
     so is the sum of both, or it would be split again; a weight has its own frame."""
-    (bound, *more), fold = found.folds["k"]
-    a, b, w, x, y = (found.terms[v] for v in "abwxy")
+    (bound, *more), fold = bindings.folds["k"]
+    a, b, w, x, y = (bindings.terms[v] for v in "abwxy")
     bodies = [T.mul(w, x), T.mul(w, y), T.mul(w, T.add(T.mul(a, x), T.mul(b, y)))]
     name = bound.name
     return (

@@ -23,24 +23,24 @@ from monocomp.terms.monomials import (
 hoisting = RuleSet("hoisting", "factors, addends and conditions that do not vary leave folds")
 
 
-def _is_guarded(found: Bindings) -> bool:
+def _is_guarded(bindings: Bindings) -> bool:
     """True if a factor reads at computed positions that a filter may keep inside a tensor."""
-    _, fold = found.folds["k"]
+    _, fold = bindings.folds["k"]
     _, (condition, _) = T.open_fold(fold)
     fixed = any(c.free <= fold.free for c in T.conjuncts(condition))
-    return fixed and reads_computed(found.terms["a"])
+    return fixed and reads_computed(bindings.terms["a"])
 
 
-def _is_free_to_leave(found: Bindings) -> bool:
+def _is_free_to_leave(bindings: Bindings) -> bool:
     """True if a factor is neither guarded nor infinite, and no part of a share of what is given,
     which is at most 1 as a whole."""
-    (bound,), fold = found.folds["k"]
+    (bound,), fold = bindings.folds["k"]
     _, (condition, body) = T.open_fold(fold)
     share, _ = T.shares(body, T.conjuncts(condition))
-    a = found.terms["a"]
+    a = bindings.terms["a"]
     is_torn = bound.name in share.free and _is_part(a, share)
     is_infinite = isinstance(a.attr, float)
-    return not (is_torn or is_infinite or _is_guarded(found))
+    return not (is_torn or is_infinite or _is_guarded(bindings))
 
 
 def _is_part(factor: Term, share: Term) -> bool:
@@ -154,13 +154,13 @@ def _is_number(name: str) -> Guard:
     return Guard(holds, "3")
 
 
-def _are_of_one_weight(found: Bindings) -> bool:
+def _are_of_one_weight(bindings: Bindings) -> bool:
     """True if w is all that varies in the exponents of both elements and of their addends: a sum
     of differently weighted ones would be split again."""
-    (bound,), _ = found.folds["k"]
+    (bound,), _ = bindings.folds["k"]
     name = bound.name
-    others = (a for v in "xy" for a in addends(found.terms[v]))
-    is_weight = weight_of(found.terms["w"], name) is not T.ZERO
+    others = (a for v in "xy" for a in addends(bindings.terms[v]))
+    is_weight = weight_of(bindings.terms["w"], name) is not T.ZERO
     return is_weight and all(weight_of(a, name) is T.ZERO for a in others)
 
 

@@ -115,9 +115,9 @@ def _has_power(addend: Term, base: Term, least: Fraction) -> bool:
     return any(b is base and n >= least for b, n in map(T.base_and_power, factors(addend)))
 
 
-def _are_out_of_order(found: Bindings) -> bool:
+def _are_out_of_order(bindings: Bindings) -> bool:
     """True if the extent of the inner sum comes before that of the outer one."""
-    (_, outer), (_, inner) = found.folds["k"], found.folds["j"]
+    (_, outer), (_, inner) = bindings.folds["k"], bindings.folds["j"]
     return bool(inner.attr.extents < outer.attr.extents)
 
 

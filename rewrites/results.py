@@ -104,11 +104,11 @@ def _is_frame(t: Term) -> bool:
 _SPLIT = "sum[k if c](x * (a + y)) = sum[k if c](x * a) + sum[k if c](x * y)"
 
 
-def _result_of(found: Bindings) -> Term | None:
+def _result_of(bindings: Bindings) -> Term | None:
     """Return the earlier results that an addend a is multiplied with and that leave the sum."""
-    (bound,), fold = found.folds["k"]
+    (bound,), fold = bindings.folds["k"]
     name, extent = bound.attr
-    a = found.terms["a"]
+    a = bindings.terms["a"]
     if extent not in a.folded:
         return None
     _, (_, body) = T.open_fold(fold)
@@ -123,19 +123,19 @@ def _result_of(found: Bindings) -> Term | None:
     return T.mul(*results) if results else None
 
 
-def _addend(found: Bindings) -> Term:
+def _addend(bindings: Bindings) -> Term:
     """Return an addend by itself: results are factors of it, and need be none of a sum of several,
     which they would not leave."""
-    return found.terms["a"]
+    return bindings.terms["a"]
 
 
-def _is_mixed(found: Bindings) -> bool:
+def _is_mixed(bindings: Bindings) -> bool:
     """True if an addend of a sum in an addend is of a result, or holds a sum that is, and the sum
     is free of results once they have left."""
-    a = found.terms["a"]
-    (bound,), fold = found.folds["k"]
+    a = bindings.terms["a"]
+    (bound,), fold = bindings.folds["k"]
     _, (_, body) = T.open_fold(fold)
-    is_of_result = _result_of(found) or any(_holds_result(f, *bound.attr) for f in factors(a))
+    is_of_result = _result_of(bindings) or any(_holds_result(f, *bound.attr) for f in factors(a))
     return bool(is_of_result) and not _keeps_result(body, *bound.attr)
 
 
@@ -153,12 +153,12 @@ def _holds_result(f: Term, name: str, extent: str) -> bool:
     return any(_is_result(g, name, extent) or _holds_result(g, name, extent) for g in parts)
 
 
-def _is_separable(found: Bindings) -> bool:
+def _is_separable(bindings: Bindings) -> bool:
     """True if an addend is of a result, the sum is free of results once they have left, and it is
     of no distance from one beside another distance: multiplied out they would cancel."""
-    if _result_of(found) is None:
+    if _result_of(bindings) is None:
         return False
-    (bound,), fold = found.folds["k"]
+    (bound,), fold = bindings.folds["k"]
     name, extent = bound.attr
     _, (_, body) = T.open_fold(fold)
     powers = map(T.base_and_power, factors(body))
@@ -166,7 +166,7 @@ def _is_separable(found: Bindings) -> bool:
     degree = sum(n for _, n in distances)
     if _keeps_result(body, name, extent):
         return False
-    return degree <= 1 or not any(found.terms["a"] in addends(f) for f, _ in distances)
+    return degree <= 1 or not any(bindings.terms["a"] in addends(f) for f, _ in distances)
 
 
 def _keeps_result(t: Term, name: str, extent: str) -> bool:
@@ -184,17 +184,17 @@ def _is_distance(f: Term, name: str, extent: str) -> bool:
     return any(_is_result(a, name, extent) for a in parts) and any(name in a.free for a in parts)
 
 
-def _weight(found: Bindings) -> tuple[Term, ...]:
+def _weight(bindings: Bindings) -> tuple[Term, ...]:
     """Return the exponent of an addend and its condition."""
-    a = found.terms["a"]
+    a = bindings.terms["a"]
     condition = T.conjunction(*(f.args[0] for f in factors(a) if T.is_bracket(f)))
     return exponent_of(a), condition
 
 
-def _is_weighted(found: Bindings) -> bool:
+def _is_weighted(bindings: Bindings) -> bool:
     """True if an addend has an exponential weight that varies with the index."""
-    (bound,), _ = found.folds["k"]
-    return weight_of(found.terms["a"], bound.name) is not T.ZERO
+    (bound,), _ = bindings.folds["k"]
+    return weight_of(bindings.terms["a"], bound.name) is not T.ZERO
 
 
 results.add(

@@ -34,10 +34,10 @@ def reads_computed(t: Term) -> bool:
     return any(map(T.is_computed, T.subterms(t)))
 
 
-def scales_no_weights(found: Bindings) -> bool:
+def scales_no_weights(bindings: Bindings) -> bool:
     """True if a factor is no scale of weights in the elements of a maximum or choice, without which
     these may be too large for a float."""
-    (bound,), fold = found.folds["k"]
+    (bound,), fold = bindings.folds["k"]
     _, (condition, body) = T.open_fold(fold)
     is_whole = T.has_element(fold)
 
@@ -45,4 +45,4 @@ def scales_no_weights(found: Bindings) -> bool:
         return bound.name in f.free or not (is_whole or T.is_positive_if_specified(f))
 
     moving = [*filter(stays, factors(body))]
-    return bool(beside_weight([found.terms["a"]], moving, T.conjuncts(condition))[0])
+    return bool(beside_weight([bindings.terms["a"]], moving, T.conjuncts(condition))[0])

@@ -190,11 +190,11 @@ class Legal:
             self.orders[0],
         )
 
-    def _with_registers(self, found: Schedule) -> Schedule:
+    def _with_registers(self, schedule: Schedule) -> Schedule:
         """Return a schedule with what its tiles leave of registers."""
-        resources = self.resources_of(found)
-        found = replace(found, unchained=resources.lacks_rows(found))
-        return replace(found, registers=resources.register_limit(found))
+        resources = self.resources_of(schedule)
+        schedule = replace(schedule, unchained=resources.lacks_rows(schedule))
+        return replace(schedule, registers=resources.register_limit(schedule))
 
     def alike(self, shape: Shape) -> Shape:
         """Return the shape for this kernel that comes nearest to another kernel's. Rows and

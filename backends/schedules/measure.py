@@ -87,9 +87,9 @@ class GpuBench:
 
         return measure
 
-    def agree(self, found: Outputs, expected: Outputs) -> bool:
+    def agree(self, results: Outputs, expected: Outputs) -> bool:
         """True if results are the same up to rounding."""
-        return all(same(a, b, self.tolerance) for a, b in zip(found, expected, strict=True))
+        return all(same(a, b, self.tolerance) for a, b in zip(results, expected, strict=True))
 
 
 @contextmanager
@@ -117,18 +117,18 @@ def poisoned(*size: Any, **how: Any) -> torch.Tensor:
     return tensor.fill_(float("nan") if tensor.is_floating_point() else _GARBAGE)
 
 
-def same(found: torch.Tensor, expected: torch.Tensor, tolerance: float) -> bool:
+def same(result: torch.Tensor, expected: torch.Tensor, tolerance: float) -> bool:
     """True if results agree within the tolerance, a part of their own and of the usual size.
 
     A few integers may differ: they may be positions of values that are equal up to rounding.
     """
-    if found.shape != expected.shape:
+    if result.shape != expected.shape:
         return False
-    if not found.numel():
+    if not result.numel():
         return True
-    if not found.is_floating_point():
-        return float((found != expected).double().mean()) <= _FEW
-    a, b = found.float(), expected.to(found.dtype).float()
+    if not result.is_floating_point():
+        return float((result != expected).double().mean()) <= _FEW
+    a, b = result.float(), expected.to(result.dtype).float()
     known = b.isfinite()
     if not torch.equal((a == b) | (a.isnan() & b.isnan()) | known, torch.ones_like(known)):
         return False

@@ -72,7 +72,7 @@ class Bench(Protocol):
     def timer(self, choice: Choice) -> Callable[[], float]:
         """Measure the milliseconds of a call; raises DoesNotFit."""
 
-    def agree(self, found: Outputs, expected: Outputs) -> bool:
+    def agree(self, results: Outputs, expected: Outputs) -> bool:
         """True if results are the same up to rounding."""
 
 

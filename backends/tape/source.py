@@ -46,9 +46,9 @@ def function_of(
     names = {v: f"x{n}" for n, v in enumerate(inputs)}
     held: dict[str, Any] = {}  # what does not depend on the call, by name
 
-    def hold(thing: object) -> str:
+    def hold(value: object) -> str:
         name = f"k{len(held)}"
-        held[name] = thing
+        held[name] = value
         return name
 
     def name_of(v: Value) -> str:

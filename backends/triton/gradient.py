@@ -32,29 +32,29 @@ if TYPE_CHECKING:  # a gradient writes its source with this
 
 
 def emit_gradient(
-    found: GradientPrograms, forward: Part, backward: Part, *, precision: str, target: str | None
+    programs: GradientPrograms, forward: Part, backward: Part, *, precision: str, target: str | None
 ) -> str:
     """Return the source file of a program and its gradients.
 
     Args:
-        found: the gradients.
+        programs: the gradients.
         forward, backward: the program with what it saves, and the gradients.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
     """
-    start = found.program
+    start = programs.program
     first = write(forward)
     second = write(backward, first)
     hosts = [part.start.origin.name or "kernel" for part in (forward, backward)]
     host = Identifiers(second.taken | {*hosts}).of("host", start.origin.name or "kernel")
-    head = [*header(start, target), *quoted("Gradients", str(found))]
+    head = [*header(start, target), *quoted("Gradients", str(programs))]
     lines, _ = body(head, [first, second], hosts, precision)
-    lines += ["", "", *_Function(found, first, second, hosts).lines(host)]
+    lines += ["", "", *_Function(programs, first, second, hosts).lines(host)]
     if forward.checked is not None:
         known = identifiers(start, first.names)
         lines += ["", "", *reference_lines(start, known)]
         order = list(start.declared.inputs)
-        gradients = {n: found.gradients[n] for n in sorted(found.gradients, key=order.index)}
+        gradients = {n: programs.gradients[n] for n in sorted(programs.gradients, key=order.index)}
         here, checked = replace(start, sizes=forward.lowered.sizes), forward.checked
         lines += ["", "", *main_lines(here, known, host, TRITON.devices, checked, gradients)]
     return text_of(lines)
@@ -70,13 +70,13 @@ class _Function:
     """
 
     def __init__(
-        self, found: GradientPrograms, forward: Written, backward: Written, hosts: Sequence[str]
+        self, programs: GradientPrograms, forward: Written, backward: Written, hosts: Sequence[str]
     ) -> None:
-        self.found, self.forward, self.backward = found, forward, backward
+        self.found, self.forward, self.backward = programs, forward, backward
         self.hosts = hosts
         self.is_dense = backward.part.promises is not None  # takes tensors without gaps alone
         self.names = Identifiers({*backward.taken, *hosts, "ctx"})
-        self.declared = found.program.declared
+        self.declared = programs.program.declared
 
     def tensors(self, names: Sequence[str]) -> list[str]:
         return [self.names.of("tensor", n) for n in names]

@@ -101,15 +101,15 @@ def small_params(declared: Declarations[Any]) -> dict[str, int | float]:
     }
 
 
-def difference(result: Array, expected: Array, or_nan: bool = False) -> float:
+def difference(value: Array, expected: Array, or_nan: bool = False) -> float:
     """Return the largest difference over the largest expected size (at least 1); inf where they
     differ in shape or in what is infinite.
 
     Nothing is promised where NaN is expected; with `or_nan`, NaN is right everywhere.
     """
-    if result.shape != expected.shape:
+    if value.shape != expected.shape:
         return np.inf
-    a, b = result.astype(np.float64), expected.astype(np.float64)
+    a, b = value.astype(np.float64), expected.astype(np.float64)
     promised = ~np.isnan(b) & ~(np.isnan(a) & or_nan)
     plain = promised & np.isfinite(b)
     if not np.isfinite(a[plain]).all() or not (a == b)[promised & ~plain].all():

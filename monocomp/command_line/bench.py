@@ -226,10 +226,10 @@ def _as_tuple(value: Any) -> Results:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _difference(ours: Results, others: Results) -> float:
-    if [t.shape for t in ours] != [t.shape for t in others]:
+def _difference(ours: Results, results: Results) -> float:
+    if [t.shape for t in ours] != [t.shape for t in results]:
         return float("inf")
-    pairs = zip(ours, others, strict=True)
+    pairs = zip(ours, results, strict=True)
     return max(((a.double() - b.double()).abs().max().item() for a, b in pairs), default=0.0)
 
 

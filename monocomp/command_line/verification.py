@@ -54,15 +54,15 @@ def verify(
     yield from _backends(program, [*case.everywhere(), *_longer(case, extents)])
 
 
-def _longer(case: Case, given: Mapping[str, int]) -> list[Case]:
+def _longer(case: Case, sizes: Mapping[str, int]) -> list[Case]:
     """The case with one index at a time longer than a tile, where the program admits it."""
     params = case.params
-    fixed = by_representative(case.equations.declared, given)
+    fixed = by_representative(case.equations.declared, sizes)
     guarded = not fits(case.equations, case.extents, params)  # then only a run can tell
     cases = []
     for name in free_extents(case.equations.declared):
         if name not in fixed:
-            extents = complete_extents(case.equations, {**given, name: _LONG}, params)
+            extents = complete_extents(case.equations, {**sizes, name: _LONG}, params)
             if guarded or fits(case.equations, extents, params):
                 cases.append(replace(case, extents=extents))
     return cases

@@ -75,13 +75,13 @@ def by_input(
     return {name: named.get(name, dtype) for name in declared.inputs}
 
 
-def _dtype(given: str, known: Mapping[str, str]) -> str:
-    if given in known:
-        return known[given]
+def _dtype(text: str, known: Mapping[str, str]) -> str:
+    if text in known:
+        return known[text]
     raise UnsupportedDtypeError(
-        f"'{shorten(given)}' is no dtype for inputs",
+        f"'{shorten(text)}' is no dtype for inputs",
         notes=("accepted: bf16, fp16, fp32, fp64, and NAME=e4m3 or NAME=e5m2 for one input",),
-        help=did_you_mean(given, known),
+        help=did_you_mean(text, known),
     )
 
 

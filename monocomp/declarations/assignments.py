@@ -11,9 +11,9 @@ from monocomp.errors import UsageError, shorten
 T = TypeVar("T")
 
 
-def as_names(given: str | Sequence[str] | None) -> Sequence[str] | None:
+def as_names(names: str | Sequence[str] | None) -> Sequence[str] | None:
     """Return names; a single one may be given without a list."""
-    return [given] if isinstance(given, str) else given
+    return [names] if isinstance(names, str) else names
 
 
 def read_pairs(

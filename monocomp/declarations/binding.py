@@ -185,18 +185,18 @@ def _missing(what: str, missing: list[str], declared: Declarations[Any]) -> NoRe
 # Parameters
 
 
-def _value(param: Param, given: object) -> int | float:
+def _value(param: Param, value: object) -> int | float:
     """Return a parameter's value in its type: an int stays exact, a condition is no number."""
-    number = _number(given)
+    number = _number(value)
     if number is not None and param.kind == "float":
-        return _as_float(param, given, number)
+        return _as_float(param, value, number)
     if isinstance(number, float) and number.is_integer():
         return int(number)
     if isinstance(number, int):
         return number
     wanted = "an integer" if param.kind == "int" else "a number"
     raise InputError(
-        f"parameter '{param.name}' must be {wanted}, not {_shown_value(given)}",
+        f"parameter '{param.name}' must be {wanted}, not {_shown_value(value)}",
         notes=(f"its declaration: param {param}",),
     )
 
@@ -226,26 +226,26 @@ def _number(given: object) -> int | float | None:
     return None
 
 
-def _as_float(param: Param, given: Any, number: int | float) -> float:
+def _as_float(param: Param, value: Any, number: int | float) -> float:
     """Return the nearest float; no finite number is infinity."""
     with suppress(OverflowError):
         found = float(number)
-        if not math.isinf(found) or given == found:
+        if not math.isinf(found) or value == found:
             return found
     raise InputError(
-        f"parameter '{param.name}' is {_shown_value(given)}, and floats end at 1.8e308",
+        f"parameter '{param.name}' is {_shown_value(value)}, and floats end at 1.8e308",
         help=f"give {param.name} a smaller value, or math.inf",
     )
 
 
-def _shown_value(given: object) -> str:
+def _shown_value(value: object) -> str:
     """In few characters: long integers, and objects of any kind, may have no others."""
-    if isinstance(given, int) and given.bit_length() > 128:
-        return f"an integer of {given.bit_length()} bits"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
     try:
-        return shorten(ascii(given))
+        return shorten(ascii(value))
     except Exception:  # of a user's own `__repr__`, which may raise anything
-        return f"a {type(given).__name__}"
+        return f"a {type(value).__name__}"
 
 
 # Extents

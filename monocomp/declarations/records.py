@@ -116,12 +116,12 @@ def free_extents(declared: Declarations[Any]) -> tuple[str, ...]:
     return tuple(name for name in found if name not in declared.bounds and name[0] != ".")
 
 
-def by_representative(declared: Declarations[Any], given: Mapping[str, int]) -> dict[str, int]:
+def by_representative(declared: Declarations[Any], sizes: Mapping[str, int]) -> dict[str, int]:
     """Given extents by what represents them; an unknown name, two sizes, or what is none is an
     error."""
     table = declared.extent_of
     first: dict[str, str] = {}
-    for name, size in given.items():
+    for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise UsageError(f"the extent of '{name}' is {size!r}, not a number of entries")
         root = table.get(name, table.get(f".{name}"))
@@ -129,13 +129,13 @@ def by_representative(declared: Declarations[Any], given: Mapping[str, int]) -> 
             names = [index.lstrip(".") for index in table]
             raise unknown(name, names, f"the program has no index '{name}'", "indices")
         other = first.setdefault(root, name)
-        if given[other] != size:
+        if sizes[other] != size:
             raise UsageError(
                 f"indices '{other}' and '{name}' have one extent, and get two: "
-                f"{given[other]} and {size}",
-                help=f"leave out {name}={size} or {other}={given[other]}",
+                f"{sizes[other]} and {size}",
+                help=f"leave out {name}={size} or {other}={sizes[other]}",
             )
-    return {root: given[name] for root, name in first.items()}
+    return {root: sizes[name] for root, name in first.items()}
 
 
 @record()

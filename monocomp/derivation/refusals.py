@@ -133,7 +133,7 @@ class _Finder:
                 kept = f"the pass over {ours} comes after one over {theirs}"
             yield self._unmet(fold, result, kept)
 
-    def _unmet(self, fold: Term, result: Term, kept: str) -> Refusal:
+    def _unmet(self, fold: Term, term: Term, kept: str) -> Refusal:
         """Return the refusal of the equation that lacks least: a need of the smallest term that
         holds the result."""
         start = _plain(fold)
@@ -141,12 +141,12 @@ class _Finder:
             (rule, need, t)
             for rule in self.rules
             for need, t in rule.lacking(start)
-            if T.holds(t, result)
+            if T.holds(t, term)
         )
         found = min(lacking, key=lambda lack: lack[2].weight, default=None)
         if found is None:
-            part = next(t for t in T.open_fold(fold)[1] if T.holds(t, result))
-            why = f"{self._show(part)} depends on {self._show(value_of(result))}"
+            part = next(t for t in T.open_fold(fold)[1] if T.holds(t, term))
+            why = f"{self._show(part)} depends on {self._show(value_of(term))}"
             return self._unfused(fold, part, why, kept)
         rule, need, t = found
         extent = fold.attr.extents[0].lstrip(".")

@@ -119,10 +119,10 @@ class _Parser:
             return Formula("prefix", (self.formula(NOT),), "not")
         return self.postfixed(self.atom())
 
-    def postfixed(self, found: Formula) -> Formula:
+    def postfixed(self, formula: Formula) -> Formula:
         while self.takes(".field"):
-            found = Formula("field", (found,), self.take())
-        return found
+            formula = Formula("field", (formula,), self.take())
+        return formula
 
     def atom(self) -> Formula:
         word = self.take()

@@ -86,19 +86,19 @@ def _head(found: Chain) -> str:
     )
 
 
-def _passes(found: Chain) -> str:
-    before, after = (c.shown_passes for c in found.costs)
-    start, result = found.derivation.start, found.derivation.result
+def _passes(shown: Chain) -> str:
+    before, after = (c.shown_passes for c in shown.costs)
+    start, result = shown.derivation.start, shown.derivation.result
     is_same = before == after or start.declared.outputs != result.declared.outputs
     return after if is_same else f"{before} as written, {after} derived"
 
 
-def _rail(found: Chain) -> str:
+def _rail(shown: Chain) -> str:
     """Return the steps as dots, in their phases."""
-    if not found.links:
+    if not shown.links:
         return ""
     parts = []
-    for phase in found.phases:
+    for phase in shown.phases:
         dots = joined(
             f'<span class="mc-dot{" mc-key" if link.decisive else ""}" '
             f'data-n="{link.number}" title="{link.number} {escape(link.step.rule)}"></span>'
@@ -113,9 +113,9 @@ def _rail(found: Chain) -> str:
 # The steps
 
 
-def _steps(found: Chain) -> str:
-    short = len(found.links) <= _SHORT
-    parts = (_phase(phase, short) for phase in found.phases)
+def _steps(shown: Chain) -> str:
+    short = len(shown.links) <= _SHORT
+    parts = (_phase(phase, short) for phase in shown.phases)
     return tag("section", "steps", *parts)
 
 
@@ -199,10 +199,10 @@ def _blocks(bar: Bar) -> str:
     return f"{'▮' * min(count, 12)} {count}"
 
 
-def _bars(found: Sequence[Bar]) -> str:
+def _bars(bars: Sequence[Bar]) -> str:
     """Draw what a program costs beside what the derivation's program costs as it is written."""
     cells = []
-    for bar in found:
+    for bar in bars:
         share = bar.share / bar.start if bar.start else 1.0
         said = str(round(bar.value)) if bar.name == "passes" else _percent(share)
         ends = (("fill", bar.share), ("ghost", bar.start))

@@ -327,11 +327,11 @@ def _without_abs(t: Term, addend: Term, op: str) -> Term:
     return T.conjunction(*sides) if number < 0 else T.disjunction(*sides)
 
 
-def _half_line(factor: int, rest: Term) -> Interval | None:
+def _half_line(factor: int, other: Term) -> Interval | None:
     """{k : factor * k + rest >= 0}."""
     if factor == 0:
         return None
-    quotient = T.floordiv(rest, T.const(abs(factor)))
+    quotient = T.floordiv(other, T.const(abs(factor)))
     if factor > 0:
         return Interval(lower=(T.neg(quotient),))
     return Interval(upper=(T.add(quotient, T.const(1)),))

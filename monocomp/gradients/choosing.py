@@ -126,14 +126,14 @@ def running_exponents(program: Equations, known: Mapping[str, int]) -> list[str]
     ]
 
 
-def with_reason(found: GradientPrograms, names: Collection[str]) -> GradientPrograms:
+def with_reason(gradient: GradientPrograms, names: Collection[str]) -> GradientPrograms:
     """Return the gradient with the reason for which these prefixes are saved."""
-    saved = found.saved.keys() & names
+    saved = gradient.saved.keys() & names
     if not saved:
-        return found
+        return gradient
     reason = "as both passes have to weigh by the same number"
-    choices = (replace(c, reason=reason) if c.name in saved else c for c in found.choices)
-    return replace(found, choices=tuple(choices))
+    choices = (replace(c, reason=reason) if c.name in saved else c for c in gradient.choices)
+    return replace(gradient, choices=tuple(choices))
 
 
 def _is_running(e: Equation) -> bool:
@@ -159,42 +159,43 @@ def _own_names(program: Equations, values: Sequence[Saved]) -> dict[str, str]:
 
 
 def as_far_as_read(
-    program: Equations, names: Collection[str], found: GradientPrograms
+    program: Equations, names: Collection[str], gradient: GradientPrograms
 ) -> GradientPrograms:
     """Return the gradient of a program, from that of one which also returns some of its
     definitions: of these it saves what is read."""
-    unread = {n for n in names if n not in found.saved}
+    unread = {n for n in names if n not in gradient.saved}
     reason = "as the gradients do not read it"
     choices = (
-        replace(c, is_saved=False, reason=reason) if c.name in unread else c for c in found.choices
+        replace(c, is_saved=False, reason=reason) if c.name in unread else c
+        for c in gradient.choices
     )
-    forward = without_outputs(found.forward, unread)
-    return replace(found, program=program, forward=forward, choices=tuple(choices))
+    forward = without_outputs(gradient.forward, unread)
+    return replace(gradient, program=program, forward=forward, choices=tuple(choices))
 
 
 def weighed(
-    found: GradientPrograms,
+    gradient: GradientPrograms,
     derive: Callable[[list[str]], GradientPrograms],
     sizes: Mapping[str, int],
 ) -> GradientPrograms:
     """Return the gradients with the choice of values to save with which both programs cost least.
 
     Args:
-        found: with all that are worth it by themselves.
+        gradient: with all that are worth it by themselves.
         derive: gives those with others.
         sizes: extents that are known, by representative.
     """
-    kept = {c.name: c for c in found.choices}
+    kept = {c.name: c for c in gradient.choices}
     groups: dict[tuple[T.Term, ...], list[str]] = {}
-    for c in found.choices:
-        if c.is_open and c.name in found.saved:
-            groups.setdefault(found.saved[c.name].indices, []).append(c.name)
+    for c in gradient.choices:
+        if c.is_open and c.name in gradient.saved:
+            groups.setdefault(gradient.saved[c.name].indices, []).append(c.name)
         elif c.is_open:
             reason = "as the gradients do not read it"
             kept[c.name] = replace(c, is_saved=False, reason=reason, is_open=False)
-    known = _sizes(found.program, sizes)
-    tensors = tensor_sizes(found.program, known)
-    best = found
+    known = _sizes(gradient.program, sizes)
+    tensors = tensor_sizes(gradient.program, known)
+    best = gradient
     for indices in sorted(groups, key=len, reverse=True):
         names = groups[indices]
         without = derive([n for n, c in kept.items() if c.is_saved and n not in names])
@@ -209,17 +210,17 @@ def weighed(
     return replace(best, choices=tuple(kept.values()))
 
 
-def large_values(found: GradientPrograms, sizes: Mapping[str, int]) -> list[str]:
+def large_values(gradient: GradientPrograms, sizes: Mapping[str, int]) -> list[str]:
     """Return the values that are saved and are not small, but for logarithms, with their maxima,
     and outputs."""
-    known = _sizes(found.program, sizes)
-    tensors = tensor_sizes(found.program, known)
+    known = _sizes(gradient.program, sizes)
+    tensors = tensor_sizes(gradient.program, known)
     return [
         name
-        for name, e in found.saved.items()
-        if name not in found.program.by_name
+        for name, e in gradient.saved.items()
+        if name not in gradient.program.by_name
         and not is_logarithm(e.body)
-        and name not in found.frames.values()
+        and name not in gradient.frames.values()
         and not _is_small(elements(e.indices, known), tensors)
     ]
 
@@ -231,9 +232,9 @@ def is_far_cheaper(
     return _cost(one, sizes) < _cost(other, sizes) * WORTHWHILE
 
 
-def _cost(found: GradientPrograms, sizes: Mapping[str, int]) -> float:
+def _cost(gradient: GradientPrograms, sizes: Mapping[str, int]) -> float:
     """Estimate the time of both programs; infinity if they are too long or cannot be planned."""
-    programs = found.forward, found.equations
+    programs = gradient.forward, gradient.equations
     if sum(1 for p in programs for _ in _terms(p)) > _PLANNED:
         return math.inf
     try:

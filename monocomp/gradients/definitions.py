@@ -135,12 +135,12 @@ def _is_named(i: Term) -> bool:
 
 
 def names_needed(
-    found: Iterable[Equation], given: Mapping[str, Equation], defined: Mapping[str, Equation]
+    equations: Iterable[Equation], given: Mapping[str, Equation], defined: Mapping[str, Equation]
 ) -> tuple[set[str], set[str]]:
     """Return the names of the inputs and of the definitions that equations need."""
     read: set[str] = set()
     names: set[str] = set()
-    waiting = list(found)
+    waiting = list(equations)
     while waiting:
         for t in T.subterms(waiting.pop().body):
             if t.op in LEAVES and (name := T.name_of(t)) not in read | names:

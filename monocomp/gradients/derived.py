@@ -423,10 +423,10 @@ class _Derivation:
         indices = tuple(self._dims(declared.inputs[name]))
         return Equation(gradient, indices, self._transposed(name, indices))
 
-    def _dims(self, given: Input) -> Iterable[Term]:
+    def _dims(self, declared: Input) -> Iterable[Term]:
         """Return an index of its own for each dimension of an input."""
         used: set[str] = set()
-        for dim in given.dims:
+        for dim in declared.dims:
             extent = self.program.declared.extent_of[dim]
             plain = dim.lstrip(".")  # a name that is made up for a dimension starts with a dot
             (name,) = self.fresh((extent,), used) if plain in used else (plain,)

@@ -155,12 +155,12 @@ def given_inputs(lowered: Equations) -> list[str]:
 
 
 def _sizes(
-    lowered: Equations, kernels: Sequence[Interface], given: Mapping[str, int]
+    lowered: Equations, kernels: Sequence[Interface], sizes: Mapping[str, int]
 ) -> Iterator[A.Statement]:
     """Sizes that inputs have, then those that are computed from them: of splits the last."""
     declared = lowered.declared
-    bounds = {e: T.const(n) for e, n in given.items()} | {
-        e: bound for e, bound in declared.bounds.items() if e not in given
+    bounds = {e: T.const(n) for e, n in sizes.items()} | {
+        e: bound for e, bound in declared.bounds.items() if e not in sizes
     }
     known: set[str | None] = {*bounds}
     for name in given_inputs(lowered):

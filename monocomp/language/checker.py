@@ -288,13 +288,13 @@ class _Checker:
         return {str(at.name): records.Param(str(at.name), at.kind, at.default) for at in found}
 
 
-def _in_order(body: S.Expr, found: frozenset[str]) -> list[str]:
+def _in_order(body: S.Expr, names: frozenset[str]) -> list[str]:
     """Return the free indices in order of their first appearance."""
     order: dict[str, int] = {}
     for node in S.walk(body):
         if isinstance(node, S.Name):
             order.setdefault(node.name, len(order))
-    return sorted(found, key=lambda name: (order.get(name, len(order)), name))
+    return sorted(names, key=lambda name: (order.get(name, len(order)), name))
 
 
 def _likely(wrong: str, available: list[str], left: set[str], body: S.Expr) -> str | None:

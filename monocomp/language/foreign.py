@@ -295,35 +295,35 @@ class _Reader:
         self.opened = self.opened[:-1]
         return found
 
-    def item(self, found: Bracketed) -> Bracketed:
+    def item(self, bracketed: Bracketed) -> Bracketed:
         """Read one thing between commas."""
         if self.accept("->"):
-            return replace(found, target=self.next())
+            return replace(bracketed, target=self.next())
         if self.accept(".."):
-            return replace(self.item(found), is_prefix=True)
+            return replace(self.item(bracketed), is_prefix=True)
         if self.accept(":"):
-            return replace(found, items=(*found.items, Slice()))
-        if self.word in (*_FILTERING, "|", "for") and not found.is_call:
+            return replace(bracketed, items=(*bracketed.items, Slice()))
+        if self.word in (*_FILTERING, "|", "for") and not bracketed.is_call:
             self.number += 1
-            return replace(found, condition=conjunction(found.condition, self.condition()))
+            return replace(bracketed, condition=conjunction(bracketed.condition, self.condition()))
         if self.kind == "name" and (self.peek(1) == "in" or self.peek(1) == "="):
-            if self.peek(1) == "=" and (found.is_call or self.peek(0) in ("dim", "axis")):
+            if self.peek(1) == "=" and (bracketed.is_call or self.peek(0) in ("dim", "axis")):
                 name, _ = self.next(), self.next()
-                return replace(found, named=(*found.named, (name, self.binary(1))))
+                return replace(bracketed, named=(*bracketed.named, (name, self.binary(1))))
             index, condition = self.range()
-            found = replace(found, condition=conjunction(found.condition, condition))
-            return replace(found, items=(*found.items, Word(index)))
-        tree = self.expression() if found.is_call else self.binary(1)
+            bracketed = replace(bracketed, condition=conjunction(bracketed.condition, condition))
+            return replace(bracketed, items=(*bracketed.items, Word(index)))
+        tree = self.expression() if bracketed.is_call else self.binary(1)
         if self.word == ":":
             condition = self.condition()
-            if found.is_call or not is_condition(condition):  # a slice with bounds
+            if bracketed.is_call or not is_condition(condition):  # a slice with bounds
                 raise NotReadable
-            found = replace(found, condition=conjunction(found.condition, condition))
+            bracketed = replace(bracketed, condition=conjunction(bracketed.condition, condition))
         split = isinstance(tree, Binary) and tree.op == "or" and isinstance(tree.left, Word)
-        if split and isinstance(tree, Binary) and not found.is_call:  # [k | k <= q]
-            found = replace(found, condition=conjunction(found.condition, tree.right))
+        if split and isinstance(tree, Binary) and not bracketed.is_call:  # [k | k <= q]
+            bracketed = replace(bracketed, condition=conjunction(bracketed.condition, tree.right))
             tree = tree.left
-        return replace(found, items=(*found.items, tree))
+        return replace(bracketed, items=(*bracketed.items, tree))
 
 
 def is_condition(tree: Tree) -> bool:

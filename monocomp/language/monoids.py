@@ -169,8 +169,8 @@ def with_sums(
 ) -> S.Monoid:
     """Return a resolved declaration with its implied sums and its functions written out."""
 
-    def parts(given: tuple[S.Expr, ...]) -> tuple[S.Expr, ...]:
-        summed = map(lambda e, i: add_implied_sums(e, i, free, text), given, at.indices)
+    def parts(values: tuple[S.Expr, ...]) -> tuple[S.Expr, ...]:
+        summed = map(lambda e, i: add_implied_sums(e, i, free, text), values, at.indices)
         return tuple(written_out(e, functions) for e in summed)
 
     made = replace(at, unit=parts(at.unit), combine=parts(at.combine))

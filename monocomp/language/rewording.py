@@ -61,10 +61,10 @@ def reword(statement: str) -> str | None:
         return None
 
 
-def _definition(found: F.Definition) -> str:
-    name, indices = _left(found.left)
+def _definition(definition: F.Definition) -> str:
+    name, indices = _left(definition.left)
     rewording = _Rewording(indices)
-    body = rewording.tree(found.body)
+    body = rewording.tree(definition.body)
     free = (*rewording.indices, *rewording.added)
     return f"{name}[{','.join(free)}] = {show(body)}" if free else f"{name} = {show(body)}"
 

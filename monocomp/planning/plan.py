@@ -122,9 +122,9 @@ class Plan(Rendered):
         planned = (replace(k, tiles=k.tiles.of_dtypes(known)) for k in self.planned)
         return replace(self, program=self.program.of_dtypes(dtypes), planned=tuple(planned))
 
-    def extents(self, given: Mapping[str, int]) -> dict[str, int]:
+    def extents(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Extents that are known, by representative, with those that the plan has made of them."""
-        return packed_extents(self.program, given)
+        return packed_extents(self.program, sizes)
 
     def report(self, extents: Mapping[str, int]) -> dict[str, Any]:
         """Report what the kernels cost; see `Kernel.report`."""
@@ -181,11 +181,11 @@ class Plan(Rendered):
         return "\n".join(lines)
 
 
-def show_sizes(sizes: Mapping[str, int], given: Collection[str], word: str = "any") -> str:
+def show_sizes(sizes: Mapping[str, int], known: Collection[str], word: str = "any") -> str:
     """Return sizes that were given as numbers, and the other extents by names after a word."""
     names = {e: e.lstrip(".") for e in sizes}
-    numbers = [f"{names[e]} = {n}" for e, n in sizes.items() if e in given]
-    others = [names[e] for e in sizes if e not in given]
+    numbers = [f"{names[e]} = {n}" for e, n in sizes.items() if e in known]
+    others = [names[e] for e in sizes if e not in known]
     return ", ".join([*numbers, *([f"{word} {', '.join(others)}"] if others else [])])
 
 

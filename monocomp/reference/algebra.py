@@ -69,9 +69,9 @@ def power(x: Array, y: Array) -> Array:
     return np.where(np.isfinite(x) & np.isfinite(y), _number(np.power(x, y)), math.nan)
 
 
-def _number(result: Array, rises: Array | bool = True) -> Array:
+def _number(value: Array, rises: Array | bool = True) -> Array:
     """Return a result of arithmetic, unspecified where it is inf and no operand is."""
-    return np.where((result == math.inf) & rises, math.nan, result)
+    return np.where((value == math.inf) & rises, math.nan, value)
 
 
 def _round_down(operation: Callable[[Array, Array], Array], x: Array, y: Array) -> Array:

@@ -128,13 +128,13 @@ def _deep_recursion() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def to_numpy(name: str, given: Any) -> Array:
+def to_numpy(name: str, value: Any) -> Array:
     """Return an input as an array of floats, ints or conditions; torch is not imported for its
     tensors."""
-    if hasattr(given, "detach"):
-        given = given.detach().cpu()
-        given = (given.double() if given.is_floating_point() else given).numpy()
-    array = np.asarray(given)
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = (value.double() if value.is_floating_point() else value).numpy()
+    array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise UnsupportedDtypeError(
             f"input '{name}' has dtype {array.dtype}, which is no number",

@@ -118,11 +118,11 @@ class Need:
             return "form"
         return "has_element" if self.is_of_fold else PREDICATES[self.words].holds.__name__
 
-    def holds(self, found: Bindings) -> bool:
+    def holds(self, bindings: Bindings) -> bool:
         """Decide whether what was found meets it."""
-        t = self.subject(found)
+        t = self.subject(bindings)
         if self.free_of is not None:
-            bound, _ = found.folds[self.free_of]
+            bound, _ = bindings.folds[self.free_of]
             return t.free.isdisjoint(i.name for i in bound)
         return T.has_element(t) if self.is_of_fold else PREDICATES[self.words].holds(t)
 
@@ -131,9 +131,9 @@ class Need:
         """True if it is a need of a fold, not of a variable."""
         return self.words == "has an element"
 
-    def subject(self, found: Bindings) -> Term:
+    def subject(self, bindings: Bindings) -> Term:
         """Return the term of which something is needed."""
-        return found.folds[self.name][1] if self.is_of_fold else found.terms[self.name]
+        return bindings.folds[self.name][1] if self.is_of_fold else bindings.terms[self.name]
 
     def __str__(self) -> str:
         return f"{self.name} {self.words}"
@@ -369,9 +369,9 @@ class Equation(Rule):
                 if not _any_of(choice)(found):
                     yield choice[0], choice[0].subject(found)
 
-    def result(self, found: Bindings) -> Term:
+    def result(self, bindings: Bindings) -> Term:
         """Return the right side of a match."""
-        return found.at_positions(instance(self._template, found))
+        return bindings.at_positions(instance(self._template, bindings))
 
     def rewrite(self, t: Term) -> Term | None:
         """Return the right side, where the left one matches and the needs are met."""

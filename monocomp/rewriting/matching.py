@@ -90,21 +90,21 @@ class Demand:
     key: Callable[[Bindings], Hashable] | None = None
     is_repeated: bool = False
 
-    def is_met(self, name: str, t: Term, found: Bindings) -> bool:
+    def is_met(self, name: str, t: Term, bindings: Bindings) -> bool:
         """True if the variable may be, or take, a term."""
-        new = found.with_term(name, t)
+        new = bindings.with_term(name, t)
         return all(test(new) for test in self.tests)
 
-    def choices(self, name: str, parts: Iterable[Term], found: Bindings) -> Iterator[list[Term]]:
+    def choices(self, name: str, parts: Iterable[Term], bindings: Bindings) -> Iterator[list[Term]]:
         """Yield those of the parts that the variable may take, as many as can be first."""
-        allowed = [x for x in parts if self.is_met(name, x, found)]
+        allowed = [x for x in parts if self.is_met(name, x, bindings)]
         groups: dict[Hashable, list[Term]] = {}
         for x in allowed:
-            key = None if self.key is None else self.key(found.with_term(name, x))
+            key = None if self.key is None else self.key(bindings.with_term(name, x))
             groups.setdefault(key, []).append(x)
         for group in groups.values():
             yield group
-            bound = [(x, found.with_term(name, x)) for x in group if self.doubtful]
+            bound = [(x, bindings.with_term(name, x)) for x in group if self.doubtful]
             certain = [x for x, new in bound if all(test(new) for test in self.doubtful)]
             if certain and certain != group:
                 yield certain
@@ -123,48 +123,48 @@ def matches(p: Pattern, t: Term, tests: Demands) -> Iterator[Bindings]:
         yield from _match(p, t, Bindings(), tests)
 
 
-def _match(p: Pattern, t: Term, found: Bindings, tests: Demands) -> Iterator[Bindings]:
+def _match(p: Pattern, t: Term, bindings: Bindings, tests: Demands) -> Iterator[Bindings]:
     match p.op:
-        case "variable" if p.attr in found.terms:
-            if found.terms[p.attr] is t:
-                yield found
+        case "variable" if p.attr in bindings.terms:
+            if bindings.terms[p.attr] is t:
+                yield bindings
         case "variable" if (p.term.kind == "bool") == (t.kind == "bool"):
-            if p.attr not in tests or tests[p.attr].is_met(p.attr, t, found):
-                yield found.with_term(p.attr, t)
+            if p.attr not in tests or tests[p.attr].is_met(p.attr, t, bindings):
+                yield bindings.with_term(p.attr, t)
         case "fold" | "fold_at":
-            yield from _match_fold(p, t, found, tests)
+            yield from _match_fold(p, t, bindings, tests)
         case "add" | "mul" | "and":
-            yield from _match_parts(p, t, found, tests)
+            yield from _match_parts(p, t, bindings, tests)
         case _ if p.op == t.op and p.attr == t.attr and len(p.args) == len(t.args):
-            yield from _match_all(p.args, t.args, found, tests)
+            yield from _match_all(p.args, t.args, bindings, tests)
 
 
 def _match_all(
-    patterns: Sequence[Pattern], terms: Sequence[Term], found: Bindings, tests: Demands
+    patterns: Sequence[Pattern], terms: Sequence[Term], bindings: Bindings, tests: Demands
 ) -> Iterator[Bindings]:
     if not patterns:
-        yield found
+        yield bindings
         return
-    for new in _match(patterns[0], terms[0], found, tests):
+    for new in _match(patterns[0], terms[0], bindings, tests):
         yield from _match_all(patterns[1:], terms[1:], new, tests)
 
 
-def _match_fold(p: Pattern, t: Term, found: Bindings, tests: Demands) -> Iterator[Bindings]:
+def _match_fold(p: Pattern, t: Term, bindings: Bindings, tests: Demands) -> Iterator[Bindings]:
     if t.op != p.op or t.attr.monoid != p.attr:
         return
     if t.attr.monoid in ("max", "min") and t.kind == "int" and not T.has_element(t):
         return  # the largest of no ints is none of the numbers that laws are about
-    if p.index not in found.folds:
+    if p.index not in bindings.folds:
         opened, parts = T.open_fold(t)
-        folds = {**found.folds, p.index: (opened, t)}
-        found = Bindings(found.terms, folds, found.remainder)
+        folds = {**bindings.folds, p.index: (opened, t)}
+        bindings = Bindings(bindings.terms, folds, bindings.remainder)
     else:
-        opened, fold = found.folds[p.index]
+        opened, fold = bindings.folds[p.index]
         names = [i.name for i in opened]
         if t.attr.extents != fold.attr.extents or not t.free.isdisjoint(names):
             return
         _, parts = T.open_as(t, names)
-    yield from _match_all(p.args, parts, found, tests)
+    yield from _match_all(p.args, parts, bindings, tests)
 
 
 @lru_cache(maxsize=16384)
@@ -175,15 +175,15 @@ def parts_of(op: str, t: Term) -> tuple[Term, ...]:
             return addends(t)
         case "and":
             return T.conjuncts(t)
-    found: list[Term] = []
+    parts: list[Term] = []
     for f in factors(t):
         if f.op == "const" and f.attr < 0:
-            found += [T.const(-1, f.kind), T.neg(f)]
+            parts += [T.const(-1, f.kind), T.neg(f)]
         elif f.op == "exp" and f.args[0].op == "add":
-            found += map(T.exp, f.args[0].args)
+            parts += map(T.exp, f.args[0].args)
         else:
-            found.append(f)
-    return tuple(f for f in found if f is not T.const(1, f.kind))
+            parts.append(f)
+    return tuple(f for f in parts if f is not T.const(1, f.kind))
 
 
 def _joined(op: str, kind: Any, parts: Sequence[Term]) -> Term:
@@ -196,16 +196,16 @@ def _joined(op: str, kind: Any, parts: Sequence[Term]) -> Term:
 
 
 def _match_parts(
-    p: Pattern, t: Term, found: Bindings, tests: Demands, whole: bool = False
+    p: Pattern, t: Term, bindings: Bindings, tests: Demands, whole: bool = False
 ) -> Iterator[Bindings]:
     """Match a sum, product or conjunction. Fixed parts come first, then bound variables, then those
     of which something is needed."""
     ordered = [a for a in p.args if a.op != "variable"]
     variables = [a for a in p.args if a.op == "variable"]
     if len(variables) > 1:
-        variables.sort(key=lambda a: (a.attr not in found.terms, a.attr not in tests))
+        variables.sort(key=lambda a: (a.attr not in bindings.terms, a.attr not in tests))
     ordered += variables
-    yield from _match_ordered(p.op, t, ordered, list(parts_of(p.op, t)), found, tests, whole)
+    yield from _match_ordered(p.op, t, ordered, list(parts_of(p.op, t)), bindings, tests, whole)
 
 
 def _match_ordered(
@@ -213,15 +213,15 @@ def _match_ordered(
     t: Term,
     patterns: Sequence[Pattern],
     parts: list[Term],
-    found: Bindings,
+    bindings: Bindings,
     tests: Demands,
     whole: bool,
 ) -> Iterator[Bindings]:
     if not patterns:
         if not parts:
-            yield found
+            yield bindings
         elif whole:
-            yield Bindings(found.terms, found.folds, tuple(parts))
+            yield Bindings(bindings.terms, bindings.folds, tuple(parts))
         return
     first, *others = patterns
 
@@ -231,45 +231,45 @@ def _match_ordered(
     if first.op != "variable":
         for n, part in enumerate(parts):
             is_alike = part.op == first.op or first.op == "mul"  # of which the others may be 1
-            for new in _match(first, part, found, tests) if is_alike else ():
+            for new in _match(first, part, bindings, tests) if is_alike else ():
                 yield from go_on(new, parts[:n] + parts[n + 1 :])
-    elif first.attr in found.terms:
+    elif first.attr in bindings.terms:
         left = list(parts)
-        for part in parts_of(op, found.terms[first.attr]):
+        for part in parts_of(op, bindings.terms[first.attr]):
             if part not in left:
                 return
             left.remove(part)
-        yield from go_on(found, left)
+        yield from go_on(bindings, left)
     elif first.attr in tests:
         demand = tests[first.attr]
-        choices = [*demand.choices(first.attr, parts, found)]
+        choices = [*demand.choices(first.attr, parts, bindings)]
         is_unit = op == "and" or not parts  # no conjunct need meet it; and no part may be left
-        if not choices and is_unit and demand.is_met(first.attr, _joined(op, t.kind, []), found):
+        if not choices and is_unit and demand.is_met(first.attr, _joined(op, t.kind, []), bindings):
             choices = [[]]
         for taken in choices:
             left = [x for x in parts if x not in taken]
-            yield from go_on(found.with_term(first.attr, _joined(op, t.kind, taken)), left)
+            yield from go_on(bindings.with_term(first.attr, _joined(op, t.kind, taken)), left)
     elif not others:
-        yield found.with_term(first.attr, _joined(op, t.kind, parts))
+        yield bindings.with_term(first.attr, _joined(op, t.kind, parts))
     else:
         for n, part in enumerate(parts):
-            yield from go_on(found.with_term(first.attr, part), parts[:n] + parts[n + 1 :])
+            yield from go_on(bindings.with_term(first.attr, part), parts[:n] + parts[n + 1 :])
 
 
-def instance(p: Pattern, found: Bindings) -> Term:
+def instance(p: Pattern, bindings: Bindings) -> Term:
     """Return the term that a pattern is with what was found."""
     match p.op:
         case "variable":
-            return found.terms[p.attr]
+            return bindings.terms[p.attr]
         case "fold":
-            opened, _ = found.folds[p.index]
-            condition, *bodies = (instance(a, found) for a in p.args)
+            opened, _ = bindings.folds[p.index]
+            condition, *bodies = (instance(a, bindings) for a in p.args)
             return T.fold(p.attr, opened, condition, *bodies)
         case "fold_at":
-            opened, fold = found.folds[p.index]
-            parts = (instance(a, found) for a in p.args)
+            opened, fold = bindings.folds[p.index]
+            parts = (instance(a, bindings) for a in p.args)
             return T.fold_at(p.attr, fold.args[0], *opened, *parts, target=fold.attr.target)
-        case "extent" if p.attr in found.folds:
-            ((bound,), _) = found.folds[p.attr]
+        case "extent" if p.attr in bindings.folds:
+            ((bound,), _) = bindings.folds[p.attr]
             return T.extent_of(bound.extent)
-    return T.rebuild(p.term, tuple(instance(a, found) for a in p.args)) if p.args else p.term
+    return T.rebuild(p.term, tuple(instance(a, bindings) for a in p.args)) if p.args else p.term

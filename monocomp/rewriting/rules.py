@@ -71,10 +71,10 @@ class Rule:
         """Return the first of these laws that is not proved; the rule must then not be used."""
         return missing(law for name in self.claims for law in certify(name))
 
-    def gives(self, start: Any, result: Any) -> bool:
+    def gives(self, start: Any, value: Any) -> bool:
         """True if the rule, asked again, makes this result of a term or of a program."""
         found = self.apply(start)
-        return found.program == result if isinstance(found, Choice) else found is result
+        return found.program == value if isinstance(found, Choice) else found is value
 
 
 _Made = TypeVar("_Made", bound=Callable[..., Any])

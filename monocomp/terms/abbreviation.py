@@ -42,19 +42,19 @@ def _match(
     pattern: Term,
     t: Term,
     variables: frozenset[Term],
-    found: dict[Term, Term],
+    bindings: dict[Term, Term],
     matched: set[tuple[Term, Term]],
 ) -> bool:
     if pattern in variables:
-        return t.op == "index" and found.setdefault(pattern, t) is t
+        return t.op == "index" and bindings.setdefault(pattern, t) is t
     if pattern is t:
-        return all(found.setdefault(v, v) is v for v in variables if v.name in t.free)
+        return all(bindings.setdefault(v, v) is v for v in variables if v.name in t.free)
     if (pattern, t) in matched:
         return True
     if not pattern.args or _shape(pattern) != _shape(t):
         return False
     pairs = zip(pattern.args, t.args, strict=True)
-    if not all(_match(p, a, variables, found, matched) for p, a in pairs):
+    if not all(_match(p, a, variables, bindings, matched) for p, a in pairs):
         return False
     matched.add((pattern, t))
     return True

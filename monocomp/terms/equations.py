@@ -166,12 +166,12 @@ class Equations:
         """Apply f to the right-hand sides."""
         return replace(self, equations=tuple(replace(e, body=f(e.body)) for e in self.equations))
 
-    def with_given(self, given: Equation) -> Equations:
+    def with_given(self, equation: Equation) -> Equations:
         """Replace the definition of an input that is given with one by another form of it."""
         changed: dict[Equation, Equation] = {}
         for e in self.given:  # each after those that it reads
             body = T.mapping_stored(changed)(e.body)
-            changed[e] = given if e.name == given.name else replace(e, body=body)
+            changed[e] = equation if e.name == equation.name else replace(e, body=body)
         read = T.mapping_stored(changed)
         names = (replace(a, body=read(a.body)) for a in self.known)
         program = replace(self, given=tuple(changed.values()), known=tuple(names))

@@ -50,14 +50,14 @@ def _subterms(roots: tuple[Term, ...]) -> tuple[Term, ...]:
     return tuple(found)
 
 
-def _visit(t: Term, found: dict[Term, None]) -> None:
+def _visit(t: Term, visited: dict[Term, None]) -> None:
     for a in children(t):
-        if a not in found:
+        if a not in visited:
             if a.args:
-                _visit(a, found)
+                _visit(a, visited)
             else:
-                found[a] = None
-    found[t] = None
+                visited[a] = None
+    visited[t] = None
 
 
 @lru_cache(maxsize=1024)

@@ -73,12 +73,12 @@ def _scanned(c: Context, s: Fold, monoid: Combine, layout: Layout) -> list[Expr]
     return found
 
 
-def _last(c: Context, found: Expr, axis: str) -> Expr:
+def _last(c: Context, value: Expr, axis: str) -> Expr:
     """Return the last element of a tile along an axis, in the order of its loop."""
-    offsets = spread(arange(axis), found.layout)
+    offsets = spread(arange(axis), value.layout)
     last = number(0) if _is_backwards(c, axis) else infix("-", c.names.block(axis), number(1))
     is_last = infix("==", offsets, last)
-    return reduced(where(is_last, found, number(0)), "sum", found.layout.index(axis))
+    return reduced(where(is_last, value, number(0)), "sum", value.layout.index(axis))
 
 
 def _is_backwards(c: Context, axis: str) -> bool:

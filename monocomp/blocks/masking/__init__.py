@@ -4,7 +4,7 @@ the blocks.
 The filter `k <= q` of a causal sum comes to this (`monocomp explain causal --stage blocks`):
 
     the text        sum[k if k <= q](...)
-    extents.split   the domain of k is the interval 0 .. q + 1, and nothing is left for a mask
+    extents.domain  `split` makes the domain of k the interval 0 .. q + 1, without a mask
     the tile loop   for k in 0 .. min(|k|, q + 1):
                         s_in[k,q] = inside[k, -inf](s)
 

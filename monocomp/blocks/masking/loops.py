@@ -424,8 +424,8 @@ def _each_run(
     from_, to_ = c.targets.index("from", axis, rows), c.targets.index("to", axis, rows)
     inside = joined("&", [spread(c.names.inside(a), rows) for a in rows])
 
-    def outermost(op: str, found: B.Expr) -> B.Expr:
-        return cast(unknown(scalar(found, op)), c.names.offset)
+    def outermost(op: str, position: B.Expr) -> B.Expr:
+        return cast(unknown(scalar(position, op)), c.names.offset)
 
     c.say("One run of elements that rows admit after the other.")
     c.assign(to_, where(inside, to_, number(0)))

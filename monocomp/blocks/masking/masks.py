@@ -215,13 +215,13 @@ def _short_unit(c: Context, e: P.Expr) -> Expr:
     return c.names.size(c.program.axes[x.attr].extent) if unit > 0 else number(-1)
 
 
-def folded(c: Context, local: str, found: Expr) -> Expr:
+def folded(c: Context, local: str, mask: Expr) -> Expr:
     """Return the result of a fold of short ints, in all bits and with the unit of its monoid."""
     e = c.lets[local]
     if e.args[0].op == "number":
-        return to(found, INT64)
+        return to(mask, INT64)
     other, unit = _short_unit(c, e), e.attr[1]
-    position = name(c.names.of("folded", local, "found"), found.dtype, found.layout)
-    c.assign(position, found)
+    position = name(c.names.of("folded", local, "found"), mask.dtype, mask.layout)
+    c.assign(position, mask)
     is_position = infix("<" if unit > 0 else ">", position, other)
     return where(is_position, position, full(number(unit, "int"), (), INT64))
