@@ -156,8 +156,8 @@ def _is_even(
 
 
 def _require_turns(program: B.BlockProgram, parts: Sequence[deque[_Turn]]) -> None:
-    """Who asks for a block waits until all have released the one before, and who takes one until it
-    is there: even if rings hold one each, all parts must come to their ends."""
+    """Require that all parts come to their ends even if rings hold one block each: who asks for a
+    block waits until all have released the one before, and who takes one until it is there."""
     users = range(1, len(parts)) or range(1)
     done: Counter[tuple[type, str, int]] = Counter()
     while any(parts):
@@ -268,7 +268,7 @@ class _Instance:
             self.values[target.attr] = x
 
     def _require_unused(self, tile: str) -> None:
-        """No product that still runs may read what is about to change."""
+        """Require that no product that still runs reads what is about to change."""
         for target, (_, used) in self.running.items():
             if tile in used:
                 raise InternalError(f"{tile} is released while {target} is computed from it")

@@ -216,7 +216,7 @@ class Interpreter:
         return all(e.op == "local" and e.attr in self.units for e in s.state)
 
     def _in_order(self, tiles: Tiles, axis: str) -> Tiles:
-        """Tiles in the order of the loop along an axis, or those back again."""
+        """Return the tiles in the order of the loop along an axis, or those back again."""
         if axis not in self.backwards:
             return tiles
         dim = self.dims[axis]
@@ -286,7 +286,7 @@ class Interpreter:
         return None, count
 
     def _within(self, segment: P.Segment, axis: str) -> Array:
-        """Which elements of this block are in the segment."""
+        """Return the test for elements of this block in the segment."""
         k = self.coordinates[axis]
         inside = None
         for e in segment.lower:
@@ -376,8 +376,8 @@ class Interpreter:
         return self._gather(e.attr, tensor, positions, self._members(e.guard, positions))
 
     def _members(self, condition: P.Expr | None, positions: list[Array]) -> Array | None:
-        """Which positions are read, or written, for a member of the domain. What is for some
-        element of an axis along which no position varies is so once."""
+        """Return the test for positions read, or written, for a member of the domain. What is for
+        some element of an axis along which no position varies is so once."""
         guard = None if condition is None else self._value(condition)
         for inside in (self.inside, self.around):
             if inside is not None:
@@ -452,7 +452,7 @@ def _varying(x: Array) -> set[int]:
 
 
 def _within(positions: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """Which positions are those of a tensor, with at least one dimension."""
+    """Return the test for positions in a tensor of at least one dimension."""
     return reduce(_both, map(_inside, positions, sizes))
 
 

@@ -168,7 +168,7 @@ def _operated(e: ast.expr) -> tuple[_Item, ...]:
 
 
 def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
-    """Text and outermost brackets, in order."""
+    """Yield text and outermost brackets, in order."""
     if _level(e) < level:
         yield _Brackets("(", _operated(e), ")")
         return

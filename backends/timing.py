@@ -9,7 +9,8 @@ import torch
 
 
 def timed(compute: Callable[[], object], device: str = "cuda", calls: int = 1) -> float:
-    """Seconds of a call, over some back to back; on a GPU without what came before them."""
+    """Return the seconds of a call, over some back to back; on a GPU without what came before
+    them."""
     if device != "cuda":
         began = time.perf_counter()
         for _ in range(calls):

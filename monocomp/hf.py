@@ -264,7 +264,7 @@ def no_mask(
     attention_mask: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> None:
-    """For a program that says itself which keys are seen: nothing, if that is all there is."""
+    """Return no mask: the program says itself which keys are seen. Nothing else may be asked."""
     if attention_mask is not None and not bool(attention_mask.all()):
         raise UsageError(
             "the batch is padded, and the program takes no mask",

@@ -205,7 +205,7 @@ class Kernel(Rendered):
 
     @property
     def declared(self) -> Declarations[Term]:
-        """Its inputs, parameters, extents and outputs."""
+        """Return its inputs, parameters, extents and outputs."""
         return self.equations.declared
 
     @property
@@ -260,7 +260,7 @@ class Kernel(Rendered):
         return Notes((*notes, *slow_products(self.equations, plan, dtypes, self.tf32)), notes.text)
 
     def summary(self, extents: Mapping[str, int] | None = None) -> str:
-        """In one line: passes, how operations grow, what is stored."""
+        """Summarise the kernel in one line: passes, how operations grow, what is stored."""
         return summary(self.plan(extents))
 
     @property
@@ -370,11 +370,11 @@ class Kernel(Rendered):
             raise error.with_traceback(None) from None
 
     def __deepcopy__(self, memo: object) -> Kernel:
-        """Itself: calls do not change what it computes."""
+        """Return the kernel itself: calls do not change what it computes."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Its text and options, which compile to the same kernel."""
+        """Return its text and options, which compile to the same kernel."""
         options = {
             "backend": self.backend,
             "checked": self.checked,

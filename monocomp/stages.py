@@ -145,8 +145,8 @@ class Stages(Mapping[str, str]):
         return tuple(found)
 
     def path(self, line: Line) -> tuple[int, ...] | None:
-        """Where in its equation the term stands that a line computes (`changes.at`); None if it
-        stands in none, as the maximum by which sums of exponentials are scaled."""
+        """Return the path in its equation to the term that a line computes (`changes.at`); None if
+        it stands in none, as the maximum by which sums of exponentials are scaled."""
         if line.origin is None:
             return None
         return find(self.plan.program.by_name[line.origin.equation].body, line.origin.term)

@@ -58,7 +58,7 @@ class Weights(NamedTuple):
 
     @property
     def domain(self) -> tuple[object, ...]:
-        """The domain of the sum, as `terms.domain_of` gives it."""
+        """Return the domain of the sum, as `terms.domain_of` gives it."""
         return T.domain_of(T.fold("sum", (self.bound,), self.condition, T.ONE))
 
     def whole(self, t: Term) -> Term:
@@ -80,7 +80,7 @@ class Unit:
     power: int
 
     def __call__(self, power: int) -> Term:
-        """Another power of it."""
+        """Return another power of the unit."""
         return T.power_of(T.sub(self.distance, self.centre), power)
 
 
@@ -92,13 +92,13 @@ class Centred:
     units: tuple[Unit, ...]
 
     def element(self, degrees: Sequence[int] | None = None) -> Term:
-        """The product of the units, of these degrees."""
+        """Return the product of the units, of these degrees."""
         degrees = [u.power for u in self.units] if degrees is None else degrees
         return T.mul(T.ONE, *(u(n) for u, n in zip(self.units, degrees, strict=True)))
 
     @cached_property
     def degrees(self) -> tuple[tuple[tuple[int, ...], Term], ...]:
-        """The sums that a move needs, by degrees. The sum itself comes last."""
+        """Return the sums that a move needs, by degrees. The sum itself comes last."""
         powers = itertools.product(*(range(u.power + 1) for u in self.units))
         return tuple((degrees, self.weights.sum(self.element(degrees))) for degrees in powers)
 
@@ -115,24 +115,24 @@ class Centred:
         return T.mul(*parts)
 
     def moved(self, moves: Sequence[Term]) -> Term:
-        """The sum about other centres."""
+        """Return the sum about other centres."""
         total = T.add(*(times(self.coefficient(n, moves), s) for n, s in self.degrees))
         return self.weights.whole(total) if self.weights.inside else total
 
     def about(self, centres: Sequence[Term]) -> Centred:
-        """The sum of the same units about other centres."""
+        """Return the sum of the same units about other centres."""
         units = zip(self.units, centres, strict=True)
         return replace(self, units=tuple(replace(u, centre=c) for u, c in units))
 
     def mean(self, unit: Unit) -> Weights | None:
-        """The weights by which the centre of a unit is its mean, if it is one."""
+        """Return the weights by which the centre of a unit is its mean, if it is one."""
         if self.weights.inside:
             return self.weights if unit.centre is self.weights.mean(unit.distance) else None
         return mean(unit.centre, unit.distance, self.weights.bound, self.weights.condition)
 
     def results(self) -> set[Term]:
-        """The folds of this domain that the centres are made of, and theirs, if these move as
-        well. What stands in the elements of another fold is known before."""
+        """Return the folds of this domain that the centres are made of, and theirs, if these move
+        as well. What stands in the elements of another fold is known before."""
         domain = self.weights.domain
         found: set[Term] = set()
         stack = [u.centre for u in self.units]
@@ -149,7 +149,7 @@ class Centred:
 
 @lru_cache(maxsize=4096)
 def mean(centre: Term, distance: Term, bound: Term, condition: Term) -> Weights | None:
-    """The weights by which a centre is the mean of distances over a domain, if it is one."""
+    """Return the weights by which a centre is the mean of distances over a domain, if it is one."""
     name, extent = bound.attr
     _, unit = primitive(distance, name)
     for f in factors(centre):
@@ -190,7 +190,7 @@ def times(scale: Term, count: Term) -> Term:
 
 
 def _fold_of(t: Term) -> Term:
-    """The fold of which a mantissa is the value."""
+    """Return the fold of which a mantissa is the value."""
     return t.args[0] if is_mantissa(t) else t
 
 

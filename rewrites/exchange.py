@@ -31,7 +31,7 @@ Measure: TypeAlias = Callable[[Equations], tuple[int, ...]]
 
 
 def exchange_by(rules: RuleSet, operations: Callable[[Equations], int]) -> RuleSet:
-    """Return the rule set.
+    """Return the rule set that exchanges sums.
 
     Args:
         rules: the rules that bring its results to normal form.
@@ -150,7 +150,7 @@ def _replaced(positions: Sequence[tuple[Term, Term]], program: Equations) -> Cho
 
 
 def candidates(program: Equations) -> list[Term]:
-    """The sums whose order can be chosen, in a fixed order."""
+    """Return the sums whose order can be chosen, in a fixed order."""
     found = {
         t
         for t in T.subterms(*(e.body for e in program.equations))
@@ -201,7 +201,7 @@ def _is_inner_sum(t: Term, name: str) -> bool:
 
 
 def _expanded(t: Term, name: str) -> list[list[Term]]:
-    """The monomials of a product, multiplied out where sums stand in its factors."""
+    """Return the monomials of a product, multiplied out where sums stand in its factors."""
 
     def holds(s: Term) -> bool:
         inside = s.op in ("add", "mul", "pow") and any(map(holds, s.args))

@@ -173,8 +173,9 @@ maxima = RuleSet(
 
 @lru_cache(maxsize=65536)
 def largest(bound: Term, condition: Term, exponent: Term) -> Term:
-    """The frame of a sum in SE, as it stands in a lifted program. The normal form would take apart
-    again what is joined in the exponent, and exponentials that are left alone may overflow."""
+    """Return the frame of a sum in SE, as it stands in a lifted program. The normal form would take
+    apart again what is joined in the exponent, and exponentials that are left alone may overflow.
+    """
     return normalise(frame(bound, condition, exponent), maxima)
 
 

@@ -20,8 +20,8 @@ products = RuleSet("products", "products of matrices are summed one by one")
 def split_products(t: Term) -> Term | None:
     """A sum of several products of matrices is a sum for each of them.
 
-    Of the rest, too, what varies with other indices is a sum of its own: that of x[i,k] is
-    taken once and not for every j.
+    The remaining addends are split by the indices that they vary with: the sum of x[i,k] is taken
+    once and not for every j.
 
     Law:     sum[k](a * b + c) = sum[k](a * b) + sum[k](c)
     Claims:  separate_results
@@ -42,7 +42,7 @@ def split_products(t: Term) -> Term | None:
 
 
 def _by_indices(t: Term) -> Iterable[list[Term]]:
-    """The addends, in groups that vary with the same indices."""
+    """Return the addends, in groups that vary with the same indices."""
     groups: dict[frozenset[str], list[Term]] = {}
     for a in addends(t):
         groups.setdefault(a.free, []).append(a)
@@ -56,9 +56,9 @@ def _free(t: Term) -> frozenset[str]:
 def apart(
     body: Term, name: str, indices: Callable[[Term], frozenset[str]] = _free
 ) -> Sequence[Term]:
-    """The body as addends that are products of matrices over the index, and one of the rest;
-    the body itself if it is such a product or holds none. `indices` tells what a factor
-    varies with."""
+    """Return the body as addends that are products of matrices over the index, and one of the rest;
+    the body itself if it is such a product or holds none. `indices` tells what a factor varies
+    with."""
     sums = [f for f in factors(body) if f.op == "add"]
     if len(sums) != 1 or is_product(body, name, indices):
         return (body,)
@@ -80,7 +80,7 @@ def is_product(body: Term, name: str, indices: Callable[[Term], frozenset[str]])
 def largest_sides(
     varying: Sequence[frozenset[str]], name: str
 ) -> tuple[frozenset[str], frozenset[str]] | None:
-    """The indices of both sides, other than the summed one, if factors that vary with these
+    """Return the indices of both sides, other than the summed one, if factors that vary with these
     indices make a product of two matrices."""
     free = [v - {name} for v in varying]
     if any(v and name not in v for v in varying):

@@ -50,7 +50,7 @@ def passes(
     found: dict[tuple[Any, ...], Pass] = {}
 
     def level_of(t: Term) -> int:
-        """The number of passes that must end before t is known."""
+        """Return the number of passes that must end before t is known."""
         if not t.folded:
             return 0
         t = carrier(t)

@@ -97,8 +97,8 @@ def divide_addends(t: Term) -> Term | None:
 
 
 def _apart_from_rest(total: Term, divisors: Mapping[Term, Fraction]) -> list[Term]:
-    """The addends, and as one those in which a divisor that may be 0 does not cancel: each over it
-    is infinite, and inf - inf has no value."""
+    """Return the addends, and as one those in which a divisor that may be 0 does not cancel: each
+    over it is infinite, and inf - inf has no value."""
     least = {b: _least(b, n) for b, n in divisors.items() if not T.is_positive(b)}
     rest = [a for a in total.args if not all(_has_power(a, b, n) for b, n in least.items())]
     return [*(a for a in total.args if a not in rest), *([T.add(*rest)] if rest else [])]

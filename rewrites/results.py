@@ -41,7 +41,7 @@ def assume_filter(t: Term) -> Term | None:
 
 
 def _assume(t: Term, known: frozenset[Term]) -> Term:
-    """A term where the conditions hold."""
+    """Return a term where the conditions hold."""
     if t.kind == "bool":
         return T.conjunction(*(c for c in T.conjuncts(t) if c not in known))
     if T.is_bracket(t):

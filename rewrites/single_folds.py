@@ -19,7 +19,7 @@ def opened_fold(t: Term) -> tuple[Term, str, Term, Term]:
 
 
 def weight_of(t: Term, name: str) -> Term:
-    """The part of the exponent that varies with the index."""
+    """Return the part of the exponent that varies with the index."""
     return T.add(T.ZERO, *(a for a in addends(exponent_of(t)) if name in a.free))
 
 

@@ -100,7 +100,7 @@ def _casts(scope: Scope) -> list[str]:
 
 
 def _size_lines(scope: Scope) -> list[str]:
-    """Assignments of the extents that are used: from shapes, then those declared."""
+    """Return the assignments of the extents that are used: from shapes, then those declared."""
     program = scope.program
     left = dict(scope.sizes)
     out = []

@@ -79,7 +79,7 @@ class Scope:
         return self._device
 
     def index_names(self, extent: str) -> Iterator[str]:
-        """Names for an index of an extent: the program's own, then made-up ones."""
+        """Yield names for an index of an extent: the program's own, then made-up ones."""
         for name, root in self.program.extent_of.items():
             if root == extent and name in self.identifiers and not name.startswith("."):
                 yield name

@@ -231,7 +231,7 @@ class Body(Terms):
         return self.folded[key]
 
     def unpack(self, wanted: Sequence[str], helper: str, *args: Code | str) -> list[Code]:
-        """Names for the parts of the tuple that a helper returns."""
+        """Return names for the parts of the tuple that a helper returns."""
         names = [self.scope.numbered(w) for w in wanted]
         target = f"({names[0]},)" if len(names) == 1 else ", ".join(names)
         made = self.call(self.scope.helper(helper), *args)

@@ -316,7 +316,7 @@ def _factors(t: Term) -> tuple[Term, ...]:
 
 
 def shared_terms(*bodies: Term) -> frozenset[Term]:
-    """Subterms that stand in more than one position."""
+    """Return the subterms that stand in more than one position."""
     seen: set[Term] = set()
     twice: set[Term] = set()
     for t in T.subterms(*bodies):

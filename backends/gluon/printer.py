@@ -235,7 +235,7 @@ class GluonPrinter(Printer):
         return GROUPS.attr if self._is_divided(ring) else self._expr(ring.depth)
 
     def _slot(self, ring: B.Ring, group: str | None = None) -> tuple[str, str]:
-        """Where the block of this turn is, of a warpgroup, and the phase of its barriers."""
+        """Return the slot of a warpgroup's block in this turn, and the phase of its barriers."""
         if self._is_divided(ring):
             return group or str(GROUP.attr), f"({ring.name}_turn % 2)"
         if is_number(ring.depth, 1):

@@ -62,7 +62,7 @@ class Shape(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Shape:
-        """From text; raises ValueError when it is no shape."""
+        """Read a shape from text; raises ValueError when it is none."""
         found = _TEXT.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} is no shape")
@@ -216,8 +216,8 @@ class Legal:
         )
 
     def _within(self, lengths: tuple[int, ...]) -> tuple[int, ...]:
-        """Blocks of rows that are no longer than the sizes. Where columns are few, a tile has as
-        many elements in more rows."""
+        """Return the blocks of rows that are no longer than the sizes. Where columns are few, a
+        tile has as many elements in more rows."""
         found = [min(n, self._longest[a]) for n, a in zip(lengths, self.rows, strict=True)]
         if len(found) > 1:
             found[-2] = min(found[-2] * lengths[-1] // found[-1], self._longest[self.rows[-2]])
@@ -267,7 +267,7 @@ class Legal:
         return resources.tile(schedule) <= schedule.num_warps * LARGEST_TILE
 
     def admits(self, schedule: Schedule) -> bool:
-        """Could this be a schedule of the kernel? Not everything that was remembered is."""
+        """True if this could be a schedule of the kernel. Not everything that was remembered is."""
         if schedule.descriptors and not self.has_descriptors:
             return False
         if schedule.split_axes and schedule.split_axes != self.split_axes:

@@ -1,4 +1,4 @@
-"""Why a schedule is taken before any is measured: the rows that voted, and what they made of it."""
+"""Give reasons for a schedule before any is measured: the rows that voted, and their votes."""
 
 from __future__ import annotations
 

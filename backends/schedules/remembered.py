@@ -92,8 +92,8 @@ class Entry:
 
     @staticmethod
     def from_json(data: Any) -> Entry:
-        """From plain data; raises ValueError, TypeError, KeyError or AttributeError when it is
-        no entry."""
+        """Make an entry of plain data; raises ValueError, TypeError, KeyError or AttributeError if
+        it is no entry."""
         texts = [data[n] for n in ("device", "triton", "program", "precision")]
         dtypes, sizes = data["dtypes"].items(), data["sizes"].items()
         if not all(type(x) is str for x in (*texts, *(d for _, d in dtypes))):

@@ -52,7 +52,7 @@ def load_levels(program: P.TileProgram) -> int:
 
 @record(eq=False)
 class _Moment:
-    """When a statement is done, or a body begins.
+    """The moment at which a statement is done, or a body begins.
 
     Attributes:
         live: the names that are live: values, and what loops carry.
@@ -164,8 +164,8 @@ class Resources:
         return {*found}
 
     def _finishing(self) -> set[str]:
-        """Values of elements that only stores need after all loops: one element at a time goes
-        from what loops have come to, to where it is stored."""
+        """Return the values of elements that only stores need after all loops: one element at a
+        time goes from what loops have come to, to where it is stored."""
         found: set[str] = set()
         needed: set[str] = set()  # by what is no element by itself
         for s in reversed(self.program.body):
@@ -208,8 +208,8 @@ class Resources:
     # --- space --------------------------------------------------------------------------
 
     def _held(self, axes: Iterable[str], schedule: Schedule, size: int = 4) -> int:
-        """Registers a thread for a tile. Rows are little, and not counted; of columns each thread
-        has a part as large as of a row of the result."""
+        """Return registers a thread for a tile. Rows are little, and not counted; of columns each
+        thread has a part as large as of a row of the result."""
         axes = set(axes) & self.blocked
         if len(axes) < 2 and self.products:
             return self.elements(axes, schedule) // _QUAD if axes == self.columns else 0
@@ -249,7 +249,8 @@ class Resources:
     def _moments(
         self, body: list[P.Statement], around: tuple[str, ...], bodies: tuple[int, ...]
     ) -> Iterator[_Moment]:
-        """When registers are counted in a body, the number of its own and of those around it."""
+        """Yield the moments at which registers are counted in a body, with its number and those of
+        the bodies around it."""
         bodies = (*bodies, len(self.loads))
         self.loads[bodies[-1]] = [
             (s.name if isinstance(s, P.Let) else "", e.axes)
@@ -276,8 +277,8 @@ class Resources:
             live = {name for name in live if last.get(name, -1) > n}
 
     def _held_as(self, name: str, axes: frozenset[str], schedule: Schedule) -> int:
-        """Registers a thread for a named value; operands of products lie in shared memory, but
-        without stages they get there through registers, and what no loop reads anew is kept
+        """Return registers a thread for a named value; operands of products lie in shared memory,
+        but without stages they get there through registers, and what no loop reads anew is kept
         where products read it."""
         if name in self.passed:
             return 0
@@ -288,8 +289,9 @@ class Resources:
         return self._held(axes, schedule, self.element_bytes)
 
     def _passing(self, products: Sequence[P.Expr], schedule: Schedule) -> int:
-        """Registers a thread for operands of products, where they are not shared: of computed
-        ones a copy in the inputs' precision, and in full float32 what each thread multiplies."""
+        """Return registers a thread for operands of products, where they are not shared: of
+        computed ones a copy in the inputs' precision, and in full float32 what each thread
+        multiplies."""
         if self.element_bytes > 2:
             return sum(self._multiplied(e, schedule) for e in products)
         operands = [a for e in products for a in e.args[:2]]
@@ -320,7 +322,8 @@ class Resources:
         return ceil(_KEPT * 2 * side * self.length(e.attr, schedule))
 
     def _addresses(self, loads: Sequence[tuple[str, frozenset[str]]], schedule: Schedule) -> int:
-        """Pointers to what a loop reads: two registers for each chunk that a thread loads."""
+        """Return pointers to what a loop reads: two registers for each chunk that a thread
+        loads."""
         by_descriptor = self._by_descriptor(schedule)
         chunk = _CHUNK / self.element_bytes
         held = (self._held(axes, schedule) for name, axes in loads if name not in by_descriptor)
@@ -342,7 +345,7 @@ class Resources:
         return any(self.program.axes[a].role == "stream" for a in axes)
 
     def shared(self, schedule: Schedule) -> int:
-        """Bytes for operands of products, those that a loop loads anew once for each stage."""
+        """Return bytes for operands of products: those that a loop loads anew count each stage."""
         direct = self.is_direct(schedule)
         ahead = self._ahead(schedule)
         copies = max(1, ahead + direct)
@@ -384,14 +387,14 @@ class Resources:
         return streamed + max(computed, converted) + (0 if self.gpu.lanes == 64 else fixed)
 
     def _ahead(self, schedule: Schedule) -> int:
-        """For how many blocks ahead tiles are loaded: levels of loads share the stages, but two
-        stages are for the last level alone."""
+        """Count the blocks ahead for which tiles are loaded: levels of loads share the stages, but
+        two stages are for the last level alone."""
         return max((schedule.num_stages - 1) // self.levels, schedule.num_stages > 1)
 
     def _added(self, schedule: Schedule) -> int:
-        """Bytes for tiles that are added to a product of rows and a stream, which are loaded in
-        another layout than it has: for copies ahead of those that lie in rows, and for what threads
-        pass each other at a time, a chunk each, of those that are gathered."""
+        """Return bytes for tiles that are added to a product of rows and a stream, which are loaded
+        in another layout than it has: for copies ahead of those that lie in rows, and for what
+        threads pass each other at a time, a chunk each, of those that are gathered."""
         rows, copied, exchanged = {*self.program.axis_names("row")}, 0, 0
         for name in self.beside - self.operands - self.prepared:
             value = self.lets[name]

@@ -55,7 +55,7 @@ class Schedule:
         return self.split_axes, self.unchained
 
     def with_source_of(self, other: Schedule) -> Schedule:
-        """This schedule, for the source of another."""
+        """Return this schedule for the source of another."""
         return replace(self, split_axes=other.split_axes, unchained=other.unchained)
 
     def to_json(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Schedule:
 
     @staticmethod
     def from_json(data: Any) -> Schedule:
-        """From plain data; raises ValueError, TypeError or KeyError when it is not a schedule."""
+        """Make a schedule of plain data; raises ValueError, TypeError or KeyError if it is none."""
         names = ("num_warps", "num_stages", "programs")
         blocks = {str(axis): _whole_number(n) for axis, n in dict(data["blocks"]).items()}
         warps, stages, programs = (_whole_number(data[n]) for n in names)

@@ -1,4 +1,4 @@
-"""Which schedules kernels like one have done best with: rows of features and measured shapes.
+"""Look up the schedules that suited similar kernels: rows of features and measured shapes.
 
 A row holds the features of one kernel and how long each shape took that was measured for it, over
 the best of them; no row says which program it is from. The rows nearest to a kernel vote: the
@@ -102,7 +102,7 @@ class Row:
 
     @cached_property
     def point(self) -> tuple[float, ...]:
-        """Where the kernel lies."""
+        """Return the point of the kernel."""
         return point(self.features)
 
     @cached_property
@@ -135,8 +135,8 @@ def read(table: Mapping[str, Any]) -> tuple[Row, ...]:
 
 
 def point(of: Sequence[float]) -> tuple[float, ...]:
-    """Where a kernel with these features lies, so that sums of differences are distances: those
-    that multiply matrices far from the others."""
+    """Return the point of a kernel with these features. Sums of differences are distances; kernels
+    that multiply matrices lie far from the others."""
     scales = _KNOWN_SCALES if of[_DIRECT] else _SCALES
     scaled = (w * min(x, most) for w, most, x in zip(scales, _MOST, of, strict=True))
     return (*scaled, _APART * bool(of[_PRODUCTS]))
@@ -218,7 +218,7 @@ class Candidate:
 
 @record()
 class Election:
-    """How the rows nearest to a kernel vote: the nearest first, and the best candidates first."""
+    """The votes of the rows nearest to a kernel; rows and candidates come best first."""
 
     features: tuple[float, ...]
     occupancy: Occupancy

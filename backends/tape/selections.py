@@ -207,7 +207,7 @@ class Elements:
             self.offsets[s.dim] = self.ops.elementwise["sub"](at, first) if s.first else at
 
     def meeting(self, conditions: Sequence[Tile], apart: Sequence[Tile]) -> Tile | None:
-        """Where conditions hold, but for some, and positions are in range; None if everywhere."""
+        """Return the test that conditions hold, except some, in range; None if it always does."""
         met = [self.of(c) for c in conditions if all(c is not x for x in apart)]
         return reduce(operator.and_, (*met, *self.inside)) if met or self.inside else None
 

@@ -28,7 +28,7 @@ class Table(Protocol):
         """Return the schedule to take where nothing is measured."""
 
     def candidates(self, legal: Legal, /, count: int) -> list[Schedule]:
-        """At most so many that are worth measuring."""
+        """Return at most so many schedules that are worth measuring."""
 
 
 @record(eq=False)

@@ -329,7 +329,8 @@ def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
 
 
 def identifiers(start: Equations, names: Identifiers) -> dict[str, str]:
-    """Identifiers of the program's names inside the self-check, which has its own scope."""
+    """Return the identifiers of the program's names inside the self-check, which has its own
+    scope."""
     declared = start.declared
     given = {n: names.of("tensor", n) for n in declared.inputs}
     given |= {n: names.of("param", n) for n in declared.params}

@@ -63,14 +63,14 @@ def _lengths(p: BlockProgram) -> dict[str, A.Number]:
 
 def _is_even(axis: Axis, lengths: Mapping[str, A.Number]) -> A.Number:
     """True if no element of a block is beyond the end of the axis."""
-    size, found = A.size(axis.extent), lengths[axis.name]
-    if found.op == "setting":
-        return A.Number("==", (A.Number("%", (size, found)), A.const(0)))
-    if found.op != "length":
-        return A.Number("==", (size, found))
+    size, length = A.size(axis.extent), lengths[axis.name]
+    if length.op == "setting":
+        return A.Number("==", (A.Number("%", (size, length)), A.const(0)))
+    if length.op != "length":
+        return A.Number("==", (size, length))
     if axis.after is None:
-        return A.Number(">=", (size, found))
-    return A.Number("==", (size, A.Number("+", (lengths[axis.after], found))))
+        return A.Number(">=", (size, length))
+    return A.Number("==", (size, A.Number("+", (lengths[axis.after], length))))
 
 
 def _value(p: BlockProgram, a: Argument, lengths: Mapping[str, A.Number]) -> A.Value:

@@ -246,14 +246,14 @@ class TritonRunner:
         extents: Mapping[str, int],
     ) -> Choice:
         budget = budget_of_calls()
-        found = self._recall(inputs, extents, raced=budget is RACE)
+        schedules = self._recall(inputs, extents, raced=budget is RACE)
         is_captured = is_capturing(next(iter(inputs.values())).device)
-        if found is None and budget is not None and is_on_gpu(inputs) and not is_captured:
+        if schedules is None and budget is not None and is_on_gpu(inputs) and not is_captured:
             tuning = self._search(inputs, params, extents, budget)
             if tuning.was_interrupted and budget is RACE:  # nobody has asked for it
                 raise KeyboardInterrupt
-            found = tuning.schedules
-        return found or tuple(map(self.dialect.table.first, self.legal(inputs, extents)))
+            schedules = tuning.schedules
+        return schedules or tuple(map(self.dialect.table.first, self.legal(inputs, extents)))
 
     def tune(
         self,
@@ -346,7 +346,7 @@ class TritonRunner:
         )
 
     def _buckets(self, extents: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-        """Sizes that share their schedules, as the longest of these."""
+        """Return the sizes that share their schedules, as the longest of these."""
         return tuple(
             sorted(
                 (e, longest_alike(n) if e in self._held else power_of_two(max(1, n)))

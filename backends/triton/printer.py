@@ -33,7 +33,7 @@ class Printer:
 
     @property
     def helpers(self) -> list[str]:
-        """In the order of files."""
+        """Return the helpers in the order of files."""
         needed = {n for h in self._called for n in NEEDED.get(h, ())}
         return [n for n in self.device_functions if n in self._called | needed]
 

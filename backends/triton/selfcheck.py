@@ -194,7 +194,7 @@ def _made_lines(equations: Equations, sizes: Sizes) -> list[str]:
 
 
 def _params(equations: Equations) -> dict[str, Any]:
-    """Values of the parameters: the defaults, ints made small."""
+    """Return the values of the parameters: the defaults, ints made small."""
     values: dict[str, Any] = {}
     for param in equations.declared.params.values():
         if param.kind == "int":
@@ -205,8 +205,8 @@ def _params(equations: Equations) -> dict[str, Any]:
 
 
 def sizes_for(equations: Equations, known: Mapping[str, int]) -> Sizes | None:
-    """Sizes for the inputs of a file that is for some known ones; None if the reference would
-    take too much memory, or needs other parameters."""
+    """Return sizes for the inputs of a file that is for some known ones; None if the reference
+    would take too much memory, or needs other parameters."""
     start = Sizes(equations, {}, _params(equations))
     usual = _sizes(start, {}, False)
     if not known:
@@ -269,7 +269,8 @@ def _sizes(start: Sizes, known: Mapping[str, int], is_tiny: bool) -> Sizes:
 
 
 def _sizes_like(equations: Equations, extent: str) -> tuple[int, ...]:
-    """Sizes to choose from: the last two dimensions of a tensor are longer than the others."""
+    """Return sizes to choose from: the last two dimensions of a tensor are longer than the
+    others."""
     found = _LARGE
     for name, declared in equations.declared.inputs.items():
         rank = len(declared.dims)

@@ -101,7 +101,7 @@ class Names:
         return self.read(name(self.of("axis", axis, f"offs_{axis}"), self.offset, (axis,)))
 
     def inside(self, axis: str) -> Expr:
-        """Which of a block's elements count?"""
+        """Return the test for the elements of a block that count."""
         return self.read(name(self.of("inside", axis, f"in_{axis}"), BOOL, (axis,)))
 
     def block(self, axis: str) -> Expr:
@@ -155,7 +155,7 @@ class Names:
         return self.read(option(of))
 
     def dims(self, tensor: str) -> tuple[str, ...]:
-        """Names for the dimensions of a tensor: their extents, or the axes of an output."""
+        """Return names for the dimensions of a tensor: their extents, or the axes of an output."""
         return self._dims[tensor]
 
     def _dim(self, tensor: str, dim: int) -> str:

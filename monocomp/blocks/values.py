@@ -94,7 +94,7 @@ class Reduction:
 
 @record()
 class Registers:
-    """Where a tile lies: as the result of a product along two axes does, or as memory has it, so
+    """The layout of a tile: as the result of a product along two axes does, or as memory has it, so
     that a thread has neighbours in a row; a vector as that would without one of its dimensions."""
 
     tile: tuple[str, str]

@@ -82,7 +82,8 @@ class Forward:
         self._batches: dict[Names, Calls] = {}
 
     def batch(self, own: Names) -> Calls:
-        """Calls of the program for a batch, in which each call has its own of some tensors."""
+        """Return calls of the program for a batch, in which each call has its own of some
+        tensors."""
         found = self._batches.get(own)
         if found is None:
             step = paths.batch_step(self.calls.names, own)
@@ -104,8 +105,8 @@ class Forward:
         return found
 
     def tangents(self, given: Values, values: Values) -> dict[str, torch.Tensor]:
-        """Tangents of results by name: the derivative of gradients, which are linear in those of
-        results, with respect to these.
+        """Return the tangents of results by name: the derivative of gradients, which are linear in
+        those of results, with respect to these.
 
         Args:
             given: tangents of inputs and parameters, by name.

@@ -123,8 +123,8 @@ class Calls:
         ALL.add(self)
 
     def of(self, equations: Equations, *steps: str) -> Calls:
-        """Calls of another program, which is derived of this one, with the same options. The steps
-        to it are those of `paths`."""
+        """Return calls of another program, which is derived of this one, with the same options. The
+        steps to it are those of `paths`."""
         its = self.planner
         planner = Planner(equations, rules=its.rules, processors=its.processors)
         return Calls(
@@ -193,7 +193,7 @@ class Calls:
     def _separated(
         self, values: Mapping[str, Any], wrt: Sequence[str]
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Tensors that autograd is to see, and other parameters."""
+        """Return the tensors that autograd is to see, and other parameters."""
         if len(values) == len(self.declared.inputs):
             return values, NO_PARAMS
         given = {n: v for n, v in values.items() if n in self.declared.inputs or n in wrt}
@@ -247,7 +247,7 @@ class Calls:
         return found
 
     def _sizes_like(self, values: Mapping[str, Any]) -> dict[str, int]:
-        """Powers of two like the sizes of a call; none where they are symbols."""
+        """Return powers of two like the sizes of a call; none where they are symbols."""
         shapes = {n: tuple(values[n].shape) for n in self.declared.inputs}
         params = {n: values[n] for n in self.declared.params if n in values}
         sizes = [*(s for shape in shapes.values() for s in shape), *params.values()]
@@ -399,7 +399,7 @@ class Calls:
         return results
 
     def _with_plans(self) -> Plans:
-        """Where what repeats its calls is kept, from now on."""
+        """Return a copy that keeps what repeats its calls."""
         from monocomp.calls.plans import Plans
 
         if self.plans is None:

@@ -108,7 +108,7 @@ class Operator:
         return _unpacked(recorded(forward, given, others, may_be_transformed=True))
 
     def _outcome(self, *args: Any) -> Results:
-        """Tensors like the results."""
+        """Return tensors like the results."""
         values = self._values(args)
         declared, origin = self.calls.declared, self.calls.planner.equations.origin
         inputs = {n: values[n] for n in declared.inputs}

@@ -33,7 +33,7 @@ _BACKWARD = re.compile(r"b(\d+)o(\d+)((?:d\d*)*)")
 
 
 def of_key(key: str) -> Calls | None:
-    """Calls by what is traced of them, while their kernel is there."""
+    """Return calls by what is traced of them, while their kernel is there."""
     return next((c for c in tuple(ALL) if c.key == key), None)
 
 
@@ -54,7 +54,8 @@ def forward_step(names: Sequence[str], wrt: Names, extents: Mapping[str, int]) -
 def backward_step(
     names: Sequence[str], wrt: Mapping[str, str], results: Sequence[str], given: Names
 ) -> str:
-    """Gradients of some inputs and parameters, in these dtypes, where some results have one."""
+    """Return the gradients of some inputs and parameters, in these dtypes, where some results have
+    one."""
     codes = (f"d{DTYPES.index(d) if d in DTYPES else ''}" for d in wrt.values())
     return f"b{_number(names, wrt)}o{_number(results, given)}{''.join(codes)}"
 
@@ -65,7 +66,7 @@ def batch_step(names: Sequence[str], own: Names) -> str:
 
 
 def tangent_step(names: Sequence[str], wrt: Names) -> str:
-    """Tangents of results, for those of some inputs."""
+    """Return the tangents of results, for those of some inputs."""
     return f"t{_number(names, wrt)}"
 
 
@@ -120,7 +121,7 @@ def _derived(root: Calls, path: Sequence[str]) -> Calls | None:
 
 
 def _number(names: Iterable[str], some: Iterable[str]) -> int:
-    """Some of the names, a bit each."""
+    """Return some of the names as a number, a bit each."""
     chosen = set(some)
     return sum(1 << n for n, name in enumerate(names) if name in chosen)
 

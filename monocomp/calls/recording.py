@@ -479,7 +479,7 @@ class Recorded:
         return tuple([new if held is None else held for held, new in every])
 
     def sized(self, cotangents: Tensors) -> Results:
-        """Tensors that have the sizes of those that are not kept."""
+        """Return the tensors that have the sizes of those that are not kept."""
         like = next((c for c in cotangents if c is not None), None)
         if like is None:
             return ()

@@ -51,7 +51,7 @@ class Timing:
     problem: str = ""
 
     def described(self) -> dict[str, Any]:
-        """For other tools."""
+        """Return the results as data for other tools."""
         ms = None if self.seconds is None else self.seconds * 1e3
         return {
             "name": self.name,
@@ -111,7 +111,7 @@ def race(
 
 
 def table(timings: Sequence[Timing]) -> str:
-    """For a reader."""
+    """Return the results as a table for readers."""
     width = max(len(t.name) for t in timings)
     ours = timings[0].seconds
     lines = [f"{'':{width}}{'time':>14}{'/ ours':>9}{'differs by':>12}"]

@@ -92,7 +92,8 @@ def main() -> int:
 
 
 def device_function(source: str) -> list[str]:
-    """The function that runs on the GPU, from the carried state on; its parameters left out."""
+    """Return the function that runs on the GPU, from the carried state on; its parameters left
+    out."""
     lines = source.splitlines()
     start = lines.index("@triton.jit")  # the kernel's: what it calls stands after it
     head, _, _ = lines[start + 1].partition("(")
@@ -183,7 +184,7 @@ def _inputs(run: Run) -> list[torch.Tensor]:
 
 
 def _oracle(window: int, *tensors: torch.Tensor) -> torch.Tensor:
-    """The first positions of the first head; a causal program needs no later ones for them."""
+    """Return the first positions of the first head; a causal program needs no later ones."""
     import torch
 
     slices = (x[:1, :1, :_CHECKED].double().cpu().numpy() for x in tensors)

@@ -32,7 +32,7 @@ _SIZES = {"b": 1, "h": 2, "q": 130, "k": 130, "d": 32, "e": 32}
 
 
 def examine() -> Iterator[Finding]:
-    """Every finding, as it comes."""
+    """Yield every finding, as it comes."""
     yield from _versions()
     yield from _machine()
     yield from _cache()
@@ -109,7 +109,7 @@ def _cache() -> Iterator[Finding]:
 
 
 def _kernels() -> Iterator[Finding]:
-    """A small kernel on what there is here, and compiled for a GPU that need not be."""
+    """Check a small kernel on what there is here, and compiled for a GPU that need not be."""
     section = f"a kernel: {PROGRAM}, {', '.join(f'{n} = {s}' for n, s in _SIZES.items())}"
     try:
         import torch  # noqa: F401  # what follows needs it

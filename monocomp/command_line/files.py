@@ -37,7 +37,7 @@ class Source:
 
 
 def read_program(argument: str) -> Source:
-    """A program from a file, from the library, from standard input (`-`), or as written.
+    """Return a program from a file, from the library, from standard input (`-`), or as written.
 
     What is no file and has an `=` is taken for the program itself.
     """
@@ -94,7 +94,7 @@ def _text(file: IO[Any], what: str) -> str:
 
 
 def _as_name(stem: str) -> str | None:
-    """A file's name as a name for its kernel."""
+    """Return a file's name as a name for its kernel."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", stem).strip("_")[:_MAX_NAME]
     return name if re.match(r"[A-Za-z]", name) else None
 
@@ -111,7 +111,7 @@ def _reading(what: str) -> Iterator[None]:
 
 
 def read_array(path: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """The array of a .npy file; one that holds Python objects is refused."""
+    """Return the array of a .npy file; one that holds Python objects is refused."""
     from zipfile import BadZipFile
 
     import numpy as np
@@ -135,7 +135,7 @@ def read_array(path: str) -> np.ndarray[Any, np.dtype[Any]]:
 def tensors(
     arrays: Mapping[str, Any], dtypes: Mapping[str, str | None], backend: str
 ) -> dict[str, Any]:
-    """Arrays as tensors, on the GPU where there is one and the backend can use it."""
+    """Return arrays as tensors, on the GPU where there is one and the backend can use it."""
     import torch
 
     on_gpu = (backend == "auto" or backend in DIALECTS) and torch.cuda.is_available()

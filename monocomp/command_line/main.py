@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """The exit status of what `run` does, with a message instead of a traceback."""
+    """Return the exit status of what `run` does, with a message instead of a traceback."""
     streams.prepare()
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: streams.tell(f"warning: {message}")

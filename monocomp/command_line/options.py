@@ -26,17 +26,17 @@ class Option(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its long name, as messages call it."""
+        """Return its long name, as messages call it."""
         return self.names[-1]
 
     @property
     def key(self) -> str:
-        """Its name among parsed options."""
+        """Return its name among parsed options."""
         return self.name.lstrip("-").replace("-", "_")
 
     @property
     def default(self) -> Any:
-        """Its value where a command line does not give it."""
+        """Return its value where a command line does not give it."""
         return self.how.get("default", False if self.how.get("action") == "store_true" else None)
 
 
@@ -87,7 +87,7 @@ def _selecting(forms: Sequence[Form]) -> set[str]:
 
 
 def _refusal(option: Option, form: Form, readers: Sequence[Form]) -> UsageError:
-    """The error for an option that a form does not read."""
+    """Return the error for an option that a form does not read."""
     own = set(form.when)
     missing = [[w for w in reader.when if w not in own] for reader in readers]
     fewest = min(map(len, missing))

@@ -314,7 +314,7 @@ def _random(
 
 
 def _with_usual(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
-    """The extents that are given, and sizes of some use for the others that are needed."""
+    """Return the extents that are given, and sizes of some use for the others that are needed."""
     from monocomp.declarations.records import by_representative, free_extents
 
     declared = kernel.equations.declared
@@ -328,7 +328,7 @@ def _with_usual(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
 
 
 def _save(path: str, named: Mapping[str, Any]) -> None:
-    """A .npz file, as `numpy.savez` writes it, but with any names."""
+    """Write a .npz file, as `numpy.savez` does, but with any names."""
     import zipfile
 
     import numpy as np
@@ -343,7 +343,7 @@ def _save(path: str, named: Mapping[str, Any]) -> None:
 
 
 def _array(value: Any) -> Any:
-    """A tensor as an array; bfloat16, which NumPy lacks, as float32."""
+    """Return a tensor as an array; bfloat16, which NumPy lacks, as float32."""
     value = value.detach().cpu()
     return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
 

@@ -55,7 +55,7 @@ def verify(
 
 
 def _longer(case: Case, sizes: Mapping[str, int]) -> list[Case]:
-    """The case with one index at a time longer than a tile, where the program admits it."""
+    """Return the case with one index at a time longer than a tile, where the program admits it."""
     params = case.params
     fixed = by_representative(case.equations.declared, sizes)
     guarded = not fits(case.equations, case.extents, params)  # then only a run can tell
@@ -127,7 +127,7 @@ def check_backend(section: str, program: Equations, backend: str, cases: list[Ca
 
 
 def _worst(program: Equations, backend: str, dtype: str, cases: list[Case]) -> tuple[float, str]:
-    """The largest error of a backend over all cases, and at which."""
+    """Return the largest error of a backend over all cases, and at which."""
     import torch
 
     from monocomp.kernel import Kernel
@@ -152,7 +152,7 @@ def _worst(program: Equations, backend: str, dtype: str, cases: list[Case]) -> t
 
 
 def _unavailable(backend: str) -> str | None:
-    """Why a backend cannot run here, or None."""
+    """Return the reason why a backend cannot run here, or None."""
     import torch
 
     if backend != "triton" or torch.cuda.is_available():

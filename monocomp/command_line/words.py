@@ -56,7 +56,7 @@ def refuse_unknown_params(declared: Declarations[Any], params: Mapping[str, Any]
 
 
 def dtypes(options: Namespace) -> tuple[str | None, dict[str, str]]:
-    """From `bf16,K=e4m3,V=e4m3` the dtype of all inputs and those of single ones."""
+    """Split `bf16,K=e4m3,V=e4m3` into the dtype of all inputs and those of single ones."""
     words = [] if options.dtype is None else options.dtype.split(",")
     of_all = [w for w in words if "=" not in w]
     if len(of_all) > 1:
@@ -69,7 +69,7 @@ def dtypes(options: Namespace) -> tuple[str | None, dict[str, str]]:
 def by_input(
     declared: Declarations[Any], dtype: str | None, named: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """The dtype of each input; None: as it comes."""
+    """Return the dtype of each input; None: as it comes."""
     for name in named:
         require_known(name, declared.inputs, f"the program has no input '{name}'", "inputs")
     return {name: named.get(name, dtype) for name in declared.inputs}

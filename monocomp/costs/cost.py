@@ -104,7 +104,7 @@ def formula(amount: Amount) -> Formula:
 
 
 def amounts(sizes: Mapping[str, int]) -> Extents:
-    """Extents in numbers where they are known, else as symbols."""
+    """Return the extents in numbers where they are known, else as symbols."""
     return lambda extent: sizes[extent] if extent in sizes else Formula.product([extent])
 
 
@@ -175,7 +175,7 @@ class Cost:
 
     @property
     def flops(self) -> Amount:
-        """Operations on floats, whichever unit does them."""
+        """Return operations on floats, whichever unit does them."""
         return self.operations.flops
 
     @property
@@ -192,7 +192,7 @@ class Cost:
         return found + of.matrix / MATRIX_RATE
 
     def at(self, extents: Mapping[str, int], program: Equations) -> dict[str, Any]:
-        """With numbers.
+        """Return the cost with numbers.
 
         Args:
             extents: sizes by the name of an index; all that the formulas speak of.
@@ -213,7 +213,7 @@ class Cost:
         return {"passes": dict(self.passes), "reads": dict(self.reads), **numbers}
 
     def to_json(self) -> dict[str, Any]:
-        """With formulas as text."""
+        """Return the cost as data, with formulas as text."""
         texts = {n: str(getattr(self, n)) for n in ("flops", "bytes", "state")}
         return {"passes": dict(self.passes), "reads": dict(self.reads), **texts}
 

@@ -91,7 +91,7 @@ def _cost_of_kernel(
 
 @record()
 class Place:
-    """Where a fold is computed, and how often.
+    """The place where a fold is computed, and how often.
 
     Attributes:
         loops: the indices of the outputs and of the loops around it, outermost first.
@@ -261,7 +261,7 @@ class _Counter:
         return product(extents) * times * (STORED_BYTES if wide else ELEMENT_BYTES)
 
     def _carried(self, fold: Term) -> Iterator[str]:
-        """Extents of the axes of a fold's state."""
+        """Yield the extents of the axes of a fold's state."""
         if fold.attr.target is not None:
             yield fold.attr.target
         for name in sorted(fold.free):

@@ -214,7 +214,8 @@ def _grid(roles: Roles) -> set[str]:
 
 
 def _lesser(group: Sequence[Equation], roles: Roles) -> Iterator[frozenset[Term]]:
-    """Aggregates that lack indices which others have: those that lack most of them first."""
+    """Yield the aggregates that lack indices which others have: those that lack most of them
+    first."""
     folds = outer_folds(group)
     having = {f: f.free & frozenset(roles) for f in folds}
     largest = max(having.values(), key=len, default=frozenset())

@@ -337,8 +337,8 @@ def _role_of(i: Term, indices: _Indices, fits: Callable[[str], bool]) -> tuple[R
 
 
 def _in_order(rows: list[str], group: Sequence[Equation]) -> list[str]:
-    """Rows, that along which most of what is read after all loops varies alone first: a thread
-    holds elements of few rows of a tile, and of many columns, and has a value for each."""
+    """Return the rows, that along which most of what is read after all loops varies alone first: a
+    thread holds elements of few rows of a tile, and of many columns, and has a value for each."""
     alone = dict.fromkeys(rows, 0)
     waiting, seen = [e.body for e in group], set[Term]()
     while waiting:
@@ -354,7 +354,7 @@ def _in_order(rows: list[str], group: Sequence[Equation]) -> list[str]:
 
 
 def outer_folds(group: Iterable[Equation]) -> list[Term]:
-    """Folds that are not inside another fold."""
+    """Return the folds that are not inside another fold."""
     return list(_outer_folds(tuple(e.body for e in group)))
 
 
@@ -458,8 +458,8 @@ def _sides(inner: Mapping[Term, Sequence[Term]], names: Sequence[str]) -> set[st
 
 
 def streamed_reads(f: Term) -> list[Term]:
-    """Reads inside a fold that vary with its index: those of elements, or where these are not
-    read, of the filter."""
+    """Return the reads inside a fold that vary with its index: those of elements, or where these
+    are not read, of the filter."""
     opened, (condition, *bodies) = T.open_fold(f)
     names = {i.name for i in opened}
 

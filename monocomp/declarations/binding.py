@@ -44,7 +44,7 @@ def bind(
     params: Mapping[str, object],
     evaluated: Callable[[Size, Mapping[str, int], Mapping[str, int | float]], int | None],
 ) -> Binding:
-    """Extents and parameters of a call, or an error that says what does not fit.
+    """Return extents and parameters of a call, or an error that says what does not fit.
 
     Args:
         declared: what the program declares.
@@ -72,7 +72,8 @@ def extents_of(
     params: Mapping[str, int | float],
     evaluated: Callable[[Size, Mapping[str, int], Mapping[str, int | float]], int | None],
 ) -> dict[str, int]:
-    """Extents by index name and representative; arguments as for `bind`, with all parameters."""
+    """Return extents by index name and representative; arguments as for `bind`, with all
+    parameters."""
     sizes = _Sizes(declared, origin)
     with in_text(origin.text):
         for name, at in declared.inputs.items():
@@ -239,7 +240,8 @@ def _as_float(param: Param, value: Any, number: int | float) -> float:
 
 
 def _shown_value(value: object) -> str:
-    """In few characters: long integers, and objects of any kind, may have no others."""
+    """Print a value in few characters: long integers, and objects of any kind, may have no
+    others."""
     if isinstance(value, int) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
     try:

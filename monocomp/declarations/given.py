@@ -18,7 +18,7 @@ _LARGEST = 3.4028234663852886e38  # float of 32 bits
 
 
 def check_params(params: Mapping[str, int | float]) -> None:
-    """Parameters that kernels can take."""
+    """Refuse parameters that kernels cannot take."""
     for name, value in params.items():
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             shown = str(value) if value.bit_length() < 128 else f"of {value.bit_length()} bits"
@@ -47,7 +47,7 @@ def is_in_float32(value: float) -> bool:
 
 
 def check_no_gradients(values: Mapping[str, Any], backend: str) -> None:
-    """No tensor whose gradient would be lost."""
+    """Refuse tensors whose gradients would be lost."""
     for name, value in values.items():
         if getattr(value, "requires_grad", False):
             import torch
@@ -60,7 +60,7 @@ def check_no_gradients(values: Mapping[str, Any], backend: str) -> None:
 
 
 def check_dense(name: str, tensor: Any) -> None:
-    """A tensor that has all its elements."""
+    """Refuse tensors that have not all their elements."""
     layout = "nested" if getattr(tensor, "is_nested", False) else getattr(tensor, "layout", None)
     if layout is not None and str(layout) != "torch.strided":
         raise InputError(
@@ -81,7 +81,7 @@ def shape_of(name: str, tensor: Any) -> tuple[int, ...]:
 
 
 def check_dtype(declared: Input, tensor: Any) -> None:
-    """A dtype that is supported, of the kind that the program needs."""
+    """Refuse dtypes that are not supported, or not of the kind that the program needs."""
     name = declared.name
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind = kind_of(dtype)
@@ -101,7 +101,7 @@ def check_dtype(declared: Input, tensor: Any) -> None:
 
 
 def check_conversion(device: torch.device, narrow: Mapping[str, str]) -> None:
-    """Before compute capability 8.9 there is no instruction that converts from e4m3."""
+    """Refuse e4m3 before compute capability 8.9, which has no instruction that converts it."""
     import torch
 
     if device.type != "cuda" or torch.version.hip is not None or NARROW[0] not in narrow.values():
@@ -118,7 +118,7 @@ def check_conversion(device: torch.device, narrow: Mapping[str, str]) -> None:
 
 
 def check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
-    """Torch tensors on one device."""
+    """Require torch tensors on one device."""
     devices: dict[str, str] = {}
     for name, tensor in inputs.items():
         if not isinstance(tensor, torch.Tensor):
@@ -142,7 +142,7 @@ def check_tensors(inputs: Mapping[str, Any], torch: Any) -> None:
 
 
 def in_autocast(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Inputs in the dtype that autocast asks for, as for torch's own attention."""
+    """Return the inputs in the dtype that autocast asks for, as for torch's own attention."""
     import torch
 
     if not torch._C._is_any_autocast_enabled():

@@ -40,7 +40,7 @@ class Input:
 
     @property
     def declaration(self) -> str:
-        """Its entry in an `input` line."""
+        """Return its entry in an `input` line."""
         dims = ",".join(dim.lstrip(".") for dim in self.dims)
         kind = "" if self.kind == "float" else f": {self.kind}"
         return f"{self.name}[{dims}]{kind}" if dims else f"{self.name}{kind}"
@@ -140,7 +140,7 @@ def by_representative(declared: Declarations[Any], sizes: Mapping[str, int]) -> 
 
 @record()
 class Origin:
-    """Where a program comes from: for headers and the positions in error messages, and for no
+    """The source of a program: for headers and the positions in error messages, and for no
     decision.
 
     Attributes:

@@ -145,7 +145,7 @@ class Certificate(Rendered):
             yield f"\nBy definition: {', '.join(map(str, self.definitions))}"
 
     def to_json(self) -> str:
-        """Everything, as JSON."""
+        """Return everything as JSON."""
         return json.dumps(self.as_data(), indent=2)
 
     def as_data(self) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Derivation(Rendered):
         return Derivation(self.start, steps, self.finished and planned >= 0, max(0, planned))
 
     def apply(self, rule: str, place: str | None = None) -> Derivation:
-        """One step more, by a rule of the caller's choice.
+        """Take one step more, by a rule of the caller's choice.
 
         Args:
             rule: its name, one of `rule_sets.RULES`.
@@ -209,7 +209,8 @@ class Derivation(Rendered):
         return f"<{self.title}; print it to see them>"
 
     def outline(self) -> list[str]:
-        """One line for each step, rule and law; a rule that is applied repeatedly is counted."""
+        """Print one line for each step, rule and law; a rule that is applied repeatedly is
+        counted."""
         lines = []
         for (rule, law), group in groupby(self.steps, key=lambda step: (step.rule, step.law)):
             count = len(list(group))
@@ -218,7 +219,7 @@ class Derivation(Rendered):
         return lines
 
     def to_json(self) -> str:
-        """Everything, as JSON; programs are texts of the language."""
+        """Return everything as JSON; programs are texts of the language."""
         costs = [self.first(n).costs[1].to_json() for n in range(len(self.steps) + 1)]
         steps = [
             {

@@ -71,7 +71,7 @@ def refusals(program: Equations, rule_sets: Iterable[RuleSet] = ()) -> tuple[Ref
 
 
 def unproved(program: Equations, rules: RuleSet) -> Iterator[Refusal]:
-    """Rules that match somewhere and rest on a law that is not proved."""
+    """Yield the rules that match somewhere and rest on a law that is not proved."""
     for rule in (r for r in rules.rules if r.unproved is not None):
         for equation in program.equations:
             found = (t for t in T.subterms(equation.body) if rule.apply(t) not in (None, t))
@@ -106,7 +106,8 @@ class _Finder:
         self.rules = rules
 
     def all(self) -> Iterator[Refusal]:
-        """One for each dependence of a later loop, and for each output that is written late."""
+        """Yield one refusal for each dependence of a later loop, and for each output that is
+        written late."""
         bodies = [e.body for e in self.group]
         written = set(T.subterms(*bodies))
         loops = passes(bodies, is_at_the_top, {})
@@ -121,7 +122,7 @@ class _Finder:
         yield from self._late(loops)
 
     def _fold(self, fold: Term, earlier: set[Term]) -> Iterator[Refusal]:
-        """Results that the elements of a fold need."""
+        """Yield the results that the elements of a fold need."""
         _, parts = T.open_fold(fold)
         needed = [t for t in T.subterms(*parts) if t in earlier]
         # What another needed result is made of is that one's affair.
@@ -155,7 +156,7 @@ class _Finder:
         return Refusal(rule.name, rule.law, self._place(fold), self._show(t), why, kept)
 
     def _filters(self, loops: list[Pass]) -> Iterator[Refusal]:
-        """Loops that need one another's results no more than they share a domain."""
+        """Yield the loops that need one another's results no more than they share a domain."""
         for first, second in itertools.pairwise(loops):
             if (first.extent, first.level) == (second.extent, second.level):
                 one, other = (value_of(p.folds[-1]) for p in (first, second))
@@ -172,7 +173,7 @@ class _Finder:
                 yield self._unfused(e.body, value, why, "an earlier kernel computes and stores it")
 
     def _late(self, loops: list[Pass]) -> Iterator[Refusal]:
-        """Outputs that keep an index over which a result in them is folded."""
+        """Yield the outputs that keep an index over which a result in them is folded."""
         for axis in choose_roles(self.group, lambda extent: True).values():
             folds = [f for p in loops if p.extent == axis.extent for f in p.folds]
             for e in self.group if axis.role == "stream" else ():

@@ -106,7 +106,7 @@ def complete(rewriter: Rewriter) -> None:
 
 
 def chosen(names: Sequence[str]) -> RuleSet:
-    """Rules by name, as a set."""
+    """Return rules by name, as a set."""
     rules = [rule(name) for name in names]
     return RuleSet(
         "chosen",

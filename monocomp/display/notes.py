@@ -33,7 +33,7 @@ class Note:
     help: str | None = None
 
     def shown(self, text: str) -> str:
-        """With the lines of the program that it speaks of."""
+        """Print the note with the lines of the program that it speaks of."""
         return f"note: {self.warning(text)}"
 
     def warning(self, text: str) -> str:

@@ -59,12 +59,12 @@ def markdown(x: object) -> str:
 
 
 def _fenced(lines: list[str]) -> str:
-    """Lines as they stand; no text has so many of these signs on a line."""
+    """Return lines as they stand; no text has so many of these signs on a line."""
     return "\n".join(["~~~~~~~~", *lines, "~~~~~~~~"])
 
 
 def _plain(text: str) -> str:
-    """Text in which markdown sees no signs of its own."""
+    """Return text in which markdown sees no signs of its own."""
     return "".join(f"\\{c}" if c in r"\`*_{}[]<>#|~" else c for c in text)
 
 

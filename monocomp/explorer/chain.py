@@ -152,7 +152,7 @@ def _bars_of(program: Equations, costs: Sequence[Cost]) -> list[tuple[Bar, ...]]
 
 
 def _decisive(step: Step, costs: Sequence[Cost], operations: Sequence[float]) -> str:
-    """Why a step decides; the last costs are those after it.
+    """Return the reason why a step decides; the last costs are those after it.
 
     A step may cost more so that a later one saves: what counts is the least so far.
     """
@@ -168,7 +168,7 @@ def _decisive(step: Step, costs: Sequence[Cost], operations: Sequence[float]) ->
 
 
 def _chosen(step: Step) -> str:
-    """Why something else stands after the step, where there was a choice."""
+    """Return the reason for a choice, where there was one."""
     return step.reason if step.left != step.right else ""
 
 

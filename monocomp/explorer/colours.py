@@ -34,7 +34,8 @@ _TAGS = {
 
 
 def tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Kind and text of each piece; the kind is "" where it has no colour. Joined they are the text.
+    """Yield kind and text of each piece; the kind is "" where it has no colour. Joined they are the
+    text.
 
     >>> list(tokens("for k in f(2)"))[:3]
     [('keyword', 'for'), ('', ' '), ('', 'k')]

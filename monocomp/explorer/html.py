@@ -24,12 +24,12 @@ def tag(name: str, kind: str, *inside: str, **more: str) -> str:
 
 
 def code(text: str) -> str:
-    """Text as it stands, in a line."""
+    """Return text as it stands, in a line."""
     return tag("code", "code", escape(text))
 
 
 def span(kind: str, text: str) -> str:
-    """Words of a kind."""
+    """Return words of a kind."""
     return tag("span", kind, escape(text))
 
 
@@ -80,7 +80,7 @@ def phrase(text: str, width: float = WIDTH - 6) -> str:
 
 
 def details(summary: str, body: str, classes: str = "", is_open: bool = False) -> str:
-    """Something to unfold; both are markup."""
+    """Make something to unfold; both arguments are markup."""
     name = f' class="{classes}"' if classes else ""
     return (
         f"<details{name}{' open' if is_open else ''}><summary>{summary}</summary>{body}</details>"
@@ -93,7 +93,7 @@ def section(title: str, body: str, is_open: bool = True) -> str:
 
 
 def listing(lines: Iterable[tuple[str, int | None]], first: int | None = None) -> str:
-    """Lines of code, each with the number of the term that it computes, if it's known.
+    """Return lines of code, each with the number of the term that it computes, if it's known.
 
     Args:
         lines: text and number.
@@ -109,7 +109,7 @@ def listing(lines: Iterable[tuple[str, int | None]], first: int | None = None) -
 
 
 def verbatim(text: str) -> str:
-    """Text in lines, as a terminal shows it."""
+    """Return text in lines, as a terminal shows it."""
     return f'<pre class="mc-listing mc-verbatim">{escape(text)}</pre>'
 
 
@@ -165,5 +165,5 @@ def document(title: str, body: str, kind: str = "") -> str:
 
 
 def joined(parts: Iterable[str]) -> str:
-    """Markup one after the other."""
+    """Return markup one after the other."""
     return "".join(parts)

@@ -236,7 +236,7 @@ def _read(run: str) -> Iterator[str | Formula]:
 
 
 def _pieces(text: str) -> list[str]:
-    """Words, spaces and signs; what stands in brackets belongs to what is before it."""
+    """Return words, spaces and signs; what stands in brackets belongs to what is before it."""
     found: list[str] = []
     depth = 0
     for piece in re.findall(r"[A-Za-z]\w*'*|\s+|.", text):

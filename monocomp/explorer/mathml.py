@@ -204,7 +204,7 @@ def _read(f: Formula) -> Set:
 
 
 def _is_tall(f: Formula) -> bool:
-    """Would it be hard to read as a script?"""
+    """True if a formula would be hard to read as a script."""
     if f.op in ("fold", "each") or (f.op == "infix" and f.attr == "/"):
         return True
     return (f.op == "call" and f.attr != "exp") or any(map(_is_tall, f.args))

@@ -37,7 +37,7 @@ def kernel_body(kernel: Kernel) -> str:
 
 
 def title(kernel: Kernel) -> str:
-    """With its name, where it has one."""
+    """Return its title, with its name where it has one."""
     return f"Kernel {kernel.program.name}" if kernel.program.name else "Kernel"
 
 

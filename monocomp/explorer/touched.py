@@ -1,4 +1,4 @@
-"""Which tiles a filter touches: full, in part, or not at all, over rows and stream.
+"""Find the tiles that a filter touches: in full, in part, or not at all, over rows and stream.
 
 The filter is a program, evaluated at every pair of positions: the picture is exact for its sizes.
 """
@@ -78,7 +78,7 @@ def tiles(plan: Plan, extents: Mapping[str, int]) -> str:
 
 
 def _sizes(plan: Plan, at: Filter, extents: Mapping[str, int]) -> dict[str, int]:
-    """Long enough that the numbers of the filter are seen."""
+    """Choose sizes that are long enough for the numbers of the filter to be seen."""
     declared = plan.program.declared
     used = {t.attr for t in T.subterms(at.condition) if t.op == "param"}
     defaults = [declared.params[n].default for n in sorted(used) if n in declared.params]

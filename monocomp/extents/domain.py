@@ -170,7 +170,7 @@ class _Sets:
         )
 
     def is_empty(self, i: Interval) -> bool:
-        """Provably without an element."""
+        """True if it is provably without an element."""
         return any(
             is_at_least(low, high)
             for low in (T.const(0), *i.lower)
@@ -231,7 +231,7 @@ class _Sets:
         return self.meet(Interval(self.lowest([first, second]), common, first.masked), Interval())
 
     def hull(self, parts: list[Interval]) -> Interval:
-        """One masked interval that holds all."""
+        """Return one masked interval that holds all."""
         if not parts:
             return Interval(upper=(T.const(0),))
         upper = _weakest([i.upper for i in parts], "minimum", "maximum")

@@ -1,4 +1,4 @@
-"""Which values the forward saves, and which the backward pass computes anew.
+"""Choose the values that the forward saves; the backward pass computes the others anew.
 
 A value is saved where to store it once and to read it again costs less than to compute it, by the
 one cost model (`costs.cost`). It may have no more elements than the largest tensor that a call

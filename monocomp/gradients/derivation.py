@@ -47,8 +47,8 @@ class GradientDerivation(Derivation):
 
     @classmethod
     def made(cls, gradient: Derived) -> GradientDerivation:
-        """From what was done. Definitions that are saved, and what is differentiated by name, are
-        results of the program that it starts from."""
+        """Make the derivation from what was done. Definitions that are saved, and what is
+        differentiated by name, are results of the program that it starts from."""
         trace = gradient.trace
         program = result_of(trace.start, trace.steps)
         made = [

@@ -54,7 +54,8 @@ class GradientPrograms:
 
     @property
     def kept(self) -> frozenset[str] | None:
-        """Its definitions that are stored where it is computed; None where none has to be."""
+        """Return its definitions that are stored where it is computed; None where none has to
+        be."""
         return self.equations.kept
 
     def __str__(self) -> str:

@@ -83,7 +83,7 @@ def _certified(of: Term | T.UserMonoid, fresh: bool) -> tuple[Law, ...]:
 
 @lru_cache(maxsize=256)
 def _partials(t: Term) -> tuple[Partial, ...]:
-    """One for each operand, of what an operation on symbols is."""
+    """Return one partial derivative for each operand of an operation on symbols."""
     found: dict[Term, Term] = {}
     for p in partials(t):
         found[p.operand] = T.add(found.get(p.operand, T.ZERO), _slope(p))
@@ -146,7 +146,7 @@ class _Slope(Identity):
 
 
 def _smooth(t: Term) -> tuple[Term, ...]:
-    """Where an operation is differentiated."""
+    """Yield the conditions under which an operation is differentiated."""
     if not t.args:
         return ()
     x, zero = t.args[0], T.ZERO
@@ -168,7 +168,7 @@ def _differentiated(cases: Path, value: Value, x: Value) -> Value:
 
 
 def _exact(cases: Path, value: Value) -> Value:
-    """With the constants that floats stand for."""
+    """Return a value with the constants that floats stand for."""
     sympy = cases.algebra.sympy
     constants = (2 / sympy.sqrt(sympy.pi), 1 / sympy.sqrt(2), 1 / sympy.sqrt(2 * sympy.pi))
     rounded = {cases.number(Fraction(float(c))): c for c in constants}

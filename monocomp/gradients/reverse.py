@@ -148,7 +148,7 @@ def _varies(t: Term) -> bool:
 
 
 def _edge(p: Partial, scope: Iterable[Term], condition: Term) -> Edge:
-    """From a term with the indices of `scope` to an operand, which may have fewer."""
+    """Return the edge from a term with the indices of `scope` to an operand that may lack some."""
     parts = T.conjuncts(T.conjunction(condition, p.condition))
     indices = tuple(sorted(scope, key=lambda i: i.name))
     if p.operand.op in LEAVES:

@@ -79,8 +79,8 @@ def aggregates_in_exponents(program: Equations) -> tuple[list[Term], list[Term]]
 
 
 def _divided(terms: Iterable[Term]) -> Iterator[tuple[Term, Term]]:
-    """Aggregates of what exponentials weigh, and the same over the sum of weights that divides
-    them."""
+    """Yield the aggregates of what exponentials weigh, and the same over the sum of weights that
+    divides them."""
     for t in terms:
         if t.op == "mul":
             totals = [f for f in t.args if f.op == "pow" and f.attr < 0]
@@ -91,8 +91,8 @@ def _divided(terms: Iterable[Term]) -> Iterator[tuple[Term, Term]]:
 
 
 def _weighed(terms: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
-    """Aggregates of what exponentials weigh, and the same over the sum of these weights, where that
-    is a sum of the program."""
+    """Yield the aggregates of what exponentials weigh, and the same over the sum of these weights,
+    where that is a sum of the program."""
     totals = {t for t in terms if t.op == "fold" and is_exponential_sum(t)}
     for t in terms:
         if t.op == "fold" and t.attr.monoid == "sum" and t.kind == "float":
@@ -109,8 +109,8 @@ def has_exponential(t: Term) -> bool:
 
 
 def names_for(t: Term, fresh: Fresh) -> dict[str, Term]:
-    """Names of the program for the indices that are free in a term because folds around it are
-    open."""
+    """Return the names of the program for the indices that are free in a term because folds around
+    it are open."""
     opened = [i for i in T.free_indices(t) if not i.name.isidentifier()]
     taken = {i.name for i in T.free_indices(t)}
     names = fresh([i.extent for i in opened], taken)

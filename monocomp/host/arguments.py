@@ -270,7 +270,7 @@ class Stride(Node):
     text = "{tensor}.stride({dim})"
 
     def of(self, call: Evaluation) -> int:
-        """Its value for the tensor of a call."""
+        """Return its value for the tensor of a call."""
         return int(call.tensors[self.tensor].stride(self.dim))
 
     def source(self, out: Writer) -> str:
@@ -287,7 +287,7 @@ class Step(Node):
     text = "step of strides but {held}"
 
     def of(self, call: Evaluation) -> int:
-        """Its value for the tensors of a call."""
+        """Return its value for the tensors of a call."""
         return call.scheduled.step(*((call.tensors[x.tensor], x.dim) for x in self.held))
 
     def source(self, out: Writer) -> str:
@@ -306,7 +306,7 @@ class Flag(Node):
     text = "{name}"
 
     def of(self, call: Evaluation) -> Any:
-        """Its value for a call."""
+        """Return its value for a call."""
         match self.name:
             case "index":
                 return call.scheduled.index(call.is_wide)

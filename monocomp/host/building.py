@@ -1,4 +1,4 @@
-"""From equations in kernels to the host program that runs these kernels."""
+"""Build the host program that runs the kernels of equations."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Interface:
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Inputs and outputs."""
+        """Return inputs and outputs."""
         return (*self.kernel.inputs, *(o.name for o in self.kernel.outputs))
 
     @property
@@ -194,7 +194,7 @@ def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[A.Stat
 
 
 def _wide(lowered: Equations, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the inputs that are no floats of 8 bits: these have no say in dtypes."""
+    """Return the inputs other than floats of 8 bits, which decide no dtype."""
     return tuple(n for n in names if lowered.declared.inputs[n].dtype not in NARROW)
 
 

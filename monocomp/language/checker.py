@@ -1,4 +1,4 @@
-"""From text to a checked program: every static error is found here, before any call.
+"""Check a text as a program: every static error is found here, before any call.
 
 The order is that of the dependencies: names (`scoping`), then implied sums
 (`implied_sums`), types (`kinds`), `extents` and outputs. What comes out is
@@ -270,7 +270,8 @@ class _Checker:
                     yield node, monoid.indices[monoid.fields.index(node.name)]
 
     def _places_of_inputs(self) -> dict[str, Span]:
-        """Where each input is declared or else first read, in the order of the text."""
+        """Return the place where each input is declared or else first read, in the order of the
+        text."""
         declared = (self.scope.inputs, self.scope.given)
         places = {key: at.span for table in declared for key, at in table.items()}
         for read, _ in self.reads():

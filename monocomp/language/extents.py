@@ -1,4 +1,4 @@
-"""Which indices share an extent, and what gives it.
+"""Find the indices that share an extent, and what gives it.
 
 Two index names that meet on one dimension have the same extent, which is called like the one that
 comes first in the text. An input's dimension gives it, or an `index` line declares it.

@@ -1,4 +1,4 @@
-"""Where indices occur freely in an expression, and which of its parts a sum may leave.
+"""Find the free indices of an expression, and the parts of it that a sum may leave.
 
 Functions made by `def` stand for their text: what their bodies bind is bound in their arguments.
 """
@@ -18,7 +18,7 @@ _NONE: Indices = frozenset()
 
 
 class FreeIndices:
-    """Where indices occur freely, functions of the program seen through."""
+    """Finds the free indices of expressions, functions of the program seen through."""
 
     def __init__(
         self, functions: Mapping[str, S.Function], monoids: Mapping[str, S.Monoid] | None = None
@@ -121,7 +121,7 @@ class FreeIndices:
 
 
 def keeps_indices(node: S.Reduce) -> bool:
-    """Whether the result of an aggregate still has the indices that it runs along."""
+    """True if the result of an aggregate still has the indices that it runs along."""
     return node.prefix or node.op in KEEPING_REDUCTIONS
 
 
@@ -138,7 +138,7 @@ def factors(node: S.Expr) -> Iterator[S.Expr]:
 
 
 def is_linear(node: S.Expr, number: int) -> bool:
-    """Whether a sum over this child equals the sum of the node."""
+    """True if a sum over this child equals the sum of the node."""
     match node:
         case S.Binary():
             return node.op in ("+", "-", "*") or (node.op == "/" and number == 0)

@@ -131,7 +131,7 @@ class _Word:
 
     @property
     def is_operand(self) -> bool:
-        """Whether a value or name can start here, and end here unless it is a bracket."""
+        """True if a value or name can start here, and end here unless it is a bracket."""
         return self.text not in KEYWORDS - {"inf"} and (self.is_name or self.text[:1].isdigit())
 
     @property
@@ -305,7 +305,7 @@ def _missing_between(place: _Place, expected: Mapping[str, str]) -> _Advice | No
 
 
 def _takes_several(opened: list[tuple[str, _Word | None]]) -> bool:
-    """Whether the innermost parenthesis belongs to a function of several arguments."""
+    """True if the innermost parenthesis belongs to a function of several arguments."""
     function = opened[-1][1] if opened else None
     return function is not None and function.is_operand and FUNCTIONS.get(function.text) != 1
 

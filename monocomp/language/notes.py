@@ -33,7 +33,7 @@ def notes_on(
 
 
 def unused_params(params: Mapping[str, S.Param], used: frozenset[str]) -> Iterator[Note]:
-    """Parameters that no definition reads."""
+    """Yield the parameters that no definition reads."""
     for name, param in params.items():
         if name not in used:
             yield Note(
@@ -127,7 +127,8 @@ class _Finder:
             )
 
     def _alone(self, product: S.Expr) -> Iterator[Note]:
-        """Factors of a product that have an index of their own, and so a sum of their own."""
+        """Yield the factors of a product that have an index of their own, and so a sum of their
+        own."""
         summed = [
             f
             for f in _factors(product)
@@ -153,7 +154,7 @@ class _Finder:
         )
 
     def _own_sums(self, total: S.Expr) -> Iterator[Note]:
-        """Terms of a sum that are no product, and are summed by themselves."""
+        """Yield the terms of a sum that are no product, and are summed by themselves."""
         terms = list(_terms(total))
         for term in terms:
             if not isinstance(term, S.Reduce) or not term.implied or _is_product(term.args[0]):

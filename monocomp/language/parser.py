@@ -1,4 +1,4 @@
-"""From text to a list of statements, with the place of everything.
+"""Parse a text to a list of statements, with the place of everything.
 
 The grammar is `grammar.lark`, read by lark's LALR parser with a contextual lexer. Around it
 stand the limits that make the cost of any text small and known (length, brackets, tokens,
@@ -364,7 +364,7 @@ def _literal(expr: S.Expr) -> int | Fraction | float:
 
 
 class Layout:
-    """Which line ends end a statement: not those inside brackets or after an operator."""
+    """Finds the line ends that end a statement: none inside brackets or after an operator."""
 
     always_accept = ("_END",)
 

@@ -55,8 +55,8 @@ def reword(statement: str) -> str | None:
         if head:
             body = F.read("f = " + text[head.end() :]).body
             return head[0] + show(_Rewording(()).tree(body))
-        found = F.read(re.sub(r"^\s*(let|const|var|return)\s+(?=\S.*=)", "", text))
-        return _definition(found)
+        definition = F.read(re.sub(r"^\s*(let|const|var|return)\s+(?=\S.*=)", "", text))
+        return _definition(definition)
     except (NotReadable, RecursionError):
         return None
 

@@ -1,4 +1,4 @@
-"""Who claims each name of a program, which names are indices, and what uses what.
+"""Scopes: which statement claims each name of a program, which names are indices, what uses what.
 
 There is one namespace, but that a tensor may be called like a built-in function, as `cos[q,d]` and
 `cos(x)` are read apart. Declarations, left sides, `def` and `monoid` lines claim names;
@@ -299,7 +299,7 @@ class Scope:
             )
 
     def _is_known(self, name: str, local: frozenset[str]) -> bool:
-        """Whether a bare subscript is something else than an index."""
+        """True if a bare subscript is something else than an index."""
         if name.endswith("'") or name in BUILT_IN or name in local:
             return True
         return name not in self.reads and self.claimed(name) is not None
@@ -318,7 +318,7 @@ class Scope:
 
     @cached_property
     def uses(self) -> dict[str, dict[str, Span]]:
-        """For each definition and function: those that its body names, with the first place."""
+        """Return the names that each definition and function uses, with the first place."""
         return {
             statement.name: self._used_in(statement)
             for statement in self.statements
@@ -356,7 +356,8 @@ class Scope:
         return found
 
     def check_order(self) -> None:
-        """No definition or function uses itself, and no definition comes too late."""
+        """Refuse definitions and functions that use themselves, and definitions that come too
+        late."""
         try:
             TopologicalSorter(self.uses).prepare()
         except CycleError as error:

@@ -26,7 +26,7 @@ def guard_reads(program: Equations) -> Equations:
 
 
 class _Guards:
-    """When each computed read inside of a fold is needed, for all its occurrences."""
+    """The conditions under which each computed read in a fold is needed, wherever it occurs."""
 
     def __init__(self) -> None:
         self.needed: dict[Term, Term] = {}

@@ -38,7 +38,7 @@ def lower(
     name: str,
     in_memory: bool = False,
 ) -> TileProgram:
-    """One kernel of a program.
+    """Lower one kernel of a program.
 
     Args:
         program: equations in kernels, their reads guarded (`guards`).

@@ -123,7 +123,7 @@ class Loops(Values):
         return self.home(t.free) is scope
 
     def _late(self) -> set[str]:
-        """Indices of outputs that a loop of its own walks along, to store them."""
+        """Return the indices of outputs that a loop of its own walks along, to store them."""
         return {n for n in self.output_indices if self.axes[n].role == "stream"}
 
     def _is_contraction(self, t: Term) -> bool:

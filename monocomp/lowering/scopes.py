@@ -28,7 +28,8 @@ class Scope:
     is_backwards: bool = False
 
     def known(self) -> Iterable[Term]:
-        """Parts of the condition that vary in this loop: what does not may be computed outside."""
+        """Return the parts of the condition that vary in this loop: what does not may be computed
+        outside."""
         return (c for c in T.conjuncts(self.condition) if self.axis in c.free)
 
 
@@ -66,7 +67,7 @@ class Scopes:
         self.origin: Origin | None = None
 
     def axis_names(self, *wanted: Role) -> list[str]:
-        """Axes by role."""
+        """Return axes by role."""
         return [a.name for a in self.axes.values() if a.role in wanted]
 
     def output_axes(self) -> dict[str, Axis]:
@@ -197,7 +198,7 @@ class Scopes:
         return self.scopes[max(self.depth_of(t.free), *depths, 0)]
 
     def by_depth(self, parts: Iterable[Term]) -> list[list[Term]]:
-        """Terms grouped by the scope in which they are known, outermost first."""
+        """Return terms grouped by the scope in which they are known, outermost first."""
         groups: dict[int, list[Term]] = {}
         for p in parts:
             depth = self.depth_of(p.free)

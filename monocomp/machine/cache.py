@@ -27,7 +27,7 @@ _warned: set[Path | None] = set()  # the cache folders that cannot be used
 
 
 def cache_folder() -> Path | None:
-    """Where everything is remembered, or None where there is no such place."""
+    """Return the folder of everything that is remembered, or None where there is no such place."""
     named = os.environ.get("MONOCOMP_CACHE_DIR")
     if named:
         return Path(named)
@@ -103,7 +103,7 @@ class JsonStore(_Store):
         self._put(_file_name(key), data.encode())
 
     def values(self) -> Iterator[dict[str, Any]]:
-        """Everything that was put, but for what is damaged."""
+        """Return everything that was put, except what is damaged."""
         texts = {}
         with suppress(OSError), self._open_folder() as (folder, _):
             for name in sorted(os.listdir(folder)):
@@ -169,7 +169,7 @@ def _open_envelope(key: str, text: bytes) -> dict[str, Any] | None:
 
 
 def _check_private(status: os.stat_result) -> None:
-    """Nobody else can have written it."""
+    """Require that nobody else can have written a file."""
     if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError("others may write here")
 

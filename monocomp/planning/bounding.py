@@ -81,9 +81,9 @@ class _Filter:
 
 
 def _filters(program: Equations) -> list[_Filter]:
-    """Filters that no bounds follow from, each once; not beside folds that look at all elements
-    of the same extent anyway, nor of weighted sums: these stay one pass, which leaves out the
-    blocks where nothing passes."""
+    """Return the filters that no bounds follow from, each once; not beside folds that look at all
+    elements of the same extent anyway, nor of weighted sums: these stay one pass, which leaves out
+    the blocks where nothing passes."""
     found: dict[_Filter, None] = {}
     for e in program.computed:
         folds = [t for t in T.subterms(e.body) if t.op in ("fold", "fold_at")]

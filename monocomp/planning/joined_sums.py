@@ -33,7 +33,7 @@ from monocomp.terms.monomials import addends, content, factors
 
 @stated
 def join_sums(program: Equations) -> Iterator[Step]:
-    """Steps after which the sums of an equation that multiply the same columns are one.
+    """Yield steps after which the sums of an equation that multiply the same columns are one.
 
     Law:     c * sum[k](x * y) + sum[k](x * z) is sum[k](x * (c * y + z))
     Claims:  distributivity, interchange, units, one point
@@ -46,7 +46,7 @@ def join_sums(program: Equations) -> Iterator[Step]:
 def rewritten(
     rule: str, program: Equations, change: Callable[[Equation], Term | None]
 ) -> Iterator[Step]:
-    """Steps of a rule that gives equations other bodies, until it changes none."""
+    """Yield the steps of a rule that gives equations other bodies, until it changes none."""
     for name in [e.name for e in program.computed]:
         while (found := change(program.by_name[name])) is not None:
             start, e = program, program.by_name[name]
@@ -78,7 +78,7 @@ class _Sum:
 
     @property
     def columns(self) -> frozenset[Term]:
-        """Factors that are read, with an index that nothing else of the elements has."""
+        """Return the factors that are read, with an index that nothing else of the elements has."""
         return frozenset(
             f
             for f in self.parts
@@ -178,7 +178,7 @@ def _split_condition(f: Term) -> tuple[Term, Term]:
 
 
 def _position_of_row(f: Term, column: Term, bound: Term) -> Term | None:
-    """Where an index is in a read that is like another but for it."""
+    """Return the position of an index in a read that is like another except for it."""
     if f.op != column.op or f.op not in T.READS or f.attr != column.attr:
         return None
     position = f.args[column.args.index(bound)] if bound in column.args else None

@@ -42,9 +42,9 @@ from monocomp.terms.monomials import factors
 
 @stated
 def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
-    """Steps after which sums of what is read, or summed over axes that are held entirely, begin
-    with the longest index, and those of products with the one along which elements are the farthest
-    apart.
+    """Yield steps after which sums of what is read, or summed over axes that are held entirely,
+    begin with the longest index, and those of products with the one along which elements are the
+    farthest apart.
 
     Law:     sums may be taken in any order
     Claims:  interchange, units
@@ -77,8 +77,8 @@ def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
 def store_partial_sum(
     program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], limit: int
 ) -> Iterator[list[Step]]:
-    """Steps that store what one of several sums comes to, for the others, in normal form: all of
-    those for which a kernel has the rows, and a loop.
+    """Yield the steps that store what one of several sums comes to, for the others, in normal form:
+    all of those for which a kernel has the rows, and a loop.
 
     Law:     sums may be taken in any order, and a value stored and read again
     Claims:  interchange, distributivity, units
@@ -158,7 +158,8 @@ class _Nest:
         return sum(len(r.args) - 1 - r.args.index(index) for r in reads if index in r.args)
 
     def inner_sums(self) -> Iterator[Term]:
-        """Indices over which sums of their own may be computed, also where nobody looks at them."""
+        """Yield the indices over which sums of their own may be computed, also where nobody looks
+        at them."""
         for i in self.indices if T.holds_fold(self.element) else ():
             if not self._asked_of_rows(i) or not reads_computed(self.element):
                 yield i
@@ -177,7 +178,8 @@ class _Nest:
 
 
 def _nests(t: Term) -> list[_Nest]:
-    """Sums in sums as one, the most of them first. What stands between them are numbers."""
+    """Return the sums in sums as one, the most of them first. What stands between them are
+    numbers."""
     found: list[_Nest] = []
     indices: tuple[Term, ...] = ()
     conditions: tuple[Term, ...] = ()
@@ -198,7 +200,7 @@ def _nests(t: Term) -> list[_Nest]:
 
 
 def nest(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...], Term]:
-    """Sums of sums as one: its indices, conditions and element."""
+    """Return the sums of sums as one: its indices, conditions and element."""
     indices: list[Term] = []
     conditions: list[Term] = []
     while is_fold(t, "sum"):
@@ -209,8 +211,8 @@ def nest(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...], Term]:
 
 
 def nested(indices: Sequence[Term], conditions: Sequence[Term], element: Term) -> Term:
-    """Sums in sums, the innermost over the last index, with each condition as far inside as may
-    be."""
+    """Return the sums in sums, the innermost over the last index, with each condition as far inside
+    as may be."""
     for i in reversed(indices):
         own = [c for c in conditions if i is indices[0] or i.name in c.free]
         conditions = [c for c in conditions if c not in own]

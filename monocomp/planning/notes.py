@@ -19,7 +19,7 @@ _LONG = 1024  # elements of an axis that is one of a sequence, not of features
 
 
 def summary(plan: Plan) -> str:
-    """Passes, order of growth, what is stored.
+    """Return passes, order of growth, what is stored.
 
     "1 pass over k; operations grow as |k|*|q|*(|d| + |e|); stores nothing on the way"
     """
@@ -54,7 +54,8 @@ def notes_on(plan: Plan) -> Notes:
 
 
 def stored_notes(plan: Plan) -> Iterator[Note]:
-    """Results on the way with two long axes, as |q| * |k| weights, that no other tensor has."""
+    """Yield results on the way with two long axes, as |q| * |k| weights, that no other tensor
+    has."""
     declared = plan.program.declared
     shapes = [{declared.extent_of[i] for i in at.dims} for at in declared.inputs.values()]
     stored = _stored(plan)
@@ -78,7 +79,8 @@ def stored_notes(plan: Plan) -> Iterator[Note]:
 
 
 def repeated_notes(plan: Plan) -> Iterator[Note]:
-    """Loops that are run anew for each element along an extent that one index alone has."""
+    """Yield a note for each loop that runs anew for each element along an extent that one index
+    alone has."""
     declared = plan.program.declared
     for kernel in plan.kernels:
         loops = {s.axis.extent for s in walk(kernel.body) if isinstance(s, Loop)}

@@ -123,7 +123,8 @@ class Plan(Rendered):
         return replace(self, program=self.program.of_dtypes(dtypes), planned=tuple(planned))
 
     def extents(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Extents that are known, by representative, with those that the plan has made of them."""
+        """Return the extents that are known, by representative, with those that the plan has made
+        of them."""
         return packed_extents(self.program, sizes)
 
     def report(self, extents: Mapping[str, int]) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class _Counter:
         return total
 
     def state(self) -> Amount:
-        """Numbers carried by the streamed loops, for each row."""
+        """Return numbers carried by the streamed loops, for each row."""
         total: Amount = 0
         for s in self.kernel.body:
             if isinstance(s, Loop):

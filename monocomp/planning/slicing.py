@@ -213,7 +213,7 @@ class _Slicing:
         return e.name in self.stored or any(s.name in self.stored for s in stored_in(e.body))
 
     def _check_order(self, equations: Sequence[Equation], inside: set[str]) -> None:
-        """No slice reads what only all of them come to."""
+        """Require that no slice reads what only all of them come to."""
         late: set[str] = set()
         for e in in_order(equations):
             read = {s.name for s in stored_in(e.body)}
@@ -324,7 +324,7 @@ class _Slicing:
 
 
 def _first(terms: Sequence[Term], one: Term) -> tuple[Term, ...]:
-    """Terms with one of them before the others."""
+    """Return terms with one of them before the others."""
     return (one, *(t for t in terms if t is not one))
 
 

@@ -477,7 +477,7 @@ class _Splitting:
         return T.stored(found, (self._subscript(i) for i in found.indices))
 
     def _indices(self, body: Term) -> tuple[Term, ...]:
-        """Rows, splits, columns."""
+        """Return rows, splits, columns."""
         outer = list(dict.fromkeys(i for e in self.group for i in e.indices))
         rows = [i for i in outer if i in self.rows and i.name in body.free]
         columns = [i for i in outer if i not in self.rows and i.name in body.free]
@@ -496,5 +496,5 @@ class _Splitting:
 
 
 def _outermost_first(folds: Iterable[Term]) -> list[Term]:
-    """Sums about centres before what their centres are made of."""
+    """Return sums about centres before what their centres are made of."""
     return sorted(folds, key=lambda f: -sum(t.op == "fold" for t in T.subterms(f)))

@@ -155,8 +155,9 @@ def _choices(
     values: Sequence[_Value],
     sizes: Mapping[str, int],
 ) -> Iterator[tuple[list[Step], bool]]:
-    """Steps that store values: those with the same indices, and those of the same loop; and what
-    one sum of several comes to. Are they all stored by kernels that compute them anyway?"""
+    """Yield the steps that store values: those with the same indices, and those of the same loop;
+    and what one sum of several comes to. Are they all stored by kernels that compute them anyway?
+    """
     limit = _largest_tensor(program, sizes)
     for together in _sets(values, sizes, limit):
         yield _store(program, together), all(v.beside is not None for v in together)

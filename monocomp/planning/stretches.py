@@ -66,12 +66,12 @@ class Stretch:
 
     @property
     def limits(self) -> Iterator[Term]:
-        """Numbers that its length does not exceed."""
+        """Yield the numbers that its length does not exceed."""
         yield from (self.extent, *self.upper)
         yield from (T.sub(u, low) for u, low in product(self.upper, self.lower))
 
     def expected(self, value: Expected) -> float:
-        """About how long it is; `value` is that of a term, where it can be told."""
+        """Estimate how long it is; `value` is that of a term, where it can be told."""
         known = [n for n in map(value, self.limits) if n is not None]
         return max(0, min(known, default=math.inf))
 

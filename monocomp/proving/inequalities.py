@@ -1,4 +1,4 @@
-"""Which signs are possible: linear arithmetic over the rationals, by elimination.
+"""Decide which signs are possible: linear arithmetic over the rationals, by elimination.
 
 An inequality sum(c_i x_i) >= 0 (or > 0) is a row; one of the x_i may be the number 1. Two rows in
 which x has opposite signs add up to one without x; when only numbers remain, the row is true or

@@ -165,7 +165,7 @@ def closed(c: Carrier) -> Claim:
 
 
 def neutral(c: Carrier, on_the_left: bool, excuses: Iterable[str] = ()) -> Claim:
-    """Return the unit changes no element.
+    """Claim that the unit changes no element.
 
     Where a field in `excuses` has its unit's value, it may change the element to one that is
     interchangeable with it: the unit commutes with such an element, and is idempotent, so that

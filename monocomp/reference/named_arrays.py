@@ -36,7 +36,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Scope:
-    """Where an expression is evaluated.
+    """The surroundings in which an expression is evaluated.
 
     Attributes:
         extents: the number of values of each index that may be bound.

@@ -354,7 +354,7 @@ class Equation(Rule):
                 yield found
 
     def discharged(self, t: Term) -> Iterator[tuple[Need, Term]]:
-        """The needs that are met where the rule changes a term, and of what."""
+        """Yield the needs that are met where the rule changes a term, and of what."""
         for found in itertools.islice(self.matches(t), 1):
             for choice in self.needs:
                 need = next(n for n in choice if n.holds(found))

@@ -67,7 +67,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where a browser finds it."""
+        """Return the address for a browser."""
         return f"http://{HOST}:{self.server_port}/"
 
     def server_close(self) -> None:
@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 20.0  # seconds without a byte
 
     def do_GET(self) -> None:
-        """The page, what belongs to it, and programs of the library."""
+        """Send the page, what belongs to it, and programs of the library."""
         if not self._is_ours():
             return
         path = urlsplit(self.path).path

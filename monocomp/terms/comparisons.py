@@ -80,7 +80,8 @@ def _without_scale(t: Term) -> Term:
 
 
 def _compare_ints(op: str, a: Term, b: Term) -> Term:
-    """One term for `q - k >= 0`, `k <= q`, `not (k > q)`, `k < q + 1` and `2 * k <= 2 * q + 1`.
+    """Return one term for `q - k >= 0`, `k <= q`, `not (k > q)`, `k < q + 1` and `2 * k <= 2 * q +
+    1`.
 
     What is subtracted on one side is added on the other, common factors leave, and a
     number that is left over stands where it is positive, with `<` in front of it. Of two numbers

@@ -81,7 +81,8 @@ def _always(kind: Kind) -> Typing:
 
 
 def _alike(*allowed: Kind, to: Kind | None = None) -> Typing:
-    """Operands of one kind, one of these, and a result of that kind, or of a given one."""
+    """Return the operands of one kind, one of these, and a result of that kind, or of a given
+    one."""
 
     def kind(attr: Any, kinds: tuple[Kind, ...]) -> Kind | None:
         first = kinds[0]
@@ -258,7 +259,7 @@ _SIGN_OF = {(row.op, row.attr): row for row in SIGNS.values()}
 
 
 def sign_of(op: str, attr: Any) -> Sign | None:
-    """How an operation is written between its operands; None if it is written as a call."""
+    """Return the sign between the operands of an operation; None if it is written as a call."""
     return _SIGN_OF.get((op, attr))
 
 

@@ -133,7 +133,7 @@ class State:
 
 @record()
 class Segment:
-    """From max(lower) to min(upper), cut to the axis's extent; of a masked one the
+    """Positions from max(lower) to min(upper), cut to the axis's extent; of a masked one the
     elements that the loop's `Mask` admits."""
 
     lower: tuple[Expr, ...] = ()

@@ -79,7 +79,7 @@ class Expr:
 
     @cached_property
     def below(self) -> tuple[Expr, ...]:
-        """Its operands and theirs, operands first."""
+        """Return its operands and theirs, operands first."""
         return tuple([x for a in self.args for x in (*a.below, a)])
 
 

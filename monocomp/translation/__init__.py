@@ -1,1 +1,1 @@
-"""From a program as a user gives it to equations."""
+"""Translate a program as a user gives it to equations."""

@@ -69,8 +69,8 @@ def load(c: Context, s: P.Let) -> None:
 
 
 def _described(c: Context, block: B.Block) -> list[B.Expr | bool]:
-    """When a descriptor can load a block, as tests: of each stream that it moves along, and of that
-    along which its rows go, as 16 bytes must divide where they begin."""
+    """Return tests that a descriptor can load a block: of each stream that it moves along, and of
+    that along which its rows go, as 16 bytes must divide where they begin."""
     streams = [x for x in map(c.stream, block.tile) if x is not None]
     last = block.axes[-1] and c.stream(block.axes[-1])
     return [x.covered for x in streams] + ([last.in_step] if last else [])
@@ -154,7 +154,8 @@ def _load_elements(c: Context, s: P.Let) -> None:
 def _guarded(
     c: Context, guard: P.Expr | None, layout: Layout, masks: list[B.Expr]
 ) -> B.Expr | None:
-    """Where all masks hold, and a guard. Scalars beside tiles choose, as in operations."""
+    """Return the test that all masks and a guard hold. Scalars beside tiles choose, as in
+    operations."""
     if guard is not None:
         masks = [*masks, value(c, guard, layout if c.order(guard.axes) else ())]
     scalars = [m for m in masks if not m.layout] if layout else []

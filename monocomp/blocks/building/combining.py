@@ -61,7 +61,7 @@ def _prefixes(c: Context, s: Fold, monoid: Combine) -> None:
 
 
 def _scanned(c: Context, s: Fold, monoid: Combine, layout: Layout) -> list[Expr]:
-    """Names of all prefixes of a tile."""
+    """Return the names of all prefixes of a tile."""
     tiles = _whole_tiles(c, s, layout)
     found = [
         name(c.names.of("scanned", n, f"{n.removesuffix('_new')}_scan"), x.dtype, layout)
@@ -122,7 +122,7 @@ def _folded_tile(c: Context, s: Fold, monoid: Combine) -> list[Expr]:
 
 
 def _whole_tiles(c: Context, s: Fold, layout: Layout) -> list[Expr]:
-    """Names of the elements' fields, with all axes of a layout."""
+    """Return the names of the elements' fields, with all axes of a layout."""
     names = []
     for e, folded in zip(s.elements, s.names, strict=True):
         is_short = c.meaning(e) in c.choices.short

@@ -235,7 +235,8 @@ class Context:
         return self.lets.get(e.attr, e) if e.op == "local" else e
 
     def all_inside(self, layout: tuple[str, ...]) -> list[tuple[str, Expr]]:
-        """Which elements of a tile are inside, along each axis; of blocks that slide all are."""
+        """Return the elements of a tile that are inside, along each axis; of blocks that slide all
+        are."""
         found = []
         for a in layout:
             stream = self.stream(a)

@@ -181,7 +181,7 @@ def _sign(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 
 def _larger_or_smaller(c: Context, e: P.Expr, want: Layout) -> Expr:
-    """Where a NaN counts it is kept; the frame of a sum need not, the sum has it too."""
+    """Keep a NaN where it counts; the frame of a sum need not, the sum has it too."""
     a, b = e.args
     if e.kind == "float" and e.attr != "frame":
         return extreme(e.op, value(c, a, want), value(c, b, want), None)

@@ -146,9 +146,9 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
 
 
 def _constants(c: Context) -> set[str]:
-    """Extents that are constants of the kernel. Of axes that are held entirely they tell
-    where tiles end; and of those that the positions of a tile are divided by, such as the size
-    of a page, a division takes a shift, or a multiplication."""
+    """Return the extents that are constants of the kernel. Of axes that are held entirely they tell
+    where tiles end; and of those that the positions of a tile are divided by, such as the size of a
+    page, a division takes a shift, or a multiplication."""
     return {a.extent for a in c.program.axes.values() if a.role == "whole"} | {
         e.args[1].attr
         for e in c.program.expressions
@@ -229,7 +229,7 @@ def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
 
 
 def _enter_rows(c: Context, axis: P.Axis, start: B.Expr, bounds: bool) -> None:
-    """The rows of a block, and the last one if it bounds a loop."""
+    """Name the rows of a block, and the last one if it bounds a loop."""
     if bounds:
         end = infix("+", start, c.names.block(axis.name))
         end = extreme("minimum", end, c.names.size(axis.extent))
@@ -239,7 +239,7 @@ def _enter_rows(c: Context, axis: P.Axis, start: B.Expr, bounds: bool) -> None:
 
 
 def _bounding_rows(c: Context) -> set[str]:
-    """Rows on which a loop's bounds depend, or comparisons of their extremes."""
+    """Return rows on which a loop's bounds depend, or comparisons of their extremes."""
     loops = [s for s in c.program.statements if isinstance(s, P.Loop)]
     bounds = [e for s in loops for e in s.bounds]
     compared = [e for phases in c.choices.phases.values() for e in phases.apart]
@@ -248,8 +248,8 @@ def _bounding_rows(c: Context) -> set[str]:
 
 
 def _longer_rows(c: Context) -> set[str]:
-    """Rows that have longer loops the later they are: on whose position an upper bound depends. How
-    bounds vary that are read is not known."""
+    """Return the rows that have longer loops the later they are: on whose position an upper bound
+    depends. How bounds vary that are read is not known."""
     found: set[str] = set()
     values = {s.name: s.value for s in c.program.statements if isinstance(s, P.Let)}
     loops = [s for s in c.program.statements if isinstance(s, P.Loop)]

@@ -45,7 +45,7 @@ def distances(c: Context, signs: Mapping[str, int], layout: tuple[str, ...]) -> 
 
 
 def first_of(c: Context, axis: str) -> Expr:
-    """Where a block begins."""
+    """Return the position where a block begins."""
     known = c.program.axes[axis]
     if known.role == "whole":
         return c.names.block(known.after) if known.after else number(0)

@@ -20,7 +20,7 @@ def is_moved(c: Context, e: P.Expr) -> bool:
 
 
 def _holds_blocks(c: Context, e: P.Expr) -> Expr | None:
-    """When does each block lie in one period? None if that is not known."""
+    """Return the test that each block lies in one period; None if that is not known."""
     period = c.choices.periods[e]
     if period.divisor is None:
         return None
@@ -35,8 +35,8 @@ def _divides(a: Expr, b: Expr) -> Expr:
 
 
 def position(c: Context, e: P.Expr) -> Expr:
-    """Return the positions of a block's elements in a period, but for how far the block has
-    moved."""
+    """Return the positions of a block's elements in a period, without the distance that the block
+    has moved."""
     axis = e.args[0].attr
     offs, length = c.axis(axis), _length(c, e.args[1])
     stream = c.stream(axis)

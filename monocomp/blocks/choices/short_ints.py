@@ -63,7 +63,7 @@ def _is_chosen_by(s: Fold, n: int, e: Expr) -> bool:
 
 
 def _chooses(e: Expr, names: Collection[str]) -> bool:
-    """True if a value is one of these."""
+    """True if a value is one of these names, or chooses among them."""
     if e.op == "where":
         return _is_apart(e.args[0], names) and all(_chooses(a, names) for a in e.args[1:])
     if e.op in ("minimum", "maximum"):

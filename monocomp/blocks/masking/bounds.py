@@ -155,7 +155,7 @@ def name_extremes(c: Context, stream: Stream) -> None:
 
 
 def may_admit(c: Context, stream: Stream) -> Expr | None:
-    """A test whether a mask may admit anything in a block, if extremes of its rows tell."""
+    """Return a test whether a mask may admit anything in a block, if extremes of its rows tell."""
     if not stream.extremes:
         return None
     axis = stream.loop.axis.name
@@ -164,7 +164,8 @@ def may_admit(c: Context, stream: Stream) -> Expr | None:
 
 
 def may_hold(c: Context, tests: Sequence[P.Expr]) -> Expr | None:
-    """A test whether comparisons may hold for any row of the block, by the ends of both sides."""
+    """Return a test whether comparisons may hold for any row of the block, by the ends of both
+    sides."""
     found = []
     for e in tests:
         x, y = (_interval(c, a) for a in e.args)

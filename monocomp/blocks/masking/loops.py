@@ -214,7 +214,7 @@ def _stages(c: Context, stream: Stream, is_last: B.Expr) -> B.Expr | None:
 
 
 def _fused(c: Context, stream: Stream, is_plain: B.Expr) -> B.Expr | None:
-    """When may the loop inside become one with this one?"""
+    """Return the test that the loop inside may become one with this one."""
     if stream.phases.fused is None:
         return None
     block, axis = stream.phases.fused
@@ -415,8 +415,8 @@ def _each_segment(c: Context, stream: Stream) -> Iterator[None]:
 def _each_run(
     c: Context, stream: Stream, low: B.Expr, high: B.Expr
 ) -> Iterator[tuple[B.Expr, B.Expr]]:
-    """Bounds of one run after the other of elements that rows admit: nothing in between is
-    read, for what stands there, be it NaN, would enter a sum as 0 times itself."""
+    """Yield the bounds of one run after the other of elements that rows admit: nothing in between
+    is read, for what stands there, be it NaN, would enter a sum as 0 times itself."""
     axis = stream.loop.axis.name
     rows = c.order({a for e in stream.loop.bounds for a in e.axes})
     begin, end = c.targets.plain("begin", axis), c.targets.plain("end", axis)

@@ -32,7 +32,7 @@ def forget_masks(c: Context) -> None:
 
 
 def inside(c: Context, axis: str, want: Layout) -> Expr:
-    """Which elements along an axis are in the domain, for a tile."""
+    """Return the test for elements along an axis that are in the domain, for a tile."""
     stream = c.stream(axis)
     if stream is None:
         return spread(c.names.inside(axis), want)
@@ -83,8 +83,8 @@ def domain(c: Context, stream: Stream, want: Layout) -> Expr:
 
 
 def members(c: Context, stream: Stream, want: Layout) -> Expr | None:
-    """Which elements of a tile are in a loop's domain, for some element along axes that the tile
-    has not; None if all are."""
+    """Return the test for elements of a tile that are in a loop's domain, for some element along
+    axes that the tile has not; None if all are."""
     loop = stream.loop
     layout = c.order(loop.domain)
     found = number(True, "bool") if loop.is_whole else domain(c, stream, layout)
@@ -145,7 +145,7 @@ def _admitted(c: Context, stream: Stream, admitted: Expr, want: Layout) -> Expr:
 
 
 def _unmasked_segments(c: Context, loop: P.Loop) -> list[Expr]:
-    """Tests for the segments of a loop without a mask."""
+    """Return tests for the segments of a loop without a mask."""
     segment = c.names.plain("segment", loop.axis.name)
     found = enumerate(loop.segments)
     return [infix("==", segment, number(n)) for n, s in found if not s.masked]
@@ -174,8 +174,8 @@ def admit(c: Context, stream: Stream, s: P.Mask, admitted: Expr) -> Expr | None:
 
 
 def _seen(c: Context, stream: Stream, mask: P.Expr) -> Expr:
-    """Which elements of a block does any row admit? No other is read: what stands there, be it
-    NaN, would enter a sum as 0 times itself."""
+    """Return the test for elements of a block that any row admits. No other is read: NaN there
+    would enter a sum as 0 times itself."""
     axis = stream.loop.axis.name
     layout = c.order({axis}.union(*(e.axes for e in (mask, *stream.loop.bounds))))
     seen = domain(c, stream, layout)

@@ -25,7 +25,7 @@ def unchain(program: B.BlockProgram) -> B.BlockProgram:
 
 
 def _unchained(body: B.Body, made: Set[str]) -> B.Body:
-    """Statements that follow others, of which products have made these names."""
+    """Return the statements that follow others, of which products have made these names."""
     found: list[B.Statement] = []
     for s in body:
         match s:

@@ -32,7 +32,7 @@ def is_made(e: B.Expr, made: Set[str]) -> bool:
 
 
 def _ended(body: B.Body) -> B.Body:
-    """Statements that are in no loop."""
+    """Return the statements that are in no loop."""
     return tuple(
         B.inside(s, _of_new_loop if isinstance(s, B.For | B.While) else _ended) for s in body
     )
@@ -43,7 +43,8 @@ def _of_new_loop(body: B.Body) -> B.Body:
 
 
 def _of_loop(body: B.Body, computed: set[str], made: set[str]) -> B.Body:
-    """Statements of a loop, after others that have computed names, some of them from products."""
+    """Return the statements of a loop, after others that have computed names, some of them from
+    products."""
     found: list[B.Statement] = []
     for s in body:
         within = partial(_of_loop, computed=computed, made=made)

@@ -67,7 +67,7 @@ def _by_descriptor(body: B.Body, in_loop: bool) -> Iterator[tuple[B.Load, bool]]
 
 
 def _begun(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
-    """Blocks asked for where they are taken, and products issued."""
+    """Return blocks asked for where they are taken, and products issued."""
     found: list[B.Statement] = []
     for s in body:
         load = load_of(s)

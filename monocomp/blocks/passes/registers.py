@@ -86,7 +86,7 @@ class _Placer:
                         self.vectors.setdefault(n, B.Registers((m, n), 0))
 
     def body(self, body: B.Body) -> B.Body:
-        """Statements with their values placed."""
+        """Return statements with their values placed."""
         return tuple(map(self._statement, body))
 
     def _statement(self, s: B.Statement) -> B.Statement:
@@ -115,7 +115,7 @@ class _Placer:
         return replace(access, offsets=offsets, mask=mask)
 
     def _usual(self, layout: B.Layout) -> B.Registers | None:
-        """Where named values lie."""
+        """Return the layouts of named values."""
         match layout:
             case ():
                 return None
