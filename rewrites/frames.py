@@ -103,7 +103,7 @@ def _bounds(addend: Term, exponent: Term, known: frozenset[Term]) -> bool:
     """True if an addend of an exponent is -c * max(s), or c * min(s), and the others are c * s, or
     -c * s, for a c >= 0."""
     number, _ = T.split_coefficient(addend)
-    extrema = [f for f in factors(addend) if _definition(f).op in _EXTREMA]
+    extrema = [f for f in factors(addend) if T.unfolded(f).op in _EXTREMA]
     scale = [f for f in factors(addend) if f not in extrema and f.op != "const"]
     if len(extrema) != 1 or isinstance(number, float) or not all(map(T.is_nonnegative, scale)):
         return False
@@ -120,15 +120,10 @@ def _without(t: Term, scale: Iterable[Term]) -> Term:
     return T.mul(T.ONE, *(f for f in parts if f not in scale), *missing)
 
 
-def _definition(t: Term) -> Term:
-    """Return what a value is computed from, which another kernel stores."""
-    return T.element(t.attr, t.args) if t.op == "stored" else t
-
-
 def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
     """True if m is the maximum (or minimum) of several terms, of which s is one. `known` are
     conditions that hold."""
-    m = _definition(m)
+    m = T.unfolded(m)
     if m is s:
         return True
     if s.op == "fold" and s.attr.monoid == monoid:

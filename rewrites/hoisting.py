@@ -110,42 +110,6 @@ def lead_with_number(t: Term) -> Term | None:
     return T.construct("mul", number, T.fold("sum", (bound,), condition, element))
 
 
-@hoisting.procedure
-def hoist_equal(t: Term) -> Term | None:
-    """Write what an equality of the filter fixes without the index, so that it leaves the sum.
-
-    Law:     [a = b] * f(a) = [a = b] * f(b)
-    Claims:  brackets
-    Needs:   ints, as floats that are equal may be 0 and -0; no part of a share; no sums, which
-             would also be taken of what no element has
-    before:  A[i] = sum[k if i == k // 2](X[i,k] * exp(Y[k // 2]))
-    after:   A[i] = sum[k if i == k // 2](X[i,k] * exp(Y[i + 0]))
-    """
-    if not is_fold(t, "sum"):
-        return None
-    bound, name, condition, body = opened_fold(t)
-    equal = list(T.equal_ints(condition))
-
-    def fixed(part: Term) -> Term:
-        """Return a part without the index, if it varies and can be written so."""
-        found = part
-        for one, other in equal if name in part.free else ():
-            if one.op != "index":
-                found = T.replace(found, one, other)
-        return part if name in found.free or found.folded else found
-
-    share, rest = T.shares(body, T.conjuncts(condition))
-    parts = list(factors(rest))
-    found = [
-        T.exp(T.add(T.ZERO, *map(fixed, addends(f.args[0])))) if f.op == "exp" else fixed(f)
-        for f in parts
-    ]
-    if found == parts:
-        return None
-    given = [f for f in factors(share) if f is not T.ONE]
-    return T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *given, *found))
-
-
 def _is_number(name: str) -> Guard:
     def holds(found: Bindings) -> bool:
         t = found.terms[name]

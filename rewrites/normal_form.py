@@ -10,15 +10,15 @@ from __future__ import annotations
 from functools import cache
 
 from monocomp import terms as T
+from monocomp.rewrites.equalities import fixed_elements
 from monocomp.rewrites.extrema import extrema
 from monocomp.rewrites.hoisting import hoisting
 from monocomp.rewrites.quotients import quotients
 from monocomp.rewrites.results import results
-from monocomp.rewrites.single_elements import single_elements
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 
-_PARTS = (results, hoisting, single_elements, quotients)
+_PARTS = (results, hoisting, fixed_elements, quotients)
 
 ring = RuleSet(
     "ring",

@@ -43,7 +43,6 @@ NAMES = (
     "results",
     "hoisting",
     "extrema",
-    "single_elements",
     "quotients",
     "single_folds",
     "selection",
@@ -56,7 +55,7 @@ NAMES = (
     "pullback",
 )
 TESTED_WITH = dict.fromkeys(
-    ("results", "hoisting", "extrema", "single_elements", "quotients", "single_folds"),
+    ("results", "hoisting", "extrema", "quotients", "single_folds"),
     "normal_form",
 ) | {"frames": "scaled"}
 LIMIT = 5  # seconds of this process that a test may take; without a mutant it takes a fraction of 1
@@ -68,8 +67,8 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "exchange.join_products: if alike": "without products nothing is compared",
     "quotients._apart_from_rest: if rest": "0 over a divisor is no addend",
     "quotients.factor_number: if all((number == 1 for number, _ in found))": SAME,
-    "single_elements.pick_point: ... if o is not c": "at the position that it names it is true",
-    "single_elements._solve: c.op != 'compare'": "nothing else has the attribute ==",
+    "equalities.pick_point: ... if o is not c": "at the position that it names it is true",
+    "equalities._solve: c.op != 'compare'": "nothing else has the attribute ==",
     "frames.condition_of: mantissas": "without mantissas nothing is added",
     "frames._is_extremum: if not s.folded <= body.folded": (
         "no element holds other folds; it is asked before one is made"

@@ -70,7 +70,7 @@ class AdjointNames:
         is_computed = any(f.op not in PLAIN and f.folded for f in factors(value))
         if not is_computed or (has_exponential(node.term) and has_exponential(value)):
             return adjoint
-        e = self._define("G" if called is None else f"d{called}", self._with_sums(value))
+        e = self._define("G" if called is None else f"d{called.attr}", self._with_sums(value))
         self._whole[e.name] = replace(e, body=self.written_out(adjoint))
         return T.ref(e.name, e.indices, "float")
 

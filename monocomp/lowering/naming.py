@@ -40,7 +40,8 @@ def definition_name(program: Equations, t: Term) -> str | None:
     """Return the name of the output or definition that a term is, for some values of its
     indices."""
     outputs = (e.name for e in program.equations if e.body is t)
-    return next(outputs, None) or definition_of(program.known, t)
+    known = definition_of(program.known, t)
+    return next(outputs, None if known is None else known.attr)
 
 
 def base_name(

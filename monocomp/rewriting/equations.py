@@ -33,11 +33,9 @@ from monocomp.proving.rule_laws import RULE_LAWS, RuleLaw
 from monocomp.rewriting.matching import (
     Bindings,
     Demand,
-    Pattern,
     Test,
     instance,
     matches,
-    pattern_of,
 )
 from monocomp.rewriting.rules import Rule
 from monocomp.terms import Term
@@ -303,12 +301,12 @@ class Equation(Rule):
         return self._left.op if isinstance(self._left, syntax.Reduce) else None
 
     @cached_property
-    def _pattern(self) -> Pattern:
-        return pattern_of(self.term(self.left))
+    def _pattern(self) -> Term:
+        return self.term(self.left)
 
     @cached_property
-    def _template(self) -> Pattern:
-        return pattern_of(self.term(self.right))
+    def _template(self) -> Term:
+        return self.term(self.right)
 
     @cached_property
     def _demands(self) -> dict[str, Demand]:

@@ -1,4 +1,5 @@
-"""Patterns: terms with variables, compared with terms up to the order of addends and factors.
+"""Patterns: terms whose reads are variables, compared with terms up to the order of addends and
+factors.
 
 A variable of which something is needed takes all addends or factors that meet it, and the last one
 takes what is left; what stands in the pattern is tried at each place. exp(a + b) is a product.
@@ -18,32 +19,16 @@ from monocomp.terms import Term
 from monocomp.terms.monomials import addends, factors
 
 
-@record()
-class Pattern:
-    """A term with variables.
-
-    Attributes:
-        op, attr, args: as of a term; of a variable "variable" and its name, of a fold the
-            reduction.
-        index: the name of the index that a fold binds.
-        term: the term as it stands.
-    """
-
-    op: str
-    attr: Any
-    args: tuple[Pattern, ...]
-    term: Term
-    index: str = ""
+def variable(p: Term) -> str:
+    """Return the variable that a read stands for in a pattern."""
+    name: str = p.attr.name
+    return name.lower()
 
 
-def pattern_of(t: Term) -> Pattern:
-    """Return the pattern that a term is whose reads stand for variables."""
-    if t.op == "read":
-        return Pattern("variable", t.attr.name.lower(), (), t)
-    if t.op in ("fold", "fold_at"):
-        _, parts = T.open_as(t, t.attr.extents)
-        return Pattern(t.op, t.attr.monoid, tuple(map(pattern_of, parts)), t, *t.attr.extents)
-    return Pattern(t.op, t.attr, tuple(map(pattern_of, t.args)), t)
+@lru_cache(maxsize=1024)
+def _parts(p: Term) -> tuple[Term, ...]:
+    """Return condition and bodies of a fold in a pattern, whose index is called as its extent."""
+    return T.open_as(p, p.attr.extents)[1]
 
 
 @record()
@@ -115,7 +100,7 @@ class Demand:
 Demands: TypeAlias = Mapping[str, Demand]  # of variables
 
 
-def matches(p: Pattern, t: Term, tests: Demands) -> Iterator[Bindings]:
+def matches(p: Term, t: Term, tests: Demands) -> Iterator[Bindings]:
     """Yield all ways in which a term is the pattern; `tests` says what variables need."""
     if p.op in ("add", "mul") and t.op == p.op:
         yield from _match_parts(p, t, Bindings(), tests, whole=True)
@@ -123,14 +108,17 @@ def matches(p: Pattern, t: Term, tests: Demands) -> Iterator[Bindings]:
         yield from _match(p, t, Bindings(), tests)
 
 
-def _match(p: Pattern, t: Term, bindings: Bindings, tests: Demands) -> Iterator[Bindings]:
+def _match(p: Term, t: Term, bindings: Bindings, tests: Demands) -> Iterator[Bindings]:
     match p.op:
-        case "variable" if p.attr in bindings.terms:
-            if bindings.terms[p.attr] is t:
-                yield bindings
-        case "variable" if (p.term.kind == "bool") == (t.kind == "bool"):
-            if p.attr not in tests or tests[p.attr].is_met(p.attr, t, bindings):
-                yield bindings.with_term(p.attr, t)
+        case "read":
+            name = variable(p)
+            if name in bindings.terms:
+                is_met = bindings.terms[name] is t
+            else:
+                is_alike = (p.kind == "bool") == (t.kind == "bool")
+                is_met = is_alike and (name not in tests or tests[name].is_met(name, t, bindings))
+            if is_met:
+                yield bindings.with_term(name, t)
         case "fold" | "fold_at":
             yield from _match_fold(p, t, bindings, tests)
         case "add" | "mul" | "and":
@@ -140,7 +128,7 @@ def _match(p: Pattern, t: Term, bindings: Bindings, tests: Demands) -> Iterator[
 
 
 def _match_all(
-    patterns: Sequence[Pattern], terms: Sequence[Term], bindings: Bindings, tests: Demands
+    patterns: Sequence[Term], terms: Sequence[Term], bindings: Bindings, tests: Demands
 ) -> Iterator[Bindings]:
     if not patterns:
         yield bindings
@@ -149,22 +137,23 @@ def _match_all(
         yield from _match_all(patterns[1:], terms[1:], new, tests)
 
 
-def _match_fold(p: Pattern, t: Term, bindings: Bindings, tests: Demands) -> Iterator[Bindings]:
-    if t.op != p.op or t.attr.monoid != p.attr:
+def _match_fold(p: Term, t: Term, bindings: Bindings, tests: Demands) -> Iterator[Bindings]:
+    if t.op != p.op or t.attr.monoid != p.attr.monoid:
         return
     if t.attr.monoid in ("max", "min") and t.kind == "int" and not T.has_element(t):
         return  # the largest of no ints is none of the numbers that laws are about
-    if p.index not in bindings.folds:
+    (index,) = p.attr.extents
+    if index not in bindings.folds:
         opened, parts = T.open_fold(t)
-        folds = {**bindings.folds, p.index: (opened, t)}
+        folds = {**bindings.folds, index: (opened, t)}
         bindings = Bindings(bindings.terms, folds, bindings.remainder)
     else:
-        opened, fold = bindings.folds[p.index]
+        opened, fold = bindings.folds[index]
         names = [i.name for i in opened]
         if t.attr.extents != fold.attr.extents or not t.free.isdisjoint(names):
             return
         _, parts = T.open_as(t, names)
-    yield from _match_all(p.args, parts, bindings, tests)
+    yield from _match_all(_parts(p), parts, bindings, tests)
 
 
 @lru_cache(maxsize=16384)
@@ -196,14 +185,14 @@ def _joined(op: str, kind: Any, parts: Sequence[Term]) -> Term:
 
 
 def _match_parts(
-    p: Pattern, t: Term, bindings: Bindings, tests: Demands, whole: bool = False
+    p: Term, t: Term, bindings: Bindings, tests: Demands, whole: bool = False
 ) -> Iterator[Bindings]:
     """Match a sum, product or conjunction. Fixed parts come first, then bound variables, then those
     of which something is needed."""
-    ordered = [a for a in p.args if a.op != "variable"]
-    variables = [a for a in p.args if a.op == "variable"]
+    ordered = [a for a in p.args if a.op != "read"]
+    variables = [a for a in p.args if a.op == "read"]
     if len(variables) > 1:
-        variables.sort(key=lambda a: (a.attr not in bindings.terms, a.attr not in tests))
+        variables.sort(key=lambda a: (variable(a) not in bindings.terms, variable(a) not in tests))
     ordered += variables
     yield from _match_ordered(p.op, t, ordered, list(parts_of(p.op, t)), bindings, tests, whole)
 
@@ -211,7 +200,7 @@ def _match_parts(
 def _match_ordered(
     op: str,
     t: Term,
-    patterns: Sequence[Pattern],
+    patterns: Sequence[Term],
     parts: list[Term],
     bindings: Bindings,
     tests: Demands,
@@ -228,48 +217,46 @@ def _match_ordered(
     def go_on(new: Bindings, left: list[Term]) -> Iterator[Bindings]:
         yield from _match_ordered(op, t, others, left, new, tests, whole)
 
-    if first.op != "variable":
+    if first.op != "read":
         for n, part in enumerate(parts):
             is_alike = part.op == first.op or first.op == "mul"  # of which the others may be 1
             for new in _match(first, part, bindings, tests) if is_alike else ():
                 yield from go_on(new, parts[:n] + parts[n + 1 :])
-    elif first.attr in bindings.terms:
+    elif (name := variable(first)) in bindings.terms:
         left = list(parts)
-        for part in parts_of(op, bindings.terms[first.attr]):
+        for part in parts_of(op, bindings.terms[name]):
             if part not in left:
                 return
             left.remove(part)
         yield from go_on(bindings, left)
-    elif first.attr in tests:
-        demand = tests[first.attr]
-        choices = [*demand.choices(first.attr, parts, bindings)]
+    elif name in tests:
+        choices = [*tests[name].choices(name, parts, bindings)]
         is_unit = op == "and" or not parts  # no conjunct need meet it; and no part may be left
-        if not choices and is_unit and demand.is_met(first.attr, _joined(op, t.kind, []), bindings):
+        if not choices and is_unit and tests[name].is_met(name, _joined(op, t.kind, []), bindings):
             choices = [[]]
         for taken in choices:
             left = [x for x in parts if x not in taken]
-            yield from go_on(bindings.with_term(first.attr, _joined(op, t.kind, taken)), left)
+            yield from go_on(bindings.with_term(name, _joined(op, t.kind, taken)), left)
     elif not others:
-        yield bindings.with_term(first.attr, _joined(op, t.kind, parts))
+        yield bindings.with_term(name, _joined(op, t.kind, parts))
     else:
         for n, part in enumerate(parts):
-            yield from go_on(bindings.with_term(first.attr, part), parts[:n] + parts[n + 1 :])
+            yield from go_on(bindings.with_term(name, part), parts[:n] + parts[n + 1 :])
 
 
-def instance(p: Pattern, bindings: Bindings) -> Term:
+def instance(p: Term, bindings: Bindings) -> Term:
     """Return the term that a pattern is with what was found."""
     match p.op:
-        case "variable":
-            return bindings.terms[p.attr]
-        case "fold":
-            opened, _ = bindings.folds[p.index]
-            condition, *bodies = (instance(a, bindings) for a in p.args)
-            return T.fold(p.attr, opened, condition, *bodies)
-        case "fold_at":
-            opened, fold = bindings.folds[p.index]
-            parts = (instance(a, bindings) for a in p.args)
-            return T.fold_at(p.attr, fold.args[0], *opened, *parts, target=fold.attr.target)
+        case "read":
+            return bindings.terms[variable(p)]
+        case "fold" | "fold_at":
+            opened, fold = bindings.folds[p.attr.extents[0]]
+            condition, *bodies = (instance(a, bindings) for a in _parts(p))
+            monoid, position = p.attr.monoid, fold.args[0]
+            if p.op == "fold":
+                return T.fold(monoid, opened, condition, *bodies)
+            return T.fold_at(monoid, position, *opened, condition, *bodies, target=fold.attr.target)
         case "extent" if p.attr in bindings.folds:
             ((bound,), _) = bindings.folds[p.attr]
             return T.extent_of(bound.extent)
-    return T.rebuild(p.term, tuple(instance(a, bindings) for a in p.args)) if p.args else p.term
+    return T.rebuild(p, tuple(instance(a, bindings) for a in p.args))

@@ -7,7 +7,8 @@ of its indices, is printed by the name that the user gave it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from monocomp.declarations.record import record
 from monocomp.display.formulas import Formula, name
@@ -60,24 +61,18 @@ def _match(
     return True
 
 
-def definition_of(known: Sequence[Abbreviation], t: Term) -> str | None:
-    """Return the name of the definition that a term equals, for some values of its indices."""
-    if not t.args:
-        return None
-    return next((a.name for a in known if a.subscripts(t) is not None), None)
+def definition_of(known: Iterable[Abbreviation], t: Term) -> Term | None:
+    """Return the element of the first definition that a term equals."""
+    for a in known if t.args else ():
+        subscripts = a.subscripts(t)
+        if subscripts is not None:
+            return ref(a.name, subscripts, t.kind)
+    return None
 
 
 def abbreviating(known: Sequence[Abbreviation]) -> Callable[[Term], Term]:
     """Return the function that puts names for the terms that they abbreviate."""
-
-    def name(part: Term) -> Term | None:
-        for a in known:
-            subscripts = a.subscripts(part)
-            if subscripts is not None:
-                return ref(a.name, subscripts, part.kind)
-        return None
-
-    return transform(name)
+    return transform(partial(definition_of, known))
 
 
 def abbreviator(
@@ -89,13 +84,10 @@ def abbreviator(
         by_shape.setdefault(_shape(a.body), []).append(a)
 
     def abbreviate(t: Term, names: Names) -> Formula | None:
-        if t is whole or not t.args:
+        found = None if t is whole else definition_of(by_shape.get(_shape(t), ()), t)
+        if found is None:
             return None
-        for a in by_shape.get(_shape(t), ()):
-            subscripts = a.subscripts(t)
-            if subscripts is not None:
-                inside = tuple(formula(s, names) for s in subscripts)
-                return Formula("read", inside, a.name) if subscripts else name(a.name)
-        return None
+        inside = tuple(formula(s, names) for s in found.args)
+        return Formula("read", inside, found.attr) if inside else name(found.attr)
 
     return abbreviate

@@ -105,7 +105,7 @@ def vanishes(
     failing = _failing(condition)
     if failing is None:
         return False
-    parts = list(map(_unfold, product))
+    parts = list(map(unfolded, product))
     indices = sorted({i for t in parts for i in free_indices(t)}, key=lambda i: i.key)
     held = known.union(Place(_with_masks, indices, known).equations(*failing))
     return FALSE in held or any(_with_masks(f, held).is_zero for f in parts)
@@ -122,15 +122,15 @@ def _failing(condition: Term) -> tuple[Term, Term] | None:
         return None
     a, b = condition.args
     if condition.attr == "<" and a is NEG_INF:
-        return _unfold(b), NEG_INF
+        return unfolded(b), NEG_INF
     zero = const(0, a.kind)
     if condition.attr == "!=" and zero in (a, b):
-        return _unfold(b if a is zero else a), zero
+        return unfolded(b if a is zero else a), zero
     is_sign = condition.attr == "<" and a is zero and is_nonnegative(b)
-    return (_unfold(b), zero) if is_sign else None
+    return (unfolded(b), zero) if is_sign else None
 
 
-def _unfold(t: Term) -> Term:
+def unfolded(t: Term) -> Term:
     """Return a value that another kernel stores as it is computed there."""
     while t.op == "stored":
         names = [i.name for i in t.attr.indices]

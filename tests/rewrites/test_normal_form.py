@@ -43,17 +43,6 @@ NEAR_MISSES = {
         "A[i] = (0 < max[k](X[i,k])) * M[i] + (0 < max[k](X[i,k])) * X[i,0]",
         "A[i] = exp(-max[k](X[i,k])) * M[i] * X[i,0]",
     ],
-    "hoist_equal": [
-        "A[i] = sum[k if i == k // 2](X[i,k] * Y[k])",  # nothing to replace
-        # A share and the sign of what it weighs stay as they are.
-        "input L[i] = log(sum[k](exp(S[i,k])))\n"
-        "A[i] = sum[k](-(exp(S[i,k] - L[i]) * (X[i,k] + Y[k])))",
-        "A[i] = B[i] + sum[k if i == k // 2](Y[k] * X[k // 2,k])",  # it varies by another subscript
-        "A[i] = sum[k if i == k](X[i,k] * Y[k])",  # the index itself: see pick_point
-        "A[i] = sum[k if i <= k // 2](X[i,k] * Y[k // 2])",
-        "A[i] = sum[k if Y[k] == 0](X[i,k] * (Y[k] + 1))",  # floats: 0 and -0
-        "A[i] = B[i] + sum[k if i == k // 2](Y[k] * sum[l](X[k // 2,l]))",  # for all i
-    ],
     "hoist_addend": [
         "input N[i,k]: int\nM[i] = max[k if N[i,k] < 0](N[i,k] + 2)",  # the least of all, if empty
     ],
@@ -70,19 +59,6 @@ NEAR_MISSES = {
         "A[i] = sum[k](exp(X[i,k])) * sum[k](exp(X[i,k]) * Y[k]) + sum[k](exp(X[i,k]) * Z[k])",
         "A[i] = sum[k](exp(B[i]) * X[i,k]) + sum[k](exp(B[i]) * Y[k])",  # it does not vary
         "A[i] = sum[k](exp(X[i,k])) * sum[k](exp(X[i,k]) * Y[k])",
-    ],
-    "pick_point": [
-        "A[i] = max[k if k == i - 1](X[i,k])",
-        "A[i] = sum[k if k <= i](X[i,k])",
-        "A[i] = sum[k if k != i - 1](X[i,k])",
-        "A[i] = sum[k if 2 * k == i](X[i,k])",  # perhaps no whole number
-        "A[i] = sum[k if k // 2 == i](X[i,k])",  # two of them
-        "A[i] = sum[k if k * k == i](X[i,k])",
-        "A[i] = sum[k if X[i,k] == 0](X[i,k])",
-        "A[i] = sum[k if 1.0 * k == B[i]](X[i,k])",  # perhaps no whole number
-        "A[i] = sum[k if i == 1 and k < 2](X[i,k])",
-        "A[i] = sum[k if k == i or k == 1](X[i,k])",
-        "A[i] = sum[k if k == i](X[i,k])",  # X[i,i] would give i and k one extent
     ],
     "clear_exponentials": [
         "A[i] = 1 / (exp(B[i]) + 1)",
@@ -181,12 +157,6 @@ VARIANTS = {
         # the filter guards a read at a computed position
         "sum[k if 0 < k](where(0 < k, X[i,k - 1], 0)) => sum[k if 0 < k](X[i,k - 1])",
     ],
-    "hoist_equal": [
-        "sum[k if k // 2 == i](X[i,k] * B[k // 2]) => sum[k if i == k // 2](X[i,k] * B[i])",
-        "sum[k if k // 2 == i](k * (k // 2)) => sum[k if i == k // 2](i * k)",
-        "sum[k if i == k // 2](exp(X[i,k] + B[k // 2] - Y[k]))"
-        " => sum[k if i == k // 2](exp(X[i,k] + B[i] - Y[k]))",
-    ],
     "filter_masked_extremum": [
         "max[k](X[i,k] + where(k <= i, 0, -inf)) => max[k if k <= i](X[i,k])",
     ],
@@ -222,13 +192,6 @@ VARIANTS = {
         # one of them holds another fold
         "sum[k if k < i](exp(X[i,k]) * Y[k]) + sum[k if k < i](exp(X[i,k]) * max[j](D[i,j,k]))"
         " => sum[k if k < i](exp(X[i,k]) * (Y[k] + max[j](D[i,j,k])))",
-    ],
-    "pick_point": [
-        "sum[k if k == 2](X[i,k]) => (2 < |k|) * X[i,2]",
-        "sum[k if i == k + 1 and Y[k] < 1](k)"
-        " => (0 <= i - 1 and i - 1 < |k| and Y[i - 1] < 1) * (i - 1)",
-        "sum[k](sum[l if k == l](X[i,l]) * Y[k]) => sum[k](X[i,k] * Y[k])",
-        "sum[k](sum[l if k == l and l < i](X[i,l])) => sum[k]((k < i) * X[i,k])",
     ],
     "clear_exponentials": [
         "1 / (exp(X[i,0] - B[i]) + exp(-2 * B[i]) + 1)"
