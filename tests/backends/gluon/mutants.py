@@ -55,6 +55,8 @@ def _of_statements(node: ast.AST, turns: set[str]) -> Iterator[tuple[str, Change
         before = None
         for n, s in enumerate(body if isinstance(body, list) else ()):
             called = _called(s)
+            if "index" in called and any(_targets(s) & _names(x) for x in body[n + 1 :]):
+                yield f"another slot: {ast.unparse(s)}", _another_slot_of(name, n)
             if not called & _SYNCHRONISING and not _targets(s) & turns:
                 continue
             text = ast.unparse(s)
@@ -124,7 +126,10 @@ def _of_operands(node: ast.AST) -> Iterator[tuple[str, Change]]:
     if not isinstance(node, ast.Call):
         return
     text = ast.unparse(node)
-    match _name(node.func):
+    name = _name(node.func)
+    if name in _SYNCHRONISING - {"init"} and "index" in _called(node):
+        yield f"another slot: {text}", _another_slot
+    match name:
         case "wait":
             yield f"other parity: {text}", _operand(1, ast.BitXor(), 1)
         case "init" | "arrive":
@@ -134,8 +139,6 @@ def _of_operands(node: ast.AST) -> Iterator[tuple[str, Change]]:
             yield f"fewer bytes: {text}", _operand(1, ast.FloorDiv(), 2)
         case "warpgroup_mma_wait":
             yield f"one more behind: {text}", _operand("num_outstanding", ast.Add(), 1)
-        case "index":
-            yield f"another slot: {text}", _another_slot
         case "allocate_shared_memory":
             yield f"a slot fewer: {text}", _slot_fewer
 
@@ -153,8 +156,15 @@ def _operand(which: int | str, op: ast.operator, by: int) -> Change:
 
 
 def _another_slot(node: ast.AST) -> None:
-    assert isinstance(node, ast.Call)
-    node.args[0] = ast.BinOp(ast.Constant(1), ast.Sub(), node.args[0])
+    """Let the first block or barrier that is named be another one."""
+    for x in ast.walk(node):
+        if isinstance(x, ast.Call) and _name(x.func) == "index":
+            x.args[0] = ast.BinOp(ast.Constant(1), ast.Sub(), x.args[0])
+            return
+
+
+def _another_slot_of(name: str, n: int) -> Change:
+    return lambda node: _another_slot(getattr(node, name)[n])
 
 
 def _slot_fewer(node: ast.AST) -> None:
