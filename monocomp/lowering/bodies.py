@@ -85,7 +85,8 @@ class Body:
         """Return a fold of numbers. One that `is_frame` need not pass on a NaN."""
         monoid = f.attr.monoid
         unit = unit_of(monoid, f.kind)
-        state = self.state(_STATE_NAMES[monoid], self.at.tile_axes(f), f.kind, unit)
+        name = self.at.accumulators.get(f, _STATE_NAMES[monoid])
+        state = self.state(name, self.at.tile_axes(f), f.kind, unit)
         if monoid == "sum":
             self.update(state, self.sum_tile(element, state))
             return state

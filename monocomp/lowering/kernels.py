@@ -9,6 +9,7 @@ from monocomp.extents.prefixes import Walk
 from monocomp.lowering.bodies import Body
 from monocomp.lowering.in_place import accumulate_in_place
 from monocomp.lowering.loops import Loops
+from monocomp.lowering.naming import accumulator_names
 from monocomp.lowering.nests import held_by
 from monocomp.lowering.scopes import Scope
 from monocomp.terms.equations import Equation, Equations
@@ -59,6 +60,7 @@ class _Kernel(Loops):
     def lowered(self, group: Sequence[Equation], name: str) -> TileProgram:
         """Return the kernel."""
         self.held = held_by(group, self.axes)
+        self.accumulators = accumulator_names(self.program, group)
         late = self.axis_names("stream")
         here = [e for e in group if not any(i.name in late for i in e.indices)]
         self._prepare(group)

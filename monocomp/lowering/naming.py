@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import definition_of
-from monocomp.terms.equations import Equations
+from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.walking import subterms
 from monocomp.tile import Expr
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z", re.ASCII)
@@ -44,6 +45,18 @@ def definition_name(program: Equations, t: Term) -> str | None:
     return next(outputs, None if known is None else known.attr)
 
 
+def accumulator_names(program: Equations, group: Sequence[Equation]) -> dict[Term, str]:
+    """Return names for the accumulators of sums in a kernel of several outputs: that of the output
+    or definition that a sum is, or else of the one output that has it."""
+    readers: dict[Term, list[str]] = {}
+    for e in group if len(group) > 1 else ():
+        for t in subterms(e.body):
+            if t.op == "fold" and t.attr.monoid == "sum":
+                readers.setdefault(t, []).append(e.name)
+    names = {t: definition_name(program, t) or _only(found) for t, found in readers.items()}
+    return {t: f"{n}_acc" for t, n in names.items() if n is not None and _PLAIN.match(n)}
+
+
 def base_name(
     value: Expr, definition: str | None, role: str | None, named: Mapping[str, Expr]
 ) -> str:
@@ -69,6 +82,10 @@ def base_name(
             if len(name) <= _LONGEST and _PLAIN.match(name):
                 return name
     return _ROLES.get(value.op, value.op)
+
+
+def _only(names: Sequence[str]) -> str | None:
+    return names[0] if len(names) == 1 else None
 
 
 def _converted(e: Expr, named: Mapping[str, Expr]) -> Expr:

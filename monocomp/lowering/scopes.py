@@ -45,6 +45,7 @@ class Scopes:
         depths: those of the scopes in which names are defined; a state of a loop that is being
             built has none yet, and belongs to its body.
         named: the values that have names.
+        accumulators: the names of accumulators, by the sum that each is of.
         origin: what is being computed.
     """
 
@@ -64,6 +65,7 @@ class Scopes:
         self._held: dict[Term, frozenset[Term]] = {}  # symbols, by the term that they occur in
         self.depths: dict[str, int] = {}
         self.named: dict[str, Expr] = {}
+        self.accumulators: Mapping[Term, str] = {}
         self.origin: Origin | None = None
 
     def axis_names(self, *wanted: Role) -> list[str]:
