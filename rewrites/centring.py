@@ -426,8 +426,8 @@ def _without(product: Term, factor: Term) -> Term:
 
 
 def _operand_count(program: Equations) -> int:
-    """Count the operands outside of folds, but for those under negated conditions: what is left of
-    a maximum where there is nothing else."""
+    """Count the operands outside of folds, except those under negated conditions, which a maximum
+    leaves over nothing."""
     counts: dict[Term, int] = {}
 
     def count(t: Term) -> int:

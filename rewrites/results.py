@@ -154,8 +154,8 @@ def _holds_result(f: Term, name: str, extent: str) -> bool:
 
 
 def _is_separable(bindings: Bindings) -> bool:
-    """True if an addend is of a result, the sum is free of results once they have left, and it is
-    of no distance from one beside another distance: multiplied out they would cancel."""
+    """True if an addend has a result as a factor, and the sum has none once those have left.
+    A distance from a result beside another distance stays: multiplied out they would cancel."""
     if _result_of(bindings) is None:
         return False
     (bound,), fold = bindings.folds["k"]

@@ -289,11 +289,11 @@ class TritonRunner:
         budget: Budget,
         progress: Progress = lambda *_: None,
     ) -> Tuning:
-        """Search within a budget, and remember the best. What races is compared with one another
-        alone: the prediction, which runs otherwise, is compared with nothing."""
+        """Search within a budget, and remember the best. Racing candidates are compared with one
+        another alone: the prediction would run otherwise."""
         tensors, raced = elements(inputs), budget is RACE
         with MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
-            found = search(
+            tuning = search(
                 [
                     self.dialect.table.candidates(each, budget.candidates)
                     for each in self.legal(tensors, extents)
@@ -303,13 +303,13 @@ class TritonRunner:
                 seconds=budget.seconds,
                 progress=progress,
             )
-        if found.is_checked and found.milliseconds is not None:
+        if tuning.is_checked and tuning.milliseconds is not None:
             situation = self.situation(tensors, extents)
-            found.entry = remembered.remember(
-                situation, found.schedules, found.milliseconds, raced=raced
+            tuning.entry = remembered.remember(
+                situation, tuning.schedules, tuning.milliseconds, raced=raced
             )
-            self._chosen[self.signature(tensors, extents)] = found.schedules
-        return found
+            self._chosen[self.signature(tensors, extents)] = tuning.schedules
+        return tuning
 
     def legal(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Legal]:
         """Return the schedules that each kernel may have."""

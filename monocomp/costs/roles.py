@@ -440,9 +440,9 @@ def _inner_folds(f: Term) -> list[Term]:
 
 
 def _sides(inner: Mapping[Term, Sequence[Term]], names: Sequence[str]) -> set[str]:
-    """One of the names for each side of the first product of two matrices in loops, if these do
-    not run along a side of any."""
-    found: set[str] = set()
+    """Return one of the names for each side of the first product of two matrices in loops, if
+    these do not run along a side of any."""
+    chosen: set[str] = set()
     for f, folds in inner.items():
         loop = {i.name for i in T.open_fold(f)[0]}
         for t in folds:
@@ -453,8 +453,8 @@ def _sides(inner: Mapping[Term, Sequence[Term]], names: Sequence[str]) -> set[st
             own = [[n for n in names if n in a - b] for a, b in permutations(sides)]
             if not loop.isdisjoint(sides[0] ^ sides[1]) or not all(own):
                 return set()
-            found = found or {side[-1] for side in own}
-    return found
+            chosen = chosen or {side[-1] for side in own}
+    return chosen
 
 
 def streamed_reads(f: Term) -> list[Term]:

@@ -223,7 +223,7 @@ def _freed(
 
 
 def _sorted(lowered: Equations) -> Iterator[A.Statement]:
-    """Lists of positions."""
+    """Yield the buffers for sorted lists of positions."""
     for e in (lowered.by_name[n] for s in lowered.sorted for n in s.names):
         yield Buffer(e.name, tuple(i.extent for i in e.indices), "int", "int64")
 

@@ -212,7 +212,7 @@ def _factors(node: S.Expr) -> Iterator[S.Expr]:
 
 
 def used_names(bodies: Iterator[tuple[S.Expr, frozenset[str]]]) -> frozenset[str]:
-    """Return the names that stand in expressions, but for those that are local there."""
+    """Return the names that stand in expressions, except those that are local there."""
     return frozenset(
         node.name
         for body, local in bodies

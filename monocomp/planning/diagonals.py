@@ -93,7 +93,7 @@ class _Diagonal:
 
     @property
     def moving(self) -> Term:
-        """Return how far a row is from its key."""
+        """Return the distance of a row from its key."""
         return T.add(T.mul(T.const(self.sign), self.r), self.offset)
 
 

@@ -54,7 +54,7 @@ class Sorted:
     k: Term
 
     def key(self, r: Term) -> Term:
-        """Return which k has difference r, the least of which is 1 - |q|."""
+        """Return the k with difference r, of which the least is 1 - |q|."""
         return T.add(self.q, r, T.const(1), T.neg(T.extent_of(self.q.extent)))
 
     def at(self, t: Term, r: Term) -> Term:

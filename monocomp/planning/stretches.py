@@ -93,8 +93,8 @@ def stretch(folds: Sequence[Term], ranges: Ranges, value: Expected, short: int) 
     if any(d != domains[0] for d in domains):
         return Stretch(extent)
     is_all = len(domains[0]) == 1
-    found = [_widened(i, ranges, extent, is_all) for i in domains[0]]
-    longest, *others = sorted(found, key=lambda s: -s.expected(value))
+    intervals = [_widened(i, ranges, extent, is_all) for i in domains[0]]
+    longest, *others = sorted(intervals, key=lambda s: -s.expected(value))
     return longest if sum(s.expected(value) for s in others) < short else Stretch(extent)
 
 

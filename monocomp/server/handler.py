@@ -77,7 +77,7 @@ class Server(ThreadingHTTPServer):
             self.compiler.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Readers may leave at any time: no message."""
+        """Print no message: readers may leave at any time."""
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -44,10 +44,10 @@ def subterms(*roots: Term) -> tuple[Term, ...]:
 def _subterms(roots: tuple[Term, ...]) -> tuple[Term, ...]:
     if len(roots) > 1:
         return tuple(dict.fromkeys(s for t in roots for s in _subterms((t,))))
-    found: dict[Term, None] = {}
+    visited: dict[Term, None] = {}
     for t in roots:
-        _visit(t, found)
-    return tuple(found)
+        _visit(t, visited)
+    return tuple(visited)
 
 
 def _visit(t: Term, visited: dict[Term, None]) -> None:

@@ -156,17 +156,17 @@ class _Parser:
             return self._loop()
         if _LOOP.fullmatch(self._peek()):
             return self._loop()
-        if found := self._take(_STORE):
-            guard, output, positions, sign, value = found
+        if parts := self._take(_STORE):
+            guard, output, positions, sign, value = parts
             condition = self._value(guard) if guard else None
             mode: Any = "add" if sign == "+=" else "set"
             return P.Store(output, self._values(positions), self._value(value), condition, mode)
-        if found := self._take(_ASSIGN):
-            return P.Assign(found[0], self._value(found[1]))
-        if found := self._take(_NAMES):
-            return self._named(*found)
-        if found := self._take(_MASK):
-            mask = P.Mask(self._value(found[0]))
+        if parts := self._take(_ASSIGN):
+            return P.Assign(parts[0], self._value(parts[1]))
+        if parts := self._take(_NAMES):
+            return self._named(*parts)
+        if parts := self._take(_MASK):
+            mask = P.Mask(self._value(parts[0]))
             if self.loops:
                 self.loops[-1].body.append(mask)  # for what is masked in it
             return mask

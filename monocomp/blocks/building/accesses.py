@@ -50,12 +50,12 @@ def held_dims(program: P.TileProgram) -> dict[str, int]:
 def load(c: Context, s: P.Let) -> None:
     """Load a tile: by a descriptor, where there is one and it can, or by pointers."""
     block = c.choices.by_descriptor.get(s.name)
-    found = [] if block is None else _described(c, block)
-    if block is None or not all(found):
+    conditions = [] if block is None else _described(c, block)
+    if block is None or not all(conditions):
         _load_by_pointers(c, s)
         return
     descriptor = c.names.descriptor(block)
-    tests = [c.names.given(block), *(x for x in found if isinstance(x, B.Expr))]
+    tests = [c.names.given(block), *(x for x in conditions if isinstance(x, B.Expr))]
     access = B.Descriptor(
         descriptor,
         block,
