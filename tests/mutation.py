@@ -70,12 +70,6 @@ EQUIVALENT = {  # mutants that no test can notice, and why
     "equalities.pick_point: ... if o is not c": "at the position that it names it is true",
     "equalities._solve: c.op != 'compare'": "nothing else has the attribute ==",
     "frames.condition_of: mantissas": "without mantissas nothing is added",
-    "frames._is_extremum: if not s.folded <= body.folded": (
-        "no element holds other folds; it is asked before one is made"
-    ),
-    "frames._is_extremum: if not s.free <= body.free | {name}": (
-        "no element is what has other indices; it is asked before one is made"
-    ),
     "centring._about_means: if T.split_coefficient(total)[1] not in known": (
         "then the power of the mean meets nothing that it cancels with"
     ),

@@ -129,12 +129,19 @@ def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
             for a in z.args:
                 yield from exponents(a, weight, known)
         case "fold" if z.attr.monoid == "sum" and len(z.attr.indices) == 1:
-            (bound,), (condition, body) = open_fold(z)
-            for position in _positions(weight, bound.extent, known) if is_nonnegative(body) else ():
-                here = {bound.name: position}
-                if known.issuperset(conjuncts(substitute(condition, here))):
-                    yield from exponents(substitute(body, here), weight, known)
+            for element in elements_at(z, weight, known) if is_nonnegative(z.args[1]) else ():
+                yield from exponents(element, weight, known)
             yield from _largest(z, weight)
+
+
+def elements_at(fold: Term, t: Term, known: frozenset[Term]) -> Iterator[Term]:
+    """Yield the elements of a fold at the positions that a term speaks of, where its filter is
+    known to admit them."""
+    (bound,), (condition, body) = open_fold(fold)
+    for position in _positions(t, bound.extent, known):
+        here = {bound.name: position}
+        if known.issuperset(conjuncts(substitute(condition, here))):
+            yield substitute(body, here)
 
 
 def _largest(z: Term, weight: Term) -> Iterator[Term]:
