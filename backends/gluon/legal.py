@@ -16,7 +16,9 @@ from monocomp.blocks.liveness import Moment, Shape, moments
 from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.errors import UnsupportedError
 
-_MOST = {1: 240, 2: 240, 3: 160}  # registers of a thread, by how many warpgroups compute
+# Registers of a thread, by how many warpgroups compute: values leave some for addresses, or else
+# ptxas lets each product end before the next.
+_MOST = {1: 240, 2: 240, 3: 160}
 
 
 class LegalOfWarpgroups(Legal):
@@ -27,7 +29,7 @@ class LegalOfWarpgroups(Legal):
             schedule.descriptors
             and super().admits(schedule)
             and all(schedule.lengths[a] == 16 * schedule.num_warps for a in self.blocks.divided)
-            and self.registers(schedule) <= _MOST[schedule.num_warps // WARPGROUP]
+            and self.registers(schedule) < _MOST[schedule.num_warps // WARPGROUP]
         )
 
     def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:

@@ -104,13 +104,30 @@ def machine_code(launch: Launch) -> list[tuple[int, str]]:
     return [(int(address, 16), instruction) for address, instruction in found]
 
 
+def is_serialised(launch: Launch) -> bool:
+    """True if products end before the next ones begin on Hopper: ptxas then makes an arrival of
+    each instruction that multiplies, and not of each product (its warnings C7510 and C7512)."""
+    products = compiled_to("ptx", launch).count("wgmma.fence")
+    return sum(text.startswith("WARPGROUP.ARRIVE") for text in instructions(launch)) > products
+
+
+def synchronisations(launch: Launch) -> int:
+    """Count the barriers of a warpgroup's threads in the first loop that multiplies on Hopper."""
+    return sum("BAR.SYNC" in text for text in _multiplying(launch))
+
+
 def kept_in_memory(launch: Launch) -> int:
     """Count the instructions that read or write spilled registers in the first loop that multiplies
-    on Hopper: that of whole blocks, which runs most."""
+    on Hopper."""
+    return sum(bool(re.search(r"\b(LDL|STL)\b", text)) for text in _multiplying(launch))
+
+
+def _multiplying(launch: Launch) -> list[str]:
+    """Return the first loop that multiplies: that of whole blocks, which runs most."""
     code = machine_code(launch)
     for end, text in code:
         jump = re.search(r"\bBRA\b.* 0x([0-9a-f]+)", text)
         body = [x for at, x in code if jump and int(jump[1], 16) <= at <= end]
         if any("MMA" in x for x in body):
-            return sum(bool(re.search(r"\b(LDL|STL)\b", x)) for x in body)
-    return 0
+            return body
+    return []
