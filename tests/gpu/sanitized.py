@@ -1,0 +1,76 @@
+"""Run kernels on a GPU under NVIDIA's compute-sanitizer.
+
+    python3 -m tests.gpu.sanitized                  every program, with every tool
+    python3 -m tests.gpu.sanitized causal varlen    these
+
+Each call is a process of its own, for at most ten minutes. The tools find accesses outside of
+tensors, races in shared memory, and barriers that some threads do not reach.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import torch
+
+import monocomp as mc
+from monocomp.errors import UnsupportedError
+from tests.backends.gluon.test_dialect import SUPPORTED
+from tests.backends.library_cases import CASES
+from tests.backends.running import exact
+from tests.backends.tolerances import BESIDE_EAGER
+
+TOOLS = ("memcheck", "racecheck", "synccheck")
+SIZES = ((70, 200), (256, 130))  # of queries and keys: some blocks are cut off, some left unread
+LIMIT = 600  # seconds
+_RUN = "--run"
+
+
+def run(name: str) -> None:
+    """Call a program of each language, and compare."""
+    case = CASES[name]
+    for backend in ("gluon", "triton"):
+        for q, k in SIZES:
+            inputs = case.inputs(case.sizes(q, k, 64, 64), torch.bfloat16)
+            on_gpu = {n: t.cuda() for n, t in inputs.items()}
+            try:
+                found = mc.compile(case.text, backend=backend)(**on_gpu, **case.params)
+            except UnsupportedError:
+                continue
+            results = found if isinstance(found, tuple) else (found,)
+            wanted = exact(case.text, inputs, **case.params)
+            usual = case.in_eager_torch(on_gpu)
+            for result, right, eager in zip(results, wanted, usual, strict=True):
+                BESIDE_EAGER[torch.bfloat16].check(result.cpu(), right, eager.cpu())
+
+
+def main(names: list[str]) -> int:
+    """Return 0 if no tool finds anything, 1 if one does, 2 if there is no tool or no GPU."""
+    if names[:1] == [_RUN]:
+        run(*names[1:])
+        return 0
+    if shutil.which("compute-sanitizer") is None or not torch.cuda.is_available():
+        print("needs a GPU and compute-sanitizer, which CUDA's toolkit holds", file=sys.stderr)
+        return 2
+    # Else torch keeps what it frees, and an access outside of a tensor hits another one.
+    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    failed = []
+    for name in names or [n for n in SUPPORTED if n != "dropout"]:
+        for tool in TOOLS:
+            command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1"]
+            command += [sys.executable, "-m", "tests.gpu.sanitized", _RUN, name]
+            try:
+                subprocess.run(command, env=environment, timeout=LIMIT, check=True)
+            except subprocess.SubprocessError as fault:
+                failed.append(name)
+                print(f"{name}, {tool}: {fault}", flush=True)
+            else:
+                print(f"{name}, {tool}: ok", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
