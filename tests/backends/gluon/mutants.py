@@ -1,12 +1,15 @@
-"""Changes to how the parts of an emitted kernel synchronise, one at a time."""
+"""Changes to how the parts of a kernel synchronise, one at a time: in its block program, and in
+what is emitted."""
 
 from __future__ import annotations
 
 import ast
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from monocomp import blocks as B
 
 Change: TypeAlias = Callable[[ast.AST], None]
 _SYNCHRONISING = {
@@ -15,6 +18,29 @@ _SYNCHRONISING = {
 }
 # To do these twice is to do them once.
 _IDEMPOTENT = _SYNCHRONISING - {"arrive", "expect", "async_copy_global_to_shared"}
+
+
+def of_program(program: B.BlockProgram) -> Iterator[tuple[str, B.BlockProgram]]:
+    """Yield block programs without a statement that synchronises, or with one before another."""
+    assert program.producer is not None
+    for what, body in _of_body(program.body):
+        yield f"consumer: {what}", replace(program, body=body)
+    for what, body in _of_body(program.producer.body):
+        yield f"producer: {what}", replace(program, producer=replace(program.producer, body=body))
+
+
+def _of_body(body: B.Body) -> Iterator[tuple[str, B.Body]]:
+    before = None
+    for n, s in enumerate(body):
+        for name in ("body", "orelse"):
+            for what, inner in _of_body(getattr(s, name, ())):
+                yield what, (*body[:n], replace(s, **{name: inner}), *body[n + 1 :])
+        if isinstance(s, B.Give | B.Take | B.Clear | B.Release | B.Issue | B.Wait):
+            yield f"without {s}", (*body[:n], *body[n + 1 :])
+            if before is not None:
+                changed = (*body[:before], s, *body[before:n], *body[n + 1 :])
+                yield f"{s} before {body[before]}", changed
+            before = n
 
 
 @dataclass(frozen=True)
@@ -33,7 +59,7 @@ class Mutant:
         return changed
 
 
-def mutants(function: ast.stmt) -> Iterator[Mutant]:
+def of_function(function: ast.stmt) -> Iterator[Mutant]:
     """Yield mutants: a statement that synchronises is left out, stands twice, or stands before such
     a statement before it; an operand is another."""
     turns = _turns(function)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import CodeType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -18,12 +18,12 @@ from monocomp.blocks import BlockProgram
 from monocomp.errors import UnsupportedError
 from monocomp.tile import TileProgram
 from tests.backends.both_stages import in_float64, lengths
-from tests.backends.gluon import emulator
+from tests.backends.gluon import emulator, mutants
 from tests.backends.gluon.machine import Fault
-from tests.backends.gluon.mutants import mutants
 from tests.backends.gluon.test_dialect import SUPPORTED, in_gluon
 from tests.backends.library_cases import CASES
 
+Emitted: TypeAlias = tuple[BlockProgram, list[CodeType]]  # a kernel and its functions
 BLOCK = 8  # rows of a warpgroup, and keys
 
 
@@ -103,13 +103,13 @@ def calls(name: str, run: Run) -> Iterator[Call]:
 
 
 @cache
-def emitted(name: str, kernel: int) -> tuple[BlockProgram, list[CodeType]] | None:
+def emitted(name: str, kernel: int) -> Emitted | None:
     """A kernel's block program and functions, if it has a form in Gluon."""
     try:
         blocks = in_gluon(kernel_of(name).tile_programs({})[kernel])
     except UnsupportedError:
         return None
-    return blocks, list(map(emulator.compiled, emulator.functions(blocks)))
+    return compiled(blocks)
 
 
 @pytest.mark.one_in(3)
@@ -126,16 +126,23 @@ def test_meaning(name: str) -> None:
 
 
 # Mutants that mean the same, and why.
+_LEFT = "a block that is left unread"
+_EARLY = "it waits earlier than it must"
 EQUIVALENT = {
     r"async_copy_.* before mbarrier\.expect": "the arrival that says how many bytes ends a phase",
-    r"wait\(V_ring_full.* before s = warpgroup_mma\(": "it waits earlier than it must",
+    r"wait\(V_ring_full.* before s = warpgroup_mma\(": _EARLY,
     r"(without|twice) item_\w+(, item_\w+)? \+?= ": "no item follows the last one",
     r"expect\(V_ring_full.* before mbarrier\.wait\(V_ring_empty": (
         "whoever asks for the last block of V has waited for the release of a later one of K"
     ),
-    r"without mbarrier\.wait\(K_ring_full": "a block that is left unread comes before one of V",
-    r"arrive\(K_ring_empty.* before mbarrier\.wait\((Q|V)_ring_full": "it is left unread",
+    r"without mbarrier\.wait\(K_ring_full": f"{_LEFT} comes before one of V",
+    r"arrive\(K_ring_empty.* before mbarrier\.wait\((Q|V)_ring_full": _LEFT,
     r"without keep_within": "what is left is finite, and has the weight 0",
+    r"take Q_ring before .* = take K_ring": "a warpgroup waits for both",
+    r"take V_ring.* before (s\[q,k\].* = issue|release)": _EARLY,
+    r"without K_tile.* = take K_ring": f"{_LEFT} comes before one of V",
+    r"wait for acc before release K_ring": "it is released later than it could be",
+    r"give (Q|V)_ring.* before give K_ring": "the other rings have room for what comes later",
 }
 PARTS = 16
 
@@ -143,7 +150,8 @@ PARTS = 16
 @pytest.mark.one_in(PARTS)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize(
-    ("name", "pattern"), [("sliding_window", ""), ("causal", "keep_within|wait\\(V_ring_full")]
+    ("name", "pattern"),
+    [("sliding_window", ""), ("causal", r"keep_within|wait\(V_ring_full|clear")],
 )
 def test_mutants(part: int, name: str, pattern: str) -> None:
     """A change to how parts synchronise is found."""
@@ -154,13 +162,26 @@ def test_mutants(part: int, name: str, pattern: str) -> None:
     assert made is not None
     blocks, codes = made
     tried = [
-        m for f in emulator.functions(blocks) for m in mutants(f) if re.search(pattern, m.what)
+        *((what, partial(compiled, changed)) for what, changed in mutants.of_program(blocks)),
+        *(
+            (m.what, partial(replaced, blocks, codes, m))
+            for f in emulator.functions(blocks)
+            for m in mutants.of_function(f)
+        ),
     ]
-    for mutant in tried[part::PARTS]:
-        code = emulator.compiled(mutant.made())
+    for what, change in [x for x in tried if re.search(pattern, x[0])][part::PARTS]:
+        changed = change()
         try:
             for run, call in checks:
-                call.check(blocks, [*codes, code], run)
+                call.check(*changed, run)
         except (Fault, AssertionError, NameError, TypeError, AttributeError, ValueError):
             continue
-        assert any(re.search(x, mutant.what) for x in EQUIVALENT), mutant.what
+        assert any(re.search(x, what) for x in EQUIVALENT), what
+
+
+def compiled(blocks: BlockProgram) -> Emitted:
+    return blocks, list(map(emulator.compiled, emulator.functions(blocks)))
+
+
+def replaced(blocks: BlockProgram, codes: Sequence[CodeType], mutant: mutants.Mutant) -> Emitted:
+    return blocks, [*codes, emulator.compiled(mutant.made())]
