@@ -147,8 +147,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     for other in names:
         if other.lower() == name.lower():
             return other
-    found = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return matches[0] if matches else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

@@ -74,9 +74,9 @@ class Names:
 
     def unread(self) -> Names:
         """Return the same names as such, to give values to."""
-        found = copy.copy(self)
-        found.values = {}
-        return found
+        names = copy.copy(self)
+        names.values = {}
+        return names
 
     def read(self, called: Expr) -> Expr:
         """Return what a name stands for."""

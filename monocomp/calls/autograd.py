@@ -58,38 +58,38 @@ class Forward:
 
     def __init__(self, calls: Calls, wrt: Names, extents: Mapping[str, int]) -> None:
         program = calls.planner.equations
-        found = gradient(program, wrt, save=calls.save, extents=extents)
+        programs = gradient(program, wrt, save=calls.save, extents=extents)
         self.wrt = wrt
-        self.program = found.forward
+        self.program = programs.forward
         self.calls = calls.of(self.program, paths.forward_step(calls.names, wrt, extents))
         self.params = tuple(program.declared.params)
         self.results = tuple(o.name for o in program.declared.outputs)
         self.outputs = tuple(o.name for o in self.program.declared.outputs)
-        self.frames = {n: m for n, m in found.frames.items() if m not in self.results}
+        self.frames = {n: m for n, m in programs.frames.items() if m not in self.results}
         floats = {e.name for e in self.program.outputs if e.body.kind == "float"}
         floats -= {*self.frames.values()}
         self.constant = tuple(n for n, o in enumerate(self.outputs) if o not in floats)
-        more = [e for e in found.saved.values() if e.name not in self.results]
+        more = [e for e in programs.saved.values() if e.name not in self.results]
         # Second derivatives go through what is saved.
-        self.kept = _leaves([*found.equations.given, *found.equations.equations, *more])
+        self.kept = _leaves([*programs.equations.given, *programs.equations.equations, *more])
         self.others = tuple(n for n in program.declared.inputs if n not in self.kept)
         self._pushed: dict[Names, Pushed] = {}
         self.backwards: dict[tuple[object, ...], Backward] = {}
         self.sites: dict[Names, Any] = {}
-        self.named = found.named
-        self.save = None if calls.save is None else tuple(found.saved)
-        self.depends_on_sizes = any(c.depends_on_sizes for c in found.choices)
+        self.named = programs.named
+        self.save = None if calls.save is None else tuple(programs.saved)
+        self.depends_on_sizes = any(c.depends_on_sizes for c in programs.choices)
         self._batches: dict[Names, Calls] = {}
 
     def batch(self, own: Names) -> Calls:
         """Return calls of the program for a batch, in which each call has its own of some
         tensors."""
-        found = self._batches.get(own)
-        if found is None:
+        batch = self._batches.get(own)
+        if batch is None:
             step = paths.batch_step(self.calls.names, own)
             calls = self.calls.of(batched(self.program, own), step)
-            found = self._batches.setdefault(own, calls)
-        return found
+            batch = self._batches.setdefault(own, calls)
+        return batch
 
     def backward(self, wrt: Mapping[str, str], outputs: Names) -> Backward:
         """Return what computes gradients.
@@ -99,10 +99,10 @@ class Forward:
             outputs: the results that have gradients themselves.
         """
         key = (*wrt.items(), *outputs)
-        found = self.backwards.get(key)
-        if found is None:
-            found = self.backwards.setdefault(key, Backward.of(self, wrt, outputs))
-        return found
+        backward = self.backwards.get(key)
+        if backward is None:
+            backward = self.backwards.setdefault(key, Backward.of(self, wrt, outputs))
+        return backward
 
     def tangents(self, given: Values, values: Values) -> dict[str, torch.Tensor]:
         """Return the tangents of results by name: the derivative of gradients, which are linear in
@@ -180,31 +180,31 @@ class Backward:
     def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
         """Return the backward pass for results that have gradients, in the dtypes of inputs."""
         how = None, False, forward.named, forward.frames
-        found = gradient(forward.program, tuple(wrt), outputs, forward.save, *how)
+        programs = gradient(forward.program, tuple(wrt), outputs, forward.save, *how)
         # With respect to other inputs it may read results that calls do not keep.
-        lost = found.saved.keys() & {*forward.outputs} - {*forward.kept}
+        lost = programs.saved.keys() & {*forward.outputs} - {*forward.kept}
         if lost:
-            save = [n for n in found.saved if n not in lost]
-            found = gradient(forward.program, tuple(wrt), outputs, save, *how)
-        declared = found.equations.declared
-        names = {found.gradients[n]: dtype for n, dtype in wrt.items()}
+            save = [n for n in programs.saved if n not in lost]
+            programs = gradient(forward.program, tuple(wrt), outputs, save, *how)
+        declared = programs.equations.declared
+        names = {programs.gradients[n]: dtype for n, dtype in wrt.items()}
         results = (replace(o, dtype=names[o.name] or None) for o in declared.outputs)
         declared = replace(declared, outputs=tuple(results))
         step = paths.backward_step(forward.calls.names, wrt, forward.outputs, outputs)
-        calls = forward.calls.of(replace(found.equations, declared=declared), step)
+        calls = forward.calls.of(replace(programs.equations, declared=declared), step)
         again = replace(
-            found.forward.declared,
+            programs.forward.declared,
             outputs=tuple(
                 o
-                for o in found.forward.declared.outputs
-                if o.name in found.saved and o.name not in forward.outputs
+                for o in programs.forward.declared.outputs
+                if o.name in programs.saved and o.name not in forward.outputs
             ),
         )
         recompute = None
         if again.outputs:
-            program = replace(found.forward, declared=again)
+            program = replace(programs.forward, declared=again)
             recompute = forward.calls.of(program, step, paths.RECOMPUTED)
-        return cls(calls, calls.names, tuple(wrt), found.cotangents, recompute)
+        return cls(calls, calls.names, tuple(wrt), programs.cotangents, recompute)
 
     def __call__(self, values: Values) -> tuple[torch.Tensor, ...]:
         """Gradients.

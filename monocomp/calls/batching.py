@@ -73,19 +73,19 @@ class _Batching:
     def of(self, e: Equation) -> Equation:
         """Return an equation for all calls, after those that it reads."""
         body = self._term(e.body)
-        found = replace(e, body=body)
+        equation = replace(e, body=body)
         if self.index.name in body.free or (e.given and e.name in self.names):
             self.names.add(e.name)
-            found = replace(found, indices=(self.index, *e.indices))
+            equation = replace(equation, indices=(self.index, *e.indices))
         if e.given:
-            self._given[e] = found
-        return found
+            self._given[e] = equation
+        return equation
 
     def _term(self, t: Term) -> Term:
-        found = self._known.get(t)
-        if found is None:
-            found = self._known[t] = self._read(T.map_children(t, self._term))
-        return found
+        known = self._known.get(t)
+        if known is None:
+            known = self._known[t] = self._read(T.map_children(t, self._term))
+        return known
 
     def _read(self, t: Term) -> Term:
         if t.op not in LEAVES:

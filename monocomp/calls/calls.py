@@ -230,21 +230,21 @@ class Calls:
         """Return the program for calls whose gradients with respect to some inputs are asked
         for: for sizes like those of values by name, or usual ones. What is best to save at small
         sizes is told by how many kernels are launched, and a tape launches none."""
-        found = self.forward_at(wrt, {})
-        if values is None or not found.depends_on_sizes:
-            return found
+        forward = self.forward_at(wrt, {})
+        if values is None or not forward.depends_on_sizes:
+            return forward
         devices = (values[n].device for n in self.declared.inputs)
         if not any(self._backend_for(device) in DIALECTS for device in devices):
-            return found
+            return forward
         return self.forward_at(wrt, self._sizes_like(values))
 
     def forward_at(self, wrt: tuple[str, ...], extents: Mapping[str, int]) -> Forward:
         """Return the same at sizes by index, if any are given."""
         key = wrt, *extents.items()
-        found = self._forwards.get(key)
-        if found is None:
-            found = self._forwards.setdefault(key, _autograd().Forward(self, wrt, extents))
-        return found
+        forward = self._forwards.get(key)
+        if forward is None:
+            forward = self._forwards.setdefault(key, _autograd().Forward(self, wrt, extents))
+        return forward
 
     def _sizes_like(self, values: Mapping[str, Any]) -> dict[str, int]:
         """Return powers of two like the sizes of a call; none where they are symbols."""
@@ -290,7 +290,7 @@ class Calls:
                 help="move the inputs to the GPU",
             )
         check_floats(binding.params, self._backend_for(device))
-        found = self.runner(inputs, binding).tune(
+        tuning = self.runner(inputs, binding).tune(
             inputs,
             binding.params,
             binding.extents,
@@ -299,7 +299,7 @@ class Calls:
             progress=progress,
         )
         self.plans = None  # they launch what was chosen before
-        return found
+        return tuning
 
     def bind(self, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, object]) -> Binding:
         """Return the extents and parameters of a call with inputs of these shapes."""

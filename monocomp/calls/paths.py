@@ -76,14 +76,14 @@ RECOMPUTED = "r"  # what a backward pass computes again of the forward's values
 def find(name: str, kernel: Callable[[str], Calls | None] = of_key) -> tuple[Calls, Names] | None:
     """Return the calls of an operator, and the parameters that it takes as tensors; None where
     no kernel is there that it can be of, by its key."""
-    found = _OPERATOR.fullmatch(name)
-    root = None if found is None else kernel(found["key"])
-    if found is None or root is None:
+    match = _OPERATOR.fullmatch(name)
+    root = None if match is None else kernel(match["key"])
+    if match is None or root is None:
         return None
-    calls = _derived(root, found["path"][1:].split("_"))
-    if calls is None or not calls.key.startswith(found["digest"]):
+    calls = _derived(root, match["path"][1:].split("_"))
+    if calls is None or not calls.key.startswith(match["digest"]):
         return None
-    return calls, _names(calls.declared.params, found["tensors"] or "0")
+    return calls, _names(calls.declared.params, match["tensors"] or "0")
 
 
 def _derived(root: Calls, path: Sequence[str]) -> Calls | None:

@@ -177,17 +177,17 @@ class Site:
             dtypes: of the tensors.
         """
         key = needed, present, dtypes
-        found = self._routes.get(key)
-        if found is None:
+        route = self._routes.get(key)
+        if route is None:
             known = (str(dtype).removeprefix("torch.") for dtype in dtypes)
             named = ((n, d if d in DTYPES else "") for n, d in zip(self.names, known, strict=True))
             wrt = dict(compress(named, needed[2:]))
             given = tuple(compress(self.forward.outputs, present))
             if not wrt or not given:
                 return None
-            found = Route.of(self.forward.backward(wrt, given), self.saved, self)
-            self._routes[key] = found
-        return found
+            route = Route.of(self.forward.backward(wrt, given), self.saved, self)
+            self._routes[key] = route
+        return route
 
 
 @dataclass(frozen=True)
@@ -340,9 +340,9 @@ class Way:
         if repeated is not None and all(t is not None and t.is_contiguous() for t in shared):
             if not is_cast():
                 self.latest = repeated.latest(needed, saved, cotangents) or _nothing
-            found = repeated(saved, cotangents, others)
+            gradients = repeated(saved, cotangents, others)
             call.share(needed, kept, cotangents, repeated)
-            return found
+            return gradients
         if self is call.first:
             return self._computed(signature, needed, kept, cotangents, others)
         if -1 in self._held:
@@ -367,12 +367,12 @@ class Way:
         sized = call.sized(cotangents)
         every = (*kept, *cotangents, *others, *sized)
         named = zip(route.names, every, strict=True)
-        found = route.backward({n: v for n, v in named if v is not None})
+        gradients = route.backward({n: v for n, v in named if v is not None})
         if signature is not None:
             again = route.backward.repeat(route.values((*every, None)))
             if again is not None:
                 self.backwards[signature] = Repeated(self, route, again, sized)
-        return route.gradients((*found, None))
+        return route.gradients((*gradients, None))
 
 
 class Recorded:

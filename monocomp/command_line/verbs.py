@@ -46,8 +46,8 @@ def emit_gradient(options: Namespace) -> int:
     program, dtypes = _to_emit(options)
     if options.backend != "triton":
         raise UsageError("gradients are emitted for backend 'triton'")
-    found = compiling.gradient(options, program)
-    source = found.source(**_how(options), tf32=options.tf32, dtype=dtypes or "bf16")
+    programs = compiling.gradient(options, program)
+    source = programs.source(**_how(options), tf32=options.tf32, dtype=dtypes or "bf16")
     streams.deliver(options.output, source)
     return OK
 
@@ -97,8 +97,8 @@ def _machine_code(kernel: Kernel, options: Namespace, dtype: str | Mapping[str, 
 
 def grad(options: Namespace) -> int:
     """`monocomp grad`: the gradient as a program, or the program that saves what it reads."""
-    found = compiling.gradient(options, compiling.equations(options), options.outputs)
-    streams.deliver(options.output, found.forward.text() if options.forward else f"{found}\n")
+    programs = compiling.gradient(options, compiling.equations(options), options.outputs)
+    streams.deliver(options.output, programs.forward.text() if options.forward else f"{programs}\n")
     return OK
 
 
@@ -190,15 +190,15 @@ def bench(options: Namespace) -> int:
     with Progress() as progress:
         contenders = list(measuring.contenders(kernel, tensors, params))
         where = next(t.device for t in tensors.values())
-        found = measuring.race(contenders, where, options.rounds, options.seconds, progress)
+        results = measuring.race(contenders, where, options.rounds, options.seconds, progress)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     if options.json:
         about = {"device": device, "dtype": dtype, "extents": extents}
-        streams.say_json({**about, "contenders": [t.described() for t in found]})
+        streams.say_json({**about, "contenders": [t.described() for t in results]})
         return OK
     sizes = ", ".join(f"{name} = {size}" for name, size in extents.items())
-    streams.say_text(f"{device}, {dtype}, {sizes}; medians of {found[0].rounds} rounds, in turn")
-    streams.say_text(measuring.table(found))
+    streams.say_text(f"{device}, {dtype}, {sizes}; medians of {results[0].rounds} rounds, in turn")
+    streams.say_text(measuring.table(results))
     return OK
 
 
@@ -278,17 +278,17 @@ def tune(options: Namespace) -> int:
     arrays = _random(kernel, extents, params, dtype, options.seed)
     tensors = files.tensors(arrays, dtypes, "triton")
     with Progress() as progress:
-        found = kernel.calls.tune(
+        tuning = kernel.calls.tune(
             (),
             {**tensors, **params},
             seconds=options.seconds,
             candidates=options.candidates,
             progress=progress,
         )
-    if options.output is not None and found.entry is not None:
-        remembered.add(options.output, [found.entry])
-    streams.say_text(str(found))
-    return OK if found.is_checked else FAILED
+    if options.output is not None and tuning.entry is not None:
+        remembered.add(options.output, [tuning.entry])
+    streams.say_text(str(tuning))
+    return OK if tuning.is_checked else FAILED
 
 
 def _random(

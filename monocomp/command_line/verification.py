@@ -73,9 +73,9 @@ def _longer(case: Case, sizes: Mapping[str, int]) -> list[Case]:
 
 def _proofs(derivation: Derivation) -> Iterator[Finding]:
     section = "proofs: the laws that the rewrites, tiling and merging rest on, proved anew"
-    found = derivation.certify(fresh=True)
-    width = max((len(law.name) for law in found.laws), default=0)
-    for law in found.laws:
+    certificate = derivation.certify(fresh=True)
+    width = max((len(law.name) for law in certificate.laws), default=0)
+    for law in certificate.laws:
         what = f"{law.name:{width}}"
         if law.holds:
             yield Finding(section, True, what, law.statement)
@@ -85,9 +85,9 @@ def _proofs(derivation: Derivation) -> Iterator[Finding]:
             yield Finding(section, False, what, f"counterexample: {law.counterexample}")
         else:
             yield Finding(section, False, what, f"not proved: {law.statement}")
-    if not found.laws:
+    if not certificate.laws:
         yield Finding(section, True, "nothing is folded")
-    for c in found.conditions:
+    for c in certificate.conditions:
         section = "side conditions: facts that rules needed, and found"
         yield Finding(section, bool(c.by), f"{c.step:3}. {c.rule}", c.fact)
 

@@ -52,10 +52,10 @@ class Formula:
         return cls(((tuple(sorted(extents)), number),)) if number else cls()
 
     def __add__(self, other: Amount) -> Formula:
-        found = dict(self.terms)
+        terms = dict(self.terms)
         for monomial, number in formula(other).terms:
-            found[monomial] = found.get(monomial, 0) + number
-        return Formula(tuple(sorted((m, n) for m, n in found.items() if n)))
+            terms[monomial] = terms.get(monomial, 0) + number
+        return Formula(tuple(sorted((m, n) for m, n in terms.items() if n)))
 
     def __mul__(self, other: Amount) -> Formula:
         total = Formula()

@@ -395,10 +395,10 @@ class _Counter:
         if fold.attr.monoid not in ("sum", SE_PAIR) or len(opened) != 1 or fold.kind != "float":
             return None
         parts = [f for f in (*factors(elements[0]), *elements[1:]) if f.op != "const"]
-        found = largest_sides([f.free - self.grid for f in parts], opened[0].name)
-        if found is None or not found[0].isdisjoint(found[1] & self.roles.keys()):
+        sides = largest_sides([f.free - self.grid for f in parts], opened[0].name)
+        if sides is None or not sides[0].isdisjoint(sides[1] & self.roles.keys()):
             return None
-        first = found[0] | {opened[0].name}
+        first = sides[0] | {opened[0].name}
         left = [f for f in parts if f.free - self.grid <= first]
         return [left, [f for f in parts if f not in left]]
 

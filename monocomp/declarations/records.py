@@ -112,8 +112,8 @@ class Declarations(Generic[Size]):
 
 def free_extents(declared: Declarations[Any]) -> tuple[str, ...]:
     """Return the indices, one for each set that shares an extent, whose sizes the inputs decide."""
-    found = dict.fromkeys(e for name in declared.inputs for e in declared.extents(name))
-    return tuple(name for name in found if name not in declared.bounds and name[0] != ".")
+    extents = dict.fromkeys(e for name in declared.inputs for e in declared.extents(name))
+    return tuple(name for name in extents if name not in declared.bounds and name[0] != ".")
 
 
 def by_representative(declared: Declarations[Any], sizes: Mapping[str, int]) -> dict[str, int]:

@@ -144,12 +144,12 @@ class _Finder:
             for need, t in rule.lacking(start)
             if T.holds(t, term)
         )
-        found = min(lacking, key=lambda lack: lack[2].weight, default=None)
-        if found is None:
+        least = min(lacking, key=lambda lack: lack[2].weight, default=None)
+        if least is None:
             part = next(t for t in T.open_fold(fold)[1] if T.holds(t, term))
             why = f"{self._show(part)} depends on {self._show(value_of(term))}"
             return self._unfused(fold, part, why, kept)
-        rule, need, t = found
+        rule, need, t = least
         extent = fold.attr.extents[0].lstrip(".")
         lacks = f"free of {extent}" if need.free_of is not None else need.words
         why = f"{rule.name} needs {self._show(t)} {lacks}"

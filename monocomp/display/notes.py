@@ -48,9 +48,9 @@ class Notes(tuple[Note, ...]):
 
     def __new__(cls, notes: Iterable[Note], text: str) -> Notes:
         """Notes on a text."""
-        found = super().__new__(cls, notes)
-        found.text = text
-        return found
+        made = super().__new__(cls, notes)
+        made.text = text
+        return made
 
     def __str__(self) -> str:
         return "\n".join(note.shown(self.text) for note in self)

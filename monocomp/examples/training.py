@@ -121,8 +121,8 @@ class Block(nn.Module):
         batch, length, width = x.shape
         normed = F.layer_norm(x, (width,))
         q, k, v = self.qkv(normed).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        found = self.attend(q, k, v, self.per_head.to(q.dtype))
-        x = x + self.out(found.to(x.dtype).transpose(1, 2).reshape(x.shape))
+        attended = self.attend(q, k, v, self.per_head.to(q.dtype))
+        x = x + self.out(attended.to(x.dtype).transpose(1, 2).reshape(x.shape))
         wide: Tensor = self.down(F.gelu(self.up(F.layer_norm(x, (width,)))))
         return x + wide
 
@@ -192,9 +192,9 @@ def derived(variant: Variant) -> Attention:
     kernel = mc.compile(variant.program)
 
     def attend(q: Tensor, k: Tensor, v: Tensor, per_head: Tensor) -> Tensor:
-        found = kernel(q, k, v, per_head)
-        assert isinstance(found, Tensor)
-        return found
+        attended = kernel(q, k, v, per_head)
+        assert isinstance(attended, Tensor)
+        return attended
 
     return attend
 

@@ -51,8 +51,8 @@ def _streamed(plan: Plan) -> tuple[Term, str]:
     ]
     if not folds:
         raise UsageError("no kernel of this program streams an aggregate")
-    found = max(folds, key=lambda t: isinstance(t.attr.monoid, T.UserMonoid))
-    return found, next(loops[e].name for e in found.attr.extents if e in loops)
+    fold = max(folds, key=lambda t: isinstance(t.attr.monoid, T.UserMonoid))
+    return fold, next(loops[e].name for e in fold.attr.extents if e in loops)
 
 
 def _blocks(d: Drawing, x: float, y: float, index: str, fills: list[str]) -> list[float]:

@@ -37,8 +37,8 @@ def marking(kind: Kind) -> Mark:
     """Return the function that puts marks around parts."""
 
     def mark(t: Term, f: Formula) -> Formula:
-        found = kind(t)
-        return f if found is None else Formula("mark", (f,), found)
+        mark = kind(t)
+        return f if mark is None else Formula("mark", (f,), mark)
 
     return mark
 

@@ -58,13 +58,13 @@ def filters(plan: Plan) -> list[Filter]:
 
 def tiles(plan: Plan, extents: Mapping[str, int]) -> str:
     """Return the first filter's tiles, for sizes by representative where they're given."""
-    found = filters(plan)
-    if not found:
+    conditions = filters(plan)
+    if not conditions:
         raise UsageError(
             "no filter cuts what this program streams: every tile is full",
             help="a filter is written in brackets: sum[k if k <= q](..)",
         )
-    at = found[0]
+    at = conditions[0]
     sizes = _sizes(plan, at, extents)
     indices = [i for i in (at.row, at.stream) if i is not None]
     lengths = [sizes[i.extent] for i in indices]

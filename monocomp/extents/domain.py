@@ -133,9 +133,9 @@ class _Sets:
         if condition.op == "or":
             return self.union(condition.args)
         if condition.op == "compare" and condition.args[0].kind == "int":
-            found = self.comparison(condition)
-            if found is not None:
-                return found
+            interval = self.comparison(condition)
+            if interval is not None:
+                return interval
         return [Interval(masked=True)]
 
     # --- and, or ----------------------------------------------------------------------

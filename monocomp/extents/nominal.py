@@ -81,13 +81,13 @@ def packed_extents(
     params: Mapping[str, int | float] | None = None,
 ) -> dict[str, int]:
     """Return the known extents with those of the indices that planning has made of them."""
-    found = dict(sizes)
+    lengths = dict(sizes)
     for extent, bound in program.declared.bounds.items():
-        if extent not in found:
-            size = evaluated(bound, found, params)
+        if extent not in lengths:
+            size = evaluated(bound, lengths, params)
             if size is not None:
-                found[extent] = size
-    return found
+                lengths[extent] = size
+    return lengths
 
 
 def planned_sizes(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -80,7 +80,7 @@ class GradientDerivation(Derivation):
     def certify(self, fresh: bool = False) -> Certificate:
         """Return the laws and facts that the steps rest on, with their proofs: those of rules,
         and the derivative of each operation and aggregate."""
-        found = certify(self.start, self.steps, fresh)
+        certificate = certify(self.start, self.steps, fresh)
         made = (t for t in self.visited if t.op not in LEAVES and t.args)
         used: dict[str, list[int]] = {}
         defined: dict[str, list[int]] = {}
@@ -94,9 +94,12 @@ class GradientDerivation(Derivation):
             tuple(dict.fromkeys(certified(made, fresh))),
             _uses(used),
         )
-        theories = (*found.theories, theory) if theory.laws else found.theories
-        title, definitions = f"Certificate of {self._results}", found.definitions + _uses(defined)
-        return replace(found, title=title, theories=theories, definitions=definitions)
+        theories = (*certificate.theories, theory) if theory.laws else certificate.theories
+        title, definitions = (
+            f"Certificate of {self._results}",
+            certificate.definitions + _uses(defined),
+        )
+        return replace(certificate, title=title, theories=theories, definitions=definitions)
 
     @property
     def _results(self) -> str:

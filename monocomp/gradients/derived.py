@@ -97,22 +97,26 @@ def gradient(
     running = running_exponents(program, sizes) if save is None else []
     defined = running or [n for n in dict.fromkeys(save or ()) if n in definitions_of(program)]
     if defined:
-        found = _returning(program, defined, wanted, outputs, save, extents, plans, named, frames)
-        return with_reason(as_far_as_read(program, defined, found), running)
+        programs = _returning(
+            program, defined, wanted, outputs, save, extents, plans, named, frames
+        )
+        return with_reason(as_far_as_read(program, defined, programs), running)
     with BUILDING:
         request = _Request(program, wanted, outputs, save, sizes, plans, frames or {})
         if named is not None:
             return request.chosen(request.normal(named), named)
-        found = request.with_definitions()
-        large = large_values(found, sizes)
+        programs = request.with_definitions()
+        large = large_values(programs, sizes)
         if not large:
-            return found
-        by_name = Named(tuple(large), found.named.definitions)
-        kept = [c.name for c in found.choices if c.is_saved and c.name in found.forward.by_name]
-        forward = with_narrow(found.forward, large)
-        cotangents = [*found.cotangents]
+            return programs
+        by_name = Named(tuple(large), programs.named.definitions)
+        kept = [
+            c.name for c in programs.choices if c.is_saved and c.name in programs.forward.by_name
+        ]
+        forward = with_narrow(programs.forward, large)
+        cotangents = [*programs.cotangents]
         again = gradient(forward, wanted, cotangents, kept, extents, False, by_name, frames)
-        return replace(again, program=program, choices=found.choices)
+        return replace(again, program=program, choices=programs.choices)
 
 
 def _returning(
@@ -168,12 +172,12 @@ class _Request:
 
     def chosen(self, normal: Rewriter, by_name: Named) -> GradientPrograms:
         """Return the gradient that saves the values that cost least, where none are asked for."""
-        found = self.derived(normal, by_name, self.save)
-        if self.save is not None or not any(c.is_open for c in found.choices):
-            return found
+        programs = self.derived(normal, by_name, self.save)
+        if self.save is not None or not any(c.is_open for c in programs.choices):
+            return programs
         if self.plans:
-            return weighed(found, partial(self.derived, normal, by_name), self.sizes)
-        settled = [c.name for c in found.choices if c.is_saved and not c.is_open]
+            return weighed(programs, partial(self.derived, normal, by_name), self.sizes)
+        settled = [c.name for c in programs.choices if c.is_saved and not c.is_open]
         return self.derived(normal, by_name, settled)
 
     def with_definitions(self) -> GradientPrograms:
@@ -182,7 +186,7 @@ class _Request:
         normal = self.normal(none)
         if not is_small(self.derived(normal, none, self.save).equations):
             normal = self.normal(Named(definitions=fitting))
-        found = self.chosen(normal, none)
+        programs = self.chosen(normal, none)
         definitions = fitting - {o.name for o in self.program.outputs}
         definitions -= normal.program.kept or frozenset()
         if definitions and self.plans:
@@ -192,9 +196,9 @@ class _Request:
             # Then another value may be asked for.
             if self.save is None or known.issuperset(self.save):
                 stored = self.chosen(normal, by_name)
-                if is_far_cheaper(stored, found, self.sizes):
+                if is_far_cheaper(stored, programs, self.sizes):
                     return stored
-        return found
+        return programs
 
 
 def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:

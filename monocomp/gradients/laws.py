@@ -163,8 +163,8 @@ def _differentiated(cases: Path, value: Value, x: Value) -> Value:
     sympy = cases.algebra.sympy
     value = value + sympy.Integer(0)  # which may be a number of Python's
     steps = {f: sympy.Dummy() for f in value.atoms(sympy.floor)}  # constant but for jumps
-    found = sympy.diff(value.xreplace(steps), x)
-    return found.xreplace({d: f for f, d in steps.items()})
+    derivative = sympy.diff(value.xreplace(steps), x)
+    return derivative.xreplace({d: f for f, d in steps.items()})
 
 
 def _exact(cases: Path, value: Value) -> Value:

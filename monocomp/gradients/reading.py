@@ -210,10 +210,10 @@ class Reading:
 
     def _rewritten(self, t: Term, known: Conditions, is_exact: bool) -> Term:
         key = t, known, is_exact
-        found = self.memo.get(key)
-        if found is None:
-            found = self.memo[key] = self._rewrite(t, known, is_exact)
-        return found
+        rewritten = self.memo.get(key)
+        if rewritten is None:
+            rewritten = self.memo[key] = self._rewrite(t, known, is_exact)
+        return rewritten
 
     def _rewrite(self, t: Term, known: Conditions, is_exact: bool) -> Term:
         if t.op == "ref" and t.attr in self.named:
@@ -367,9 +367,9 @@ def position_of(part: Term, indices: Sequence[Term]) -> tuple[Term | None, Posit
     pattern = Abbreviation("", tuple(indices), part)
 
     def at_indices(t: Term) -> Here | None:
-        found = pattern.subscripts(t)
+        subscripts = pattern.subscripts(t)
         names = (i.name for i in indices)
-        return None if found is None else dict(zip(names, found, strict=True))
+        return None if subscripts is None else dict(zip(names, subscripts, strict=True))
 
     return None, at_indices
 

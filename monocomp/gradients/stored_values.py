@@ -146,14 +146,14 @@ class StoredValues:
     def _with_definition(self, e: Equation) -> Equation:
         """Return a value as it is given: by logits that are read, unless it is of these itself, and
         by what equations read by name."""
-        found = self._given.get(e.name)
-        if found is None:
+        given = self._given.get(e.name)
+        if given is None:
             names = self._logits if is_logarithm(e.body) else self._kept
             body = self._reading.of(names - {e.name})(e.body)
             stored = self._frames | self._named
             body = T.mapping_refs(stored, lambda t: self.read(stored[t.attr], t.args))(body)
-            found = self._given[e.name] = replace(e, body=body, given=True)
-        return found
+            given = self._given[e.name] = replace(e, body=body, given=True)
+        return given
 
 
 def _pairs(outputs: Sequence[Equation]) -> dict[str, Saved]:

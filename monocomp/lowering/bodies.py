@@ -68,18 +68,18 @@ class Body:
         if self.loop.is_exact:
             return value
         base = f"{value.attr}_in" if value.op == "local" else "x"
-        found = masked(value, self.loop.axis.name, unit, self.loop.domain)
-        return self.at.let_once(self.scope, base, found)
+        inside = masked(value, self.loop.axis.name, unit, self.loop.domain)
+        return self.at.let_once(self.scope, base, inside)
 
     def masked_symbol(self, element: Term, unit: float) -> Term:
         """Return a symbol for a masked element, the same one for all that need it."""
-        found = self._symbols.get((element, unit))
-        if found is None:
-            found = self.at.symbol(
+        symbol = self._symbols.get((element, unit))
+        if symbol is None:
+            symbol = self.at.symbol(
                 "masked", self.masked(self.at.value(element), unit), self.at.domain(element)
             )
-            self._symbols[element, unit] = found
-        return found
+            self._symbols[element, unit] = symbol
+        return symbol
 
     def fold(self, f: Term, element: Term, is_frame: bool = False) -> Expr:
         """Return a fold of numbers. One that `is_frame` need not pass on a NaN."""

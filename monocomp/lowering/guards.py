@@ -49,15 +49,15 @@ class _Guards:
 
     def guarded(self, t: Term, inside: bool) -> Term:
         """t with guards around the reads."""
-        found = self.memo.get((t, inside))
-        if found is None:
+        guarded = self.memo.get((t, inside))
+        if guarded is None:
             within = inside or t.op in ("fold", "fold_at")
-            found = T.map_children(t, lambda part: self.guarded(part, within))
+            guarded = T.map_children(t, lambda part: self.guarded(part, within))
             condition = self.needed.get(t, T.TRUE) if inside else T.TRUE
             nothing = T.FALSE if t.kind == "bool" else T.const(0, t.kind)
-            found = T.where(condition, found, nothing)
-            self.memo[t, inside] = found
-        return found
+            guarded = T.where(condition, guarded, nothing)
+            self.memo[t, inside] = guarded
+        return guarded
 
 
 def _parts(t: Term) -> Iterator[tuple[Term, Term]]:

@@ -388,19 +388,19 @@ class Loops(Values):
         if t.args[0] in self.held:
             return self.fold(t.args[0])
         self._prepare_at_home(t)
-        found = self.lookup(t)
-        if found is None:
+        value = self.lookup(t)
+        if value is None:
             self.refuse(t.args[0])
-        return found
+        return value
 
     def fold(self, t: Term, *initial: Expr) -> Expr:
         """Return a fold that is no loop: a product of tiles, or a reduction of one."""
         if t in self.held:
             return self.lookup(t) or self._of_tile(t, self.held[t])
         self._prepare_at_home(t)
-        found = self.lookup(t)
-        if found is not None:
-            return found
+        value = self.lookup(t)
+        if value is not None:
+            return value
         if t.attr.monoid != "sum":
             raise InternalError(f"no loop for {t!r}")
         name = self.new_axis(t.attr.extents[0], "whole", t.free | self.tile_axes(t))

@@ -177,9 +177,9 @@ class Scopes:
     def lookup(self, t: Term) -> Expr | None:
         """Return the value of a term where an open scope has it."""
         for scope in reversed(self.scopes):
-            found = scope.memo.get(t)
-            if found is not None:
-                return found
+            value = scope.memo.get(t)
+            if value is not None:
+                return value
         return None
 
     def is_load(self, e: Expr) -> bool:

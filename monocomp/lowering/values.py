@@ -180,12 +180,12 @@ class Values(Scopes):
             if a.op == "index":  # of another extent: what may lie outside is computed
                 subscripts[n] = apply("add", subscripts[n], number(0, "int"))
         axes = frozenset().union(*(s.axes for s in subscripts))
-        found = Expr("load", tuple(subscripts), T.name_of(t), axes, t.kind, inside=self.inside(t))
+        load = Expr("load", tuple(subscripts), T.name_of(t), axes, t.kind, inside=self.inside(t))
         if guard is None or not T.is_computed(t):
-            return found
+            return load
         condition = self.value(guard)
         args, axes = (*subscripts, condition), axes | condition.axes
-        return replace(found, args=args, axes=axes, guarded=True)
+        return replace(load, args=args, axes=axes, guarded=True)
 
     def _sum(self, t: Term) -> Expr:
         """Return a sum, which is -inf where an addend is, whatever the others are."""

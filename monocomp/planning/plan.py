@@ -244,10 +244,10 @@ class Planner:
         representative = self.equations.declared.extent_of
         given = {representative.get(i, i): n for i, n in (extents or {}).items()}
         processors = processors or self.processors or 1
-        found = self._plan(given, processors, in_memory, divides=True)
-        if given and not has_same_elements(found.program, given):
-            found = self._plan(given, processors, in_memory, divides=False)
-        return found
+        plan = self._plan(given, processors, in_memory, divides=True)
+        if given and not has_same_elements(plan.program, given):
+            plan = self._plan(given, processors, in_memory, divides=False)
+        return plan
 
     def _plan(
         self, given: Mapping[str, int], processors: int, in_memory: bool, *, divides: bool
@@ -256,12 +256,12 @@ class Planner:
         # Beyond that only the side of the limit matters on which a size lies.
         sides = {e: WHOLE_LIMIT + (n > WHOLE_LIMIT) for e, n in sorted(given.items())}
         key = (processors, in_memory, divides, *bucket.items(), *sides.values())
-        found = self._plans.get(key)
-        if found is None:
+        plan = self._plans.get(key)
+        if plan is None:
             with BUILDING:
-                found = self._made(bucket, sides, processors, in_memory, divides)
-            found = self._plans.setdefault(key, found)
-        return found
+                plan = self._made(bucket, sides, processors, in_memory, divides)
+            plan = self._plans.setdefault(key, plan)
+        return plan
 
     def _made(
         self,
@@ -299,12 +299,12 @@ class Planner:
         if not matter or not sizes:
             return self._start
         key = tuple(sizes.items())
-        found = self._rewriters.get(key)
-        if found is None:
-            found = self._derived(self.equations.at(sizes))
-            require_program(found.program)
-            self._rewriters[key] = found
-        return found
+        rewriter = self._rewriters.get(key)
+        if rewriter is None:
+            rewriter = self._derived(self.equations.at(sizes))
+            require_program(rewriter.program)
+            self._rewriters[key] = rewriter
+        return rewriter
 
     def _derived(self, equations: Equations) -> Rewriter:
         rewriter = rule_sets.derive(equations, self.steps, self.rules)

@@ -51,10 +51,10 @@ _BY_UNIT: dict[Unit | None, Operations] = {
 
 def report(kernels: Sequence[TileProgram], sizes: Mapping[str, int]) -> dict[str, Any]:
     """Return the report of `Kernel.report`; `sizes` are extents by representative."""
-    found = sum((tile_cost(k, sizes) for k in kernels), NOTHING)
-    counts = {n: getattr(found, n) for n in ("flops", "bytes", "state")}
+    total = sum((tile_cost(k, sizes) for k in kernels), NOTHING)
+    counts = {n: getattr(total, n) for n in ("flops", "bytes", "state")}
     shown = {n: c if isinstance(c, int) else c.sympy() for n, c in counts.items()}
-    return {"passes": dict(found.passes), "kernels": len(kernels), **shown}
+    return {"passes": dict(total.passes), "kernels": len(kernels), **shown}
 
 
 def tile_cost(kernel: TileProgram, sizes: Mapping[str, int]) -> Cost:

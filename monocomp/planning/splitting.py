@@ -81,15 +81,15 @@ def split(
         stream = _long_stream(program, group, sizes, processors, divides)
         if stream is None:
             return []
-        found = list(_Splitting(program, group, sizes, stream).steps())
+        steps = list(_Splitting(program, group, sizes, stream).steps())
         if stream.is_for_products and not stream.is_cut:
-            saving = saving_of(program, found[-1].program, sizes)
-            found[-1] = replace(found[-1], cost=saving)
+            saving = saving_of(program, steps[-1].program, sizes)
+            steps[-1] = replace(steps[-1], cost=saving)
         if stream.is_of_products and stream.is_cut:
             # Idle processors are no reason to leave tiles, and sum these products by element.
-            saving = saving_of_splits(program, found[-1].program, sizes, stream.share)
-            found[-1] = replace(found[-1], cost=saving)
-        return found
+            saving = saving_of_splits(program, steps[-1].program, sizes, stream.share)
+            steps[-1] = replace(steps[-1], cost=saving)
+        return steps
 
     groups = kernel_groups(program, sizes)
     after, steps = keep_cheaper(program, groups, tried, WORTHWHILE)
@@ -469,12 +469,12 @@ class _Splitting:
     def _stored(self, letter: str, body: Term, stored: list[Equation]) -> Term:
         """Read a partial result; it is an equation of its own."""
         body = self._in_packed_rows(body)
-        found = next((e for e in stored if e.body is body), None)
-        if found is None:
+        equation = next((e for e in stored if e.body is body), None)
+        if equation is None:
             name = self._named(f"{letter}_{self.split.name if self.is_cut else 'rows'}")
-            found = Equation(name, self._indices(body), body)
-            stored.append(found)
-        return T.stored(found, (self._subscript(i) for i in found.indices))
+            equation = Equation(name, self._indices(body), body)
+            stored.append(equation)
+        return T.stored(equation, (self._subscript(i) for i in equation.indices))
 
     def _indices(self, body: Term) -> tuple[Term, ...]:
         """Return rows, splits, columns."""

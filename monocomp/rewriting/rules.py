@@ -52,8 +52,8 @@ class Rule:
 
     def section(self, title: str) -> str:
         """Return the text after `Title:` in the docstring, or ""."""
-        found = re.search(rf"^{title}:[ \t]*(.*(?:\n[ \t]+.*)*)", self.doc, re.MULTILINE)
-        return re.sub(r"\n[ \t]+", "\n", found[1]).strip() if found else ""
+        match = re.search(rf"^{title}:[ \t]*(.*(?:\n[ \t]+.*)*)", self.doc, re.MULTILINE)
+        return re.sub(r"\n[ \t]+", "\n", match[1]).strip() if match else ""
 
     @cached_property
     def law(self) -> str:
@@ -73,8 +73,8 @@ class Rule:
 
     def gives(self, start: Any, value: Any) -> bool:
         """True if the rule, asked again, makes this result of a term or of a program."""
-        found = self.apply(start)
-        return found.program == value if isinstance(found, Choice) else found is value
+        result = self.apply(start)
+        return result.program == value if isinstance(result, Choice) else result is value
 
 
 _Made = TypeVar("_Made", bound=Callable[..., Any])

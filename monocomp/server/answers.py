@@ -98,8 +98,8 @@ def _shown(request: Request) -> Answer:
     program = translate(check(request.program))
     derivation: Derivation | None = None
     if request.gradient:
-        found = gradient(program, extents=sizes)
-        program, derivation = found.equations, found.derivation
+        programs = gradient(program, extents=sizes)
+        program, derivation = programs.equations, programs.derivation
     kernel = Kernel(program, backend=request.backend)
     stages = Stages(kernel, sizes, request.target, request.dtype)
     derivation = derivation or stages.plan.derivation

@@ -239,8 +239,8 @@ class Equations:
         """Return an equation for readers, with marks around parts."""
         names = self.reader_names(of=e.name)
         names.mark = mark
-        found = definition(e.name, (i.name for i in e.indices), e.body, names)
-        return Formula("given", (found,)) if e.given else found
+        shown = definition(e.name, (i.name for i in e.indices), e.body, names)
+        return Formula("given", (shown,)) if e.given else shown
 
     def lines(self, names: Names | None = None) -> list[str]:
         """Print each equation as a line, without declarations."""

@@ -172,15 +172,15 @@ def _formula(t: Term, names: Names, as_float: bool = False, is_operand: bool = F
         as_float: true if the place makes a float of an int anyway, so that a cast needs no words.
         is_operand: true if the place is that of an operand of an infix operator.
     """
-    found = names.abbreviation(t)
+    shown = names.abbreviation(t)
     kinds = (t.args[0].kind, t.kind) if t.op == "cast" else None
-    if found is None and as_float and kinds not in (None, ("bool", "int")):
-        found = _formula(t.args[0], names, False, is_operand)
+    if shown is None and as_float and kinds not in (None, ("bool", "int")):
+        shown = _formula(t.args[0], names, False, is_operand)
         if t.args[0].kind == "bool" and is_operand:
-            found = group(found)
-    elif found is None:
-        found = _form(t, names, as_float)
-    return found if names.mark is None else names.mark(t, found)
+            shown = group(shown)
+    elif shown is None:
+        shown = _form(t, names, as_float)
+    return shown if names.mark is None else names.mark(t, shown)
 
 
 def _formulas(parts: Iterable[Term], names: Names, as_float: bool = False) -> list[Formula]:
@@ -206,9 +206,9 @@ def _form(t: Term, names: Names, as_float: bool) -> Formula:
             return _read(t, names)
         case "cast":
             (inner,) = t.args
-            found = _formula(inner, names)
+            shown = _formula(inner, names)
             one = number("1.0" if t.kind == "float" else "1")
-            return infix("*", one, group(found) if inner.kind == "bool" else found)
+            return infix("*", one, group(shown) if inner.kind == "bool" else shown)
         case "add":
             return _sum(t, names)
         case "mul":
@@ -279,18 +279,18 @@ def _sum(t: Term, names: Names) -> Formula:
     starts = addends[0].op != "const" and split_coefficient(addends[0])[0] > 0
     ends = t.args[-1].op == "const" and (starts or t.args[-1].attr < 0)
     addends.sort(key=lambda a: (a.op == "const") is ends)
-    found: Formula | None = None
+    total: Formula | None = None
     for a in addends:
         negative = _has_sign(split_coefficient(a)[0])
         shown = neg(a) if negative else a
-        as_float = evident or (found is not None and shown.op != "const")
+        as_float = evident or (total is not None and shown.op != "const")
         piece = _formula(shown, names, as_float, is_operand=True)
-        if found is not None:
-            found = infix("-" if negative else "+", found, piece)
+        if total is not None:
+            total = infix("-" if negative else "+", total, piece)
         else:
-            found = prefix("-", piece) if negative else _as_factor(piece)
-    assert found is not None
-    return found
+            total = prefix("-", piece) if negative else _as_factor(piece)
+    assert total is not None
+    return total
 
 
 def _as_factor(f: Formula) -> Formula:
@@ -326,12 +326,12 @@ def _product(t: Term, names: Names) -> Formula:
         kind = "float" if not evident and (over or not under) else "int"
         first = number(number_text(coefficient, kind))
         factors.insert(0, group(first) if first.op == "prefix" else first)
-    found = reduce(partial(infix, "*"), factors)
+    product = reduce(partial(infix, "*"), factors)
     for f in under:
-        found = infix("/", found, _formula(f, names, as_float=True, is_operand=True))
+        product = infix("/", product, _formula(f, names, as_float=True, is_operand=True))
     if last:
-        return _times_number(found, last)
-    return _negated(found, is_simple=len(factors) == 1 and not under) if negative else found
+        return _times_number(product, last)
+    return _negated(product, is_simple=len(factors) == 1 and not under) if negative else product
 
 
 def _times_number(f: Formula, digits: str) -> Formula:
@@ -402,10 +402,10 @@ def _filtered(head: Formula, condition: Term, opened: tuple[Term, ...], inner: N
     first = name(inner.of(opened[0].name))
     if condition is FALSE:
         return Formula("if", (head, chain("<", first, first)))
-    found = _formula(condition, inner)
+    shown = _formula(condition, inner)
     if all(i.name not in condition.free for i in opened):
-        found = infix("and", found, chain("==", first, first))
-    return Formula("if", (head, found))
+        shown = infix("and", shown, chain("==", first, first))
+    return Formula("if", (head, shown))
 
 
 def show_monoid(monoid: UserMonoid) -> str:
@@ -422,15 +422,15 @@ def definition(
 ) -> Formula:
     """Return `O[i,e] = body`. In the language every index on the left occurs on the right."""
     indices, names = list(indices), names or Names()
-    found = formula(body, names)
+    shown = formula(body, names)
     occurring = names.of_all(tuple(_leaf(body, n) for n in body.free))
     for i in map(name, (i for i in indices if i not in occurring)):
         if body.kind == "bool":
-            found = infix("and", group(found), chain("==", i, i))
+            shown = infix("and", group(shown), chain("==", i, i))
         else:
-            found = infix("+", found, infix("*", number("0"), i))
+            shown = infix("+", shown, infix("*", number("0"), i))
     return chain(
-        "=", Formula("read", tuple(map(name, indices)), left) if indices else name(left), found
+        "=", Formula("read", tuple(map(name, indices)), left) if indices else name(left), shown
     )
 
 

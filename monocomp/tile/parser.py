@@ -93,11 +93,11 @@ class _Parser:
 
     def _take(self, form: re.Pattern[str]) -> tuple[str, ...] | None:
         """Return the parts of the next line, if it is of a form."""
-        found = form.fullmatch(self._peek())
-        if found is None:
+        match = form.fullmatch(self._peek())
+        if match is None:
             return None
         self.at += 1
-        return found.groups("")
+        return match.groups("")
 
     def _fail(self, back: int = 0) -> NoReturn:
         line = self.lines[min(self.at, len(self.lines)) - back].strip()
@@ -106,10 +106,10 @@ class _Parser:
     # --- declarations -----------------------------------------------------------------
 
     def _signature(self) -> P.TileProgram:
-        found = self._take(_KERNEL)
-        if found is None:
+        parts = self._take(_KERNEL)
+        if parts is None:
             self._fail()
-        name, inputs, outputs = found
+        name, inputs, outputs = parts
         given = [t.groups("") for t in _TENSOR.finditer(inputs)]
         tensors = {t[0]: _tensor(*t) for t in given if t[3]}
         params = {n: _kind(kind) for n, _, kind, dims, _ in given if not dims}
@@ -122,10 +122,10 @@ class _Parser:
             self.kernel.splits = frozenset(_list(names))
         else:
             for text in _list(names):
-                found = _AXIS.fullmatch(text)
-                if found is None:
+                match = _AXIS.fullmatch(text)
+                if match is None:
                     self._fail()
-                name, extent, after = found.groups()
+                name, extent, after = match.groups()
                 which: Any = role
                 self.kernel.axes[name] = P.Axis(name, extent or name, which, after)
         self.at += 1
@@ -213,29 +213,29 @@ class _Parser:
         while self._peek().startswith("# "):
             folds.append(self._peek().removeprefix("# "))
             self.at += 1
-        while found := self._take(_STATE):
-            name, axes, start = found
+        while parts := self._take(_STATE):
+            name, axes, start = parts
             state.append(P.State(name, frozenset(_list(axes)), self._value(start)))
         depth = self._depth()
-        found = self._take(_LOOP)
-        if found is None:
+        parts = self._take(_LOOP)
+        if parts is None:
             self._fail()
-        axis = self.kernel.axes[found[0]]
-        text = found[1].removeprefix("backwards ")
+        axis = self.kernel.axes[parts[0]]
+        text = parts[1].removeprefix("backwards ")
         segments = tuple(map(self._segment, text.split(", then ")))
         for s in state:
             self._give(s.name, s.axes, s.kind)
-        loop = P.Loop(axis, segments, state, [], tuple(folds), text != found[1])
+        loop = P.Loop(axis, segments, state, [], tuple(folds), text != parts[1])
         self.loops.append(loop)
         body = self._body(depth + 1)
         self.loops.pop()
         return replace(loop, body=body)
 
     def _segment(self, text: str) -> P.Segment:
-        found = _RANGE.fullmatch(text)
-        if found is None:
+        match = _RANGE.fullmatch(text)
+        if match is None:
             self._fail(1)
-        lower, upper, masked = found.groups("")
+        lower, upper, masked = match.groups("")
         return P.Segment(self._values(lower), self._values(upper), bool(masked))
 
     # --- expressions ------------------------------------------------------------------

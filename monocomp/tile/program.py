@@ -53,8 +53,8 @@ class TileProgram(Rendered):
     @cached_property
     def tiles(self) -> tuple[frozenset[str], ...]:
         """Return the axes of tiles, of those alone that no other tile has all of."""
-        found = dict.fromkeys(e.axes for e in self.expressions)
-        return tuple(t for t in found if not any(t < other for other in found))
+        axes = dict.fromkeys(e.axes for e in self.expressions)
+        return tuple(t for t in axes if not any(t < other for other in axes))
 
     def axis_names(self, *roles: Role) -> list[str]:
         """Return the axes that have one of the roles, in a fixed order."""
@@ -70,13 +70,13 @@ class TileProgram(Rendered):
 
     def extents(self) -> list[str]:
         """Return the extents that the kernel mentions, in a fixed order."""
-        found = dict.fromkeys(a.extent for a in self.axes.values())
-        found |= dict.fromkeys(d for t in self.inputs.values() for d in t.dims)
-        found |= dict.fromkeys(d for o in self.outputs for d in o.dims)
+        extents = dict.fromkeys(a.extent for a in self.axes.values())
+        extents |= dict.fromkeys(d for t in self.inputs.values() for d in t.dims)
+        extents |= dict.fromkeys(d for o in self.outputs for d in o.dims)
         for e in self.expressions:
             if e.op == "extent":
-                found[e.attr] = None
-        return list(found)
+                extents[e.attr] = None
+        return list(extents)
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines of its text, each with its statement."""

@@ -30,15 +30,15 @@ def read_equations(
 ) -> Equations:
     """Return the equations of a program; see `kernel.compile` for what is given."""
     text, stem = _text(text_or_path)
-    found = _equations(text, name or stem, tuple(monoids))
+    equations = _equations(text, name or stem, tuple(monoids))
     # A derived program says which of its definitions are stored, and the dtypes of its results.
-    found = replace(found, kept=getattr(text_or_path, "kept", None))
+    equations = replace(equations, kept=getattr(text_or_path, "kept", None))
     derived: Equations | None = (
         text_or_path
         if isinstance(text_or_path, Equations)
         else getattr(text_or_path, "equations", None)
     )
-    return found if derived is None else with_dtypes_of(found, derived.declared)
+    return equations if derived is None else with_dtypes_of(equations, derived.declared)
 
 
 @lru_cache(maxsize=256)

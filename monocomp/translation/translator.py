@@ -92,11 +92,11 @@ class _Translator:
 
     def given(self, definition: syntax.Definition) -> Equation:
         """Return an input with what it is."""
-        found = self._given.get(definition.name)
-        if found is None:
-            found = replace(self.equation(definition), given=True)
-            self._given[definition.name] = found
-        return found
+        given = self._given.get(definition.name)
+        if given is None:
+            given = replace(self.equation(definition), given=True)
+            self._given[definition.name] = given
+        return given
 
     def monoid(self, declared: syntax.Monoid) -> T.UserMonoid:
         m = of_numbers(declared)
@@ -138,9 +138,9 @@ class _Translator:
         raise InternalError(f"no translation for {type(e).__name__}")
 
     def _condition(self, e: syntax.Expr) -> Term:
-        found = self.expr(e)
-        is_condition = found.kind == "bool"
-        return found if is_condition else T.compare("!=", found, T.const(0, found.kind))
+        term = self.expr(e)
+        is_condition = term.kind == "bool"
+        return term if is_condition else T.compare("!=", term, T.const(0, term.kind))
 
     def _name(self, e: syntax.Name) -> Term:
         program = self.program
