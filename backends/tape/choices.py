@@ -109,7 +109,7 @@ def bits(condition: torch.Tensor) -> torch.Tensor:
 def extremum_of_bits(
     function: Callable[..., torch.Tensor], condition: torch.Tensor, dim: int, keepdims: bool
 ) -> torch.Tensor:
-    """Return whether a condition holds anywhere, or everywhere, along a dimension."""
+    """Return the test that a condition holds anywhere, or everywhere, along a dimension."""
     return function(bits(condition), dim, keepdims).view(torch.bool)
 
 

@@ -112,7 +112,7 @@ class Step:
     arguments: tuple[Any, ...] = ()
 
     def again(self, operands: Sequence[Value]) -> Step:
-        """Return the same for other operands."""
+        """Return the step for other operands."""
         old, made = self.result, self.result
         if any(v is not w for v, w in zip(operands, self.operands, strict=True)):
             root = None if old.root is old else operands[0].root
@@ -205,7 +205,7 @@ class Recorder:
         return self._made.setdefault((value.shape, value.dtype, bits), value)
 
     def copy(self, value: Value) -> Value:
-        """Return the same in memory of its own."""
+        """Return the value in memory of its own."""
 
         def run(t: torch.Tensor) -> torch.Tensor:
             return t.clone(memory_format=torch.contiguous_format)

@@ -136,14 +136,14 @@ class Tile:
         dim: int | None = None,
         table: Tile | None = None,
     ) -> Tile:
-        """Return the same, with how it is computed from others."""
+        """Return the tile, with how it is computed from others."""
         if any(self is x for x in operands):
             return self
         source = Source(name, again, operands, dim, table)
         return Tile(self.ops, self.value, self.dims, self.shape, source)
 
     def reshape(self, shape: Sequence[int]) -> Tile:
-        """Return the same with dimensions of one element more, or fewer."""
+        """Return the tile with dimensions of one element more, or fewer."""
         if tuple(shape) == self.shape:
             return self
         old, new = ([d for d, n in enumerate(s) if n != 1] for s in (self.shape, shape))

@@ -205,7 +205,7 @@ class Printer:
         return self._call((row and row.device) or e.op, *args)
 
     def _operand(self, e: B.Expr) -> str:
-        """Return the same as a part of another one."""
+        """Return an expression as a part of another one, in brackets where that may need them."""
         text = self._expr(e)
         is_loose = e.op in _LOOSE or sign_of(e.op, e.attr) is not None or text[0] == "-"
         return f"({text})" if is_loose else text

@@ -73,7 +73,7 @@ class Names:
                     self.values[a.name.attr] = number(value)
 
     def unread(self) -> Names:
-        """Return the same names as such, to give values to."""
+        """Return the names as such, to give values to."""
         names = copy.copy(self)
         names.values = {}
         return names
@@ -91,7 +91,7 @@ class Names:
         return self.read(name(self.of(purpose, axis, f"{purpose}_{axis}"), self.offset, layout))
 
     def plain(self, purpose: str, axis: str) -> Expr:
-        """Return the same, with a name that does not tell the axis: begin."""
+        """Return a position along an axis, by a name that does not tell the axis: begin."""
         return self.read(name(self.of(purpose, axis, purpose), self.offset))
 
     def axis(self, axis: str) -> Expr:

@@ -239,7 +239,7 @@ class Calls:
         return self.forward_at(wrt, self._sizes_like(values))
 
     def forward_at(self, wrt: tuple[str, ...], extents: Mapping[str, int]) -> Forward:
-        """Return the same at sizes by index, if any are given."""
+        """Return the program for calls with gradients, at sizes by index if any are given."""
         key = wrt, *extents.items()
         forward = self._forwards.get(key)
         if forward is None:
@@ -478,7 +478,7 @@ def _autograd() -> ModuleType:
 
 @cache
 def _recording() -> ModuleType:
-    """Return the same for calls that autograd records."""
+    """Return the module for calls that autograd records."""
     from monocomp.calls import recording
 
     return recording

@@ -358,7 +358,7 @@ class Way:
         cotangents: Tensors,
         others: Params,
     ) -> Gradients:
-        """Return the same, of a pass that nothing repeats yet."""
+        """Return the gradients of a pass that nothing repeats yet."""
         call = self.call
         present = tuple([c is not None for c in cotangents])
         route = call.site.route(needed, present, call.dtypes)
@@ -415,7 +415,7 @@ class Recorded:
         return self.run(*values)[: self.site.results]
 
     def run(self, *values: Any) -> Results:
-        """Return the same, and what else calls return for autograd, where nothing is cast."""
+        """Return the results, and what else calls return for autograd, where nothing is cast."""
         inputs = self.site.inputs
         return _recorded(self, values[inputs:], *values[:inputs])
 

@@ -96,7 +96,7 @@ class Declarations(Generic[Size]):
         return not self.undeclared or len(self.inputs) == 1
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Declarations[Size]:
-        """Return the same for inputs of dtypes, as far as they are known."""
+        """Return the declarations for inputs of dtypes, as far as they are known."""
         inputs = {n: replace(i, dtype=dtypes.get(n)) for n, i in self.inputs.items()}
         return replace(self, inputs=inputs)
 

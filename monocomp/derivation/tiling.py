@@ -41,7 +41,7 @@ def fuse_folds(program: Equations, place: Sequence[str], loop: Loop) -> Step:
 
 @stated
 def tile(program: Equations, place: Sequence[str], loop: Loop) -> Step:
-    """Return a loop goes over its index in blocks.
+    """Let a loop go over its index in blocks.
 
     Law:     the fold over a disjoint union is the product of the folds
     Claims:  the monoids of its folds

@@ -37,7 +37,7 @@ class Note:
         return f"note: {self.warning(text)}"
 
     def warning(self, text: str) -> str:
-        """Return the same as the text of a warning."""
+        """Print the note as the text of a warning."""
         return message(self.message, text, self.spans, (), self.help)
 
 

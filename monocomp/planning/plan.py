@@ -117,7 +117,7 @@ class Plan(Rendered):
             return self.derivation.certify()
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Plan:
-        """Return the same for inputs of dtypes, as far as they are known."""
+        """Return the plan for inputs of dtypes, as far as they are known."""
         known = self.program.with_slices(dtypes)
         planned = (replace(k, tiles=k.tiles.of_dtypes(known)) for k in self.planned)
         return replace(self, program=self.program.of_dtypes(dtypes), planned=tuple(planned))

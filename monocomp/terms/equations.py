@@ -221,7 +221,7 @@ class Equations:
         return list(map(str, self.readable()))
 
     def readable(self, mark: Mark | None = None) -> list[Formula]:
-        """Return the same as formulas, with marks around parts."""
+        """Return the lines for readers as formulas, with marks around parts."""
         found = [self.readable_equation(e, mark) for e in (*self.given, *self.equations)]
         lines = list(map(str, found))
         shown = {*self.by_name}

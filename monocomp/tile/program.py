@@ -36,7 +36,7 @@ class TileProgram(Rendered):
     splits: frozenset[str] = frozenset()
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> TileProgram:
-        """Return the same for inputs of dtypes, as far as they are known."""
+        """Return the program for inputs of dtypes, as far as they are known."""
         inputs = {n: replace(t, dtype=dtypes.get(n, t.dtype)) for n, t in self.inputs.items()}
         return replace(self, inputs=inputs)
 

@@ -59,7 +59,7 @@ def tile(c: Context, e: P.Expr, want: Layout | None = None) -> Expr:
 
 
 def value(c: Context, e: P.Expr, want: Layout) -> Expr:
-    """Return the same, but loaded tiles are in float32, or truth values."""
+    """Return a value as a tile: a loaded one in float32, or as truth values."""
     if c.is_load(e) and e.kind == "float":
         return spread(to(tile(c, e), FLOAT32), want)
     found = tile(c, e, want)

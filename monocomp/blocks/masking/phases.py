@@ -163,7 +163,7 @@ def _read(statements: Iterable[Statement]) -> list[Statement]:
 
 
 def unpeeled(loops: Iterable[Loop], layouts: Layouts) -> dict[Loop, Phases]:
-    """Return the same, if all blocks ask."""
+    """Return the phases of loops that are not peeled: each block asks whether it is masked."""
     known = Bounds(layouts)
     found = {}
     for loop in loops:
