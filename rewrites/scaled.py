@@ -29,6 +29,7 @@ from monocomp.rewrites.quotients import factor_number
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa, mantissa
+from monocomp.terms.domain import MASKS_ARE_READ, domain
 from monocomp.terms.equations import Equations
 from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
 
@@ -164,6 +165,8 @@ class _Operator:
                 return self.compared(t)
             case "fold" if len(t.attr.indices) == 1 and t.attr.monoid == "sum":
                 return self.sum(t)
+            case "fold" if len(t.attr.indices) == 1 and t.attr.monoid in ("max", "min"):
+                return self.extremum(t)
         return T.map_children(t, self.plain)
 
     def operand(self, t: Term, need: Need | None = None, known: Term | None = None) -> Scaled:
@@ -283,6 +286,19 @@ class _Operator:
         if exponent is T.ZERO or bound.name in exponent.free:
             return T.fold("sum", (bound,), condition, element.whole)
         return T.mul(T.exp(exponent), T.fold("sum", (bound,), condition, value))
+
+    def extremum(self, t: Term) -> Term:
+        """max_k exp(m_k) = exp(max_k m_k), and so for the minimum, where a number is asked for its
+        exponent."""
+        (bound,), (condition, body) = T.open_fold(t)
+        condition = self.plain(condition)
+        element = self.operand(body, Need.NONE, T.conjunction(self.known, condition))
+        values = domain(t, MASKS_ARE_READ, frozenset(T.conjuncts(self.known)))
+        is_asked = self.need is Need.SUMS and not values.masked
+        if is_asked and element.value is T.ONE and element.exponent is not T.ZERO:
+            self.exponent = T.fold(t.attr.monoid, (bound,), condition, element.exponent)
+            return T.exp(self.exponent)
+        return T.fold(t.attr.monoid, (bound,), condition, element.whole)
 
 
 def _in_choice(t: Term) -> Term:
