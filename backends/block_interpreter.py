@@ -169,7 +169,7 @@ def _require_turns(program: B.BlockProgram, parts: Sequence[deque[_Turn]]) -> No
             is_free = all(done[B.Release, name, user] >= given for user in users)
             is_given = taken < given
             waits = {B.Give: not is_free, B.Take: not is_given, B.Clear: not is_given}
-            if waits.get(type(s)):
+            if waits.get(type(s)) and not (isinstance(s, B.Give) and s.ring.beside):
                 continue
             done[type(s), name, n] += 1
             part.popleft()
@@ -228,11 +228,8 @@ class _Instance:
                     ring, tile = self.rings[s.ring.name], s.ring.block.tile
                     ring[0] = self._within(ring[0], s.within, tile)
                 case B.Release():
-                    taken = next(x for x in reversed(self.log) if x.ring == s.ring)
+                    self._release(s)
                     self.log.append(s)
-                    if isinstance(taken, B.Take):  # from here on it may be another block
-                        self._require_unused(taken.target.attr)
-                        del self.values[taken.target.attr]
                 case B.Issue():
                     used = {x.attr for x in B.subexpressions(s.product) if x.op == "name"}
                     self.running[s.target.attr] = self._value(s.product), used
@@ -250,6 +247,15 @@ class _Instance:
                         self.run(s.body)
                 case B.If():
                     self.run(s.body if self._value(s.test) else s.orelse)
+
+    def _release(self, s: B.Release) -> None:
+        """Forget the last block of a ring, and those beside it: from here on they may be others."""
+        for ring in self.program.rings:
+            if s.ring.name in (ring.name, ring.beside):
+                taken = next(x for x in reversed(self.log) if x.ring == ring)
+                if isinstance(taken, B.Take):
+                    self._require_unused(taken.target.attr)
+                    del self.values[taken.target.attr]
 
     def _own(self, tile: Value, axes: tuple[str, ...]) -> Value:
         """Return the rows of a block that a warpgroup has."""
@@ -366,7 +372,7 @@ class _Instance:
                 return self._expand(args[0], e)
             case "trans":
                 return args[0].T
-            case "convert" | "operand":
+            case "convert" | "operand" | "fetch":
                 return args[0]
             case "cast" | "to":
                 return _converted(args[0], e.dtype)

@@ -139,7 +139,9 @@ class Emission:
 
         with BUILDING:
             made = emit_part(self.part, self.precision, self.target)
-        for tensor in {r.block.tensor for k in made.kernels for r in k.rings}:
+        for tensor in {
+            r.block.tensor for k in made.kernels for r in k.rings if len(r.block.tile) > 1
+        }:
             if self.dtypes.get(tensor) not in ("bfloat16", "float16"):
                 raise UnsupportedDtypeError(
                     f"backend '{self.backend}' multiplies matrices of 16 bits, and {tensor} is "

@@ -17,10 +17,13 @@ from monocomp.tile import TileProgram
 
 _HOPPER = "triton.experimental.gluon.language.nvidia.hopper"
 _DESCRIPTOR = '''def TensorDescriptor(tensor, shape, strides, block):
-    """That of blocks as products of 16 bits take them, or None."""
-    if tensor.element_size() != 2:
+    """That of blocks as products of 16 bits take them, or of vectors; or None."""
+    is_vector = sum(length > 1 for length in block) == 1
+    dtypes = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
+    dtypes |= {torch.float32: gl.float32} if is_vector else {}
+    dtype = dtypes.get(tensor.dtype)
+    if dtype is None:
         return None
-    dtype = gl.bfloat16 if tensor.dtype == torch.bfloat16 else gl.float16
     layout = gl.NVMMASharedLayout.get_default_for(block, dtype)
     return hopper.TensorDescriptor(tensor, shape, strides, block, layout)'''
 _LAUNCH = '''def launch(kernel, programs, *args, **options):

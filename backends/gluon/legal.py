@@ -16,6 +16,7 @@ from monocomp.blocks.liveness import Moment, Shape, moments
 from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.errors import UnsupportedError
 
+_LENGTHS = (128, 64, 32, 16)
 # Registers of a thread, by how many warpgroups compute: values leave some for addresses, or else
 # ptxas lets each product end before the next.
 _MOST = {1: 240, 2: 240, 3: 160}
@@ -84,7 +85,12 @@ def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
         found = [s for s in found if legal.admits(s)]
     if not found:
         raise legal.refusal()
-    return found[:count]
+    multiplied = _multiplied(legal)
+    longest: dict[object, Schedule] = {}  # of each that differs in what takes part in products
+    for s in found:
+        lengths = frozenset(b for b in s.blocks if b[0] in multiplied)
+        longest.setdefault((lengths, s.num_warps), s)
+    return list(longest.values())[:count]
 
 
 def reasons(legal: Legal) -> str:
@@ -104,10 +110,18 @@ def reasons(legal: Legal) -> str:
 
 def _all(legal: Legal) -> Iterator[Schedule]:
     assert isinstance(legal, LegalOfWarpgroups)
-    for length, groups in product((128, 64, 32, 16), (3, 2, 1)):
-        axes = (*legal.rows, *legal.program.axis_names("stream"))
-        blocks = {a: 64 * groups if a in legal.blocks.divided else length for a in axes}
+    axes = (*legal.rows, *legal.program.axis_names("stream"))
+    apart = {*axes} - _multiplied(legal) - {*legal.rows}
+    for length, groups, other in product(_LENGTHS, (3, 2, 1), _LENGTHS if apart else (0,)):
+        blocks = dict.fromkeys(axes, length) | dict.fromkeys(apart, other)
+        blocks |= dict.fromkeys(legal.blocks.divided, 64 * groups)
         order = legal.orders[0]
         yield Schedule(
             tuple(blocks.items()), WARPGROUP * groups, 2, descriptors=True, group_size=order
         )
+
+
+def _multiplied(legal: Legal) -> set[str]:
+    """Return the axes of operands of products: others may have blocks as long as they like."""
+    products = (e for e in legal.program.expressions if e.op == "contract")
+    return {a for e in products for x in e.args[:2] for a in x.axes}

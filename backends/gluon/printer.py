@@ -37,8 +37,12 @@ class GluonPrinter(Printer):
 
     def __init__(self, program: B.BlockProgram) -> None:
         super().__init__(program)
-        parts = ("", "_full", "_empty")
-        self.rings = [f"{r.name}{part}" for r in program.rings for part in parts]
+        self.rings: list[str] = []
+        self.beside: dict[str, list[B.Ring]] = {}  # those that share the barriers of one
+        for r in program.rings:
+            parts = ("", "_full", "_empty") if r.beside is None else ("",)
+            self.rings += (f"{r.name}{part}" for part in parts)
+            self.beside.setdefault(r.beside or r.name, []).append(r)
         self.is_persistent = any(
             isinstance(s, B.For) and isinstance(s.range, B.Claims) for s in program.body
         )
@@ -50,7 +54,7 @@ class GluonPrinter(Printer):
         p = self.program
         assert p.producer is not None
         arguments = [*self._arguments(), *self.rings]
-        turns = [f"    {r.name}_turn = 0" for r in p.rings]
+        turns = [f"    {name}_turn = 0" for name in self.beside]
         turns += ["    item_turn = 0"] if self.is_persistent else []
         inner = [*arguments, f"{GROUP.attr}: gl.constexpr"]
         self.out = ["@gluon.jit", *fill(f"def {p.name}_consumer(", inner, "):", 0), *turns]
@@ -75,6 +79,8 @@ class GluonPrinter(Printer):
             memory = f"[{depth}] + {desc}.block_type.shape, {desc}.layout"
             barriers = f"gl.int64, [{depth}, 1], mbarrier.MBarrierLayout()"
             self._put(f"{r.name} = gl.allocate_shared_memory({desc}.dtype, {memory})", 1)
+            if r.beside is not None:
+                continue
             self._put(f"{r.name}_full = gl.allocate_shared_memory({barriers})", 1)
             self._put(f"{r.name}_empty = gl.allocate_shared_memory({barriers})", 1)
             self._put(f"for n in gl.static_range({depth}):", 1)
@@ -115,11 +121,14 @@ class GluonPrinter(Printer):
                 if group is not None:
                     self._put(f"for {group} in gl.static_range({GROUPS.attr}):", indent)
                 self._give(s, group, indent + (group is not None))
-                self._put(f"{s.ring.name}_turn += 1", indent)
+                leader = s.ring.beside or s.ring.name
+                if s.ring == self.beside[leader][-1]:
+                    self._put(f"{leader}_turn += 1", indent)
             case B.Take():
                 slot, phase = self._slot(s.ring)
                 name, tile, target = s.ring.name, s.ring.block.tile, s.target.attr
-                self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
+                if s.ring.beside is None:
+                    self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
                 view = f"{name}.index({slot}).reshape({self._shape(tile)})"
                 if s.within is not None:
                     self.out += fit(f"{target} = ", view, "", indent)
@@ -131,7 +140,8 @@ class GluonPrinter(Printer):
             case B.Clear():
                 slot, phase = self._slot(s.ring)
                 name, tile = s.ring.name, s.ring.block.tile
-                wait = f"mbarrier.wait({name}_full.index({slot}), {phase})"
+                full = f"{s.ring.beside or name}_full.index({slot})"
+                wait = f"mbarrier.wait({full}, {phase})"
                 view = f"{name}.index({slot}).reshape({self._shape(tile)})"
                 self._keep_within(view, s.within, tile.index(s.within.axis), indent, wait)
             case B.Release():
@@ -216,10 +226,13 @@ class GluonPrinter(Printer):
     def _give(self, s: B.Give, group: str | None, indent: int) -> None:
         """Put a request for a block, or for the rows of one warpgroup."""
         slot, phase = self._slot(s.ring, group)
-        name, desc = s.ring.name, s.ring.descriptor.attr
-        self._put(f"mbarrier.wait({name}_empty.index({slot}), {phase} ^ 1)", indent)
-        full = f"{name}_full.index({slot})"
-        self._put(f"mbarrier.expect({full}, {desc}.block_type.nbytes)", indent)
+        name, desc, leader = s.ring.name, s.ring.descriptor.attr, s.ring.beside or s.ring.name
+        full = f"{leader}_full.index({slot})"
+        if s.ring.beside is None:
+            descs = (ring.descriptor.attr for ring in self.beside[name])
+            size = " + ".join(f"{x}.block_type.nbytes" for x in descs)
+            self._put(f"mbarrier.wait({name}_empty.index({slot}), {phase} ^ 1)", indent)
+            self.out += fit("", call("mbarrier.expect", full, size), "", indent)
         positions = []
         for axis, e in zip(s.access.block.axes, s.access.positions, strict=True):
             text = self._expr(e)
@@ -236,12 +249,13 @@ class GluonPrinter(Printer):
 
     def _slot(self, ring: B.Ring, group: str | None = None) -> tuple[str, str]:
         """Return the slot of a warpgroup's block in this turn, and the phase of its barriers."""
+        turn = f"{ring.beside or ring.name}_turn"
         if self._is_divided(ring):
-            return group or str(GROUP.attr), f"({ring.name}_turn % 2)"
+            return group or str(GROUP.attr), f"({turn} % 2)"
         if is_number(ring.depth, 1):
-            return "0", f"({ring.name}_turn % 2)"
+            return "0", f"({turn} % 2)"
         depth = self._depth(ring)
-        return f"{ring.name}_turn % {depth}", f"({ring.name}_turn // {depth} % 2)"
+        return f"{turn} % {depth}", f"({turn} // {depth} % 2)"
 
     def _range(self, r: B.Range) -> str:
         if not isinstance(r, B.Blocks):
@@ -260,8 +274,12 @@ class GluonPrinter(Printer):
                     options = {"operand_index": "0", "parent": where, "k_width": "2"}
                     where = self._call("DotOperandLayout", **options)
                 return self._call("convert_layout", self._expr(e.args[0]), where)
+            case "fetch":
+                return f"{self._expr(e.args[0])}.load({self._registers(e.attr)})"
             case "dot":
                 return self._product(e)
+            case "trans":  # of a block in shared memory
+                return f"{self._expr(e.args[0])}.permute((1, 0))"
         return super()._expr(e)
 
     def _tile(self, e: B.Expr, *args: str) -> str:

@@ -7,10 +7,10 @@
       | building    one statement after the other; what has been chosen is written out, and what is
       |             known of arguments is folded by the constructors of `operations`
     block program
-      | passes      for dialects that can say so: products beside those of the next block (`skew`),
-      |             instances that claim items (`persist`), blocks in rings of stages (`pipeline`),
-      |             a warp of its own that asks for blocks (`specialise`), rows for each warpgroup
-      |             (`divide`), and where tiles lie in registers (`place`)
+      | passes      for dialects that can say so: products beside those of the next block, or each
+      |             other (`skew`), instances that claim items (`persist`), blocks in rings of
+      |             stages (`pipeline`), a warp of its own that asks for blocks (`specialise`), rows
+      |             for each warpgroup (`divide`), and where tiles lie in registers (`place`)
     a printer of a dialect
 
 `masking` has the phases, bounds and masks of loops, chosen and written out, in one room.

@@ -238,12 +238,14 @@ class Comment:
 @record()
 class Ring:
     """Blocks of a tensor in shared memory, from when they are asked for until they are released:
-    as many stages as `depth` says."""
+    as many stages as `depth` says. Those of a ring `beside` another come and go with its blocks,
+    which are asked for and taken first, and released for both."""
 
     name: str
     descriptor: Expr
     block: Block
     depth: Expr
+    beside: str | None = None
 
 
 @record(eq=False)

@@ -58,7 +58,8 @@ class Expr:
         reduce(Reduction) of a tile or several; scan(Reduction) for all prefixes,
         dot of left, right [, initial]; dot_in_limbs(dtype) of left, right, initial or none,
         combine(name): a function of the program; others are those that dialects bring along,
-        convert(Registers) of a tile that lies in others; operand(Registers) of one for a product.
+        convert(Registers) of a tile that lies in others; operand(Registers) of one for a product;
+        fetch(Registers) of a block in shared memory.
     Where tiles have been placed in registers the attr of arange, full and zeros tells in which.
     """
 
@@ -141,7 +142,7 @@ def show(e: Expr, nested: bool = False) -> str:
             return f"-{show(e.args[0], True)}"
         case "expand":
             return f"{show(e.args[0], True)}[{','.join(a or '1' for a in e.layout)}]"
-        case "convert" | "operand":
+        case "convert" | "operand" | "fetch":
             at = e.attr.tile if e.attr.dim is None else f"{e.attr.tile} but {e.attr.dim}"
             at = f"rows of {at}" if e.attr.in_rows else at
             return f"{e.op}[{at}]({args})"

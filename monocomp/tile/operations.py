@@ -170,7 +170,7 @@ SCHEDULED: dict[str, Operation] = {
         *(Operation(n, 0, 0) for n in ("name", "text", "none", "program_id", "arange", "zeros")),
         # Dimensions, dtypes, and places in registers.
         *(Operation(n, 1, 1) for n in ("full", "expand", "trans", "broadcast")),
-        *(Operation(n, 1, 1) for n in ("to", "given", "convert", "operand")),
+        *(Operation(n, 1, 1) for n in ("to", "given", "convert", "operand", "fetch")),
         # Along dimensions.
         Operation("reduce", 1, None),
         Operation("scan", 1, None),

@@ -22,8 +22,8 @@ _MOST_DIMENSIONS = 5
 
 def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, Block]:
     """Return the blocks that descriptors load, by the load's name: operands of products of matrices
-    that loops load, and floats along a stream of these. If operands are to be `resident` in shared
-    memory: operands only, including those that are loaded once."""
+    that loops load, and floats along a stream of these; if operands are to be `resident` in shared
+    memory, also operands that are loaded once."""
     operands = Operands(program)
     products = (e for e in program.expressions if e.op == "contract")
     used = {a.attr for e in products if operands.is_product(e) for a in _locals(e, operands.lets)}
@@ -35,7 +35,7 @@ def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, 
         if block is None or not streamed <= loops:
             continue
         if len(block.tile) == 1:
-            if streamed and not resident and program.inputs[block.tensor].kind == "float":
+            if streamed and program.inputs[block.tensor].kind == "float":
                 beside[s.name] = block
         elif s.name in used and (loops or resident):
             found[s.name] = block

@@ -183,8 +183,13 @@ def _stream(s: B.For | B.If) -> B.For | None:
 
 def _left(takes: Iterable[B.Take]) -> B.Body:
     """Return what leaves blocks unread, one of each ring."""
-    rings = {x.ring: x for x in takes}.values()
-    return tuple(s for x in rings for s in (replace(x, within=None), B.Release(x.ring, x.origin)))
+    rings = {x.ring: replace(x, within=None) for x in takes}
+    found: list[B.Statement] = []
+    for ring, x in rings.items():
+        if ring.beside is None:
+            beside = (other for r, other in rings.items() if r.beside == ring.name)
+            found += (x, *beside, B.Release(ring, x.origin))
+    return tuple(found)
 
 
 def _positive(e: B.Expr) -> B.Expr:

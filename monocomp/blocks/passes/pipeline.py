@@ -5,6 +5,7 @@ product is issued where it stood, and waited for where its result is used or its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ def pipeline(program: B.BlockProgram) -> B.BlockProgram:
     taken |= {a.name.attr for a in program.arguments}
     rings: dict[str, B.Ring] = {}
     repeated = {load.target.attr for load, in_loop in loads if in_loop}
+    leaders = dict(_beside(program, program.body))
     for load in {load.target.attr: load for load, _ in loads}.values():
         name = f"{load.tensor}_ring"
         while any(n.startswith(name) for n in taken):
@@ -36,7 +38,9 @@ def pipeline(program: B.BlockProgram) -> B.BlockProgram:
         taken.add(name)
         assert isinstance(load.access, B.Descriptor)
         depth = _STAGES if load.target.attr in repeated else number(1)
-        rings[load.target.attr] = B.Ring(name, load.access.descriptor, load.access.block, depth)
+        leader = rings.get(leaders.get(load.target.attr, ""))
+        access, beside = load.access, None if leader is None else leader.name
+        rings[load.target.attr] = B.Ring(name, access.descriptor, access.block, depth, beside)
     return replace(
         program,
         arguments=(*program.arguments, B.Argument("stages", "", 0, _STAGES, True)),
@@ -64,6 +68,24 @@ def _by_descriptor(body: B.Body, in_loop: bool) -> Iterator[tuple[B.Load, bool]]
         for inner in B.bodies(s):
             is_loop = isinstance(s, B.For) and isinstance(s.range, B.Blocks)
             yield from _by_descriptor(inner, in_loop or is_loop)
+
+
+def _beside(program: B.BlockProgram, body: B.Body) -> Iterator[tuple[str, str]]:
+    """Yield the tiles that come with others, of loads that stand at one place of the program each,
+    between the same loops, and have rows alike."""
+    count = Counter(load.target.attr for load, _ in _by_descriptor(program.body, False))
+    first: dict[frozenset[str], str] = {}
+    for s in body:
+        load = load_of(s)
+        if load is not None and count[load.target.attr] == 1:
+            assert isinstance(load.access, B.Descriptor)
+            tile = load.access.block.tile
+            rows = frozenset(a for a in tile if program.axes[a].role == "row")
+            yield load.target.attr, first.setdefault(rows, load.target.attr)
+        elif inner := B.bodies(s):
+            for x in inner:
+                yield from _beside(program, x)
+            first.clear()
 
 
 def _begun(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
@@ -114,6 +136,9 @@ def _waited(body: B.Body) -> B.Body:
 
 def _released(body: B.Body) -> B.Body:
     """Return each block released after its last use: that of a product is its end."""
+    takes = [s for s in body if isinstance(s, B.Take)]
+    rings = {t.ring.name: t for t in takes if t.ring.beside is None}
+    leaders = {t.target.attr: rings[t.ring.beside].target.attr for t in takes if t.ring.beside}
     last: dict[str, int] = {}
     operands: dict[str, set[str]] = {}  # of the products, by result
     for n, s in enumerate(body):
@@ -124,11 +149,10 @@ def _released(body: B.Body) -> B.Body:
             operands[s.target.attr] = used
         if isinstance(s, B.Wait):
             used |= operands[s.target.attr]
-        last |= dict.fromkeys(used, n)
-    takes = [s for s in body if isinstance(s, B.Take)]
+        last |= dict.fromkeys((leaders.get(name, name) for name in used), n)
     found: list[B.Statement] = []
     for n, s in enumerate(body):
         found.append(B.inside(s, _released))
-        ended = (t for t in takes if last.get(t.target.attr) == n)
+        ended = (t for t in rings.values() if last.get(t.target.attr) == n)
         found += [B.Release(t.ring, t.origin) for t in ended]
     return tuple(found)

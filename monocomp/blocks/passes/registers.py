@@ -1,6 +1,7 @@
 """`place`: where each tile lies in registers. Every tile along two axes lies as the result of a
 product would, and a vector as the first such tile without its other dimension; where it meets
-another one it is converted, which moves nothing between threads that hold the same rows. Positions
+another one it is converted, which moves nothing between threads that hold the same rows. What is
+in shared memory, for products or all threads, is fetched where arithmetic takes it. Positions
 are computed anew where they are wanted. A tile that is stored goes through shared memory first, so
 that a thread writes 16 bytes of a row, not four.
 """
@@ -76,14 +77,13 @@ class _Placer:
         self.shared = _shared(program)
         self.positions = _positions(program)
         self.vectors: dict[str, B.Registers] = {}
-        for s in B.walk(program.body):
-            for e in B.roots(s):
-                for x in B.subexpressions(e):
-                    if x.op == "dot":
-                        (m, n) = x.layout
-                        assert m is not None and n is not None
-                        self.vectors.setdefault(m, B.Registers((m, n), 1))
-                        self.vectors.setdefault(n, B.Registers((m, n), 0))
+        values = (x for s in B.walk(program.body) for e in B.roots(s) for x in B.subexpressions(e))
+        found = [x for x in values if len(x.layout) == 2 and x.attr not in self.shared]
+        for x in sorted(found, key=lambda x: x.op != "dot"):
+            match x.layout:
+                case (str(m), str(n)):
+                    self.vectors.setdefault(m, B.Registers((m, n), 1))
+                    self.vectors.setdefault(n, B.Registers((m, n), 0))
 
     def body(self, body: B.Body) -> B.Body:
         """Return statements with their values placed."""
@@ -128,8 +128,6 @@ class _Placer:
 
     def _placed(self, e: B.Expr, want: B.Registers | None) -> B.Expr:
         """Return a value where it is wanted."""
-        if e.op == "name" and e.attr in self.shared:
-            raise UnsupportedError(f"{e.attr} is used by more than products")
         if not e.layout:
             return replace(e, args=tuple(self._placed(a, self._usual(a.layout)) for a in e.args))
         if e.op == "expand":
@@ -142,6 +140,8 @@ class _Placer:
         match e.op:
             case "name" if e.attr in self.positions and found != self._usual(e.layout):
                 return self._placed(self.positions[e.attr], found)
+            case "name" if e.attr in self.shared:
+                return B.Expr("fetch", (e,), want or found, e.layout, e.dtype)
             case "name":
                 placed = e
             case "arange" | "full" | "zeros":
@@ -165,7 +165,8 @@ class _Placer:
 
     def _dot(self, e: B.Expr, at: B.Registers | None) -> B.Expr:
         left, right, *initial = e.args
-        if right.attr not in self.shared:
+        tile = right.args[0] if right.op == "trans" else right
+        if tile.attr not in self.shared:
             raise UnsupportedError("a product's right operand is in no shared memory")
         if left.op != "name" or left.attr not in self.shared:
             placed = self._placed(left, self._usual(left.layout))

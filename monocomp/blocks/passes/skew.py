@@ -9,6 +9,9 @@ its first products are for. So tensor cores have both at once, and arithmetic wa
 block: modulo scheduling with two stages (Lam, *Software Pipelining*, PLDI 1988), as
 FlashAttention-3 does by hand (arXiv:2407.08608, section 3.2).
 
+Of loops whose last products cannot follow behind, as the first ones take the same blocks, those
+that wait for none are issued together at least (`advance`).
+
 Whether a block is the first one is known in each of these copies. A block that only such a loop
 uses is loaded behind the loop's first one, which may be asked for earlier.
 """
@@ -20,6 +23,7 @@ from dataclasses import dataclass, replace
 
 from monocomp import blocks as B
 from monocomp.blocks.operations import are_same, infix, is_number, name, number
+from monocomp.blocks.passes.advance import advance, is_product
 from monocomp.blocks.passes.pipeline import load_of
 from monocomp.blocks.passes.unread import read
 
@@ -51,6 +55,8 @@ class _Skewer:
             match s:
                 case B.For(range=B.Blocks() as blocks) if (late := _late(s.body)) is not None:
                     found.append(self._loop(s, blocks, late))
+                case B.For() if sum(map(is_product, s.body)) > 1:
+                    found.append(replace(s, body=advance(s.body)))
                 case _:
                     found.append(B.inside(s, self.body))
         return _sunk(found)
@@ -119,7 +125,7 @@ class _Skewer:
 
 def _late(body: B.Body) -> _Late | None:
     """Find the products that only add to what the loop carries, of others of the same block."""
-    products = [s for s in body if isinstance(s, B.Assign) and s.value.op == "dot"]
+    products = [s for s in body if isinstance(s, B.Assign) and is_product(s)]
     last = tuple(s for s in products if _only_adds(s, body))
     if not last or len(last) == len(products):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from monocomp import blocks as B
 
@@ -38,9 +38,9 @@ def _collect(
             effects.append(reads)
 
 
-def read(body: B.Body) -> set[str]:
+def read(body: Iterable[B.Statement]) -> set[str]:
     """Return the names whose values or dtypes statements read."""
-    return {n for s in B.walk(body) for e in B.roots(s) for n in e.read_names}
+    return {n for s in B.walk(tuple(body)) for e in B.roots(s) for n in e.read_names}
 
 
 def _with(body: B.Body, names: Collection[str]) -> B.Body:

@@ -51,7 +51,7 @@ def tile(x: Any) -> Any:
 def converted(x: Any, dtype: type) -> Any:
     if isinstance(x, np.ndarray) or dtype is np.uint32:
         return tile(np.asarray(x).astype(dtype))
-    return int(x) if dtype is np.int64 else float(x)
+    return int(x) if dtype is np.int64 else np.float64(x)  # whose quotient by 0 is infinite
 
 
 def divided(a: Any, b: Any) -> Any:
@@ -156,7 +156,8 @@ def language(machine: Machine) -> dict[str, Any]:
 
     def load(at: Pointer, mask: Any = True, other: Any = 0) -> Any:
         offset, mask = np.broadcast_arrays(at.offset, mask)
-        return tile(np.where(mask, at.memory[np.where(mask, offset, 0)], other))
+        read = at.memory[np.where(mask, offset, 0)] if mask.any() else other  # it may be empty
+        return tile(np.where(mask, read, other))
 
     def store(at: Pointer, value: Any, mask: Any = True) -> None:
         offset, value, mask = np.broadcast_arrays(at.offset, value, mask)

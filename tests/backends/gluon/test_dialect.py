@@ -4,13 +4,15 @@ for Hopper with tiles in registers."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
+import torch
 
 import monocomp as mc
 from monocomp import library
@@ -54,14 +56,19 @@ SUPPORTED = (
     *("attention", "causal", "gqa", "sliding_window", "sink_window", "softcap", "alibi"),
     *("attention_statistics", "learned_sink", "softmax_one", "dropout", "sigmoid_attention"),
     *("softpick", "prefix_lm", "varlen", "pair_bias", "differential", "attention_jvp"),
-    "kl_divergence",
+    *("kl_divergence", "cross_entropy", "cosine_attention", "mla"),
+)
+# Programs whose gradients it supports.
+GRADIENTS = (
+    *("attention", "causal", "gqa", "sliding_window", "softcap", "softmax_one", "dropout"),
+    *("sigmoid_attention", "differential", "kl_divergence", "cross_entropy", "mla"),
 )
 # From which size of a head on registers cannot hold 64 rows.
 TOO_LONG = {"attention_jvp": 256, "differential": 256}
 # Bytes a thread, of programs that have 160 registers and keep 192 rows.
 SPILLED = {
     **{("dropout", 256): 96, ("sigmoid_attention", 256): 80},
-    ("attention_jvp", 128): 96,
+    **{("attention_jvp", 128): 96, ("cosine_attention", 17): 128},
 }
 MODULES = {
     *("torch", "triton", "triton.language", "triton.experimental"),
@@ -91,11 +98,10 @@ def in_gluon(
 # --- meaning ----------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", SUPPORTED)
-def test_meaning(name: str) -> None:
-    """After each pass over blocks it is what the tile program does, also where sizes are known."""
-    case = CASES[name]
+@contextmanager
+def compared() -> Iterator[list[str]]:
+    """Compare the block programs of all kernels that run inside with their tile programs: after
+    each pass over blocks, and where sizes are known. The list names the kernels."""
     original, seen = backend.run, []
 
     def both(program, inputs, outputs, extents, params, **options) -> None:  # type: ignore[no-untyped-def]
@@ -114,7 +120,30 @@ def test_meaning(name: str) -> None:
         seen.append(program.name)
 
     with patch.object(backend, "run", both):
+        yield seen
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_meaning(name: str) -> None:
+    case = CASES[name]
+    with compared() as seen:
         run("numpy", case.text, case.inputs(case.sizes(37, 53, 20, 16)), name=name, **case.params)
+    assert seen
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_meaning_of_gradients(name: str) -> None:
+    case, random = CASES[name], np.random.default_rng(0)
+    kernel = mc.compile(mc.grad(case.text), name=name, backend="numpy")
+    sizes = case.sizes(37, 53, 20, 16)
+    inputs = {n: x.numpy() for n, x in case.inputs(sizes).items()}
+    for n, declared in kernel.declared.inputs.items():
+        if n not in inputs:
+            inputs[n] = random.standard_normal([sizes[d] for d in declared.dims])
+    with compared() as seen:
+        kernel(**{n: inputs[n] for n in kernel.declared.inputs}, **case.params)
     assert seen
 
 
@@ -211,10 +240,10 @@ def test_names_of_the_language() -> None:
     ("name", "message"),
     [
         ("softmax", "no product here has operands that descriptors can load"),
-        ("paged_attention", "no product says where a tile along ('d',) lies in registers"),
-        ("attention_moments", "V_tile_2 is used by more than products"),
+        ("paged_attention", "broadcast has no position in registers"),
+        ("attention_moments", "dot_in_limbs has no position in registers"),
         ("document", "where a block of a tensor is depends on a tile"),
-        ("mla", "a product's right operand is in no shared memory"),
+        ("int8_cache", "a product's right operand is in no shared memory"),
     ],
 )
 def test_refusals(name: str, message: str) -> None:
@@ -297,3 +326,19 @@ def most_synchronisations(program: BlockProgram) -> int:
         cleared = sum(isinstance(s, Take) and s.within is not None for s in inside)
         counts.append(4 * cleared + sum(isinstance(s, Release | Issue) for s in inside))
     return max(counts)
+
+
+@pytest.mark.parametrize("d", [64, 128])
+def test_gradient_compiles_for_registers(d: int) -> None:
+    """So do a gradient's kernels."""
+    kernel = mc.compile(mc.grad(library.load("causal")))
+    sizes = CASES["causal"].sizes(1024, 1024, d, d, 2)
+    known, inputs = by_representative(kernel.declared, sizes), without_elements(kernel, sizes)
+    inputs["L"] = torch.empty(inputs["L"].shape, dtype=torch.float32, device="meta")
+    plan = kernel.planner.plan(known, 1)
+    schedules = [GLUON.table.first(GLUON.legal(k, known, 2, "cuda:90", 132)) for k in plan.kernels]
+    how = {"params": {}, "dialect": GLUON, "lowered": plan.program}
+    found = launches_of(kernel, plan.kernels, schedules, inputs, **how)
+    for made in (x for x in found if x.function.is_gluon()):
+        assert compile_for("cuda:90", made).spilled <= 64
+        assert not is_serialised(made)

@@ -20,7 +20,7 @@ from monocomp.tile import TileProgram
 from tests.backends.both_stages import in_float64, lengths
 from tests.backends.gluon import emulator, mutants
 from tests.backends.gluon.machine import Fault
-from tests.backends.gluon.test_dialect import SUPPORTED, in_gluon
+from tests.backends.gluon.test_dialect import GRADIENTS, SUPPORTED, in_gluon
 from tests.backends.library_cases import CASES
 
 Emitted: TypeAlias = tuple[BlockProgram, list[CodeType]]  # a kernel and its functions
@@ -81,16 +81,22 @@ class Call:
 
 
 @cache
-def kernel_of(name: str) -> mc.Kernel:
-    return mc.compile(CASES[name].text, name=name)
+def kernel_of(name: str, gradient: bool = False) -> mc.Kernel:
+    text = CASES[name].text
+    return mc.compile(mc.grad(text) if gradient else text, name=name)
 
 
-def calls(name: str, run: Run) -> Iterator[Call]:
-    """The kernels of a program, one after the other."""
-    case, kernel = CASES[name], kernel_of(name)
+def calls(name: str, run: Run, gradient: bool = False) -> Iterator[Call]:
+    """The kernels of a program or of its gradient, one after the other."""
+    case, kernel = CASES[name], kernel_of(name, gradient)
     given = {**case.params, **{n: run.window for n in case.params if n == "window"}}
     sizes = case.sizes(run.q, run.k, 3, 5)
-    inputs = {n: x.numpy() for n, x in case.inputs(sizes).items()}
+    made = {n: x.numpy() for n, x in case.inputs(sizes).items()}
+    random = np.random.default_rng(0)
+    inputs = {
+        n: made[n] if n in made else random.standard_normal([sizes[d] for d in x.dims])
+        for n, x in kernel.declared.inputs.items()
+    }
     binding = kernel.calls.bind({n: x.shape for n, x in inputs.items()}, given)
     extents, params = binding.extents, binding.params
     arrays = {n: in_float64(x) for n, x in inputs.items()}
@@ -103,10 +109,10 @@ def calls(name: str, run: Run) -> Iterator[Call]:
 
 
 @cache
-def emitted(name: str, kernel: int) -> Emitted | None:
+def emitted(name: str, kernel: int, gradient: bool = False) -> Emitted | None:
     """A kernel's block program and functions, if it has a form in Gluon."""
     try:
-        blocks = in_gluon(kernel_of(name).tile_programs({})[kernel])
+        blocks = in_gluon(kernel_of(name, gradient).tile_programs({})[kernel])
     except UnsupportedError:
         return None
     return compiled(blocks)
@@ -123,6 +129,15 @@ def test_meaning(name: str) -> None:
                 call.check(*made, run)
                 count += 1
     assert count or name not in SUPPORTED
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_meaning_of_gradients(name: str) -> None:
+    for run in RUNS:
+        for n, call in enumerate(calls(name, run, gradient=True)):
+            if (made := emitted(name, n, gradient=True)) is not None:
+                call.check(*made, run)
 
 
 # Mutants that mean the same, and why.
