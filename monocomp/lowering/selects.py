@@ -19,11 +19,13 @@ from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.rewrites.frames import condition_of, is_at_most_zero
 from monocomp.terms import Number, Term
 from monocomp.terms.domain import Assumptions, is_contraction, is_settled_where_negative
+from monocomp.terms.domain import domain as domain_of
 from monocomp.terms.monomials import factors
 from monocomp.terms.transfer import MASKED, REAL, Dom
 
 # A frame is a maximum, or minus a minimum.
 EXTREMA = ("max", "min")
+_REALS = Assumptions(REAL, in_kernels=True)
 _ADDING = ("add", "maximum", "minimum", "where", "fold", "fold_at", "exp", "log", "field")
 
 
@@ -51,8 +53,29 @@ def _exponents(t: Term) -> Iterable[Term]:
         *KEEPING_REDUCTIONS,
     ):
         return t.args[-1:]
+    if t.op == "add" and any(map(_is_from_exponent, t.args)):
+        return [a for a in t.args if not _is_exponent(a)]
     is_gate = t.op in ("exp", "sigmoid", "softplus", "silu", "gelu", "maximum")
     return t.args if is_gate or (t.op == "compare" and T.NEG_INF in t.args) else ()
+
+
+def _is_from_exponent(t: Term) -> bool:
+    """True if t is an exponent that may be unspecified. What is added to it was in one as well.
+
+    log(exp(s) * x) = s + log(x)        max[k](s + x) = s + max[k](x)    for s free of k
+    """
+    return _is_exponent(t) and domain_of(t, _REALS).unspecified
+
+
+def _is_exponent(t: Term) -> bool:
+    """True for a number times a logarithm or an extremum, or a choice of these."""
+    _, x = T.split_coefficient(t)
+    if x is None:
+        return False
+    if x.op == "where":
+        return any(map(_is_exponent, x.args[1:]))
+    is_fold = x.op in ("fold", "fold_at")
+    return x.op == "log" or (is_fold and x.attr.monoid in (*EXTREMA, "top", "logsumexp"))
 
 
 @lru_cache(maxsize=4096)

@@ -51,6 +51,9 @@ MASKED = {
     "O[i] = max[k](A[i,k] - B[i,k])": "A",
     "O[i] = max[k](A[i,k] * min[l](A[i,l]))": "",
     "O[q] = softmax[k](Q[q,d] * K[k,d] + M[q,k]) * V[k]": "M",
+    "O[i] = log(exp(S[i] - T[i]) / X[i])": "S",
+    "O[i] = max[k](S[i] + sqrt(X[k])) - log(Y[i])": "S",
+    "O[i] = S[i] + max[k](X[k] * Y[i]) + sqrt(Z[i])": "",
     "O[i] = relu(X[i] * Y[i]) + sigmoid(G[i])": "G",
     "index k < 3\nO[i] = max[k](argmax[l if l <= k](A[i,l]))": "",
     "monoid P(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"

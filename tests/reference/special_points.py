@@ -204,6 +204,18 @@ PROGRAMS = [
     "O[q] = prod[k](W[k] * logsumexp[j if j < q](S[q,j]))",
     "O[k] = prod[..k](W[k] * log(W[k] - 1.5))",
     "O[q,k] = sum[..k](R[q,k] * logsumexp[j if j < q](S[q,j]))",
+    # Such masks that stand in no exponent any more, once a sum is taken out of it.
+    *(
+        f"O[q] = {x}"
+        for x in (
+            "log(exp(Off[q]) * (W[q] - 1.5))",
+            "log(exp(Off[q]) * (1.5 - W[q]) / (W[q] - 1.5))",
+            "where(q < 2, log(exp(Off[q]) * (W[q] - 1.5)), -inf)",
+            "log(sum[k](exp(Off[q] + where(k == q, 0, -inf)) * log_softmax[k](W[k])))",
+            "max[k](Off[q] + log(W[k] - 1.5))",
+            "sum[r](top[k -> r](Off[q] + log(W[k] - 1.5)))\nindex r < 1",
+        )
+    ),
     # Gates, recurrences and users' monoids.
     f"{AFFINE}O[q,k] = Affine[..k](exp(Mask[q,k]), S[q,k]).u",
     f"{AFFINE}O[q,k] = Affine[..k](sigmoid(S[q,k] + Mask[q,k]), T[k]).u",
