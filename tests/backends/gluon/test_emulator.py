@@ -155,6 +155,7 @@ EQUIVALENT = {
     r"without keep_within": "what is left is finite, and has the weight 0",
     r"take Q_ring before .* = take K_ring": "a warpgroup waits for both",
     r"take V_ring.* before (s\[q,k\].* = issue|release)": _EARLY,
+    r"skip \w+ before skip": "blocks that are left unread are left in either order",
     r"without K_tile.* = take K_ring": f"{_LEFT} comes before one of V",
     r"wait for acc before release K_ring": "it is released later than it could be",
     r"give (Q|V)_ring.* before give K_ring": "the other rings have room for what comes later",
