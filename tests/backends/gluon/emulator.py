@@ -318,7 +318,7 @@ def run(
             case "pointer":
                 return Pointer(tensors[a.of].reshape(-1))
             case "descriptor":
-                (block,) = {r.block for r in program.rings if r.descriptor == a.name}
+                (block,) = {r.block for r in program.rings if r.descriptor.attr == a.name.attr}
                 shape = [1 if axis is None else own[axis] for axis in block.axes]
                 return Tensor(tensors[a.of], shape)
             case "groups" | "stages" | "counter" | "items":
