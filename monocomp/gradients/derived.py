@@ -350,8 +350,8 @@ class _Derivation:
         values = []
         for s in candidates(self.program, self.fresh):
             indices = tuple(sorted(s.equation.indices, key=self._position_in_inputs))
-            equation = Equation(self.new(s.equation.name), indices, s.equation.body)
-            frame = s.frame and Equation(self.new(s.frame.name), indices, s.frame.body)
+            equation = Equation(self._new_output(s.equation.name), indices, s.equation.body)
+            frame = s.frame and Equation(self._new_output(s.frame.name), indices, s.frame.body)
             values.append(replace(s, equation=equation, frame=frame))
         self.stored = StoredValues(self._with_values(), values)
         others = definitions_of(self.written).values()
@@ -359,6 +359,11 @@ class _Derivation:
         self.choices = choose(self.program, outputs, values, self.sizes, self.save, others)
         kept = {c.name for c in self.choices if c.is_saved}
         return self.stored.reading(kept, self.by_name.values, self._weight)
+
+    def _new_output(self, wanted: str) -> str:
+        """Return a name for an output of the forward, which no definition as it is written has."""
+        name = self.new(wanted)
+        return self._new_output(wanted) if name in self.written.by_name else name
 
     def _weight(self, weight: Term) -> Term:
         """Return the name of a weight."""

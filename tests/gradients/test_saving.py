@@ -299,3 +299,14 @@ def test_one_name_needs_no_list() -> None:
     one = mc.grad(text, "Query", outputs="Out", save="Out")
     assert str(one) == str(mc.grad(text, ["Query"], outputs=["Out"], save=["Out"]))
     assert mc.compile(text, save="Out").save == ("Out",)
+
+
+def test_no_definition_has_the_name_of_a_saved_value() -> None:
+    """Of a maximum called L nothing is left in the normal form; the forward still defines it."""
+    text = (
+        "input Q[q,d], K[k,d], V[k,e]\nS[q,k] = Q[q,d] * K[k,d]\nL[q] = max[k](S[q,k])\n"
+        "E[q,k] = exp(S[q,k] - L[q])\nO[q,e] = sum[k](E[q,k] * V[k,e]) / sum[k](E[q,k])"
+    )
+    found = mc.grad(text)
+    assert list(found.saved) == ["L_2", "O"]
+    assert found.saved.keys() <= {o.name for o in found.forward.declared.outputs}
