@@ -21,6 +21,15 @@ def keep_within(block, first, low, high, DIM: gl.constexpr):
         piece.store(gl.where(inside, x, gl.full(x.shape, 0, x.dtype, layout=LAYOUT)))
     fence_async_shared()'''
 
+_FOLLOWING = '''@gluon.jit
+def following(slot, phase, depth: gl.constexpr):
+    """The slot of a ring after this one, and the phase in which its barriers are then."""
+    slot += 1
+    if slot == depth:
+        slot = 0
+        phase ^= 1
+    return slot, phase'''
+
 
 def _in_gluon(function: str) -> str:
     """Return a function of Triton's device, whose every operation Gluon has by the same name."""
@@ -30,4 +39,5 @@ def _in_gluon(function: str) -> str:
 DEVICE_FUNCTIONS = {
     **{name: _in_gluon(text) for name, text in triton.DEVICE_FUNCTIONS.items()},
     "keep_within": _KEEP_WITHIN,
+    "following": _FOLLOWING,
 }

@@ -20,7 +20,7 @@ def layout_name(at: B.Registers) -> str:
 
 # The ring through which items are told.
 _TOLD = ("item_ring", "item_ring_full", "item_ring_empty")
-ITEM_NAMES = {"item", "item_turn", "claimed_ptr", *_TOLD}
+ITEM_NAMES = {"item", "item_slot", "item_phase", "claimed_ptr", *_TOLD}
 # The warps of what begins after the first warpgroup, and the registers of a thread.
 _SHARES = {
     3: ("[4, 4, 1]", "[160, 160, 32]"),
@@ -54,8 +54,10 @@ class GluonPrinter(Printer):
         p = self.program
         assert p.producer is not None
         arguments = [*self._arguments(), *self.rings]
-        turns = [f"    {name}_turn = 0" for name in self.beside]
-        turns += ["    item_turn = 0"] if self.is_persistent else []
+        leaders = [r for r in p.rings if r.beside is None]
+        turns = [f"    {r.name}_slot = 0" for r in leaders if self._has_slots(r)]
+        turns += [f"    {r.name}_phase = 0" for r in leaders]
+        turns += ["    item_slot = 0", "    item_phase = 0"] if self.is_persistent else []
         inner = [*arguments, f"{GROUP.attr}: gl.constexpr"]
         self.out = ["@gluon.jit", *fill(f"def {p.name}_consumer(", inner, "):", 0), *turns]
         for s in p.body[: len(p.divided)]:
@@ -121,9 +123,8 @@ class GluonPrinter(Printer):
                 if group is not None:
                     self._put(f"for {group} in gl.static_range({GROUPS.attr}):", indent)
                 self._give(s, group, indent + (group is not None))
-                leader = s.ring.beside or s.ring.name
-                if s.ring == self.beside[leader][-1]:
-                    self._put(f"{leader}_turn += 1", indent)
+                if s.ring == self.beside[s.ring.beside or s.ring.name][-1]:
+                    self._turn(s.ring, indent)
             case B.Take():
                 slot, phase = self._slot(s.ring)
                 name, tile, target = s.ring.name, s.ring.block.tile, s.target.attr
@@ -147,7 +148,7 @@ class GluonPrinter(Printer):
             case B.Release():
                 slot, _ = self._slot(s.ring)
                 self._put(f"mbarrier.arrive({s.ring.name}_empty.index({slot}), count=1)", indent)
-                self._put(f"{s.ring.name}_turn += 1", indent)
+                self._turn(s.ring, indent)
             case B.Issue():
                 product = self._product(s.product, is_async="True")
                 self.out += fit(f"{s.target.attr} = ", product, "", indent)
@@ -197,22 +198,22 @@ class GluonPrinter(Printer):
 
     def _tell(self, item: str, indent: int) -> None:
         """Put an item into its ring."""
-        ring, full, empty = (f"{name}.index(item_turn % 2)" for name in _TOLD)
+        ring, full, empty = (f"{name}.index(item_slot)" for name in _TOLD)
         layout = "layout=gl.BlockedLayout([1], [32], [1], [0])"
-        self._put(f"mbarrier.wait({empty}, item_turn // 2 % 2 ^ 1)", indent)
+        self._put(f"mbarrier.wait({empty}, item_phase ^ 1)", indent)
         self._put(f"{ring}.store(gl.full([1], {item}, gl.int32, {layout}))", indent)
         self._put(f"mbarrier.arrive({full}, count=1)", indent)
-        self._put("item_turn += 1", indent)
+        self._follow("item", "2", indent)
 
     def _learn(self, item: str, indent: int) -> None:
         """Take an item from its ring, as a number that is the same in all threads."""
-        ring, full, empty = (f"{name}.index(item_turn % 2)" for name in _TOLD)
-        self._put(f"mbarrier.wait({full}, item_turn // 2 % 2)", indent)
+        ring, full, empty = (f"{name}.index(item_slot)" for name in _TOLD)
+        self._put(f"mbarrier.wait({full}, item_phase)", indent)
         self._put(
             f"{item} = first_lane({ring}.load(gl.BlockedLayout([1], [32], [4], [0])))", indent
         )
         self._put(f"mbarrier.arrive({empty}, count=1)", indent)
-        self._put("item_turn += 1", indent)
+        self._follow("item", "2", indent)
         self._called.add("first_lane")
 
     def _length(self, axis: str | None) -> str:
@@ -249,13 +250,29 @@ class GluonPrinter(Printer):
 
     def _slot(self, ring: B.Ring, group: str | None = None) -> tuple[str, str]:
         """Return the slot of a warpgroup's block in this turn, and the phase of its barriers."""
-        turn = f"{ring.beside or ring.name}_turn"
+        leader = ring.beside or ring.name
         if self._is_divided(ring):
-            return group or str(GROUP.attr), f"({turn} % 2)"
-        if is_number(ring.depth, 1):
-            return "0", f"({turn} % 2)"
-        depth = self._depth(ring)
-        return f"{turn} % {depth}", f"({turn} // {depth} % 2)"
+            slot = group or str(GROUP.attr)
+        else:
+            slot = f"{leader}_slot" if self._has_slots(ring) else "0"
+        return slot, f"{leader}_phase"
+
+    def _has_slots(self, ring: B.Ring) -> bool:
+        """True if the blocks of a ring take turns in its slots."""
+        return not self._is_divided(ring) and not is_number(ring.depth, 1)
+
+    def _turn(self, ring: B.Ring, indent: int) -> None:
+        """Put the step to the next block of a ring."""
+        leader = ring.beside or ring.name
+        if self._has_slots(ring):
+            self._follow(leader, self._depth(ring), indent)
+        else:
+            self._put(f"{leader}_phase ^= 1", indent)
+
+    def _follow(self, ring: str, depth: str, indent: int) -> None:
+        slot, phase = f"{ring}_slot", f"{ring}_phase"
+        self._put(f"{slot}, {phase} = following({slot}, {phase}, {depth})", indent)
+        self._called.add("following")
 
     def _range(self, r: B.Range) -> str:
         if not isinstance(r, B.Blocks):
