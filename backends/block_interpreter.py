@@ -27,6 +27,7 @@ from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.tile.operations import SCHEDULED, SIGNS, scheduled, sign_of
 
+_TOLD = ""  # the ring of the numbers that are told with items
 _AT_ONCE = 3  # instances of a program that works through items
 _Turn: TypeAlias = B.Give | B.Take | B.Clear | B.Release
 Rings: TypeAlias = dict[str, deque[Any]]
@@ -85,7 +86,7 @@ def run(
         given |= {a.name.attr: told[a.purpose] for a in program.arguments if a.purpose in told}
         for instance in range(instances):
             number = instance, instances
-            rings: Rings = {r.name: deque() for r in program.rings}
+            rings: Rings = {name: deque() for name in (_TOLD, *(r.name for r in program.rings))}
             logs = []
             if program.producer:
                 one = _Instance(program, tensors, lengths, number, dict(given), rings)
@@ -238,6 +239,12 @@ class _Instance:
                     if s.behind > len(self.running) - 1 - [*self.running].index(s.target.attr):
                         raise InternalError(f"{s.target.attr} is not waited for long enough")
                     self.values[s.target.attr], _ = self.running.pop(s.target.attr)
+                case B.Tell():
+                    self.rings[_TOLD].append([self._value(x) for x in s.values])
+                case B.Learn():
+                    told = self.rings[_TOLD].popleft()
+                    names = (x.attr for x in s.targets)
+                    self.values |= dict(zip(names, told, strict=True))
                 case B.For():
                     for n in self._range(s.range):
                         self.values[s.variable.attr] = n

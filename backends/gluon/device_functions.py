@@ -30,6 +30,20 @@ def following(slot, phase, depth: gl.constexpr):
         phase ^= 1
     return slot, phase'''
 
+_TELL = '''@gluon.jit
+def tell(ring, place, x):
+    """Put a number into a ring."""
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
+    ring.index(place).store(gl.full([1], x, gl.int32, layout=layout))'''
+_TOLD = '''@gluon.jit
+def told(ring, place):
+    """A number of a ring, which the compiler knows to be the same in a warp."""
+    x = ring.index(place).load(gl.BlockedLayout([1], [32], [4], [0]))
+    x = gl.inline_asm_elementwise(
+        "shfl.sync.idx.b32 $0, $1, 0, 31, -1;", "=r,r", [x], gl.int32, is_pure=True, pack=1
+    )
+    return gl.max(x, 0)'''
+
 
 def _in_gluon(function: str) -> str:
     """Return a function of Triton's device, whose every operation Gluon has by the same name."""
@@ -40,4 +54,6 @@ DEVICE_FUNCTIONS = {
     **{name: _in_gluon(text) for name, text in triton.DEVICE_FUNCTIONS.items()},
     "keep_within": _KEEP_WITHIN,
     "following": _FOLLOWING,
+    "tell": _TELL,
+    "told": _TOLD,
 }

@@ -3,12 +3,15 @@ operands in shared memory, and the rings through which a producer hands blocks o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from monocomp import blocks as B
 from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.line_breaks import fill, fit
 from monocomp.backends.triton.printer import Printer, call
 from monocomp.blocks.operations import infix, is_number, number, select
 from monocomp.blocks.passes.division import GROUP, GROUPS
+from monocomp.blocks.passes.persistence import ITEM
 from monocomp.blocks.passes.registers import tiles
 
 
@@ -47,6 +50,8 @@ class GluonPrinter(Printer):
             isinstance(s, B.For) and isinstance(s.range, B.Claims) for s in program.body
         )
         self.rings += _TOLD if self.is_persistent else ()
+        learnt = (len(s.targets) for s in B.walk(program.body) if isinstance(s, B.Learn))
+        self.words = 1 + next(learnt, 0)  # an item, and what is told with it
         self.is_producer = False
 
     def kernel(self) -> list[str]:
@@ -92,7 +97,7 @@ class GluonPrinter(Printer):
         if self.is_persistent:
             layout = "gl.SwizzledSharedLayout(1, 1, 1, order=[0])"
             ring, full, empty = _TOLD
-            self._put(f"{ring} = gl.allocate_shared_memory(gl.int32, [2, 1], {layout})", 1)
+            self._put(f"{ring} = gl.allocate_shared_memory(gl.int32, [{2 * self.words}, 1], {layout})", 1)
             for barrier in (full, empty):
                 memory = "gl.int64, [2, 1], mbarrier.MBarrierLayout()"
                 self._put(f"{barrier} = gl.allocate_shared_memory({memory})", 1)
@@ -157,6 +162,13 @@ class GluonPrinter(Printer):
                 self._put(f"{s.target.attr} = {wait}", indent)
             case B.For(range=B.Claims() as claims):
                 self._claims(s, claims, indent)
+            case B.Tell():
+                self._tell((ITEM, *s.values), indent)
+            case B.Learn():
+                for n, target in enumerate(s.targets, start=1):
+                    self._word(n, target, indent)
+                self._put("mbarrier.arrive(item_ring_empty.index(item_slot), count=1)", indent)
+                self._follow("item", "2", indent)
             case _:
                 super()._statement(s, indent)
 
@@ -179,42 +191,46 @@ class GluonPrinter(Printer):
         self._called.add("keep_within")
 
     def _claims(self, s: B.For, claims: B.Claims, indent: int) -> None:
-        """Put a loop over items: who asks for blocks claims them and tells the others."""
+        """Put a loop over items: who asks for blocks claims them, the others wait until they are
+        told."""
         item, stop = s.variable.attr, self._expr(claims.stop)
         if self.is_producer:
             self._put(f"{item} = gl.program_id(0)", indent)
-            self._put(f"while {item} < {stop}:", indent)
-            self._tell(item, indent + 1)
-            self._body(s.body, indent + 1)
+        else:
+            self._hear(indent)
+        self._put(f"while {item} < {stop}:", indent)
+        self._body(s.body, indent + 1)
+        if self.is_producer:
             counter = self._expr(claims.counter)
             claimed = f'gl.atomic_add({counter}, 1, sem="relaxed")'
             self._put(f"{item} = gl.num_programs(0) + {claimed}", indent + 1)
-            self._tell(item, indent)
+            self._tell((s.variable,), indent)
         else:
-            self._learn(item, indent)
-            self._put(f"while {item} < {stop}:", indent)
-            self._body(s.body, indent + 1)
-            self._learn(item, indent + 1)
+            self._hear(indent + 1)
 
-    def _tell(self, item: str, indent: int) -> None:
-        """Put an item into its ring."""
-        ring, full, empty = (f"{name}.index(item_slot)" for name in _TOLD)
-        layout = "layout=gl.BlockedLayout([1], [32], [1], [0])"
-        self._put(f"mbarrier.wait({empty}, item_phase ^ 1)", indent)
-        self._put(f"{ring}.store(gl.full([1], {item}, gl.int32, {layout}))", indent)
-        self._put(f"mbarrier.arrive({full}, count=1)", indent)
+    def _tell(self, values: Sequence[B.Expr], indent: int) -> None:
+        """Put numbers into the ring of items."""
+        self._put("mbarrier.wait(item_ring_empty.index(item_slot), item_phase ^ 1)", indent)
+        for n, x in enumerate(values):
+            self._put(call("tell", "item_ring", self._place(n), self._expr(x)), indent)
+        self._put("mbarrier.arrive(item_ring_full.index(item_slot), count=1)", indent)
         self._follow("item", "2", indent)
+        self._called.add("tell")
 
-    def _learn(self, item: str, indent: int) -> None:
-        """Take an item from its ring, as a number that is the same in all threads."""
-        ring, full, empty = (f"{name}.index(item_slot)" for name in _TOLD)
-        self._put(f"mbarrier.wait({full}, item_phase)", indent)
-        self._put(
-            f"{item} = first_lane({ring}.load(gl.BlockedLayout([1], [32], [4], [0])))", indent
-        )
-        self._put(f"mbarrier.arrive({empty}, count=1)", indent)
-        self._follow("item", "2", indent)
-        self._called.add("first_lane")
+    def _hear(self, indent: int) -> None:
+        """Put the wait for an item."""
+        self._put("mbarrier.wait(item_ring_full.index(item_slot), item_phase)", indent)
+        self._word(0, ITEM, indent)
+
+    def _word(self, n: int, target: B.Expr, indent: int) -> None:
+        """Put what takes a number from the ring of items."""
+        self._put(f"{target.attr} = {call('told', 'item_ring', self._place(n))}", indent)
+        self._called.add("told")
+
+    def _place(self, n: int) -> str:
+        """Return where a number of the item's slot is."""
+        place = "item_slot" if self.words == 1 else f"item_slot * {self.words}"
+        return f"{place} + {n}" if n else place
 
     def _length(self, axis: str | None) -> str:
         divided = self.program.divided.get(str(axis))

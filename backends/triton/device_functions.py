@@ -38,13 +38,6 @@ def ended(x):
     as a loop does. Triton waits for what is read, if only for its bits (triton-lang/triton, issue
     9433)."""
     return tl.cast(tl.cast(x, tl.int32, bitcast=True), tl.float32, bitcast=True)''',
-    "first_lane": '''@triton.jit
-def first_lane(x):
-    """The one element of a tensor, as a number that the compiler knows to be the same in a warp."""
-    x = tl.inline_asm_elementwise(
-        "shfl.sync.idx.b32 $0, $1, 0, 31, -1;", "=r,r", [x], tl.int32, is_pure=True, pack=1
-    )
-    return tl.max(x, 0)''',
     "between": '''@triton.jit
 def between(positions, low, high):
     """low <= positions < high, for the columns of a product. A thread holds the same columns of

@@ -7,7 +7,7 @@ loops which blocks they run over.
 
     program   = arguments, body, functions, rings, producer
     statement = Assign | Load | Store | For | While | If | Comment | Give | Take | Release
-              | Clear | Issue | Wait
+              | Clear | Issue | Wait | Tell | Learn
     access    = Pointers | Descriptor
     range     = Static | Serial | Blocks | Claims
     expression = an operation of the table of tile programs, or of `SCHEDULED`
@@ -323,6 +323,28 @@ class Wait:
         return f"wait for {self.target.attr}{behind}"
 
 
+@record(eq=False)
+class Tell:
+    """Tell others the item that has been claimed, and numbers that follow from it."""
+
+    values: tuple[Expr, ...]
+    origin: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"tell {', '.join(map(show, self.values))}".strip()
+
+
+@record(eq=False)
+class Learn:
+    """`targets = ` the numbers that have been told with an item."""
+
+    targets: tuple[Expr, ...] = field(metadata=GIVES)
+    origin: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"learn {', '.join(map(typed, self.targets))}".strip()
+
+
 @record()
 class Producer:
     """The body that warps of their own run, how many there are, and each thread's registers."""
@@ -346,6 +368,8 @@ Statement: TypeAlias = (
     | Release
     | Issue
     | Wait
+    | Tell
+    | Learn
 )
 Body: TypeAlias = tuple[Statement, ...]
 Line: TypeAlias = tuple[str, Statement | None]  # of a text; None: what is declared

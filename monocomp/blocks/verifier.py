@@ -52,7 +52,7 @@ class _Verifier:
                     _need(target.layout == s.value.layout, f"{target.attr} has other dimensions")
                     _need(_are_alike(target, s.value), f"{target.attr} is of another kind")
                     self._name(target, known)
-                case B.Assign():
+                case B.Assign() | B.Learn():
                     for target in s.targets:
                         self._name(target, known)
                 case B.Load():

@@ -82,13 +82,14 @@ class _Division:
 
     def _statement(self, s: B.Statement) -> Iterator[B.Statement]:
         match s:
-            case B.Assign(targets=(target,)) if target.attr in self.axes:
+            case B.Assign() | B.Learn() if starts := [t for t in s.targets if t.attr in self.axes]:
                 yield s
-                axis = self.axes[target.attr]
-                first, length = self._fresh(target, "own"), self.lengths[axis]
-                start = infix("+", target, infix("*", GROUP, length))
-                yield B.Assign((first,), start, s.origin)
-                self.own |= {target.attr: first, self.program.lengths[axis].attr: length}
+                for target in starts:
+                    axis = self.axes[target.attr]
+                    first, length = self._fresh(target, "own"), self.lengths[axis]
+                    start = infix("+", target, infix("*", GROUP, length))
+                    yield B.Assign((first,), start, s.origin)
+                    self.own |= {target.attr: first, self.program.lengths[axis].attr: length}
             case B.Assign(targets=(target,)):
                 if target.attr in self.common:
                     yield replace(s, targets=(self._of_all(target),), value=self._of_all(s.value))

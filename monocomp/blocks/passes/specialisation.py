@@ -2,19 +2,20 @@
 block, never an address.
 
 Both run the same loops. Of what is computed the producer keeps what says where blocks are, and
-the others leave out what only that needed. Where the last block comes first, elements that it has
+the others leave out what only that needed. Where items are divided into positions, the producer
+does so and tells the others, who have to wait for nothing else. Where the last block comes first, elements that it has
 beyond the end of the loop are cleared before the loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from types import UnionType
 
 from monocomp import blocks as B
 from monocomp.blocks.operations import is_number
-from monocomp.blocks.passes.unread import needed
+from monocomp.blocks.passes.unread import needed, read
 from monocomp.errors import UnsupportedError
 
 
@@ -25,17 +26,75 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
         UnsupportedError: where a block is depends on a tile.
     """
     used = B.Store | B.Take | B.Clear | B.Release | B.Issue | B.Wait
-    producer = needed(_without(program.body, used | B.Comment))
+    told = _told(program.body)
+    producer = needed(_without(_telling(program.body, told), used | B.Comment))
     for s in B.walk(producer):
         if any(t.layout for t in B.targets(s)):
             raise UnsupportedError("where a block of a tensor is depends on a tile")
-    consumer = needed(_without(program.body, B.Give | B.Comment))
+    consumer = needed(_without(_learning(program.body, told), B.Give | B.Comment))
     return replace(program, body=_cleared(consumer), producer=B.Producer(producer))
 
 
 def _without(body: B.Body, kinds: type | UnionType) -> B.Body:
     kept = (s for s in body if not isinstance(s, kinds))
     return tuple(B.inside(s, lambda body: _without(body, kinds)) for s in kept)
+
+
+# --- items ------------------------------------------------------------------------------------
+
+
+def _told(body: B.Body) -> list[B.Expr]:
+    """Return the numbers that divisions give of an item alone and that others than such divisions
+    read: what follows from these takes little time."""
+    found: list[B.Expr] = []
+    for items in _items(body):
+        given = {t.attr for s in B.walk(items.body) for t in B.targets(s)}
+        near = {items.variable.attr}  # what follows from the item without a division
+        divisions: dict[B.Statement, B.Expr] = {}
+        for s in items.body:
+            match s:
+                case B.Assign(targets=(target,)) if not near.isdisjoint(s.value.read_names):
+                    if s.value.read_names & given <= near:
+                        if any(x.op in ("floordiv", "mod") for x in B.subexpressions(s.value)):
+                            divisions[s] = target
+                        else:
+                            near.add(target.attr)
+        used = needed(_without(items.body, B.Give | B.Comment))
+        names = read(tuple(s for s in used if s not in divisions))
+        found += (target for target in divisions.values() if target.attr in names)
+    return found
+
+
+def _items(body: B.Body) -> Iterator[B.For]:
+    """Yield the loop over items."""
+    return (s for s in body if isinstance(s, B.For) and isinstance(s.range, B.Claims))
+
+
+def _telling(body: B.Body, told: Sequence[B.Expr]) -> B.Body:
+    """Return statements that tell numbers as soon as all are known."""
+    loops = {*_items(body)}
+    return tuple(replace(s, body=_told_in(s, told)) if s in loops else s for s in body)
+
+
+def _told_in(items: B.For, told: Sequence[B.Expr]) -> B.Body:
+    names = {x.attr for x in told}
+    last = (n for n, s in enumerate(items.body) if any(t.attr in names for t in B.targets(s)))
+    at = max(last, default=-1) + 1
+    return (*items.body[:at], B.Tell(tuple(told), items.origin), *items.body[at:])
+
+
+def _learning(body: B.Body, told: Sequence[B.Expr]) -> B.Body:
+    """Return statements that learn numbers instead of computing them."""
+    loops, names = {*_items(body)}, {x.attr for x in told}
+
+    def learned(items: B.For) -> B.Body:
+        rest = (s for s in items.body if names.isdisjoint(t.attr for t in B.targets(s)))
+        return B.Learn(tuple(told), items.origin), *rest
+
+    return tuple(replace(s, body=learned(s)) if s in loops else s for s in body)
+
+
+# --- bounds -----------------------------------------------------------------------------------
 
 
 def _cleared(body: B.Body) -> B.Body:
