@@ -97,7 +97,9 @@ class GluonPrinter(Printer):
         if self.is_persistent:
             layout = "gl.SwizzledSharedLayout(1, 1, 1, order=[0])"
             ring, full, empty = _TOLD
-            self._put(f"{ring} = gl.allocate_shared_memory(gl.int32, [{2 * self.words}, 1], {layout})", 1)
+            self._put(
+                f"{ring} = gl.allocate_shared_memory(gl.int32, [{2 * self.words}, 1], {layout})", 1
+            )
             for barrier in (full, empty):
                 memory = "gl.int64, [2, 1], mbarrier.MBarrierLayout()"
                 self._put(f"{barrier} = gl.allocate_shared_memory({memory})", 1)

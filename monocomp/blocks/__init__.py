@@ -48,6 +48,7 @@ from monocomp.blocks.program import (
     Range,
     Release,
     Ring,
+    Rows,
     Serial,
     Statement,
     Static,

@@ -398,6 +398,15 @@ class Argument:
 
 
 @record()
+class Rows:
+    """A block of rows: its first position, where all rows stop, and whether each block is full."""
+
+    start: Expr
+    stop: Expr
+    are_full: Expr
+
+
+@record()
 class Function:
     """The combine of a monoid."""
 
@@ -417,7 +426,7 @@ class BlockProgram:
         arguments: in order.
         axes: those of the tile program.
         lengths: the block length of each axis that has blocks, a name or a number.
-        starts: the name of the first position of a block of rows, by axis.
+        rows: those of an instance, by axis.
         body, functions: what it does, and the combines that it calls, by name.
         grid: rows and grid axes, the fastest first.
         shared: pairs of tensors that one matrix product takes together.
@@ -445,7 +454,7 @@ class BlockProgram:
     producer: Producer | None = None
     divided: Mapping[str, Expr] = field(default_factory=dict)
     precision: Expr | None = None
-    starts: Mapping[str, Expr] = field(default_factory=dict)
+    rows: Mapping[str, Rows] = field(default_factory=dict)
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines of its text, each with its statement; first the functions that it

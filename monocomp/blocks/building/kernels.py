@@ -77,7 +77,9 @@ def build(
     _body(c, program.body)
     body = needed(tuple(c.out))
     precision = c.names.option("PRECISION") if _has_products(program) else None
-    values = [*c.lengths.values(), *([precision] if precision else [])]
+    rows = {a.name: _rows(c, a) for a in grid if a.role == "row"}
+    bounds = (x for r in rows.values() for x in (r.stop, r.are_full))
+    values = [*c.lengths.values(), *bounds, *([precision] if precision else [])]
     read_names = read(body).union(*(v.read_names for v in values))
     shared = (p.shared for p in choices.products.values() if p.shared is not None)
     return B.BlockProgram(
@@ -93,8 +95,13 @@ def build(
         descriptors,
         tuple(added),
         precision=precision,
-        starts={a.name: c.targets.index("start", a.name) for a in grid if a.role == "row"},
+        rows=rows,
     )
+
+
+def _rows(c: Context, axis: P.Axis) -> B.Rows:
+    start = c.targets.index("start", axis.name)
+    return B.Rows(start, c.names.size(axis.extent), c.names.even(axis.name))
 
 
 def _has_products(program: P.TileProgram) -> bool:

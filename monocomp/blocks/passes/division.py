@@ -1,6 +1,6 @@
 """`divide`: the rows of a program instance are divided among warpgroups, each with a copy of what
 computes. They share blocks of streams, of which each leaves unread what its own rows do not admit,
-and wait for nothing of each other.
+all of them if it has no rows, and wait for nothing of each other.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from monocomp import blocks as B
 from monocomp.blocks.names import option
-from monocomp.blocks.operations import cdiv, extreme, infix, name, number
-from monocomp.blocks.passes.unread import needed
+from monocomp.blocks.operations import cdiv, extreme, infix, is_number, name, number, select
+from monocomp.blocks.passes.unread import needed, without
 from monocomp.errors import UnsupportedError
 
 WARPGROUP = 4  # warps
+_COMPUTING = B.Store | B.Clear | B.Issue | B.Wait | B.Comment
 GROUPS = option("GROUPS")  # how many warpgroups compute
 GROUP = name("GROUP", B.INT)  # the number of one of them
 
@@ -63,7 +64,7 @@ class _Division:
 
     def __init__(self, program: B.BlockProgram, lengths: Mapping[str, B.Expr]) -> None:
         self.program, self.lengths = program, lengths
-        self.axes = {e.attr: a for a, e in program.starts.items() if a in lengths}
+        self.axes = {rows.start.attr: a for a, rows in program.rows.items() if a in lengths}
         self.own: dict[str, B.Expr] = {}  # by the name of what begins all rows, or counts them
         self.common: dict[str, B.Expr] = {}  # by the name that own rows give another value
         statements = list(B.walk(program.body))
@@ -73,8 +74,19 @@ class _Division:
             self.common[target.attr] = self._fresh(target, "all")
 
     def body(self, body: B.Body) -> B.Body:
-        """Return statements about the rows of one warpgroup."""
-        return tuple(found for s in body for found in self._statement(s))
+        """Return statements about the rows of one warpgroup, if there are any."""
+        found: list[B.Statement] = []
+        for n, s in enumerate(body):
+            found += self._statement(s)
+            for axis in (self.axes[t.attr] for t in B.targets(s) if t.attr in self.axes):
+                rows = self.program.rows[axis]
+                own = infix("<", self.own[rows.start.attr], rows.stop)
+                own = select(rows.are_full, number(True, "bool"), own)
+                if not is_number(own, True):
+                    others = body[n + 1 :]
+                    left = needed(without(_unbound(others), _COMPUTING))
+                    return *found, B.If(own, self.body(others), left, s.origin)
+        return tuple(found)
 
     def _same(self, body: B.Body) -> B.Body:
         """Return the statements of a loop, or around it, that is divided already."""
@@ -180,6 +192,13 @@ def _stream(s: B.For | B.If) -> B.For | None:
                     raise UnsupportedError("a loop over blocks holds another")
                 return x
     return None
+
+
+def _unbound(body: B.Body) -> B.Body:
+    """Return statements that take blocks as they are."""
+    return tuple(
+        replace(s, within=None) if isinstance(s, B.Take) else B.inside(s, _unbound) for s in body
+    )
 
 
 def _left(takes: Iterable[B.Take]) -> B.Body:

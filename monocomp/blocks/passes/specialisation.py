@@ -3,19 +3,18 @@ block, never an address.
 
 Both run the same loops. Of what is computed the producer keeps what says where blocks are, and
 the others leave out what only that needed. Where items are divided into positions, the producer
-does so and tells the others, who have to wait for nothing else. Where the last block comes first, elements that it has
-beyond the end of the loop are cleared before the loop.
+does so and tells the others, who wait for nothing else. Where the last block comes first, elements
+that it has beyond the end of the loop are cleared before the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from types import UnionType
 
 from monocomp import blocks as B
 from monocomp.blocks.operations import is_number
-from monocomp.blocks.passes.unread import needed, read
+from monocomp.blocks.passes.unread import needed, read, without
 from monocomp.errors import UnsupportedError
 
 
@@ -27,17 +26,12 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
     """
     used = B.Store | B.Take | B.Clear | B.Release | B.Issue | B.Wait
     told = _told(program.body)
-    producer = needed(_without(_telling(program.body, told), used | B.Comment))
+    producer = needed(without(_telling(program.body, told), used | B.Comment))
     for s in B.walk(producer):
         if any(t.layout for t in B.targets(s)):
             raise UnsupportedError("where a block of a tensor is depends on a tile")
-    consumer = needed(_without(_learning(program.body, told), B.Give | B.Comment))
+    consumer = needed(without(_learning(program.body, told), B.Give | B.Comment))
     return replace(program, body=_cleared(consumer), producer=B.Producer(producer))
-
-
-def _without(body: B.Body, kinds: type | UnionType) -> B.Body:
-    kept = (s for s in body if not isinstance(s, kinds))
-    return tuple(B.inside(s, lambda body: _without(body, kinds)) for s in kept)
 
 
 # --- items ------------------------------------------------------------------------------------
@@ -59,7 +53,7 @@ def _told(body: B.Body) -> list[B.Expr]:
                             divisions[s] = target
                         else:
                             near.add(target.attr)
-        used = needed(_without(items.body, B.Give | B.Comment))
+        used = needed(without(items.body, B.Give | B.Comment))
         names = read(tuple(s for s in used if s not in divisions))
         found += (target for target in divisions.values() if target.attr in names)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from types import UnionType
 
 from monocomp import blocks as B
 
@@ -19,6 +20,12 @@ def needed(body: B.Body) -> B.Body:
         names |= new
         waiting += [reads for name in new for reads in made.get(name, ())]
     return _with(body, names)
+
+
+def without(body: B.Body, kinds: type | UnionType) -> B.Body:
+    """Return the statements that are of none of these kinds."""
+    kept = (s for s in body if not isinstance(s, kinds))
+    return tuple(B.inside(s, lambda body: without(body, kinds)) for s in kept)
 
 
 def _collect(

@@ -27,10 +27,12 @@ from monocomp.blocks import (
     Blocks,
     For,
     Issue,
+    Learn,
     Release,
     Statement,
     Take,
     inside,
+    names_of,
     walk,
 )
 from monocomp.blocks.choices.choose import PASSES
@@ -190,6 +192,16 @@ def test_rows_that_none_admits(name: str, rows: int) -> None:
         run("numpy", case.text, inputs, name=name, **case.params)
     (result,) = again.values()
     np.testing.assert_allclose(result, np.asarray(found).reshape(result.shape), 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize("name", ["causal", "gqa", "dropout"])
+def test_one_warp_divides_items(name: str) -> None:
+    """The others are told what divisions of an item give, and compute the rest from that."""
+    program = in_gluon(kernel_of(library.load(name)))
+    (learnt,) = (s for s in walk(program.body) if isinstance(s, Learn))
+    assert {x.attr for x in learnt.targets} == {"start_q", "h", "b"}
+    assert program.producer and {"item", "pid"} <= names_of(program.producer.body)
+    assert names_of(program.body).isdisjoint({"item", "pid"})
 
 
 def test_waiting_for_each_other() -> None:
