@@ -115,7 +115,7 @@ def _all(legal: Legal) -> Iterator[Schedule]:
     for length, groups, other in product(_LENGTHS, (3, 2, 1), _LENGTHS if apart else (0,)):
         blocks = dict.fromkeys(axes, length) | dict.fromkeys(apart, other)
         blocks |= dict.fromkeys(legal.blocks.divided, 64 * groups)
-        order = legal.orders[0]
+        order = legal.resources.orders(prod(blocks[a] for a in legal.rows))[0]
         yield Schedule(
             tuple(blocks.items()), WARPGROUP * groups, 2, descriptors=True, group_size=order
         )

@@ -420,14 +420,19 @@ class Resources:
 
     # --- order --------------------------------------------------------------------------
 
-    def orders(self) -> list[int]:
+    def orders(self, block: int | None = None) -> list[int]:
         """List how many positions of the grid may take turns, the best number first. Where rows
         bound what they stream, some blocks have more to do than others: the heaviest of several
         positions come first, so that light ones even out the end. The best number is limited by how
         many can share the cache, and by how many blocks of rows one position has, which says how
         unlike blocks are. Where all are alike, the rows of one position, which read the same,
         follow each other. With blocks along two axes and no grid, those that run at the same time
-        form about a square, which reads least."""
+        form about a square, which reads least.
+
+        Args:
+            block: rows of an instance, of those that claim one block after the other: of each group
+                of positions a processor then works on about two, a long and a short one.
+        """
         loops, rows = self._loops(), prod(map(self.size, self.program.axis_names("row")))
         if not is_grouped(self.program) or not loops or self.program.splits or rows <= _FEW:
             return [1]
@@ -437,6 +442,8 @@ class Resources:
         group_size, streamed = power_of_two(ceil(rows / _FEW)), max(1, self._streamed_bytes())
         while group_size > 1 and group_size * streamed > self.gpu.cached * positions:
             group_size //= 2
+        if block and (least := 2 * self.gpu.processors // ceil(rows / block)):
+            group_size = max(group_size, 1 << least.bit_length() - 1)
         is_even = not any(self._varies(loop.bounds) for loop in loops)
         return list(dict.fromkeys([1, group_size] if is_even else [group_size, 2 * group_size, 1]))
 
