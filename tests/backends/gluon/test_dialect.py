@@ -204,6 +204,18 @@ def test_one_warp_divides_items(name: str) -> None:
     assert names_of(program.body).isdisjoint({"item", "pid"})
 
 
+@pytest.mark.parametrize("d", [64, 256])
+@pytest.mark.parametrize("n", [1024, 4096, 16384])
+def test_items_of_a_group(n: int, d: int) -> None:
+    """Where rows differ in length, processors find long and short ones in each group of heads."""
+    sizes = {"b": 8, "h": 32, "q": n, "k": n, "d": d, "e": d}
+    for name in ("causal", "attention"):
+        legal = GLUON.legal(kernel_of(library.load(name)), sizes, 2, "cuda:90", 132)
+        schedule = GLUON.table.first(legal)
+        items = schedule.group_size * -(-n // dict(schedule.blocks)["q"])
+        assert schedule.group_size == 1 if name == "attention" else items > 132
+
+
 def test_waiting_for_each_other() -> None:
     """Blocks that are never released, or released too early, are found."""
     tile_program = kernel_of(library.load("attention"))
