@@ -46,6 +46,7 @@ from tests.backends.compiling import (
     compile_for,
     instructions,
     is_serialised,
+    kept_in_memory,
     launches_of,
     synchronisations,
     without_elements,
@@ -69,7 +70,7 @@ GRADIENTS = (
 TOO_LONG = {"attention_jvp": 256, "differential": 256}
 # Bytes a thread, of programs that have 160 registers and keep 192 rows.
 SPILLED = {
-    **{("dropout", 256): 96, ("sigmoid_attention", 256): 80},
+    **{("dropout", 256): 96, ("sigmoid_attention", 256): 88},
     **{("attention_jvp", 128): 96, ("cosine_attention", 17): 128},
 }
 MODULES = {
@@ -330,8 +331,9 @@ def test_compiles_for_registers(name: str, d: int) -> None:
     assert len(found) == len(plan.kernels)
     for made, blocks in zip(found, (x.blocks for x in legal), strict=True):
         usage = compile_for("cuda:90", made)
-        # A few bounds and counters may wait in memory while a loop runs.
-        assert usage.spilled <= SPILLED.get((name, d), 64)
+        # What is the same for all items, such as rows of results, and a few bounds and counters may
+        # wait in memory while a loop over blocks runs.
+        assert usage.spilled <= SPILLED.get((name, d), 64) and kept_in_memory(made) <= 3
         assert usage.shared <= SHARED_LIMIT["cuda:90"]
         used = instructions(made)
         assert any(text.startswith("HGMMA") for text in used)
