@@ -231,6 +231,12 @@ class _Instance:
                 case B.Release():
                     self._release(s)
                     self.log.append(s)
+                case B.Skip():
+                    for ring in self.program.rings:
+                        if s.ring.name in (ring.name, ring.beside):
+                            self.log.append(B.Take(B.Expr("none"), ring))
+                            self.rings[ring.name].popleft()
+                    self.log.append(B.Release(s.ring))
                 case B.Issue():
                     used = {x.attr for x in B.subexpressions(s.product) if x.op == "name"}
                     self.running[s.target.attr] = self._value(s.product), used

@@ -152,10 +152,12 @@ class GluonPrinter(Printer):
                 wait = f"mbarrier.wait({full}, {phase})"
                 view = f"{name}.index({slot}).reshape({self._shape(tile)})"
                 self._keep_within(view, s.within, tile.index(s.within.axis), indent, wait)
+            case B.Skip():
+                slot, phase = self._slot(s.ring)
+                self._put(f"mbarrier.wait({s.ring.name}_full.index({slot}), {phase})", indent)
+                self._release(s.ring, indent)
             case B.Release():
-                slot, _ = self._slot(s.ring)
-                self._put(f"mbarrier.arrive({s.ring.name}_empty.index({slot}), count=1)", indent)
-                self._turn(s.ring, indent)
+                self._release(s.ring, indent)
             case B.Issue():
                 product = self._product(s.product, is_async="True")
                 self.out += fit(f"{s.target.attr} = ", product, "", indent)
@@ -286,6 +288,12 @@ class GluonPrinter(Printer):
             self._follow(leader, self._depth(ring), indent)
         else:
             self._put(f"{leader}_phase ^= 1", indent)
+
+    def _release(self, ring: B.Ring, indent: int) -> None:
+        """Put the return of a block's slot."""
+        slot, _ = self._slot(ring)
+        self._put(f"mbarrier.arrive({ring.name}_empty.index({slot}), count=1)", indent)
+        self._turn(ring, indent)
 
     def _follow(self, ring: str, depth: str, indent: int) -> None:
         slot, phase = f"{ring}_slot", f"{ring}_phase"

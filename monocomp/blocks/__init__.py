@@ -50,6 +50,7 @@ from monocomp.blocks.program import (
     Ring,
     Rows,
     Serial,
+    Skip,
     Statement,
     Static,
     Store,

@@ -7,7 +7,7 @@ loops which blocks they run over.
 
     program   = arguments, body, functions, rings, producer
     statement = Assign | Load | Store | For | While | If | Comment | Give | Take | Release
-              | Clear | Issue | Wait | Tell | Learn
+              | Skip | Clear | Issue | Wait | Tell | Learn
     access    = Pointers | Descriptor
     range     = Static | Serial | Blocks | Claims
     expression = an operation of the table of tile programs, or of `SCHEDULED`
@@ -298,6 +298,17 @@ class Release:
 
 
 @record(eq=False)
+class Skip:
+    """Leave the next block of a ring, and those beside it, to others, once they are there."""
+
+    ring: Ring
+    origin: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"skip {self.ring.name}"
+
+
+@record(eq=False)
 class Issue:
     """Begin `target = ` a product, which runs beside what follows: until it has been waited for
     nothing may read it, nor write what it reads."""
@@ -366,6 +377,7 @@ Statement: TypeAlias = (
     | Take
     | Clear
     | Release
+    | Skip
     | Issue
     | Wait
     | Tell

@@ -84,7 +84,7 @@ class _Division:
                 own = select(rows.are_full, number(True, "bool"), own)
                 if not is_number(own, True):
                     others = body[n + 1 :]
-                    left = needed(without(_unbound(others), _COMPUTING))
+                    left = needed(without(_skipped(others), _COMPUTING))
                     return *found, B.If(own, self.body(others), left, s.origin)
         return tuple(found)
 
@@ -194,22 +194,24 @@ def _stream(s: B.For | B.If) -> B.For | None:
     return None
 
 
-def _unbound(body: B.Body) -> B.Body:
-    """Return statements that take blocks as they are."""
-    return tuple(
-        replace(s, within=None) if isinstance(s, B.Take) else B.inside(s, _unbound) for s in body
-    )
+def _skipped(body: B.Body) -> B.Body:
+    """Return statements that leave unread what others take."""
+    found: list[B.Statement] = []
+    for s in body:
+        match s:
+            case B.Take():
+                found += [] if s.ring.beside else [B.Skip(s.ring, s.origin)]
+            case B.Release():
+                pass
+            case _:
+                found.append(B.inside(s, _skipped))
+    return tuple(found)
 
 
 def _left(takes: Iterable[B.Take]) -> B.Body:
     """Return what leaves blocks unread, one of each ring."""
-    rings = {x.ring: replace(x, within=None) for x in takes}
-    found: list[B.Statement] = []
-    for ring, x in rings.items():
-        if ring.beside is None:
-            beside = (other for r, other in rings.items() if r.beside == ring.name)
-            found += (x, *beside, B.Release(ring, x.origin))
-    return tuple(found)
+    rings = {x.ring: x.origin for x in takes if x.ring.beside is None}
+    return tuple(B.Skip(ring, origin) for ring, origin in rings.items())
 
 
 def _positive(e: B.Expr) -> B.Expr:
