@@ -51,8 +51,6 @@ RUNS = (
     Run(22, 0, 2, 2, 1, None),
     Run(10, 36, 1, 3, 1, 5),
     Run(50, 18, 3, 2, 3, 6),
-    Run(18, 26, 2, 2, 1, 7, window=30),  # without rows for the second warpgroup of three blocks
-    Run(26, 40, 3, 2, 2, 8, window=20),
     Run(6, 12, 2, 2, 1, 9),  # one block, the last keys of which no query admits
 )
 
