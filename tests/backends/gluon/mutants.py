@@ -16,6 +16,7 @@ _SYNCHRONISING = {
     *("init", "wait", "arrive", "expect", "async_copy_global_to_shared", "fence_async_shared"),
     *("warpgroup_mma", "warpgroup_mma_wait", "keep_within"),
 }
+_STATEMENTS = B.Give | B.Take | B.Clear | B.Release | B.Skip | B.Issue | B.Wait | B.Tell | B.Learn
 # To do these twice is to do them once.
 _IDEMPOTENT = _SYNCHRONISING - {"arrive", "expect", "async_copy_global_to_shared"}
 
@@ -35,7 +36,7 @@ def _of_body(body: B.Body) -> Iterator[tuple[str, B.Body]]:
         for name in ("body", "orelse"):
             for what, inner in _of_body(getattr(s, name, ())):
                 yield what, (*body[:n], replace(s, **{name: inner}), *body[n + 1 :])
-        if isinstance(s, B.Give | B.Take | B.Clear | B.Release | B.Issue | B.Wait):
+        if isinstance(s, _STATEMENTS):
             yield f"without {s}", (*body[:n], *body[n + 1 :])
             if before is not None:
                 changed = (*body[:before], s, *body[before:n], *body[n + 1 :])
