@@ -232,10 +232,10 @@ class _Instance:
                     self._release(s)
                     self.log.append(s)
                 case B.Skip():
-                    for ring in self.program.rings:
-                        if s.ring.name in (ring.name, ring.beside):
-                            self.log.append(B.Take(B.Expr("none"), ring))
-                            self.rings[ring.name].popleft()
+                    for skipped in self.program.rings:
+                        if s.ring.name in (skipped.name, skipped.beside):
+                            self.log.append(B.Take(B.Expr("none"), skipped))
+                            self.rings[skipped.name].popleft()
                     self.log.append(B.Release(s.ring))
                 case B.Issue():
                     used = {x.attr for x in B.subexpressions(s.product) if x.op == "name"}
