@@ -9,9 +9,8 @@ another row would be hit by none.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from math import prod
 from typing import Any, TypeAlias
 
@@ -19,20 +18,25 @@ import numpy as np
 
 from monocomp import blocks as B
 from monocomp.backends import folds
-from monocomp.backends.array_operations import Tiles, elementwise
-from monocomp.backends.numpy import NumpyOps
+from monocomp.backends.array_operations import Tiles
+from monocomp.backends.block_operations import (
+    BY_SIGN,
+    OPS,
+    REDUCTIONS,
+    Value,
+    as_float,
+    converted,
+    function_of,
+    kind_of,
+)
 from monocomp.blocks.operations import broadcast_layout
-from monocomp.declarations import counter_rng
-from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
-from monocomp.tile.operations import SCHEDULED, SIGNS, scheduled, sign_of
+from monocomp.tile.operations import scheduled, sign_of
 
 _TOLD = ""  # the ring of the numbers that are told with items
 _AT_ONCE = 3  # instances of a program that works through items
 _Turn: TypeAlias = B.Give | B.Take | B.Clear | B.Release
 Rings: TypeAlias = dict[str, deque[Any]]
-Value = Any  # a scalar, an array, a pointer, a descriptor's tensor, or a tuple of fields
-_OPS = NumpyOps()
 
 
 @dataclass(frozen=True)
@@ -355,7 +359,7 @@ class _Instance:
         layout = broadcast_layout(*(x.layout for x in s.access.offsets))
         memory, positions, mask = self._positions(s.access, layout)
         value = np.broadcast_to(value, positions.shape)
-        _OPS.scatter(memory, (positions,), value, mask, s.mode == "add")
+        OPS.scatter(memory, (positions,), value, mask, s.mode == "add")
 
     # --- expressions --------------------------------------------------------------------------
 
@@ -367,7 +371,7 @@ class _Instance:
             return self._value(e.args[1] if self._value(e.args[0]) else e.args[2])
         args = [self._value(a) for a in e.args]
         if (sign := sign_of(e.op, e.attr)) is not None:
-            return _SIGNS[sign.text](*args)
+            return BY_SIGN[sign.text](*args)
         match e.op:
             case "name":
                 return self.values[e.attr]
@@ -378,7 +382,7 @@ class _Instance:
             case "arange":
                 return np.arange(self._shape(e.layout)[0])
             case "full":
-                return _OPS.full(self._shape(e.layout), args[0], _kind(e.dtype))
+                return OPS.full(self._shape(e.layout), args[0], kind_of(e.dtype))
             case "zeros":
                 return np.zeros(self._shape(e.layout), np.int64)
             case "expand" | "broadcast":
@@ -388,7 +392,7 @@ class _Instance:
             case "convert" | "operand" | "fetch":
                 return args[0]
             case "cast" | "to":
-                return _converted(args[0], e.dtype)
+                return converted(args[0], e.dtype)
             case "given":
                 return args[0] is not None
             case "reduce" | "scan":
@@ -396,14 +400,14 @@ class _Instance:
             case "dot" | "dot_in_limbs":
                 a, b, *rest = args
                 initial = next((x for x in rest if x is not None), 0)
-                return _float(a) @ _float(b) + initial
+                return as_float(a) @ as_float(b) + initial
             case "combine":
                 return self._combine(e.attr, args)
             case "program_id":
                 return self.number
         row = scheduled(e.op)
         is_special = row is not None and row.unit == "special"
-        return _function(e.op)(*(map(_float, args) if is_special else args))
+        return function_of(e.op)(*(map(as_float, args) if is_special else args))
 
     def _expand(self, x: Value, e: B.Expr) -> Value:
         if e.op == "broadcast":
@@ -423,7 +427,7 @@ class _Instance:
 
     def _reduction(self, op: str, r: B.Reduction, tiles: list[Value]) -> Value:
         if r.kind != "combine":
-            return _REDUCTIONS[r.by](tiles[0], axis=r.dim)
+            return REDUCTIONS[r.by](tiles[0], axis=r.dim)
 
         def combine(left: Tiles, right: Tiles) -> Tiles:
             return self._combine(r.by, [*left, *right])
@@ -431,80 +435,6 @@ class _Instance:
         step = -1 if r.is_backwards else 1
         fields = folds.parts(tuple(tiles), r.dim, slice(None, None, step))
         if op == "scan":
-            found = folds.prefixes(_OPS, combine, r.dim, fields)
+            found = folds.prefixes(OPS, combine, r.dim, fields)
             return folds.parts(found, r.dim, slice(None, None, step))
-        return folds.parts(folds.total(_OPS, combine, r.dim, fields), r.dim, 0)
-
-
-@cache
-def _function(op: str) -> Callable[..., Value]:
-    return _SCHEDULED.get(op) or NumpyOps().elementwise[op]  # to which rows may have been added
-
-
-def _float(x: Value) -> Value:
-    return np.asarray(x, np.float64)
-
-
-def _kind(dtype: B.Dtype) -> Kind:
-    assert dtype.kind in ("float", "int", "bool"), dtype
-    return dtype.kind
-
-
-def _converted(x: Value, dtype: B.Dtype) -> Value:
-    if isinstance(x, np.ndarray) or np.isscalar(x):
-        return _OPS.cast(np.asarray(x), _kind(dtype))
-    raise InternalError(f"{x!r} cannot be converted to {dtype.name}")
-
-
-def _divided(a: Value, b: Value) -> Value:
-    """a / b, rounded towards 0; 0 for b = 0, whose results nothing reads."""
-    quotient = np.abs(a) // np.where(np.equal(b, 0), 1, np.abs(b))
-    return np.where(np.equal(b, 0), 0, np.sign(a) * np.sign(b) * quotient)
-
-
-def _merge_largest(
-    values: Value, positions: Value, ranks: Value, count: int, x: Value, at: Value, k: int, r: int
-) -> Tiles:
-    """Return the `count` largest of a list along r and of a tile along k; of equal ones the
-    first."""
-    tile = tuple(np.moveaxis(a, k, r) for a in (x, at))
-    v, p = folds.joined(_OPS, (values, positions), tile, r)
-    v, p = _OPS.largest(v, p, r, values.shape[r])
-    is_kept = ranks < count
-    return np.where(is_kept, v, -np.inf), np.where(is_kept, p, -1)
-
-
-def _grouped(pid: int, blocks: int, positions: int, group_size: int) -> int:
-    """Compute the number of a block as the device function `grouped` does."""
-    if group_size <= 1:
-        return pid
-    count = min(group_size, positions)
-    first = pid // (blocks * count) * count
-    turn = pid - first * blocks
-    count = min(count, positions - first)
-    return (first + turn % count) * blocks + turn // count
-
-
-_SIGNS = {text: row.value for text, row in SIGNS.items()} | {
-    "/": np.divide,
-    "//": _divided,
-    "%": lambda a, b: a - _divided(a, b) * b,
-}
-_OWN: dict[str, Callable[..., Value]] = {
-    "cdiv": lambda a, b: -(-a // b),
-    "grouped": _grouped,
-    "between": lambda positions, low, high: (low <= positions) & (positions < high),
-    "tanh": lambda x, fast: np.tanh(_float(x)),
-    "weight": lambda x, y, scale, power, fast: np.exp2(scale * (_float(x) - _float(y))),
-    "next_bits": counter_rng.next_bits,
-    "merge_largest": _merge_largest,
-}
-_SCHEDULED = _OWN | elementwise(np, _OWN, SCHEDULED)
-_REDUCTIONS: dict[str, Callable[..., Value]] = {
-    "sum": np.sum,
-    "max": np.max,
-    "min": np.min,
-    "larger": np.max,
-    "smaller": np.min,
-    "multiply": np.prod,
-}
+        return folds.parts(folds.total(OPS, combine, r.dim, fields), r.dim, 0)

@@ -33,23 +33,6 @@ _GRANULE = 8  # registers come in so many
 _SAVED = 0.3  # of the registers of an estimate the compiler saves, if it has to
 
 
-def load_levels(program: P.TileProgram) -> int:
-    """Return the length of the longest chain of loads that wait for each other in a block: two
-    where a table says where the elements of a tile are, such as that of a cache's pages."""
-    levels: dict[str, int] = {}
-
-    def level(e: P.Expr) -> int:
-        if e.op == "local":
-            return levels.get(e.attr, 0)
-        is_streamed = any(program.axes[a].role == "stream" for a in e.axes)
-        return max(map(level, e.args), default=0) + (e.op == "load" and is_streamed)
-
-    for s in program.statements:
-        if isinstance(s, P.Let):
-            levels[s.name] = level(s.value)
-    return max([1, *levels.values()])
-
-
 @record(eq=False)
 class _Moment:
     """The moment at which a statement is done, or a body begins.
@@ -101,7 +84,7 @@ class Resources:
         self.in_limbs = {a for a in factors if operands.is_in_limbs(a)}
         self.is_chained = any(map(operands.is_from_product, factors))
         self.by_descriptor = descriptor_loads(program)
-        self.levels = load_levels(program)
+        self.levels = program.load_levels
         multiplied = [a.attr for e in self.products for a in e.args[:2] if a.op == "local"]
         uses = [e.attr for e in found if e.op == "local"]
         # Tiles that are read as they are, and that only products use.

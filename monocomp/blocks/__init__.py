@@ -16,18 +16,24 @@
 `masking` has the phases, bounds and masks of loops, chosen and written out, in one room.
 `liveness` lists the values that a thread holds at once.
 
-`values` and `program` are the data, which print, and `traversal` walks them; `verifier` checks a
-program, and the block interpreter of the backends says what it means.
+`values`, `statements` and `program` are the data, which print, and `traversal` walks them;
+`verifier` checks a program, and the block interpreter of the backends says what it means.
 """
 
 from __future__ import annotations
 
 from monocomp.blocks.program import (
-    Access,
     Argument,
+    BlockProgram,
+    Function,
+    Line,
+    Producer,
+    Rows,
+)
+from monocomp.blocks.statements import (
+    Access,
     Assign,
     Block,
-    BlockProgram,
     Blocks,
     Body,
     Claims,
@@ -35,20 +41,16 @@ from monocomp.blocks.program import (
     Comment,
     Descriptor,
     For,
-    Function,
     Give,
     If,
     Issue,
     Learn,
-    Line,
     Load,
     Origin,
     Pointers,
-    Producer,
     Range,
     Release,
     Ring,
-    Rows,
     Serial,
     Skip,
     Statement,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import get_args
 
-from monocomp.blocks.program import (
+from monocomp.blocks.statements import (
     Access,
     Body,
     For,

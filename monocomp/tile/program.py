@@ -15,7 +15,7 @@ from itertools import groupby
 from monocomp.declarations.vocabulary import Kind
 from monocomp.display.rendering import Rendered
 from monocomp.tile.printer import Line, body_lines, show_axis, show_tensor
-from monocomp.tile.statements import Statement, Store, Tensor, expressions, walk
+from monocomp.tile.statements import Let, Statement, Store, Tensor, expressions, walk
 from monocomp.tile.values import Axis, Expr, Role
 
 
@@ -55,6 +55,23 @@ class TileProgram(Rendered):
         """Return the axes of tiles, of those alone that no other tile has all of."""
         axes = dict.fromkeys(e.axes for e in self.expressions)
         return tuple(t for t in axes if not any(t < other for other in axes))
+
+    @cached_property
+    def load_levels(self) -> int:
+        """Return the length of the longest chain of loads that wait for each other in a block: two
+        where a table says where the elements of a tile are, such as that of a cache's pages."""
+        levels: dict[str, int] = {}
+
+        def level(e: Expr) -> int:
+            if e.op == "local":
+                return levels.get(e.attr, 0)
+            is_streamed = any(self.axes[a].role == "stream" for a in e.axes)
+            return max(map(level, e.args), default=0) + (e.op == "load" and is_streamed)
+
+        for s in self.statements:
+            if isinstance(s, Let):
+                levels[s.name] = level(s.value)
+        return max([1, *levels.values()])
 
     def axis_names(self, *roles: Role) -> list[str]:
         """Return the axes that have one of the roles, in a fixed order."""
