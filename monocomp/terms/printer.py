@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import partial, reduce
 
 from monocomp.display.formulas import (
+    MUL,
     Formula,
     call,
     chain,
@@ -287,9 +288,14 @@ def _sum(t: Term, names: Names) -> Formula:
         if total is not None:
             total = infix("-" if negative else "+", total, piece)
         else:
-            total = prefix("-", piece) if negative else piece
+            total = prefix("-", piece) if negative else _as_factor(piece)
     assert total is not None
     return total
+
+
+def _as_factor(f: Formula) -> Formula:
+    """Return what stands first in a sum or product, in brackets where it is a sum itself."""
+    return group(f) if f.strength < MUL else f
 
 
 def _product(t: Term, names: Names) -> Formula:
@@ -325,7 +331,7 @@ def _product(t: Term, names: Names) -> Formula:
         product = infix("/", product, _formula(f, names, as_float=True, is_operand=True))
     if last:
         return _times_number(product, last)
-    return prefix("-", product) if negative else product
+    return _negated(product, is_simple=len(factors) == 1 and not under) if negative else product
 
 
 def _times_number(f: Formula, digits: str) -> Formula:
@@ -333,6 +339,17 @@ def _times_number(f: Formula, digits: str) -> Formula:
     if value.op == "infix":  # a quotient
         return infix("/", infix("*", f, value.args[0]), value.args[1])
     return infix("*", f, value)
+
+
+def _negated(f: Formula, is_simple: bool) -> Formula:
+    """Return minus a product: a number in front takes the sign, and so does a single factor."""
+    if f.op == "infix" and f.attr in ("*", "/"):
+        first = f
+        while first.op == "infix" and first.attr in ("*", "/"):
+            first = first.args[0]
+        if is_simple or first.op == "number":
+            return infix(f.attr, _negated(f.args[0], is_simple), f.args[1])
+    return prefix("-", f)
 
 
 def _has_sign(number: Number) -> bool:
