@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from types import MappingProxyType
 
 from monocomp import terms as T
 from monocomp.lowering.selects import EXTREMA, clamp
+from monocomp.rewrites.exchange import LARGEST_POWER
 from monocomp.terms import Term
+from monocomp.terms.monomials import factors
 
 
 def differences(addends: list[Term]) -> tuple[list[tuple[Term, Term]], list[Term]]:
@@ -34,6 +37,21 @@ def is_difference(addends: list[Term]) -> bool:
     Such addends may be large and cancel, so that no factor is multiplied with each of them.
     """
     return len(addends) == 2 and not any(map(_is_given, addends)) and bool(_difference(addends))
+
+
+def times_of_extremum(t: Term) -> tuple[int, Term]:
+    """Return how often what a term is a multiple of is added. Twice a maximum may overflow where
+    the same, taken from another one by one, does not."""
+    times, x = T.split_coefficient(t)
+    extremum = unclamped(t)
+    is_extremum = extremum.op == "fold" and extremum.attr.monoid in EXTREMA
+    is_few = times in range(2, LARGEST_POWER + 1) and t.kind == "float"
+    return (int(times), x) if x is not None and is_extremum and is_few else (1, t)
+
+
+def may_be_large(t: Term) -> bool:
+    """True if t is a multiple of what is read or chosen: digits of others may be lost beside it."""
+    return unclamped(t).op in ("where", "read")
 
 
 def _difference(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
@@ -105,3 +123,27 @@ def _elements(
             yield from _elements(x, positions, here)
     else:
         yield T.substitute(m, here)
+
+
+def common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
+    """Return (c, rest) with addends = c * rest: the factors that all addends have, or the number
+    of two that are taken away from one another. None if there is none."""
+    parts, numbers = [], []
+    for a in addends:
+        n, rest = T.split_coefficient(a)
+        if rest is None or isinstance(n, float):
+            return None, addends
+        numbers.append(n)
+        parts.append(list(factors(rest)))
+    # A condition selects: it is no number to multiply with.
+    common = [f for f in parts[0] if not T.is_bracket(f)]
+    common = [f for f in common if all(f in p and len(p) > 1 for p in parts)]
+    is_difference = len(addends) == 2 and sum(numbers) == 0
+    if len(addends) < 2 or not (common or is_difference):
+        return None, addends
+    size = abs(numbers[0]) if len({abs(n) for n in numbers}) == 1 else Fraction(1)
+    left = [
+        T.mul(T.const(n / size, "float"), *(f for f in p if f not in common))
+        for n, p in zip(numbers, parts, strict=True)
+    ]
+    return T.mul(T.const(size, "float"), *common), left

@@ -12,7 +12,14 @@ from typing import NoReturn
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
-from monocomp.lowering.differences import differences, is_difference, unclamped
+from monocomp.lowering.differences import (
+    common_scale,
+    differences,
+    is_difference,
+    may_be_large,
+    times_of_extremum,
+    unclamped,
+)
 from monocomp.lowering.expressions import (
     chain,
     divide,
@@ -228,10 +235,11 @@ class Values(Scopes):
         total: Expr | None = None
         groups = self.by_depth(rest)
         for n, group in enumerate(groups, 1):
-            for a in sorted(group, key=lambda a: (is_negative(a), _may_be_large(a))):
-                a_, negative = unsigned(a), is_negative(a)
+            for a in sorted(group, key=lambda a: (is_negative(a), may_be_large(a))):
+                copies, a_ = times_of_extremum(unsigned(a))
                 value = self.value(a_) if factor == 1 else self._masked_product(factor, a_)
-                total = plus(total, value, negative)
+                for _ in range(copies):
+                    total = plus(total, value, is_negative(a))
             assert total is not None
             if (pairs or n < len(groups)) and total.op != "neg":
                 total = self._hoisted(group, total)
@@ -412,7 +420,7 @@ class Values(Scopes):
         addends = list(exponent.args if exponent.op == "add" else (exponent,))
         log2_e = math.log2(math.e)
         has_given = any(unclamped(a).op == "stored" for a in addends)
-        scale, rest = (None, addends) if has_given else _common_scale(addends)
+        scale, rest = (None, addends) if has_given else common_scale(addends)
         rest, masked = self._settled(rest)
         if scale is None and is_difference(rest):
             scale = T.ONE
@@ -448,11 +456,6 @@ def _reads_beside(t: Term) -> bool:
     return t.op == "read" or (not _is_aggregate(t) and any(map(_reads_beside, t.args)))
 
 
-def _may_be_large(t: Term) -> bool:
-    """True if t is a multiple of what is read or chosen: digits of others may be lost beside it."""
-    return unclamped(t).op in ("where", "read")
-
-
 def _stored(exact: Number, kind: Kind) -> float:
     """Return a number as a kernel has it: the nearest float, or the int modulo 2 ** 64."""
     if kind == "bool":
@@ -463,30 +466,6 @@ def _stored(exact: Number, kind: Kind) -> float:
         return float(exact)
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
-
-
-def _common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:
-    """(c, rest) with addends = c * rest: the factors that all addends have, or the number of two
-    that are taken away from one another. None if there is none."""
-    parts, numbers = [], []
-    for a in addends:
-        n, rest = T.split_coefficient(a)
-        if rest is None or isinstance(n, float):
-            return None, addends
-        numbers.append(n)
-        parts.append(list(factors(rest)))
-    # A condition selects: it is no number to multiply with.
-    common = [f for f in parts[0] if not T.is_bracket(f)]
-    common = [f for f in common if all(f in p and len(p) > 1 for p in parts)]
-    is_difference = len(addends) == 2 and sum(numbers) == 0
-    if len(addends) < 2 or not (common or is_difference):
-        return None, addends
-    size = abs(numbers[0]) if len({abs(n) for n in numbers}) == 1 else Fraction(1)
-    left = [
-        T.mul(T.const(n / size, "float"), *(f for f in p if f not in common))
-        for n, p in zip(numbers, parts, strict=True)
-    ]
-    return T.mul(T.const(size, "float"), *common), left
 
 
 _LEAVES = ("local", "number", "param", "extent", "coordinate")
