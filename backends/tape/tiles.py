@@ -175,7 +175,7 @@ class TapeOps:
         return self.map(name, function, *operands, dtype=dtype, takes_out=not is_own)
 
     def compared(self, name: str, a: Tile, b: Tile) -> Tile:
-        """Return the tile that is 1 where a comparison holds."""
+        """Return the truth values of a comparison."""
         made = self._compared(name, a, b)
         return made.made_by(name, partial(self.compared, name), a, b)
 

@@ -17,7 +17,7 @@ from monocomp.blocks.values import Expr, show, typed
 from monocomp.declarations.record import GIVES, record
 from monocomp.tile import Axis
 
-# What a statement is a part of: a statement of the tile program, or else one of its axes, or all.
+# The part of the tile program that a statement comes from: a statement, an axis, or all of it.
 Origin: TypeAlias = tile.Statement | Axis | tile.TileProgram
 
 

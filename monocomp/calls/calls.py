@@ -399,7 +399,7 @@ class Calls:
         return results
 
     def _with_plans(self) -> Plans:
-        """Return a copy that keeps what repeats its calls."""
+        """Return the plans that repeat its calls, which it keeps from now on."""
         from monocomp.calls.plans import Plans
 
         if self.plans is None:

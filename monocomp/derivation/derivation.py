@@ -209,8 +209,7 @@ class Derivation(Rendered):
         return f"<{self.title}; print it to see them>"
 
     def outline(self) -> list[str]:
-        """Print one line for each step, rule and law; a rule that is applied repeatedly is
-        counted."""
+        """Return one line for each step, rule and law; repeated applications are counted."""
         lines = []
         for (rule, law), group in groupby(self.steps, key=lambda step: (step.rule, step.law)):
             count = len(list(group))

@@ -302,7 +302,7 @@ def test_one_name_needs_no_list() -> None:
 
 
 def test_no_definition_has_the_name_of_a_saved_value() -> None:
-    """Of a maximum called L nothing is left in the normal form; the forward still defines it."""
+    """A maximum called L leaves the normal form; the forward still defines it."""
     text = (
         "input Q[q,d], K[k,d], V[k,e]\nS[q,k] = Q[q,d] * K[k,d]\nL[q] = max[k](S[q,k])\n"
         "E[q,k] = exp(S[q,k] - L[q])\nO[q,e] = sum[k](E[q,k] * V[k,e]) / sum[k](E[q,k])"

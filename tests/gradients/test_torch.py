@@ -151,7 +151,7 @@ def test_fields_of_monoids_are_saved_one_by_one() -> None:
 
 
 def test_positions_of_the_largest_in_filters() -> None:
-    """What folds read is no position of the rows that the filter is asked of."""
+    """A filter is asked of rows; reads inside its folds are left to the folds."""
     kernel = mc.compile(
         "input A[i,k], Y[k], T[k]: int, C\n"
         "O[i] = C / (1 + relu(minimum(max[k](A[i,k] * Y[T[k]]), 0.5)))"

@@ -50,8 +50,8 @@ def test_several_indices_of_a_monoid_of_tuples() -> None:
     ],
 )
 def test_filters_of_rows(condition: str, of_rows: str, of_elements: str) -> None:
-    """What is asked of rows is asked of them, also what just the filter of their elements keeps
-    inside a tensor."""
+    """Conditions on rows are asked of rows, also where only the filter of their elements keeps
+    a read inside its tensor."""
     text = f"input X[i,j,k], Y[j]\nA[i] = max[j, k if {condition}](X[i,j,k])"
     rewriter = apply_only(rule_of(elaboration, "nest_indices"), text)
     (line,) = rewriter.program.lines()

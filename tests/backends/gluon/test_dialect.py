@@ -331,8 +331,8 @@ def test_compiles_for_registers(name: str, d: int) -> None:
     assert len(found) == len(plan.kernels)
     for made, blocks in zip(found, (x.blocks for x in legal), strict=True):
         usage = compile_for("cuda:90", made)
-        # What is the same for all items, such as rows of results, and a few bounds and counters may
-        # wait in memory while a loop over blocks runs.
+        # Rows of results, and a few bounds and counters, are the same for all items: these may wait
+        # in memory while a loop over blocks runs.
         assert usage.spilled <= SPILLED.get((name, d), 64) and kept_in_memory(made) <= 3
         assert usage.shared <= SHARED_LIMIT["cuda:90"]
         used = instructions(made)

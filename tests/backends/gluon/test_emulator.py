@@ -41,7 +41,7 @@ class Run:
     window: int = 9
 
 
-# Of one to three blocks of rows a head, and of none to more blocks of keys than stages by two.
+# One to three blocks of rows a head; blocks of keys from none to two more than stages.
 RUNS = (
     Run(20, 40, 2, 2, 1, None, window=30),
     Run(14, 6, 2, 2, 1, 1),

@@ -17,7 +17,7 @@ from monocomp.errors import UnsupportedError
 
 
 def test_rows_of_products_are_divided() -> None:
-    """Of all rows those alone: a product's columns are each warpgroup's."""
+    """Rows of products are divided alone: each warpgroup has all columns."""
     (program,) = mc.compile("O[i,j] = A[i,k] * B[k,j]").tile_programs({})
     assert program.axis_names("row") == ["i", "j"]
     assert block_program(program, dialect=GLUON).divided.keys() == {"i"}
