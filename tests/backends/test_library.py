@@ -24,11 +24,10 @@ from tests.backends.running import (
     DISTINCT,
     exact,
     largest_error,
-    make_inputs,
     run,
     scale_of,
 )
-from tests.backends.tolerances import ALONE, BESIDE_EAGER, HUGE_LOGITS, Bound, agree, near
+from tests.backends.tolerances import ALONE, BESIDE_EAGER, HUGE_LOGITS, Bound, agree
 from tests.marks import slow_unless
 
 NAMES = tuple(n for n, case in CASES.items() if case.thorough)
@@ -250,49 +249,6 @@ def test_length_zero(name: str, empty: str, backend: str) -> None:
     assert (found == 0).all()
 
 
-@pytest.mark.parametrize("backend", DISTINCT)
-def test_length_zero_of_a_matrix(backend: str) -> None:
-    """The logarithm of an empty sum is -inf."""
-    found = run_case(backend, CASES["logsumexp"], {"X": torch.zeros(5, 0)})
-    assert torch.equal(found.float(), torch.full((5,), -torch.inf))
-    for shape in ((5, 0), (0, 5)):
-        found = run_case(backend, CASES["softmax"], {"X": torch.zeros(shape)})
-        assert found.shape == shape
-
-
-# What is aggregated, and over which keys.
-ROWS_WITHOUT_KEYS = {
-    "none at all": ("Q[b,q,d] * K[b,k,d]", "k if k < q - 1000"),
-    "the first rows": ("Q[b,q,d] * K[b,k,d]", "k if k <= q - 5"),
-    "the last rows": ("Q[b,q,d] * K[b,k,d]", "k if q + 5 <= k < 22"),
-    "by length": ("Q[b,q,d] * K[b,k,d]", "k if k < len[b]"),
-    "by logits of -inf": ("where(M[b,k], Q[b,q,d] * K[b,k,d], -inf)", "k"),
-}
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("backend", DISTINCT)
-@pytest.mark.parametrize("kind", ROWS_WITHOUT_KEYS)
-def test_empty_rows(kind: str, backend: str) -> None:
-    """The output is 0 and its logarithm -inf, and other rows are as they should be."""
-    logit, keys = ROWS_WITHOUT_KEYS[kind]
-    text = f"""
-        input len[b]: int, M[b,k]: bool
-        S[b,q,k] = {logit}
-        O[b,q,e] = softmax[{keys}](S[b,q,k]) * V[b,k,e]
-        L[b,q] = logsumexp[{keys}](S[b,q,k])
-        N[b] = len[b] * 0 + any[k](M[b,k])
-        return O, L, N
-        """
-    inputs = make_inputs(text, {"b": 4, "q": 35, "k": 37, "d": 8, "e": 5})
-    inputs["len"] = torch.tensor([0, 1, 17, 37])
-    inputs["M"][0] = False
-    out, log, _ = agree(backend, text, inputs)
-    empty = exact(text, inputs)[1] == -torch.inf
-    assert empty.any()
-    assert (out[empty] == 0).all() and (log[empty] == -torch.inf).all()
-
-
 # --- what must not be read, or not matter -------------------------------------------------
 
 
@@ -341,29 +297,6 @@ def test_expanded_inputs(backend: str) -> None:
         plain = {n: t.clone(memory_format=torch.contiguous_format) for n, t in expanded.items()}
         found = run_case(backend, CASES["causal"], expanded)
         assert torch.equal(found, run_case(backend, CASES["causal"], plain))
-
-
-PADDED = {
-    "length": "input len[b]: int\nO[b,q,e] = softmax[k if k < len[b]](S[b,q,k]) * V[b,k,e]",
-    "mask": "input M[b,k]: bool\nO[b,q,e] = softmax[k if M[b,k]](S[b,q,k]) * V[b,k,e]",
-    "-inf": "input M[b,k]: bool\nO[b,q,e] = softmax[k](where(M[b,k], S[b,q,k], -inf)) * V[b,k,e]",
-    "first": "input len[b]: int\nO[b,q,e] = softmax[k if k >= |k| - len[b]](S[b,q,k]) * V[b,k,e]",
-}
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("backend", DISTINCT)
-@pytest.mark.parametrize("kind", PADDED)
-def test_padding_of_a_batch(kind: str, backend: str) -> None:
-    """What a length or a mask rules out may hold anything, NaN included."""
-    text = PADDED[kind].replace("S[b,q,k]", "Q[b,q,d] * K[b,k,d]")
-    inputs = make_inputs(text, {"b": 4, "q": 18, "k": 35, "d": 8, "e": 5})
-    lengths = torch.tensor([0, 1, 17, 35])
-    there = torch.arange(35) < lengths[:, None]
-    there = there.flip(1) if kind == "first" else there
-    inputs |= {n: v for n, v in (("len", lengths), ("M", there)) if n in inputs}
-    spoilt = {n: inputs[n].masked_fill(~there[..., None], NAN) for n in ("K", "V")}
-    near(backend, text, inputs, agree(backend, text, inputs | spoilt))
 
 
 # --- what is unspecified stays where it is --------------------------------------------------

@@ -24,47 +24,6 @@ def test_example(name: str, backend: str) -> None:
         agree(backend, example.text, inputs, example.tolerance, **example.params)
 
 
-# A frame is a maximum of what is left when positive factors and what does not vary with k
-# have moved out of it; the weights must still know which keys are there.
-EXPONENTS = (
-    "2 * m * S",
-    "m * S * R[q]",
-    "S + R[q]",
-    "S + B[q,k] + R[q]",
-    "2 * (S + B[q,k]) + R[q]",
-    "-m * (S + B[q,k])",
-    "-(S * C[k])",
-    "S - 2 * B[q,k] + 3 * C[k] - R[q]",
-    "(S + B[q,k]) / 3 + R[q] * C[k]",
-    "3 * S * C[k] * B[q,k]",
-    "(B[q,k] + C[k]) * (B[q,k] - R[q])",
-    "m * (B[q,k] + C[k]) * R[q]",
-    "m * m * B[q,k]",
-    "-(B[q,k] ** 2)",
-    "2 * B[q,k] - 4 * C[k] + R[q]",
-    "exp(B[q,k])",
-    "where(B[q,k] > 0, S, 2 * B[q,k])",
-    "abs(B[q,k]) * 2 * m",
-    "exp(R[q]) * B[q,k]",
-    "(q - k) * m * B[q,k]",
-    "(k - q) * exp(R[q]) + 2 * S",
-)
-
-
-@pytest.mark.one_in(5)
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("exponent", EXPONENTS)
-def test_exponents(exponent: str, backend: str) -> None:
-    """Weighted sums and logarithms, over the keys of a filter alone."""
-    written = exponent.replace("S", "(Q[q,d] * K[k,d])")
-    text = f"""
-        param m: float = 1.7
-        O[q,e] = softmax[k if k <= q]({written}) * V[k,e]
-        L[q] = logsumexp[k if k <= q]({written})
-        """
-    agree(backend, text, make_inputs(text, {"q": 37, "k": 41, "d": 4, "e": 3}), 4)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_random_numbers_are_equal_everywhere(backend: str) -> None:
     """The same bits on every backend, and in blocks of any length."""

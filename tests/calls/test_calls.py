@@ -123,33 +123,6 @@ def test_repr_says_what_runs() -> None:
     assert "last ran on torch (cpu)" in repr(kernel)
 
 
-# Names that calls, launches and emitted files use themselves.
-NAMES = (
-    "self args num_warps num_stages grid warmup stream triton tl torch class options debug empty"
-)
-
-
-@pytest.mark.one_in(7)
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", NAMES.split())
-def test_any_name(name: str, backend: str) -> None:
-    """For a parameter, an input, an index, an output, a definition or a function."""
-    for text in (
-        "param {}: float = 2.0\nO[i] = softmax[k]({} * A[i,k]) * B[k]",
-        "O[i] = softmax[k]({}[i,k]) * B[k]",
-        "O[{}] = softmax[k](A[{},k]) * B[k]",
-        "O[i] = softmax[{}](A[i,{}]) * B[{}]",
-        "def f(x) = 2 * x\n{}[i] = softmax[k](f(A[i,k])) * B[k]",
-        "def {}(x) = 2 * x\nO[i] = softmax[k]({}(A[i,k])) * B[k]",
-    ):
-        program = text.replace("{}", name)
-        read = mc.compile(program).declared.inputs
-        inputs = {n: torch.randn(*((3, 5) if n != "B" else (5,))) for n in read}
-        params = {name: 0.5} if "param" in text else {}
-        (found,) = run(backend, program, inputs, **params)
-        assert largest_error(found, exact(program, inputs, **params)[0]) < 1e-5
-
-
 def test_names_of_the_search() -> None:
     """Cannot be told from those of the program."""
     kernel = mc.compile("param seconds: float\nO[i] = A[i] * seconds")

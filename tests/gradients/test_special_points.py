@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -103,18 +102,6 @@ def test_special_points(name: str) -> None:
     check_slopes(text, {n: given[n] for n in used})
 
 
-def test_poison() -> None:
-    """What is masked out or padded is NaN: its gradients are 0, those of others untouched."""
-    text = (
-        "input Q[q,d], K[k,d], V[k,e], N: int\n"
-        "O[q,e] = softmax[k if k <= q and k < N](Q[q,d] * K[k,d]) * V[k,e]"
-    )
-    generator = np.random.default_rng(0)
-    inputs: dict[str, Any] = {n: generator.normal(size=(5, 3)) for n in "QKV"} | {"N": np.array(3)}
-    inputs["K"][3:] = inputs["V"][3:] = np.nan
-    check_slopes(text, inputs)
-
-
 WIDTHS = {
     f"a table in a window of {w}": (
         "param w: int = 6\n"
@@ -145,26 +132,6 @@ def test_shapes(name: str) -> None:
     generator = np.random.default_rng(0)
     inputs = {n: generator.normal(size=shape) for n, shape in shapes.items()}
     check_slopes(text, inputs, params=params, elementwise="w" not in params)
-
-
-@pytest.mark.parametrize("size", [0, 1])
-def test_lengths(size: int) -> None:
-    text = "O[i] = sum[k](softmax[k](A[i,k]) * V[k]) + logsumexp[j](B[i,j])"
-    inputs = {"A": np.ones((2, size)), "V": np.ones(size), "B": np.ones((2, 2))}
-    check_slopes(text, inputs)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "O[q] = softmax[k](S[q,k]) * V[k]",
-        "L[q] = logsumexp[k if k <= q](Q[q,d] * K[k,d])",
-        "O[i] = sum[k](relu(X[i,k]) ** 2 / (1 + X[i,k] ** 2)) * max[k](X[i,k])",
-    ],
-)
-def test_second_order(text: str) -> None:
-    """A gradient is a program, whose gradient is derived as well."""
-    check_slopes(str(mc.grad(text)))
 
 
 LONG = {

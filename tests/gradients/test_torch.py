@@ -139,28 +139,6 @@ def test_ties_in_a_monoid_have_one_share() -> None:
     assert found[0].tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 0]]
 
 
-def test_fields_of_monoids_are_saved_one_by_one() -> None:
-    """Two fields of tuples, of which none is a value itself."""
-    kernel = mc.compile(
-        "monoid Both(p, q) = unit (0, -inf), combine (p + p', maximum(q, q'))\n"
-        "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
-        "input Y[k], W[j]\nE[k] = Both[k](Y[k], Y[k]).p - Y[k]\n"
-        "O[k] = Both[k](Y[k], E[k]).q * Affine[j](tanh(W[j]), j ** 2).u * Y[k]\nreturn O"
-    )
-    assert torch.autograd.gradcheck(kernel, [float64(5), float64(4)])
-
-
-def test_positions_of_the_largest_in_filters() -> None:
-    """A filter is asked of rows; reads inside its folds are left to the folds."""
-    kernel = mc.compile(
-        "input A[i,k], Y[k], T[k]: int, C\n"
-        "O[i] = C / (1 + relu(minimum(max[k](A[i,k] * Y[T[k]]), 0.5)))"
-    )
-    positions = torch.tensor([1, 0, 3, 2, 2])
-    inputs = float64(3, 5), float64(5), positions, float64()
-    assert torch.autograd.gradcheck(kernel, inputs)
-
-
 def test_layouts() -> None:
     """Strides of inputs, and cotangents with strides of 0, as `sum` gives them."""
     inputs = [float64(1, 2, 3, 4).detach().transpose(2, 3).requires_grad_() for _ in range(3)]

@@ -1,23 +1,17 @@
-"""How often each library program streams each index, and what it carries.
+"""How often each library program streams each index: what is aimed at.
 
-The golden file has, for every program, its passes; then for every kernel its loops, each below
-the fields of the state that it carries, with their units; then the certificate, the laws that
-are proved for it and the side conditions that were met. Below it stands what is aimed at.
+What each kernel's loops carry stands in `tests/golden/gate`.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 import sympy
 
 import monocomp as mc
 from monocomp import library
-from monocomp.derivation.certificate import AGAIN
-from monocomp.errors import UnsupportedError
 from monocomp.kernel import Kernel
 from monocomp.tile import Loop, walk
 
@@ -25,50 +19,6 @@ from monocomp.tile import Loop, walk
 def compiled(name: str) -> Kernel:
     return mc.compile(library.load(name), name=name)
 
-
-# --- as it is -----------------------------------------------------------------------------
-
-
-def loops(printed: str) -> list[str]:
-    """The lines of a printed tile program that tell its loops and their states."""
-    shown = re.compile(r"kernel |\s+(state|for) ")
-    return [line for line in printed.splitlines() if shown.match(line)]
-
-
-def summary(name: str) -> list[str]:
-    """The lines of one program."""
-    kernel = compiled(name)
-    try:
-        programs = kernel.tile_programs()
-    except UnsupportedError as refusal:
-        return [f"not compiled: {refusal.message}"]
-    passes = kernel.report()["passes"]
-    lines = ["passes: " + ", ".join(f"{n} over {index}" for index, n in passes.items())]
-    for program in programs:
-        lines += loops(str(program))
-    certificate = kernel.certificate
-    assert certificate.holds
-    for theory in certificate.theories:
-        rules = ", ".join(sorted({use.rule for use in theory.uses})) or "every step"
-        lines.append(f"law {theory.name}, for {rules}")
-    lines += sorted(
-        {
-            f"given {condition.fact}, for {condition.rule}"
-            for condition in certificate.conditions
-            if condition.by not in ("form", AGAIN)
-        }
-    )
-    return lines
-
-
-def test_passes_and_carriers(golden: Callable[[str, str], None]) -> None:
-    parts = [
-        "\n".join([name, *(f"  {line}" for line in summary(name))]) for name in library.names()
-    ]
-    golden("passes.txt", "\n\n".join(parts) + "\n")
-
-
-# --- as it should be ----------------------------------------------------------------------
 
 # How often the indices are streamed that a program aggregates over. One pass over the keys is
 # the rule, all outputs together; these are the exceptions.
@@ -100,20 +50,6 @@ def test_as_few_passes_as_can_be(name: str) -> None:
     every = [s for p in compiled(name).tile_programs() for s in walk(p.body)]
     found = Counter(s.axis.extent for s in every if isinstance(s, Loop))
     assert {index: found[index] for index in wanted} == wanted
-
-
-ROUTERS = {
-    "values": "P[t,r] = top[x -> r](softmax[x](S[t,x]))",
-    "positions": "I[t,r] = argtop[x -> r](softmax[x](S[t,x]))",
-    "both": "P[t,r] = top[x -> r](softmax[x](S[t,x]))\nI[t,r] = argtop[x -> r](softmax[x](S[t,x]))",
-    "the largest": "I[t] = argmax[x](softmax[x](S[t,x]))",
-}
-
-
-@pytest.mark.parametrize("name", ROUTERS)
-def test_probabilities_are_chosen_in_the_pass_that_sums_them(name: str) -> None:
-    kernel = mc.compile(f"index r < 4\n{ROUTERS[name]}" if "r]" in ROUTERS[name] else ROUTERS[name])
-    assert kernel.report()["passes"]["x"] == 1
 
 
 LINEAR = ["hedgehog_attention", "linear_attention", "taylor_attention"]

@@ -23,7 +23,7 @@ from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equations
 from tests.backends import interpreted
 from tests.backends.library_cases import CASES
-from tests.backends.running import exact, file_for_any_size, make_inputs, run, short_splits
+from tests.backends.running import exact, file_for_any_size, make_inputs, short_splits
 from tests.backends.tolerances import Bound, agree, near
 from tests.elements import element
 from tests.marks import slow_unless
@@ -387,31 +387,6 @@ def test_groups_that_are_not_alike() -> None:
 
 
 # --- splits without members --------------------------------------------------------------------
-
-BY_LENGTH = """
-    input length[b]: int
-    S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d]
-    O[b,h,q,e] = softmax[k if k < length[b]](S[b,h,q,k]) * V[b,h,k,e]
-    L[b,h,q]   = logsumexp[k if k < length[b]](S[b,h,q,k])
-    return O, L
-    """
-
-
-def test_lengths_that_leave_splits_empty() -> None:
-    """No keys at all, one, the first split but one, all of it, one more; NaN beyond them."""
-    lengths = torch.tensor([0, 1, 31, 32, 33, LENGTH])
-    inputs = make_inputs(BY_LENGTH, {"b": 6, "h": 1, "q": 2, "k": LENGTH, "d": 8, "e": 8})
-    inputs["length"] = lengths
-    assert "split_stream" in rules(BY_LENGTH, b=6, h=1, q=2, k=LENGTH)
-    wanted = exact(BY_LENGTH, inputs)
-    for n in "KV":
-        for tensor, length in zip(inputs[n], lengths.tolist(), strict=True):
-            tensor[:, length:] = NAN
-    for backend in ("torch", "triton"):
-        found = run(backend, BY_LENGTH, inputs, processors=PROCESSORS)
-        assert (found[0][0] == 0).all() and (found[1][0] == -torch.inf).all()
-        for f, w in zip(found, wanted, strict=True):
-            Bound(0.0, 1e-5).check(f, w)
 
 
 # --- splits of what a filter leaves --------------------------------------------------------------

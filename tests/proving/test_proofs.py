@@ -27,7 +27,6 @@ from monocomp.proving import monoid_laws, proofs, prover
 from monocomp.proving.arithmetic import ContradictionError
 from monocomp.proving.case_analysis import OutOfTimeError, clock, holds_in_all_cases
 from monocomp.proving.identities import Claim
-from monocomp.proving.inequalities import Row, is_possible
 from monocomp.proving.prover import Law
 from monocomp.proving.sampling import Sample
 from monocomp.proving.symbolic import Algebra
@@ -472,19 +471,6 @@ def test_the_prover_and_the_oracle_read_terms_alike() -> None:
                 assert float(wanted) == pytest.approx(float(value), 1e-9, 1e-9)
                 compared += 1
     assert compared > 75
-
-
-def test_inequalities() -> None:
-    def row(constant: int, strict: bool = False, **terms: int) -> Row:
-        return Row({k: Fraction(c) for k, c in terms.items()} | {1: Fraction(constant)}, strict)
-
-    assert is_possible([row(0, x=1), row(0, x=-1)])  # x == 0
-    assert not is_possible([row(0, x=1, strict=True), row(0, x=-1)])
-    less = [row(0, x=-1, y=1), row(0, y=-1, z=1)]  # x <= y <= z
-    assert is_possible([*less, row(0, z=-1, x=1)])
-    assert not is_possible([*less, row(0, strict=True, z=-1, x=1)])
-    assert not is_possible([row(-1)])
-    assert not is_possible([row(-3, x=1, y=1), row(1, x=-1), row(1, y=-1)])
 
 
 def test_names_do_not_reach_sympy() -> None:

@@ -284,6 +284,15 @@ PROGRAMS = [
             "exp(0.1 * T[q] + max[l](Far[l]) - Far[q])",
             "logsumexp[k](exp(90 * W[k] + 2 * log(S[q,k] ** 2)))",
             "log(1 + max[k if k < q](exp(Far[k] + S[q,k])))",
+            "log(sqrt(sum[k](exp(Large[q,k]))))",
+            "log(max[k](exp(Large[q,k])))",
+            "sum[k](Large[q,k] * exp(Large[q,k])) / sum[k](exp(Large[q,k]))",
+            "log(exp(logsumexp[k](Large[q,k])) + exp(logsumexp[k](S[q,k])))",
+            "sum[k if softmax[k](Large[q,k]) > 0.1](T[k])",
+            "sum[k](T[k] * sigmoid(Large[q,k] + W[q]))",
+            "sum[k](T[k] * sigmoid(Large[q,k] - log(|k|)))",
+            "exp(Far[q]) * sum[k](sigmoid(-Far[q] - T[k] ** 2))",
+            "sum[k](sigmoid(S[q,k] - Far[k]) * T[k]) / sum[k](sigmoid(S[q,k] - Far[k]))",
             "sum[k](T[k] * softmax[k](softmax[k](Large[q,k])))",
         )
     ),
@@ -310,6 +319,7 @@ PROGRAMS = [
             *("log((1+exp(A[i]))/(1+exp(-A[i])))", "exp(-A[i]**2)/(exp(-A[i]**2)+1)"),
             *("(exp(A[i])+exp(-A[i]))/(exp(2*A[i])+1)*exp(A[i])", "1/(1+2**A[i])"),
             *("1/(1+exp(A[i]))-1/(1+exp(-A[i]))", "(3**A[i]-1)/(3**A[i]+1)"),
+            *("2/(2+3*exp(A[i]))", "log(2+3*exp(A[i]))", f"1/(0.{'0' * 37}1+exp(A[i]))"),
         )
     ),
     # Masks of large numbers, which are 0 where the digits of the others count.

@@ -50,15 +50,7 @@ def run(text, /, *, params=None, **inputs):
     return evaluate(text, inputs, **(params or {}))
 
 
-# --- attention, against torch -------------------------------------------------------------
-
-Q, K, V = normal(2, 4, 9, 8), normal(2, 4, 13, 8, seed=1), normal(2, 4, 13, 5, seed=2)
-LINE = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]"
-SDPA = torch.nn.functional.scaled_dot_product_attention
-
-
-def test_attention():
-    same(run(LINE, Q=Q, K=K, V=V), SDPA(Q, K, V).numpy())
+# --- parts ----------------------------------------------------------------------------------
 
 
 def test_parts_keep_masks_selections_and_faults(monkeypatch):
@@ -238,32 +230,6 @@ def test_implied_sums_and_plain_reads():
     square = normal(4, 4)
     same(run("O = A[i,i]", A=square), square.trace().numpy())
     same(run("O[i] = A[i,i] * A[0,i]", A=square), (square.diagonal() * square[0]).numpy())
-
-
-PAGED = """
-input table[b,n]: int, len[b]: int, K[p,s,d], V[p,s,e]
-index k < |n| * |s|
-S[b,q,k] = Q[b,q,d] * K[table[b, k // |s|], k % |s|, d]
-O[b,q,e] = softmax[k if k < len[b]](S[b,q,k]) * V[table[b, k // |s|], k % |s|, e]
-"""
-
-
-def test_paged_attention_never_reads_what_the_length_excludes():
-    """A definition is an equation: only the elements of S that are used have to exist."""
-    lengths = [5, 0, 8]
-    table = np.array([[3, 1], [-7, 99], [0, 2]])
-    q, k, v = normal(3, 2, 6), normal(4, 4, 6, seed=1), normal(4, 4, 5, seed=2)
-    want = torch.zeros(3, 2, 5, dtype=torch.float64)
-    for b, length in enumerate(lengths):
-        if length:
-            keys, values = (x[table[b]].reshape(8, -1)[:length] for x in (k, v))
-            want[b] = torch.softmax(q[b] @ keys.T, -1) @ values
-    k[1, 1:], v[1, 1:] = NAN, NAN  # page 1 holds position 4 of request 0, then garbage
-    got = run(PAGED, Q=q, K=k, V=v, table=table, len=np.array(lengths))
-    same(got, want.numpy())
-    swapped = PAGED.replace("softmax", "V[table[b, k // |s|], k % |s|, e] * softmax")
-    swapped = swapped.replace("(S[b,q,k]) * V[table[b, k // |s|], k % |s|, e]", "(S[b,q,k])")
-    same(run(swapped, Q=q, K=k, V=v, table=table, len=np.array(lengths)), want.numpy())
 
 
 # Programs that read X = [1, -2, 4] out of range where nobody looks, with what they give.

@@ -47,6 +47,8 @@ MOMENTS = {
     "half centred": f"{MEAN}O[i] = mean[k]((A[i,k] - m[i]) * B[i,k])",
     "weighted": "t = sum[k](W[k])\nm[i] = sum[k](W[k] * A[i,k]) / t\n"
     "O[i] = sum[k](W[k] * (A[i,k] - m[i]) ** 2) / t",
+    "weighted by exponentials": "P[i,k] = softmax[k](B[i,k])\nm[i] = P[i,k] * A[i,k]\n"
+    "O[i] = P[i,k] * (A[i,k] - m[i]) ** 2",
     "filtered": "m[i] = mean[k if W[k] > 0](A[i,k])\nO[i] = var[k if W[k] > 0](A[i,k])",
     "filtered by data": "O[i] = mean[k if W[k] > B[i,k] - B[i,1]]("
     "(A[i,k] - mean[k if W[k] > B[i,k] - B[i,1]](A[i,k])) ** 4)",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from monocomp.rewrites.centring import anchoring, centring, sums
@@ -216,10 +214,6 @@ def test_over_nothing() -> None:
     rewriter.exhaust(anchoring)
     found = values(rewriter.program, inputs_of(rewriter.start))
     assert rewriter.steps and not np.asarray(found)[0].any() and np.isfinite(found).all()
-
-
-def distance(found: Any, exact: Any) -> float:
-    return float(np.abs(np.asarray(found) - exact).max() / np.abs(exact).max())
 
 
 def test_sums_that_vary_with_other_folds_are_found_where_they_are_wanted() -> None:
