@@ -1,4 +1,4 @@
-"""What else only a GPU can show: strides past 32 bits, memory, NaN, and the search."""
+"""What else only a GPU can show: strides past 32 bits, memory, and NaN."""
 
 from __future__ import annotations
 
@@ -77,19 +77,3 @@ def test_nan_stays_in_its_row() -> None:
     q[1, 2, 5, 0] = math.nan
     wrong = mc.compile(library.load("attention"))(q, k, v).isnan().any(-1)
     assert wrong[1, 2, 5] and wrong.sum() == 1
-
-
-def test_schedules_are_measured_and_remembered(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: object
-) -> None:
-    """The second kernel object finds what the first has measured."""
-    monkeypatch.setenv("MONOCOMP_TUNE", "1")
-    monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path))
-    tensors = inputs(512, 512, torch.bfloat16)
-    mc.compile(library.load("attention"))(*tensors)
-    again = mc.compile(library.load("attention"))
-    monkeypatch.setattr(
-        "monocomp.backends.triton.launch.TritonRunner._search",
-        lambda *_: pytest.fail("measured twice"),
-    )
-    again(*tensors)

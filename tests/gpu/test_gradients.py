@@ -12,6 +12,7 @@ from torch.autograd import grad
 import monocomp as mc
 from monocomp import library
 from tests.gpu.comparing import DEVICE, ON_GPU, REPEATS
+from tests.gradients.test_peak_memory import RELATIVE_BIAS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::RuntimeWarning")]  # of NumPy
 needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no interpreter has this")
@@ -96,50 +97,10 @@ def test_the_same_bits(name: str) -> None:
         assert all(torch.equal(x, y) for x, y in zip(found, first, strict=True))
 
 
-def eager(q: Tensor, k: Tensor, v: Tensor, shift: float) -> Tensor:
-    """Causal attention whose logits are shifted by a number, as autograd differentiates it."""
-    n = q.shape[2]
-    later = torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1)
-    logits = (q @ k.mT / math.sqrt(q.shape[3]) + shift).masked_fill(later, -math.inf)
-    return logits.softmax(-1) @ v
-
-
-SHIFTED = (
-    "input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]\nparam shift: float\n"
-    "O[b,h,q,e] = softmax[k if k <= q]"
-    "(Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|) + shift) * V[b,h,k,e]"
-)
-
-
-@pytest.mark.parametrize("n", [70, 133] if ON_GPU else [37])
-@pytest.mark.parametrize("shift", [-20.0, 20.0, -100.0])
-def test_shifted_logits(shift: float, n: int) -> None:
-    """Rows whose logarithms lie below -90, on tails of tiles, are as exact as twice eager's."""
-    kernel = mc.compile(SHIFTED, backend="triton")
-    q, k, v, cotangent = tensors(n, 32, BITS16)
-    found = grad(kernel(q, k, v, shift=shift), (q, k, v), cotangent)
-    usual = grad(eager(q, k, v, shift), (q, k, v), cotangent)
-    wide = [x.detach().double().requires_grad_() for x in (q, k, v)]
-    exact = grad(eager(*wide, shift), wide, cotangent.double())  # type: ignore[call-arg]
-    for ours, theirs, right in zip(found, usual, exact, strict=True):
-        floor = torch.finfo(BITS16).eps * right.abs().max()
-        assert ours.isfinite().all()
-        error, limit = (ours.double() - right).abs().max(), (theirs.double() - right).abs().max()
-        assert error <= 2 * limit + floor, (error.item(), limit.item())
-
-
-BY_DISTANCE = """
-input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], R[h,r]
-index r < |q| + |k| - 1
-S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|) + R[h,q - k + |k| - 1]
-O[b,h,q,e] = softmax[k](S[b,h,q,k]) * V[b,h,k,e]
-"""
-
-
 @pytest.mark.parametrize("n", [300, 512] if ON_GPU else [70])
 def test_a_bias_that_is_learned_by_distance(n: int) -> None:
     """Its gradient is summed along diagonals, at positions before the first, too."""
-    kernel = mc.compile(BY_DISTANCE, backend="triton")
+    kernel = mc.compile(RELATIVE_BIAS, backend="triton")
     q, k, v, cotangent = tensors(n, 64, BITS16)
     generator = torch.Generator().manual_seed(n)
     bias = torch.randn(2, 2 * n - 1, generator=generator).to(DEVICE, BITS16).requires_grad_()

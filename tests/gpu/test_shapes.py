@@ -1,4 +1,4 @@
-"""Shapes of attention: head sizes, decoding, nothing at all, and more than 2**31 elements."""
+"""Shapes of attention: head sizes, decoding, and more than 2**31 elements."""
 
 from __future__ import annotations
 
@@ -125,74 +125,6 @@ def test_decoding(name: str, k: int, tally: Tally) -> None:
     assert (found[0][0] == 0).all() and (found[1][0] == -torch.inf).all()
     for _ in range(REPEATS):
         assert all(map(torch.equal, run(text, name, padded), found))
-
-
-@pytest.mark.parametrize("q", [2, 5])
-def test_several_queries_of_a_decoder(q: int, tally: Tally) -> None:
-    """What is speculated: q rows a head are packed with the heads of a group."""
-    text, sizes = DECODERS["gqa"]
-    made = make_inputs(text, {"b": 2, "q": q, "k": 1001, **sizes})
-    made["length"] = torch.tensor([1001, 600])
-    inputs = in_precision(made, BITS16)
-    exact, usual = both(decode_in_torch, inputs, BITS16)
-    found = run(text, "gqa", all_in_nan(inputs))
-    tally.check("decoding, gqa", f"q={q} k=1001", found, exact, usual)
-
-
-# --- nothing --------------------------------------------------------------------------------
-
-KEYS = {
-    "none at all": "k if k < q - 1000",
-    "the first rows": "k if k <= q - 5",
-    "the last rows": "k if q + 5 <= k < 70",
-    "by length": "k if k < len[b]",
-}
-
-
-@pytest.mark.parametrize("kind", KEYS)
-def test_empty_rows(kind: str, tally: Tally) -> None:
-    """The output is 0 and its logarithm -inf; other rows are as they should be."""
-    text = f"""
-        input len[b]: int
-        S[b,q,k] = Q[b,q,d] * K[b,k,d] / sqrt(|d|)
-        O[b,q,e] = softmax[{KEYS[kind]}](S[b,q,k]) * V[b,k,e]
-        L[b,q] = logsumexp[{KEYS[kind]}](S[b,q,k])
-        N[b] = len[b]
-        return O, L, N
-        """
-    made = make_inputs(text, {"b": 4, "q": 129, "k": 255, "d": 64, "e": 64})
-    made["len"] = torch.tensor([0, 1, 17, 255])
-
-    def formula(Q: Tensor, K: Tensor, V: Tensor, **more: Tensor) -> tuple[Tensor, ...]:
-        q, k = eager.positions(Q, K)
-        length = more["len"]
-        kept = {
-            "none at all": k < q - 1000,
-            "the first rows": k <= q - 5,
-            "the last rows": (q + 5 <= k) & (k < 70),
-            "by length": k < length[:, None, None],
-        }[kind].expand(4, 129, 255)
-        S = eager.logits(Q, K)
-        return eager.attend(S, V, kept), S.masked_fill(~kept, -torch.inf).logsumexp(-1), length
-
-    inputs = in_precision(made, BITS16)
-    exact, usual = both(formula, inputs, BITS16)
-    found = run(text, "empty_rows", all_in_nan(inputs))
-    empty = exact[1] == -torch.inf
-    assert empty.any()
-    assert (found[0][empty] == 0).all() and (found[1][empty] == -torch.inf).all()
-    tally.check("empty rows", kind, found, exact, usual)
-
-
-@pytest.mark.parametrize("empty", ["b", "q", "k", "e"])
-@pytest.mark.parametrize("name", ["attention", "causal", "gqa"])
-def test_lengths_of_zero(name: str, empty: str) -> None:
-    """No batch, no rows, no keys, no columns: a result of the right shape, of zeros."""
-    case = CASES[name]
-    sizes = case.sizes(129, 255, 64, 64, 2) | {empty: 0}
-    (found,) = run(case.text, name, in_precision(case.inputs(sizes), BITS16))
-    assert found.shape == tuple(sizes[i] for i in "bhqe")
-    assert (found == 0).all()
 
 
 # --- more than 2**31 elements ---------------------------------------------------------------
