@@ -21,7 +21,6 @@ from monocomp.language.checker import check as parsed
 from tests.backends.running import scale_of
 
 HEADS, GROUPS = 4, 2
-WINDOW = 5
 # Of float32, bfloat16 and float16 the least finite numbers, and two that users write.
 MASKS = {
     "1e4": -1e4,
@@ -106,11 +105,6 @@ def _with_sinks(x: Mapping[str, Tensor]) -> Tensor:
     return weights.to(x["V"].dtype) @ x["V"]
 
 
-def _with_table(x: Mapping[str, Tensor]) -> Tensor:
-    size = x["V"].shape[-2]
-    return _weighed(x, _logits(x) + x["B"][:, size - 1 - _distance(x)] + x["M"])
-
-
 def _with_slopes(x: Mapping[str, Tensor]) -> Tensor:
     return _weighed(x, _logits(x) + x["A"][:, None, None] * _distance(x) + x["M"])
 
@@ -143,17 +137,6 @@ CASES = {
         _INPUTS + _S + "O[h,q,e] = softmax[k if k <= q](S[h,q,k] + M[q,k])" + _OF,
         lambda x: _within(x, _distance(x) <= 0),
     ),
-    "window": Case(
-        _INPUTS
-        + _S
-        + f"O[h,q,e] = softmax[k if k <= q and k > q - {WINDOW}](S[h,q,k] + M[q,k])"
-        + _OF,
-        lambda x: _within(x, (_distance(x) <= 0) & (_distance(x) > -WINDOW)),
-    ),
-    "softcap": Case(
-        _INPUTS + _S + "O[h,q,e] = softmax[k](5 * tanh(S[h,q,k] / 5) + M[q,k])" + _OF,
-        lambda x: _weighed(x, 5 * torch.tanh(_logits(x) / 5) + x["M"]),
-    ),
     "grouped heads": Case(
         "input Q[h,q,d], K[g,k,d], V[g,k,e], M[q,k]\n"
         "S[h,q,k] = Q[h,q,d] * K[h // (|h| // |g|), k, d] / sqrt(|d|)\n"
@@ -167,26 +150,12 @@ CASES = {
         "O[h,q,e] = exp(T[h,q,k]) * V[h,k,e] / Z[h,q]\nreturn O",
         _with_sinks,
     ),
-    "table of biases": Case(
-        "input Q[h,q,d], K[h,k,d], V[h,k,e], M[q,k], B[h,r]"
-        + _S
-        + "O[h,q,e] = softmax[k](S[h,q,k] + B[h, q - k + |q| - 1] + M[q,k])"
-        + _OF,
-        _with_table,
-    ),
     "slopes": Case(
         "input Q[h,q,d], K[h,k,d], V[h,k,e], M[q,k], A[h]"
         + _S
         + "O[h,q,e] = softmax[k](S[h,q,k] + A[h] * (k - q) + M[q,k])"
         + _OF,
         _with_slopes,
-    ),
-    "two masks": Case(
-        "input Q[h,q,d], K[h,k,d], V[h,k,e], M[q,k], N[k]"
-        + _S
-        + "O[h,q,e] = softmax[k](S[h,q,k] + M[q,k] + N[k])"
-        + _OF,
-        lambda x: _weighed(x, _logits(x) + x["M"] + x["N"]),
     ),
     "saved logits": Case(_PLAIN, _masked, ("O", "S", "L")),
     "nothing saved": Case(_PLAIN, _masked, ()),
@@ -221,21 +190,19 @@ def inputs(
         "V": (groups, size, d),
         "X": (HEADS, size, size),
         "A": (HEADS,),
-        "B": (HEADS, 2 * size - 1),
     }
     drawn = {n: torch.randn(s, generator=generator).to(device, dtype) for n, s in shapes.items()}
     return {n: x for n, x in drawn.items() if n in case.inputs}
 
 
 def masks(size: int, value: float, dtype: torch.dtype, device: str) -> dict[str, Tensor]:
-    """Over whole rows, parts of some, and a key of all; and over keys."""
-    rows, keys = torch.zeros(size, size), torch.zeros(size)
+    """Over whole rows, parts of some, and a key of all."""
+    rows = torch.zeros(size, size)
     rows[::3] = value
     rows[1, :2] = value
     rows[4, 3:] = value
     rows[:, 5] = value
-    keys[2:4] = value
-    return {"M": rows.to(device, dtype), "N": keys.to(device, dtype)}
+    return {"M": rows.to(device, dtype)}
 
 
 def _with_gradients(

@@ -12,7 +12,7 @@ from tests.backends import interpreted
 from tests.large_masks import CASES, CONSTANTS, check, check_masks, inputs
 from tests.marks import slow_unless
 
-INTERPRETED = ("window", "grouped heads", "learned sinks")
+INTERPRETED = ("causal", "grouped heads", "learned sinks")
 ALWAYS = ("grouped heads", "saved logits")  # "plain" with a save
 
 

@@ -49,16 +49,6 @@ MEANINGS = {
         "a mean by them multiplies: softmax[k](S[q,k]) * V[k,e]",
         "P[q,k] = softmax[k](S[q,k])\nO[q,e] = sum[k](P[q,k] * V[k,e])",
     ),
-    "a quotient of sums": (
-        "O[q,e] = sum[k](Q[q,d] * K[k,d] * V[k,e]) / sum[k](Q[q,d] * K[k,d])",
-        "or sum[d](sum[k](Q[q,d] * K[k,d] * V[k,e])) / sum[d](sum[k](Q[q,d] * K[k,d]))",
-        "O[q,e] = sum[d](sum[k](Q[q,d] * K[k,d] * V[k,e])) / sum[d](sum[k](Q[q,d] * K[k,d]))",
-    ),
-    "one element under a function": (
-        "O[q] = exp(A[q,k])",
-        "write sum[k](exp(A[q,k])) or exp(sum[k](A[q,k]))",
-        "O[q] = sum[k](exp(A[q,k]))",
-    ),
     "a prefix that is summed again and again": (
         _GATED,
         "what is returned is stored, in |t| steps: return O, M",
@@ -93,11 +83,6 @@ MEANINGS = {
         "O[q,e] = softmax[k](S[q,k] + -inf * (k > q)) * V[k,e]",
         "write where(k > q, -inf, 0)",
         "O[q,e] = softmax[k](S[q,k] + where(k > q, -inf, 0)) * V[k,e]",
-    ),
-    "a condition for all elements": (
-        "O[q] = sum[k if q < 3](A[q,k])",
-        "belongs in where(c, x, 0)",
-        "O[q] = where(q < 3, sum[k](A[q,k]), 0)",
     ),
 }
 

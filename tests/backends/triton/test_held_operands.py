@@ -96,48 +96,6 @@ def overwritten(code: Sequence[tuple[int, str]]) -> list[int]:
     return [*found]
 
 
-PRODUCT = "HGMMA.64x64x16.F32.BF16 R56, R88, gdesc[UR4].tnspB, R56"
-OTHER = "HGMMA.64x64x16.F32.BF16 R24, gdesc[UR8], R24"
-WAIT = "WARPGROUP.DEPBAR.LE gsb0, 0x0"
-WRITTEN = [f"F2FP.BF16.F32.PACK_AB R{r}, R25, R24" for r in range(88, 92)]
-
-
-@pytest.mark.parametrize(
-    ("loop", "found"),
-    [
-        ([*WRITTEN, PRODUCT], []),
-        ([PRODUCT, *WRITTEN], [0]),  # overwritten
-        ([PRODUCT], [0]),
-        ([*WRITTEN[1:], PRODUCT, *WRITTEN], [48]),
-        (["LDSM.16.M88.4 R88, [R3]", PRODUCT], []),
-        (["LDSM.16.M88.2 R88, [R3]", PRODUCT], [16]),
-    ],
-)
-def test_what_is_found(loop: list[str], found: list[int]) -> None:
-    """In code as the disassembler writes it."""
-    code = [(16 * n, text) for n, text in enumerate([*loop, "@!P0 BRA 0x0"])]
-    assert held(code) == (1, found)
-
-
-@pytest.mark.parametrize(
-    ("loop", "found"),
-    [
-        ([*WRITTEN, PRODUCT + ", gsb0"], [0, 16, 32, 48]),  # in the next block
-        ([*WRITTEN, PRODUCT + ", gsb0", WAIT], []),
-        # One waits for a product, and so for all before it.
-        ([PRODUCT + ", gsb0", OTHER + ", gsb0", WAIT, *WRITTEN], []),
-        ([PRODUCT + ", gsb0", OTHER + ", gsb0", WAIT.replace("0x0", "0x1"), *WRITTEN], []),
-        (
-            [PRODUCT + ", gsb0", OTHER + ", gsb0", WAIT.replace("0x0", "0x2"), *WRITTEN],
-            [48, 64, 80, 96],
-        ),
-    ],
-)
-def test_what_is_overwritten(loop: list[str], found: list[int]) -> None:
-    code = [(16 * n, text) for n, text in enumerate([*loop, "@!P0 BRA 0x0"])]
-    assert overwritten(code) == found
-
-
 def codes(kernel: mc.Kernel, head: int) -> Iterator[tuple[str, Sequence[tuple[int, str]]]]:
     """The name of each kernel, and its instructions."""
     known = {"b": 4, "h": 16, "q": LENGTH, "k": LENGTH, "d": head, "e": head, "c": head}
