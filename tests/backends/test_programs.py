@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 import torch
 
+import monocomp as mc
 from monocomp.declarations import counter_rng
+from monocomp.language.checker import check
+from tests.agreement import check_gradients, check_outputs
+from tests.backends import interpreted
 from tests.backends.programs import EXAMPLES, HARMLESS_NAMES, with_names
-from tests.backends.running import BACKENDS, exact, make_inputs, run
+from tests.backends.running import BACKENDS, DISTINCT, exact, make_inputs, run
 from tests.backends.tolerances import Bound, agree
 from tests.marks import slow_unless
 
@@ -73,3 +80,88 @@ def test_names_of_all_kinds(start: int) -> None:
         text, index, stream = with_names(start + shift)
         sizes = {index: 18, stream: 21, "inner_": 5, "column_": 6}
         agree("triton", text, make_inputs(text, sizes))
+
+
+# --- axes that are too long to be held entirely -----------------------------------------
+
+
+LIMIT = 8
+SHORT = {"h": 2, "q": 19, "k": 21, "j": 23, "d": 5, "e": 6}
+LONG = {**SHORT, "d": 18, "e": 20}
+
+_PAIRS = (
+    "E[h,q,j,k] = exp(sum[d](Q[h,q,d] * A[h,j,d] * B[h,k,d]){mask})\n"
+    "O[h,q,e] = sum[j,k](E[h,q,j,k] * V[h,j,e] * W[h,k,e]) / sum[j,k](E[h,q,j,k])"
+)
+PROGRAMS = {
+    "attention": "O[h,q,e] = softmax[k](Q[h,q,d] * K[h,k,d]) * V[h,k,e]",
+    "pairs of keys": _PAIRS.format(mask=""),
+    "pairs of earlier keys": _PAIRS.format(mask=" + where(k <= j and j <= q, 0, -inf)"),
+    "a vocabulary": "input y[q]: int\nS[q,k] = X[q,d] * W[k,d]\n"
+    "L[q] = logsumexp[k](S[q,k])\nP[q] = S[q,y[q]] - L[q]\nreturn L, P",
+    "distances": "O[q,e] = softmax[k](-sum[d](abs(Q[q,d] - K[k,d]))) * V[k,e]",
+    "norms": "N[k,d] = K[k,d] * rsqrt(mean[d](K[k,d] ** 2) + 1)\n"
+    "O[q,e] = softmax[k](Q[q,d] * N[k,d]) * V[k,e]",
+    "relative values": "O[q,e] = softmax[k](Q[q,d] * K[k,d]) * (V[k,e] + R[q - k + |k|, e])",
+    "sigmoids": "O[q,e] = sum[k](sigmoid(sum[d](Q[q,d] * K[k,d])) * V[k,e])",
+    "logits in two parts": "S[q,k] = (Q[q,d] * K[k,d] + R[q,e] * C[k,e] + B[q,k]"
+    " + sum[d](Q[q,d]) * G[k]) / 3\nO[q,e] = softmax[k](S[q,k]) * C[k,e]",
+    "two outputs": "O[q,e] = A[q,k] * V[k,e]\nP[q,d] = A[q,k] * W[k,d]",
+}
+
+
+@pytest.mark.one_in(7)
+@pytest.mark.parametrize("backend", DISTINCT)
+@pytest.mark.parametrize("extents", [SHORT, LONG], ids=["short features", "long features"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_long_axes(name: str, extents: dict[str, int], backend: str) -> None:
+    """The oracle's results, however the loops are nested."""
+    text = PROGRAMS[name]
+    inputs = make_inputs(text, extents)
+    inputs = {n: t / 2 if t.is_floating_point() else t for n, t in inputs.items()}
+    agree(backend, text, inputs, 2, limit=LIMIT)
+
+
+# --- reads at indices of another extent than the dimension has ---------------------------
+
+
+Inputs: TypeAlias = Mapping[str, np.ndarray]
+
+DECLARED = "input W[v], X[i], N[i]: int\nindex j < 6\n"
+LOOKED_UP = {  # a filter says where an index is
+    "equal": f"{DECLARED}Y[j] = sum[i if j == N[i]](exp(W[N[i]]) * X[i])",
+    "double": f"{DECLARED}Y[j] = sum[i if 2 * j == N[i]](exp(W[N[i]]) * X[i])",
+    "largest": f"{DECLARED}Y[j] = max[i if j == N[i]](W[N[i]] * X[i])",
+}
+GUARDED = {
+    "element": "input W[v], X[j]\nY[j] = where(j < |v|, exp(W[j + 0]), 7) * X[j]",
+    "sum": "input W[v], X[i,j]\nY[i] = sum[j if j < |v|](exp(W[j + 0]) * X[i,j])",
+    "definition": """input W[v], X[i,j]
+A[v] = max[w if w <= v](W[w])
+Y[i] = sum[j if j < |v|](A[j + 0] * X[i,j])""",
+    "selected": "input W[v], X[j]\nY[j] = sum[v if v == j](W[v] * W[v]) * X[j]",
+}
+
+
+def compare(text: str, inputs: Inputs, backend: str) -> None:
+    """Compare results and gradients with the oracle's; behind tensors stands NaN."""
+    program, kernel = check(text), mc.compile(text, backend=backend)
+    check_outputs(program, kernel, inputs, note=text)
+    check_gradients(program, kernel, inputs, note=text, elementwise=True)
+
+
+@pytest.mark.parametrize("backend", DISTINCT)
+@pytest.mark.parametrize("sizes", [(3, 5), (4, 4), (5, 3)])
+@pytest.mark.parametrize("name", [*LOOKED_UP, *GUARDED])
+def test_reads(name: str, sizes: tuple[int, int], backend: str) -> None:
+    """Reads at a position that a filter equals with another are guarded, however long either is."""
+    text, (v, j) = {**LOOKED_UP, **GUARDED}[name], sizes
+    shape = (2, j) if "X[i,j]" in text else (j,)
+    random = np.random.default_rng(0)
+    inputs: dict[str, Any] = {"W": random.normal(size=v), "X": random.normal(size=shape)}
+    if name in LOOKED_UP:
+        inputs["N"] = random.integers(0, v, size=j)
+    if backend == "triton":
+        interpreted.call(compare, text, inputs, backend)
+    else:
+        compare(text, inputs, backend)

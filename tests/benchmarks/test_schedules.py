@@ -41,7 +41,7 @@ def test_the_table_is_made_from_the_measurements() -> None:
     assert [k.row for k in known] == [*table.shipped()[: len(known)]]
 
 
-@pytest.mark.slow  # test_occupancy judges choices for kernels that have no rows as well
+@pytest.mark.slow  # schedules/test_schedule.py judges choices for kernels that have no rows as well
 def test_programs_that_the_table_has_not_seen() -> None:
     """Their first schedules are nearly as fast as the best that was measured for them; also with
     the next that was measured in the place of those that were not."""

@@ -11,12 +11,14 @@ import monocomp as mc
 from monocomp import library
 from monocomp.costs.cost import Cost, formula
 from monocomp.costs.counting import cost
+from monocomp.costs.fold_elements import elements_of_folds
 from monocomp.costs.roles import choose_roles
 from monocomp.errors import UsageError
 from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.tile import Loop, Statement
 from monocomp.translation.translator import translate
+from tests.rewrites.rules import equations
 from tests.tile.test_programs import MORE
 
 
@@ -137,3 +139,37 @@ def test_missing_and_unknown_extents() -> None:
         derivation.costs[0].at({"q": 3, "k": 4}, derivation.start)
     with pytest.raises(UsageError, match="no index 'z'"):
         derivation.costs[0].at({"z": 3}, derivation.start)
+
+
+# --- the elements that folds join --------------------------------------------------------
+
+
+SIZES = "index i < 2\nindex j < 3\nindex k < 5\nindex p < 7\nindex t < 11\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "elements"),
+    [
+        ("A[i] = sum[k](X[i,k])", 2 * 5),
+        ("A[i] = sum[k](X[i,k]) + sum[j](Y[j] * sum[k](X[i,k]))", 2 * 5 + 2 * 3),
+        # Elements of one fold are tested one by one.
+        ("input X[k], T[k]: int\nA[p] = sum[k if p == T[k]](X[k])", 7 * 5),
+        # A fold in it has an element for each k, though its rows are named by p.
+        (
+            "input X[p,t], T[k]: int\nA[p] = sum[k if p == T[k]](exp(sum[t](X[p,t])))",
+            7 * 5 + 5 * 11,
+        ),
+        (
+            "input X[p,t], Y[k,t], T[k]: int\n"
+            "A[p] = sum[k if p == T[k]](exp(sum[t](X[p,t] * Y[k,t])))",
+            7 * 5 + 5 * 11,
+        ),
+        # Without the equality there are as many as of both.
+        ("A[p] = sum[k if p < T[k]](exp(sum[t](X[p,t] * Y[k,t])))", 7 * 5 + 7 * 5 * 11),
+        # An index determines none by which it is determined.
+        ("A[p] = sum[k if p == k + 1 and k == p - 1](exp(sum[t](X[p,t] * Y[k,t])))", 35 + 5 * 11),
+    ],
+)
+def test_elements(text: str, elements: int) -> None:
+    """Each fold counts once for all values of its indices that filters around it leave."""
+    assert elements_of_folds(equations(SIZES + text)) == elements

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +11,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.rule_sets import derive
+from monocomp.kernel import Kernel
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
 
@@ -92,3 +94,20 @@ def test_json(causal: Derivation) -> None:
 )
 def test_right_steps_pass_the_check(text: str) -> None:
     assert derivation_of(text).check(seed=18).ok
+
+
+# --- derivations and emitted sources as they are read -----------------------------------
+
+
+def kernel(name: str) -> Kernel:
+    return mc.compile(library.load(name), name=name)
+
+
+def test_derivation(golden: Callable[[str, str], None]) -> None:
+    golden("causal.derivation.txt", f"{kernel('causal').derivation}\n")
+
+
+def test_minimal_source(golden: Callable[[str, str], None]) -> None:
+    head = {"d": 128, "e": 128}
+    source = kernel("attention").source(target="cuda:90", dtype="bf16", extents=head, minimal=True)
+    golden("attention.minimal.py", source)

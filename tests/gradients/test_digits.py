@@ -1,7 +1,9 @@
-"""What is saved of sums of exponentials: one number where logits are rounded as much, or two."""
+"""Digits of gradients: what is saved of sums of exponentials, one number or two; running sums in
+exponents; and rows of adjoints that sum to 0."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +12,8 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 import monocomp as mc
+from monocomp import library
+from tests.agreement import check_slopes
 
 MASKED = (
     "input Q[q,d], K[k,d], V[k,e], M[q,k]\nO[q,e] = softmax[k](Q[q,d] * K[k,d] + M[q,k]) * V[k,e]"
@@ -71,3 +75,123 @@ def test_slopes_of_moments_of_many_elements() -> None:
     exact = slopes(kurtosis, y.double())
     error, usual = ((slopes(f, y) - exact).abs().max() for f in (kernel, kurtosis))
     assert error <= 2 * usual
+
+
+# --- running sums in exponents -----------------------------------------------------------
+
+
+SSD = """
+input C[b,t,n], B[b,s,n], X[b,s,h,p], dt[b,s,h], A[h]
+L[b,s,h] = sum[..s](dt[b,s,h] * A[h])
+Y[b,t,h,p] = sum[s if s <= t](C[b,t,n] * B[b,s,n] * exp(L[b,t,h] - L[b,s,h])
+    * dt[b,s,h] * X[b,s,h,p])
+"""
+
+
+def eager(C, B, X, dt, A):  # type: ignore[no-untyped-def]
+    running, length = (dt * A).cumsum(1), C.shape[1]
+    mask = torch.ones(length, length, dtype=torch.bool).tril()[None, :, :, None]
+    decay = torch.where(mask, running[:, :, None] - running[:, None], -torch.inf).exp()
+    return torch.einsum("btn,bsn,btsh,bsh,bshp->bthp", C, B, decay, dt, X)
+
+
+def test_gradients_of_strong_decays_keep_their_digits() -> None:
+    torch.manual_seed(0)
+    inputs = {
+        "C": torch.randn(1, 97, 4),
+        "B": torch.randn(1, 97, 4),
+        "X": torch.randn(1, 97, 2, 8),
+        "dt": torch.rand(1, 97, 2),
+        "A": -20 * torch.rand(2),
+    }
+    cotangent = torch.randn(1, 97, 2, 8)
+
+    def gradients(f, dtype):  # type: ignore[no-untyped-def]
+        x = {n: v.to(dtype).requires_grad_() for n, v in inputs.items()}
+        return torch.autograd.grad(f(**x), list(x.values()), cotangent.to(dtype))
+
+    exact = gradients(eager, torch.float64)
+    allowed = gradients(eager, torch.float32)
+    found = gradients(mc.compile(SSD, backend="torch"), torch.float32)
+    for w, a, f in zip(exact, allowed, found, strict=True):
+        assert (f - w).abs().max() <= 10 * (a - w).abs().max()
+
+
+def test_no_large_prefix_is_saved() -> None:
+    text = "C[q,k] = sum[..k](softplus(S[q,k]))\nO[q,e] = sum[k](exp(S[q,k] - C[q,k]) * V[k,e])"
+    assert "C" not in mc.grad(text).saved
+
+
+# --- sums of adjoints whose rows sum to 0 ------------------------------------------------
+
+
+SLOPES = """input Q[h,q,d], K[h,k,d], V[h,k,e], A[h]
+S[h,q,k] = Q[h,q,d] * K[h,k,d] / sqrt(|d|)
+O[h,q,e] = softmax[{k}](S[h,q,k] + A[h] * (k - q)) * V[h,k,e]
+return O"""
+TEMPERATURE = """input Q[q,d], K[k,d], V[k,e], T
+O[q,e] = softmax[k if k <= q](T * Q[q,d] * K[k,d]) * V[k,e]"""
+
+
+ALIBI = library.load("alibi")
+SINK = """input S[q,k], V[k,e], A, B
+Z[q] = exp(B) + sum[k](exp(S[q,k] + A * k))
+O[q,e] = exp(S[q,k] + A * k) * V[k,e] / Z[q]
+return O"""
+
+
+def equation(text: str, name: str) -> str:
+    """The right-hand side of an equation of a gradient."""
+    (found,) = re.findall(rf"^{re.escape(name)} = (.*)$", str(mc.grad(text)), re.M)
+    return str(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "wanted"),
+    [
+        (SLOPES.format(k="k"), "dA[h]", "sum[q](D[h,q])"),
+        (SLOPES.format(k="k if k <= q"), "dA[h]", "sum[q](D[h,q])"),
+        (ALIBI, "dslope[h]", "sum[b, q](D[b,h,q])"),
+        (
+            SLOPES.format(k="k"),
+            "dQ[h,q,d]",
+            "sum[k](G[h,q,k] * K[h,k,d] / sqrt(|d|))",
+        ),  # of matrices
+    ],
+)
+def test_sums_of_rows(text: str, name: str, wanted: str) -> None:
+    assert equation(text, name) == wanted
+    check_slopes(text, elementwise=False)
+
+
+@pytest.mark.parametrize("text", [SINK, TEMPERATURE])
+def test_others_stay(text: str) -> None:
+    """Rows of a softmax with a sink sum to something, and logits are no distances."""
+    assert "D[" not in str(mc.grad(text))
+
+
+def with_slopes(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
+    i = torch.arange(k.shape[-2])
+    logits = q @ k.mT * q.shape[-1] ** -0.5 + a[:, None, None] * (i[None] - i[:, None])
+    return logits.softmax(-1) @ v
+
+
+def test_slopes_in_float16() -> None:
+    """What rounding the result takes from the rows is not multiplied by distances."""
+    generator = torch.Generator().manual_seed(3)
+    x = [torch.randn(2, 90, 8, generator=generator).half() for _ in "QKV"]
+    x.append(torch.randn(2, generator=generator).half())
+    kernel = mc.compile(SLOPES.format(k="k"), backend="torch")
+
+    def gradient(f: object, inputs: list[Tensor]) -> Tensor:
+        assert callable(f)
+        inputs = [t.clone().requires_grad_() for t in inputs]
+        result = f(*inputs)
+        cotangent = torch.cos(torch.arange(result.numel())).reshape(result.shape)
+        found: Tensor = torch.autograd.grad(result, inputs[3], cotangent.to(result.dtype))[0]
+        return found.double()
+
+    exact = gradient(with_slopes, [t.double() for t in x])
+    usual = (gradient(with_slopes, x) - exact).norm()
+    error = (gradient(kernel, x) - exact).norm()
+    assert error < usual / 2 + 2**-11 * exact.norm()

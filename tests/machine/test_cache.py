@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from monocomp.errors import LimitError
 from monocomp.machine.cache import JsonStore, cache_folder
+from monocomp.machine.locking import BUILDING
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,3 +69,35 @@ def test_entries_that_others_own_are_not_believed(
     assert store.get("key") is None
     with pytest.warns(RuntimeWarning, match="others may write here"):
         store.put("key", {"law": "associative"})
+
+
+# --- what holds while a kernel is built, and after it ------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def collecting() -> Iterator[None]:
+    was = gc.isenabled()
+    gc.enable()
+    yield
+    (gc.enable if was else gc.disable)()
+
+
+def test_the_collector_rests_until_the_outermost_is_done() -> None:
+    with BUILDING:
+        with BUILDING:
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_the_collector_goes_on_after_an_error() -> None:
+    with pytest.raises(LimitError, match="nested deeper"), BUILDING:
+        raise RecursionError
+    assert gc.isenabled()
+
+
+def test_a_collector_that_is_off_stays_off() -> None:
+    gc.disable()
+    with BUILDING:
+        pass
+    assert not gc.isenabled()

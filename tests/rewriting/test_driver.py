@@ -1,16 +1,26 @@
-"""The driver of the rules asks nothing twice."""
+"""The driver of the rules asks nothing twice, ends, and says where each step changed a program."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from monocomp import library
 from monocomp import terms as T
-from monocomp.derivation.rule_sets import derive
-from monocomp.rewriting.driver import Rewriter
+from monocomp.costs.fold_elements import elements_of_folds
+from monocomp.derivation.rule_sets import RULES, derive, split_normal_form
+from monocomp.language.checker import check
+from monocomp.rewrites.exchange import disorder
+from monocomp.rewriting.changes import _UNORDERED, at, changes, operands
+from monocomp.rewriting.driver import Rewriter, Step
 from monocomp.rewriting.rules import Choice, Rule, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
+from monocomp.translation.translator import translate
 from tests.rewrites.rules import equations
 
 
@@ -64,3 +74,97 @@ def test_a_derivation_remembers_nothing_of_another() -> None:
     program = equations("O[q] = softmax[k](S[q,k]) * V[k]")
     first, second = derive(program), derive(replace(program))
     assert [s.rule for s in first.steps] == [s.rule for s in second.steps] != []
+
+
+# --- every derivation ends ---------------------------------------------------------------
+
+
+# Sums of which the cheapest order is not the fixed one of sums that follow one another directly.
+CHAINS = [
+    "input A[i,k], B[j,i], X[i]\nO[i] = sum[l, k, j if j == i](A[l,k] * B[j,l] * k) + X[i]",
+    "O[i] = sum[l, k, j if j == i](A[l,k] * B[j,l]) + sum[j, l, k](A[l,k] * B[j,l] * D[k,i])",
+    "O[i,e] = sum[j, k, l if l <= e](A[i,j] * B[j,k] * C[k,l] * D[l,e])",
+]
+
+
+def derived(program: Equations) -> Rewriter:
+    """Derive a program, of whose forms none comes twice."""
+    rewriter = derive(program, step_limit=200)
+    assert rewriter.finished, rewriter.steps[-3:]
+    forms = [program, *(step.program for step in rewriter.steps)]
+    bodies = [(p.known, p.given, tuple((e.name, e.body) for e in p.equations)) for p in forms]
+    assert len({*bodies}) == len(bodies)
+    return rewriter
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("name", RULES)
+def test_no_rule_is_undone(name: str, side: str) -> None:
+    derived(equations(RULES[name].section(side)))
+
+
+@pytest.mark.parametrize("text", CHAINS)
+def test_each_exchange_lowers_the_measure(text: str) -> None:
+    """Of the normal forms, which is what the rules between two exchanges leave."""
+    measures = []
+    for step in derived(equations(text)).steps:
+        if step.rule in ("exchange_sums", "join_products"):
+            settled = Rewriter(step.program)
+            settled.exhaust(split_normal_form)
+            measures.append((elements_of_folds(settled.program), *disorder(settled.program)))
+    assert measures == sorted({*measures}, reverse=True)
+
+
+# --- steps say where they changed a program ---------------------------------------------
+
+
+MARK = "changed"
+
+
+def context(t: Term, paths: Iterable[tuple[int, ...]], depth: int = 0) -> Any:
+    """A term with marks at the ends of paths."""
+    paths = list(paths)
+    if () in paths:
+        return MARK
+    if not paths:
+        return t
+    parts = [
+        context(x, [p[1:] for p in paths if p[0] == n], depth + 1)
+        for n, x in enumerate(operands(t, depth))
+    ]
+    name = (t.attr.monoid, t.attr.extents) if t.op in ("fold", "fold_at") else t.attr
+    ordered = sorted(parts, key=repr) if t.op in _UNORDERED else parts
+    return t.op, name, t.kind, tuple(ordered)
+
+
+def has_its_changes(step: Step) -> None:
+    before, after = step.start.by_name, step.program.by_name
+    for name in before.keys() & after.keys():
+        found = [c for c in step.changes if c.name == name]
+        old, new = before[name].body, after[name].body
+        ours, theirs = [c.path for c in found], [c.new_path for c in found]
+        assert None not in ours and None not in theirs
+        assert context(old, ours) == context(new, theirs), (step.rule, name)  # type: ignore[arg-type]
+        for c in found:
+            assert at(old, c.path or ()) is not at(new, c.new_path or ())
+    for name in before.keys() ^ after.keys():
+        (change,) = (c for c in step.changes if c.name == name)
+        assert (change.path is None) == (name not in before)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", library.names())
+def test_steps_know_what_they_changed(name: str) -> None:
+    steps = derive(translate(check(library.load(name)))).steps
+    for step in steps:
+        has_its_changes(step)
+        assert bool(step.changes) == (step.rule != "name_operand"), step.rule
+        assert {c.name for c in step.changes} >= set(step.place) or step.rule == "name_operand"
+
+
+def test_equations_come_and_go() -> None:
+    before, after = (
+        translate(check(t)) for t in ("P[i] = A[i]\nO[i] = A[i]", "Q[i] = A[i]\nO[i] = 2 * A[i]")
+    )
+    found = {c.name: (c.path, c.new_path) for c in changes(before, after)}
+    assert found == {"P": ((), None), "O": ((), ()), "Q": (None, ())}

@@ -1,4 +1,5 @@
-"""Schedules as text and as plain data; `test_remembered` has data that is no schedule."""
+"""Schedules as text and as plain data; `test_remembered` has data that is no schedule. What
+is chosen carries over to short lengths."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.schedules import judging
 from monocomp.backends.schedules.schedule import Schedule
 
 PLAIN = Schedule((("q", 64), ("k", 32)), 4, 2)
@@ -37,3 +39,16 @@ def test_as_plain_data(name: str) -> None:
     if name != "programs":
         del data[name]
         assert Schedule.from_json(data) == PLAIN
+
+
+# --- how long instances take together ----------------------------------------------------
+
+
+def test_what_is_chosen_carries_over_to_short_lengths() -> None:
+    """Heads of 64, 128 and 256, lengths of 128 to 2048, forward and backward, of many instances and
+    of few, every fourth of those that have no row in the table."""
+    known = judging.kernels()
+    seen = {k.row.features for k in known}
+    found = judging.judge([k for k in judging.short(known) if k.row.features not in seen][::4])
+    losses = [*found.losses.values(), *found.unknown.values()]
+    assert len(losses) > 45 and judging.mean(losses) <= 1.03 and max(losses) <= 1.25

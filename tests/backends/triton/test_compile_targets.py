@@ -37,7 +37,7 @@ from tests.backends.programs import EXAMPLES
 from tests.backends.running import make_inputs
 from tests.backends.storing import PROGRAMS as STORED
 from tests.backends.test_library import OF_THEIR_OWN
-from tests.backends.test_long_axes import PROGRAMS as LONG
+from tests.backends.test_programs import PROGRAMS as LONG
 from tests.marks import slow_unless
 from tests.reference import special_programs
 
