@@ -137,7 +137,7 @@ def features(legal: Legal) -> Features:
         gathers=sum(any(len(x.axes) > 1 for x in e.positions) for e in loads),
         limbs=sum(any(a in resources.in_limbs for a in e.args[:2]) for e in resources.products),
         masked=any(s.masked for loop in loops for s in loop.segments),
-        bounded=max((_varying_ends(loop, resources.blocked) for loop in loops), default=0),
+        bounded=max((varying_ends(loop, resources.blocked) for loop in loops), default=0),
         levels=resources.levels,
         rest=max((sum(size % n > 0 for n in (SECTOR, CHUNK)) for size in last), default=0),
         has_descriptors=legal.has_descriptors,
@@ -183,7 +183,7 @@ def _hands_on(s: Statement) -> bool:
     return isinstance(s, Loop) or (isinstance(s, Assign) and s.value.op == "local")
 
 
-def _varying_ends(loop: Loop, blocked: Set[str]) -> int:
+def varying_ends(loop: Loop, blocked: Set[str]) -> int:
     """Count the ends of a loop, lower and upper, that vary along blocked axes."""
     lower = any(e.axes & blocked for s in loop.segments for e in s.lower)
     upper = any(e.axes & blocked for s in loop.segments for e in s.upper)

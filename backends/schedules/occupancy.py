@@ -45,6 +45,19 @@ class Cost(NamedTuple):
     fill: float
 
 
+def streamed_length(length: float, ends: int, rows: int, block: int) -> float:
+    """Return the elements of a stream that an instance has, on average: an end that varies with
+    the rows leaves half, and blocks of what is left are whole.
+
+    Args:
+        length: of the stream.
+        ends: how many vary with the rows.
+        rows: of the instance.
+        block: of the stream.
+    """
+    return max(block, min(length, length * 0.5**ends + ends * max(rows, block) / 2))
+
+
 @record()
 class Occupancy:
     """A kernel's instances on a GPU, by the numbers of its features.
@@ -74,19 +87,14 @@ class Occupancy:
         if not of["direct"] or is_product or not shape.streams:
             return Cost(max(1.0, self.processors / instances) ** _IDLE, 0.0)
         stream, resident = shape.streams[-1], self._resident(shape)
-        blocks = rows * self._streamed(rows, stream) / _SIDE**2
+        length, ends = 2 ** of["length"], int(of["bounded"])
+        blocks = rows * streamed_length(length, ends, rows, stream) / _SIDE**2
         parts = rows / _SIDE
         fill = parts * (_ROWS + _MASKED * of["masked"] * stream / _SIDE)
         fill += (_DELAY + _DELAY_ROWS * parts) / resident
         fill *= max(1.0, self._registers(shape) / _MOST_REGISTERS) ** _SPILLING
         turns = self._turns(instances / self.processors, resident)
         return Cost(turns * blocks, turns * fill)
-
-    def _streamed(self, rows: int, stream: int) -> float:
-        """Return the elements of its stream that an instance has, on average: an end that varies
-        with the rows leaves half, and blocks of what is left are whole."""
-        length, ends = 2 ** self.features["length"], self.features["bounded"]
-        return float(max(stream, min(length, length * 0.5**ends + ends * max(rows, stream) / 2)))
 
     def _resident(self, shape: Shape) -> int:
         """Count the instances that a processor holds, as shared memory and registers allow."""

@@ -217,6 +217,16 @@ def test_items_of_a_group(n: int, d: int) -> None:
         assert schedule.group_size == 1 if name == "attention" else items > 132
 
 
+@pytest.mark.parametrize(
+    ("n", "heads", "rows"), [(128, 4096, 128), (256, 2048, 128), (4096, 128, 192), (1024, 4, 64)]
+)
+def test_rows_of_an_item(n: int, heads: int, rows: int) -> None:
+    """Items have few rows where more lie beyond the end, or leave processors idle."""
+    sizes = {"b": 1, "h": heads, "q": n, "k": n, "d": 64, "e": 64}
+    legal = GLUON.legal(kernel_of(library.load("causal")), sizes, 2, "cuda:90", 132)
+    assert dict(GLUON.table.first(legal).blocks)["q"] == rows
+
+
 def test_waiting_for_each_other() -> None:
     """Blocks that are never released, or released too early, are found."""
     tile_program = kernel_of(library.load("attention"))
@@ -316,7 +326,7 @@ def test_stages(name: str) -> None:
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_compiles_for_registers(name: str, d: int) -> None:
     """The schedule that comes first keeps tiles in them, and products are from shared memory."""
-    kernel, sizes = mc.compile(library.load(name)), CASES[name].sizes(1000, 1000, d, d, 2)
+    kernel, sizes = mc.compile(library.load(name)), CASES[name].sizes(1000, 1000, d, d, 512)
     known, inputs = by_representative(kernel.declared, sizes), without_elements(kernel, sizes)
     plan = kernel.planner.plan(known, 1)
     legal = [GLUON.legal(k, known, 2, "cuda:90", 132) for k in plan.kernels]
@@ -358,7 +368,7 @@ def most_synchronisations(program: BlockProgram) -> int:
 def test_gradient_compiles_for_registers(d: int) -> None:
     """So do a gradient's kernels."""
     kernel = mc.compile(mc.grad(library.load("causal")))
-    sizes = CASES["causal"].sizes(1024, 1024, d, d, 2)
+    sizes = CASES["causal"].sizes(1024, 1024, d, d, 512)
     known, inputs = by_representative(kernel.declared, sizes), without_elements(kernel, sizes)
     inputs["L"] = torch.empty(inputs["L"].shape, dtype=torch.float32, device="meta")
     plan = kernel.planner.plan(known, 1)
