@@ -75,6 +75,7 @@ from monocomp.blocks.values import (
     BFLOAT16,
     BOOL,
     FLOAT,
+    FLOAT16,
     FLOAT32,
     INDEX,
     INT,

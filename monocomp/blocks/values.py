@@ -37,7 +37,8 @@ class Dtype:
 
 
 FLOAT, INT, BOOL = Dtype("float", "float"), Dtype("int", "int"), Dtype("int1", "bool")
-FLOAT32, BFLOAT16 = Dtype("float32", "float"), Dtype("bfloat16", "float")
+FLOAT32, FLOAT16 = Dtype("float32", "float"), Dtype("float16", "float")
+BFLOAT16 = Dtype("bfloat16", "float")
 INT32, INT64, UINT32 = Dtype("int32", "int"), Dtype("int64", "int"), Dtype("uint32", "int")
 INDEX = Dtype("INDEX", "int")
 NONE = Dtype("none", "none")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monocomp import tile as P
-from monocomp.blocks import BFLOAT16, FLOAT32, Dtype, Expr
+from monocomp.blocks import BFLOAT16, FLOAT16, FLOAT32, Dtype, Expr
 from monocomp.blocks.building.context import Context
 from monocomp.blocks.choices.operands import unconverted
 from monocomp.blocks.choices.product_dtypes import Product, Target
@@ -20,9 +20,12 @@ def sides(c: Context, e: P.Expr, product: Product) -> list[tuple[P.Expr, tuple[s
 
 
 def side(c: Context, product: Product, number: int, x: Expr) -> Expr:
-    """Return an operand in the dtype that it is multiplied in."""
+    """Return an operand in the dtype that it is multiplied in. Floats of 8 bits become float16 on
+    the way, which is exact: GPUs convert them to that alone, and Triton what follows one by one."""
     target = (product.left, product.right)[number]
-    return x if target is None or product.split[number] else to(x, _dtype(c, target))
+    if target is None or product.split[number]:
+        return x
+    return to(to(x, FLOAT16) if product.narrow[number] else x, _dtype(c, target))
 
 
 def dot(c: Context, product: Product, left: Expr, right: Expr, initial: Expr | None) -> Expr:

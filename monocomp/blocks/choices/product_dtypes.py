@@ -28,6 +28,7 @@ class Product:
 
     Attributes:
         left, right: the dtypes that the operands are converted to; None if they stay as they are.
+        narrow: for left and right, True if that operand has 8 bits before it is converted.
         limbs: the dtype of limbs, if an operand is multiplied in two.
         split: for left and right, True if that operand is multiplied in two limbs.
         shared: the tensors of operands that must have one dtype.
@@ -35,6 +36,7 @@ class Product:
 
     left: Target | None = None
     right: Target | None = None
+    narrow: tuple[bool, bool] = (False, False)
     limbs: Target | None = None
     split: tuple[bool, bool] = (False, False)
     shared: tuple[str, str] | None = None
@@ -67,7 +69,8 @@ class _Chooser:
         if all(map(self._is_input, pair)) and not any(map(self._is_narrow, pair)):
             shared = (self.lets[left.attr].attr, self.lets[right.attr].attr)
         limbs = (targets[0] or targets[1]) if any(split) else None
-        return Product(*targets, limbs, (split[0], split[1]), shared)
+        narrow = self._is_narrow(left), self._is_narrow(right)
+        return Product(*targets, narrow, limbs, (split[0], split[1]), shared)
 
     def _target(self, e: Expr, other: Expr) -> Target | None:
         if self._is_input(e) and (not self._is_narrow(e) or self._is_narrow(other)):

@@ -182,6 +182,15 @@ def test_tiles_of_8_bits_reach_the_matrix_units_for_them() -> None:
     assert all(p.endswith("E4M3.E4M3") for p in products if p.startswith("Q"))
 
 
+@pytest.mark.parametrize(("name", "rows"), [("fp8_cache", 1), ("fp8_attention", 4096)])
+def test_conversion_from_e4m3(name: str, rows: int) -> None:
+    """None is done one by one, at an eighth of the rate: that is what Triton makes of bfloat16."""
+    (launch,) = of_cache(name, "cuda:90", rows)
+    used = {i.partition(".")[0] for i in instructions(launch)}
+    assert "F2FP" in used
+    assert "F2F" not in used
+
+
 @pytest.mark.parametrize("target", slow_unless(lambda target: False, TARGETS))
 def test_other_sizes(target: str) -> None:
     """Lengths that blocks fit, the largest head that is held whole, and other dtypes."""
