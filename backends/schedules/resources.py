@@ -25,6 +25,8 @@ _COUNTERS = 40  # where no operand of a product needs addresses and masks
 _CHUNK = 16  # bytes that a thread loads at once
 _KEPT = 0.3  # of the rows and columns that a thread multiplies in full precision
 _FEW = 64  # rows: of a block or two, whose order hardly matters, and fewer read a stream once
+_NEIGHBOURS = 8  # blocks of rows of a position that run at a time, which stream the same
+_ITEMS = 1.9  # of a group of positions, for each processor: long and short ones
 _STORED = 4  # bytes of an element that one kernel stores for another
 _QUAD = 4  # threads that have a row of a product among them, and all of them its columns
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
@@ -414,7 +416,8 @@ class Resources:
 
         Args:
             block: rows of an instance, of those that claim one block after the other: of each group
-                of positions a processor then works on about two, a long and a short one.
+                of positions a processor then works on about two or more, and those that run at a
+                time are some neighbours of each position.
         """
         loops, rows = self._loops(), prod(map(self.size, self.program.axis_names("row")))
         if not is_grouped(self.program) or not loops or self.program.splits or rows <= _FEW:
@@ -422,11 +425,14 @@ class Resources:
         if not self.program.axis_names("grid"):
             return [power_of_two(isqrt(self.gpu.processors)), 1]
         positions = prod(map(self.size, self.program.axis_names("grid")))
-        group_size, streamed = power_of_two(ceil(rows / _FEW)), max(1, self._streamed_bytes())
-        while group_size > 1 and group_size * streamed > self.gpu.cached * positions:
-            group_size //= 2
-        if block and (least := 2 * self.gpu.processors // ceil(rows / block)):
-            group_size = max(group_size, 1 << least.bit_length() - 1)
+        if block:
+            processors = self.gpu.processors
+            even = ceil(_ITEMS * processors / ceil(rows / block))
+            group_size = power_of_two(max(processors // _NEIGHBOURS, even))
+        else:
+            group_size, streamed = power_of_two(ceil(rows / _FEW)), max(1, self._streamed_bytes())
+            while group_size > 1 and group_size * streamed > self.gpu.cached * positions:
+                group_size //= 2
         is_even = not any(self._varies(loop.bounds) for loop in loops)
         return list(dict.fromkeys([1, group_size] if is_even else [group_size, 2 * group_size, 1]))
 
