@@ -3,7 +3,9 @@ operands in shared memory, and the rings through which a producer hands blocks o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from monocomp import blocks as B
 from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
@@ -58,28 +60,46 @@ class GluonPrinter(Printer):
         """Return the function of those that compute, that of the producer, and the kernel."""
         p = self.program
         assert p.producer is not None
-        arguments = [*self._arguments(), *self.rings]
-        leaders = [r for r in p.rings if r.beside is None]
+        self.out = []
+        consumer = self._part("consumer", self._consumer, [f"{GROUP.attr}: gl.constexpr"])
+        self.out += ["", ""]
+        self.is_producer = True
+        producer = self._part("producer", partial(self._body, p.producer.body, 1))
+        self.is_producer = False
+        self.out += ["", "", "@gluon.jit", *fill(f"def {p.name}(", self._arguments(), "):", 0)]
+        self._memory()
+        self._specialised(consumer, producer)
+        return self.out
+
+    def _part(self, role: str, put: Callable[[], None], more: Sequence[str] = ()) -> list[str]:
+        """Put the function of a part, and return what it is called with: the kernel's arguments
+        that it uses, and all rings."""
+        leaders = [r for r in self.program.rings if r.beside is None]
         turns = [f"    {r.name}_slot = 0" for r in leaders if self._has_slots(r)]
         turns += [f"    {r.name}_phase = 0" for r in leaders]
         turns += ["    item_slot = 0", "    item_phase = 0"] if self.is_persistent else []
-        inner = [*arguments, f"{GROUP.attr}: gl.constexpr"]
-        self.out = ["@gluon.jit", *fill(f"def {p.name}_consumer(", inner, "):", 0), *turns]
+        before, self.out, origins = self.out, [], self.origins.copy()
+        put()
+        used = set(re.findall(r"\w+", "\n".join(self.out)))
+        self.out, self.origins = before, origins
+        arguments = [a for a in self._arguments() if a.partition(":")[0] in used]
+        given = [*arguments, "rings", *more]
+        self.out += ["@gluon.jit", *fill(f"def {self.program.name}_{role}(", given, "):", 0)]
+        self.out += fill("(", self.rings, ") = rings", 1)
+        self.out += turns
+        put()
+        return [*(a.partition(":")[0] for a in arguments), "rings"]
+
+    def _consumer(self) -> None:
+        p = self.program
         for s in p.body[: len(p.divided)]:
             self._statement(s, 1)
         for at in tiles(p):
             self.out += fit(f"{layout_name(at)}: gl.constexpr = ", self._layout(at), "", 1)
         self._body(p.body[len(p.divided) :], 1)
-        self.out += ["", "", "@gluon.jit", *fill(f"def {p.name}_producer(", arguments, "):", 0)]
-        self.out += turns
-        self.is_producer = True
-        self._body(p.producer.body, 1)
-        self.is_producer = False
-        self.out += ["", "", "@gluon.jit", *fill(f"def {p.name}(", self._arguments(), "):", 0)]
-        self._parts(p.producer)
-        return self.out
 
-    def _parts(self, producer: B.Producer) -> None:
+    def _memory(self) -> None:
+        """Put what allocates rings and their barriers."""
         p = self.program
         for r in p.rings:
             desc, depth = r.descriptor.attr, self._depth(r)
@@ -107,15 +127,18 @@ class GluonPrinter(Printer):
             self._put(f"mbarrier.init({full}.index(n), count=1)", 2)
             self._put(f"mbarrier.init({empty}.index(n), count={GROUPS.attr})", 2)
         self._put("fence_async_shared()", 1)
-        names = [a.name.attr for a in p.arguments]
+        self.out += fill("rings = (", self.rings, ")", 1)
+
+    def _specialised(self, consumer: Sequence[str], producer: Sequence[str]) -> None:
+        """Put what runs the parts, called with these arguments."""
+        name = self.program.name
         for count, (warps, registers) in _SHARES.items():
             self._put(f"if {GROUPS.attr} == {count}:", 1)
             self._put("gl.warp_specialize(", 2)
             self._put("[", 3)
             for n in range(count):
-                given = [*names, *self.rings, str(n)]
-                self.out += fill(f"({p.name}_consumer, (", given, ")),", 4)
-            self.out += fill(f"({p.name}_producer, (", [*names, *self.rings], ")),", 4)
+                self.out += fill(f"({name}_consumer, (", [*consumer, str(n)], ")),", 4)
+            self.out += fill(f"({name}_producer, (", producer, ")),", 4)
             self._put("],", 3)
             self._put(f"{warps},", 3)
             self._put(f"{registers},", 3)

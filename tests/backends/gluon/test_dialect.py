@@ -266,7 +266,7 @@ def test_nothing_but_kernels(name: str) -> None:
 def test_names_of_the_language() -> None:
     """A program may use them."""
     text = library.load("causal")
-    for old, new in {"Q": "gl", "K": "tma", "V": "hopper", "O": "causal_kernel_producer"}.items():
+    for old, new in {"Q": "gl", "K": "tma", "V": "rings", "O": "causal_kernel_producer"}.items():
         text = re.sub(rf"\b{old}\b", new, text)
     assert not list(faults(mc.compile(text, name="gluon", backend="gluon").source(), MODULES))
 

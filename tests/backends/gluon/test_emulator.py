@@ -147,6 +147,7 @@ _EARLY = "it waits earlier than it must"
 EQUIVALENT = {
     r"async_copy_.* before mbarrier\.expect": "the arrival that says how many bytes ends a phase",
     r"wait\(V_ring_full.* before s = warpgroup_mma\(": _EARLY,
+    r"twice .* = rings$": "the names are those of the same rings",
     r"(without|twice) item_\w+(, item_\w+)? \+?= ": "no item follows the last one",
     r"expect\(V_ring_full.* before mbarrier\.wait\(V_ring_empty": (
         "whoever asks for the last block of V has waited for the release of a later one of K"
