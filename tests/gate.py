@@ -23,18 +23,15 @@ import importlib
 import os
 import pkgutil
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import dropwhile
 from pathlib import Path
 
 import monocomp as mc
-from benchmarks.report import percentile
 from monocomp import derivation, gradients, library, planning
 from monocomp.derivation.rule_sets import RULES, derive
 from monocomp.errors import UnsupportedError
@@ -283,28 +280,6 @@ def diff(name: str, before: str, after: str) -> str:
     return "".join(difflib.unified_diff(*lines, f"before/{name}.txt", f"after/{name}.txt"))
 
 
-def print_times(names: Iterable[str], runs: int = 3) -> None:
-    """Print the median and the 99th percentile of the CPU time from text to source, in the
-    fastest of several warm runs of each program."""
-    for kind, suffix in (("library", ""), ("gradients", GRADIENT)):
-        seconds = {}
-        for name in (n for n in names if n.endswith(GRADIENT) == bool(suffix) and n not in LISTS):
-            text = library.load(name.removesuffix(GRADIENT))
-            taken = []
-            for _ in range(1 + runs):
-                began = time.process_time()
-                compile_program(text, name)[0].source(target=TARGET, dtype=DTYPE)
-                taken.append(time.process_time() - began)
-            seconds[name] = min(taken[1:])
-        if seconds:
-            values, slowest = list(seconds.values()), max(seconds, key=lambda n: seconds[n])
-            print(
-                f"{kind}: text to source of {len(values)} programs,"
-                f" median {statistics.median(values) * 1e3:.0f} ms,"
-                f" 99th percentile {percentile(values, 0.99) * 1e3:.0f} ms ({slowest})"
-            )
-
-
 def selected(patterns: Sequence[str]) -> list[str]:
     """Return the programs whose names match a pattern, and the papers; all if there is none."""
     names = [*PROGRAMS, *LISTS]
@@ -329,7 +304,6 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     add("--update", action="store_true", help="store what is made now")
     add("--since", metavar="REV", help="compare with what this commit makes, all in full")
     add("--write", metavar="FOLDER", type=Path, help="write what is made now, in full")
-    add("--times", action="store_true", help="print how long compiling takes")
     options = parser.parse_args(words)
     if options.update and options.no_sources:
         parser.error("--update stores digests of sources: leave out --no-sources")
@@ -340,9 +314,6 @@ def main(words: Sequence[str] | None = None) -> int:
     """Print what changed; 1 if anything did."""
     options = parse_arguments(words)
     names, sources = selected(options.names), not options.no_sources
-    if options.times:
-        print_times(names)
-        return 0
     in_full = bool(options.since or options.write)
     if options.write:
         write(options.write, complete(dict(make(names, in_full, sources))))

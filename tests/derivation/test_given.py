@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+import monocomp as mc
+from monocomp import library
 from monocomp.derivation.rule_sets import derive
 from monocomp.errors import MonocompError
 from monocomp.language.checker import check
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
 from tests.printed import verify
-
-BACKWARD = """
-input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e]
-S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)
-input L[b,h,q] = logsumexp[k if k <= q](S[b,h,q,k])
-input O[b,h,q,e] = softmax[k if k <= q](S[b,h,q,k]) * V[b,h,k,e]
-input dO[b,h,q,e]
-P[b,h,q,k] = exp(S[b,h,q,k] - L[b,h,q])
-D[b,h,q] = dO[b,h,q,e] * O[b,h,q,e]
-G[b,h,q,k] = P[b,h,q,k] * (dO[b,h,q,e] * V[b,h,k,e] - D[b,h,q])
-dQ[b,h,q,d] = sum[k if k <= q](G[b,h,q,k] * K[b,h,k,d]) / sqrt(|d|)
-dK[b,h,k,d] = sum[q if k <= q](G[b,h,q,k] * Q[b,h,q,d]) / sqrt(|d|)
-dV[b,h,k,e] = sum[q if k <= q](P[b,h,q,k] * dO[b,h,q,e])
-return dQ, dK, dV
-"""
 
 
 def translated(text: str) -> Equations:
@@ -37,7 +24,7 @@ def translated(text: str) -> Equations:
 @pytest.mark.parametrize(
     "text",
     [
-        BACKWARD,
+        str(mc.grad(library.load("causal"))),
         "input c = sum[i](A[i])\nO[i] = A[i] / c",
         "input c[q] = argmax[k](S[q,k]), V[r,e]\nO[q,e] = V[c[q],e]",
         "input L[q] = 0 * A[q] + 1\ninput M[q] = L[q] * B[q]\nO[q] = M[q] + L[q]",

@@ -16,9 +16,8 @@ from tests.gradients.test_derived import tuple_of
 
 INF = np.inf
 MASKS = np.array([[-INF] * 4, [-INF, -INF, 0, 0], [0, 0, 0, -INF], [0, 0, 0, 0]])
-# Of A[i,k], V[k], M[i,k] with masks of -inf, F[i,k]: bool, N[i]: int.
+# Of A[i,k], V[k], M[i,k] with masks of -inf, N[i]: int.
 SPECIAL = {
-    "masked by an addend": "O[i] = softmax[k](A[i,k] + M[i,k]) * V[k]",
     "logits of -100": "O[i] = softmax[k](A[i,k] * V[k] + M[i,k] - 100) * V[k]",
     "logits of -20": "O[i] = sum[k](exp(A[i,k] + M[i,k] - 20) * V[k]) / "
     "sum[k](exp(A[i,k] + M[i,k] - 20))",
@@ -26,8 +25,6 @@ SPECIAL = {
     " logsumexp[k](A[i,k] * V[k] + M[i,k] + 20), 0)",
     "empty rows": "O[i] = sum[k](softmax[k if k < N[i]](A[i,k]) * V[k])"
     " + mean[k if k < N[i]](A[i,k] ** 2) + var[k if k < N[i]](A[i,k] * V[k])",
-    "empty rows by data": "O[i] = sum[k if F[i,k]](exp(A[i,k]) * V[k])"
-    " / sum[k if F[i,k]](exp(A[i,k]))",
     "means of nothing": "O[i] = V[0] * sqrt(mean[k if k < N[i]](A[i,k] ** 2))"
     " + mean[k if k < N[i]](V[k]) * sum[k if k != i](softmax[k if k != i](A[i,k]) ** 2)",
     "quotients of nothing": "O[i] = V[0] * sum[k if k < N[i]](A[i,k])"
@@ -35,10 +32,6 @@ SPECIAL = {
     "weights 0": "O[i] = sum[k](relu(A[i,k] - 9) * V[k]) + sum[k](0 * A[i,k] * V[k] ** 2)",
     "roots": "O[i] = sum[k](where(A[i,k] > 1, sqrt(A[i,k] - 1) * V[k], 0))"
     " + sum[k if V[k] > 0](log(V[k]) / V[k])",
-    "entropy": "P[i,k] = softmax[k if F[i,k]](A[i,k])\n"
-    "O[i] = -sum[k if F[i,k]](P[i,k] * log(P[i,k]))",
-    "entropy, masked by an addend": "P[i,k] = softmax[k](A[i,k] + M[i,k])\n"
-    "O[i] = -sum[k](P[i,k] * log(P[i,k]))",
     "entropies beside others": "O[i,j] = V[j] - sum[k](softmax[k](A[i,k] + M[i,k])"
     " * log_softmax[k](A[i,k] + M[i,k]))",
     "temperature, masked by an addend": "P[i,k] = softmax[k](V[0] * (A[i,k] + M[i,k]))\n"
@@ -88,13 +81,12 @@ def test_laws_of_folds(text: str) -> None:
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_points(name: str) -> None:
-    declared = {"A": "A[i,k]", "V": "V[k]", "M": "M[i,k]", "F": "F[i,k]: bool", "N": "N[i]: int"}
+    declared = {"A": "A[i,k]", "V": "V[k]", "M": "M[i,k]", "N": "N[i]: int"}
     generator = np.random.default_rng(1)
     given = {
         "A": generator.normal(size=(4, 4)),
         "V": generator.normal(size=4),
         "M": MASKS,
-        "F": MASKS == 0,
         "N": np.array([0, 1, 3, 4]),
     }
     used = [n for n in declared if f"{n}[" in SPECIAL[name].replace("min[", "").replace("max[", "")]

@@ -113,7 +113,7 @@ def test_no_program_of_the_library_surprises(name: str) -> None:
 def test_notes_on_the_variants() -> None:
     """Where something is stored, or computed anew, for a reason."""
     found = [name for name, v in VARIANTS.items() if mc.compile(v.text).notes()]
-    assert found == ["selective", "retention as a recurrence", "gated linear"]
+    assert found == ["selective", "gated linear"]
 
 
 def test_what_is_meant_gives_no_note() -> None:

@@ -23,28 +23,6 @@ def passes_of(text: str, extent: str = "k") -> list[Pass]:
 
 
 ATTENTION = "S[q,k] = Q[q,d] * K[k,d]\n"
-ONE = {
-    "attention": ATTENTION + "O[q,e] = softmax[k](S[q,k]) * V[k,e]",
-    "with its logsumexp": ATTENTION
-    + "O[q,e] = softmax[k](S[q,k]) * V[k,e]\nL[q] = logsumexp[k](S[q,k])",
-    "with its maximum": ATTENTION + "O[q,e] = softmax[k](S[q,k]) * V[k,e]\nM[q] = max[k](S[q,k])",
-    "safe": ATTENTION
-    + "M[q] = max[k](S[q,k])\nO[q,e] = sum[k](exp(S[q,k] - M[q]) * V[k,e])"
-    + " / sum[k](exp(S[q,k] - M[q]))",
-    "shifted by what does not vary": ATTENTION
-    + "O[q,e] = softmax[k](S[q,k]) * V[k,e] + softmax[k](S[q,k] + B[q]) * W[k,e]",
-    "scaled by a positive factor": ATTENTION
-    + "O[q,e] = softmax[k](S[q,k]) * V[k,e] + softmax[k](0.5 * S[q,k]) * W[k,e]",
-    "sums of one domain": "O[q] = sum[k](A[q,k]) * max[k](B[q,k])",
-    "about a centre that moves": "O[q] = var[k](A[q,k])",
-}
-
-
-@pytest.mark.parametrize("name", ONE)
-def test_one_pass(name: str) -> None:
-    (only,) = passes_of(ONE[name])
-    assert (only.extent, only.level) == ("k", 0)
-    assert len(set(only.folds)) == len(only.folds) >= 2
 
 
 def test_what_the_weights_of_a_centre_need_is_known_before() -> None:

@@ -93,18 +93,6 @@ def test_affine_maps(length: int) -> None:
     np.testing.assert_allclose(everywhere(text, W=w, X=x), affine(w, x), atol=1e-9)
 
 
-def test_a_linear_recurrence() -> None:
-    """h_t = a_t h_(t-1) + b_t, as matrices ((a, b), (0, 1))."""
-    a, b = GENERATOR.standard_normal((2, 11))
-    matrix = "where(r == 0, where(s == 0, a[k], b[k]), s)"
-    reverse = MAT.replace("A[r,t] * A'[t,s]", "A'[r,t] * A[t,s]")
-    found = everywhere(reverse + f"H[k] = Mat[..k]({matrix}).A[0,1]", a=a, b=b)
-    h = 0.0
-    for n in range(11):
-        h = a[n] * h + b[n]
-        np.testing.assert_allclose(found[n], h)
-
-
 def test_names_of_indices_are_local() -> None:
     """Those of operands belong to the monoid, and those in the declaration meet none outside."""
     mat = mc.monoid(MAT)

@@ -61,36 +61,6 @@ def attend(scores: Tensor, values: Tensor, allowed: Tensor | None = None) -> Ten
     return torch.softmax(scores, -1).nan_to_num(0.0) @ values
 
 
-# Raffel et al., Exploring the Limits of Transfer Learning, 2020: T5's relative positions.
-
-
-def t5_bucket(relative: Tensor, buckets: int = 32, furthest: int = 128) -> Tensor:
-    buckets //= 2
-    found = (relative > 0).long() * buckets
-    distance, exact = relative.abs(), buckets // 2
-    far = torch.log(distance.double() / exact) / math.log(furthest / exact) * (buckets - exact)
-    # The logarithm of a power of two is one up to rounding, and may be below it.
-    large = exact + (far + 1e-6).clamp(min=0).long()
-    return found + torch.where(distance < exact, distance, large.clamp(max=buckets - 1))
-
-
-def _t5(x: Inputs) -> Tensor:
-    bias = x["bias"][t5_bucket(_COLUMN - _ROW)].permute(2, 0, 1)
-    return attend(x["Q"] @ x["K"].mT + bias, x["V"])
-
-
-VARIANTS["t5"] = Variant(
-    """
-    input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], bias[n,h]
-    index n < 32
-    def far(x) = 8 + int(log(x / 8) / log(128 / 8) * 8 + 0.000001)
-    def bucket(x) = where(x > 0, 16, 0) + where(abs(x) < 8, abs(x), minimum(far(abs(x)), 15))
-    O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d] + bias[bucket(k - q), h]) * V[b,h,k,e]
-    """,
-    {**_QKV, "bias": (32, H)},
-    _t5,
-)
-
 # Su et al., RoFormer, 2021: rotary positions, in halves as in GPT-NeoX, and in pairs.
 
 
@@ -160,26 +130,8 @@ VARIANTS["rotary in pairs"] = Variant(
     _rotary(_rotated_in_pairs),
 )
 
-# Queries and keys normalised before they meet: Dehghani et al., ViT-22B, 2023 (LayerNorm); Gemma 3
-# and Qwen 3, 2025 (RMSNorm with gains).
+# Queries and keys normalised before they meet: Dehghani et al., ViT-22B, 2023.
 
-VARIANTS["rms norm of queries and keys"] = Variant(
-    """
-    input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], GQ[d], GK[d]
-    param eps: float = 0.000001
-    QN[b,h,q,d] = GQ[d] * Q[b,h,q,d] / sqrt(mean[d](Q[b,h,q,d] ** 2) + eps)
-    KN[b,h,k,d] = GK[d] * K[b,h,k,d] / sqrt(mean[d](K[b,h,k,d] ** 2) + eps)
-    O[b,h,q,e]  = softmax[k if k <= q](QN[b,h,q,d] * KN[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]
-    """,
-    {**_QKV, "GQ": (D,), "GK": (D,)},
-    lambda x: attend(
-        F.rms_norm(x["Q"], (D,), x["GQ"], 1e-6)
-        @ F.rms_norm(x["K"], (D,), x["GK"], 1e-6).mT
-        / math.sqrt(D),
-        x["V"],
-        _CAUSAL,
-    ),
-)
 VARIANTS["layer norm of queries and keys"] = Variant(
     """
     input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], GQ[d], BQ[d], GK[d], BK[d]
@@ -540,8 +492,8 @@ VARIANTS["sinkhorn"] = Variant(
     _sinkhorn,
 )
 
-# Sun et al., Retentive Network, 2023, arXiv:2307.08621, in parallel and as a recurrence; Yang et
-# al., Gated Linear Attention, 2024, arXiv:2312.06635.
+# Sun et al., Retentive Network, 2023, arXiv:2307.08621, in parallel; Yang et al., Gated Linear
+# Attention, 2024, arXiv:2312.06635.
 
 
 def _retention(x: Inputs) -> Tensor:
@@ -553,16 +505,6 @@ VARIANTS["retention"] = Variant(
     """
     input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], g[h]
     O[b,h,q,e] = sum[k if k <= q](g[h] ** (q - k) * (Q[b,h,q,d] * K[b,h,k,d]) * V[b,h,k,e])
-    """,
-    {**_QKV, "g": (H,)},
-    _retention,
-    positive=("g",),
-)
-VARIANTS["retention as a recurrence"] = Variant(
-    """
-    input Q[b,h,t,d], K[b,h,t,d], V[b,h,t,e], g[h]
-    M[b,h,t,d,e] = Affine[..t](g[h], K[b,h,t,d] * V[b,h,t,e]).u
-    O[b,h,t,e]   = Q[b,h,t,d] * M[b,h,t,d,e]
     """,
     {**_QKV, "g": (H,)},
     _retention,
@@ -589,31 +531,4 @@ VARIANTS["gated linear"] = Variant(
     {**_QKV, "A": (B, H, N, D)},
     _gated_linear,
     positive=("A",),
-)
-
-# A monoid of matrices: products of 2 x 2 matrices, whose order counts.
-
-
-def _products(x: Inputs) -> Tensor:
-    found = [x["M"][:, 0]]
-    for t in range(1, N):
-        found.append(found[-1] @ x["M"][:, t])
-    return torch.stack(found, 1).flatten(2)
-
-
-VARIANTS["products of matrices"] = Variant(
-    """
-    input M[b,t,i,j]
-    monoid Matrix(a, b, c, d) = unit (1, 0, 0, 1),
-        combine (a * a' + b * c', a * b' + b * d', c * a' + d * c', c * b' + d * d')
-    def entry(t, n) = where(n == 0, 1, 0)
-    A[b,t] = Matrix[..t](M[b,t,0,0], M[b,t,0,1], M[b,t,1,0], M[b,t,1,1]).a
-    B[b,t] = Matrix[..t](M[b,t,0,0], M[b,t,0,1], M[b,t,1,0], M[b,t,1,1]).b
-    C[b,t] = Matrix[..t](M[b,t,0,0], M[b,t,0,1], M[b,t,1,0], M[b,t,1,1]).c
-    D[b,t] = Matrix[..t](M[b,t,0,0], M[b,t,0,1], M[b,t,1,0], M[b,t,1,1]).d
-    index r < 4
-    O[b,t,r] = where(r == 0, A[b,t], where(r == 1, B[b,t], where(r == 2, C[b,t], D[b,t])))
-    """,
-    {"M": (B, N, 2, 2)},
-    _products,
 )

@@ -20,13 +20,10 @@ LONG = {
     "layer norm of queries and keys",
     "multi-token",
     "native sparse",
-    "retention as a recurrence",
-    "rms norm of queries and keys",
     "sinkhorn",
 }
-NEW = ("t5", "rotary in halves", "neighbourhood", "stick-breaking")
+NEW = ("rotary in halves", "neighbourhood", "stick-breaking")
 PASSES = {  # of the indices that are streamed
-    "t5": {"k": 1},
     "rotary in halves": {"k": 1},
     "forgetting": {"q": 2},  # the keys, and the gates before them
     "neighbourhood": {"k": 1},

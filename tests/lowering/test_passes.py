@@ -1,4 +1,6 @@
-"""Prefixes and suffixes along the index of a loop: the loop carries them, in one pass."""
+"""What one pass computes beside its sums: prefixes and suffixes along the index of its loop, which
+the loop carries; folds of results along an axis that a kernel holds whole; and sums about centres
+that their own loop computes, or that earlier loops have left."""
 
 from __future__ import annotations
 
@@ -53,15 +55,38 @@ PROGRAMS |= {
     "returned": LATER + "return C",
     "returned, strict": LATER.replace("k <= j", "j < k") + "return C",
 }
+# Folds of results along e, which a kernel holds.
+ATTENTION = "A[q,e] = softmax[k if k <= q + 2](Q[q,d] * K[k,d]) * V[k,e]\n"
+HELD = {
+    "rms": ATTENTION + "O[q,e] = A[q,e] / sqrt(mean[e](A[q,e] ** 2) + 1e-6)",
+    "layer norm": ATTENTION + "O[q,e] = (A[q,e] - mean[e](A[q,e])) / sqrt(var[e](A[q,e]) + 1e-6)",
+    "softmax": ATTENTION + "O[q,e] = softmax[e if e != 1](A[q,e])",
+    "largest": ATTENTION + "O[q,e] = A[q,e] / (1 + max[e](abs(A[q,e])))",
+    "odd": ATTENTION + "O[q,e] = A[q,e] - sum[e if e % 2 == 1](A[q,e] ** 3)",
+    "empty rows": ATTENTION.replace("q + 2", "q - 2")
+    + "O[q,e] = A[q,e] / sqrt(mean[e](A[q,e] ** 2) + 1e-6)",
+    "of a norm": ATTENTION
+    + "N[q] = sum[e](A[q,e] ** 2)\nO[q,e] = A[q,e] / (1 + sum[e](abs(A[q,e]) * N[q]))",
+}
 CARRIED = [name for name in PROGRAMS if name != "in short sums"]
+# A centre of several aggregates, some of which hold others: of a loop before, they are known as
+# they are.
+CENTRES = {
+    "a mean": "O = var[k](X[k] + sum[k](cos(X[k] - sum[k](X[k])) * X[k]))",
+    "a maximum": "O = var[k](X[k] - max[k](X[k] - mean[k](X[k])))",
+    "a quotient": "O = mean[k](X[k] * (X[k] - mean[k](X[k] / (1 + sum[k](X[k] ** 2)))) ** 2)",
+    # a list of the largest, which no sum is about
+    "a list": "index r < 2\nO = max[r](top[k -> r](X[k])) * sum[k](exp(X[k] - mean[k](X[k])))",
+}
+PROGRAMS |= HELD | CENTRES
 
 
 def sizes(text: str, length: int = 37) -> dict[str, int]:
-    known = {"t": length, "q": 35, "k": length, "j": length, "e": 5, "d": 3, "i": 2}
+    known = {"t": length, "q": 35, "k": length, "j": length, "e": 5, "d": 3, "i": 2, "r": 2}
     return {e: known[e] for e in translate(check(text)).declared.extent_of.values()}
 
 
-@pytest.mark.parametrize("name", CARRIED)
+@pytest.mark.parametrize("name", [*CARRIED, *HELD])
 def test_one_pass(name: str) -> None:
     """Operations do not grow with the square of the length."""
     k = mc.compile(PROGRAMS[name])
@@ -69,6 +94,7 @@ def test_one_pass(name: str) -> None:
     assert long / short < 2.1
     (kernel,) = k.plan(sizes(PROGRAMS[name])).kernels
     assert str(parse(str(kernel))) == str(kernel)
+    assert name not in HELD or k.report()["passes"] == {"k": 1}
 
 
 def test_a_split_begins_with_what_precedes_it() -> None:
@@ -88,8 +114,14 @@ def test_rows_share_a_stored_prefix() -> None:
     assert not any(isinstance(s, Fold) for s in walk(second.body))
 
 
+def test_what_is_too_long_to_hold_is_no_tile() -> None:
+    """Blocks of it are computed by program instances of their own."""
+    first = mc.compile(HELD["rms"]).plan({**sizes(HELD["rms"]), "e": 4096}).kernels[0]
+    assert "whole e" not in str(first)
+
+
 # One of each kind of loop: Triton's interpreter takes seconds for some.
-INTERPRETED = ("sum", "window", "filtered", "in short sums", "suffix", "strict suffix")
+INTERPRETED = ("sum", "window", "filtered", "in short sums", "suffix", "strict suffix", *HELD)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +135,14 @@ def test_results(name: str, backend: str) -> None:
         agree(backend, text, inputs, 50, processors=processors)
 
 
-@pytest.mark.parametrize("name", ["causal", "window", "strict", "strict suffix"])
-def test_gradients(name: str) -> None:
-    text = PROGRAMS[name]
-    kernel = mc.compile(text, backend="torch")
-    x = {"S": torch.randn(9, 30).double(), "V": torch.randn(30, 2).double()}
-    for value in x.values():
-        value.requires_grad_()
-    given = x["S"], x["V"]
-    assert torch.autograd.gradcheck(lambda S, V: kernel(S=S, V=V), given, fast_mode=True)
+PREFIXES = dict.fromkeys(("causal", "window", "strict", "strict suffix"), "S[q,k], V[k,e]")
+RESULTS = dict.fromkeys(("rms", "layer norm", "softmax"), "Q[q,d], K[k,d], V[k,e]")
+
+
+@pytest.mark.parametrize(("name", "inputs"), (PREFIXES | RESULTS).items())
+def test_gradients(name: str, inputs: str) -> None:
+    kernel = mc.compile(f"input {inputs}\n{PROGRAMS[name]}", backend="torch")
+    extents = {"q": 9, "k": 30, "d": 2, "e": 3}
+    given = [torch.randn([extents[d] for d in x.dims]) for x in kernel.declared.inputs.values()]
+    leaves = [x.double().requires_grad_() for x in given]
+    assert torch.autograd.gradcheck(kernel, leaves, fast_mode=True)
