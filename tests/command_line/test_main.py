@@ -556,14 +556,6 @@ def test_run_files(call, tmp_path) -> None:
         np.testing.assert_allclose(saved["allow_pickle"], 10 * a.sum(1))
 
 
-def test_run_sizes_that_do_not_meet(call, tmp_path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((3, 2), np.float32))
-    result = call("run", PRODUCT, "--input", f"A={tmp_path}/a.npy", f"B={tmp_path}/a.npy")
-    assert (result.status, result.out) == (2, "")
-    assert result.err.startswith("ShapeError: index 'k' has two sizes (line 1, column 10)\n")
-    assert "k = 2 from A" in result.err and "k = 3 from B" in result.err
-
-
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

@@ -207,23 +207,6 @@ def test_a_float_parameter_refuses_the_rest(c: object) -> None:
         bind(PAGED, PAGED_SHAPES, {"w": 1, "c": c})
 
 
-@pytest.mark.parametrize(
-    ("args", "kwargs", "message"),
-    [
-        ([1, 2, 3, 4, 5], {}, "5 inputs are given by position, and the program has 4"),
-        ([1, 2, 3, 4], {"C": 1, "w": 2}, "input 'C' is given twice, by position \\(1\\)"),
-        ([1, 2, 3], {"w": 2}, "input 'Q' is missing"),
-        ([1], {}, "missing: 'table', 'len', 'Q', 'w'"),
-        ([1, 2, 3, 4], {}, "parameter 'w' is missing"),
-        ([1, 2, 3], {"w": 2, "tabel": 1}, "no input or parameter 'tabel'"),
-        ([1, 2, 3], {"w": 2, "tabel": 1}, "did you mean 'table'?"),
-    ],
-)
-def test_signature_errors(args: list[int], kwargs: dict[str, int], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        signature(PAGED, args, kwargs)
-
-
 UNDECLARED = {
     "none": (
         "O[q,e] = V[k,e] * softmax[k](Q[q,d] * K[k,d])",

@@ -102,21 +102,22 @@ def in_gluon(
 
 
 @contextmanager
-def compared() -> Iterator[list[str]]:
-    """Compare the block programs of all kernels that run inside with their tile programs: after
-    each pass over blocks, and where sizes are known. The list names the kernels."""
+def compared(groups: int, **longer: int) -> Iterator[list[str]]:
+    """Compare the block programs of all kernels that run inside with their tile programs, in blocks
+    of 16 or longer ones: after each pass over blocks, and where sizes are known. The list names
+    the kernels."""
     original, seen = backend.run, []
 
     def both(program, inputs, outputs, extents, params, **options) -> None:  # type: ignore[no-untyped-def]
         original(program, inputs, outputs, extents, params, **options)
         given = {n: in_float64(np.asarray(inputs[n])) for n in program.inputs}
-        chosen = lengths(program, extents, 16)
+        chosen = lengths(program, extents, 16) | longer
         each = [in_gluon(program, x) for x in (*AFTER, UNSKEWED)]
         for blocks in (*each, in_gluon(program, sizes=extents)):
             verify(blocks)
             found = {o.name: np.full_like(outputs[o.name], np.nan) for o in program.outputs}
             block_interpreter.run(
-                blocks, given, found, extents, params, chosen, descriptors=True, groups=2
+                blocks, given, found, extents, params, chosen, descriptors=True, groups=groups
             )
             for n, array in found.items():
                 np.testing.assert_allclose(array, outputs[n], 1e-9, 1e-9, err_msg=str(blocks))
@@ -130,7 +131,7 @@ def compared() -> Iterator[list[str]]:
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_meaning(name: str) -> None:
     case = CASES[name]
-    with compared() as seen:
+    with compared(2) as seen:
         run("numpy", case.text, case.inputs(case.sizes(37, 53, 20, 16)), name=name, **case.params)
     assert seen
 
@@ -145,7 +146,7 @@ def test_meaning_of_gradients(name: str) -> None:
     for n, declared in kernel.declared.inputs.items():
         if n not in inputs:
             inputs[n] = random.standard_normal([sizes[d] for d in declared.dims])
-    with compared() as seen:
+    with compared(2) as seen:
         kernel(**{n: inputs[n] for n in kernel.declared.inputs}, **case.params)
     assert seen
 
@@ -154,19 +155,8 @@ def test_meaning_of_gradients(name: str) -> None:
 @pytest.mark.parametrize("name", ["causal", "sliding_window", "sink_window", "prefix_lm"])
 def test_blocks_that_others_need(name: str, q: int, k: int, rows: int) -> None:
     """Warpgroups whose rows admit fewer blocks than those of others leave them unread, also all."""
-    case, original = CASES[name], backend.run
-
-    def both(program, inputs, outputs, extents, params, **options) -> None:  # type: ignore[no-untyped-def]
-        original(program, inputs, outputs, extents, params, **options)
-        given = {n: in_float64(np.asarray(inputs[n])) for n in program.inputs}
-        again = {n: np.full_like(x, np.nan) for n, x in outputs.items()}
-        chosen = lengths(program, extents, 16) | {"q": rows}
-        how = {"descriptors": True, "groups": 3}
-        block_interpreter.run(in_gluon(program), given, again, extents, params, chosen, **how)
-        for n, array in again.items():
-            np.testing.assert_allclose(array, outputs[n], 1e-9, 1e-9)
-
-    with patch.object(backend, "run", both):
+    case = CASES[name]
+    with compared(3, q=rows):
         run("numpy", case.text, case.inputs(case.sizes(q, k, 20, 16)), name=name, **case.params)
 
 
@@ -176,23 +166,11 @@ def test_rows_that_none_admits(name: str, rows: int) -> None:
     """Their elements are in no result, be they NaN, also where a block has them."""
     case = CASES[name]
     inputs = case.inputs(case.sizes(37, 90, 20, 16))
-    found = run("numpy", case.text, inputs, name=name, **case.params)
     for n, last in enumerate(inputs.get("length", [37] * len(inputs["V"]))):
         inputs["V"][n, :, last:] = float("nan")  # no query is as far
-    again, original = {}, backend.run
-
-    def beside(program, given, outputs, extents, params, **options) -> None:  # type: ignore[no-untyped-def]
-        original(program, given, outputs, extents, params, **options)
-        arrays = {n: in_float64(np.asarray(given[n])) for n in program.inputs}
-        again.update({n: np.full_like(x, np.nan) for n, x in outputs.items()})
-        chosen = lengths(program, extents, 16) | {"q": rows, "k": 32}
-        how = {"descriptors": True, "groups": 2}
-        block_interpreter.run(in_gluon(program), arrays, again, extents, params, chosen, **how)
-
-    with patch.object(backend, "run", beside):
-        run("numpy", case.text, inputs, name=name, **case.params)
-    (result,) = again.values()
-    np.testing.assert_allclose(result, np.asarray(found).reshape(result.shape), 1e-9, 1e-9)
+    with compared(2, q=rows, k=32):
+        found = run("numpy", case.text, inputs, name=name, **case.params)
+    assert np.isfinite(np.asarray(found)).all()
 
 
 @pytest.mark.parametrize("name", ["causal", "gqa", "dropout"])

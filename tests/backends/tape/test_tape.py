@@ -126,22 +126,6 @@ def test_elements_at_one_place_are_copied() -> None:
     torch.testing.assert_close(first, wanted)
 
 
-def test_parameters_vary_without_another_tape() -> None:
-    """They are read in each call, those of filters, too."""
-    text = (
-        "input Q[q,d], K[k,d], V[k,e]\nparam w: int = 3\nparam c: float = 1.0\n"
-        "O[q,e] = softmax[k if k <= q and q - k < w](c * Q[q,d] * K[k,d]) * V[k,e]"
-    )
-    kernel, (Q, K, V) = mc.compile(text, backend="torch"), torch.randn(3, 9, 4).unbind()
-    with tapes_made() as made:
-        for w, c in ((3, 0.5), (3, 0.25), (5, 0.25), (5, 2.5)):
-            found = kernel(Q, K, V, w=w, c=c)
-            distance = torch.arange(9)[:, None] - torch.arange(9)
-            S = (c * Q @ K.mT).masked_fill((distance < 0) | (distance >= w), -torch.inf)
-            torch.testing.assert_close(found, S.softmax(-1) @ V)
-    assert len(made) == 1
-
-
 def test_large_masks_are_not_kept() -> None:
     """What is larger than `KEPT` is computed in each call."""
     Q, K, V = torch.randn(3, 40, 4).unbind()
@@ -469,14 +453,21 @@ def test_what_numbers_decide_is_computed_once_for_them(kept: int) -> None:
 
 
 def test_other_numbers_of_a_call() -> None:
-    """Masks, bounds and their gradients are those of the parameters of the call."""
-    text = "param window: int\nO[q,e] = softmax[k if q - k < window](Q[q,d] * K[k,d]) * V[k,e]"
+    """Masks, bounds and their gradients are those of the parameters of the call, without another
+    tape."""
+    text = (
+        "param window: int, c: float\n"
+        "O[q,e] = softmax[k if q - k < window](c * Q[q,d] * K[k,d]) * V[k,e]"
+    )
     kernel = mc.compile(text, backend="torch")
     Q, K, V = (x.requires_grad_() for x in torch.randn(3, 33, 8, dtype=torch.float64).unbind())
     distance = torch.arange(33)[:, None] - torch.arange(33)
-    for window in (2, 2, 2, 9, 9, 2, 30):
-        found = kernel(Q=Q, K=K, V=V, window=window)
-        wanted = (Q @ K.mT).where(distance < window, -torch.inf).softmax(-1) @ V
-        gradients = (torch.autograd.grad(o.square().sum(), [Q, K, V]) for o in (found, wanted))
-        torch.testing.assert_close(found, wanted)
-        torch.testing.assert_close(*gradients)
+    with tapes_made() as made:
+        for turn, window in enumerate((2, 2, 2, 9, 9, 2, 30)):
+            c = 0.5 + turn // 2
+            found = kernel(Q=Q, K=K, V=V, window=window, c=c)
+            wanted = (c * Q @ K.mT).where(distance < window, -torch.inf).softmax(-1) @ V
+            gradients = (torch.autograd.grad(o.square().sum(), [Q, K, V]) for o in (found, wanted))
+            torch.testing.assert_close(found, wanted)
+            torch.testing.assert_close(*gradients)
+    assert len(made) == 2  # of a call, and of its gradients

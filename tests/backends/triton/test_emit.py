@@ -99,15 +99,6 @@ def test_nothing_but_kernels(sources: dict[str, str]) -> None:
     assert not {name: some for name, some in found.items() if some}
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["import os", "from os import path", "x = ().__class__", "eval('1')", "open('f')", "float = 1"],
-)
-def test_the_check_of_files_sees(line: str) -> None:
-    """The test above would notice."""
-    assert list(faults(line))
-
-
 # --- how a file looks ---------------------------------------------------------------------
 
 

@@ -121,6 +121,3 @@ def test_what_is_admitted() -> None:
     assert not alone.admits(replace(table.first(alone), group_size=2))
     in_splits = spaces("attention", 1, 65536, 128)[0]
     assert in_splits.orders == [1]
-
-
-# --- emitted ----------------------------------------------------------------------------------

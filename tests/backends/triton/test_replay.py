@@ -20,8 +20,6 @@ from unittest.mock import patch
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.utils._python_dispatch import TorchDispatchMode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import monocomp as mc
@@ -329,30 +327,6 @@ def grads(result: Tensor, inputs: dict[str, Tensor]) -> list[Tensor | None]:
     return [t.grad for t in inputs.values()]
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
-def test_what_watches_a_call_sees_it(driver: Driver) -> None:
-    """A call like an earlier one is recorded for tangents, and an operator to what traces it."""
-    kernel, x = mc.compile("O[i] = sum[k](X[i,k] ** 2)", backend="triton"), torch.ones(4, 32)
-    seen = []
-
-    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(self, function: Any, _: Any, args: Any = (), how: Any = None) -> Any:
-            seen.append(str(function))
-            return function(*args, **(how or {}))
-
-    kernel(x)
-    kernel(x)
-    with (
-        forward_ad.dual_level(),
-        patch("monocomp.calls.recording.recorded", side_effect=LookupError),
-        pytest.raises(LookupError),
-    ):
-        kernel(forward_ad.make_dual(x, x))  # type: ignore[no-untyped-call]
-    with Watch():  # type: ignore[no-untyped-call]
-        kernel(x)
-    assert len(seen) == 1 and seen[0].startswith("monocomp.")
-
-
 def test_repeated_gradients_launch(driver: Driver) -> None:
     """What the gradients of a call before launched, in the same order, and nothing is looked up
     but by their look; second derivatives are calls of their own."""
@@ -429,15 +403,6 @@ def test_nothing_is_kept_while_a_graph_is_captured(
         assert not is_repeated(driver, kernel, **inputs)
     kernel(**inputs)
     assert is_repeated(driver, kernel, **inputs)
-
-
-def test_what_memory_has_otherwise_is_not_repeated(driver: Driver) -> None:
-    """The imaginary part of a conjugate is stored with the other sign."""
-    kernel = mc.compile("O[i] = X[i] * 2", backend="triton")
-    x = torch.complex(torch.randn(64), torch.randn(64))
-    kernel(x.imag)
-    assert is_repeated(driver, kernel, X=x.imag)
-    assert not is_repeated(driver, kernel, X=x.conj().imag)
 
 
 def test_plans_hold_no_tensors(driver: Driver) -> None:
