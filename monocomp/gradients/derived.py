@@ -264,16 +264,12 @@ class _Derivation:
         leaves = self.adjoints.leaves
         nodes = [n for n in leaves if n.term.op == "ref" or T.name_of(n.term) in gradients]
         self.adjoints.leaves, rows = self._read(nodes, reading)
-        _, used = names_needed(
-            [*rows, *(Equation("", (), t) for ts in self.adjoints.leaves.values() for t in ts)],
-            {},
-            {e.name: e for e in self.names.equations},
-        )
-        definitions = [e for e in (*self.weights, *self.names.equations) if e.name in used]
-        definitions, named = with_names(definitions, self.known)
         adjoints = [Equation(name, e.indices, self._adjoint(e)) for name, e in read_again]
-        found = [*in_order([*named, *definitions, *rows, *adjoints])]
-        found += [self._of_input(name, gradients[name]) for name in wrt]
+        of_inputs = [self._of_input(name, gradients[name]) for name in wrt]
+        definitions = [*self.weights, *self.names.equations]
+        _, used = names_needed([*rows, *adjoints, *of_inputs], {}, {e.name: e for e in definitions})
+        definitions, named = with_names([e for e in definitions if e.name in used], self.known)
+        found = [*in_order([*named, *definitions, *rows, *adjoints]), *of_inputs]
         by_name = self.by_name.definitions.union(self.by_name.values)
         stay = by_name.union(name for name, e in read_again if e.name in by_name)
         stay = stay.union(e.name for e in rows)
