@@ -25,13 +25,14 @@ class Abbreviation:
     body: Term
 
     def subscripts(self, t: Term) -> list[Term] | None:
-        """Return the indices for which t equals the body, or None."""
+        """Return the indices for which t equals the body, or None; None also if the body does not
+        tell one of them."""
         if _shape(self.body) != _shape(t):
             return None
         found: dict[Term, Term] = {}
         if not _match(self.body, t, frozenset(self.indices), found, set()):
             return None
-        return [found.get(i, i) for i in self.indices]
+        return [found[i] for i in self.indices] if len(found) == len(self.indices) else None
 
 
 def _shape(t: Term) -> tuple[object, ...]:
