@@ -23,6 +23,8 @@ from monocomp.terms.monomials import addends, factors
 from monocomp.terms.transfer import REAL
 from monocomp.tile import Expr, apply
 
+_FOLDS = ("fold", "fold_at")
+
 
 class Frame(NamedTuple):
     """A maximum or minimum that sums of a loop are scaled by, as terms.
@@ -168,8 +170,9 @@ def _absorbed(body: Term, name: str) -> Term | None:
 
 
 def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:
-    """t with a symbol for a part of it, or for some of its factors."""
-    found = T.replace(t, part, symbol)
+    """t with a symbol for a part of it, or for some of its factors. Folds stay: a symbol is known
+    in its own loop alone."""
+    found = T.transform(lambda s: symbol if s is part else s if s.op in _FOLDS else None)(t)
     if found is not t or t.op != part.op:
         return found
     if t.op == "mul":

@@ -36,6 +36,9 @@ PROGRAMS = {
     "stop": "O[i] = X[i] * stop(X[i])",
     "diagonal": "index i < 4, j < 4\nO[i] = X[i,i] * sum[j](X[i,j] * X[j,i])",
     "naive": "O[q] = sum[k](exp(S[q,k]) * V[k]) / sum[k](exp(S[q,k]))",
+    "weights in a filter": "P[k] = softmax[k](S[k])\nO[q] = sum[k if P[k] > 0.1](V[q,k])",
+    "many sums with one maximum": "m = max[i](X[i])\n"
+    "O[k] = sum[i](where(A[i,k] < 0, 3, 1) * exp(X[i] - m)) ** 2",
     "entropy": "P[q,k] = softmax[k](S[q,k])\nH[q] = -sum[k](P[q,k] * log(P[q,k]))",
     "exponentials beside weights": "S[q,k] = Q[q,d] * K[k,d]\n"
     "O[q] = softmax[k if k < q](S[q,k]) * V[k] + sum[k](exp(S[q,k]) * W[k])",

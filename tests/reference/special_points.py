@@ -296,6 +296,8 @@ PROGRAMS = [
             "sum[k](T[k] * softmax[k](softmax[k](Large[q,k])))",
         )
     ),
+    "A[k] = sum[l](softmax[l](W[l] + Off[k]) * (W[l] <= 0))\n"
+    "O = sum[k if Off[k] > -inf](sum[q](R[q,k] * T[q]) * exp(A[k]))",
     "O[q,k] = softmax[k](exp(31.7 * W[k] + S[q,k]))",
     "O[q,k] = softmax[k](S[q,k] * sum[k](exp(8 * S[q,k]) * S[q,k])) + T[q]",
     "O[q,k] = relu(exp(Large[q,k]) - 1) / sum[k](abs(exp(Large[q,k]) - 1))",
