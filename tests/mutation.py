@@ -35,7 +35,7 @@ from monocomp.checking.steps import Case
 from monocomp.derivation.rule_sets import RULES, derive
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
-from tests.rewriting import test_guards
+from tests.rewriting import test_equations
 from tests.terms import test_printer
 
 NAMES = (
@@ -222,8 +222,8 @@ def tests_of(name: str) -> Iterator[Callable[[], None]]:
         for arguments in _parametrised(function):
             yield functools.partial(function, **arguments)
     own = (r.name for r in RULES.values() if r.apply.__module__ == f"monocomp.rewrites.{name}")
-    for rule, frame in itertools.product(own, test_guards.FRAMES):
-        yield functools.partial(test_guards.test_examples_in_guards, rule, frame)
+    for rule, frame in itertools.product(own, test_equations.FRAMES):
+        yield functools.partial(test_equations.test_examples_in_guards, rule, frame)
     for text in test_printer.PROGRAMS.values():
         if "param c: float\n" not in text:
             yield functools.partial(check_result, text)

@@ -71,13 +71,6 @@ def test_a_learned_bias_has_a_gradient() -> None:
     torch.testing.assert_close(found, torch.autograd.grad(expected, bias))
 
 
-def test_a_row_that_sees_nothing_is_zero() -> None:
-    query, key, value = inputs(4, 4, 2)
-    mask = MASK.clone()
-    mask[3] = False
-    assert not mc.sdpa(query, key, value, mask)[:, :, 3].any()
-
-
 def test_dropout() -> None:
     """Weights are dropped by chance, the mean stays, and the generator decides."""
     query, key = torch.zeros(2, 1, 1, 64, 8)

@@ -1,17 +1,25 @@
-"""Random inputs fit the program: sizes agree, and computed subscripts stay inside."""
+"""Random inputs fit the program: sizes agree, and computed subscripts stay inside; and faults that
+a rewrite could make are found, which `test_printer` looks for after every step."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from monocomp import terms as T
 from monocomp.checking.random_inputs import random_inputs, to_bfloat16
 from monocomp.checking.sizes import Sizes, complete_extents, fits
 from monocomp.declarations.records import by_representative, free_extents
-from monocomp.errors import UsageError
+from monocomp.errors import InternalError, UsageError
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
+from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
+from tests.elements import element
+from tests.printed import verify
 
 PAGED = """
 input K[p,s,d], table[b,n]: int
@@ -113,3 +121,39 @@ def test_other_sizes_of_the_same_program(given: dict[str, int]) -> None:
     other = first.at(given)
     assert other.extents == complete_extents(program, given) and first.extents == before
     assert other.fit and fits(program, given, {})
+
+
+# --- faults of rewrites ------------------------------------------------------------------
+
+
+def with_body(change: Callable[[T.Term], T.Term]) -> Equations:
+    program = translate(check("O[i] = sum[k](X[i,k] * Y[k])"))
+    return program.map(change)
+
+
+X = element("X", (T.index("i", "i"), T.index("l", "k")), "float")
+FAULTS = {
+    "O varies with $1": lambda body: T.open_fold(body)[1][1],
+    "O varies with l": lambda body: T.add(body, X),
+    "O reads D, which no equation defines": lambda body: T.mul(body, T.ref("D", (), "float")),
+    "O reads Z, which is no input": lambda body: T.mul(body, element("Z", (), "float")),
+}
+
+
+@pytest.mark.parametrize("message", FAULTS)
+def test_a_fault_is_found(message: str) -> None:
+    with pytest.raises(InternalError) as caught:
+        verify(with_body(FAULTS[message]))
+    assert message in str(caught.value)
+
+
+def test_a_term_that_prints_as_another_is_found() -> None:
+    inert = T.inert("add", T.ZERO, T.ONE)
+    with pytest.raises(InternalError, match="is printed as"):
+        verify(with_body(lambda body: T.mul(body, inert)))
+
+
+def test_an_equation_that_is_gone_is_found() -> None:
+    program = with_body(lambda body: body)
+    with pytest.raises(InternalError, match="no equation is left for O"):
+        verify(replace(program, equations=()))

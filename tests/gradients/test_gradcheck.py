@@ -1,4 +1,5 @@
-"""Every program of the library by torch's gradcheck and gradgradcheck, in float64."""
+"""Programs of the library by torch's gradcheck and gradgradcheck, in float64; and results and
+gradients of extents of 0."""
 
 from __future__ import annotations
 
@@ -11,7 +12,11 @@ from torch.autograd import gradcheck, gradgradcheck
 import monocomp as mc
 from monocomp import library
 from monocomp.checking.random_inputs import random_inputs
+from monocomp.checking.sizes import free_extents
 from monocomp.checking.steps import small_params
+from monocomp.translation.translator import translate
+from tests.agreement import check_gradients, check_outputs
+from tests.backends.running import program_of
 
 # Entries of `top` of fewer elements than it takes are -inf, which has no differences.
 NO_DIFFERENCES = {"softmax_top8"}
@@ -57,3 +62,32 @@ def test_gradients(name: str) -> None:
 def test_second_derivatives(name: str) -> None:
     function, values = case(name)
     assert gradgradcheck(function, values, fast_mode=True)
+
+
+# --- extents of 0 ------------------------------------------------------------------------
+
+
+# A group of no heads reads at 0, where nothing is.
+UNDEFINED = {("gqa", "g")}
+SOME = ("causal", "gqa", "layer_norm")
+
+
+def cases() -> list[Any]:
+    """Each program with each of its indices."""
+    found = []
+    for name in SOME:
+        declared = translate(program_of(library.load(name))).declared
+        indices = [e.lstrip(".") for e in free_extents(declared)]
+        found += [(name, i) for i in indices if (name, i) not in UNDEFINED]
+    return found
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("name", "index"), cases())
+def test_an_index_without_values(name: str, index: str) -> None:
+    program = program_of(library.load(name))
+    params = small_params(translate(program).declared)
+    drawn = random_inputs(translate(program), {index: 0}, dtype="float64", params=params)
+    kernel = mc.compile(library.load(name), backend="torch")
+    check_outputs(program, kernel, drawn, note=name, params=params)
+    check_gradients(program, kernel, drawn, note=name, params=params)
