@@ -12,7 +12,6 @@ from monocomp.derivation.rule_sets import RULES
 from monocomp.errors import MonocompError
 from monocomp.rewrites import exchange
 from monocomp.rewriting.equations import Equation, Guard, Need, equations
-from tests.mutation import NAMES
 from tests.rewrites.rules import apply_only, check_does_not_fire, check_example
 from tests.rewriting.law_checker import counterexample
 
@@ -159,13 +158,3 @@ def test_examples_in_guards(name: str, frame: str) -> None:
             expected = case.outputs(inputs, rewriter.start.text())
             error = case.error(case.outputs(inputs, rewriter.program.text()), expected)
             assert error <= 1e-10, f"{rewriter.start}\nbecame\n{rewriter.program}\n{case}: {error}"
-
-
-# --- what looks for conditions that no test needs ----------------------------------------
-
-
-def test_every_rule_loses_its_conditions() -> None:
-    """Where it is a function; the needs of an equation are left out one by one elsewhere."""
-    functions = [rule.apply for rule in RULES.values() if not isinstance(rule, Equation)]
-    homes = {apply.__module__.rpartition(".")[2] for apply in functions}
-    assert homes <= {*NAMES}
