@@ -60,20 +60,6 @@ def test_a_graph_repeats_forward_and_backward() -> None:
         assert torch.equal(captured, called)
 
 
-@needs_gpu
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-def test_a_repeated_call_waits_for_nothing() -> None:
-    kernel = mc.compile(library.load("causal"))
-    q, k, v, cotangent = tensors(200, 64, torch.bfloat16)
-    for _ in range(3):
-        grad(kernel(q, k, v), (q, k, v), cotangent)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        grad(kernel(q, k, v), (q, k, v), cotangent)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 @pytest.mark.parametrize("name", ["causal", "softcap", *["pair_bias"][: int(ON_GPU)]])
 def test_the_same_bits(name: str) -> None:
     """Each time: nothing is added up in the order in which it comes."""

@@ -75,19 +75,6 @@ def test_what_is_wrong_never_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.measured > 0 and found.schedules not in spoiled
 
 
-def test_an_interruption_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, turn = GpuBench.timer, itertools.count()
-
-    def timer(bench: GpuBench, choice: Any) -> Any:
-        if next(turn) == 2:
-            raise KeyboardInterrupt
-        return original(bench, choice)
-
-    monkeypatch.setattr(GpuBench, "timer", timer)
-    found = mc.compile(library.load("causal")).tune(*tensors(), candidates=4)
-    assert found.was_interrupted and found.measured == 2 and found.entry is not None
-
-
 def raced() -> int:
     """How many races are remembered."""
     return sum(e.raced for e in mc.schedules._given.values())

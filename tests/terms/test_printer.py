@@ -276,21 +276,6 @@ def test_readable(text: str, printed: str) -> None:
     assert program.lines() == [printed]
 
 
-def test_bound_names_avoid_tensors_and_each_other() -> None:
-    text = "input k[n,m], A[n,m]\nO[n] = sum[m](k[n,m] * sum[l](A[n,l] * k[n,m]))"
-    program = translate(check(text))
-    assert str(program) == "O[n] = sum[m](k[n,m] * sum[m_1](A[n,m_1] * k[n,m]))"
-    verify(program)
-
-
-def test_an_index_that_no_input_is_read_with_is_declared() -> None:
-    head = "input B[k,j]\nindex k_1 < |k|\n"
-    lines = "O[k] = B[k, 0] + mean[k_1](B[k // 2, 0] * cos(k_1))\nreturn O\n"
-    program = translate(check(head + lines))
-    assert program.text() == head + lines
-    verify(program)
-
-
 def test_a_filter_mentions_its_index() -> None:
     text = "O[i] = sum[k](X[i,k] * (i < 2))"
     rewriter = derive(translate(check(text)))

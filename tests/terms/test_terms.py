@@ -190,6 +190,8 @@ def test_what_may_be_empty_is_not_cancelled() -> None:
     assert T.divide(count, count).op == "cast"
     plain = total(K, row("S", I, K))  # no filter and no weights
     assert T.divide(plain, plain) is T.bracket(T.compare("!=", plain, T.ZERO))
+    assert T.divide(T.ZERO, T.ZERO) is T.ZERO
+    assert T.fold("sum", (K,), T.FALSE, K) is T.const(0)
     sink = T.add(weights, T.exp(T.as_float(I)))  # never empty
     assert T.divide(sink, sink) is T.ONE
 
@@ -270,6 +272,7 @@ def test_where() -> None:
 @pytest.mark.parametrize(
     ("monoid", "unit"),
     [
+        ("sum", T.ZERO),
         ("prod", T.ONE),
         ("max", T.NEG_INF),
         ("min", T.INF),
@@ -281,14 +284,6 @@ def test_an_aggregate_over_nothing_is_the_unit(monoid: str, unit: Term) -> None:
     assert T.fold(monoid, (K,), T.FALSE, row("S", K)) is unit
     if monoid not in ("mean", "logsumexp"):
         assert T.fold(monoid, (K,), T.compare("<", K, I), unit) is unit
-
-
-def test_a_sum_over_nothing_is_0() -> None:
-    nothing = T.fold("sum", (K,), T.FALSE, row("S", K))
-    assert nothing is T.ZERO
-    assert T.divide(nothing, nothing) is T.ZERO
-    assert T.fold("sum", (K,), T.FALSE, K) is T.const(0)
-    assert T.fold("sum", (K,), T.compare("<", K, I), T.ZERO) is T.ZERO
 
 
 # --- binders --------------------------------------------------------------------------
