@@ -41,27 +41,29 @@ HOST_FUNCTIONS = {
     return TensorDescriptor(tensor, shape, strides, block)''',
     "copy_rows": '''@triton.jit
 def copy_rows(x_ptr, y_ptr, size_1, size_2, size_3, stride_0, stride_1, stride_2, stride_3, count,
-              LENGTH: tl.constexpr, FILLED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+              length, filled, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Copies rows to memory without gaps between them, and fills them with 0 to their end."""
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.arange(0, BLOCK)[None, :]
+    blocks = tl.cdiv(filled, BLOCK)
+    row = tl.program_id(0).to(tl.int64) // blocks * ROWS + tl.arange(0, ROWS)
+    column = (tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK))[None, :]
     is_row = (row < count)[:, None]
     positions = row % size_3 * stride_3
     rest = row // size_3
     positions += rest % size_2 * stride_2
     rest = rest // size_2
     positions += rest % size_1 * stride_1 + rest // size_1 * stride_0
-    x = tl.load(x_ptr + positions[:, None] + column, mask=is_row & (column < LENGTH),
+    x = tl.load(x_ptr + positions[:, None] + column, mask=is_row & (column < length),
                 other=tl.zeros([ROWS, BLOCK], x_ptr.dtype.element_ty))
-    y_ptr += row[:, None] * FILLED + column
-    tl.store(y_ptr, x, mask=is_row & (column < FILLED))''',
-    "aligned": '''def aligned(tensor, empty, launch):
+    y_ptr += row[:, None] * filled + column
+    tl.store(y_ptr, x, mask=is_row & (column < filled))''',
+    "aligned": '''def aligned(tensor, empty, launch, widest):
     """The tensor, or a copy if 16 bytes do not divide the positions of its rows: only element by
     element could these be loaded. The copy's fill sectors of the cache, with 0 at their end.
-    Wide elements, and tensors of more than five dimensions, are left where they are.
+    Elements of more than `widest` bytes, and tensors of more than five dimensions, are left where
+    they are.
     """
     size, length, strides = tensor.element_size(), tensor.shape[-1], tensor.stride()
-    if size > 2 or tensor.numel() == 0 or strides[-1] != 1 or tensor.dim() > 5:
+    if size > widest or tensor.numel() == 0 or strides[-1] != 1 or tensor.dim() > 5:
         return tensor
     steps = [s for n, s in zip(tensor.shape[:-1], strides) if n > 1]
     if tensor.data_ptr() % 16 == 0 and not any(s * size % 16 for s in steps):
@@ -71,9 +73,10 @@ def copy_rows(x_ptr, y_ptr, size_1, size_2, size_3, stride_0, stride_1, stride_2
     filled = triton.cdiv(length * size, 32) * 32 // size
     rows = empty((*tensor.shape[:-1], filled), dtype=tensor.dtype, device=tensor.device)
     count, missing = tensor.numel() // length, [1] * (5 - tensor.dim())
-    launch(copy_rows, triton.cdiv(count, 8), tensor, rows, *[*missing, *tensor.shape[:-1]][1:],
-           *missing, *strides[:-1], count, LENGTH=length, FILLED=filled, ROWS=8,
-           BLOCK=triton.next_power_of_2(filled), num_warps=4, num_stages=1)
+    block = min(triton.next_power_of_2(filled), 512)
+    programs = triton.cdiv(count, 8) * triton.cdiv(filled, block)
+    launch(copy_rows, programs, tensor, rows, *[*missing, *tensor.shape[:-1]][1:], *missing,
+           *strides[:-1], count, length, filled, ROWS=8, BLOCK=block, num_warps=4, num_stages=1)
     return rows''',
     "clear_elements": '''@triton.jit
 def clear_elements(x_ptr, count, BLOCK: tl.constexpr):

@@ -105,7 +105,7 @@ class PlanTarget(TorchTarget):
         return make
 
     def aligned(
-        self, tensor: torch.Tensor, position: int, copy: int
+        self, tensor: torch.Tensor, position: int, copy: int, widest: int
     ) -> tuple[torch.Tensor, Launched] | None:
         made: list[Launched] = []
 
@@ -114,7 +114,7 @@ class PlanTarget(TorchTarget):
             made.append(Launched(start, both, [*args[2:]], options))
 
         found = self.module.aligned(
-            tensor, lambda *a, **how: torch.empty(*a, **how | _META), launch
+            tensor, lambda *a, **how: torch.empty(*a, **how | _META), launch, widest
         )
         return (found, made[0]) if made else None
 

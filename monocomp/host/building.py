@@ -256,10 +256,10 @@ def _launches(
 ) -> Iterator[A.Statement]:
     """Yield the launches by number, each with the views of what it writes, as later kernels may
     read them. Kernels for slices run in a loop, which has views of its own."""
-    inputs, slices = lowered.declared.inputs, lowered.slices
+    slices = lowered.slices
     inside: list[A.Statement] = []
     for n, k in enumerate(kernels, first):
-        found = _launch(n, k, inputs)
+        found = _launch(n, k, lowered)
         if slices is not None and k.kernel.outputs[0].name in slices.computed:
             inside += found
         else:
@@ -334,7 +334,7 @@ def _dtype(
     return "promoted", () if {*wide} == {*_wide(lowered, declared.deciding)} else wide
 
 
-def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator[A.Statement]:
+def _launch(number: int, k: Interface, lowered: Equations) -> Iterator[A.Statement]:
     if k.scheduled is not None:
         required = k.requires_descriptors
         host = (A.PROGRAMS,) * bool(k.kernel.splits)
@@ -342,9 +342,11 @@ def _launch(number: int, k: Interface, inputs: Mapping[str, object]) -> Iterator
         yield Choose(number, host)
         rows = k.kernel.axis_names("row")
         odd = {d.tensor: None for d in k.descriptors if required or _is_held(k.kernel, d)}
-        if rows and any(name in inputs for name in odd):
-            least = 0 if required else MANY_BLOCKS
-            yield Align(tuple(n for n in odd if n in inputs), k.programs(rows), least)
+        results = {lowered.views.get(o.name, o.name) for o in lowered.declared.outputs}
+        copied = [n for n in odd if n in lowered.declared.inputs or (required and n not in results)]
+        if rows and copied:
+            least, widest = (0, 4) if required else (MANY_BLOCKS, 2)
+            yield Align(tuple(copied), k.programs(rows), least, widest)
         yield Wide(k.tensors, k.added)
         yield Programs(k.programs(k.kernel.axes))
         for axis in k.kernel.axes.values():

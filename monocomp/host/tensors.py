@@ -160,20 +160,22 @@ class Sort(Statement):
 
 @record()
 class Align(Statement):
-    """Tensors are copied if their rows are odd, where so many program instances read them that
-    it pays."""
+    """Tensors whose elements have at most so many bytes are copied if their rows are odd, where so
+    many program instances read them that it pays."""
 
     tensors: tuple[TensorName, ...]
     programs: Number
     least: int
+    widest: int = 2
 
-    text = "align {tensors} if {programs} >= {least}"
+    text = "align {tensors} of {widest} bytes if {programs} >= {least}"
 
     def run(self, call: Evaluation) -> None:
         if self.programs.of(call) < self.least:
             return
         for name in self.tensors:
-            found = call.scheduled.aligned(call.tensors[name], call.positions[name], call.next)
+            at = call.positions[name], call.next
+            found = call.scheduled.aligned(call.tensors[name], *at, self.widest)
             if found is not None:
                 copy, launched = found
                 call.tensors[name] = copy
@@ -184,7 +186,7 @@ class Align(Statement):
         if self.least:
             out.fit("if ", self.programs.source(out), f" >= {self.least}:")
         for name in map(out.tensor, self.tensors):
-            aligned = f"aligned({name}, empty, launch)"
+            aligned = f"aligned({name}, empty, launch, {self.widest})"
             out.fit(f"{name} = ", aligned, indent=1 + bool(self.least))
 
 

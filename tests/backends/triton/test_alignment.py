@@ -27,14 +27,14 @@ def source(name: str, **sizes: int) -> str:
     return mc.compile(library.load(name), name="kernel").source(target="cuda:90", extents=sizes)
 
 
-def _aligned(text: str, tensor: Tensor) -> tuple[Tensor, bool]:
+def _aligned(text: str, tensor: Tensor, widest: int = 2) -> tuple[Tensor, bool]:
     """A tensor in aligned rows, and whether it is the same one."""
     module = load(text)
 
     def empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
         return torch.full(shape, math.nan if dtype.is_floating_point else 99, dtype=dtype)
 
-    found: Tensor = module.aligned(tensor, empty, module.launch)
+    found: Tensor = module.aligned(tensor, empty, module.launch, widest)
     return found, found is tensor
 
 
@@ -61,6 +61,7 @@ COPIED: Mapping[str, tuple[Tensor, int]] = {  # with the length of its rows
     "swapped": (torch.randn(5, 3, 20).half().transpose(0, 1), 32),
     "bytes": (torch.ones(5, 40, dtype=torch.int8), 64),
     "many, in parts, swapped": (torch.randn(3, 2, 4, 7, 21).half()[..., :19].transpose(0, 3), 32),
+    "longer than a block": (torch.randn(2, 3, 1037).half(), 1040),
 }
 
 
@@ -78,6 +79,14 @@ def test_what_is_copied(kind: str) -> None:
     assert torch.equal(found[..., : tensor.shape[-1]], tensor)
     assert not found[..., tensor.shape[-1] :].any()
     assert _aligned(source("attention"), found)[1]
+
+
+@pytest.mark.parametrize("length", [33, 1037])
+def test_wide_elements_are_copied_where_descriptors_load_them(length: int) -> None:
+    tensor = torch.randn(2, 3, length)
+    found, is_same = interpreter.call(_aligned, source("attention"), tensor, 4)
+    assert not is_same and torch.equal(found[..., :length], tensor)
+    assert _aligned(source("attention"), tensor.double(), 4)[1]
 
 
 def _run(text: str, inputs: Mapping[str, Tensor]) -> tuple[Tensor, int]:
