@@ -102,10 +102,16 @@ class Loops(Values):
 
         In the kernel's scope folds are streamed, but for axes that are held whole; inside
         a loop they are whole tiles, but for long axes and for bodies that are no products
-        of two factors.
+        of two factors. In a loop that has no blocks, sums over products of matrices are streamed
+        as well.
         """
-        is_inside = self.scopes[-1].axis is not None and t.attr.monoid == "sum"
-        return is_inside and self.is_short(t.attr.extents[0]) and self._is_contraction(t)
+        axis = self.scopes[-1].axis
+        if axis is None or t.attr.monoid != "sum" or not self.is_short(t.attr.extents[0]):
+            return False
+        inner = (g for g in T.subterms(*T.open_fold(t)[1]) if g.op == "fold")
+        if self.axes[axis].role == "serial" and any(map(self._is_product, inner)):
+            return False
+        return self._is_contraction(t)
 
     def _is_fold_here(self, t: Term) -> bool:
         """True if this is a fold or selection of the current scope, not yet emitted."""
