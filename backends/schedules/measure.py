@@ -54,10 +54,11 @@ class GpuBench:
         self.tolerance = min(0.25, max(1e-3, 8 * coarsest))
 
     def compile(self, choices: Sequence[Choice]) -> None:
-        """Compile these in threads. Triton needs Python's lock for a tenth of the time; what fails
-        is compiled again when it runs, and says why. Nothing else is built meanwhile.
+        """Compile these in threads, one a kernel. Triton needs Python's lock for a tenth of the
+        time; what fails is compiled again when it runs, and says why. Nothing else is built
+        meanwhile.
         """
-        with BUILDING, ThreadPoolExecutor(len(choices)) as pool:
+        with BUILDING, ThreadPoolExecutor(sum(map(len, choices))) as pool:
             # An interruption would leave the mode in this thread's context.
             copy_context().run(self._compile, choices, pool)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -146,6 +146,8 @@ def search(
     tuning = Tuning(firsts)
     try:
         wanted = expected()
+        if options:
+            bench.compile(list(_first_choices(options)))
         for number in range(len(options)):
             left = begin + seconds - clock()
             share = left / (len(options) - number)
@@ -156,6 +158,12 @@ def search(
         tuning.milliseconds = tuning.before
     tuning.seconds = clock() - begin
     return tuning
+
+
+def _first_choices(options: Sequence[Sequence[Schedule]]) -> Iterator[Choice]:
+    """Yield choices that hold the first candidates of all kernels, to compile at the same time."""
+    for n in range(min(_AT_ONCE, max(map(len, options)))):
+        yield tuple(candidates[min(n, len(candidates) - 1)] for candidates in options)
 
 
 class _Kernel:
@@ -202,7 +210,7 @@ class _Kernel:
             if tried and self.clock() > until:
                 break
             self.progress("compiling", n + 1, len(options))
-            if n % _AT_ONCE == 0:
+            if n and n % _AT_ONCE == 0:
                 self.bench.compile([self._choice(o) for o in options[n : n + _AT_ONCE]])
             try:
                 found = self.bench.outputs(self._choice(option))

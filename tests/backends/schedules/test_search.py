@@ -81,6 +81,16 @@ def test_the_fastest_wins() -> None:
     assert "1 ms, before 4 ms" in str(found)
 
 
+def test_candidates_of_all_kernels_are_compiled_at_once() -> None:
+    """But no more of each than four."""
+    bench = Bench(TIMES)
+    bench.search([A, B, C], [D])
+    assert bench.together == [[(A, D), (B, D), (C, D)]]
+    bench = Bench(TIMES)
+    bench.search([A, B, C, D, A], [B, C])
+    assert bench.together == [[(A, B), (B, C), (C, C), (D, C)], [(A, B)]]
+
+
 def test_what_may_be_chance_does_not_win() -> None:
     """The first stays, unless another is clearly faster."""
     times = {A: 1.0, B: 0.995, C: 2.0}
