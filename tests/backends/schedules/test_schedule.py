@@ -41,6 +41,16 @@ def test_as_plain_data(name: str) -> None:
         assert Schedule.from_json(data) == PLAIN
 
 
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_rows_of_warpgroups(groups: int) -> None:
+    """Three have 192, and what was measured of them holds for other processes."""
+    schedule = Schedule((("q", 64 * groups), ("k", 128)), 4 * groups, 2, descriptors=True)
+    data = json.loads(json.dumps(schedule.to_json()))
+    assert Schedule.from_json(data) == schedule
+    with pytest.raises(ValueError, match="powers of two"):
+        Schedule.from_json(data | {"blocks": {"q": 64 * groups, "k": 96}})
+
+
 # --- how long instances take together ----------------------------------------------------
 
 
