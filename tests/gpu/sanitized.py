@@ -23,6 +23,8 @@ from tests.backends.library_cases import CASES
 from tests.backends.running import exact
 from tests.backends.tolerances import BESIDE_EAGER
 
+# Where CUDA's toolkit puts it, be it in PATH or not.
+PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/cuda/bin"])
 TOOLS = ("memcheck", "racecheck", "synccheck")
 SIZES = ((70, 200), (256, 130))  # of queries and keys: some blocks are cut off, some left unread
 LIMIT = 600  # seconds
@@ -52,7 +54,8 @@ def main(names: list[str]) -> int:
     if names[:1] == [_RUN]:
         run(*names[1:])
         return 0
-    if shutil.which("compute-sanitizer") is None or not torch.cuda.is_available():
+    sanitizer = shutil.which("compute-sanitizer", path=PLACES)
+    if sanitizer is None or not torch.cuda.is_available():
         print("needs a GPU and compute-sanitizer, which CUDA's toolkit holds", file=sys.stderr)
         return 2
     # Else torch keeps what it frees, and an access outside of a tensor hits another one.
@@ -60,7 +63,7 @@ def main(names: list[str]) -> int:
     failed = []
     for name in names or [n for n in SUPPORTED if n != "dropout"]:
         for tool in TOOLS:
-            command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1"]
+            command = [sanitizer, "--tool", tool, "--error-exitcode", "1"]
             command += [sys.executable, "-m", "tests.gpu.sanitized", _RUN, name]
             try:
                 subprocess.run(command, env=environment, timeout=LIMIT, check=True)
