@@ -13,7 +13,7 @@ from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.occupancy import streamed_length
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.kernel_source import block_program
-from monocomp.blocks import BlockProgram
+from monocomp.blocks import Block, BlockProgram
 from monocomp.blocks.liveness import Moment, Shape, moments
 from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.errors import UnsupportedError
@@ -36,8 +36,15 @@ class LegalOfWarpgroups(Legal):
             schedule.descriptors
             and super().admits(schedule)
             and all(schedule.lengths[a] == 16 * schedule.num_warps for a in self.blocks.divided)
+            and all(self._is_aligned(block, schedule) for block in self.blocks.blocks)
             and self.registers(schedule) < _MOST[schedule.num_warps // WARPGROUP]
         )
+
+    def _is_aligned(self, block: Block, schedule: Schedule) -> bool:
+        """True if 128 bytes divide a block, as those of several stages lie side by side. Vectors
+        have elements of 16 or 32 bits."""
+        length = prod(self.resources.length(a, schedule) for a in block.tile)
+        return length * 2 % 128 == 0
 
     def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
         usual = super().refusal()
@@ -83,13 +90,13 @@ class LegalOfWarpgroups(Legal):
 
     def _held(self, shape: Shape, schedule: Schedule) -> float:
         """Count the registers of a thread for a value. Of the result of a product it has two rows
-        and a quarter of the columns; vectors lie as those rows or columns do."""
+        in 64, and a quarter of the columns; vectors lie as those rows or columns do."""
         axes, bits = shape
-        lengths = (
-            2 if a in self.blocks.divided else self.resources.length(a, schedule) / 4
-            for a in axes
-            if a is not None
-        )
+        lengths = [1 if a is None else self.resources.length(a, schedule) / 4 for a in axes]
+        if axes and axes[0] in self.blocks.divided:
+            lengths[0] = 2
+        elif len(axes) == 2 and axes[0] is not None:
+            lengths[0] = max(2, lengths[0] / 8)
         return prod(lengths) * bits / 32 if axes else 0
 
 
