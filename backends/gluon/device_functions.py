@@ -44,6 +44,18 @@ def told(ring, place):
     )
     return gl.max(x, 0)'''
 
+_TURN_TEXT = '''@triton.constexpr_function
+def turn_text(way, group):
+    """What threads of two warpgroups do at a barrier: those that "sync" wait until all are there,
+    those that "arrive" go on. Triton has the first ones."""
+    return f"{{ bar.{way} {8 + group}, 256; mov.b32 $0, $1; }}"'''
+_TURN = '''@gluon.jit
+def turn(way: gl.constexpr, group: gl.constexpr):
+    """Wait for the turn of a warpgroup, or pass it on to that."""
+    x = gl.full([128], 0, gl.int32, layout=gl.BlockedLayout([1], [32], [4], [0]))
+    TEXT: gl.constexpr = turn_text(way, group)
+    gl.inline_asm_elementwise(TEXT, "=r,r", [x], gl.int32, is_pure=False, pack=1)'''
+
 
 def _in_gluon(function: str) -> str:
     """Return a function of Triton's device, whose every operation Gluon has by the same name."""
@@ -56,4 +68,6 @@ DEVICE_FUNCTIONS = {
     "following": _FOLLOWING,
     "tell": _TELL,
     "told": _TOLD,
+    "turn": _TURN,
+    "turn_text": _TURN_TEXT,
 }

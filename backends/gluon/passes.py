@@ -10,6 +10,7 @@ from monocomp.blocks.passes.pipeline import pipeline
 from monocomp.blocks.passes.registers import place
 from monocomp.blocks.passes.skew import skew
 from monocomp.blocks.passes.specialisation import specialise
+from monocomp.blocks.passes.turns import take_turns
 
 UNPRINTED = Dialect(
     "gluon",
@@ -19,6 +20,7 @@ UNPRINTED = Dialect(
         "pipeline": pipeline,
         "specialise": specialise,
         "divide": divide,
+        "take_turns": take_turns,
         "place": place,
     },
     resident=True,

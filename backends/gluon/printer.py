@@ -187,6 +187,10 @@ class GluonPrinter(Printer):
             case B.Wait():
                 wait = f"warpgroup_mma_wait(num_outstanding={s.behind}, deps=[{s.target.attr}])"
                 self._put(f"{s.target.attr} = {wait}", indent)
+            case B.Turn(way="take"):
+                self._turns(s, "sync", str(GROUP.attr), indent)
+            case B.Turn():
+                self._turns(s, "arrive", f"({GROUP.attr} + 1) % {GROUPS.attr}", indent)
             case B.For(range=B.Claims() as claims):
                 self._claims(s, claims, indent)
             case B.Tell():
@@ -322,6 +326,11 @@ class GluonPrinter(Printer):
         slot, phase = f"{ring}_slot", f"{ring}_phase"
         self._put(f"{slot}, {phase} = following({slot}, {phase}, {depth})", indent)
         self._called.add("following")
+
+    def _turns(self, s: B.Turn, way: str, group: str, indent: int) -> None:
+        self._put(f"if {self._expr(s.test)}:", indent)
+        self._put(call("turn", f'"{way}"', group), indent + 1)
+        self._called |= {"turn", "turn_text"}
 
     def _range(self, r: B.Range) -> str:
         if not isinstance(r, B.Blocks):

@@ -58,6 +58,7 @@ from monocomp.blocks.statements import (
     Store,
     Take,
     Tell,
+    Turn,
     Wait,
     While,
     Within,

@@ -1,7 +1,7 @@
 """Statements of block programs, and what they are made of.
 
 statement = Assign | Load | Store | For | While | If | Comment | Give | Take | Release
-          | Skip | Clear | Issue | Wait | Tell | Learn
+          | Skip | Clear | Issue | Wait | Turn | Tell | Learn
 access    = Pointers | Descriptor
 range     = Static | Serial | Blocks | Claims
 expression = an operation of the table of tile programs, or of `SCHEDULED`
@@ -326,6 +326,19 @@ class Wait:
 
 
 @record(eq=False)
+class Turn:
+    """Take the turn among warpgroups, or pass it on to the next one, where a test that a kernel is
+    compiled for holds."""
+
+    way: Literal["take", "pass"]
+    test: Expr
+    origin: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"{self.way} the turn if {show(self.test)}"
+
+
+@record(eq=False)
 class Tell:
     """Tell others the item that has been claimed, and numbers that follow from it."""
 
@@ -362,6 +375,7 @@ Statement: TypeAlias = (
     | Skip
     | Issue
     | Wait
+    | Turn
     | Tell
     | Learn
 )

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from monocomp.checking.scopes import verify_scopes
@@ -231,7 +230,6 @@ class Planner:
         extents: Mapping[str, int] | None = None,
         processors: int | None = None,
         in_memory: bool = False,
-        narrow: Mapping[str, str] = MappingProxyType({}),
     ) -> Plan:
         """Return the plan for these sizes, by index, as far as they are known.
 
@@ -239,7 +237,6 @@ class Planner:
             extents: the sizes.
             processors: how many program instances are to run side by side.
             in_memory: are tiles held in memory, and may have any number of axes?
-            narrow: the dtypes of inputs of 8 bits.
 
         Raises:
             UnsupportedError: no kernel computes the program.
@@ -247,29 +244,22 @@ class Planner:
         representative = self.equations.declared.extent_of
         given = {representative.get(i, i): n for i, n in (extents or {}).items()}
         processors = processors or self.processors or 1
-        made = partial(self._plan, given, processors, in_memory, narrow)
-        plan = made(divides=True)
+        plan = self._plan(given, processors, in_memory, divides=True)
         if given and not has_same_elements(plan.program, given):
-            plan = made(divides=False)
+            plan = self._plan(given, processors, in_memory, divides=False)
         return plan
 
     def _plan(
-        self,
-        given: Mapping[str, int],
-        processors: int,
-        in_memory: bool,
-        narrow: Mapping[str, str],
-        *,
-        divides: bool,
+        self, given: Mapping[str, int], processors: int, in_memory: bool, *, divides: bool
     ) -> Plan:
         bucket = {e: power_of_two(n) if n else 0 for e, n in sorted(given.items())}
         # Beyond that only the side of the limit matters on which a size lies.
         sides = {e: WHOLE_LIMIT + (n > WHOLE_LIMIT) for e, n in sorted(given.items())}
-        key = (processors, in_memory, divides, *bucket.items(), *sides.values(), *narrow.items())
+        key = (processors, in_memory, divides, *bucket.items(), *sides.values())
         plan = self._plans.get(key)
         if plan is None:
             with BUILDING:
-                plan = self._made(bucket, sides, processors, in_memory, narrow, divides)
+                plan = self._made(bucket, sides, processors, in_memory, divides)
             plan = self._plans.setdefault(key, plan)
         return plan
 
@@ -279,7 +269,6 @@ class Planner:
         sides: Mapping[str, int],
         processors: int,
         in_memory: bool,
-        narrow: Mapping[str, str],
         divides: bool,
     ) -> Plan:
         rewriter = self._rewriter_for(bucket)
@@ -291,8 +280,7 @@ class Planner:
         program, steps = equal.program, list(equal.steps)
         choices = [along_diagonals, cut, lower_peak, bound]
         if processors > 1:
-            names = frozenset(narrow)
-            choices.append(partial(split, processors=processors, divides=divides, narrow=names))
+            choices.append(partial(split, processors=processors, divides=divides))
         for choose in choices:
             sizes = planned_sizes(program, sizes)
             program, more = choose(program, sizes)
@@ -303,8 +291,7 @@ class Planner:
         planned = self._kernels(program, sides, sizes, in_memory)
         given = frozenset(known)
         derivation, decisions = Derivation.of(rewriter), tuple(steps)
-        plan = Plan(derivation, decisions, program, planned, sizes, given, processors)
-        return plan.of_dtypes(narrow) if narrow else plan
+        return Plan(derivation, decisions, program, planned, sizes, given, processors)
 
     def _rewriter_for(self, sizes: Mapping[str, int]) -> Rewriter:
         """Return the derivation for sizes, if they could lead it elsewhere."""

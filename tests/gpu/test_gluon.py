@@ -97,6 +97,28 @@ def test_the_dialect_that_is_fastest(name: str, monkeypatch: pytest.MonkeyPatch)
         torch.testing.assert_close(result, usual, atol=2e-2, rtol=2e-2)
 
 
+@pytest.mark.parametrize("d", [64, 128])
+def test_gradients_in_the_dialect_that_is_fastest(d: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first backward pass measures which it is, as a forward one does."""
+    monkeypatch.setenv("MONOCOMP_TUNE", "")
+    case = CASES["causal"]
+    made = case.inputs(case.sizes(1024, 1024, d, d, 2), torch.bfloat16)
+    inputs = {n: t.cuda() for n, t in made.items()}
+    found = []
+    for backend in ("auto", "triton"):
+        forward = mc.compile(case.text, backend=backend)
+        leaves = {n: t.clone().requires_grad_() for n, t in inputs.items()}
+        forward(**leaves).square().sum().backward()
+        found.append([t.grad for t in leaves.values()])
+    for result, usual in zip(*found, strict=True):
+        torch.testing.assert_close(result, usual, atol=2e-1, rtol=2e-2)
+    kernel = mc.compile(mc.grad(case.text))
+    o, rows = mc.compile(case.text, backend="triton")(**inputs), torch.rand(2, 2, 1024).cuda() + 5
+    kernel(**inputs, O=o, dO=o, L=rows)
+    ran = kernel.calls.last
+    assert ran is not None and "ms in gluon" in ran.why and "ms in triton" in ran.why
+
+
 def test_dropout() -> None:
     """As in Triton: both draw the same numbers."""
     case = CASES["dropout"]

@@ -14,7 +14,7 @@ from monocomp.blocks.names import option
 from monocomp.blocks.operations import number
 from monocomp.errors import UnsupportedError
 
-_STAGES = option("STAGES")
+STAGES = option("STAGES")
 
 
 def pipeline(program: B.BlockProgram) -> B.BlockProgram:
@@ -37,13 +37,13 @@ def pipeline(program: B.BlockProgram) -> B.BlockProgram:
             name += "_2"
         taken.add(name)
         assert isinstance(load.access, B.Descriptor)
-        depth = _STAGES if load.target.attr in repeated else number(1)
+        depth = STAGES if load.target.attr in repeated else number(1)
         leader = rings.get(leaders.get(load.target.attr, ""))
         access, beside = load.access, None if leader is None else leader.name
         rings[load.target.attr] = B.Ring(name, access.descriptor, access.block, depth, beside)
     return replace(
         program,
-        arguments=(*program.arguments, B.Argument("stages", "", 0, _STAGES, True)),
+        arguments=(*program.arguments, B.Argument("stages", "", 0, STAGES, True)),
         body=_released(_waited(_begun(program.body, rings))),
         rings=tuple(rings.values()),
     )

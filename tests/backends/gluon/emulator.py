@@ -176,6 +176,15 @@ def language(machine: Machine) -> dict[str, Any]:
     def wait_for_product(num_outstanding: int, deps: list[Any]) -> Any:
         return tile(machine.end_products(*deps, num_outstanding))
 
+    turns: dict[tuple[int, int], Barrier] = {}
+
+    def turn(way: str, group: int) -> Any:
+        """Two warpgroups come to a barrier, of which one waits."""
+        key = machine.part.instance, group
+        barrier = turns.setdefault(key, Barrier(f"the turn of {group}", count=2, lacking=2))
+        machine.arrive(barrier, 1)
+        return (barrier, machine.part.clock[barrier] + 1) if way == "sync" else None
+
     def begin_copy(tensor: Tensor, at: list[int], barrier: Barrier, place: View) -> None:
         machine.copy(tensor.block(at), barrier, place.block)
 
@@ -222,6 +231,7 @@ def language(machine: Machine) -> dict[str, Any]:
         "warpgroup_mma": multiply,
         "warpgroup_mma_wait": wait_for_product,
         "fence_async_shared": machine.fence,
+        "turn": turn,
         "divided": divided,
         "remainder": lambda a, b: a - divided(a, b) * b,
         "converted": converted,
@@ -229,6 +239,9 @@ def language(machine: Machine) -> dict[str, Any]:
 
 
 # --- kernels ----------------------------------------------------------------------------------
+
+
+_MEANT = {"turn", "turn_text"}  # what these do is a function of the language
 
 
 class _ToPython(ast.NodeTransformer):
@@ -254,6 +267,8 @@ class _ToPython(ast.NodeTransformer):
                 name != "init"
             ):
                 node.value = ast.Yield(node.value)
+            case ast.Call(func=ast.Name(id="turn")):
+                node.value = ast.Yield(node.value)
         return node
 
 
@@ -264,7 +279,7 @@ def _call(name: str, *args: ast.expr) -> ast.Call:
 def functions(program: B.BlockProgram) -> list[ast.stmt]:
     """Return the functions of a kernel as they are emitted."""
     source = source_of(program, GLUON)
-    helpers = (DEVICE_FUNCTIONS[name] for name in source.helpers)
+    helpers = (DEVICE_FUNCTIONS[name] for name in source.helpers if name not in _MEANT)
     return ast.parse("\n".join((*source.lines, *helpers, *source.functions.values()))).body
 
 

@@ -16,7 +16,8 @@ _SYNCHRONISING = {
     *("init", "wait", "arrive", "expect", "async_copy_global_to_shared", "fence_async_shared"),
     *("warpgroup_mma", "warpgroup_mma_wait", "keep_within"),
 }
-_STATEMENTS = B.Give | B.Take | B.Clear | B.Release | B.Skip | B.Issue | B.Wait | B.Tell | B.Learn
+_STATEMENTS = B.Give | B.Take | B.Clear | B.Release | B.Skip | B.Issue | B.Wait | B.Turn
+_STATEMENTS |= B.Tell | B.Learn
 # To do these twice is to do them once.
 _IDEMPOTENT = _SYNCHRONISING - {"arrive", "expect", "async_copy_global_to_shared"}
 

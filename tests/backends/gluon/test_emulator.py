@@ -199,6 +199,31 @@ def test_mutants(part: int, name: str, pattern: str) -> None:
         assert any(re.search(x, what) for x in EQUIVALENT), what
 
 
+@pytest.mark.parametrize(
+    ("name", "kernel", "needed", "others"),
+    [("causal", 0, 11, 0), ("causal", 1, 11, 2), ("gqa", 1, 9, 0)],
+)
+def test_turns(name: str, kernel: int, needed: int, others: int) -> None:
+    """Each is needed: without it warpgroups wait for each other, or pass a turn on twice. Others
+    stand in a loop over blocks after the last one that rows admit, which causal ones all do."""
+    checks = [(run, list(calls(name, run, gradient=True))[kernel]) for run in RUNS]
+    made = emitted(name, kernel, gradient=True)
+    assert made is not None
+    tried = [x for x in mutants.of_program(made[0]) if re.search("without .* the turn", x[0])]
+    assert len(tried) == needed + others
+    assert sum(_is_refused(changed, checks) for _, changed in tried) == needed
+
+
+def _is_refused(blocks: BlockProgram, checks: Sequence[tuple[Run, Call]]) -> bool:
+    made = compiled(blocks)
+    try:
+        for run, call in checks:
+            call.check(*made, run)
+    except Fault:
+        return True
+    return False
+
+
 def compiled(blocks: BlockProgram) -> Emitted:
     return blocks, list(map(emulator.compiled, emulator.functions(blocks)))
 
