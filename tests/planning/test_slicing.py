@@ -1,9 +1,10 @@
-"""Values that are stored for a slice of an index at a time."""
+"""Values that are stored for a slice of an index at a time; operands of products of matrices that are
+written out, in slices of heads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -11,12 +12,14 @@ import pytest
 import torch
 
 import monocomp as mc
+from monocomp import library
 from monocomp.backends.triton.launch import load
 from monocomp.costs import cost
 from monocomp.planning import slicing, storing
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equations
 from tests.backends import interpreted, running
+from tests.backends.library_cases import CASES
 
 LAYER = """
 input X[t,d], W[v,d], label[t]: int, dO[t], L[t] = logsumexp[v](X[t,d] * W[v,d])
@@ -38,26 +41,26 @@ TOKENS, WIDTH, VOCABULARY = 11, 5, 37
 
 
 @contextmanager
-def slices_of_four(of: str = "tv") -> Iterator[None]:
-    """As if they paid, along one of these, and launches cost nothing."""
+def in_slices(
+    length: int = 4,
+    of: str = "tv",
+    largest: Callable[[Mapping[str, int]], float] = lambda sizes: sizes["t"] * 5,
+    sets: Callable[..., Any] = storing._sets,
+) -> Iterator[None]:
+    """As if slices of this length paid, along one of these, and launches cost nothing."""
 
     def sliced(program: Equations, stored: set[str], extent: str, *rest: Any) -> Step | None:
         return slicing.slice_index(program, stored, extent, *rest) if extent in of else None
 
     with (
+        mock.patch.object(storing, "_sets", sets),
         mock.patch.object(storing, "slice_index", sliced),
-        mock.patch.object(storing, "lengths_of_slices", lambda *_: [4]),
+        mock.patch.object(storing, "lengths_of_slices", lambda *_: [length]),
         mock.patch.object(storing, "time_of", lambda *_: 0.0),
-        mock.patch.object(storing, "_largest_tensor", lambda program, sizes: sizes["t"] * 5),
+        mock.patch.object(storing, "_largest_tensor", lambda _, sizes: largest(sizes)),
         running.estimated_anew(),
         mock.patch.object(cost, "LAUNCH_TIME", 0),
     ):
-        yield
-
-
-@pytest.fixture
-def in_slices() -> Iterator[None]:
-    with slices_of_four():
         yield
 
 
@@ -94,12 +97,12 @@ def layer(tokens: int, backend: str, of: str) -> list[torch.Tensor]:
 @pytest.mark.parametrize("of", ["t", "v"])
 @pytest.mark.parametrize("tokens", [TOKENS, 4, 1, 8])
 def test_gradients_of_a_layer(tokens: int, of: str) -> None:
-    with slices_of_four(of):
+    with in_slices(of=of):
         assert all(difference.abs().max() < 1e-5 for difference in layer(tokens, "torch", of))
 
 
 def worst(tokens: int, backend: str, of: str) -> float:
-    with slices_of_four(of):
+    with in_slices(of=of):
         return max(float(d.abs().max()) for d in layer(tokens, backend, of))
 
 
@@ -110,7 +113,8 @@ def test_gradients_of_a_layer_on_triton(tokens: int, backend: str, of: str) -> N
     assert interpreted.call(worst, tokens, backend, of) < 1e-5
 
 
-def test_what_reads_the_values_of_a_row_is_in_the_slice(in_slices: None) -> None:
+@in_slices()
+def test_what_reads_the_values_of_a_row_is_in_the_slice() -> None:
     kernel = mc.compile(TWO_LEVELS, backend="torch")
     given = {n: x.double() for n, x in inputs().items() if n in ("X", "W")}
     plan = kernel.stages.at(t=TOKENS, d=WIDTH, v=VOCABULARY).plan
@@ -126,8 +130,107 @@ def test_what_reads_the_values_of_a_row_is_in_the_slice(in_slices: None) -> None
         "O[d] = max[t](sum[v](tanh(X[t,e] * W[v,e]) * W[v,d] * X[t,d])) + max[v](W[v,d])",
     ],
 )
-def test_what_is_not_sliced(in_slices: None, line: str) -> None:
+@in_slices()
+def test_what_is_not_sliced(line: str) -> None:
     """Slices of neither index: a value depends on how long the whole is, or is joined by no
     sum."""
     plan = mc.compile(line, backend="torch").stages.at(t=64, d=32, e=32, v=64).plan
     assert plan.program.slices is None
+
+
+# --- operands of products of matrices that are written out, in sl ------------------------
+
+
+EXTENTS = {"b": 2, "h": 3, "q": 37, "k": 37, "c": 20, "r": 5}
+LARGE = {"b": 4, "h": 32, "q": 2048, "k": 2048, "c": 512, "r": 64}
+
+
+def written_out(length: int = 2, of: str = "h") -> AbstractContextManager[None]:
+    """As if it paid, in slices of an index; whole, where these have no length."""
+    sets = storing._sets
+
+    def of_operands(*args: Any) -> list[Any]:
+        return [s for s in sets(*args) if s[0].is_operand]
+
+    return in_slices(length, of, lambda n: n["q"] * 20 if length else 1e9, of_operands)
+
+
+def gradient() -> mc.Kernel:
+    return mc.compile(str(mc.grad(library.load("mla"))), backend="torch")
+
+
+def test_what_a_filter_leaves_out_is_0() -> None:
+    """Where weights would overflow, if their logits counted."""
+    program = gradient().planner.plan(LARGE, 132).program
+    for name in program.operands:
+        assert "where(k <= q, " in str(program.by_name[name].body)
+
+
+def errors(
+    backend: str, length: int, of: str, dtype: str = "float32", extremes: bool = False
+) -> list[float]:
+    """Of the gradients of latent attention in slices, over their norms. Rows end within blocks, and
+    what is not initialised is NaN."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"QC": "bhqc", "QR": "bhqr", "C": "bkc", "R": "bkr"}
+    wide = {
+        n: torch.randn([EXTENTS[d] for d in dims], generator=generator).to(getattr(torch, dtype))
+        for n, dims in shapes.items()
+    }
+    if extremes:  # logits of what the mask leaves out, in the thousands
+        wide["C"][:, -1] *= 1e3
+        wide["QC"][:, :, -1] = 0
+    leaves = {n: t.double().requires_grad_() for n, t in wide.items()}
+    out = CASES["mla"].in_eager_torch(leaves)[0]
+    given = torch.randn(out.shape, generator=generator).to(getattr(torch, dtype))
+    right = torch.autograd.grad(out, [*leaves.values()], given.double())
+    with written_out(length, of):
+        backward = mc.compile(str(mc.grad(library.load("mla"))), backend=backend)
+        plan = backward.stages.at(**EXTENTS).plan
+        slices = plan.program.slices
+        assert slices.length == length if slices is not None else not length
+        assert len(plan.program.operands) == 2
+        logits = torch.einsum("bhqc,bkc->bhqk", leaves["QC"], leaves["C"])
+        logits = (logits + torch.einsum("bhqr,bkr->bhqk", leaves["QR"], leaves["R"])) / 192**0.5
+        mask = torch.ones(EXTENTS["q"], EXTENTS["k"]).tril() == 0
+        lse = logits.masked_fill(mask, -torch.inf).logsumexp(-1).detach().float()
+        tensors = {**wide, "O": out.detach().to(given.dtype), "dO": given, "L": lse}
+        with poisoned() as made:
+            found = [torch.as_tensor(x) for x in backward(**tensors)]
+            again = [torch.as_tensor(x) for x in backward(**tensors)]
+    whole = EXTENTS["b" if of == "h" else "h"], EXTENTS["k"], EXTENTS["q"]
+    quadratic = sorted((length or EXTENTS[of], *whole))
+    assert backend == "numpy" or [*map(sorted, made)].count(quadratic) >= 2
+    assert all(torch.equal(a, b) for a, b in zip(found, again, strict=True))
+    return [float((f.double() - r).norm() / r.norm()) for f, r in zip(found, right, strict=True)]
+
+
+@contextmanager
+def poisoned() -> Iterator[list[tuple[int, ...]]]:
+    """As if memory held NaN before anything is written; gives the shapes of what is made."""
+    empty = torch.empty
+    made: list[tuple[int, ...]] = []
+
+    def of_nan(*args: Any, **options: Any) -> torch.Tensor:
+        found = empty(*args, **options)
+        made.append(tuple(found.shape))
+        return found.fill_(torch.nan) if found.is_floating_point() else found
+
+    with mock.patch.object(torch, "empty", of_nan):
+        yield made
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize(("length", "of"), [(2, "h"), (1, "h"), (1, "b"), (0, "h")])
+def test_gradients(backend: str, length: int, of: str) -> None:
+    assert max(errors(backend, length, of)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("dtype", "extremes", "most"),
+    [("float32", True, 1e-5), ("float16", False, 4e-3)],
+)
+def test_gradients_on_triton(dtype: str, extremes: bool, most: float) -> None:
+    found = interpreted.call(errors, "triton", 2, "h", dtype, extremes)
+    assert max(found) < most
