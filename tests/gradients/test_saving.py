@@ -150,8 +150,7 @@ def test_values_are_saved_by_the_names_of_the_program(returned: str, save: list[
     for kernel in (mc.compile(text, save=save), mc.compile(text)):
         loss = sum(x.sin().sum() for x in tuple_of(kernel(*given)))
         results.append(torch.autograd.grad(loss, given))
-    for x, y in zip(*results, strict=True):
-        torch.testing.assert_close(x, y)
+    torch.testing.assert_close(*results)
 
 
 def test_what_cannot_be_saved_says_why() -> None:
@@ -204,8 +203,7 @@ def test_calls(save: list[str]) -> None:
     cotangent = torch.randn(result.shape, dtype=torch.float64, generator=generator)
     found = torch.autograd.grad(result, given, cotangent)
     wanted = torch.autograd.grad(mc.compile(ATTENTION)(*given), given, cotangent)
-    for x, y in zip(found, wanted, strict=True):
-        torch.testing.assert_close(x, y)
+    torch.testing.assert_close(found, wanted)
     forward = kernel.calls.forward(("Q", "K", "V"))
     assert set(forward.outputs) <= {"O", "L", *save} and {"S", "P"} & set(save) <= {
         *forward.outputs

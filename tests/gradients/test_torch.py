@@ -60,8 +60,7 @@ def assert_same_gradients(
     torch.testing.assert_close(found, expected)
     weights = torch.randn_like(expected)
     pairs = (grad((x * weights).sum(), inputs) for x in (found, expected))
-    for ours, theirs in zip(*pairs, strict=True):
-        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(*pairs)
 
 
 # --- autograd -----------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""Values that are stored for a slice of an index at a time; operands of products of matrices that are
-written out, in slices of heads."""
+"""Values that are stored for a slice of an index at a time; operands of products of matrices that
+are written out, in slices of heads."""
 
 from __future__ import annotations
 

@@ -49,8 +49,7 @@ def test_gradients(name: str) -> None:
     found, expected = mc.compile(variant.text)(**inputs), variant.expected(inputs)
     cotangent = torch.linspace(-1, 1, found.numel(), dtype=found.dtype).view(found.shape)
     pairs = [torch.autograd.grad(x, wanted, cotangent) for x in (found, expected)]
-    for a, b in zip(*pairs, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(*pairs, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", NEW)

@@ -54,12 +54,6 @@ def repeat(kernel: mc.Kernel, tensors: Sequence[Tensor], times: int = 3) -> list
     return list(found)
 
 
-def assert_close(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
-    """Compare tensors one by one."""
-    for x, y in zip(found, wanted, strict=True):
-        torch.testing.assert_close(x, y)
-
-
 @contextmanager
 def tapes_shared() -> Iterator[list[Any]]:
     """Yield what `shared` makes."""
@@ -95,7 +89,7 @@ def test_gradients_are_those_of_the_first_call(name: str) -> None:
             passes.append(again)
     assert shared.call_count == 1
     for made in every[1:]:
-        assert_close(made, every[0])
+        torch.testing.assert_close(made, every[0])
     for first, second in passes:
         assert all(map(torch.equal, first, second))
 
@@ -104,12 +98,12 @@ def test_what_is_shared_is_computed_once() -> None:
     """The logits; and where it has too many elements it is computed again, and not kept."""
     kernel, tensors, wanted = causal()
     before = kept_elements(lambda: kernel(*tensors))
-    assert_close(repeat(kernel, tensors), wanted)
+    torch.testing.assert_close(repeat(kernel, tensors), wanted)
     more = kept_elements(lambda: kernel(*tensors)) - before
     assert 24 * 24 <= more <= 2 * 24 * 24
     with patch.object(sharing, "SHARED", 24 * 24 - 1):
         kernel, *_ = causal()
-        assert_close(repeat(kernel, tensors), wanted)
+        torch.testing.assert_close(repeat(kernel, tensors), wanted)
         assert kept_elements(lambda: kernel(*tensors)) == before
 
 
@@ -120,17 +114,18 @@ def test_other_passes_after_one_that_shares() -> None:
     earlier = kernel(*tensors)
     repeat(kernel, tensors)
     for _ in range(3):
-        assert_close(torch.autograd.grad(kernel(*tensors).sum(), tensors[:1]), wanted[:1])
+        torch.testing.assert_close(
+            torch.autograd.grad(kernel(*tensors).sum(), tensors[:1]), wanted[:1]
+        )
         ones = torch.ones(8, 24).mT
-        assert_close(torch.autograd.grad(kernel(*tensors), tensors, ones), wanted)
-    assert_close(torch.autograd.grad(earlier.sum(), tensors), wanted)
+        torch.testing.assert_close(torch.autograd.grad(kernel(*tensors), tensors, ones), wanted)
+    torch.testing.assert_close(torch.autograd.grad(earlier.sum(), tensors), wanted)
     both = []
     for compute in (in_eager_torch, kernel):
         out = compute(*tensors)
         (first,) = torch.autograd.grad(out.square().sum(), tensors[:1], create_graph=True)
         both.append(torch.autograd.grad(first.sum(), tensors))
-    for x, y in zip(*both, strict=True):
-        torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(*both, rtol=1e-4, atol=1e-4)
 
 
 def test_hooks_may_lay_out_what_is_kept_anew() -> None:
@@ -144,14 +139,14 @@ def test_hooks_may_lay_out_what_is_kept_anew() -> None:
     for _ in range(3):
         with torch.autograd.graph.saved_tensors_hooks(torch.clone, unpack):
             found = torch.autograd.grad(kernel(*tensors).sum(), tensors)
-        assert_close(found, wanted)
+        torch.testing.assert_close(found, wanted)
 
 
 def test_inputs_in_another_layout() -> None:
     """They are copied once, for both."""
     kernel, tensors, wanted = causal()
     strided = [t.detach().mT.contiguous().mT.requires_grad_() for t in tensors]
-    assert_close(repeat(kernel, strided), wanted)
+    torch.testing.assert_close(repeat(kernel, strided), wanted)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +195,7 @@ def test_masked_weights_are_quotients(condition: str) -> None:
     with tapes_shared() as tapes:
         every = [torch.autograd.grad(kernel(*tensors), [X, V], cotangent) for _ in range(4)]
     for found in every[1:]:
-        assert_close(found, every[0])
+        torch.testing.assert_close(found, every[0])
     ((_, backward, _),) = tapes
     made = [s.result.made_by for s in backward.steps]
     assert not any(m is not None and m[0] == "exp2" for m in made)
@@ -229,8 +224,7 @@ def test_gradients_of_softmax_are_one_operation(heads: str, condition: str) -> N
     with tapes_shared() as tapes:
         for _ in range(4):
             found = torch.autograd.grad(kernel(*tensors).square().sum(), tensors)
-            for x, y in zip(found, wanted, strict=True):
-                torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
     ((_, backward, _),) = tapes
     names = [s.result.made_by and s.result.made_by[0] for s in backward.steps]
     assert [s.run for s in backward.steps].count(softmax.of_gradient) == 1
@@ -282,8 +276,7 @@ def test_heads_of_a_group_are_rows_of_one_product() -> None:
             out = kernel(Q=Q, K=K, V=V)
             torch.testing.assert_close(out, wanted)
             found = torch.autograd.grad(out.square().sum(), [Q, K, V])
-            for x, y in zip(found, gradients, strict=True):
-                torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(found, gradients, rtol=1e-4, atol=1e-4)
     ((first, second, _),) = tapes
     for tape, count in ((first, 2), (second, 4)):
         names = [s.result.made_by[0] for s in tape.steps if s.result.made_by is not None]
@@ -310,6 +303,5 @@ def test_heads_that_are_no_groups(heads: int) -> None:
         torch.testing.assert_close(out, wanted)
         before = out.detach().clone()
         found = torch.autograd.grad(out.square().sum(), [Q, K, V])
-        for x, y in zip(found, gradients, strict=True):
-            torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(found, gradients, rtol=1e-4, atol=1e-4)
         assert torch.equal(out, before)
