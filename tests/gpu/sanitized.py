@@ -18,7 +18,7 @@ import torch
 
 import monocomp as mc
 from monocomp.errors import UnsupportedError
-from tests.backends.gluon.test_dialect import SUPPORTED
+from tests.backends.gluon.test_dialect import GRADIENTS, SUPPORTED
 from tests.backends.library_cases import CASES
 from tests.backends.running import exact
 from tests.backends.tolerances import BESIDE_EAGER
@@ -32,21 +32,25 @@ _RUN = "--run"
 
 
 def run(name: str) -> None:
-    """Call a program of each language, and compare."""
+    """Call a program and its gradient in each language, and compare."""
     case = CASES[name]
     for backend in ("gluon", "triton"):
         for q, k in SIZES:
             inputs = case.inputs(case.sizes(q, k, 64, 64), torch.bfloat16)
             on_gpu = {n: t.cuda() for n, t in inputs.items()}
+            for t in on_gpu.values() if name in GRADIENTS else ():
+                t.requires_grad_(t.is_floating_point())
             try:
                 found = mc.compile(case.text, backend=backend)(**on_gpu, **case.params)
+                results = found if isinstance(found, tuple) else (found,)
+                if name in GRADIENTS:  # whose values other tests compare
+                    sum(result.sum() for result in results).backward()
             except UnsupportedError:
                 continue
-            results = found if isinstance(found, tuple) else (found,)
             wanted = exact(case.text, inputs, **case.params)
-            usual = case.in_eager_torch(on_gpu)
+            usual = case.in_eager_torch({n: t.detach() for n, t in on_gpu.items()})
             for result, right, eager in zip(results, wanted, usual, strict=True):
-                BESIDE_EAGER[torch.bfloat16].check(result.cpu(), right, eager.cpu())
+                BESIDE_EAGER[torch.bfloat16].check(result.detach().cpu(), right, eager.cpu())
 
 
 def main(names: list[str]) -> int:
