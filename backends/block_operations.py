@@ -74,6 +74,20 @@ def _grouped(pid: int, blocks: int, positions: int, group_size: int) -> int:
     return (first + turn % count) * blocks + turn // count
 
 
+def _interleaved(x: Value, sums: Value) -> Value:
+    """Return columns in another order, as the device function does with bytes."""
+    rows, columns = x.shape
+    words = x.reshape(rows, -1, 8, 4) if columns % 32 == 0 else x
+    return words.transpose(0, 3, 1, 2).reshape(x.shape) if words is not x else x
+
+
+def _in_order(sums: Value, tensor: Value) -> Value:
+    """Undo `_interleaved`."""
+    rows, columns = sums.shape
+    words = sums.reshape(rows, 4, -1, 8) if columns % 32 == 0 else sums
+    return words.transpose(0, 2, 3, 1).reshape(sums.shape) if words is not sums else sums
+
+
 BY_SIGN = {text: row.value for text, row in SIGNS.items()} | {
     "/": np.divide,
     "//": _divided,
@@ -87,6 +101,8 @@ _OWN: dict[str, Callable[..., Value]] = {
     "weight": lambda x, y, scale, power, fast: np.exp2(scale * (as_float(x) - as_float(y))),
     "next_bits": counter_rng.next_bits,
     "merge_largest": _merge_largest,
+    "interleaved": _interleaved,
+    "in_order": _in_order,
 }
 _SCHEDULED = _OWN | elementwise(np, _OWN, SCHEDULED)
 REDUCTIONS: dict[str, Callable[..., Value]] = {

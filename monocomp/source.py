@@ -85,7 +85,12 @@ class Emission:
     @cached_property
     def plan(self) -> Plan:
         """Return the plan."""
-        return self.planner.plan(self.extents, self._processors)
+        return self.planner.plan(self.extents, self._processors, narrow=self._narrow)
+
+    @property
+    def _narrow(self) -> dict[str, str]:
+        """Return the dtypes of inputs of 8 bits."""
+        return {n: d for n, d in self.dtypes.items() if d in NARROW}
 
     @cached_property
     def legal(self) -> tuple[Legal, ...]:
@@ -111,8 +116,8 @@ class Emission:
         """Return what the program's part of a file is written from."""
         from monocomp.backends.triton.emit import Part
 
-        known = {n: d for n, d in self.dtypes.items() if self.minimal or d in NARROW}
-        plan = self.plan.of_dtypes(known)
+        known = self.dtypes if self.minimal else self._narrow
+        plan = self.plan.of_dtypes(known) if self.minimal else self.plan
         return Part(
             self.planner.equations.of_dtypes(known),
             plan.kernels,

@@ -52,6 +52,7 @@ class Features:
         lanes: of a warp that multiplies matrices.
         kept: bytes of shared memory that an instance has for each of its rows.
         streamed: the same for each element of a stream, and each stage.
+        converted: tiles of 8 bits that products take converted.
     """
 
     rows: int
@@ -81,6 +82,7 @@ class Features:
     lanes: float
     kept: float
     streamed: float
+    converted: int
 
     def numbers(self) -> tuple[float, ...]:
         """Return the features as a row of the table."""
@@ -146,6 +148,7 @@ def features(legal: Legal) -> Features:
         lanes=log2(legal.gpu.lanes) if legal.multiplies else 0.0,
         kept=log2(1 + kept),
         streamed=log2(1 + streamed),
+        converted=len(resources.converted),
     )
 
 

@@ -29,7 +29,7 @@ LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
 SHORTEST = 4  # block of elements that are not multiplied
 _WARPS = {True: (4, 8), False: (1, 2, 4, 8)}
 _STAGES = range(1, 6)
-_MOST_INSTANCES = 6
+_MOST_INSTANCES = 8
 _TEXT = re.compile(r"([\dx]*)/([\dx]*) (\d+)w (\d+)s(?: (\d+)i)?( split)?( tma)?")
 
 

@@ -15,7 +15,8 @@ from monocomp.backends.schedules.gpus import Gpu
 from monocomp.backends.schedules.schedule import Schedule, held_length
 from monocomp.blocks.building.kernels import is_grouped
 from monocomp.blocks.choices.descriptors import descriptor_loads
-from monocomp.blocks.choices.operands import Operands
+from monocomp.blocks.choices.operands import Operands, unconverted
+from monocomp.declarations.dtypes import NARROW
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import LONG, SHORT, power_of_two
 
@@ -28,6 +29,7 @@ _FEW = 64  # rows: of a block or two, whose order hardly matters, and fewer read
 _NEIGHBOURS = 8  # blocks of rows of a position that run at a time, which stream the same
 _ITEMS = 1.9  # of a group of positions, for each processor: long and short ones
 _STORED = 4  # bytes of an element that one kernel stores for another
+_BYTE = 1  # of what products take converted
 _QUAD = 4  # threads that have a row of a product among them, and all of them its columns
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
 _RESERVED = 1 << 10  # bytes of shared memory that each instance takes for itself
@@ -79,7 +81,6 @@ class Resources:
         self.columns = {*rows[1:][-1:]} if on.reads_shared else None
         found = list(program.expressions)
         self.products = [e for e in found if e.op == "contract"]
-        self.tiles = self._tiles(found)
         operands = Operands(program)
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
         factors = [a for e in products for a in e.args[:2]]
@@ -87,7 +88,8 @@ class Resources:
         self.is_chained = any(map(operands.is_from_product, factors))
         self.by_descriptor = descriptor_loads(program)
         self.levels = program.load_levels
-        multiplied = [a.attr for e in self.products for a in e.args[:2] if a.op == "local"]
+        sides = [unconverted(a) for e in self.products for a in e.args[:2]]
+        multiplied = [a.attr for a in sides if a.op == "local"]
         uses = [e.attr for e in found if e.op == "local"]
         # Tiles that are read as they are, and that only products use.
         self.operands = {
@@ -102,6 +104,8 @@ class Resources:
         multiplying = [x for x in loops if any(e.op == "contract" for e in P.expressions([x]))]
         self.beside = {s.name for x in multiplying for s in x.body if isinstance(s, P.Let)}
         self.stored = {n for n in self.operands if program.inputs[self.lets[n].attr].is_wide}
+        self.converted = {n for n in self.operands if self._width(self.lets[n]) == _BYTE}
+        self.tiles = self._tiles(found)
         # What is loaded for operands that are computed is loaded as far ahead; they are kept where
         # loops load nothing for them.
         computed = [a for e in self.products for a in e.args[:2] if a.op == "local"]
@@ -121,7 +125,9 @@ class Resources:
 
     def _tiles(self, expressions: Iterable[P.Expr]) -> set[frozenset[str]]:
         """Return the axes of each tile that is computed or stored."""
-        computed = [e.axes for e in expressions if e.op not in ("local", "contract")]
+        loads = {id(self.lets[n]) for n in self.converted}  # a part at a time is in registers
+        whole = (e for e in expressions if e.op not in ("local", "contract") and id(e) not in loads)
+        computed = [e.axes for e in whole if unconverted(e).attr not in self.converted]
         # No matrix unit multiplies these: what is added up is a tile first.
         ints = [e.args for e in self.products if e.kind != "float"]
         added_up = [a.axes | b.axes for a, b, *_ in ints]
@@ -279,7 +285,7 @@ class Resources:
         multiplies."""
         if self.element_bytes > 2:
             return sum(self._multiplied(e, schedule) for e in products)
-        operands = [a for e in products for a in e.args[:2]]
+        operands = [unconverted(a) for e in products for a in e.args[:2]]
         computed = [a for a in operands if a.op != "load" and a.attr not in self.operands]
         sizes = {a: self.element_bytes * (1 + (a in self.in_limbs)) for a in computed}
         exchanged = [e.axes for e in products if self._is_exchanged(e, schedule)]
@@ -310,9 +316,12 @@ class Resources:
         """Return pointers to what a loop reads: two registers for each chunk that a thread
         loads."""
         by_descriptor = self._by_descriptor(schedule)
-        chunk = _CHUNK / self.element_bytes
-        held = (self._held(axes, schedule) for name, axes in loads if name not in by_descriptor)
-        return ceil(sum(2 * n / chunk for n in held))
+        held = (
+            self._held(axes, schedule) * (_BYTE if name in self.converted else self.element_bytes)
+            for name, axes in loads
+            if name not in by_descriptor
+        )
+        return ceil(sum(2 * n / _CHUNK for n in held))
 
     def _by_descriptor(self, schedule: Schedule) -> set[str]:
         """Return the tiles that descriptors load."""
@@ -338,9 +347,13 @@ class Resources:
         for name in self.operands:
             value = self.lets[name]
             held = self.elements(value.axes, schedule) * self.element_bytes
-            if name in self.stored:  # in float32, and one tile is converted at a time
-                streamed += self.elements(value.axes, schedule) * _STORED * ahead // copies
-                converted = max(converted, held)
+            if (
+                name in self.stored | self.converted
+            ):  # one tile at a time, where it has to lie there
+                streamed += (
+                    self.elements(value.axes, schedule) * self._width(value) * ahead // copies
+                )
+                converted = max(converted, held if direct or name in self.stored else 0)
             elif name in self.renewed:
                 together = schedule.num_stages > 1  # else one makes room for the next
                 streamed = streamed + held if together else max(streamed, held)
@@ -400,8 +413,10 @@ class Resources:
 
     def _width(self, load: P.Expr) -> int:
         """Return the bytes of an element that is loaded: what another kernel has stored is
-        float32."""
-        return _STORED if self.program.inputs[load.attr].is_wide else self.element_bytes
+        float32, and integers that are multiplied are taken to have 8 bits."""
+        tensor = self.program.inputs[load.attr]
+        is_byte = tensor.dtype in NARROW or (tensor.kind == "int" and len(load.axes) > 1)
+        return _STORED if tensor.is_wide else _BYTE if is_byte else self.element_bytes
 
     # --- order --------------------------------------------------------------------------
 

@@ -62,6 +62,7 @@ _WEIGHTS = {
     "lanes": 0.108,
     "kept": 0.00296,
     "streamed": 0.0573,
+    "converted": 2.0,
 }
 _LIMITS = {
     **{"rows": 2, "row": 9, "columns": 8, "length": 16},

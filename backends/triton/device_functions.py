@@ -38,6 +38,22 @@ def ended(x):
     as a loop does. Triton waits for what is read, if only for its bits (triton-lang/triton, issue
     9433)."""
     return tl.cast(tl.cast(x, tl.int32, bitcast=True), tl.float32, bitcast=True)''',
+    "interleaved": '''@triton.jit
+def interleaved(x, sums):
+    """What is multiplied for sums, with other columns side by side if it is of bytes. Where matrix
+    units have few rows, a thread takes one column in 8: of these, a word is four."""
+    if x.dtype.primitive_bitwidth == 8 and sums.shape[0] < 64 and x.shape[1] % 32 == 0:
+        words = tl.reshape(x, [x.shape[0], x.shape[1] // 32, 8, 4])
+        x = tl.reshape(tl.permute(words, 0, 3, 1, 2), x.shape)
+    return x''',
+    "in_order": '''@triton.jit
+def in_order(sums, x_ptr):
+    """Sums whose columns are in the order of `interleaved`, in that of the tensor multiplied."""
+    if (x_ptr.dtype.element_ty.primitive_bitwidth == 8 and sums.shape[0] < 64
+            and sums.shape[1] % 32 == 0):
+        words = tl.reshape(sums, [sums.shape[0], 4, sums.shape[1] // 32, 8])
+        sums = tl.reshape(tl.permute(words, 0, 2, 3, 1), sums.shape)
+    return sums''',
     "between": '''@triton.jit
 def between(positions, low, high):
     """low <= positions < high, for the columns of a product. A thread holds the same columns of

@@ -17,6 +17,7 @@ from monocomp.backends.triton.selfcheck import DEVICES
 from monocomp.blocks import BlockProgram
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.passes.endings import end_products
+from monocomp.blocks.passes.interleaving import interleave
 from monocomp.declarations.record import record
 from monocomp.tile import TileProgram
 
@@ -75,4 +76,4 @@ class Dialect:
         return (*PASSES, *self.passes)
 
 
-TRITON = Dialect("triton", passes={"end_products": end_products})
+TRITON = Dialect("triton", passes={"interleave": interleave, "end_products": end_products})

@@ -258,13 +258,14 @@ class Prepared:
         shapes = {n: tuple(t.shape) for n, t in self.inputs.items()}
         binding = kernel.calls.bind(shapes, full.params)
         self.params, extents = binding.params, binding.extents
-        plan = kernel.planner.plan(extents, processors)
+        narrow = {n: str(t.dtype)[6:] for n, t in self.inputs.items() if is_narrow(t)}
+        plan = kernel.planner.plan(extents, processors, narrow=narrow)
         self.kernels, self.plan = plan.kernels, plan
         self.sizes = plan.extents(extents)
         floats = {n: t for n, t in self.inputs.items() if t.is_floating_point()}
         widths = {n: t.element_size() for n, t in floats.items()}
         widths = plan.program.with_slices(widths)
-        self.narrow = {n: str(t.dtype)[6:] for n, t in floats.items() if is_narrow(t)}
+        self.narrow = narrow
         how = [(k, self.sizes, element_bytes(k, widths), target, processors) for k in self.kernels]
         self.legal = [Legal(*h) for h in how]
         self._modules: dict[tuple[Any, ...], Module] = {}
@@ -291,9 +292,11 @@ class Prepared:
         if found is None:
             pairs = zip(self.firsts, choice, strict=True)
             held = [first.with_source_of(s) for first, s in pairs]
-            plan = self.plan.of_dtypes(self.narrow)
             found = self._modules[key] = emit(
-                self.equations.of_dtypes(self.narrow), plan.kernels, held, lowered=plan.program
+                self.equations.of_dtypes(self.narrow),
+                self.kernels,
+                held,
+                lowered=self.plan.program,
             )
         return found
 

@@ -360,9 +360,8 @@ class Calls:
         self, narrow: Mapping[str, str], binding: Binding, in_memory: bool = False
     ) -> tuple[Plan, HostProgram]:
         """Return the plan whose tile programs are interpreted, and the host program around them."""
-        plan = self.planner.plan(binding.extents, in_memory=in_memory)
+        plan = self.planner.plan(binding.extents, in_memory=in_memory, narrow=narrow)
         self._tell_of(plan)
-        plan = plan.of_dtypes(narrow)
         return plan, host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
 
     def _tell_of(self, plan: Plan) -> None:
@@ -427,8 +426,8 @@ class Calls:
         processors = self.planner.processors if dialect.merges else 1
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
-        plan = self.planner.plan(binding.extents, processors)
         narrow = _narrow(inputs)
+        plan = self.planner.plan(binding.extents, processors, narrow=narrow)
         ids = (str(id(k)) for k in plan.kernels)
         key = (dialect.name, str(len(plan.kernels)), *ids, *map(str, narrow.items()))
         runner = self._runners.get(key)
@@ -447,7 +446,6 @@ class Calls:
         from monocomp.backends.triton.launch import TritonRunner
 
         outline = plan.derivation.outline()
-        plan = plan.of_dtypes(dtypes)
         start, kernels = self.planner.equations.of_dtypes(dtypes), plan.kernels
         precision = "tf32" if self.tf32 else "ieee"
 

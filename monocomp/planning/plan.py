@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from monocomp.checking.scopes import verify_scopes
@@ -230,6 +231,7 @@ class Planner:
         extents: Mapping[str, int] | None = None,
         processors: int | None = None,
         in_memory: bool = False,
+        narrow: Mapping[str, str] = MappingProxyType({}),
     ) -> Plan:
         """Return the plan for these sizes, by index, as far as they are known.
 
@@ -237,6 +239,7 @@ class Planner:
             extents: the sizes.
             processors: how many program instances are to run side by side.
             in_memory: are tiles held in memory, and may have any number of axes?
+            narrow: the dtypes of inputs of 8 bits.
 
         Raises:
             UnsupportedError: no kernel computes the program.
@@ -244,22 +247,29 @@ class Planner:
         representative = self.equations.declared.extent_of
         given = {representative.get(i, i): n for i, n in (extents or {}).items()}
         processors = processors or self.processors or 1
-        plan = self._plan(given, processors, in_memory, divides=True)
+        made = partial(self._plan, given, processors, in_memory, narrow)
+        plan = made(divides=True)
         if given and not has_same_elements(plan.program, given):
-            plan = self._plan(given, processors, in_memory, divides=False)
+            plan = made(divides=False)
         return plan
 
     def _plan(
-        self, given: Mapping[str, int], processors: int, in_memory: bool, *, divides: bool
+        self,
+        given: Mapping[str, int],
+        processors: int,
+        in_memory: bool,
+        narrow: Mapping[str, str],
+        *,
+        divides: bool,
     ) -> Plan:
         bucket = {e: power_of_two(n) if n else 0 for e, n in sorted(given.items())}
         # Beyond that only the side of the limit matters on which a size lies.
         sides = {e: WHOLE_LIMIT + (n > WHOLE_LIMIT) for e, n in sorted(given.items())}
-        key = (processors, in_memory, divides, *bucket.items(), *sides.values())
+        key = (processors, in_memory, divides, *bucket.items(), *sides.values(), *narrow.items())
         plan = self._plans.get(key)
         if plan is None:
             with BUILDING:
-                plan = self._made(bucket, sides, processors, in_memory, divides)
+                plan = self._made(bucket, sides, processors, in_memory, narrow, divides)
             plan = self._plans.setdefault(key, plan)
         return plan
 
@@ -269,6 +279,7 @@ class Planner:
         sides: Mapping[str, int],
         processors: int,
         in_memory: bool,
+        narrow: Mapping[str, str],
         divides: bool,
     ) -> Plan:
         rewriter = self._rewriter_for(bucket)
@@ -280,7 +291,8 @@ class Planner:
         program, steps = equal.program, list(equal.steps)
         choices = [along_diagonals, cut, lower_peak, bound]
         if processors > 1:
-            choices.append(partial(split, processors=processors, divides=divides))
+            names = frozenset(narrow)
+            choices.append(partial(split, processors=processors, divides=divides, narrow=names))
         for choose in choices:
             sizes = planned_sizes(program, sizes)
             program, more = choose(program, sizes)
@@ -291,7 +303,8 @@ class Planner:
         planned = self._kernels(program, sides, sizes, in_memory)
         given = frozenset(known)
         derivation, decisions = Derivation.of(rewriter), tuple(steps)
-        return Plan(derivation, decisions, program, planned, sizes, given, processors)
+        plan = Plan(derivation, decisions, program, planned, sizes, given, processors)
+        return plan.of_dtypes(narrow) if narrow else plan
 
     def _rewriter_for(self, sizes: Mapping[str, int]) -> Rewriter:
         """Return the derivation for sizes, if they could lead it elsewhere."""

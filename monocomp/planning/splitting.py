@@ -16,7 +16,7 @@ a parameter that a backend sets to how many splits fill its device.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -34,6 +34,7 @@ from monocomp.declarations.record import record
 from monocomp.declarations.records import Param
 from monocomp.errors import InternalError
 from monocomp.extents.intervals import evaluated
+from monocomp.extents.nominal import MIN_DOT
 from monocomp.planning.naming import NewNames
 from monocomp.planning.packing import FEW_ROWS, Rows, are_in_order, packed_rows
 from monocomp.planning.storing import WORTHWHILE
@@ -57,10 +58,18 @@ SHORTEST_SPLIT = 256  # elements: less is not worth a program instance of its ow
 ALIGNMENT = 128  # splits begin where blocks do
 ROWS = 64  # that a program instance takes, where there are enough
 PRODUCT_ROWS = 128  # the same, for elements that are products too long to be held entirely
+# Conversions take more of a warp than products do. Where rows fill one tile of a product, several
+# warps would share its columns, and wait for each other at each block: so each is an instance.
+_WARPS = 8  # of a processor
 
 
 def split(
-    program: Equations, sizes: Mapping[str, int], processors: int, *, divides: bool = True
+    program: Equations,
+    sizes: Mapping[str, int],
+    processors: int,
+    *,
+    divides: bool = True,
+    narrow: Set[str] = frozenset(),
 ) -> tuple[Equations, list[Step]]:
     """Pack few rows that share a stream, and cut the streams of kernels that would not fill a
     device.
@@ -70,6 +79,7 @@ def split(
         sizes: a number for every extent.
         processors: how many program instances a device runs side by side, at least.
         divides: are groups of rows taken to have the same number of rows?
+        narrow: the inputs that hold floats of 8 bits.
 
     Returns:
         The program with equations for partial results, and the steps to it.
@@ -78,7 +88,7 @@ def split(
     def tried(program: Equations, group: Sequence[Equation]) -> list[Step]:
         if program.slices is not None and group[0].name in program.slices.computed:
             return []  # each slice fills the device
-        stream = _long_stream(program, group, sizes, processors, divides)
+        stream = _long_stream(program, group, sizes, processors, divides, narrow)
         if stream is None:
             return []
         steps = list(_Splitting(program, group, sizes, stream).steps())
@@ -138,6 +148,7 @@ def _long_stream(
     sizes: Mapping[str, int],
     processors: int,
     divides: bool,
+    narrow: Set[str],
 ) -> _Stream | None:
     """Return the stream to cut: the longest one, if there is reason to and it can be."""
     loops = passes([e.body for e in group], partial(_is_loop, names=_names(group)), {})
@@ -168,9 +179,13 @@ def _long_stream(
     few = max((sizes[i.extent] for i in rows), default=1) <= FEW_ROWS
     together = packed if few else None
     instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
-    is_idle = 2 * instances <= processors and found.expected(value) >= 2 * shortest
-    how = min(1.0, instances / processors), inner > 0, shortest
-    reason = f"as there would be {instances} program instances for {processors} processors"
+    is_tile = together is not None and _length(together, sizes) <= MIN_DOT
+    of_warps = is_tile and _are_converted(program, folds, narrow)
+    places = processors * (_WARPS if of_warps else 1)
+    is_idle = 2 * instances <= places and found.expected(value) >= 2 * shortest
+    how = min(1.0, instances / places), inner > 0, shortest
+    each = f"program instances{' of a warp' if of_warps else ''}"
+    reason = f"as there would be {instances} {each} for {processors} processors"
     if packed is not None and few:
         is_in_order = divides and are_in_order(group, packed)
         if not is_idle:
@@ -202,13 +217,29 @@ def _length_of_products(f: Term, sizes: Mapping[str, int]) -> int:
     return 0
 
 
+def _are_converted(program: Equations, folds: Iterable[Term], narrow: Set[str]) -> bool:
+    """True if all that is read for each element of folds is integers, or floats of 8 bits, which
+    products take converted."""
+    inputs = program.declared.inputs
+    converted = narrow | {i.name for i in inputs.values() if i.kind == "int"}
+    reads = [r for f in folds for r in streamed_reads(f)]
+    largest = max((len(r.args) for r in reads), default=0)
+    large = {T.name_of(r) for r in reads if len(r.args) == largest}
+    return bool(large) and large <= converted
+
+
+def _length(packed: Rows, sizes: Mapping[str, int]) -> int:
+    """Return how many rows are packed."""
+    return math.prod(evaluated(n, extents=sizes) or 1 for _, n in packed.parts)
+
+
 def _instances(
     axes: Iterable[Axis], packed: Rows | None, sizes: Mapping[str, int], block: int
 ) -> int:
     """Count the program instances, for blocks of `block` rows."""
     value = partial(evaluated, extents=sizes)
     parts = {} if packed is None else {i.name: value(n) or 1 for i, n in packed.parts}
-    count = 1 if packed is None else math.ceil(math.prod(parts.values()) / block)
+    count = 1 if packed is None else math.ceil(_length(packed, sizes) / block)
     for a in axes:
         if a.role in ("grid", "row"):
             size = math.ceil(sizes[a.extent] / parts.get(a.name, 1))

@@ -171,6 +171,7 @@ SCHEDULED: dict[str, Operation] = {
         # Dimensions, dtypes, and places in registers.
         *(Operation(n, 1, 1) for n in ("full", "expand", "trans", "broadcast")),
         *(Operation(n, 1, 1) for n in ("to", "given", "convert", "operand", "fetch")),
+        *(Operation(n, 2, 2) for n in ("interleaved", "in_order")),
         # Along dimensions.
         Operation("reduce", 1, None),
         Operation("scan", 1, None),

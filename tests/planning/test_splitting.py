@@ -353,6 +353,27 @@ def test_rows_that_are_only_packed(kind: str) -> None:
     check_backends(text, inputs)
 
 
+@pytest.mark.parametrize(
+    ("name", "narrow", "queries", "count"),
+    [
+        ("int8_cache", "", 1, 2),
+        ("int8_cache", "", 32, 1),  # more rows than a warp multiplies at a time
+        ("fp8_cache", "KV", 1, 2),
+        ("fp8_cache", "K", 1, 1),
+        ("paged_attention", "", 1, 1),
+    ],
+)
+def test_caches_of_bytes(name: str, narrow: str, queries: int, count: int) -> None:
+    """Instances of a warp fill a device that is full of larger ones."""
+    sizes = {"b": 32, "h": 32, "g": 8, "q": queries, "k": 16384, "n": 128, "s": 64, "p": 4096}
+    planner = compiled(library.load(name)).planner
+    sizes = {n: size for n, size in sizes.items() if n in planner.equations.declared.extent_of}
+    plan = planner.plan(sizes, 132, narrow=dict.fromkeys(narrow, "float8_e4m3fn"))
+    assert len(plan.kernels) == count
+    reason = "as there would be 256 program instances of a warp for 132 processors"
+    assert any(reason in s.after for s in plan.decisions) is (count > 1)
+
+
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("page", [8, 16, 24, 48, 64])
 def test_splits_of_pages(page: int) -> None:

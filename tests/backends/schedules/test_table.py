@@ -58,7 +58,7 @@ def test_the_table_is_data() -> None:
     assert tuple(data["features"]) == NAMES
     measured, *others = data["sources"]
     assert measured["source"].startswith("measured on NVIDIA H200 and H100 80GB HBM3, triton 3.6.0")
-    known = ("not measured", "see benchmarks/RESULTS.md", "by benchmarks.compare")
+    known = ("not measured", "see benchmarks/RESULTS.md", "timed in turns")
     assert others and all(any(k in source["source"] for k in known) for source in others)
     for source in data["sources"]:
         assert source.keys() == {"source", "processors", "rows"}
