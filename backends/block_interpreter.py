@@ -145,6 +145,8 @@ def argument(
             return 0 < extents[program.axes[of].extent] <= lengths[of]
         case "order":
             return group_size
+        case "stages":  # turns are taken where there are several, which changes no value
+            return 2
     return {"STEP": 1, "FAST": False}.get(of)
 
 
