@@ -29,6 +29,7 @@ from monocomp.backends.block_operations import (
     function_of,
     kind_of,
 )
+from monocomp.blocks.masking.filters import length_of
 from monocomp.blocks.operations import broadcast_layout
 from monocomp.errors import InternalError
 from monocomp.tile.operations import scheduled, sign_of
@@ -76,6 +77,8 @@ def run(
     with np.errstate(all="ignore"):
         tensors = {**inputs, **outputs}
         tensors = {n: np.ascontiguousarray(t) for n, t in tensors.items()}
+        for n, m in enumerate(program.maps):
+            tensors[map_name(n)] = _map(m, inputs, extents, params, lengths, group_size)
         given: dict[str, Value] = {}
         for a in program.arguments:
             given[a.name.attr] = argument(
@@ -107,6 +110,29 @@ def run(
             output[...] = tensors[name].reshape(output.shape)
 
 
+def map_name(number: int) -> str:
+    """Return what names the memory of a map, which no tensor does."""
+    return f"map {number}"
+
+
+def _map(
+    program: B.BlockProgram,
+    inputs: Mapping[str, np.ndarray[Any, Any]],
+    extents: Mapping[str, int],
+    params: Mapping[str, Any],
+    lengths: Mapping[str, int],
+    group_size: int,
+) -> np.ndarray[Any, Any]:
+    """Run the kernel of a map, in memory that holds no number of a block."""
+    rows = {a.name for a in program.grid}
+    (stream,) = (a for a in program.axes.values() if a.name not in rows)
+    room = -(-extents[stream.extent] // lengths[stream.name])
+    found = np.full(count_items(program, extents, lengths) * length_of(room), -1)
+    made = {map_name(0): found}
+    run(program, inputs, made, extents, params, lengths, group_size=group_size)
+    return found
+
+
 def count_items(
     program: B.BlockProgram, extents: Mapping[str, int], lengths: Mapping[str, int]
 ) -> int:
@@ -129,6 +155,8 @@ def argument(
     match purpose:
         case "pointer":
             return _Pointer(of)
+        case "map":
+            return _Pointer(map_name(dim))
         case "descriptor":
             return tensors[of] if descriptors and min(tensors[of].shape) else None
         case "stride":

@@ -8,6 +8,8 @@ from math import log2, prod
 
 from monocomp.backends.schedules.legal import Legal, Shape
 from monocomp.backends.schedules.schedule import CHUNK, SECTOR, held_length
+from monocomp.blocks.masking.filters import filters
+from monocomp.blocks.masking.phases import loops_of
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import power_of_two
 from monocomp.tile import Assign, Expr, Loop, Statement, TileProgram
@@ -41,7 +43,7 @@ class Features:
         work: element-wise operations on tiles of rows and streams, for each of their elements.
         gathers: tiles read whose elements have a position each.
         limbs: products of operands in two bf16 limbs.
-        masked: does a loop mask some of its elements?
+        masked: does a loop mask some of its elements, and no map list its blocks?
         bounded: how many ends of a loop vary with the rows?
         levels: of loads that wait for one another.
         rest: 0 where rows of a stream fill sectors of the cache, 1 where chunks, 2 for others.
@@ -138,7 +140,7 @@ def features(legal: Legal) -> Features:
         work=log2(1 + sum(map(_operations, tiles))),
         gathers=sum(any(len(x.axes) > 1 for x in e.positions) for e in loads),
         limbs=sum(any(a in resources.in_limbs for a in e.args[:2]) for e in resources.products),
-        masked=any(s.masked for loop in loops for s in loop.segments),
+        masked=any(s.masked for loop in _unlisted(program) for s in loop.segments),
         bounded=max((varying_ends(loop, resources.blocked) for loop in loops), default=0),
         levels=resources.levels,
         rest=max((sum(size % n > 0 for n in (SECTOR, CHUNK)) for size in last), default=0),
@@ -150,6 +152,14 @@ def features(legal: Legal) -> Features:
         streamed=log2(1 + streamed),
         converted=len(resources.converted),
     )
+
+
+def _unlisted(program: TileProgram) -> list[Loop]:
+    """Return the loops over blocks that no map lists. What one lists takes the time of others."""
+    loops = {s: loops_of(s) for s in program.statements if isinstance(s, Loop)}
+    listed = filters(program, loops)
+    each = (loop for found in loops.values() for loop in found if loop.axis.role == "stream")
+    return [loop for loop in each if loop not in listed]
 
 
 def _shared(legal: Legal) -> tuple[float, float]:

@@ -144,7 +144,7 @@ class Written:
     def origins(self, before: int) -> dict[int, Statement]:
         """Return the statements that lines of the kernels come from, after so many other lines."""
         found: dict[int, Statement] = {}
-        for s in self.sources:
+        for s in (x for source in self.sources for x in (*source.maps, source)):
             found |= {before + 3 + n: statement for n, statement in s.origins.items()}
             before += 2 + len(s.lines)
         return found
@@ -184,6 +184,7 @@ def write(part: Part, before: Written | None = None) -> Written:
                 dialect=dialect,
                 known=known,
                 unchained=schedule.unchained,
+                map_name=lambda called: names.of("map", called),
             )
         )
     first = 1 + (len(before.settings) if before is not None else 0)
@@ -195,6 +196,7 @@ def write(part: Part, before: Written | None = None) -> Written:
     host = host_program(part.lowered, interfaces, part.sizes)
     # The function never reads its own name, so what is inside may have it too, as a tensor.
     taken |= {*kernel_names, *functions.values(), *settings, "TensorDescriptor"}
+    taken |= {m.name for p in programs for m in p.maps}
     return Written(
         part,
         names,
@@ -280,7 +282,7 @@ def body(
 def kernels_of(*parts: Written) -> list[str]:
     """Return the lines of the kernels, and of the functions that they call, each after those
     that it calls."""
-    sources = [s for part in parts for s in part.sources]
+    sources = [x for part in parts for s in part.sources for x in (*s.maps, s)]
     texts = ["\n".join(s.lines) for s in sources]
     texts += dict.fromkeys(f for s in sources for f in s.functions.values())
     helpers = dict.fromkeys(h for s in sources for h in s.helpers)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monocomp.blocks import Argument, BlockProgram
+from monocomp.blocks.masking.filters import KINDS
 from monocomp.blocks.passes.division import GROUPS
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host.building import Interface
+from monocomp.host.launches import Map
 from monocomp.tile import Axis, TileProgram
 
 _SCHEDULED = ("order", "stages", "groups")  # what a schedule says beside block lengths
@@ -17,6 +19,7 @@ _SCHEDULED = ("order", "stages", "groups")  # what a schedule says beside block 
 def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
     """Return the interface of one kernel."""
     lengths = _lengths(p)
+    maps = tuple(_map(p, m, n, lengths) for n, m in enumerate(p.maps))
     arguments, scheduled = [], []
     for a in p.arguments:
         parameter = str(a.name.attr)
@@ -25,23 +28,50 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
             scheduled.append(parameter)
         else:
             arguments.append(A.Argument(parameter, value))
-    grid = []
-    for axis in p.grid:
-        count = A.size(axis.extent)
-        if axis.role == "row":
-            count = A.Number("cdiv", (count, A.setting(str(p.lengths[axis.name].attr))))
-        grid.append((axis.name, count))
     return Interface(
         kernel,
         p.name,
         tuple(str(a.name.attr) for a in p.arguments),
         tuple(arguments),
         tuple(scheduled),
-        tuple(grid),
+        tuple((axis.name, _count(axis, lengths)) for axis in p.grid),
         p.shared,
         p.added,
         bool(p.rings),
+        maps,
     )
+
+
+def _count(axis: Axis, lengths: Mapping[str, A.Number]) -> A.Number:
+    """Return the number of program instances along an axis."""
+    size = A.size(axis.extent)
+    return A.Number("cdiv", (size, lengths[axis.name])) if axis.role == "row" else size
+
+
+def _map(p: BlockProgram, made: BlockProgram, number: int, lengths: Mapping[str, A.Number]) -> Map:
+    """Return the map of a kernel, which has the kernel's schedule, whatever its own names are."""
+    scheduled = {a.key: A.setting(str(a.name.attr)) for a in p.arguments if a.purpose in _SCHEDULED}
+    given = [a for a in made.arguments if a.purpose != "map"]
+    arguments = [
+        A.Argument(str(a.name.attr), scheduled.get(a.key) or _value(made, a, lengths))
+        for a in given
+    ]
+    rows = {a.name for a in made.grid}
+    (stream,) = (a for a in made.axes.values() if a.name not in rows)
+    room = A.Number("cdiv", (A.size(stream.extent), lengths[stream.name]))
+    length = A.Number("+", (A.const(KINDS), A.product((A.const(KINDS), room))))
+    return Map(
+        _map_name(p, number),
+        A.Signature(made.name, tuple(a.parameter for a in arguments), (), ()),
+        A.product(_count(axis, lengths) for axis in made.grid),
+        length,
+        tuple(arguments),
+    )
+
+
+def _map_name(p: BlockProgram, number: int) -> str:
+    """Return the name of a map, which no program's tensor has."""
+    return f"{p.name} map {number}"
 
 
 def _lengths(p: BlockProgram) -> dict[str, A.Number]:
@@ -77,6 +107,8 @@ def _value(p: BlockProgram, a: Argument, lengths: Mapping[str, A.Number]) -> A.V
     match a.purpose, a.of:
         case "pointer", tensor:
             return A.Pointer(tensor)
+        case "map", _:
+            return A.Pointer(_map_name(p, a.dim))
         case "descriptor", tensor:
             axes = p.blocks[a.dim].axes
             groups = A.setting(str(GROUPS.attr))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from monocomp.backends.identifiers import LAUNCH, Identifiers
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.blocks import BlockProgram, Statement
 from monocomp.blocks.building.kernels import Known, build
+from monocomp.blocks.building.maps import build_map
 from monocomp.blocks.choices.choose import choose
 from monocomp.blocks.passes.chains import unchain
 from monocomp.declarations.record import record
@@ -28,6 +30,7 @@ class KernelSource:
         origins: the statements that lines come from, by the number of the line, from 0.
         helpers: names of the helper functions that it calls.
         functions: the combine functions that it calls, by name.
+        maps: the kernels of its maps.
     """
 
     program: BlockProgram
@@ -35,6 +38,7 @@ class KernelSource:
     origins: dict[int, Statement]
     helpers: list[str]
     functions: dict[str, str]
+    maps: tuple[KernelSource, ...] = ()
 
 
 def block_program(
@@ -45,6 +49,7 @@ def block_program(
     dialect: Dialect = TRITON,
     known: Known = lambda arguments, blocks: {},
     unchained: bool = False,
+    map_name: Callable[[str], str] = str,
 ) -> BlockProgram:
     """Return a kernel as a block program, in names that the program cannot choose.
 
@@ -56,6 +61,7 @@ def block_program(
         dialect: the language that it is for.
         known: what is known of arguments.
         unchained: cut products off from those that they are made from (`unchain`).
+        map_name: gives the kernel of a map an identifier, from the one that it should have.
 
     Raises:
         UnsupportedError: the language cannot say what the kernel does.
@@ -76,6 +82,12 @@ def block_program(
     choices = choose(program, passes, dialect.resident)
     built = build(program, choices, kernel, scope, functions, known)
     built = unchain(built) if unchained else built
+    maps = []
+    for n, of in enumerate(choices.maps.values(), 1):
+        called = map_name(f"{kernel}_map" if n == 1 else f"{kernel}_map_{n}")
+        alone = choose(of, [p for p in passes if p != "list"], dialect.resident)
+        maps.append(build_map(of, alone, called, scope, known))
+    built = replace(built, maps=tuple(maps))
     try:
         for name, change in dialect.passes.items():
             built = change(built) if name in passes else built
@@ -93,4 +105,5 @@ def source_of(p: BlockProgram, dialect: Dialect = TRITON) -> KernelSource:
     lines = printer.kernel()
     origins = printer.origins
     functions = {n: printer.function(f) for n, f in p.functions.items()}
-    return KernelSource(p, lines, origins, printer.helpers, functions)
+    maps = tuple(source_of(m, dialect) for m in p.maps)
+    return KernelSource(p, lines, origins, printer.helpers, functions, maps)

@@ -14,7 +14,7 @@ from monocomp.backends.triton.host_source import HostSource
 from monocomp.blocks import SMALL_INT
 from monocomp.host import arguments as A
 from monocomp.host import program as H
-from monocomp.host.launches import Choose, Describe, Launch, Programs, Wide
+from monocomp.host.launches import Choose, Describe, Launch, Map, Programs, Wide
 from monocomp.host.sizes import CheckEmpty, CheckShapes, CheckSome
 from monocomp.host.tensors import Clear
 from monocomp.terms.equations import Equations
@@ -80,10 +80,19 @@ class MinimalHost(HostSource):
                 self.put(f"{self.tensor(s.tensor)}.zero_()")
             case Programs():
                 self.fit("grid = ", f"({s.value.source(self)},)")
+            case Map():
+                self._map(s)
             case Launch():
                 self._launch(s)
             case _:
                 super().statement(s)
+
+    def _map(self, s: Map) -> None:
+        shape = self.tuple((s.programs.source(self), s.length.source(self)))
+        text = f"torch.empty({shape}, dtype=torch.int32, device={self.device})"
+        self.fit(f"{s.identifier(self)} = ", text)
+        arguments = ", ".join(s.given(self))
+        self.fit("", f"{s.kernel.name}[({s.programs.source(self)},)]({arguments})")
 
     def _launch(self, s: Launch) -> None:
         arguments = [a.source(self) for a in s.arguments]

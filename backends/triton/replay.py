@@ -18,6 +18,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp.backends.schedules.measure import Empty
 from monocomp.backends.torch_operations import TorchTarget
+from monocomp.backends.triton.lists import Lists
 from monocomp.blocks import SMALL_INT
 from monocomp.host.plan import Launched, Plan, Ran, gather
 from monocomp.host.program import HostProgram
@@ -68,6 +69,9 @@ class PlanTarget(TorchTarget):
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         return _Start(getattr(self.module, self.program.kernels[number].name), programs)
+
+    def lists(self, kernel: str, shape: tuple[int, int], tensors: int) -> Lists:
+        return Lists(getattr(self.module, kernel), shape, self.device, tensors)
 
     def index(self, wide: bool) -> tl.dtype:
         return tl.int64 if wide else tl.int32

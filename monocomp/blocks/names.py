@@ -137,6 +137,11 @@ class Names:
         wanted = f"stride_{tensor}_{self._dim(tensor, dim)}"
         return self.read(name(self.of("stride", f"{tensor}/{dim}", wanted), INT))
 
+    def map(self, number: int) -> Expr:
+        """Return the pointer to a map's lists."""
+        identifier = self.of("map", str(number), "map_ptr")
+        return name(identifier, Dtype(identifier, "pointer"))
+
     def descriptor(self, block: Block) -> Expr:
         """Return the descriptor that loads such blocks."""
         wanted = f"{block.tensor}_desc"

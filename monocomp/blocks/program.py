@@ -34,10 +34,10 @@ class Producer:
 
 @record()
 class Argument:
-    """An argument of a kernel and its purpose: a pointer, a descriptor, the stride of a dimension,
-    an extent's size, a parameter, an axis's block length, whether that divides the extent, an
-    option, the number of items and the counter of those that have been claimed; or, as the schedule
-    says, the order, the stages of rings, and how many warpgroups compute."""
+    """An argument of a kernel and its purpose: a pointer, that to a map, a descriptor, the stride
+    of a dimension, an extent's size, a parameter, an axis's block length, whether that divides the
+    extent, an option, the number of items and the counter of those that have been claimed; or, as
+    the schedule says, the order, the stages of rings, and how many warpgroups compute."""
 
     purpose: str
     of: str
@@ -91,6 +91,7 @@ class BlockProgram:
         producer: who asks for them, if not who uses them.
         divided: the rows of one warpgroup along each axis whose rows are divided among several.
         precision: that of products of float32, if there are products.
+        maps: the kernels that list the blocks of its loops, by number.
     """
 
     name: str
@@ -109,10 +110,13 @@ class BlockProgram:
     divided: Mapping[str, Expr] = field(default_factory=dict)
     precision: Expr | None = None
     rows: Mapping[str, Rows] = field(default_factory=dict)
+    maps: tuple[BlockProgram, ...] = ()
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines of its text, each with its statement; first the functions that it
         calls."""
+        for m in self.maps:
+            yield from m.lines()
         for f in self.functions.values():
             yield f"function {f.name}({', '.join(map(show, f.operands))})", None
             yield from _lines(f.body, "  ")

@@ -21,6 +21,8 @@ def verify(program: B.BlockProgram) -> None:
     Raises:
         InternalError: with what is wrong, and the program.
     """
+    for m in program.maps:
+        verify(m)
     try:
         known = {a.name.attr: (a.name.layout, a.name.dtype.kind) for a in program.arguments}
         known["pid"] = known["GROUP"] = ((), "int")

@@ -15,6 +15,7 @@ from monocomp.host.launches import (
     Describe,
     Fast,
     Launch,
+    Map,
     Programs,
     Return,
     Slice,
@@ -53,6 +54,7 @@ class Interface:
         shared: pairs of tensors that one product takes together.
         added: the integer parameters of sums and products.
         requires_descriptors: true if there is no other way to load what descriptors load.
+        maps: those that list the blocks of its loops.
     """
 
     kernel: TileProgram
@@ -64,6 +66,7 @@ class Interface:
     shared: tuple[tuple[str, str], ...] = ()
     added: tuple[str, ...] = ()
     requires_descriptors: bool = False
+    maps: tuple[Map, ...] = ()
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -352,6 +355,7 @@ def _launch(number: int, k: Interface, lowered: Equations) -> Iterator[A.Stateme
         for axis in k.kernel.axes.values():
             if axis.after is not None and axis.name in k.halves:
                 yield SplitPadding(axis.extent, axis.after, axis.name)
+        yield from k.maps
         if k.descriptors:
             yield Describe(k.descriptors, required)
     yield from map(Clear, k.counters)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from monocomp.declarations.vocabulary import Kind
-from monocomp.host.plan import Gather, Launched, Plan, Stage, gather
+from monocomp.host.plan import Gather, Launched, Made, Plan, Stage, gather
 
 
 class Target(Protocol):
@@ -55,6 +55,9 @@ class Scheduled(Target, Protocol):
     def aligned(
         self, tensor: Any, position: int, copy: int, widest: int
     ) -> tuple[Any, Launched] | None: ...
+    def lists(self, kernel: str, shape: tuple[int, int], tensors: int) -> Callable[..., Any]:
+        """Return a function that has a kernel fill a tensor, in so many instances as it has rows,
+        from so many tensors and other arguments, or returns what it has filled from the same."""
 
 
 class Run(Protocol):
@@ -101,13 +104,13 @@ class Evaluation:
         self.lengths: dict[str, int] = {}  # of axes that two tiles hold
         # Where a plan has them.
         self.positions = {n: position for position, n in enumerate((*tensors, *params))}
-        self.next = len(self.positions)
+        self.given = self.next = len(self.positions)
         self.dtype: Any = None
         self.config: dict[str, int] = {}
         self.is_described = self.is_fast = self.is_wide = False
         self.programs = 1
         self.descriptors: dict[str, Callable[[Any], Any] | None] = {}
-        self.made: list[tuple[Callable[..., Any], int | None]] = []
+        self.made: list[Made | Launched] = []
         self.launches: list[Launched] = []
         self.origins: dict[int, int | None] = {}  # of what is made, the value that it is made of
         self.stages: list[Stage] = []
@@ -138,6 +141,17 @@ class Evaluation:
         self.origins[self.next] = origin
         self.positions[name] = self.next
         self.next += 1
+
+    def make_by(self, name: str, launched: Launched) -> None:
+        """Let a name stand for what a function returns that launches a kernel."""
+        self.made.append(launched)
+        self.origins[self.next] = None
+        self.positions[name] = self.next
+        self.next += 1
+
+    def is_given(self, name: str) -> bool:
+        """True if a name stands for what the call gives, as it is."""
+        return self.positions[name] < self.given
 
     def view(self, name: str, view: Callable[[Any], Any], of: str) -> None:
         """Let a name stand for a view of another's value, which kernels may read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -20,6 +20,7 @@ from monocomp.host.arguments import (
     Number,
     ParamName,
     Pointer,
+    Signature,
     Statement,
     TensorName,
     shown,
@@ -164,36 +165,89 @@ class Launch(Statement):
     def run(self, call: Evaluation) -> None:
         if call.programs <= 0:
             return
-        args: list[Any] = []
-        tensors: list[str] = []
-        varying: list[tuple[int, int, Callable[[Any], Any] | None]] = []
-        for a in (a for a in self.arguments if a.is_positional):
-            match a.value:
-                case Pointer(tensor) if not args:
-                    tensors.append(tensor)
-                    continue
-                case Pointer(tensor):
-                    varying.append((len(args), call.positions[tensor], None))
-                case Number("param", attr=name) if name in call.varying:
-                    varying.append((len(args), call.positions[name], None))
-                    args.append(None)
-                    continue
-                case Descriptor(parameter, tensor):
-                    make = call.descriptors[parameter]
-                    if make is not None:
-                        varying.append((len(args), call.positions[tensor], make))
-            args.append(a.value.of(call))
-        options = {a.parameter: a.value.of(call) for a in self.arguments if not a.is_positional}
         programs = call.programs
         if any(a.value == Flag("items") for a in self.arguments):
             programs = min(programs, call.scheduled.multiprocessors())
         run = call.target.kernel(self.kernel, programs)
-        found = Launched(run, call.gather(*tensors), args, options | call.config, tuple(varying))
-        call.launches.append(found)
+        call.launches.append(_launched(call, run, self.arguments, call.config))
 
     def write(self, out: Writer) -> None:
         given = [self.name, "programs", *(a.source(out) for a in self.arguments), "**config"]
         out.call("launch", given)
+
+
+def _launched(
+    call: Evaluation,
+    run: Callable[..., object],
+    arguments: Sequence[Argument],
+    config: Mapping[str, int],
+) -> Launched:
+    """Return how a kernel runs with arguments, and what a schedule chooses."""
+    args: list[Any] = []
+    tensors: list[str] = []
+    varying: list[tuple[int, int, Callable[[Any], Any] | None]] = []
+    for a in (a for a in arguments if a.is_positional):
+        match a.value:
+            case Pointer(tensor) if not args:
+                tensors.append(tensor)
+                continue
+            case Pointer(tensor):
+                varying.append((len(args), call.positions[tensor], None))
+            case Number("param", attr=name) if name in call.varying:
+                varying.append((len(args), call.positions[name], None))
+                args.append(None)
+                continue
+            case Descriptor(parameter, tensor):
+                make = call.descriptors[parameter]
+                if make is not None:
+                    varying.append((len(args), call.positions[tensor], make))
+        args.append(a.value.of(call))
+    options = {a.parameter: a.value.of(call) for a in arguments if not a.is_positional}
+    options.update(config)
+    return Launched(run, call.gather(*tensors), args, options, tuple(varying))
+
+
+@record()
+class Map(Statement):
+    """A kernel lists the blocks that a filter admits: for each of its program instances so many
+    numbers. What it has listed for the same tensors and parameters may stand for that, as long as
+    nobody has written to them."""
+
+    name: TensorName
+    kernel: Signature
+    programs: Number
+    length: Number
+    arguments: tuple[Argument, ...]
+
+    defines = ("name",)
+
+    def __str__(self) -> str:
+        head = f"{self.name} = {self.kernel.name}[{self.programs}, {self.length}]"
+        return "\n    ".join([head, *map(str, self.arguments)])
+
+    def run(self, call: Evaluation) -> None:
+        read = [a.value.tensor for a in self.arguments if isinstance(a.value, Pointer)]
+        if not all(call.is_given(n) for n in read):  # kernels may have to write them before
+            call.end_stage()
+        shape = self.programs.of(call), self.length.of(call)
+        run = call.scheduled.lists(self.kernel.name, shape, len(read))
+        call.make_by(self.name, _launched(call, run, self.arguments, {}))
+
+    def write(self, out: Writer) -> None:
+        shape = out.tuple((self.programs.source(out), self.length.source(out)))
+        buffer = f"{out.empty}({shape}, dtype=torch.int32, device={out.device})"
+        out.fit(f"{self.identifier(out)} = ", buffer)
+        out.call("launch", [self.kernel.name, self.programs.source(out), *self.given(out)])
+
+    def identifier(self, out: Writer) -> str:
+        """Return the identifier of the map."""
+        return out.name("tensor", self.name, "block_map")
+
+    def given(self, out: Writer) -> list[str]:
+        """Return the arguments of the kernel: the map comes after the tensors."""
+        tensors = [a for a in self.arguments if isinstance(a.value, Pointer)]
+        rest = (a.source(out) for a in self.arguments if a not in tensors)
+        return [*(a.source(out) for a in tensors), out.tensor(self.name), *rest]
 
 
 @record()

@@ -57,12 +57,27 @@ class Launched:
     options: dict[str, Any] | None
     varying: tuple[tuple[int, int, Callable[[Any], Any] | None], ...] = ()
 
+    def __call__(self, known: Sequence[Any], options: dict[str, Any]) -> object:
+        """Run it on the values of a call."""
+        args = self.args
+        if self.varying:
+            args = args.copy()
+            for n, position, change in self.varying:
+                args[n] = known[position] if change is None else change(known[position])
+        own = options if self.options is None else self.options
+        return self.run(*self.tensors(known), *args, **own)
+
+
+# Of the value at a position, or of none.
+Made: TypeAlias = tuple[Callable[..., Any], int | None]
+
 
 @record()
 class Stage:
-    """A stage of a call: what is made, what is then launched, and which values are then freed."""
+    """A stage of a call: what is made, by functions or what launches return, what is then launched,
+    and which values are then freed."""
 
-    made: tuple[tuple[Callable[..., Any], int | None], ...]
+    made: tuple[Made | Launched, ...]
     launches: tuple[Launched, ...]
     freed: tuple[int, ...] = ()
 
@@ -88,18 +103,14 @@ class Plan:
         """
         known = [*values]
         for stage in self.stages:
-            for make, position in stage.made:
+            for made in stage.made:
+                if isinstance(made, Launched):
+                    known.append(made(known, options))
+                    continue
+                make, position = made
                 known.append(make() if position is None else make(known[position]))
             for launch in stage.launches:
-                args = launch.args
-                if launch.varying:
-                    args = args.copy()
-                    for n, position, change in launch.varying:
-                        args[n] = known[position] if change is None else change(known[position])
-                own = options if launch.options is None else launch.options
-                launch.run(*launch.tensors(known), *args, **own)
-            if stage.freed:
-                args = []  # a descriptor holds its tensor
-                for position in stage.freed:
-                    known[position] = None
+                launch(known, options)
+            for position in stage.freed:
+                known[position] = None
         return self.results(known)

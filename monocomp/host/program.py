@@ -4,7 +4,8 @@
     statement = sizes:    Sizes | Bound | Split | SplitPadding
               | checks:   CheckShapes | CheckEmpty | CheckSome
               | tensors:  Promote | Convert | Buffer | Clear | Free | Sort | Align | View
-              | launches: Choose | Fast | Wide | Programs | Describe | Launch | Slices | Return
+              | launches: Choose | Fast | Wide | Programs | Map | Describe | Launch | Slices
+              | Return
 
 Statements run in their order. Sizes go by the name of their extent, tensors by their own name, and
 what a schedule chooses by the name of the kernel's parameter. `building.host_program` makes host

@@ -10,7 +10,7 @@ from typing import Any
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host import program as H
-from monocomp.host.launches import Choose, Fast, Launch, Programs, Return, Slices, Wide
+from monocomp.host.launches import Choose, Fast, Launch, Map, Programs, Return, Slices, Wide
 from monocomp.host.sizes import CheckShapes, Sizes, Split
 from monocomp.host.tensors import Buffer, Free, View
 
@@ -91,7 +91,13 @@ def _fault_in(
             known |= {(kind, n) for n in (value if isinstance(value, tuple) else (value,))}
         if isinstance(s, Free):
             known -= {("tensor", name) for name in s.tensors}
-        fault = _launch_fault(program, s, ranks) if isinstance(s, Launch) else _rank(s, ranks)
+        match s:
+            case Launch():
+                fault = _launch_fault(program.kernels[s.kernel], s.arguments, ranks)
+            case Map():
+                fault = _launch_fault(s.kernel, s.arguments, ranks)
+            case _:
+                fault = _rank(s, ranks)
         if fault is not None:
             return fault
         if isinstance(s, Return) and n + 1 < len(body):
@@ -137,16 +143,17 @@ def _rank(node: Any, ranks: dict[str, int]) -> str | None:
     return None
 
 
-def _launch_fault(program: H.HostProgram, s: Launch, ranks: dict[str, int]) -> str | None:
-    kernel = program.kernels[s.kernel]
-    given = [a.parameter for a in s.arguments]
+def _launch_fault(
+    kernel: A.Signature, arguments: Sequence[A.Argument], ranks: dict[str, int]
+) -> str | None:
+    given = [a.parameter for a in arguments]
     chosen = [p for p in kernel.parameters if p in kernel.scheduled]
-    positions = [a.parameter for a in s.arguments if a.is_positional]
+    positions = [a.parameter for a in arguments if a.is_positional]
     if sorted(given + chosen) != sorted(kernel.parameters):
-        return f"{s.name} lacks arguments"
+        return f"{kernel.name} lacks arguments"
     if positions != [*kernel.parameters[: len(positions)]]:
-        return f"{s.name} takes its arguments in another order"
+        return f"{kernel.name} takes its arguments in another order"
     for name, rank in kernel.ranks:
         if ranks[name] != rank:
-            return f"{name} has {ranks[name]} dimensions, and {s.name} takes {rank}"
-    return next((fault for a in s.arguments if (fault := _rank(a.value, ranks))), None)
+            return f"{name} has {ranks[name]} dimensions, and {kernel.name} takes {rank}"
+    return next((fault for a in arguments if (fault := _rank(a.value, ranks))), None)

@@ -43,7 +43,6 @@ from monocomp.extents.nominal import (
 from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.kernels import lower
 from monocomp.machine.locking import BUILDING
-from monocomp.planning.bounding import bound
 from monocomp.planning.diagonals import along_diagonals
 from monocomp.planning.peak import lower_peak
 from monocomp.planning.report import report
@@ -289,7 +288,7 @@ class Planner:
         equal = Rewriter(rewriter.program)
         equal.exhaust(equalities)
         program, steps = equal.program, list(equal.steps)
-        choices = [along_diagonals, cut, lower_peak, bound]
+        choices = [along_diagonals, cut, lower_peak]
         if processors > 1:
             names = frozenset(narrow)
             choices.append(partial(split, processors=processors, divides=divides, narrow=names))

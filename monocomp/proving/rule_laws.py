@@ -129,12 +129,6 @@ laws(f"""
         parts rounded up cover: minimum((n * m + r + 1) - n, n * m) = (n * m + r + 1) - n
             for r + 1 <= n
 
-    positions: what a filter admits lies from the first to the last position, by induction over the
-            rest, and of n positions it admits at most n, and n if it admits each
-        first: minimum(minimum(x, y), x) = minimum(x, y)
-        last: maximum(maximum(x, y), x) = maximum(x, y)
-        as many: n + 1 <= a + c = n <= a and c for a <= n and finite a, n
-
     scaled numbers: a pair (v, m) stands for exp(m) v, and adding pairs adds what they stand for
         sum of pairs: exp(maximum(m, n)) * (exp(m - maximum(m, n)) * v + exp(n - maximum(m, n)) * u)
             = exp(m) * v + exp(n) * u

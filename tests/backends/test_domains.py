@@ -151,8 +151,7 @@ def test_checked(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_one_pass(name: str) -> None:
-    """A union of intervals is streamed once: one loop carries everything through all, after
-    another that finds bounds where none follow."""
+    """A union of intervals is streamed once: one loop carries everything through all."""
     kernels = mc.compile(program(name)).plan().kernels
     assert all(report([k], {})["passes"] == {"k": 1} for k in kernels)
     assert [k for k in kernels if "V" in k.inputs] == [kernels[-1]]

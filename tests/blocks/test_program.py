@@ -112,9 +112,9 @@ def test_random_programs(text: str) -> None:
 
 
 def test_each_pass_does_something() -> None:
-    """On a cache in pages, on a window and on masked products every pass changes a program."""
+    """On a cache in pages, a window, a tree and masked products every pass changes a program."""
     changed = set()
-    texts = [library.load(n) for n in ("paged_attention", "sliding_window", "attention")]
+    texts = [library.load(n) for n in ("paged_attention", "sliding_window", "attention", "tree")]
     for text in (*texts, "P[q,k] = where(k <= q, exp(sum[c](Q[q,c] * K[k,c])), 0)"):
         kernel = kernel_of(text)
         texts = [str(block_program(kernel, passes)) for passes in STAGES]

@@ -162,6 +162,7 @@ def both(
 
 CASES_AND_SIZES = [(n, *s) for n in CASES for s in (MANY, ONE)]
 SPECIAL = [("attention", 4096, 96), ("mla", *ONE), ("softcap", *MANY), ("variance", *ONE)]
+SPECIAL += [("tree", 4096, 20)]
 
 
 @pytest.mark.one_in(9)

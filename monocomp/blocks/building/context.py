@@ -34,9 +34,11 @@ class Stream:
     Attributes:
         loop, phases: the loop.
         unmasked: the phase whose blocks are inside for every row, as a test.
+        seen: the phases of whose blocks every element is inside for some row, as a test.
         edge: is a block to be masked? None: all are.
         in_run: is this inside a run?
         covered: the phase whose blocks end only with their tensors, as a test; True for all.
+        begin: where the first block begins; None if that is not known.
         range: where the elements that rows admit begin and end; None if that is not known.
         in_step: do its blocks begin at multiples of 16 elements, as a test; True if all do.
         sliding: where a block that slides would begin, and where elements end.
@@ -52,9 +54,11 @@ class Stream:
     loop: P.Loop
     phases: Phases
     unmasked: Expr | None = None
+    seen: Expr | None = None
     edge: Expr | None = None
     in_run: bool = False
     covered: Expr | bool = False
+    begin: Expr | None = None
     range: tuple[Expr, Expr] | None = None
     in_step: Expr | bool = False
     sliding: tuple[Expr, Expr] | None = None

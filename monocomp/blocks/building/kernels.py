@@ -44,6 +44,7 @@ def build(
     scope: Callable[[str], Scope],
     functions: Mapping[str, str],
     known: Known,
+    write: Callable[[Context], None] | None = None,
 ) -> B.BlockProgram:
     """Return the block program of a kernel.
 
@@ -55,6 +56,7 @@ def build(
         functions: identifiers of the combines, by monoid.
         known: what is known of arguments, by their keys, from the arguments and from what
             descriptors load.
+        write: writes what the kernel does, if that is not the program's body.
     """
     c = Context(program, choices, scope, kernel_name, functions)
     grid, held = _grid_axes(program), held_dims(program)
@@ -74,7 +76,10 @@ def build(
                     positions = infix("+", c.names.block(axis.after), positions)
                 c.let(c.targets.axis(axis.name), positions)
                 _membership(c, axis)
-    _body(c, program.body)
+    if write is None:
+        write_body(c, program.body)
+    else:
+        write(c)
     body = needed(tuple(c.out))
     precision = c.names.option("PRECISION") if _has_products(program) else None
     rows = {a.name: _rows(c, a) for a in grid if a.role == "row"}
@@ -124,6 +129,8 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
     tensors = [*ranks.items(), *((o.name, len(o.dims)) for o in program.outputs)]
     for t, _ in tensors:
         yield B.Argument("pointer", t, 0, names.pointer(t), False)
+    for n in range(len(c.choices.maps) if program.outputs else 1):  # else it makes a map
+        yield B.Argument("map", c.program.name, n, names.map(n), False)
     for n, b in enumerate(dict.fromkeys(c.choices.by_descriptor.values())):
         yield B.Argument("descriptor", b.tensor, n, names.descriptor(b), False)
     for t, rank in tensors:
@@ -277,6 +284,7 @@ def _membership(c: Context, axis: P.Axis) -> None:
     body = c.program.body
     stored = (e for s in P.walk(body) if isinstance(s, P.Store) for e in P.roots(s))
     needs_mask = any(_needs_mask(e, axis.name) for e in P.expressions(body))
+    needs_mask = needs_mask or not c.program.outputs  # a map folds over rows
     if needs_mask or any(axis.name in e.axes for e in stored):
         inside = infix("<", c.axis(axis.name), c.names.size(axis.extent))
         c.let(c.targets.inside(axis.name), infix("|", inside, c.names.even(axis.name)))
@@ -289,7 +297,8 @@ def _needs_mask(e: P.Expr, axis: str) -> bool:
 # --- statements -------------------------------------------------------------------------------
 
 
-def _body(c: Context, body: Sequence[P.Statement]) -> None:
+def write_body(c: Context, body: Sequence[P.Statement]) -> None:
+    """Write statements."""
     waiting: list[P.Let] = []  # masked together, once one of them is read
     for n, s in enumerate(body):
         read_names = {x.attr for root in P.roots(s) for x in P.leaves(root)}
@@ -306,7 +315,7 @@ def _body(c: Context, body: Sequence[P.Statement]) -> None:
                     with c.under(may_admit(c, c.streams[-1])):
                         admitted = value(c, s.value, c.layout(s.value))
                         with c.under(masks.admit(c, c.streams[-1], s, admitted)):
-                            _body(c, body[n + 1 :])
+                            write_body(c, body[n + 1 :])
                     return
                 case P.Let():
                     _let(c, s)
@@ -317,7 +326,7 @@ def _body(c: Context, body: Sequence[P.Statement]) -> None:
                 case P.Store():
                     store(c, s)
                 case P.Loop():
-                    loop(c, s, lambda c, s: _body(c, s.body))
+                    loop(c, s, lambda c, s: write_body(c, s.body))
     _mask_at_edges(c, waiting)
 
 

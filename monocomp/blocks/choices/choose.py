@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from monocomp.blocks import Block
 from monocomp.blocks.choices.alignment import Period, align
@@ -11,12 +12,13 @@ from monocomp.blocks.choices.layouts import Layouts
 from monocomp.blocks.choices.needed import needed
 from monocomp.blocks.choices.product_dtypes import Product, choose_dtypes
 from monocomp.blocks.choices.short_ints import short_ints
+from monocomp.blocks.masking.filters import filters
 from monocomp.blocks.masking.phases import Phases, loads_in_step, loops_of, peel, unpeeled
 from monocomp.declarations.record import record
 from monocomp.tile import Expr, Loop, TileProgram
 
 # A descriptor loads the blocks that a phase is of: where all blocks ask, there are none.
-PASSES = ("flip", "peel", "choose_loads", "align", "leave_out", "choose_dtypes")
+PASSES = ("flip", "peel", "list", "choose_loads", "align", "leave_out", "choose_dtypes")
 
 
 @record()
@@ -30,6 +32,7 @@ class Choices:
             leave out what is not to be there.
         loops: for each loop, the loops that it is split into, in order.
         phases: how each of these runs: `peel`.
+        maps: the filters, as kernels, of loops whose blocks a map lists: `list`.
         needed: comparisons of rows that hold where a loop's results are needed: `leave_out`.
         periods: the positions of blocks that lie in periods: `align`.
         products: how each product of matrices is done: `choose_dtypes`.
@@ -41,6 +44,7 @@ class Choices:
     summed: Mapping[str, str]
     loops: Mapping[Loop, tuple[Loop, ...]]
     phases: Mapping[Loop, Phases]
+    maps: Mapping[Loop, TileProgram]
     needed: Mapping[Loop, tuple[Expr, ...]]
     periods: Mapping[Expr, Period]
     products: Mapping[Expr, Product]
@@ -66,6 +70,9 @@ def choose(
     loads = descriptor_loads(program, resident) if "choose_loads" in passes else {}
     by_descriptor = loads_in_step(each, layouts, loads)
     phases = peel(each, layouts, by_descriptor, resident) if peeled else unpeeled(each, layouts)
+    maps = filters(program, loops) if "list" in passes and not resident else {}
+    for loop in maps:
+        phases[loop] = replace(phases[loop], form="listed", apart=(), asks=False)
     asked = needed(program, layouts.lets) if "leave_out" in passes else {}
     periods = align(program, phases) if "align" in passes else {}
     products, short = choose_dtypes(program, layouts), short_ints(program)
@@ -77,6 +84,7 @@ def choose(
         summed=summed_loads(program) if resident else {},
         loops=loops,
         phases=phases,
+        maps=maps,
         needed=asked,
         periods=periods,
         products=products,

@@ -24,5 +24,7 @@ The filter `k <= q` of a causal sum comes to this (`monocomp explain causal --st
                         s_in[q,k] = where(keep, s, -inf)
 
 A condition that bounds no interval, such as `doc[k] == doc[q]`, stays as a mask in the tile loop
-(`Mask`). Each block computes it (`masks.admit`); one in which it admits nothing does nothing else.
+(`Mask`). Where it pays a kernel of its own lists the blocks in which it admits anything (`filters`,
+`building.maps`), and the loop runs over these lists (`lists`). Elsewhere each block computes it
+(`masks.admit`); one in which it admits nothing does nothing else.
 """

@@ -6,8 +6,8 @@ run by run, and where descriptors can load blocks these begin and end where the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from monocomp import blocks as B
@@ -23,14 +23,15 @@ from monocomp.blocks.masking.bounds import (
     name_extremes,
     name_row_bounds,
     range_of,
-    tile_of,
 )
+from monocomp.blocks.masking.filters import KINDS
+from monocomp.blocks.masking.lists import list_of
 from monocomp.blocks.masking.masks import forget_masks
 from monocomp.blocks.masking.phases import STEP
+from monocomp.blocks.masking.ranges import each_range, each_segment, named_range
 from monocomp.blocks.operations import (
     arange,
     are_same,
-    cast,
     cdiv,
     extreme,
     infix,
@@ -40,11 +41,8 @@ from monocomp.blocks.operations import (
     none,
     number,
     over_blocks,
-    scalar,
     select,
-    spread,
     to,
-    unknown,
     where,
 )
 from monocomp.tile import Assign, Loop
@@ -130,8 +128,8 @@ def _serial(c: Context, stream: Stream, body: Body) -> None:
             stream.bounds = [(">=", tile(c, e)) for e in segments[0].lower]
             stream.bounds += [("<", tile(c, e)) for e in segments[0].upper]
         else:
-            stack.enter_context(_each_segment(c, stream))
-            low, high, *_ = _named(c, axis)
+            stack.enter_context(each_segment(c, stream))
+            low, high, *_ = named_range(c, axis)
         at = c.targets.axis(axis)
         variable = c.targets.index("position", axis) if stream.loop.is_backwards else at
         with c.block() as inner:
@@ -146,6 +144,13 @@ def _masked(c: Context, stream: Stream, body: Body) -> None:
     if len(stream.loop.segments) > 1:
         _edges(c, stream, body)
         return
+    begin, high, condition = _masked_range(c, stream)
+    stream.begin = begin
+    _blocks(c, stream, begin, high, condition, body)
+
+
+def _masked_range(c: Context, stream: Stream) -> tuple[B.Expr, B.Expr, B.Expr]:
+    """Return where the blocks of a segment begin and end, and which elements of one are in it."""
     axis, (segment,) = stream.loop.axis.name, stream.loop.segments
     found = range_of(c, stream.loop, segment)
     low = c.set_bound("low", axis, found.low)
@@ -158,7 +163,33 @@ def _masked(c: Context, stream: Stream, body: Body) -> None:
         begin = c.set_bound("begin", axis, _aligned(c, axis, low))
         condition = infix("&", infix(">=", offs, low), condition)
     name_row_bounds(c, stream, low, high)
-    _blocks(c, stream, begin, high, condition, body)
+    return begin, high, condition
+
+
+def _listed(c: Context, stream: Stream, body: Body) -> None:
+    """The blocks of each list of a map."""
+    axis = stream.loop.axis.name
+    begin, _, condition = _masked_range(c, stream)
+    name_first_positions(c, stream, begin)
+    lists = list_of(c, stream.loop)
+    c.say("Blocks that need no mask, those of which each element is needed, then others.")
+    kind = name(c.names.of("kind", axis, "kind"), B.INT)
+    with c.loop(kind, B.Static(None, number(KINDS))) as kind:
+        stream.unmasked = infix("==", kind, number(0))
+        stream.seen = infix("<", kind, number(KINDS - 1))
+        count = name(c.names.of("count", f"{axis} listed", "count"), B.INT32)
+        lists.load(c, count, lists.count(kind))
+        position = c.targets.index("position", axis)
+        with c.block() as inner:
+            block = name(c.names.of("block number", axis, f"block_{axis}"), B.INT32)
+            lists.load(c, block, lists.entry(kind, position))
+            distance = infix("*", to(block, c.names.offset), c.names.block(axis))
+            first = c.let(c.targets.index("first", axis), infix("+", begin, distance))
+            c.let(c.targets.axis(axis), _plus(c, axis, first))
+            c.let(c.targets.inside(axis), infix("|", condition, stream.seen))
+            name_moves(c, stream, begin)
+            _block_body(c, stream, body)
+        c.put(B.For(position, B.Serial(number(0), count), tuple(inner)))
 
 
 def _split(c: Context, stream: Stream, body: Body) -> None:
@@ -224,7 +255,7 @@ def _fused(c: Context, stream: Stream, is_plain: B.Expr) -> B.Expr | None:
 def _edges(c: Context, stream: Stream, body: Body) -> None:
     """The blocks that stick out of what all rows admit are masked, under a condition."""
     axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
-    with _range(c, stream) as (low, high, full_low, full_high):
+    with each_range(c, stream) as (low, high, full_low, full_high):
         stream.range = low, high
         begin = c.set_bound("outer", axis, _aligned(c, axis, low))
         first, offs = c.targets.index("first", axis), c.targets.axis(axis)
@@ -269,7 +300,7 @@ def _sliding(c: Context, stream: Stream, body: Body) -> None:
     leave to pointers, which load the last element for those that are missing. Where blocks fit
     none slides, and those that are masked come first."""
     axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
-    with _range(c, stream) as bounds:
+    with each_range(c, stream) as bounds:
         low, high, full_low, _ = bounds
         described = joined("|", list(map(c.names.given, stream.phases.descriptors)))
         middle = where(infix("<", infix("-", high, low), block), low, high)
@@ -352,101 +383,6 @@ def _fits(c: Context, stream: Stream) -> B.Expr | None:
     return c.let(fits, joined("and", tests), is_static=True)
 
 
-# --- segments and runs ------------------------------------------------------------------------
-
-
-@contextmanager
-def _range(c: Context, stream: Stream) -> Iterator[Range]:
-    """Write the body for each segment and each run of it, and yield the range of these."""
-    axis = stream.loop.axis.name
-    with ExitStack() as stack:
-        if len(stream.loop.segments) > 1:
-            stack.enter_context(_each_segment(c, stream))
-            found = _named(c, axis)
-        else:
-            bounds = range_of(c, stream.loop, stream.loop.segments[0])
-            pairs = zip(Range._fields, bounds, strict=True)
-            found = Range(*(c.set_bound(purpose, axis, x) for purpose, x in pairs))
-            name_row_bounds(c, stream, found.low, found.high)
-        if stream.phases.in_runs:
-            low, high = stack.enter_context(_each_run(c, stream, found.low, found.high))
-            found = found._replace(low=low, high=high)
-        yield found
-
-
-def _named(c: Context, axis: str) -> Range:
-    """Return the names of bounds."""
-    return Range(*(c.targets.index(purpose, axis) for purpose in Range._fields))
-
-
-@contextmanager
-def _each_segment(c: Context, stream: Stream) -> Iterator[None]:
-    """Write the body for each segment, with its bounds under common names."""
-    loop, axis = stream.loop, stream.loop.axis.name
-    segment = c.names.plain("segment", axis)
-    layout = c.order({a for e in loop.bounds for a in e.axes})
-    c.say("The domain is a disjoint union of segments.")
-    low, high, full_low, full_high = _named(c, axis)
-    with c.block() as inner:
-        cases: list[tuple[B.Statement, ...]] = []
-        for s in loop.segments:
-            with c.block() as case:
-                found = range_of(c, loop, s)
-                c.let(low, found.low)
-                c.let(high, found.high)
-                if loop.axis.role != "serial":
-                    c.let(full_low, high if s.masked else found.full_low)
-                    c.let(full_high, high if s.masked else found.full_high)
-                for purpose, end, bounds in (("from", "low", s.lower), ("to", "high", s.upper)):
-                    if layout:
-                        value = tile_of(c, bounds, end, loop, layout)
-                        c.let(c.targets.index(purpose, axis, layout), value)
-            cases.append(tuple(case))
-        rest = cases[-1]
-        for n in reversed(range(len(cases) - 1)):
-            rest = (B.If(infix("==", segment, number(n)), cases[n], rest, c.origin),)
-        for part in rest:
-            c.put(part)
-        yield
-    c.put(B.For(segment, B.Static(None, number(len(loop.segments))), tuple(inner)))
-
-
-@contextmanager
-def _each_run(
-    c: Context, stream: Stream, low: B.Expr, high: B.Expr
-) -> Iterator[tuple[B.Expr, B.Expr]]:
-    """Yield the bounds of one run after the other of elements that rows admit: nothing in between
-    is read, for what stands there, be it NaN, would enter a sum as 0 times itself."""
-    axis = stream.loop.axis.name
-    rows = c.order({a for e in stream.loop.bounds for a in e.axes})
-    begin, end = c.targets.plain("begin", axis), c.targets.plain("end", axis)
-    reach, following = c.targets.plain("reach", axis), c.targets.index("next", axis, rows)
-    from_, to_ = c.targets.index("from", axis, rows), c.targets.index("to", axis, rows)
-    inside = joined("&", [spread(c.names.inside(a), rows) for a in rows])
-
-    def outermost(op: str, position: B.Expr) -> B.Expr:
-        return cast(unknown(scalar(position, op)), c.names.offset)
-
-    c.say("One run of elements that rows admit after the other.")
-    c.assign(to_, where(inside, to_, number(0)))
-    c.assign(end, cast(low, c.names.offset))
-    with c.block() as inner:
-        c.assign(following, extreme("maximum", from_, end))
-        c.assign(begin, outermost("min", where(infix("<", following, to_), following, high)))
-        c.assign(end, begin)
-        reached = outermost("max", where(infix("<=", from_, end), to_, end))
-        c.assign(reach, reached)
-        with c.block() as further:
-            c.assign(end, reach)
-            c.assign(reach, reached)
-        c.put(B.While(infix(">", reach, end), tuple(further)))
-        stream.in_run = True
-        c.assign(c.targets.index("run_from", axis, rows), extreme("maximum", from_, begin))
-        c.assign(c.targets.index("run_to", axis, rows), extreme("minimum", to_, end))
-        yield begin, end
-    c.put(B.While(infix("<", end, high), tuple(inner)))
-
-
 # --- blocks -----------------------------------------------------------------------------------
 
 
@@ -490,6 +426,7 @@ def _block_body(c: Context, stream: Stream, body: Body) -> None:
 _FORMS: dict[str, Callable[[Context, Stream, Body], None]] = {
     "serial": _serial,
     "masked": _masked,
+    "listed": _listed,
     "split": _split,
     "edges": _edges,
     "sliding": _sliding,

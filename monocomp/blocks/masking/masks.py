@@ -169,7 +169,10 @@ def admit(c: Context, stream: Stream, s: P.Mask, admitted: Expr) -> Expr | None:
         return None
     seen = _seen(c, stream, s.value)
     if phases.leaves_out:
-        seen = c.let(c.targets.inside(axis), infix("&", c.names.inside(axis), seen))
+        seen = infix("&", c.names.inside(axis), seen)
+        if stream.seen is not None:
+            seen = select(stream.seen, c.names.inside(axis), seen)
+        seen = c.let(c.targets.inside(axis), seen)
     return any_of(c, axis, seen, "members") if phases.asks else None
 
 

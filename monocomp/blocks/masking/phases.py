@@ -11,6 +11,8 @@
              length and the extent is one: there a comparison with where its row begins masks.
     masked   a mask leaves elements out anywhere, or blocks go from the last to the first, where
              those that stick out come first: all blocks ask.
+    listed   the same for blocks that a map lists (`filters`): those that are inside for every row,
+             those of which every element is for some row, and others.
     serial   one element at a time.
 
 The domain may have several segments, and within one, intervals of rows with gaps between them are
@@ -51,7 +53,7 @@ from monocomp.tile import (
 )
 
 STEP = 16  # elements, whose bytes are a multiple of what descriptors need
-Form: TypeAlias = Literal["split", "edges", "sliding", "masked", "serial"]
+Form: TypeAlias = Literal["split", "edges", "sliding", "masked", "listed", "serial"]
 
 
 @record()

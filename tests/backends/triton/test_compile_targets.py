@@ -17,6 +17,7 @@ from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal, element_bytes
 from monocomp.backends.triton.launch import interpreted
+from monocomp.blocks.choices.choose import choose
 from monocomp.errors import FilterError, LimitError, UnknownIndexError, UnsupportedError
 from monocomp.language.checker import check
 from tests.backends.compiling import (
@@ -69,7 +70,8 @@ def launches(
     extents: Mapping[str, int],
     **params: float,
 ) -> list[Launch]:
-    """The launches of a program's kernels with their first schedules for a target."""
+    """The launches of a program's kernels, and of their maps, with their first schedules for a
+    target."""
     kernel = mc.compile(text)
     plan = kernel.planner.plan(extents)
     programs = plan.kernels
@@ -81,7 +83,7 @@ def launches(
     typed = [p.of_dtypes(narrow) for p in programs]
     lowered = plan.program.of_dtypes(narrow)
     found = launches_of(kernel, typed, schedules, ordered, target, params, lowered=lowered)
-    assert len(found) == len(programs)
+    assert len(found) == len(programs) + sum(len(choose(p).maps) for p in programs)
     return found
 
 
