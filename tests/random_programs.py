@@ -83,7 +83,6 @@ def inputs_of(text: str, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     from monocomp.costs.reading import inlined
     from monocomp.declarations.records import free_extents
     from monocomp.language.checker import check
-    from monocomp.lowering.selects import assume_masks
     from monocomp.translation.translator import translate
 
     rng = np.random.default_rng(seed)
@@ -93,8 +92,7 @@ def inputs_of(text: str, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     used = {i: sizes[i] for i in free_extents(program.declared) if i in sizes}
     yield "general", random_inputs(program, used, dtype="float64", seed=seed)
     if seed % 2:
-        bodies = [e.body for e in inlined(program)]
-        logits = {name for name, _ in assume_masks(bodies).names} - _multiplied_inputs(bodies)
+        logits = program.declared.masked - _multiplied_inputs([e.body for e in inlined(program)])
         for number, profile in enumerate(PROFILES):
             drawn = special_programs.inputs(31 * seed + number, profile, sizes, logits)
             yield profile, {name: drawn[name] for name in program.declared.inputs}
@@ -105,12 +103,12 @@ def inputs_of(text: str, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
 def _multiplied_inputs(bodies: Sequence[Term]) -> set[str]:
     """Return the names of inputs that a sum multiplies by what may be less than 0: their -inf is
     unspecified."""
-    from monocomp.lowering.selects import added_inputs
     from monocomp.terms import subterms
     from monocomp.terms.domain import MASKS_ARE_READ, REALS_ARE_READ, domain
+    from monocomp.terms.masks import added_names
 
     sums = (t for t in subterms(*bodies) if t.op in ("fold", "fold_at"))
-    elements = (t.args[-1] for t in sums if t.attr.monoid in ("sum", "mean"))
+    elements = (t.args[-1] for t in sums if t.attr.monoid in ("sum", "mean", "var"))
     products = [t for t in subterms(*elements) if t.op == "mul" and t.kind == "float"]
     return {
         name
@@ -118,7 +116,7 @@ def _multiplied_inputs(bodies: Sequence[Term]) -> set[str]:
         for f in t.args
         if domain(f, MASKS_ARE_READ).masked
         if any(domain(g, REALS_ARE_READ).lo < 0 for g in t.args if g is not f)
-        for name in added_inputs(f)
+        for name in added_names(f)
     }
 
 

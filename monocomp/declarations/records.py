@@ -78,7 +78,7 @@ class Declarations(Generic[Size]):
     after those that it mentions. The others are read off the shapes of inputs. `undeclared`
     are inputs that no `input` line names: where there are several inputs, calls name them.
     `deciding` are the inputs whose dtypes decide those of products (`terms.contractions`), `side`
-    the floats that decide none.
+    the floats that decide none; `masked` are the inputs that may hold -inf (`terms.masks`).
     """
 
     inputs: Mapping[str, Input] = field(default_factory=dict)
@@ -89,6 +89,7 @@ class Declarations(Generic[Size]):
     undeclared: frozenset[str] = field(default=frozenset(), compare=False)
     deciding: tuple[str, ...] = field(default=(), compare=False)
     side: tuple[str, ...] = field(default=(), compare=False)
+    masked: frozenset[str] = frozenset()
 
     @property
     def has_order(self) -> bool:

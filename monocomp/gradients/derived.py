@@ -478,6 +478,7 @@ class _Derivation:
                     tuple(Output(n) for n in gradients.values()),
                     extent_of,
                     declared.bounds,
+                    masked=declared.masked & needed.keys(),
                 ),
                 equations=equations,
                 given=tuple(given.values()),

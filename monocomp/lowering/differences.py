@@ -12,9 +12,10 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from monocomp import terms as T
-from monocomp.lowering.selects import EXTREMA, clamp
+from monocomp.lowering.selects import clamp
 from monocomp.rewrites.exchange import LARGEST_POWER
 from monocomp.terms import Term
+from monocomp.terms.masks import EXTREMA
 from monocomp.terms.monomials import factors
 
 

@@ -19,7 +19,7 @@ from monocomp.lowering.monoids import add_prefix, add_selection, add_tuples, tup
 from monocomp.lowering.naming import definition_name
 from monocomp.lowering.nests import loop_role, sides_of
 from monocomp.lowering.scopes import Scope
-from monocomp.lowering.selects import EXTREMA, assume_masks
+from monocomp.lowering.selects import assume_masks
 from monocomp.lowering.values import Values
 from monocomp.proving.proofs import commutes
 from monocomp.rewrites.centred import Centred, centred
@@ -35,6 +35,7 @@ from monocomp.terms.algebra import (
     value_of,
 )
 from monocomp.terms.equations import Equations
+from monocomp.terms.masks import EXTREMA
 from monocomp.terms.monomials import factors
 from monocomp.terms.nodes import Binder
 from monocomp.terms.printer import show
@@ -66,7 +67,7 @@ class Loops(Values):
         super().__init__(axes, fits, is_short)
         self.program = program
         self.in_memory = in_memory
-        self.assumed = assume_masks(e.body for e in program.equations)
+        self.assumed = assume_masks(program)
         self.scan = scan
         self.held: dict[Term, str] = {}
         self.rank_axes: dict[Term, str] = {}

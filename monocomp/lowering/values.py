@@ -33,7 +33,6 @@ from monocomp.lowering.guards import guarded_by, in_order, reads_computed
 from monocomp.lowering.naming import base_name
 from monocomp.lowering.scopes import Scopes
 from monocomp.lowering.selects import (
-    EXTREMA,
     factors_outside_frames,
     is_negative,
     settle,
@@ -43,6 +42,7 @@ from monocomp.lowering.selects import (
 from monocomp.terms import Number, Term
 from monocomp.terms.algebra import LEAST_INT, is_selection
 from monocomp.terms.domain import Assumptions, domain, is_settled_where_negative
+from monocomp.terms.masks import EXTREMA
 from monocomp.terms.monomials import factors
 from monocomp.terms.transfer import MASKED, Dom
 from monocomp.tile import Expr, apply, number

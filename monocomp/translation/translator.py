@@ -18,6 +18,7 @@ from monocomp.machine.locking import BUILDING
 from monocomp.terms import Term
 from monocomp.terms.contractions import with_dtypes
 from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.masks import with_masks
 from monocomp.translation.entries import entries_of, of_numbers
 
 
@@ -28,16 +29,15 @@ def translate(program: syntax.Program, sizes: Mapping[str, int] | None = None) -
     """
     with BUILDING:
         translator = _Translator(program, sizes or {})
-        return with_dtypes(
-            Equations(
-                translator.declarations(),
-                tuple(translator.equation(d) for d in program.definitions.values() if not d.given),
-                program.origin,
-                given=tuple(translator.given(d) for d in program.definitions.values() if d.given),
-                sizes=translator.sizes,
-                as_written=partial(translate, program),
-            )
+        equations = Equations(
+            translator.declarations(),
+            tuple(translator.equation(d) for d in program.definitions.values() if not d.given),
+            program.origin,
+            given=tuple(translator.given(d) for d in program.definitions.values() if d.given),
+            sizes=translator.sizes,
+            as_written=partial(translate, program),
         )
+        return with_masks(with_dtypes(equations))
 
 
 def translate_monoid(monoid: syntax.Monoid) -> T.UserMonoid:

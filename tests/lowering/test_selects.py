@@ -11,7 +11,6 @@ import pytest
 import monocomp as mc
 from monocomp.language.checker import check
 from monocomp.lowering.expressions import choose
-from monocomp.lowering.selects import assume_masks
 from monocomp.tile import local
 from monocomp.translation.translator import translate
 from tests.agreement import agrees
@@ -55,6 +54,9 @@ MASKED = {
     "O[i] = max[k](S[i] + sqrt(X[k])) - log(Y[i])": "S",
     "O[i] = S[i] + max[k](X[k] * Y[i]) + sqrt(Z[i])": "",
     "O[i] = relu(X[i] * Y[i]) + sigmoid(G[i])": "G",
+    "P[i,k] = 2 * S[i,k]\nO[i] = logsumexp[k](P[i,k])": "S",
+    "O[i] = logsumexp[k](A[i,k] + log(X[i,k]))": "A",
+    "O[i] = max[k](prod[l](X[i,k,l]))": "",
     "index k < 3\nO[i] = max[k](argmax[l if l <= k](A[i,l]))": "",
     "monoid P(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n"
     "O[i] = max[k](P[..k](A[i,k], B[i,k]).u)": "",
@@ -64,8 +66,7 @@ MASKED = {
 @pytest.mark.parametrize("text", MASKED)
 def test_inputs_that_may_hold_masks(text: str) -> None:
     """They are added up in exponents, maxima and gates, and not multiplied otherwise."""
-    assumed = assume_masks(e.body for e in translate(check(text)).equations)
-    assert {name for name, _ in assumed.names} == set(MASKED[text])
+    assert translate(check(text)).declared.masked == set(MASKED[text])
 
 
 def test_choices_along_fewer_axes_are_one() -> None:

@@ -99,6 +99,9 @@ SHARE = "sum[k if W[k] > 0](softmax[k](Large[q,k]))"
 
 PROGRAMS = [
     # Masks of whole rows, of logits that are not each other's, and weights of 0.
+    # No exponent is left of these.
+    "O[q,k] = log_softmax[k if k == 1](S[q,k] + Mask[q,k])",
+    "O[q,k] = W[q] / sigmoid(2 * Mask[q,k])",
     "O[q,k] = softmax[k](S[q,k] + Off[q])",
     "O[q,k] = log_softmax[k](S[q,k] + Off[q])",
     "O[q,e] = softmax[k](S[q,k] + Off[q]) * V[k,e]",
