@@ -383,7 +383,8 @@ class _Loss:
         }
         declared = gradient.equations.declared.inputs
         given = {n: a for n, a in {**inputs, **cotangents}.items() if n in declared}
-        (plain,) = specified(str(gradient), given, self.params, dtype=dtype)
-        terms = np.where(direction == 0, 0, np.asarray(plain, np.float64) * direction)
+        with _rounded(dtype, seed=0):
+            (rounded,) = specified(str(gradient), given, self.params, dtype=dtype)
+        terms = np.where(direction == 0, 0, np.asarray(rounded, np.float64) * direction)
         error = abs(float(terms.sum()) - slope)
         return math.inf if math.isnan(error) else error
