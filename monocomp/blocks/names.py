@@ -88,7 +88,12 @@ class Names:
 
     def index(self, purpose: str, axis: str, layout: Layout = ()) -> Expr:
         """Return a position along an axis, or a bound of positions: low_k."""
-        return self.read(name(self.of(purpose, axis, f"{purpose}_{axis}"), self.offset, layout))
+        return self.read(self.tile(purpose, axis, f"{purpose}_{axis}", self.offset, layout))
+
+    def tile(self, purpose: str, of: str, wanted: str, dtype: Dtype, layout: Layout) -> Expr:
+        """Return a name for a tile of this layout alone: what a branch assigns has the type that it
+        has before the branch."""
+        return name(self.of(purpose, f"{of} {layout}" if layout else of, wanted), dtype, layout)
 
     def plain(self, purpose: str, axis: str) -> Expr:
         """Return a position along an axis, by a name that does not tell the axis: begin."""

@@ -61,6 +61,11 @@ EXAMPLES: dict[str, Example] = {
         " / (1 + sum[k if k < N[i] or B[k,j] < 0](exp(A[i,k])))",
         "i=19 k=21 j=3",
     ),
+    "bounds of rows, and of rows and columns": Example(
+        "O[i,k] = where(all[l](A[i,l] < 1 and i % 2 == 0), 1, 2)"
+        " * where(all[l](A[i,l] < 1 and i - k < 2), 1, 2) * sum[j](W[j]) - A[i,k]",
+        "i=19 k=37 j=5",
+    ),
     # products and sums
     "matmul": Example("C[i,j] = A[i,k] * B[k,j]", "i=17 j=19 k=35; i=1 j=2 k=1"),
     "three factors": Example("O[i,l] = A[i,j] * B[j,k] * C[k,l]", "i=17 j=5 k=19 l=6", tolerance=4),

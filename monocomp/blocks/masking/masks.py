@@ -68,7 +68,7 @@ def domain(c: Context, stream: Stream, want: Layout) -> Expr:
     full = broadcast_layout(value.layout, *(test.layout for test in tests))
     while tests and value.layout != full:  # a name has one layout
         value = infix("&", value, tests.pop(0))
-    target = name(c.names.of("keep", f"{axis} {want}", "keep"), BOOL, value.layout)
+    target = c.names.tile("keep", f"{axis} {want}", "keep", BOOL, value.layout)
     keep = c.let(target, value)
     for test in tests:
         # Triton's interpreter takes a truth value that it makes a tile of for a float.
@@ -129,12 +129,11 @@ def _slid_domain(c: Context, stream: Stream, position: Expr, high: Expr, want: L
     else:
         end = infix("-", high, first)
     positions = spread(arange(axis), want)
-    identifier = c.names.of("keep", f"{axis} {want}", "keep")
     test = helper("between", positions, spread(low, want), end, layout=want, dtype=BOOL)
     if stream.fits is not None:
         at_least = infix(">=", spread(c.axis(axis), want), spread(begin, want))
         test = select(stream.fits, at_least, test)
-    keep = c.let(name(identifier, BOOL, want), test)
+    keep = c.let(c.names.tile("keep", f"{axis} {want}", "keep", BOOL, want), test)
     stream.kept[want] = keep
     return keep
 
@@ -160,7 +159,7 @@ def admit(c: Context, stream: Stream, s: P.Mask, admitted: Expr) -> Expr | None:
     """Name what a mask admits; a test whether it admits anything, if that is to be asked."""
     axis = stream.loop.axis.name
     if admitted.op not in ("name", "number"):
-        target = name(c.names.of("admitted", axis, "admitted"), BOOL, admitted.layout)
+        target = c.names.tile("admitted", axis, "admitted", BOOL, admitted.layout)
         admitted = c.let(target, admitted)
     stream.admitted = spread(admitted, c.order(s.value.axes))
     forget_masks(c)
