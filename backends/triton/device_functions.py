@@ -34,9 +34,9 @@ def unchained(x):
     return x''',
     "ended": '''@triton.jit
 def ended(x):
-    """A sum of products, as soon as these have ended: their left operands may then be overwritten,
-    as a loop does. Triton waits for what is read, if only for its bits (triton-lang/triton, issue
-    9433)."""
+    """A sum in a loop, as soon as it has its value: Triton waits for what is read, if only for its
+    bits. The left operands of products may then be overwritten, as a loop does (triton-lang/triton,
+    issue 9433), and what is loaded is not added up behind the loop instead (pull request 11682)."""
     return tl.cast(tl.cast(x, tl.int32, bitcast=True), tl.float32, bitcast=True)''',
     "interleaved": '''@triton.jit
 def interleaved(x, sums):

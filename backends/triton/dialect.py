@@ -18,6 +18,7 @@ from monocomp.blocks import BlockProgram
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.passes.endings import end_products
 from monocomp.blocks.passes.interleaving import interleave
+from monocomp.blocks.passes.running_folds import hold_folds
 from monocomp.declarations.record import record
 from monocomp.tile import TileProgram
 
@@ -76,4 +77,7 @@ class Dialect:
         return (*PASSES, *self.passes)
 
 
-TRITON = Dialect("triton", passes={"interleave": interleave, "end_products": end_products})
+TRITON = Dialect(
+    "triton",
+    passes={"interleave": interleave, "end_products": end_products, "hold_folds": hold_folds},
+)

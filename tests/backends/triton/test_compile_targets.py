@@ -308,6 +308,14 @@ def test_long_axes_for_hopper(name: str) -> None:
     assert "ttg.target" in accepted("cuda:90", launch_of_long_axes(name))
 
 
+def test_sums_that_are_read_twice() -> None:
+    """Triton joins what threads add up after the loop, and fails if more than one reads it."""
+    text = "S[i] = sum[k](A[i,k])\nO[i,j] = sum[k](cos(A[i,k] - S[i] * S[i]) * B[k,j])"
+    inputs = make_inputs(text, {"i": 9, "k": 64, "j": 5}, torch.float32)
+    (launch,) = launches(text, "cuda:90", inputs, {})
+    assert "ttg.target" in accepted("cuda:90", launch)
+
+
 QUOTIENTS = "input X[i]\nO[i] = X[i] * ((i - 384) // 128)"
 
 

@@ -66,6 +66,24 @@ def test_products_that_are_ended(text: str, is_ended: bool) -> None:
     assert "ended(" not in stages.before("end_products")
 
 
+# --- folds that are read more than once ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "is_held"),
+    [
+        ("O[i,j] = sum[k](cos(A[i,k] - sum[k](A[i,k])) * B[k,j])", False),
+        ("S[i] = sum[k](A[i,k])\nO[i,j] = sum[k](cos(A[i,k] - S[i] * S[i]) * B[k,j])", True),
+        ("S[i] = sum[k](A[i,k] ** 2)\nO[i,j] = sum[k](cos(A[i,k] - S[i] * S[i]) * B[k,j])", False),
+        ("O[i,j] = sum[k](cos(A[i,k] - tanh(sum[k](A[i,k]))) * B[k,j])", True),  # by a function
+    ],
+)
+def test_folds_that_are_held(text: str, is_held: bool) -> None:
+    """Those of what is loaded, not of what is computed, where one read is not all."""
+    stages = mc.compile(text).stages
+    assert (stages.before("hold_folds") != stages.after("hold_folds")) == is_held
+
+
 # --- `advance` ---------------------------------------------------------------------------
 
 
