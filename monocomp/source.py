@@ -147,13 +147,19 @@ class Emission:
         for tensor in {
             r.block.tensor for k in made.kernels for r in k.rings if len(r.block.tile) > 1
         }:
-            if self.dtypes.get(tensor) not in ("bfloat16", "float16"):
+            is_widened = self.dtypes.get(tensor) in NARROW and not self._sees(tensor)
+            if not is_widened and self.dtypes.get(tensor) not in ("bfloat16", "float16"):
                 raise UnsupportedDtypeError(
                     f"backend '{self.backend}' multiplies matrices of 16 bits, and {tensor} is "
                     f"{self.dtypes.get(tensor, 'float32')}",
                     help="take dtype='bf16', or compile with backend='triton'",
                 )
         return made
+
+    def _sees(self, tensor: str) -> bool:
+        """True if kernels read a tensor in the dtype that it is given in, of 8 bits."""
+        read = (k.inputs[tensor].dtype for k in self.plan.kernels if tensor in k.inputs)
+        return any(d is not None for d in read)
 
     def machine_code(self, form: str) -> list[MachineCode]:
         """Return the kernels of the file, compiled for a GPU that need not be there, in one of

@@ -73,7 +73,13 @@ class Shape(NamedTuple):
 
 def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
     """Return the size of a matrix' elements, from the sizes of elements of float inputs: the widest
-    that is read as a matrix, and not along a part of another one's axes."""
+    that is read as a matrix, and not along a part of another one's axes. What has 8 bits elsewhere
+    has 16 in a kernel that does not see these."""
+    tensors = program.inputs
+    inputs = {
+        n: max(size, 2) if n in tensors and tensors[n].dtype is None else size
+        for n, size in inputs.items()
+    }
     read = [e for e in program.expressions if e.op == "load" and e.attr in inputs]
     blocked = {a.name for a in program.axes.values() if a.role not in ("grid", "serial")}
     axes = {e.axes & blocked for e in read}

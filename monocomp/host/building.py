@@ -32,7 +32,7 @@ from monocomp.host.sizes import (
     Split,
     SplitPadding,
 )
-from monocomp.host.tensors import Align, Buffer, Clear, Convert, Free, Promote, Sort, View
+from monocomp.host.tensors import Align, Buffer, Clear, Convert, Free, Promote, Sort, View, Widen
 from monocomp.terms import equations as E
 from monocomp.terms.equations import Equations
 from monocomp.tile import OPERAND, Expr, Let, Tensor, TileProgram, expressions, walk
@@ -187,6 +187,8 @@ def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[A.Stat
     yield Promote(_wide(lowered, declared.deciding), promoted(_known(lowered, declared.deciding)))
     if any(a.value == A.Flag("fast") for k in kernels for a in k.arguments):
         yield Fast(next(iter(declared.inputs)))
+    if wide := _widened(lowered, kernels):
+        yield Widen(wide)
     whole = {} if lowered.slices is None else {s: t for s, (t, _) in lowered.slices.read.items()}
     groups: list[dict[str, None]] = []
     for names in ({whole.get(x, x): None for x in pair} for k in kernels for pair in k.shared):
@@ -194,6 +196,18 @@ def _dtypes(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[A.Stat
         groups = [g for g in groups if g not in met]
         groups.append({n: None for g in (*met, names) for n in g})
     yield from (Convert(tuple(g)) for g in groups if len(g) > 1)
+
+
+def _widened(lowered: Equations, kernels: Sequence[Interface]) -> tuple[str, ...]:
+    """Return the inputs of 8 bits that compiled kernels take in the dtype of products."""
+    inputs = [n for n, i in lowered.declared.inputs.items() if i.dtype in NARROW]
+    read = {
+        t.name: t.dtype
+        for k in kernels
+        if k.scheduled is not None
+        for t in k.kernel.inputs.values()
+    }
+    return tuple(n for n in inputs if n in read and read[n] is None)
 
 
 def _wide(lowered: Equations, names: Iterable[str]) -> tuple[str, ...]:

@@ -59,14 +59,36 @@ class Convert(Statement):
             return
         for name in self.tensors:
             if call.tensors[name].dtype != call.dtype:
-                call.make(name, methodcaller("to", call.dtype), name)
-                call.tensors[name] = call.tensors[name].to("meta", call.dtype)
+                _convert(call, name)
 
     def write(self, out: Writer) -> None:
         names = list(map(out.tensor, self.tensors))
         out.put(f"operands = {out.tuple(names)}")
         out.put("if len({t.dtype for t in operands}) > 1:  # one product takes both")
         out.put(f"{', '.join(names)} = (t.to(dtype) for t in operands)", 2)
+
+
+@record()
+class Widen(Statement):
+    """Tensors of floats of 8 bits, which many program instances read, get the dtype of products."""
+
+    tensors: tuple[TensorName, ...]
+
+    text = "widen {tensors}"
+
+    def run(self, call: Evaluation) -> None:
+        for name in self.tensors:
+            _convert(call, name)
+
+    def write(self, out: Writer) -> None:
+        for name in map(out.tensor, self.tensors):
+            out.put(f"{name} = {name}.to(dtype)  # many instances read it")
+
+
+def _convert(call: Evaluation, name: str) -> None:
+    """Let a name stand for its tensor in the dtype of products."""
+    call.make(name, methodcaller("to", call.dtype), name)
+    call.tensors[name] = call.tensors[name].to("meta", call.dtype)
 
 
 @record()

@@ -48,6 +48,7 @@ from monocomp.planning.peak import lower_peak
 from monocomp.planning.report import report
 from monocomp.planning.splitting import split
 from monocomp.planning.storing import cut
+from monocomp.planning.widening import widened
 from monocomp.proving.proofs import require_program, require_proved
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import Rewriter, Step
@@ -117,9 +118,13 @@ class Plan(Rendered):
             return self.derivation.certify()
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Plan:
-        """Return the plan for inputs of dtypes, as far as they are known."""
+        """Return the plan for inputs of dtypes, as far as they are known. Of what is widened the
+        kernels do not see the 8 bits."""
         known = self.program.with_slices(dtypes)
-        planned = (replace(k, tiles=k.tiles.of_dtypes(known)) for k in self.planned)
+        is_whole = self.program.slices is None  # else slices would be converted again and again
+        wide = widened(self.kernels, self.sizes, known) if is_whole else frozenset()
+        seen = {n: d for n, d in known.items() if n not in wide}
+        planned = (replace(k, tiles=k.tiles.of_dtypes(seen)) for k in self.planned)
         return replace(self, program=self.program.of_dtypes(dtypes), planned=tuple(planned))
 
     def extents(self, sizes: Mapping[str, int]) -> dict[str, int]:
