@@ -84,7 +84,8 @@ class Stage:
 
 @record()
 class Plan:
-    """A call's plan: its stages, and which values are its results. No tensor outlives its call.
+    """A call's plan: its stages, and which values are its results. No tensor outlives its call
+    but the lists of a map.
 
     Values go by their position: the inputs and parameters, and then what is made, each of the value
     at a position (a conversion, a slice) or of none (an allocation).
