@@ -302,8 +302,10 @@ def _indices_of(
     everywhere = [n for n in candidates if all(n in f.free for f in folds)]
     columns = {n for n in everywhere if folds and all(_is_column(n, f) for f in folds)}
     segments = {n for n in everywhere if folds and all(_is_of_segments(f, n) for f in folds)}
-    plain = [n for n in everywhere if n not in columns | segments]
+    listed = {n for n in everywhere if folds and all(_is_listed(f, n, splits) for f in folds)}
+    plain = [n for n in everywhere if n not in columns | segments | listed]
     rows = _rows(plain, folds) or ({*plain[-1:]} if segments else set())
+    segments |= listed
     ranks = {t.args[0] for t in T.subterms(*(e.body for e in group)) if is_selection(t)}
     return _Indices(folds, lesser, scan, splits, columns, segments, rows, ranks)
 
@@ -413,6 +415,11 @@ def _is_of_segments(f: Term, name: str) -> bool:
                 if c.op == "compare" and c.attr in counted and c.args[1] is at:
                     counted[c.attr].add(c.args[0])
     return not counted["<"].isdisjoint(counted["<="])
+
+
+def _is_listed(f: Term, name: str, splits: Collection[str]) -> bool:
+    """True if a fold goes over the splits that each position of an index has for itself."""
+    return f.attr.extents[0] in splits and name in f.args[0].free
 
 
 def _is_product(f: Term) -> bool:

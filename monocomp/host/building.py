@@ -160,7 +160,8 @@ def given_inputs(lowered: Equations) -> list[str]:
 def _sizes(
     lowered: Equations, kernels: Sequence[Interface], sizes: Mapping[str, int]
 ) -> Iterator[A.Statement]:
-    """Sizes that inputs have, then those that are computed from them: of splits the last."""
+    """Sizes that inputs have, then those that are computed from them: of splits, and of what is as
+    long, the last."""
     declared = lowered.declared
     bounds = {e: T.const(n) for e, n in sizes.items()} | {
         e: bound for e, bound in declared.bounds.items() if e not in sizes
@@ -173,7 +174,9 @@ def _sizes(
             known.add(extent)
         if any(read):
             yield Sizes(tuple(read), name)
-    for extent in sorted(bounds, key=lowered.splits.__contains__):
+    counts = {T.extent_of(e) for e in lowered.splits}
+    late = {e for e, size in bounds.items() if counts & {T.extent_of(e), *T.subterms(size)}}
+    for extent in sorted(bounds, key=late.__contains__):
         if extent in lowered.splits:
             number = next(n for n, k in enumerate(kernels) if extent in k.kernel.splits)
             axes = [a.name for a in kernels[number].kernel.axes.values() if a.extent != extent]

@@ -56,6 +56,8 @@ def may_be_large(t: Term) -> bool:
 
 
 def _difference(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
+    if all(a.kind != "float" for a in addends):
+        return None  # integers lose no digits
     positions = _positions(addends)
     extrema = {a: m for a in addends if (m := _extremum_in(_definition(a))) is not None}
     for a, m in extrema.items():

@@ -3,9 +3,10 @@
 The fold over a disjoint union is the product of the folds. So what a filter leaves of a long
 stream may be cut into splits; program instances of their own fold these, and store what they
 carry; and one more kernel folds the partial results, with the same combine (Flash-Decoding: Dao
-et al., 2023). For SE a partial result is a mantissa and its frame, which is an element like any
-other. A sum about a centre, a mean or a maximum, is taken about the centre of each split, and
-moved to the centre of all by the binomial theorem (Chan, Golub and LeVeque, 1983).
+et al., 2023). Where rows differ in length, each has as many as it needs (`planning.lists`). For SE
+a partial result is a mantissa and its frame, which is an element like any other. A sum about a
+centre, a mean or a maximum, is taken about the centre of each split, and moved to the centre of all
+by the binomial theorem (Chan, Golub and LeVeque, 1983).
 
 Rows that read the same stream are first packed (`planning.packing`).
 
@@ -15,52 +16,32 @@ a parameter that a backend sets to how many splits fill its device.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial, reduce
 
 from monocomp import terms as T
 from monocomp.costs.holding import saving_of, saving_of_splits
-from monocomp.costs.roles import (
-    choose_roles,
-    fits_whole,
-    kernel_groups,
-    rows_of,
-    scan_of,
-    streamed_reads,
-)
-from monocomp.declarations.record import record
+from monocomp.costs.roles import kernel_groups, rows_of, streamed_reads
 from monocomp.declarations.records import Param
 from monocomp.errors import InternalError
-from monocomp.extents.intervals import evaluated
-from monocomp.extents.nominal import MIN_DOT
+from monocomp.planning.lists import equal_splits, listed_splits
 from monocomp.planning.naming import NewNames
-from monocomp.planning.packing import FEW_ROWS, Rows, are_in_order, packed_rows
+from monocomp.planning.packing import Rows
 from monocomp.planning.storing import WORTHWHILE
-from monocomp.planning.stretches import Stretch, can_be_split, stretch
+from monocomp.planning.streams import Stream, long_stream
+from monocomp.planning.stretches import can_be_split
 from monocomp.planning.trials import keep_cheaper
 from monocomp.rewrites.centred import Centred, centred, weighted_sum
 from monocomp.rewrites.frames import largest
-from monocomp.rewrites.products import largest_sides
-from monocomp.rewrites.pullback import passes
-from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE_PAIR, is_selection, mantissa, settled, value_of
+from monocomp.terms.algebra import SE_PAIR, mantissa, settled, value_of
 from monocomp.terms.equations import Equation, Equations, in_order
-from monocomp.terms.monomials import factors
 from monocomp.terms.printer import show
-from monocomp.tile import Axis
 
-SHORTEST_SPLIT = 256  # elements: less is not worth a program instance of its own
 ALIGNMENT = 128  # splits begin where blocks do
-ROWS = 64  # that a program instance takes, where there are enough
-PRODUCT_ROWS = 128  # the same, for elements that are products too long to be held entirely
-# Conversions take more of a warp than products do. Where rows fill one tile of a product, several
-# warps would share its columns, and wait for each other at each block: so each is an instance.
-_WARPS = 8  # of a processor
 
 
 def split(
@@ -88,7 +69,7 @@ def split(
     def tried(program: Equations, group: Sequence[Equation]) -> list[Step]:
         if program.slices is not None and group[0].name in program.slices.computed:
             return []  # each slice fills the device
-        stream = _long_stream(program, group, sizes, processors, divides, narrow)
+        stream = long_stream(program, group, sizes, processors, divides, narrow)
         if stream is None:
             return []
         steps = list(_Splitting(program, group, sizes, stream).steps())
@@ -113,174 +94,13 @@ def split(
     return after, steps + more
 
 
-@record()
-class _Stream:
-    """A long stream: whether it is cut, or only the rows that share it are packed.
-
-    Attributes:
-        folds: those over the stream.
-        rows: to be packed, if that is worth it.
-        stretch: the interval of the stream that filters leave.
-        is_cut: whether it is cut; if not, the rows fill the device once they are packed.
-        is_in_order: do packed rows lie as the outputs do?
-        is_for_products: has the kernel no rows but packed ones, and so no product of tiles?
-        reason: why it is cut, if it is.
-        share: the part of the processors that would have work if it were not cut.
-        is_of_products: is each element a product of matrices for itself?
-        shortest: elements of a split; fewer are not worth a program instance.
-    """
-
-    folds: tuple[Term, ...]
-    rows: Rows | None
-    stretch: Stretch
-    is_cut: bool
-    is_in_order: bool = False
-    is_for_products: bool = False
-    reason: str = ""
-    share: float = 1.0
-    is_of_products: bool = False
-    shortest: int = SHORTEST_SPLIT
-
-
-def _long_stream(
-    program: Equations,
-    group: Sequence[Equation],
-    sizes: Mapping[str, int],
-    processors: int,
-    divides: bool,
-    narrow: Set[str],
-) -> _Stream | None:
-    """Return the stream to cut: the longest one, if there is reason to and it can be."""
-    loops = passes([e.body for e in group], partial(_is_loop, names=_names(group)), {})
-    if not loops or scan_of(group) is not None:
-        return None
-    longest = max((p.extent for p in loops), key=sizes.__getitem__)
-    folds = [f for p in loops if p.extent == longest for f in p.folds]
-    if not can_be_split(folds):
-        return None
-    others = [f for p in loops if p.extent != longest for f in p.folds]
-    if any(_holds_loop(f, longest) for f in others):
-        return None  # it is streamed inside of another loop too
-    roles = choose_roles(group, partial(fits_whole, sizes=sizes))
-    if any(a.role == "stream" for a in roles.values()):
-        return None  # an output along the stream takes all of it
-    is_long = any(not fits_whole(e, sizes) for f in folds for e in f.folded - {longest})
-    inside = set(T.subterms(*(e.body for e in group)))  # a frame may be in none
-    folds = [f for f in folds if f in inside]
-    rows = [T.index(a.name, a.extent) for a in roles.values() if a.role == "row"]
-    packed = packed_rows(group, folds, sizes)
-    inner = min(map(partial(_length_of_products, sizes=sizes), folds), default=0)
-    shortest = max(1, SHORTEST_SPLIT // inner) if inner else SHORTEST_SPLIT
-    if sizes[longest] < 2 * shortest and (rows or packed is None):
-        return None
-    varying = rows if packed is None else [*rows, *(i for i, _ in packed.parts)]
-    value = partial(evaluated, extents=sizes, params=_defaults(program))
-    found = stretch(folds, {i.name: _block(i, sizes) for i in varying}, value, shortest)
-    few = max((sizes[i.extent] for i in rows), default=1) <= FEW_ROWS
-    together = packed if few else None
-    instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
-    is_tile = together is not None and _length(together, sizes) <= MIN_DOT
-    of_warps = is_tile and _are_converted(program, folds, narrow)
-    places = processors * (_WARPS if of_warps else 1)
-    is_idle = 2 * instances <= places and found.expected(value) >= 2 * shortest
-    how = min(1.0, instances / places), inner > 0, shortest
-    each = f"program instances{' of a warp' if of_warps else ''}"
-    reason = f"as there would be {instances} {each} for {processors} processors"
-    if packed is not None and few:
-        is_in_order = divides and are_in_order(group, packed)
-        if not is_idle:
-            reason = "as its packed rows do not lie as the outputs do"
-        is_cut = is_idle or not (is_in_order or not rows)
-        order = is_in_order, not rows, reason
-        return _Stream(tuple(folds), packed, found, is_cut, *order, *how)
-    cut = _Stream(tuple(folds), packed, found, True, False, False, reason, *how)
-    return cut if is_idle else None
-
-
-def _holds_loop(f: Term, extent: str) -> bool:
-    """True if the fold is over another extent, and holds a fold over this one."""
-    inside = (s for s in T.subterms(f) if s.op in ("fold", "fold_at"))
-    return f.attr.extents[0] != extent and any(extent in s.attr.extents for s in inside)
-
-
-def _length_of_products(f: Term, sizes: Mapping[str, int]) -> int:
-    """Return how long the product of matrices is that each element of a sum has for itself; 0 if
-    none has. Such a sum goes over one element at a time."""
-    (bound,), (_, element, *_) = T.open_fold(f)
-    for g in factors(element):
-        if is_fold(g, "sum") and g.kind == "float":
-            (inner,), (_, body) = T.open_fold(g)
-            parts = [p.free for p in factors(body) if bound.name in p.free]
-            sides = largest_sides(parts, inner.name)
-            if len(parts) == len(factors(body)) and sides is not None:
-                return sizes[inner.extent]
-    return 0
-
-
-def _are_converted(program: Equations, folds: Iterable[Term], narrow: Set[str]) -> bool:
-    """True if all that is read for each element of folds is integers, or floats of 8 bits, which
-    products take converted."""
-    inputs = program.declared.inputs
-    converted = narrow | {i.name for i in inputs.values() if i.kind == "int"}
-    reads = [r for f in folds for r in streamed_reads(f)]
-    largest = max((len(r.args) for r in reads), default=0)
-    large = {T.name_of(r) for r in reads if len(r.args) == largest}
-    return bool(large) and large <= converted
-
-
-def _length(packed: Rows, sizes: Mapping[str, int]) -> int:
-    """Return how many rows are packed."""
-    return math.prod(evaluated(n, extents=sizes) or 1 for _, n in packed.parts)
-
-
-def _instances(
-    axes: Iterable[Axis], packed: Rows | None, sizes: Mapping[str, int], block: int
-) -> int:
-    """Count the program instances, for blocks of `block` rows."""
-    value = partial(evaluated, extents=sizes)
-    parts = {} if packed is None else {i.name: value(n) or 1 for i, n in packed.parts}
-    count = 1 if packed is None else math.ceil(_length(packed, sizes) / block)
-    for a in axes:
-        if a.role in ("grid", "row"):
-            size = math.ceil(sizes[a.extent] / parts.get(a.name, 1))
-            is_row = a.role == "row" and a.name not in parts
-            count *= math.ceil(size / block) if is_row else size
-    return count
-
-
-def _defaults(program: Equations) -> dict[str, int]:
-    """Return the integer parameters, by what they are where a call does not say."""
-    params = program.declared.params.values()
-    return {p.name: int(p.default) for p in params if p.kind == "int" and p.default is not None}
-
-
-def _block(i: Term, sizes: Mapping[str, int]) -> tuple[Term, Term]:
-    """Return the first and the last position of a row's block."""
-    if sizes[i.extent] <= ROWS:
-        return T.const(0), T.sub(T.extent_of(i.extent), T.const(1))
-    first = T.mul(T.const(ROWS), T.floordiv(i, T.const(ROWS)))
-    return first, T.add(first, T.const(ROWS - 1))
-
-
-def _names(group: Sequence[Equation]) -> frozenset[str]:
-    return frozenset(i.name for e in group for i in e.indices)
-
-
-def _is_loop(t: Term, names: frozenset[str]) -> bool:
-    """True if this is a fold or a selection that varies with indices of outputs alone."""
-    return (t.op == "fold" or is_selection(t)) and t.free <= names
-
-
-# --- the program in splits ---------------------------------------------------------------------
-
-
 class _Splitting:
     def __init__(
         self,
         program: Equations,
         group: Sequence[Equation],
         sizes: Mapping[str, int],
-        stream: _Stream,
+        stream: Stream,
     ) -> None:
         self.program, self.group = program, group
         self.folds, self.packed, self.stretch = stream.folds, stream.rows, stream.stretch
@@ -291,10 +111,12 @@ class _Splitting:
         self.extent_of, self.bounds = dict(declared.extent_of), dict(declared.bounds)
         self.params = dict(declared.params)
         self.p: Term | None = None
+        self.values: dict[str, Term] = {}
+        self.group_of: dict[Term, Term] = {}
         self.is_cut, self.is_in_order = stream.is_cut, stream.is_in_order
         # One that goes over its elements one by one has no blocks.
         self.alignment = 1 if stream.is_of_products else ALIGNMENT
-        self.shortest = stream.shortest
+        self.shortest, self.uneven = stream.shortest, stream.uneven
         self.reason = stream.reason
 
     def steps(self) -> Iterator[Step]:
@@ -319,18 +141,17 @@ class _Splitting:
         """Fold the splits of a stream side by side, and then what they come to.
 
         Law:     the fold over a disjoint union is the product of the folds
-        Claims:  the monoids of its folds, division with remainder
+        Claims:  the monoids of its folds, division with remainder, segments
         Needs:   no fold takes what others come to, but for centres that move with it
         """
         base = self.extent.lstrip(".")
         count = self._named(f"{base}_splits")
         self.params[count] = Param(count, "int", 8)
-        most = T.function("minimum", T.param(count, "int"), self._most_splits())
-        self.split = self._index(f"{base}_split", most)
+        self._number_splits(base, T.param(count, "int"))
         if self.packed is not None:
             self._pack(self.packed)
         start = self.program
-        stored: list[Equation] = []
+        stored = list(self.splits.lists)
         bodies = {e.name: e.body for e in self.group}
         before = "; ".join(show(value_of(f), start.reader_names()) for f in self.folds)
         for f in _outermost_first(self.folds):
@@ -346,6 +167,19 @@ class _Splitting:
         check = partial(can_be_split, self.folds)
         texts = before, after
         yield Step.of("split_stream", self._position, *texts, start, program, check, self.reason)
+
+    def _number_splits(self, base: str, count: Term) -> None:
+        """Give splits an index: so many of them for each row, or as many for all rows together."""
+        most = self._most_splits()
+        if self.uneven is None:
+            self.splits = equal_splits(self._named, base, T.function("minimum", count, most))
+        else:
+            units = self.stretch.units(self.alignment)
+            self.splits = listed_splits(self._named, base, count, most, self.uneven, units)
+        self.split = self.splits.split
+        self.values |= self.splits.rows
+        self.extent_of |= {e: e for e in self.splits.bounds}
+        self.bounds |= self.splits.bounds
 
     @property
     def _position(self) -> tuple[str, ...]:
@@ -403,7 +237,6 @@ class _Splitting:
         """Give p a name and an extent, and find what the packed indices are in it."""
         total = T.mul(*(extent for _, extent in rows.parts))
         self.p = self._index("_".join(i.name for i, _ in rows.parts), total)
-        self.values: dict[str, Term] = {}
         self.place: Term = T.const(0)
         inner: Term = T.const(1)
         for n, (i, extent) in reversed(list(enumerate(rows.parts))):
@@ -412,7 +245,6 @@ class _Splitting:
             own = i if extent is T.extent_of(i.extent) else T.modulo(i, extent)
             self.place = T.add(self.place, T.mul(own, inner))
             inner = T.mul(inner, extent)
-        self.group_of: dict[Term, Term] = {}
         for quotient, h, size in rows.groups:
             dim = self._dimension(quotient)
             g = T.index(dim.lstrip("."), dim)
@@ -427,9 +259,8 @@ class _Splitting:
                 return extent
         raise AssertionError(f"no read has {subscript!r}")
 
-    def _in_packed_rows(self, t: Term) -> Term:
-        if self.p is None:
-            return t
+    def _in_stored_rows(self, t: Term) -> Term:
+        """Return a term of the program's rows in those of partial results."""
         for quotient, g in self.group_of.items():
             t = T.replace(t, quotient, g)
         return T.substitute(t, {n: v for n, v in self.values.items() if n in t.free})
@@ -448,14 +279,14 @@ class _Splitting:
             value, exponent = elements
             v = self._stored("L", mantissa(bound, here, value, exponent), stored)
             m = self._stored("M", largest(bound, here, exponent), stored)
-            return T.field(f, "v"), mantissa(self.split, T.TRUE, v, m)
+            return T.field(f, "v"), mantissa(self.split, self.splits.is_of_row, v, m)
         partial_ = T.fold(monoid, (bound,), here, *elements)
         if isinstance(monoid, T.UserMonoid):
             fields = [self._stored(n, T.field(partial_, n), stored) for n in monoid.fields]
-            return f, T.fold(monoid, (self.split,), T.TRUE, *fields)
+            return f, T.fold(monoid, (self.split,), self.splits.is_of_row, *fields)
         letter = "M" if monoid in ("max", "min") else "F"
         value = self._stored(letter, partial_, stored)
-        return f, T.fold(monoid, (self.split,), T.TRUE, value)
+        return f, T.fold(monoid, (self.split,), self.splits.is_of_row, value)
 
     def _merged_about_centres(
         self, f: Term, taken: Centred, stored: list[Equation]
@@ -479,7 +310,8 @@ class _Splitting:
         for degrees, sum_ in split.degrees:
             weight = self._stored("L", sum_, stored)
             value = T.mul(weight, taken.coefficient(degrees, moves))
-            total = T.add(total, weighted_sum(self.split, T.TRUE, value, frame_of_split))
+            part = weighted_sum(self.split, self.splits.is_of_row, value, frame_of_split)
+            total = T.add(total, part)
         return value_of(f), total
 
     def _in_split(self, f: Term) -> Term:
@@ -495,11 +327,12 @@ class _Splitting:
 
     def _piece(self, bound: Term) -> tuple[Term, Term]:
         """Return the two conditions for an element to be in the split."""
-        return self.stretch.piece(bound, self.split, self.alignment)
+        splits = self.splits
+        return self.stretch.piece(bound, splits.number, splits.count, self.alignment)
 
     def _stored(self, letter: str, body: Term, stored: list[Equation]) -> Term:
         """Read a partial result; it is an equation of its own."""
-        body = self._in_packed_rows(body)
+        body = self._in_stored_rows(body)
         equation = next((e for e in stored if e.body is body), None)
         if equation is None:
             name = self._named(f"{letter}_{self.split.name if self.is_cut else 'rows'}")
@@ -508,14 +341,16 @@ class _Splitting:
         return T.stored(equation, (self._subscript(i) for i in equation.indices))
 
     def _indices(self, body: Term) -> tuple[Term, ...]:
-        """Return rows, splits, columns."""
+        """Return rows, splits, columns. Splits that a list tells come first."""
         outer = list(dict.fromkeys(i for e in self.group for i in e.indices))
         rows = [i for i in outer if i in self.rows and i.name in body.free]
         columns = [i for i in outer if i not in self.rows and i.name in body.free]
         if self.p is not None:
             rows += [g for g in self.group_of.values() if g not in rows]
             rows.append(self.p)
-        return (*rows, *([self.split] if self.is_cut else []), *columns)
+        splits = [self.split] if self.is_cut else []
+        parts = (rows, splits) if self.uneven is None else (splits, rows)
+        return (*parts[0], *parts[1], *columns)
 
     def _subscript(self, i: Term) -> Term:
         """Return the subscript for an index of a partial result where that is read."""

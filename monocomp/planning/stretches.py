@@ -45,24 +45,38 @@ class Stretch:
     upper: tuple[Term, ...] = ()
     is_all: bool = True
 
-    def piece(self, bound: Term, split: Term, alignment: int) -> tuple[Term, Term]:
-        """Return the two conditions for an element to be in a piece. Pieces begin at multiples of
-        `alignment`."""
-        unit, count = T.const(alignment), T.extent_of(split.extent)
-        start = reduce(_maximum, self.lower, T.const(0))
-        start = T.mul(unit, T.floordiv(start, unit))
-        length = T.sub(reduce(_minimum, self.upper, self.extent), start)
+    def units(self, alignment: int) -> Term:
+        """Return how many blocks of `alignment` elements it has: one at least, if what is outside
+        has to be in one."""
+        unit = T.const(alignment)
+        length = _maximum(T.sub(self._end, self._start(unit)), T.const(int(not self.is_all)))
+        return T.floordiv(T.add(length, unit, T.const(-1)), unit)
+
+    def piece(self, bound: Term, number: Term, count: Term, alignment: int) -> tuple[Term, Term]:
+        """Return the two conditions for an element to be in a piece, of a number of them. Pieces
+        begin at multiples of `alignment`."""
+        unit = T.const(alignment)
+        start = self._start(unit)
+        length = T.sub(self._end, start)
         if not self.is_all:  # what is outside has to be in one piece also where this is empty
             length = _maximum(length, T.const(0))
         all_ = T.mul(unit, count)
         length = T.mul(unit, T.floordiv(T.add(length, all_, T.const(-1)), all_))
-        begin = T.add(start, T.mul(split, length))
+        begin = T.add(start, T.mul(number, length))
         end = T.add(begin, length)
         if not self.is_all:
             last = T.sub(count, T.const(1))
-            begin = T.where(T.compare("==", split, T.const(0)), T.const(0), begin)
-            end = T.where(T.compare("==", split, last), self.extent, end)
+            begin = T.where(T.compare("==", number, T.const(0)), T.const(0), begin)
+            end = T.where(T.compare("==", number, last), self.extent, end)
         return T.compare("<=", begin, bound), T.compare("<", bound, end)
+
+    def _start(self, unit: Term) -> Term:
+        start = reduce(_maximum, self.lower, T.const(0))
+        return T.mul(unit, T.floordiv(start, unit))
+
+    @property
+    def _end(self) -> Term:
+        return reduce(_minimum, self.upper, self.extent)
 
     @property
     def limits(self) -> Iterator[Term]:

@@ -181,12 +181,13 @@ def whole_limit(length: int) -> Iterator[None]:
 
 @contextmanager
 def short_splits() -> Iterator[None]:
-    """Let splits of a stream be as short as two blocks."""
-    from monocomp.planning import splitting
+    """Let splits of a stream be as short as two blocks, and lists be made for eight."""
+    from monocomp.planning import lists, splitting, streams
 
     with (
-        patch.object(splitting, "SHORTEST_SPLIT", 2 * BLOCK),
+        patch.object(streams, "SHORTEST_SPLIT", 2 * BLOCK),
         patch.object(splitting, "ALIGNMENT", BLOCK),
+        patch.object(lists, "TURNS", 1),
     ):
         yield
 

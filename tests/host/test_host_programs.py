@@ -180,7 +180,7 @@ def test_the_plan_of_a_call_is_what_the_printed_function_does(
 
 def test_a_view_of_packed_rows_is_there_for_the_kernel_that_reads_it() -> None:
     """The gradient of a cache packs rows of queries; a later kernel reads them by their heads."""
-    sizes = {"b": 32, "h": 16, "g": 4, "q": 16, "k": 4096, "d": 128, "e": 128}
+    sizes = {"b": 32, "h": 16, "g": 4, "q": 16, "k": 2048, "d": 128, "e": 128}
     gradient = mc.grad(library.load("int8_cache"), ["Q", "SK", "SV"], extents=sizes)
     plan = mc.compile(gradient).plan(sizes, processors=132)
     program = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])

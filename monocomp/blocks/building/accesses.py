@@ -183,7 +183,7 @@ def _in_range(
         if s.op == "number" and s.attr >= 0:
             masks.append(infix(">", size, number(s.attr)))
         elif s.op != "coordinate" and not _is_remainder(meant, extent):
-            position = tile(c, meant if c.single else s, layout)
+            position = tile(c, s if s.axes.isdisjoint(c.single) else meant, layout)
             if meant.op not in ("floordiv", "mod") or meant.attr != "nonnegative":
                 masks.append(infix(">=", position, number(0)))
             masks.append(infix("<", position, size))

@@ -55,12 +55,12 @@ def usage(
     target: str,
     inputs: Mapping[str, torch.Tensor],
     extents: Mapping[str, int],
+    processors: int = 1,
     **params: float,
 ) -> list[Usage]:
     """What the kernels of a program take, compiled for a target with their first schedules."""
-    return [
-        compile_for(target, launch) for launch in launches(text, target, inputs, extents, **params)
-    ]
+    found = launches(text, target, inputs, extents, processors, **params)
+    return [compile_for(target, launch) for launch in found]
 
 
 def launches(
@@ -68,17 +68,19 @@ def launches(
     target: str,
     inputs: Mapping[str, torch.Tensor],
     extents: Mapping[str, int],
+    processors: int = 1,
     **params: float,
 ) -> list[Launch]:
     """The launches of a program's kernels, and of their maps, with their first schedules for a
     target."""
-    kernel = mc.compile(text)
+    kernel = mc.compile(text, processors=processors)
     plan = kernel.planner.plan(extents)
-    programs = plan.kernels
+    programs, extents = plan.kernels, plan.extents(extents)
     widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
     floats = {n: t.dtype for n, t in inputs.items() if t.dtype in FLOATS_OF_8_BITS}
     narrow = {n: str(d).removeprefix("torch.") for n, d in floats.items()}
-    schedules = [table.first(Legal(p, extents, element_bytes(p, widths), target)) for p in programs]
+    legal = (Legal(p, extents, element_bytes(p, widths), target, processors) for p in programs)
+    schedules = list(map(table.first, legal))
     ordered = {n: inputs[n] for n in kernel.declared.inputs}
     typed = [p.of_dtypes(narrow) for p in programs]
     lowered = plan.program.of_dtypes(narrow)
@@ -120,6 +122,26 @@ def test_library(name: str, head: int, target: str) -> None:
     """bfloat16, at lengths that need every mask. What was measured to be the fastest on Hopper may
     keep a few registers in memory."""
     fits(of_library(name, target, torch.bfloat16, head, ODD), target, spilled=24)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("target", TARGETS)
+def test_requests_that_differ_in_length(target: str) -> None:
+    """What makes the list of splits, what computes these from pages, and what merges them. What is
+    the fastest on Hopper keeps a few registers in memory."""
+    sizes = {"b": 64, "h": 32, "g": 8, "q": 1, "d": 128, "e": 128, "s": 64, "n": 256, "p": 8192}
+    text = library.load("paged_attention")
+    inputs = {
+        n: torch.empty(
+            [sizes[d] for d in i.dims],
+            dtype=torch.int32 if i.kind == "int" else torch.bfloat16,
+            device="meta",
+        )
+        for n, i in check(text).inputs.items()
+    }
+    found = usage(text, target, inputs, sizes | {"k": 16384}, processors=132)
+    assert len(found) == 5
+    fits(found, target, spilled=96)
 
 
 @pytest.mark.one_in(3)
