@@ -1,15 +1,17 @@
 """Decoding on one GPU: one query a sequence, bf16, by the bytes of keys and values.
 
-Grouped-query attention over a contiguous cache and over pages of several sizes that lie in any
-order, beside FlashAttention-3 (where FA3_DIR names its operators; its own number of splits),
-SDPA with cuDNN and with FlashAttention-2, and FlexAttention; and latent attention (mla) beside
-eager torch, SDPA and FlashAttention-3. The error is taken against float32 eager torch, for all
-heads of two sequences, relative to that of eager torch in bf16.
+Grouped-query attention over a contiguous cache, over pages of several sizes that lie in any
+order, and over pages of requests that differ in length, beside FlashAttention-3 (where FA3_DIR
+names its operators; its own number of splits), SDPA with cuDNN and with FlashAttention-2, and
+FlexAttention; and latent attention (mla) beside eager torch, SDPA and FlashAttention-3. The error
+is taken against float32 eager torch, for all heads of two sequences or of the longest, relative to
+that of eager torch in bf16.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from benchmarks.peers import CUDNN, DTYPE, FA3, FLASH, FLEX, OURS, Call, Prepare
 from benchmarks.report import Report, table
 
 PEERS = (FA3, CUDNN, FLASH, FLEX)
+PAGE = 64  # of requests that differ in length
 LATENT_SCALE = 192**-0.5  # of the heads that latents are projected from
 
 PAGED = """
@@ -45,9 +48,17 @@ O[b,h,q,c] = softmax[k](S[b,h,q,k]) * C[b,k,c]
 """
 
 
+def lengths_of(form: str, batch: int, longest: int) -> list[int]:
+    """The lengths of requests: at random, or one in 16 of the longest and short ones."""
+    if form == "random":
+        return random.Random(batch).choices(range(1, longest + 1), k=batch)
+    return [longest if b % 16 == 5 else longest // 16 for b in range(batch)]
+
+
 @dataclass(frozen=True)
 class Case:
-    """Sizes: for a latent cache, `head` and `rotated` are those of its two parts."""
+    """Sizes: for a latent cache, `head` and `rotated` are those of its two parts; `form` is that
+    of lengths that differ, up to `length`."""
 
     kind: str
     batch: int
@@ -57,6 +68,7 @@ class Case:
     length: int
     pages: tuple[int, ...] = ()
     rotated: int = 0
+    form: str = ""
 
     @property
     def label(self) -> str:
@@ -65,15 +77,18 @@ class Case:
         return f"{sizes}+{self.rotated}" if self.rotated else sizes
 
     @property
-    def words(self) -> tuple[str, str, str]:
+    def words(self) -> tuple[str, ...]:
         """What `--only` is compared with."""
-        return self.kind, self.label, f"N={self.length}"
+        return self.kind, self.label, f"N={self.length}", self.form.replace(" ", "-")
 
     @property
     def bytes(self) -> int:
         """Of keys and values."""
         width = self.head + self.rotated if self.kind == "latent" else 2 * self.head
-        return self.batch * self.groups * self.length * width * DTYPE.itemsize
+        lengths = [self.length] * self.batch
+        if self.form:
+            lengths = lengths_of(self.form, self.batch, self.length)
+        return sum(lengths) * self.groups * width * DTYPE.itemsize
 
     @property
     def operations(self) -> int:
@@ -85,7 +100,8 @@ def cases(setting: Setting) -> list[Case]:
     """The cases of a run."""
     if setting.rehearse:
         grouped = Case("grouped", 2, 4, 2, 16, 96, (16, 32))
-        return setting.select([grouped, Case("latent", 2, 4, 1, 32, 48, rotated=16)])
+        latent = Case("latent", 2, 4, 1, 32, 48, rotated=16)
+        return setting.select([grouped, latent, Case("uneven", 3, 4, 2, 16, 128, form="random")])
     pages = (16, 64, 128, 256)
     found = [
         Case("grouped", 16, 32, 8, 128, 8192, pages),
@@ -93,6 +109,11 @@ def cases(setting: Setting) -> list[Case]:
         Case("grouped", 4, 32, 8, 128, 65536, pages),
         Case("grouped", 16, 32, 32, 128, 8192, pages),
         Case("latent", 64, 128, 1, 512, 8192, rotated=64),
+        Case("uneven", 16, 32, 8, 128, 16384, form="random"),
+        Case("uneven", 64, 32, 8, 128, 16384, form="random"),
+        Case("uneven", 128, 32, 8, 128, 8192, form="random"),
+        Case("uneven", 16, 32, 8, 128, 16384, form="one in 16"),
+        Case("uneven", 64, 32, 8, 128, 16384, form="one in 16"),
     ]
     return setting.select([found[0], found[2], found[4]] if setting.quick else found)
 
@@ -179,6 +200,33 @@ def run_grouped(case: Case, run: gpu.Run) -> Result:
     return Result(case, outcome, chosen)
 
 
+def run_uneven(case: Case, run: gpu.Run) -> Result:
+    """Check, then time, pages of 64 for requests that differ in length."""
+    device, b, d = run.setting.device, case.batch, case.head
+    q = _random(b, case.heads, 1, d, device=device)
+    pages = b * case.length // PAGE
+    k, v = (_random(pages, PAGE, case.groups, d, device=device) for _ in range(2))
+    positions = torch.randperm(pages, device=device, dtype=torch.int32).view(b, -1)
+    listed = lengths_of(case.form, b, case.length)
+    lengths = torch.tensor(listed, device=device, dtype=torch.int32)
+    one = slice(listed.index(max(listed)), listed.index(max(listed)) + 1)
+    keys, values = (x[positions[one, : -(-max(listed) // PAGE)].flatten()] for x in (k, v))
+    keys, values = (
+        x.reshape(1, -1, case.groups, d).transpose(1, 2)[:, :, : max(listed)]
+        for x in (keys, values)
+    )
+    heads = tuple((0, h) for h in range(case.heads))
+    right = errors.reference(q[one], keys, values, heads=heads)
+    inputs = q, k, v, positions, lengths
+    theirs = peers.flash3(
+        peers.rows(q), k, v, num_splits=0, seqused_k=lengths, page_table=positions
+    )
+    contenders: dict[str, Prepare] = {OURS: peers.ours(PAGED, *inputs), FA3: theirs}
+    outcome = run.hold(contenders, lambda x: right.error(x[one]), right.eager_error)
+    chosen = peers.schedule(PAGED, *inputs) if OURS in outcome.errors else ""
+    return Result(case, outcome, {OURS: chosen})
+
+
 def run_latent(case: Case, run: gpu.Run) -> Result:
     """Check, then time, the latent cache: all heads share one latent and one rotated vector."""
     device = run.setting.device
@@ -220,7 +268,7 @@ def run_latent(case: Case, run: gpu.Run) -> Result:
 
 def run_case(case: Case, run: gpu.Run) -> Result:
     """Check, then time."""
-    result = (run_latent if case.kind == "latent" else run_grouped)(case, run)
+    result = {"latent": run_latent, "uneven": run_uneven}.get(case.kind, run_grouped)(case, run)
     found = {n: f"{result.rate(n):.0f}" for n in result.outcome.milliseconds}
     gpu.say(f"{case.label}, GB/s: {found}; {result.outcome.faults}")
     return result
@@ -255,6 +303,20 @@ def _paged_table(results: Sequence[Result]) -> str:
     return table([*header, "schedule"], rows)
 
 
+def _uneven_table(results: Sequence[Result]) -> str:
+    header = ["B x Hq x Hkv x d", "up to", "lengths", "GB", OURS, FA3, "/ FA3", "error", "schedule"]
+    rows = []
+    for r in results:
+        ours, theirs = (r.outcome.median(n) * 1e3 for n in (OURS, FA3))
+        found = gpu.numbers(
+            (ours, theirs, theirs / ours, r.error(OURS)), (".0f", ".0f", ".2f", ".2f")
+        )
+        size = f"{r.case.bytes / 1e9:.2f}"
+        chosen = r.schedules.get(OURS, "")
+        rows.append([r.case.label, r.case.length, r.case.form, size, *found, chosen])
+    return table(header, rows)
+
+
 def _latent_table(results: Sequence[Result]) -> str:
     header = ["", "ms", "GB/s", "TFLOP/s", "error", "schedule"]
     rows = []
@@ -283,6 +345,10 @@ def tables(setting: Setting) -> Report:
     if grouped:
         lines += ["", _contiguous_table(grouped)]
         lines += ["", "Pages in any order:", "", _paged_table(grouped)]
+    uneven = [r for r in results if r.case.kind == "uneven"]
+    if uneven:
+        lines += ["", f"Requests that differ in length, pages of {PAGE}, microseconds:"]
+        lines += ["", _uneven_table(uneven)]
     for r in latent:
         sizes = f"B = {r.case.batch}, {r.case.heads} heads, N = {r.case.length}"
         lines += ["", f"Latent attention, {sizes}, {r.case.head} + {r.case.rotated} dimensions:"]
