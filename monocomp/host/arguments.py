@@ -347,9 +347,11 @@ class Argument(Node):
 
 
 @record()
-class Signature:
+class Signature(Node):
     """A kernel's signature: its parameters, those among them that the schedule gives, and the
     ranks of its tensors."""
+
+    text = "{name}"
 
     name: str
     parameters: tuple[str, ...]
