@@ -20,7 +20,7 @@ from monocomp.planning.plan import Plan
 from monocomp.tile import Expr, expressions
 from monocomp.translation.translator import translate
 from tests.backends import interpreted
-from tests.planning.test_slicing import LAYER, TOKENS, VOCABULARY, WIDTH, inputs, slices_of_four
+from tests.planning.test_slicing import LAYER, TOKENS, VOCABULARY, WIDTH, in_slices, inputs
 
 # A sum of a mask lacks heads, queries and columns; beside it stand two products of matrices.
 MASKED = "O[b,h,q,e] = sum[k](relu(sum[d](Q[b,h,q,d] * K[b,h,k,d])) * V[b,h,k,e]) / sum[k](M[b,k])"
@@ -103,7 +103,7 @@ def plan_of(text: str, **sizes: int) -> Plan:
 
 
 def test_the_dtype_is_that_of_what_it_is_multiplied_with() -> None:
-    with slices_of_four("v"):
+    with in_slices(of="v"):
         plan = plan_of(LAYER, t=TOKENS, d=WIDTH, v=VOCABULARY)
     (name,) = plan.program.operands
     host = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
@@ -115,7 +115,7 @@ def test_the_dtype_is_that_of_what_it_is_multiplied_with() -> None:
 def test_rows_that_most_varies_along_come_first() -> None:
     """Of what a kernel reads after its loop, most is one value a token: it is a value a row of a
     tile, although what is stored has the tokens last."""
-    with slices_of_four("v"):
+    with in_slices(of="v"):
         kernel, *_ = plan_of(LAYER, t=TOKENS, d=WIDTH, v=VOCABULARY).kernels
     assert kernel.axis_names("row") == ["t", "v_slice"]
     assert kernel.outputs[0].dims == ("v_slice", "t")
@@ -133,7 +133,7 @@ def error(dtypes: Mapping[str, str]) -> float:
     loss = lse - (x * w[given["label"]]).sum(-1)
     right = torch.autograd.grad(loss, (x, w), given["dO"].double())
     tensors = {n: t.to(getattr(torch, dtypes.get(n, str(t.dtype)[6:]))) for n, t in given.items()}
-    with slices_of_four("v"):
+    with in_slices(of="v"):
         found = mc.compile(LAYER, backend="triton")(**tensors, L=lse.float().detach())
     return max(float((f - r).norm() / r.norm()) for f, r in zip(found, right, strict=True))
 

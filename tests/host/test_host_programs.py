@@ -39,7 +39,7 @@ from monocomp.host.evaluation import Evaluation
 from monocomp.host.launches import Launch, Return, Slices, Wide
 from monocomp.host.program import HostProgram
 from monocomp.host.sizes import CheckEmpty, Sizes
-from monocomp.host.tensors import Buffer, Clear, Free, Sort, View
+from monocomp.host.tensors import Buffer, Clear, Free, Sort, View, Widen
 from monocomp.host.verifier import verify
 from monocomp.kernel import Kernel
 from tests.backends.library_cases import CASES
@@ -255,9 +255,10 @@ def test_they_agree_for_other_layouts(change: str) -> None:
 
 
 def test_every_statement_occurs() -> None:
-    """In the host programs that are compared above, but one about sizes of 0."""
+    """In the host programs that are compared above, but those about sizes of 0, slices, tables and
+    floats of 8 bits, which have tests of their own."""
     found = {type(s) for case in SPECIAL for s in emitted(*case)[0].program.body}
-    assert {*Statement.__subclasses__()} - found == {CheckEmpty, Clear, Free, Slices, Sort}
+    assert {*Statement.__subclasses__()} - found == {CheckEmpty, Clear, Free, Slices, Sort, Widen}
 
 
 TEXT = """\
