@@ -11,6 +11,7 @@ from monocomp.backends.gluon.passes import UNPRINTED
 from monocomp.backends.schedules.features import varying_ends
 from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.occupancy import streamed_length
+from monocomp.backends.schedules.orders import orders
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks import Block, BlockProgram
@@ -149,7 +150,7 @@ def _all(legal: Legal) -> Iterator[Schedule]:
         for groups, other in product(_PACE, _LENGTHS if apart else (0,)):
             blocks = dict.fromkeys(axes, length) | dict.fromkeys(apart, other)
             blocks |= dict.fromkeys(legal.blocks.divided, 64 * groups)
-            order = legal.resources.orders(prod(blocks[a] for a in legal.rows))[0]
+            order = orders(legal.resources, prod(blocks[a] for a in legal.rows))[0]
             warps, named = WARPGROUP * groups, tuple(blocks.items())
             schedules.append(Schedule(named, warps, 2, descriptors=True, group_size=order))
         yield from sorted(schedules, key=legal.time)

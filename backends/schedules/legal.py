@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from monocomp.backends.schedules.gpus import Gpu, gpu
+from monocomp.backends.schedules.orders import orders
 from monocomp.backends.schedules.resources import Resources
 from monocomp.backends.schedules.schedule import MIN_DOT, Schedule, shortest
 from monocomp.blocks.building.kernels import is_grouped
@@ -245,7 +246,7 @@ class Legal:
     @cached_property
     def orders(self) -> list[int]:
         """List how many positions of the grid may take turns, the best number first."""
-        return self.resources.orders()
+        return orders(self.resources)
 
     @cached_property
     def _longest(self) -> dict[str, int]:

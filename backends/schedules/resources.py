@@ -8,26 +8,22 @@ runs is measured, not computed here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil, isqrt, prod, sqrt
+from math import ceil, prod, sqrt
 
 from monocomp import tile as P
 from monocomp.backends.schedules.gpus import Gpu
 from monocomp.backends.schedules.schedule import Schedule, held_length
-from monocomp.blocks.building.kernels import is_grouped
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.operands import Operands, unconverted
 from monocomp.declarations.dtypes import NARROW
 from monocomp.declarations.record import record
-from monocomp.extents.nominal import LONG, SHORT, power_of_two
+from monocomp.extents.nominal import LONG, SHORT
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
 _WORKING = 72  # registers for addresses, masks and counters
 _COUNTERS = 40  # where no operand of a product needs addresses and masks
 _CHUNK = 16  # bytes that a thread loads at once
 _KEPT = 0.3  # of the rows and columns that a thread multiplies in full precision
-_FEW = 64  # rows: of a block or two, whose order hardly matters, and fewer read a stream once
-_NEIGHBOURS = 8  # blocks of rows of a position that run at a time, which stream the same
-_ITEMS = 1.9  # of a group of positions, for each processor: long and short ones
 _STORED = 4  # bytes of an element that one kernel stores for another
 _BYTE = 1  # of what products take converted
 _QUAD = 4  # threads that have a row of a product among them, and all of them its columns
@@ -417,69 +413,6 @@ class Resources:
         tensor = self.program.inputs[load.attr]
         is_byte = tensor.dtype in NARROW or (tensor.kind == "int" and len(load.axes) > 1)
         return _STORED if tensor.is_wide else _BYTE if is_byte else self.element_bytes
-
-    # --- order --------------------------------------------------------------------------
-
-    def orders(self, block: int | None = None) -> list[int]:
-        """List how many positions of the grid may take turns, the best number first. Where rows
-        bound what they stream, some blocks have more to do than others: the heaviest of several
-        positions come first, so that light ones even out the end. The best number is limited by how
-        many can share the cache, and by how many blocks of rows one position has, which says how
-        unlike blocks are. Where all are alike, the rows of one position, which read the same,
-        follow each other. With blocks along two axes and no grid, those that run at the same time
-        form about a square, which reads least.
-
-        Args:
-            block: rows of an instance, of those that claim one block after the other: of each group
-                of positions a processor then works on about two or more, and those that run at a
-                time are some neighbours of each position.
-        """
-        loops, rows = self._loops(), prod(map(self.size, self.program.axis_names("row")))
-        if not is_grouped(self.program) or not loops or self.program.splits or rows <= _FEW:
-            return [1]
-        if not self.program.axis_names("grid"):
-            return [power_of_two(isqrt(self.gpu.processors)), 1]
-        positions = prod(map(self.size, self.program.axis_names("grid")))
-        if block:
-            processors = self.gpu.processors
-            even = ceil(_ITEMS * processors / ceil(rows / block))
-            group_size = power_of_two(max(processors // _NEIGHBOURS, even))
-        else:
-            group_size, streamed = power_of_two(ceil(rows / _FEW)), max(1, self._streamed_bytes())
-            while group_size > 1 and group_size * streamed > self.gpu.cached * positions:
-                group_size //= 2
-        is_even = not any(self._varies(loop.bounds) for loop in loops)
-        return list(dict.fromkeys([1, group_size] if is_even else [group_size, 2 * group_size, 1]))
-
-    def _streamed_bytes(self) -> float:
-        """Return the bytes that all positions stream in loops that their blocks of rows have in
-        common."""
-        known = {a.extent: self.size(a.name) for a in self.program.axes.values()}
-        rows = {*self.program.axis_names("row")}
-        found: dict[str, float] = {}
-        for loop in self._loops():
-            for e in P.expressions(loop.body):
-                if e.op == "load" and loop.axis.name in e.axes and not e.axes & rows:
-                    dims = self.program.inputs[e.attr].dims
-                    elements = prod(self.sizes.get(d) or known.get(d, LONG) for d in dims)
-                    read = elements * self.element_bytes * self._share(loop)
-                    found[e.attr] = max(read, found.get(e.attr, 0))
-        return sum(found.values())
-
-    def _loops(self) -> list[P.Loop]:
-        """Return the loops over streams."""
-        loops = [s for s in self.program.statements if isinstance(s, P.Loop)]
-        return [loop for loop in loops if loop.axis.role == "stream"]
-
-    def _share(self, loop: P.Loop) -> float:
-        """Return the share of a stream that a block of rows reads, on average: each end of a
-        segment that varies with the rows halves it."""
-        ends = [self._varies(s.lower) + self._varies(s.upper) for s in loop.segments]
-        return min(1.0, sum(0.5**n for n in ends))
-
-    def _varies(self, bounds: Iterable[P.Expr]) -> bool:
-        """True if bounds of a stream vary with the rows."""
-        return any(e.axes & self.blocked for e in bounds)
 
 
 def _given(s: P.Statement) -> dict[str, frozenset[str]]:

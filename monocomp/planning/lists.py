@@ -43,7 +43,7 @@ MANY_ROWS = 8  # for a processor: they differ in length, and still all processor
 
 @record()
 class Numbering:
-    """How the splits of a stream are numbered.
+    """Number the splits of a stream.
 
     Attributes:
         split: the index of all splits.

@@ -1,0 +1,82 @@
+"""Orders of program instances: how many positions of the grid take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil, isqrt, prod
+
+from monocomp import tile as P
+from monocomp.backends.schedules.resources import Resources
+from monocomp.blocks.building.kernels import is_grouped
+from monocomp.extents.nominal import LONG, power_of_two
+
+_FEW = 64  # rows: of a block or two, whose order hardly matters, and fewer read a stream once
+_NEIGHBOURS = 8  # blocks of rows of a position that run at a time, which stream the same
+_ITEMS = 1.9  # of a group of positions, for each processor: long and short ones
+
+
+def orders(of: Resources, block: int | None = None) -> list[int]:
+    """List how many positions of the grid may take turns, the best number first. Where rows
+    bound what they stream, some blocks have more to do than others: the heaviest of several
+    positions come first, so that light ones even out the end. The best number is limited by how
+    many can share the cache, and by how many blocks of rows one position has, which says how
+    unlike blocks are. Where all are alike, the rows of one position, which read the same,
+    follow each other. With blocks along two axes and no grid, those that run at the same time
+    form about a square, which reads least.
+
+    Args:
+        of: the resources of the kernel.
+        block: rows of an instance, of those that claim one block after the other: of each group
+            of positions a processor then works on about two or more, and those that run at a
+            time are some neighbours of each position.
+    """
+    loops, rows = _loops(of), prod(map(of.size, of.program.axis_names("row")))
+    if not is_grouped(of.program) or not loops or of.program.splits or rows <= _FEW:
+        return [1]
+    if not of.program.axis_names("grid"):
+        return [power_of_two(isqrt(of.gpu.processors)), 1]
+    positions = prod(map(of.size, of.program.axis_names("grid")))
+    if block:
+        processors = of.gpu.processors
+        even = ceil(_ITEMS * processors / ceil(rows / block))
+        group_size = power_of_two(max(processors // _NEIGHBOURS, even))
+    else:
+        group_size, streamed = power_of_two(ceil(rows / _FEW)), max(1, _streamed_bytes(of))
+        while group_size > 1 and group_size * streamed > of.gpu.cached * positions:
+            group_size //= 2
+    is_even = not any(_varies(of, loop.bounds) for loop in loops)
+    return list(dict.fromkeys([1, group_size] if is_even else [group_size, 2 * group_size, 1]))
+
+
+def _streamed_bytes(of: Resources) -> float:
+    """Return the bytes that all positions stream in loops that their blocks of rows have in
+    common."""
+    known = {a.extent: of.size(a.name) for a in of.program.axes.values()}
+    rows = {*of.program.axis_names("row")}
+    found: dict[str, float] = {}
+    for loop in _loops(of):
+        for e in P.expressions(loop.body):
+            if e.op == "load" and loop.axis.name in e.axes and not e.axes & rows:
+                dims = of.program.inputs[e.attr].dims
+                elements = prod(of.sizes.get(d) or known.get(d, LONG) for d in dims)
+                read = elements * of.element_bytes * _share(of, loop)
+                found[e.attr] = max(read, found.get(e.attr, 0))
+    return sum(found.values())
+
+
+def _loops(of: Resources) -> list[P.Loop]:
+    """Return the loops over streams."""
+    loops = [s for s in of.program.statements if isinstance(s, P.Loop)]
+    return [loop for loop in loops if loop.axis.role == "stream"]
+
+
+def _share(of: Resources, loop: P.Loop) -> float:
+    """Return the share of a stream that a block of rows reads, on average: each end of a
+    segment that varies with the rows halves it."""
+    ends = [_varies(of, s.lower) + _varies(of, s.upper) for s in loop.segments]
+    return min(1.0, sum(0.5**n for n in ends))
+
+
+def _varies(of: Resources, bounds: Iterable[P.Expr]) -> bool:
+    """True if bounds of a stream vary with the rows."""
+    return any(e.axes & of.blocked for e in bounds)
