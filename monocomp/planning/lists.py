@@ -38,7 +38,7 @@ from monocomp.terms import Term
 from monocomp.terms.equations import Equation
 
 TURNS = 3  # splits that a processor takes one after the other
-MANY_ROWS = 8  # for a processor: they differ in length, and still all processors end together
+MANY_ROWS = 6  # for a processor: they differ in length, and still all processors end together
 
 
 @record()
