@@ -181,7 +181,8 @@ def _pieces(e: ast.expr, level: int = 0) -> Iterator[str | _Brackets]:
             yield _Brackets("(", _listed([*(("", a) for a in e.args), *keywords]), ")")
         case ast.Subscript(value=value, slice=position):
             yield from _pieces(value, _ATOM)
-            items = position.elts if isinstance(position, ast.Tuple) else [position]
+            elements = position.elts if isinstance(position, ast.Tuple) else []
+            items = elements if len(elements) > 1 else [position]
             yield _Brackets("[", _listed([("", x) for x in items]), "]")
         case ast.Attribute(value=value, attr=attr):
             yield from _pieces(value, _ATOM)

@@ -144,6 +144,8 @@ LAYOUTS = [
     f"c + {LONG}_{LONGER}[:, None]",
     f"f({LONG}, {LONGER})[:, None] < g({LONGER})",
     f"f({LONG}, {LONGER}) + g({LONGER}) * h({LONG})",
+    "k[(c,)](d)",
+    f"k[(f({LONG}),)]({LONGER}, {LONG})",
 ]
 
 
