@@ -376,7 +376,7 @@ class _Loss:
         self, inputs: Arrays, name: str, direction: Array, slope: float, dtype: type
     ) -> float:
         gradient = mc.grad(self.program.origin.text, [name], save=[])
-        # That 0 for an output of -inf may stand in a product of matrices.
+        # A 0 for an output of -inf may stand in a product of matrices.
         least = np.finfo(dtype).tiny
         cotangents = {
             gradient.cotangents[o.name]: np.where(np.isinf(x), least, w).astype(dtype)

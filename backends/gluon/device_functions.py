@@ -46,8 +46,8 @@ def told(ring, place):
 
 _TURN_TEXT = '''@triton.constexpr_function
 def turn_text(way, group):
-    """What threads of two warpgroups do at a barrier: those that "sync" wait until all are there,
-    those that "arrive" go on. Triton has the first ones."""
+    """Say what threads of two warpgroups do at a barrier: those that "sync" wait until all are
+    there, those that "arrive" go on. Triton has the first barriers."""
     return f"{{ bar.{way} {8 + group}, 256; mov.b32 $0, $1; }}"'''
 _TURN = '''@gluon.jit
 def turn(way: gl.constexpr, group: gl.constexpr):

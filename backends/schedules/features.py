@@ -97,7 +97,7 @@ NAMES = tuple(f.name for f in fields(Features))
 def features(legal: Legal) -> Features:
     """Return the features of a kernel."""
     program, resources, sizes = legal.program, legal.resources, legal.sizes
-    loops = [s for s in program.statements if isinstance(s, Loop) and s.axis.role == "stream"]
+    loops = program.stream_loops
     rows, streams = {*legal.rows}, {*legal.streams}
     values = list(program.expressions)
     tiles = [e for e in values if e.axes & rows and e.axes & streams]

@@ -30,7 +30,7 @@ def orders(of: Resources, block: int | None = None) -> list[int]:
             of positions a processor then works on about two or more, and those that run at a
             time are some neighbours of each position.
     """
-    loops, rows = _loops(of), prod(map(of.size, of.program.axis_names("row")))
+    loops, rows = of.program.stream_loops, prod(map(of.size, of.program.axis_names("row")))
     if not is_grouped(of.program) or not loops or of.program.splits or rows <= _FEW:
         return [1]
     if not of.program.axis_names("grid"):
@@ -54,7 +54,7 @@ def _streamed_bytes(of: Resources) -> float:
     known = {a.extent: of.size(a.name) for a in of.program.axes.values()}
     rows = {*of.program.axis_names("row")}
     found: dict[str, float] = {}
-    for loop in _loops(of):
+    for loop in of.program.stream_loops:
         for e in P.expressions(loop.body):
             if e.op == "load" and loop.axis.name in e.axes and not e.axes & rows:
                 dims = of.program.inputs[e.attr].dims
@@ -62,12 +62,6 @@ def _streamed_bytes(of: Resources) -> float:
                 read = elements * of.element_bytes * _share(of, loop)
                 found[e.attr] = max(read, found.get(e.attr, 0))
     return sum(found.values())
-
-
-def _loops(of: Resources) -> list[P.Loop]:
-    """Return the loops over streams."""
-    loops = [s for s in of.program.statements if isinstance(s, P.Loop)]
-    return [loop for loop in loops if loop.axis.role == "stream"]
 
 
 def _share(of: Resources, loop: P.Loop) -> float:

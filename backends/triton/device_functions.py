@@ -40,15 +40,15 @@ def ended(x):
     return tl.cast(tl.cast(x, tl.int32, bitcast=True), tl.float32, bitcast=True)''',
     "interleaved": '''@triton.jit
 def interleaved(x, sums):
-    """What is multiplied for sums, with other columns side by side if it is of bytes. Where matrix
-    units have few rows, a thread takes one column in 8: of these, a word is four."""
+    """Put columns of bytes that are multiplied for sums in another order. Where matrix units have
+    few rows, a thread takes one column in 8: a word is four of these."""
     if x.dtype.primitive_bitwidth == 8 and sums.shape[0] < 64 and x.shape[1] % 32 == 0:
         words = tl.reshape(x, [x.shape[0], x.shape[1] // 32, 8, 4])
         x = tl.reshape(tl.permute(words, 0, 3, 1, 2), x.shape)
     return x''',
     "in_order": '''@triton.jit
 def in_order(sums, x_ptr):
-    """Sums whose columns are in the order of `interleaved`, in that of the tensor multiplied."""
+    """Put columns of sums from the order of `interleaved` into that of what is multiplied."""
     if (x_ptr.dtype.element_ty.primitive_bitwidth == 8 and sums.shape[0] < 64
             and sums.shape[1] % 32 == 0):
         words = tl.reshape(sums, [sums.shape[0], 4, sums.shape[1] // 32, 8])

@@ -68,7 +68,7 @@ class Launched:
         return self.run(*self.tensors(known), *args, **own)
 
 
-# Of the value at a position, or of none.
+# Takes the value at a position, or none.
 Made: TypeAlias = tuple[Callable[..., Any], int | None]
 
 

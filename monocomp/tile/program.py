@@ -15,7 +15,7 @@ from itertools import groupby
 from monocomp.declarations.vocabulary import Kind
 from monocomp.display.rendering import Rendered
 from monocomp.tile.printer import Line, body_lines, show_axis, show_tensor
-from monocomp.tile.statements import Let, Statement, Store, Tensor, expressions, walk
+from monocomp.tile.statements import Let, Loop, Statement, Store, Tensor, expressions, walk
 from monocomp.tile.values import Axis, Expr, Role
 
 
@@ -55,6 +55,11 @@ class TileProgram(Rendered):
         """Return the axes of tiles, of those alone that no other tile has all of."""
         axes = dict.fromkeys(e.axes for e in self.expressions)
         return tuple(t for t in axes if not any(t < other for other in axes))
+
+    @cached_property
+    def stream_loops(self) -> list[Loop]:
+        """Return the loops over streams."""
+        return [s for s in self.statements if isinstance(s, Loop) and s.axis.role == "stream"]
 
     @cached_property
     def load_levels(self) -> int:

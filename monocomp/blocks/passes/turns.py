@@ -23,7 +23,7 @@ from monocomp.blocks.passes.pipeline import STAGES
 from monocomp.tile.operations import scheduled
 
 TURNS = name("TURNS", B.BOOL)  # do warpgroups take turns?
-# Of 64 rows, products take a cycle for 32 elements that a row multiplies, and special functions 4
+# With 64 rows, products take a cycle for 32 elements that a row multiplies, and special functions 4
 # for an element of a row. Turns gain where products take less than three times as long.
 _RATIO = 3 * 4 * 32
 

@@ -127,8 +127,8 @@ def test_library(name: str, head: int, target: str) -> None:
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_requests_that_differ_in_length(target: str) -> None:
-    """What makes the list of splits, what computes these from pages, and what merges them. What is
-    the fastest on Hopper keeps a few registers in memory."""
+    """Kernels that list splits, compute these from pages and merge them. The one that is fastest on
+    Hopper keeps a few registers in memory."""
     sizes = {"b": 64, "h": 32, "g": 8, "q": 1, "d": 128, "e": 128, "s": 64, "n": 256, "p": 8192}
     text = library.load("paged_attention")
     inputs = {

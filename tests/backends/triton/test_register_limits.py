@@ -71,7 +71,7 @@ def test_rows_are_loaded_once(name: str, length: int) -> None:
 
 
 def test_loops_alone_are_left() -> None:
-    """What is streamed once has nothing to keep; nor do products, whose loops run ahead."""
+    """A stream read once has nothing to keep; nor do products, whose loops run ahead."""
     for name in ("logsumexp", "attention"):
         for tile in mc.compile(library.load(name)).plan().kernels:
             assert "single" not in {a.purpose for a in block_program(tile).arguments}

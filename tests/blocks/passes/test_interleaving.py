@@ -38,7 +38,7 @@ def helpers(text: str, *, op: str = "interleaved") -> int:
     ],
 )
 def test_sums(text: str, count: int) -> None:
-    """What follows the loop may have columns; nothing within may, and maxima are no products."""
+    """Columns may be used behind the loop, not within, and maxima are no products."""
     assert helpers(SUM + text) == helpers(SUM + text, op="in_order") == count
 
 

@@ -79,7 +79,7 @@ def test_products_that_are_ended(text: str, is_ended: bool) -> None:
     ],
 )
 def test_folds_that_are_held(text: str, is_held: bool) -> None:
-    """Those of what is loaded, not of what is computed, where one read is not all."""
+    """Ends of loaded tiles, not of computed ones, where one read is not all."""
     stages = mc.compile(text).stages
     assert (stages.before("hold_folds") != stages.after("hold_folds")) == is_held
 
