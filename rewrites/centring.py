@@ -138,7 +138,7 @@ def _correct(t: Term, known: frozenset[Term]) -> Term | None:
     taken = centred(t.args[0] if is_mantissa(t) else t, is_nested=True)
     if taken is None or sum(u.power for u in taken.units) == 1:
         return None
-    centres, moves = [], []
+    centres, moves, totals = [], [], []
     for unit in taken.units:
         weights = taken.mean(unit)
         origin = unit.centre if weights is None else weights.mean(unit.distance)
@@ -149,13 +149,13 @@ def _correct(t: Term, known: frozenset[Term]) -> Term | None:
             if anchor.free <= unit.distance.free:
                 origin = T.ZERO if _is_about(anchor, unit.distance) else anchor
         centres.append(origin)
-        mean = T.ZERO if weights is None else weights.mean(T.sub(unit.distance, origin))
-        moves.append(T.neg(mean))
-    moved = taken.about(centres)
-    distances = [T.split_coefficient(s)[1] for n, s in moved.degrees if sum(n) == 1]
-    if all(m is T.ZERO for m in moves) or known.issuperset(distances):
-        return None
-    return moved.moved(moves)
+        distance = T.sub(unit.distance, origin)
+        moves.append(T.ZERO if weights is None else T.neg(weights.mean(distance)))
+        if weights is not None:
+            totals.append(T.split_coefficient(weights.sum(distance))[1])
+    if known.issuperset(totals):
+        return None  # there are no means, or what rounding leaves of each is taken off
+    return taken.about(centres).moved(moves)
 
 
 # --- elements, read before the loop ---------------------------------------------------
