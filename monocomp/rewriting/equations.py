@@ -372,9 +372,12 @@ class Equation(Rule):
         return bindings.at_positions(instance(self._template, bindings))
 
     def rewrite(self, t: Term) -> Term | None:
-        """Return the right side, where the left one matches and the needs are met."""
+        """Return the right side, where the left one matches, the needs are met, and both sides
+        differ: an addend of 0, say, may make them one, whatever a product is written like."""
         for found in self.matches(t):
             new = self.result(found)
+            if new is instance(self._pattern, found):
+                continue
             if found.remainder:
                 new = T.construct(t.op, new, *found.remainder, kind=t.kind)
             if new.kind != t.kind:

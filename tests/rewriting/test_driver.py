@@ -88,6 +88,13 @@ CHAINS = [
     "O[i,e] = sum[j, k, l if l <= e](A[i,j] * B[j,k] * C[k,l] * D[l,e])",
 ]
 
+# A mean beside other distances, whose weights are not its own; and a sum of results, of which an
+# equation that takes all of its addends says nothing, beside a number that another one takes out.
+UNDONE = [
+    "O = sum[k](X[k] * (Y[k] - max[k](Y[k])) * (Y[k] - mean[k](Y[k])))",
+    "input b\nO = sum[i]((2 * X[i] - 2) * (b * (sum[i](X[i]) - log(b) * max[i](X[i])) - log(b)))",
+]
+
 
 def derived(program: Equations) -> Rewriter:
     """Derive a program, of whose forms none comes twice."""
@@ -103,6 +110,11 @@ def derived(program: Equations) -> Rewriter:
 @pytest.mark.parametrize("name", RULES)
 def test_no_rule_is_undone(name: str, side: str) -> None:
     derived(equations(RULES[name].section(side)))
+
+
+@pytest.mark.parametrize("text", UNDONE)
+def test_no_form_comes_twice(text: str) -> None:
+    derived(equations(text))
 
 
 @pytest.mark.parametrize("text", CHAINS)
