@@ -103,6 +103,10 @@ PROGRAMS = [
     "O[q,k] = log_softmax[k if k == 1](S[q,k] + Mask[q,k])",
     "O[q,k] = W[q] / sigmoid(2 * Mask[q,k])",
     "O[q,k] = softmax[k](S[q,k] + Off[q])",
+    "O[q,k] = softmax[k if 0 < k](S[q,k - 1] / W[k])",
+    "O[q] = sum[k](maximum(exp(S[q,k]) * W[k] ** 2, exp(-inf)))",
+    "M[q,e] = sum[k if k < q](exp(S[q,k]) * V[k,e]) / sum[k if k < q](exp(S[q,k]))\n"
+    "O[q,e] = sum[k if k < q](exp(S[q,k]) * (V[k,e] - M[q,e]) ** 2)\nreturn O",
     "O[q,k] = log_softmax[k](S[q,k] + Off[q])",
     "O[q,e] = softmax[k](S[q,k] + Off[q]) * V[k,e]",
     f"O[q,e] = {SCALED_MASK} * V[k,e]",
@@ -347,6 +351,11 @@ STATES = (
     "m[i] = maximum(A[i], B[i])\nO[i] = (exp(A[i] - m[i]) * X[i] + exp(B[i] - m[i]) * Y[i])"
     " / (exp(A[i] - m[i]) + exp(B[i] - m[i]))"
 )
+FEW = {
+    **{"N": [1, 7, -1, 3], "P": [3, 1, 2, 5, 4], "F": [False, True, False, True], "W": [2, -1, 3]},
+    **{"X": np.arange(-9.0, 11).reshape(4, 5) / 3, "D": np.arange(-20.0, 40).reshape(4, 3, 5)},
+    **{"Y": [1, -2, 0.5, 3, 4], "Z": [2, 3, -1, 0.5, 1], "L": [-INF, 0, 2, -1]},
+}
 ROWS_600 = {"S": np.zeros((1, 600)), "V": np.arange(600.0)}
 RISING = np.where(np.arange(600) == 400, -INF, np.arange(600.0))
 
@@ -459,6 +468,36 @@ ELSEWHERE: list[tuple[str, dict[str, Any]]] = [
         "monoid Both(p, q) = unit (0, -inf), combine (p + p', maximum(q, q'))\n"
         "D[i,j] = var[k](S[i,k] - Both[k](S[i,k], W[j]).q)",
         {"S": ROWS, "W": [0.5, -1]},
+    ),
+    # Sums over one element or none, which quotients, gates and reads stand beside.
+    *(
+        (
+            "input N[i]: int, P[k]: int, F[i]: bool\n"
+            f"O[i] = {x} + X[i,0] + 0 * sum[j,k](D[i,j,k] * P[k] * W[j]) + 0 * F[i]",
+            FEW,
+        )
+        for x in (
+            "sum[k if k == N[i]](exp(Y[k]) * Z[k]) / sum[k if k == N[i]](exp(Y[k]))",
+            "sum[k if k == N[i]](Y[k] * Z[k]) / sum[k if k == N[i]](Y[k])",
+            "sum[k if k == N[i] and Z[k] > 0](Z[k]) / sum[k if k == N[i]](Z[k])",
+            "sum[k, j if k == N[i]](D[i,j,k] * Z[k]) / sum[k if k == N[i]](Z[k] ** 2)",
+            "sum[j](sum[k if k == N[i]](Z[k] * W[j])) / sum[k if k == N[i]](Z[k])",
+            "sum[k if k == N[i]](Y[k]) / sum[k if k == N[i]](P[k])",
+            "sum[k if k == N[i]](Z[k]) / sqrt(sum[k if k == N[i]](Z[k] ** 2))",
+            "max[j](W[j] * sum[k if k == N[i]](Z[k])) / sum[k if k == N[i]](Z[k])",
+            "sum[k](softmax[k if k == N[i]](1e3 * X[i,k]) * Y[k])",
+            "sum[k](softmax[k if k < N[i]](X[i,k]) * L[i])",
+            "sigmoid(logsumexp[k if k < N[i]](X[i,k]) - X[i,1])",
+            "1 / (1 + sum[k](softmax[k if k < N[i]](X[i,k]) * Z[k]))",
+            "sum[k if N[i] < |j| and 0 <= N[i] and k <= i](Y[k] * W[N[i]])",
+            "1 / (1 + exp(where(F[i], -L[i], -inf)))",
+        )
+    ),
+    (
+        "P[i,k] = softmax[k](S[i,k])\nR[i,k] = softmax[k](L[i,k])\n"
+        "O[i] = sum[k]((P[i,k] - R[i,k]) ** 2 / R[i,k])\n"
+        "Q[i] = sum[k](abs(P[i,k] - R[i,k]) / R[i,k])",
+        {"S": [[-INF, -INF, -INF], [0, 1, 2]], "L": [[-INF, 0, 1], [1, 1, 0]]},
     ),
     # Axes without elements.
     *(

@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-import torch
-
-import monocomp as mc
-from monocomp import compile as compile_program
-from monocomp.derivation.rule_sets import derive
-from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.rewrites.quotients import divisors
-from tests.rewrites.rules import (
-    equations,
-    inputs_of,
-    rule_tests,
-    values,
-)
+from tests.rewrites.rules import rule_tests
 
 RULES = [*normal_form.rules, *normal_form.choices, *divisors.rules]
 
@@ -245,103 +232,3 @@ VARIANTS = {
 test_example, test_near_miss, test_variant = rule_tests(
     RULES, NEAR_MISSES, VARIANTS, start=f"{INPUTS}\nA[i] = B[i] + ", every=False
 )
-
-
-@pytest.mark.parametrize("c", [-2.0, 0.0, 3.0])
-@pytest.mark.parametrize("extremum", ["max", "min"])
-def test_a_factor_of_unknown_sign_stays(extremum: str, c: float) -> None:
-    """Without the condition that a factor is positive, max(c x) would become c max(x)."""
-    text = f"param c: float\nM[i] = {extremum}[k](c * S[i,k])\n"
-    text += "O[i] = sum[k](exp(c * S[i,k] - M[i]))"
-    program = equations(text)
-    derived = derive(program).program
-    inputs = inputs_of(program)
-    np.testing.assert_allclose(
-        values(derived, inputs, c=c), evaluate(text, inputs, c=c), rtol=1e-12
-    )
-
-
-def test_an_empty_row_is_not_cancelled() -> None:
-    """The weights of a softmax add up to 1, and over nothing to 0."""
-    text = "input N[i]: int\nO[i] = sum[k](softmax[k if k < N[i]](X[i,k]) * Y[i])"
-    program = equations(text)
-    inputs = {**inputs_of(program), "N": np.array([0, 1, 5, 0])}
-    derived = derive(program).program
-    assert not evaluate(text, inputs)[[0, 3]].any()
-    np.testing.assert_allclose(values(derived, inputs), evaluate(text, inputs), rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("gate", "over_nothing"),
-    [
-        ("sigmoid(logsumexp[k if k < N[i]](X[i,k]) - Y[i])", 0.0),
-        ("1 / (1 + sum[k](softmax[k if k < N[i]](X[i,k]) * Z[k]))", 1.0),
-    ],
-)
-def test_a_gate_over_nothing(gate: str, over_nothing: float) -> None:
-    """1 / (1 + y / z) is 0 where z is a sum over nothing, but 1 where y is one, too."""
-    text = f"input N[i]: int\nO[i] = {gate} + 0 * Y[i]"
-    inputs = {**inputs_of(equations(text)), "N": np.array([0, 1, 5, 0])}
-    expected = evaluate(text, inputs)
-    np.testing.assert_array_equal(expected[[0, 3]], over_nothing)
-    for step in derive(equations(text)).steps:
-        np.testing.assert_allclose(values(step.program, inputs), expected, rtol=1e-9)
-    compiled = compile_program(text, backend="numpy")(**inputs)
-    np.testing.assert_allclose(compiled, expected, rtol=1e-9)
-
-
-ONE_ELEMENT = {
-    "weights": "sum[k if k == N[i]](exp(Y[k]) * Z[k]) / sum[k if k == N[i]](exp(Y[k]))",
-    "no weights": "sum[k if k == N[i]](Y[k] * Z[k]) / sum[k if k == N[i]](Y[k])",
-    "a stronger filter": "sum[k if k == N[i] and Z[k] > 0](Z[k]) / sum[k if k == N[i]](Z[k])",
-    "another sum": "sum[k, j if k == N[i]](D[i,j,k] * Z[k]) / sum[k if k == N[i]](Z[k] ** 2)",
-    "a read of no index": "sum[j](sum[k if k == N[i]](Z[k] * W[j])) / sum[k if k == N[i]](Z[k])",
-    "integers": "sum[k if k == N[i]](Y[k]) / sum[k if k == N[i]](P[k])",
-    "a root": "sum[k if k == N[i]](Z[k]) / sqrt(sum[k if k == N[i]](Z[k] ** 2))",
-    "an extremum": "max[j](W[j] * sum[k if k == N[i]](Z[k])) / sum[k if k == N[i]](Z[k])",
-}
-
-
-@pytest.mark.parametrize("name", ONE_ELEMENT)
-def test_a_quotient_of_sums_over_one_element_or_none(name: str) -> None:
-    """Where the position is in no range the quotient is 0, after every step."""
-    text = f"input N[i]: int, P[k]: int, D[i,j,k]\nA[i] = {ONE_ELEMENT[name]} + X[i]"
-    text += " + 0 * sum[j,k](D[i,j,k] * P[k])"
-    inputs = inputs_of(equations(text))
-    inputs |= {"N": np.array([1, 7, -1, 3]), "P": np.array([3, 1, 2, 5, 4])}
-    expected = evaluate(text, inputs)
-    np.testing.assert_array_equal(expected[1:3], inputs["X"][1:3])
-    rewriter = derive(equations(text))
-    for step in rewriter.steps:
-        np.testing.assert_allclose(values(step.program, inputs), expected, rtol=1e-9)
-    compiled = compile_program(text, backend="numpy")(**inputs)
-    np.testing.assert_allclose(compiled, expected, rtol=1e-9)
-
-
-def test_a_softmax_over_one_element_has_any_exponent() -> None:
-    text = "input N[i]: int\nO[i] = sum[k](softmax[k if k == N[i]](X[i,k]) * Y[k])"
-    kernel = mc.compile(text, backend="torch")
-    logits = torch.tensor([[3e3, -3e3, 0.0], [1.0, 2.0, 3.0], [-3e3, 0.0, 0.0]])
-    found = kernel(X=logits, Y=torch.tensor([1.0, 2.0, 4.0]), N=torch.tensor([0, 3, 0]))
-    assert found.tolist() == [1, 0, 1]
-    alone = mc.compile("input N[i]: int\nO[i,k] = softmax[k if k == N[i]](X[i,k])", backend="torch")
-    logits[0, 0] = float("-inf")
-    found = alone(X=logits, N=torch.tensor([0, 3, 0]))
-    assert found.tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
-
-
-def test_a_guarded_read_leaves_a_sum_guarded() -> None:
-    text = (
-        "input N[i]: int\nA[i] = sum[k if N[i] < |j| and k <= i](Y[k] * W[N[i]]) + 0 * sum[j](W[j])"
-    )
-    program = equations(text)
-    inputs = {**inputs_of(program), "N": np.array([0, 9, 2, 4])}
-    np.testing.assert_allclose(values(derive(program).program, inputs), evaluate(text, inputs))
-
-
-def test_guarded_exponential_stays() -> None:
-    """Where the condition fails, exp(L) may be 0: as a factor it would make 0 / 0."""
-    text = "input F[i]: bool\nO[i] = 1 / (1 + exp(where(F[i], -L[i], -inf)))"
-    kernel = mc.compile(text, backend="numpy")
-    found = kernel(F=np.array([False, True]), L=np.array([-np.inf, 0.0]))
-    np.testing.assert_array_equal(found, [1.0, 0.5])

@@ -9,20 +9,7 @@ import monocomp as mc
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.selection import selection
 from monocomp.rewriting.driver import Rewriter
-from tests.rewrites.rules import (
-    check_does_not_fire,
-    check_example,
-    check_variant,
-    equations,
-    inputs_of,
-    rule_of,
-    values,
-)
-
-
-def test_example() -> None:
-    check_example(rule_of(selection, "choose_among_exponents"))
-
+from tests.rewrites.rules import equations, inputs_of, rule_of, rule_tests, values
 
 # Not increasing, or not known to be; the argument is what is chosen from.
 OTHERS = [
@@ -44,38 +31,31 @@ OTHERS = [
 @pytest.mark.parametrize("element", OTHERS)
 @pytest.mark.parametrize("choice", ["argmax[k]", "argmax[k if k < i]", "argtop[k -> e]"])
 def test_near_miss(choice: str, element: str) -> None:
-    rewriter = Rewriter(
-        equations(f"index e < 2\nA = {choice}({element})".replace("A =", head(choice)))
-    )
+    head = "A[i,e]" if "-> e" in choice else "A[i]"
+    rewriter = Rewriter(equations(f"index e < 2\n{head} = {choice}({element})"))
     rewriter.exhaust(selection)
     assert not rewriter.steps
 
 
-def head(choice: str) -> str:
-    return "A[i,e] =" if "-> e" in choice else "A[i] ="
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("argmax[k if i <= k](exp(relu(S[i,k])))", "argmax[k if i <= k](relu(S[i,k]))"),
-        ("argmax[k](exp(S[i,k]))", "argmax[k](S[i,k])"),
-        # Where all elements are -inf the first position is found, which is no element's here.
-        (
-            "argmax[k if i <= k](exp(S[i,k]))",
-            "argmax[k if i <= k](maximum(S[i,k], -170141183460469231731687303715884105728.0))",
-        ),
-        ("argmax[k](exp(C[i])) + sum[k](S[i,k])", None),  # it is fixed
-        ("max[k](exp(S[i,k]))", None),
-    ],
+test_example, test_exponents_stay, test_exponents = rule_tests(
+    [rule_of(selection, "choose_among_exponents")],
+    {
+        "choose_among_exponents": [
+            "input S[i,k], C[i]\nA[i] = argmax[k](exp(C[i])) + sum[k](S[i,k])",  # it is fixed
+            "A[i] = max[k](exp(S[i,k]))",
+        ]
+    },
+    {
+        "choose_among_exponents": [
+            "argmax[k if i <= k](exp(relu(S[i,k]))) => argmax[k if i <= k](relu(S[i,k]))",
+            "argmax[k](exp(S[i,k])) => argmax[k](S[i,k])",
+            # Where all elements are -inf the first position is found, which is no element's here.
+            "argmax[k if i <= k](exp(S[i,k]))"
+            " => argmax[k if i <= k](maximum(S[i,k], -170141183460469231731687303715884105728.0))",
+        ]
+    },
+    start="A[i] = ",
 )
-def test_exponents(before: str, after: str | None) -> None:
-    declared = "input S[i,k], C[i]\nA[i] = "
-    rule = rule_of(selection, "choose_among_exponents")
-    if after is None:
-        check_does_not_fire(rule, declared + before)
-    else:
-        check_variant(rule, declared + before, declared + after)
 
 
 INCREASING = [

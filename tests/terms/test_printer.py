@@ -118,6 +118,9 @@ PROGRAMS = {
     "S[b,q,k] = Q[b,q,d] * K[table[b, k // |s|], k % |s|, d]\n"
     "O[b,q,e] = softmax[k if k < len[b]](S[b,q,k]) * V[table[b, k // |s|], k % |s|, e]\n",
     "prefix maximum": "M[k] = max[..k](X[k])\nO[k] = X[k] - M[k]",
+    # The language has no softmax at a computed position: it is written out at once.
+    "a definition at a computed position": "P[i,k] = softmax[k](X[i,k])\nC[k] = sum[..k](Y[k])\n"
+    "O[i,k] = P[i,k // 2] + C[k // 2]",
     "raw variance": "O[i] = mean[k](X[i,k] ** 2) - mean[k](X[i,k]) ** 2",
     "user fold": "monoid Both(p, q) = unit (0, -inf), combine (p + p', maximum(q, q'))\n"
     "O[i] = Both[k if k <= i](X[i,k], X[i,k] - 1).q / Both[k](X[i,k], 1 / 3).p",

@@ -74,84 +74,48 @@ kernel pairs(X: float[i, k], Y: float[i, k]) -> A: float[i, r], P: int[i, r], U:
 """
 
 # What is written instead of a line, and what is wrong with it.
-FAULTS: dict[str, tuple[str, str, str]] = {
-    "given twice": (
-        "X_tile[i,k] = X[i, k]",
-        "n_tile[i] = n[i]\nX_tile[i,k] = X[i, k]",
-        "n_tile is given twice",
-    ),
-    "a load without a name": ("(X_tile * c)", "(X[i, k] * c)", "X[i, k] has no name"),
-    "a dtype of another kind": (
+FAULTS: list[tuple[str, str, str]] = [
+    ("X_tile[i,k] = X[i, k]", "n_tile[i] = n[i]\nX_tile[i,k] = X[i, k]", "n_tile is given twice"),
+    ("(X_tile * c)", "(X[i, k] * c)", "X[i, k] has no name"),
+    (
         "kernel sums(X: float[i, k]",
         "kernel sums(X: float[i, k] as int8",
         "X is float, and not int8",
     ),
-    "a position that is no int": ("= X[i, k]", "= X[i, c]", "X[i, c] is ill-typed"),
-    "a guard that is no bool": ("= X[i, k]", "= X[i, k] if k", "X[i, k] if k is ill-typed"),
-    "a mask that is no bool": ("keep flag_tile", "keep k", "a mask is int"),
-    "two masks": ("keep flag_tile", "keep flag_tile\nkeep flag_tile", "has several masks"),
-    "a mask of no loop": (
-        "n_tile[i] = n[i]",
-        "keep true\nn_tile[i] = n[i]",
-        "a mask outside of a loop",
-    ),
-    "a bound that is no int": ("min(|k|, n_tile)", "min(|k|, c)", "a bound is float"),
-    "a bound of the loop's own": ("min(|k|, n_tile)", "min(|k|, k)", "k outside of its loop"),
-    "a coordinate outside": ("store O[i] = acc", "store O[k] = acc", "k outside of its loop"),
-    "a reduction outside": (
-        "store O[i] = acc",
-        "store O[i] = acc + sum[k](acc)",
-        "k outside of its loop",
-    ),
-    "a reduction of nothing": ("sum[i](inside[i, 0.0](x))", "sum[r](x)", "has nothing along r"),
-    "a start of another kind": ("state acc[i] = 0.0", "state acc[i] = 0", "int, float"),
-    "a larger start": (
-        "state acc[i] = 0.0",
-        "state acc = float(n_tile)",
-        "acc starts as a larger tile",
-    ),
-    "a larger next": ("acc + sum[k](x)", "acc + x", "acc becomes what it cannot hold"),
-    "a next of another kind": ("acc + sum[k](x)", "n_tile", "acc becomes what it cannot hold"),
-    "two next": ("acc <- acc", "acc <- acc\nacc <- acc", "are assigned as ['acc', 'acc']"),
-    "no output": ("store O[i] = acc", "store Q[i] = acc", "Q is stored and no output"),
-    "another rank": ("store O[i] = acc", "store O[i, i] = acc", "O has 1 dimensions"),
-    "another kind": ("store O[i] = acc", "store O[i] = n_tile", "O is float: n_tile"),
-    "a store at no int": ("store O[i] = acc", "store O[c] = acc", "a position in O is no int"),
-    "a store for no bool": (
-        "store O[i] = acc",
-        "if c: store O[i] = acc",
-        "a guard of O is no bool",
-    ),
-    "several elements": (
-        "store O[i] = acc",
-        "store O[0] = acc",
-        "several elements are stored in one of O",
-    ),
-    "set and added to": (
-        "store O[i] = acc",
-        "store O[i] = acc\nstore C[i] = acc",
-        "C is both set and added to",
-    ),
-    "added in few bits": (
-        "store O[i] = acc",
-        "store O[i] += acc",
-        "O is too narrow to be added to",
-    ),
-    "once a block": ("store C[k] += y", "store C[k] += c", "C is added to for each block of i"),
-    "a unit of another kind": ("inside[k, 0.0]", "inside[k, 0]", "masked of float"),
-    "fields": ("= (a, u)", "= (a, u, a)", "a_new, u_new have other fields than their fold"),
-    "elements": ("Affine[k](y, x)", "Affine[k](y, k)", "elements of a_new are no states"),
-    "a list of others": (
-        ".top[k, r](x, k)",
-        ".top[k, r](k, x)",
-        "elements of largest_new are no states",
-    ),
-    "no list": ("top[k, r]", "top[k, k]", "a list along k"),
-    "a fold of another axis": ("Affine[k]", "Affine[r]", "a becomes what it cannot hold"),
-    "a combine of others": ("t = a_next * u", "t = a_next < u", "bool, float"),
-    "a combine to others": ("a * a_next, t", "int(a), t", "the combine Affine makes int of float"),
-    "fewer results": ("a * a_next, t + u_next", "a", "the combine Affine has other fields"),
-}
+    ("= X[i, k]", "= X[i, c]", "X[i, c] is ill-typed"),
+    ("= X[i, k]", "= X[i, k] if k", "X[i, k] if k is ill-typed"),
+    ("keep flag_tile", "keep k", "a mask is int"),
+    ("keep flag_tile", "keep flag_tile\nkeep flag_tile", "has several masks"),
+    ("n_tile[i] = n[i]", "keep true\nn_tile[i] = n[i]", "a mask outside of a loop"),
+    ("min(|k|, n_tile)", "min(|k|, c)", "a bound is float"),
+    ("min(|k|, n_tile)", "min(|k|, k)", "k outside of its loop"),
+    ("store O[i] = acc", "store O[k] = acc", "k outside of its loop"),
+    ("store O[i] = acc", "store O[i] = acc + sum[k](acc)", "k outside of its loop"),
+    ("sum[i](inside[i, 0.0](x))", "sum[r](x)", "has nothing along r"),
+    ("state acc[i] = 0.0", "state acc[i] = 0", "int, float"),
+    ("state acc[i] = 0.0", "state acc = float(n_tile)", "acc starts as a larger tile"),
+    ("acc + sum[k](x)", "acc + x", "acc becomes what it cannot hold"),
+    ("acc + sum[k](x)", "n_tile", "acc becomes what it cannot hold"),
+    ("acc <- acc", "acc <- acc\nacc <- acc", "are assigned as ['acc', 'acc']"),
+    ("store O[i] = acc", "store Q[i] = acc", "Q is stored and no output"),
+    ("store O[i] = acc", "store O[i, i] = acc", "O has 1 dimensions"),
+    ("store O[i] = acc", "store O[i] = n_tile", "O is float: n_tile"),
+    ("store O[i] = acc", "store O[c] = acc", "a position in O is no int"),
+    ("store O[i] = acc", "if c: store O[i] = acc", "a guard of O is no bool"),
+    ("store O[i] = acc", "store O[0] = acc", "several elements are stored in one of O"),
+    ("store O[i] = acc", "store O[i] = acc\nstore C[i] = acc", "C is both set and added to"),
+    ("store O[i] = acc", "store O[i] += acc", "O is too narrow to be added to"),
+    ("store C[k] += y", "store C[k] += c", "C is added to for each block of i"),
+    ("inside[k, 0.0]", "inside[k, 0]", "masked of float"),
+    ("= (a, u)", "= (a, u, a)", "a_new, u_new have other fields than their fold"),
+    ("Affine[k](y, x)", "Affine[k](y, k)", "elements of a_new are no states"),
+    (".top[k, r](x, k)", ".top[k, r](k, x)", "elements of largest_new are no states"),
+    ("top[k, r]", "top[k, k]", "a list along k"),
+    ("Affine[k]", "Affine[r]", "a becomes what it cannot hold"),
+    ("t = a_next * u", "t = a_next < u", "bool, float"),
+    ("a * a_next, t", "int(a), t", "the combine Affine makes int of float"),
+    ("a * a_next, t + u_next", "a", "the combine Affine has other fields"),
+]
 
 
 @pytest.mark.parametrize("text", [SUMS, PAIRS])
@@ -166,9 +130,8 @@ def changed(text: str, old: str, new: str) -> str:
     return text.replace(line, line.replace(old, new).replace("\n", "\n" + indent))
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_found(name: str) -> None:
-    old, new, message = FAULTS[name]
+@pytest.mark.parametrize(("old", "new", "message"), FAULTS)
+def test_a_fault_is_found(old: str, new: str, message: str) -> None:
     check_refused(changed(SUMS if old in SUMS else PAIRS, old, new), message)
 
 
@@ -180,32 +143,22 @@ def check_refused(program: str | TileProgram, message: str) -> None:
 
 X = local("x", frozenset("ik"), "float")
 # Expressions that no text stands for, in the place of the last store's value.
-EXPRESSIONS: dict[str, tuple[Expr, str]] = {
-    "an attribute": (replace(apply("add", X, X), attr=3), "add has an attribute 3"),
-    "no attribute": (
-        Expr("contract", (X, X), None, X.axes, "float"),
-        "contract has an attribute None",
-    ),
-    "a sign": (Expr("compare", (X, X), ">", X.axes, "bool"), "compare has an attribute >"),
-    "a guard": (replace(apply("add", X, X), guarded=True), "add is guarded"),
-    "a position": (
-        replace(apply("add", X, X), inside=frozenset({0})),
-        "add is inside of no tensor",
-    ),
-    "kinds": (Expr("add", (X, number(1, "int")), None, X.axes, "float"), "x + 1 is ill-typed"),
-    "a local": (replace(X, attr="unknown"), "local has an attribute unknown"),
-    "a parameter": (Expr("param", (), "d", frozenset(), "float"), "param has an attribute d"),
-    "a tensor": (Expr("load", (), "Z", frozenset(), "float"), "load has an attribute Z"),
-    "an axis": (
-        Expr("coordinate", (), "z", frozenset("z"), "int"),
-        "coordinate has an attribute z",
-    ),
-}
+EXPRESSIONS: list[tuple[Expr, str]] = [
+    (replace(apply("add", X, X), attr=3), "add has an attribute 3"),
+    (Expr("contract", (X, X), None, X.axes, "float"), "contract has an attribute None"),
+    (Expr("compare", (X, X), ">", X.axes, "bool"), "compare has an attribute >"),
+    (replace(apply("add", X, X), guarded=True), "add is guarded"),
+    (replace(apply("add", X, X), inside=frozenset({0})), "add is inside of no tensor"),
+    (Expr("add", (X, number(1, "int")), None, X.axes, "float"), "x + 1 is ill-typed"),
+    (replace(X, attr="unknown"), "local has an attribute unknown"),
+    (Expr("param", (), "d", frozenset(), "float"), "param has an attribute d"),
+    (Expr("load", (), "Z", frozenset(), "float"), "load has an attribute Z"),
+    (Expr("coordinate", (), "z", frozenset("z"), "int"), "coordinate has an attribute z"),
+]
 
 
-@pytest.mark.parametrize("name", EXPRESSIONS)
-def test_a_wrong_expression_is_found(name: str) -> None:
-    wrong, message = EXPRESSIONS[name]
+@pytest.mark.parametrize(("wrong", "message"), EXPRESSIONS)
+def test_a_wrong_expression_is_found(wrong: Expr, message: str) -> None:
     program = parse(SUMS)
     (loop,) = (s for s in walk(program.body) if isinstance(s, Loop))
     loop.body.insert(-1, Let("wrong", wrong))
@@ -218,26 +171,22 @@ def test_what_a_loop_names_is_not_seen_after_it() -> None:
     check_refused(program, "local has an attribute y")
 
 
-AXES: dict[str, tuple[Callable[[TileProgram], TileProgram], str]] = {
-    "a name": (lambda p: replace(p, axes=p.axes | {"i": p.axes["r"]}), "axis r is known as i"),
-    "no first tile": (
+AXES: list[tuple[Callable[[TileProgram], TileProgram], str]] = [
+    (lambda p: replace(p, axes=p.axes | {"i": p.axes["r"]}), "axis r is known as i"),
+    (
         lambda p: replace(p, axes=p.axes | {"r": Axis("r", "r", "whole", after="i")}),
         "r has no tile i before it",
     ),
-    "another axis": (
+    (
         lambda p: replace(p, axes=p.axes | {"k": Axis("k", "i", "stream")}),
         "the loop's axis k is another one",
     ),
-    "no loop": (
-        lambda p: parse(str(p).replace("stream k", "whole k")),
-        "a loop over k, which is whole",
-    ),
-}
+    (lambda p: parse(str(p).replace("stream k", "whole k")), "a loop over k, which is whole"),
+]
 
 
-@pytest.mark.parametrize("name", AXES)
-def test_a_wrong_axis_is_found(name: str) -> None:
-    change, message = AXES[name]
+@pytest.mark.parametrize(("change", "message"), AXES)
+def test_a_wrong_axis_is_found(change: Callable[[TileProgram], TileProgram], message: str) -> None:
     check_refused(change(parse(SUMS)), message)
 
 
