@@ -19,7 +19,17 @@ from monocomp.language.checker import check
 from monocomp.tile import Loop, Statement
 from monocomp.translation.translator import translate
 from tests.rewrites.rules import equations
-from tests.tile.test_programs import MORE
+
+MORE = {
+    "two passes": "O[q] = sum[k](relu(A[q,k] - max[l](A[q,l])) * B[k])",
+    "two kernels": "O[q] = sum[k](A[q,k])\nP[n,m] = X[n,d] * Y[m,d]",
+    "masked output": "P[q,k] = softmax[k if k <= q](S[q,k])",
+    "product": "C[n,m] = A[n,d] * B[d,m]",
+    "statistics": "S[q,k] = Q[q,d] * K[k,d]\nO[q,e] = softmax[k](S[q,k]) * V[k,e]\n"
+    "L[q] = logsumexp[k](S[q,k])",
+    "column sums": "P[q,k] = softmax[k](Q[q,d] * K[k,d])\nC[k] = sum[q](P[q,k])",
+    "integers": "input N[b]: int\nO[b] = sum[k if k < N[b]](X[b,k])",
+}
 
 
 def kernel(text: str) -> Kernel:

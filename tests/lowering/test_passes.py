@@ -120,6 +120,35 @@ def test_what_is_too_long_to_hold_is_no_tile() -> None:
     assert "whole e" not in str(first)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C[i,k] = max[..k if X[i,k] > 0](X[i,k]) + argmax[..k](X[i,k])",
+        "L[k] = logsumexp[..k](X[k])",
+        "H[t,i] = Affine[..t](g[t], x[t,i]).u",
+        "A[t] = sum[..t](X[t])\nB[t] = max[..t](A[t] * Y[t])\nreturn B",
+    ],
+)
+def test_prefixes_take_one_loop(text: str) -> None:
+    """With no fold over all that comes earlier in its body."""
+    (program,) = mc.compile(text).tile_programs()
+    (loop,) = [s for s in walk(program.body) if isinstance(s, Loop)]
+    assert loop.state
+    assert all(s.prefixes for s in walk(program.body) if isinstance(s, Fold))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input X[i,k]\nC[i,k] = sum[k if k <= i](X[i,k]) + Y[k]",  # over another index
+        "C[k] = sum[j if j < 2 * k](X[j] * X[k])",  # up to another position
+    ],
+)
+def test_what_is_no_prefix(text: str) -> None:
+    every = [s for p in mc.compile(text).tile_programs() for s in walk(p.body)]
+    assert not [s for s in every if isinstance(s, Fold)]
+
+
 # One of each kind of loop: Triton's interpreter takes seconds for some.
 INTERPRETED = ("sum", "window", "filtered", "in short sums", "suffix", "strict suffix", *HELD)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from monocomp.rewrites.centring import anchoring, centring
-from tests.rewrites.rules import rule_tests
+from tests.rewrites.rules import apply_only, inputs_of, rule_tests, values
 
 RULES = {rule.name: rule for rule in (*centring.choices, *anchoring.choices)}
 
@@ -196,3 +198,12 @@ VARIANTS["anchor_powers"] = [
 test_example, test_near_miss, test_variant = rule_tests(
     RULES.values(), NEAR_MISSES, VARIANTS, start=f"{INPUTS}\nA[i] = B[i] + ", rtol=1e-11
 )
+
+
+def test_over_nothing() -> None:
+    """The first row of a causal filter without its diagonal is empty: its sum is 0."""
+    centre = mean("X[k,e]", "exp(S[i,k])", " if k < i")
+    text = f"index e < 2\nO[i,e] = sum[k if k < i](exp(S[i,k]) * (X[k,e] - {centre}) ** 2)"
+    rewriter = apply_only(RULES["anchor_powers"], text)
+    found = values(rewriter.program, inputs_of(rewriter.start))
+    assert rewriter.steps and not found[0].any() and np.isfinite(found).all()

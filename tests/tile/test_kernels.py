@@ -102,19 +102,6 @@ CASES = {
         """,
         lambda: {"G": add_at((V, D), INPUTS["t"], INPUTS["X"])},
     ),
-    "in a loop": Case(
-        """
-        kernel f(Y: float[b, k, d], u: int[b, k], T: float[v]) -> G: stored float[v, d]
-          grid b
-          stream k
-          whole d
-          for k in 0 .. |k|:
-            Y_tile[d,k] = Y[b, k, d]
-            u_tile[k] = u[b, k]
-            store G[u_tile, d] += Y_tile * 2.0
-        """,
-        lambda: {"G": sum(add_at((V, D), INPUTS["u"][b], 2 * INPUTS["Y"][b]) for b in range(B))},
-    ),
     "where a guard holds": Case(
         """
         kernel f(X: float[k, d], t: int[k], flag: bool[k], T: float[v]) -> G: stored float[v, d]
@@ -200,25 +187,6 @@ CASES = {
         },
         {"w": 4},
     ),
-    "in two loops": Case(
-        """
-        kernel f(S: float[q, k], W: float[q, d]) -> C: stored float[k, d]
-          row q
-          stream k, d
-          for k in 0 .. min(|k|, q + 1):
-            S_tile[k,q] = S[q, k]
-            for d in 0 .. min(|d|, q + 2):
-              W_tile[d,q] = W[q, d]
-              store C[k, d] += (S_tile + 1.0) * (W_tile + 1.0)
-        """,
-        lambda: {
-            "C": np.einsum(
-                "qk,qd->kd",
-                (INPUTS["S"] + 1) * (np.arange(K) <= np.arange(Q)[:, None]),
-                (INPUTS["W"] + 1) * (np.arange(D) < np.arange(Q)[:, None] + 2),
-            )
-        },
-    ),
     "in a loop of one by one": Case(
         """
         kernel f(S: float[q, k], W: float[q, d], flag: bool[k]) -> C: stored float[k, d]
@@ -240,18 +208,6 @@ CASES = {
                 (INPUTS["W"] + 1) * (np.arange(D) >= np.arange(Q)[:, None] - 9),
             )
         },
-    ),
-    "one by one": Case(
-        """
-        kernel f(X: float[k, d], t: int[k], T: float[v]) -> G: stored float[v, d]
-          serial k
-          row d
-          for k in 0 .. |k|:
-            X_tile[d] = X[k, d]
-            t_tile = t[k]
-            store G[t_tile, d] += X_tile
-        """,
-        lambda: {"G": add_at((V, D), INPUTS["t"], INPUTS["X"])},
     ),
     "a number": Case(
         """
@@ -319,23 +275,6 @@ CASES = {
         """,
         lambda: {"O": INPUTS["W"] + INPUTS["S"] @ INPUTS["X"]},
     ),
-    "a tile of fewer axes": Case(
-        """
-        kernel f(S: float[q, k], X: float[k, d], r: float[q], c: float) -> O: float[q, d]
-          row q
-          stream k
-          whole d
-          r_tile[q] = r[q]
-          state acc[d,q] = r_tile * c
-          for k in 0 .. |k|:
-            S_tile[q,k] = S[q, k]
-            X_tile[d,k] = X[k, d]
-            acc <- contract[k](S_tile, X_tile, acc)
-          store O[q, d] = acc
-        """,
-        lambda: {"O": 2.5 * INPUTS["r"][:, None] + INPUTS["S"] @ INPUTS["X"]},
-        {"c": 2.5},
-    ),
     "one number": Case(
         """
         kernel f(S: float[q, k], z: float[], c: float) -> O: float[q], P: float[q]
@@ -353,20 +292,6 @@ CASES = {
         """,
         lambda: {"O": np.maximum(INPUTS["S"].max(1), 3), "P": 2.5 + INPUTS["S"].sum(1)},
         {"c": 2.5},
-    ),
-    "an integer": Case(
-        """
-        kernel f(S: float[q, k], n: int[q]) -> O: int[q]
-          row q
-          stream k
-          n_tile[q] = n[q]
-          state count[q] = n_tile
-          for k in 0 .. |k|:
-            S_tile[q,k] = S[q, k]
-            count <- count + sum[k](inside[k, 0](int(0.0 < S_tile)))
-          store O[q] = count
-        """,
-        lambda: {"O": INPUTS["n"] + (INPUTS["S"] > 0).sum(1)},
     ),
     "what an earlier loop carried": Case(
         """

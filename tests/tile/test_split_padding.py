@@ -92,16 +92,6 @@ def test_examples(name: str) -> None:
             agree("numpy", example.text, inputs, example.tolerance, **example.params)
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("name", CASES)
-def test_library(name: str) -> None:
-    """The same for the programs of the library."""
-    case = CASES[name]
-    inputs = case.inputs(case.sizes(19, 37, 6, 5), torch.float32)
-    with everything_split():
-        agree("numpy", case.text, inputs, **case.params)
-
-
 def test_what_must_be_one_tile() -> None:
     """The ranks of `top` are one list."""
     (program,) = mc.compile(library.load("softmax_top8")).tile_programs()
