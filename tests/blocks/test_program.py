@@ -151,23 +151,23 @@ def body_of(
     return tuple(x for s in body for x in changed(s, change))
 
 
-def without(identifier: str) -> Callable[[Statement], Statement | None]:
+Change = Callable[[Statement], Statement | None]
+
+
+def with_value(identifier: str, value: Expr | None) -> Change:
+    """Give a name another value, or none."""
+
     def change(s: Statement) -> Statement | None:
-        names = [t.attr for t in s.targets] if isinstance(s, Assign) else []
-        return None if identifier in names else s
+        if not isinstance(s, Assign) or identifier not in [t.attr for t in s.targets]:
+            return s
+        return None if value is None else replace(s, value=value)
 
     return change
 
 
-def with_value(identifier: str, value: Expr) -> Callable[[Statement], Statement | None]:
-    def change(s: Statement) -> Statement | None:
-        is_meant = isinstance(s, Assign) and s.targets[0].attr == identifier
-        return replace(s, value=value) if is_meant else s
+def with_access(tensor: str, **fields: object) -> Change:
+    """Access a tensor otherwise."""
 
-    return change
-
-
-def with_access(tensor: str, **fields: object) -> Callable[[Statement], Statement | None]:
     def change(s: Statement) -> Statement | None:
         of = s.tensor if isinstance(s, Load) else s.output if isinstance(s, Store) else ""
         is_meant = of == tensor and isinstance(s.access, Pointers)
@@ -188,7 +188,7 @@ Q = name("Q_tile", FLOAT32, ("q", "d"))
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without("start_q"), "start_q has no value yet"),
+        (with_value("start_q", None), "start_q has no value yet"),
         (with_value("S", Q), "S has other dimensions"),
         (with_value("m_i_new", name("m_i", INT, ("q",))), "m_i is read as (('q',), 'int')"),
         (with_value("m_i", number(0.0, "float")), "m_i has other dimensions"),

@@ -487,6 +487,13 @@ def test_explain_some_steps(call) -> None:
     assert "in 0 steps" in call("explain", "causal", "--steps", "0").out
 
 
+@pytest.mark.parametrize("verb", ["explain", "check"])
+def test_notes(call, verb: str) -> None:
+    text = "O[i] = A[i] * B[j]"
+    assert "note: 'j' stands in one factor" in call(verb, text).out
+    assert "note:" not in call(verb, text, "--no-notes").out
+
+
 # --- run
 
 

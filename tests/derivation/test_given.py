@@ -7,7 +7,6 @@ import pytest
 import monocomp as mc
 from monocomp import library
 from monocomp.derivation.rule_sets import derive
-from monocomp.errors import MonocompError
 from monocomp.language.checker import check
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
@@ -37,23 +36,6 @@ def test_text(text: str) -> None:
     assert again == program
     assert again.given == program.given
     verify(program)
-
-
-ERRORS = {
-    "input L[q]: float = sum[k](A[q,k])\nO[q] = L[q]": "ParseError: input 'L' has a type and a",
-    "input L[q] = sum[k](A[q,k])\nL[q] = 2 * A[q,q]": "DuplicateNameError: 'L' is defined twice",
-    "input L[q] = sum[k](A[k])\nO[q] = L[q]": "UnknownIndexError: input index 'q' does not",
-    "input L[q] = exp(A[q,k])\nO[q] = L[q]": "AmbiguousSumError: the implied sum over 'k' could",
-    "input L[q] = sum[k](A[q,k])\nO[q] = L[q]\nreturn L": "OutputError: 'L' is not a definition",
-    "O[q] = L[q]\ninput L[q] = sum[k](A[q,k])": "UnknownNameError: 'L' is used before it is",
-}
-
-
-@pytest.mark.parametrize("text", ERRORS)
-def test_errors(text: str) -> None:
-    with pytest.raises(MonocompError) as found:
-        check(text)
-    assert found.value.described().startswith(ERRORS[text])
 
 
 # --- derivations ------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.derivation.rule_sets import derive
 from monocomp.errors import LimitError
 from monocomp.language.checker import check
 from monocomp.reference import oracle
@@ -208,34 +207,8 @@ def test_nothing_keeps_a_program_alive() -> None:
     assert len(loops) == 1 and loops[0]() is None
 
 
-DIVERGED = [
-    "O[j] = maximum(var[k](Y[k] - B[k,j]), W[j])",
-    "O[i,j] = var[k](S[i,k] - Z[i] / Y[k]) * W[j]",
-    # A mean of y - b and distances of b - y are about one centre.
-    "P[q,k] = softmax[k](S[q,k])\nM[q] = sum[k](P[q,k] * (Y[k] - B[q,k]))\n"
-    "V[q] = sum[k](P[q,k] * (Y[k] - B[q,k] - M[q]) ** 2)",
-]
-
-
-@pytest.mark.parametrize("text", DIVERGED)
-def test_means_are_centred_once(text: str) -> None:
-    assert [s.rule for s in derive(translate(check(text)), 50).steps].count("centre_powers") == 1
-
-
 def test_derivations_that_grow_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "WEIGHT_LIMIT", 10)
     monkeypatch.setattr(driver, "SIZE_LIMIT", 5)
     with pytest.raises(LimitError, match="'O' grows past 5 different terms as it is derived"):
         mc.compile("O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]")
-
-
-def test_sums_of_several_weights_end() -> None:
-    """Sums that a weight splits are not merged again, whatever their addends weigh."""
-    program = translate(
-        check("""
-        O[k] = sum[q](exp(S[q,k]) * (A[q] * exp(-L[q]) + C[q] * exp(-L[q])
-            + B[q] * (D[q,k] * exp(-L[q]) - G[q] * F[q,k])))
-        """)
-    )
-    names = [step.rule for step in derive(program).steps]
-    assert "split_weights" in names and "merge_weighted_sums" not in names

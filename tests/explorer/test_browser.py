@@ -128,34 +128,6 @@ def test_steps_have_addresses(browser: Browser, pages: dict[str, Path]) -> None:
     assert browser.complaints == []
 
 
-@pytest.mark.parametrize("name", ["causal", "hedgehog_attention", "gradient"])
-def test_a_phone(browser: Browser, pages: dict[str, Path], name: str) -> None:
-    """Nothing is wider than the page; formulas are set smaller where that makes them fit."""
-    browser.open(pages[name], width=390, height=844)
-    assert browser.value(WIDTH) == 390
-    if name != "hedgehog_attention":  # the longest: its box scrolls, as letters stay legible
-        outside = OUTSIDE.replace("'.mc math'", "'.mc-head math, .mc-step.mc-key math'")
-        assert browser.value(outside) == []
-
-
-def test_tab_reaches_terms_and_enter_lights_their_lines(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
-    browser.open(pages["causal"])
-    browser.value("document.querySelector('.mc').focus()")
-    for _ in range(60):
-        browser.press("Tab")
-        if browser.value("document.activeElement.localName") == "mrow":
-            break
-    number = browser.value("document.activeElement.dataset.o")
-    assert number is not None
-    browser.press("Enter")
-    lit = "[...new Set([...document.querySelectorAll('.mc-lit')].map(e => e.dataset.o))]"
-    assert browser.value(lit) == [number]
-    browser.press("Escape")
-    assert browser.value(lit) == []
-
-
 @pytest.mark.parametrize("name", ["causal", "hedgehog_attention", "differential"])
 def test_clicks_link_terms_and_lines(browser: Browser, pages: dict[str, Path], name: str) -> None:
     """Each term lights lines of the tile program, and each line its term."""
@@ -177,13 +149,6 @@ def test_clicks_link_terms_and_lines(browser: Browser, pages: dict[str, Path], n
         return [terms.length, dark, document.querySelectorAll('.mc-lit').length];
     })()""")
     assert found[0] > 5 and found[1:] == [[], 0]
-
-
-def test_a_real_click(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["causal"])
-    browser.click(".mc-listing span[data-o='1']")
-    lit = "[...document.querySelectorAll('.mc-lit')].every(e => e.dataset.o == '1')"
-    assert browser.value(lit) and browser.value("document.querySelectorAll('.mc-lit').length") > 1
 
 
 def test_two_explorers_do_not_interfere(browser: Browser, pages: dict[str, Path]) -> None:

@@ -87,36 +87,3 @@ def test_a_ring_needs_a_monoid_that_commutes() -> None:
     _, words = drawn("bracketings", text)
     assert "not here: Affine isn't known to commute" in words
     assert "eight blocks of k, four bracketings, one value: Affine is associative (proved)" in words
-
-
-def test_notebooks_show_pictures() -> None:
-    """As an image, which is left where drawings are removed."""
-    shown = picture(mc.compile(LIBRARY / "causal.mc"), "tiles")
-    bundle = shown._repr_mimebundle_()
-    said = "<picture: Tiles of k <= q: 120 full, 16 in part, 120 empty>"
-    assert bundle["text/plain"] == repr(shown) == said  # what is left without markup
-    assert bundle["text/html"].startswith('<img class="mc-picture" alt="Tiles of k &lt;= q')
-    assert shown.startswith("<svg ")
-
-
-def contrast(colour: str, other: str) -> float:
-    """Of two colours, by WCAG 2."""
-    dark, bright = sorted(map(luminance, (colour, other)))
-    return (bright + 0.05) / (dark + 0.05)
-
-
-def luminance(colour: str) -> float:
-    channels = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-@pytest.mark.parametrize("name", PICTURES)
-def test_pictures_are_legible_on_any_paper(name: str) -> None:
-    """An image does not know whether the page around it is dark."""
-    svg = picture(mc.compile(LIBRARY / "causal.mc").stages, name)
-    assert "<style" not in svg and "prefers-color-scheme" not in svg
-    root = ElementTree.fromstring(svg)
-    words = [e for e in root.iter() if e.tag.endswith("}text") and "i" not in e.get("class", "")]
-    assert words and all(e.get("fill") is None for e in words)
-    assert min(contrast(root.attrib["fill"], paper) for paper in ("#ffffff", "#111111")) > 4.2

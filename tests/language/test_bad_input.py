@@ -18,6 +18,10 @@ import monocomp as mc
 from monocomp.errors import InternalError, LimitError, MonocompError, ParseError, UsageError
 from monocomp.language.checker import check
 
+MAT = (
+    "index r < 2, s < 2, t < 2\n"
+    "monoid Mat(A[r,s]) = unit (where(r == s, 1, 0)), combine (A[r,t] * A'[t,s])\n"
+)
 CASES = {
     "a character that means nothing": "O[i] = A[i] $ 2",
     "a bracket that is not closed": "O[i] = sum[k](A[i,k]\nP[i] = A[i,0]",
@@ -91,6 +95,7 @@ CASES = {
     "a prefix of softmax": "O[i] = softmax[..k](A[i,k])",
     "an index twice on the left": "O[i,i] = A[i]",
     "an extent that is data": "index k < A[0]\nO[k] = k",
+    "an extent that gives itself": "index p < |p| // 2\nO[p] = A[p]",
     "extents that give each other": "index k < |j|\nindex j < |k|\nO[k,j] = k + j",
     "a monoid with a part missing": "monoid M(a, b) = unit (0, 0), combine (a + a')",
     "a monoid of other names": "monoid M(a) = unit 0, combine a + a' + c",
@@ -125,6 +130,23 @@ CASES = {
     "a new index behind the filter": "index r < 2\nI[q,r] = argtop[k if k < q -> r](S[q,k])",
     "a module of Python": "O[i] = torch.exp(x[i])",
     "an if behind the sum": "O[i] = sum[j](A[i,j]) if j < i",
+    "a given input with a type": "input L[q]: float = sum[k](A[q,k])\nO[q] = L[q]",
+    "a given input that is defined again": "input L[q] = sum[k](A[q,k])\nL[q] = 2 * A[q,q]",
+    "an index of a given input that its right lacks": "input L[q] = sum[k](A[k])\nO[q] = L[q]",
+    "a sum in a given input that could be meant two ways": "input L[q] = exp(A[q,k])\nO[q] = L[q]",
+    "a given input as output": "input L[q] = sum[k](A[q,k])\nO[q] = L[q]\nreturn L",
+    "a given input used too early": "O[q] = L[q]\ninput L[q] = sum[k](A[q,k])",
+    "entries read with the program's indices": MAT + "P[i,j] = Mat[k](X[k,i,j]).A[i,j]",
+    "a field that a monoid lacks": MAT + "P[r,s] = Mat[k](X[k,r,s]).B[r,s]",
+    "entries read with one index": MAT + "P[r] = Mat[k](X[k,r,s]).A[r]",
+    "entries as many as an input has": MAT.replace("r < 2", "r < |n|")
+    + "P[n] = Mat[k](X[k,r,s]).A[0,0] * Y[n]",
+    "entries without an extent": MAT.replace(", t < 2", "") + "P = Mat[k](X[k,r,s]).A[0,0]",
+    "entries of two extents": MAT.replace("t < 2", "t < 3") + "P = Mat[k](X[k,r,s]).A[0,0]",
+    "a filter in a combine": MAT.replace("A[r,t] * A'[t,s]", "sum[t if t > 0](A[r,t] * A'[t,s])")
+    + "P = 1",
+    "a fold over an index of the entries": MAT + "P = Mat[r](X[r,s]).A[0,0]",
+    "primed entries outside a monoid": "P[k] = A'[k]",
 }
 
 

@@ -15,12 +15,6 @@ from monocomp.language.checker import check
 from monocomp.language.syntax import Call, Expr, Program, Reduce, children
 
 ATTENTION = "O[b,h,q,e] = softmax[k](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]"
-PAGED = """
-input C[p,s,g,d], table[b,n]: int
-index k < |n| * |s|
-S[b,g,q,k] = Q[b,g,q,d] * C[table[b, k // |s|], k % |s|, g, d]
-L[b,g,q] = logsumexp[k if k < len[b]](S[b,g,q,k])
-"""
 
 
 def implied(text: str, name: str = "O") -> list[tuple[str, str]]:
@@ -230,14 +224,6 @@ def nodes(program: Program, name: str = "O") -> list[Expr]:
         found.append(node)
         stack += children(node)
     return found
-
-
-def test_paged_reads() -> None:
-    program = check(PAGED)
-    assert {name: at.kind for name, at in program.inputs.items()} == {
-        "C": "float", "table": "int", "Q": "float", "len": "float",
-    }  # fmt: skip
-    assert list(program.bounds) == ["k"]
 
 
 # Types

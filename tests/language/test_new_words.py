@@ -12,27 +12,6 @@ import torch
 import monocomp as mc
 from monocomp.language.checker import check
 
-LEAST = -(2**63)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (2.75, 2),
-        (-2.75, -2),
-        (-0.5, 0),
-        (2.0**40 + 0.5, 2**40),
-        (-(2.0**63), LEAST),
-    ],
-)
-def test_the_whole_part(value: float, expected: int) -> None:
-    text = "O[i] = int(A[i])"
-    given = np.array([value, value])
-    assert mc.evaluate(text, {"A": given}).tolist() == [expected] * 2
-    for backend in ("numpy", "torch"):
-        found = mc.compile(text, backend=backend)(torch.from_numpy(given))
-        assert found.tolist() == [expected] * 2
-
 
 def test_a_floor_is_a_subscript() -> None:
     text = "input T[n], A[i]\nindex n < 8\nO[i] = T[floor(A[i])] + 10 * T[int(A[i])]"
@@ -85,11 +64,6 @@ def test_a_part_that_is_larger_than_the_whole_is_out_of_range() -> None:
         mc.evaluate(text, {"A": np.ones(3)})
     with pytest.raises(mc.errors.IndexRangeError):
         mc.compile(text, checked=True)(torch.ones(3))
-
-
-def test_an_extent_that_is_given_by_itself_is_still_refused() -> None:
-    with pytest.raises(mc.errors.RecursiveDefinitionError):
-        check("index p < |p| // 2\nO[p] = A[p]")
 
 
 def test_a_tensor_may_be_called_like_a_function() -> None:

@@ -14,10 +14,6 @@ import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp.command_line.main import main
-from monocomp.display.notes import Note
-from monocomp.errors import Span
-from tests.variants.papers import VARIANTS
 
 _WEIGHTS = "softmax[k](Q[b,h,q,d] * K[b,h,k,d])"
 _GATED = """input Q[h,t,d], K[h,t,d], V[h,t,e], A[h,t,d]
@@ -110,12 +106,6 @@ def test_no_program_of_the_library_surprises(name: str) -> None:
     assert not mc.compile(library.load(name)).notes()
 
 
-def test_notes_on_the_variants() -> None:
-    """Where something is stored, or computed anew, for a reason."""
-    found = [name for name, v in VARIANTS.items() if mc.compile(v.text).notes()]
-    assert found == ["selective", "gated linear"]
-
-
 def test_what_is_meant_gives_no_note() -> None:
     for text in (
         "O[i] = A[i] * sum[j](B[j])",
@@ -134,20 +124,12 @@ def test_summary() -> None:
     assert kernel.summary() == (
         "1 pass over k; operations grow as |b|*|h|*|k|*|q|*(|d| + |e|); stores nothing on the way"
     )
-    assert "stores L[b,h,q], M[b,h,q] on" in mc.compile(library.load("column_sums")).summary()
-
-
-def test_the_command_line_says_them(capsys: pytest.CaptureFixture[str]) -> None:
-    text = "O[i] = A[i] * B[j]"
-    for verb in ("explain", "check"):
-        assert main([verb, text]) == 0
-        assert "note: 'j' stands in one factor" in capsys.readouterr().out
-        assert main([verb, text, "--no-notes"]) == 0
-        assert "note:" not in capsys.readouterr().out
-    assert main(["explain", text]) == 0
-    assert capsys.readouterr().out.startswith(
-        "1 pass over j, 1 over i; operations grow as |i| + |j|; "
+    assert (
+        mc.compile("O[i] = A[i] * B[j]")
+        .summary()
+        .startswith("1 pass over j, 1 over i; operations grow as |i| + |j|; ")
     )
+    assert "stores L[b,h,q], M[b,h,q] on" in mc.compile(library.load("column_sums")).summary()
 
 
 # --- as warnings
@@ -194,16 +176,5 @@ def test_what_a_plan_repeats_is_told_at_the_first_call() -> None:
     with pytest.warns(mc.MonocompWarning, match="is computed anew for each 't'") as caught:
         for _ in range(2):
             kernel(**inputs)
-            line = line_here() - 1
-    assert [(w.filename, w.lineno) for w in caught] == [(__file__, line)]
-
-
-def test_a_call_may_have_notes_of_its_own() -> None:
-    """What only a call knows, such as dtypes, is told once a kernel, at the caller's line."""
-    kernel = mc.compile("O[i] = 2 * A[i]")
-    note = Note("A is float32", (Span(11, 15),))
-    with pytest.warns(mc.MonocompWarning, match="A is float32") as caught:
-        for _ in range(2):
-            kernel.calls.announcer.tell([note], kernel.program.text)
             line = line_here() - 1
     assert [(w.filename, w.lineno) for w in caught] == [(__file__, line)]

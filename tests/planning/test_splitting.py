@@ -408,9 +408,6 @@ def test_groups_that_are_not_alike() -> None:
     assert split(library.load("gqa"), sizes | {"h": 6})[0].views
 
 
-# --- splits without members --------------------------------------------------------------------
-
-
 # --- splits of what a filter leaves --------------------------------------------------------------
 
 DECODING = """

@@ -4,45 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.language.checker import check
 from monocomp.translation.translator import translate
-from tests.agreement import check_step
-from tests.backends.running import make_inputs
+from tests.agreement import as_list
 from tests.backends.storing import PROGRAMS
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_each_step_keeps_the_values(name: str) -> None:
-    """A program with stored values is a program of the language, with the same results."""
-    text = PROGRAMS[name]
-    sizes = dict(zip(("h", "g", "i", "j", "q", "k", "d", "e", "c"), range(2, 11), strict=True))
-    inputs = {n: x.numpy() for n, x in make_inputs(text, sizes, torch.float64).items()}
-    for step in mc.compile(text).derivation.steps:
-        if step.rule == "store_value":
-            check_step(text, step.program.text(), inputs)
-
-
-def _tuple(x):
-    return x if isinstance(x, tuple) else (x,)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "input B[k,j], T[k]: int\nH[k] = B[k // 2,0]\nO[k] = max[j](H[T[k // 2]] + H[k])",
-        "input A[i,k], D[k]: int, E[i]: int\n"
-        "H[i,k] = softmax[k if D[k] == D[i % |k|]](A[i,k])\nO[i,k] = H[E[i],k]",
-    ],
-)
-def test_subscripts_in_subscripts_run(text: str) -> None:
-    inputs = make_inputs(text, {"i": 3, "j": 2, "k": 6}, torch.float64)
-    found = mc.compile(text, backend="numpy")(**inputs)
-    np.testing.assert_allclose(found, mc.evaluate(text, inputs), rtol=1e-6)
-
 
 RECURRENCE = "input X[i], E[i]: int\nA0[i] = X[i] * tanh(X[E[i]]) + X[i // 2] * X[0]\n" + "".join(
     f"A{n}[i] = A{n - 1}[i] * tanh(A{n - 1}[E[i]]) + A{n - 1}[i // 2] * A{n - 1}[0]\n"
@@ -50,13 +18,20 @@ RECURRENCE = "input X[i], E[i]: int\nA0[i] = X[i] * tanh(X[E[i]]) + X[i // 2] * 
 )
 
 
-@pytest.mark.parametrize("outputs", ["A3, A2, A0, A1", "A0", "A1, A3"])
-def test_outputs_are_stored_for_others(outputs: str) -> None:
-    """Whatever the order in which they are returned, and whether or not the others are used."""
-    text = f"{RECURRENCE}return {outputs}"
-    inputs = random_inputs(translate(check(text)), {"i": 5})
+STORED = [
+    "input B[k,j], T[k]: int\nH[k] = B[k // 2,0]\nO[k] = max[j](H[T[k // 2]] + H[k])",
+    "input A[i,k], D[k]: int, E[i]: int\n"
+    "H[i,k] = softmax[k if D[k] == D[i % |k|]](A[i,k])\nO[i,k] = H[E[i],k]",
+    # Outputs, in any order, whether or not the others are used.
+    *(f"{RECURRENCE}return {outputs}" for outputs in ("A3, A2, A0, A1", "A0", "A1, A3")),
+]
+
+
+@pytest.mark.parametrize("text", STORED)
+def test_what_is_stored_for_others(text: str) -> None:
+    inputs = random_inputs(translate(check(text)), {}, dtype="float64")
     found = mc.compile(text, backend="numpy")(**inputs)
-    for f, w in zip(_tuple(found), _tuple(mc.evaluate(text, inputs)), strict=True):
+    for f, w in zip(as_list(found), as_list(mc.evaluate(text, inputs)), strict=True):
         np.testing.assert_allclose(f, w, rtol=1e-6)
 
 

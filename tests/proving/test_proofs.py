@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -201,87 +201,47 @@ def test_a_restriction_must_be_kept_by_combine() -> None:
 # --- what is refused, and the numbers of the counterexamples
 
 
-def number(text: str) -> Fraction | float:
-    """A number as messages write it."""
-    if text in ("inf", "-inf", "undefined"):
-        return float(text.replace("undefined", "nan"))
-    return Fraction(text.replace(" ", ""))
-
-
-class Element:
-    """A tuple of a monoid, whose combine is that of Python, with fractions."""
-
-    def __init__(self, name: str, values: Iterable[Fraction | float]) -> None:
-        self.name, self.values = name, tuple(values)
-
-    @classmethod
-    def read(cls, name: str, text: str) -> Element:
-        """Read `(1, -2 / 3)` or `undefined`."""
-        return cls(name, map(number, text.strip("()").split(", ")))
-
-    def __matmul__(self, other: Element) -> Element:
-        fields, _, combine, _ = REFUSED[self.name]
-        names = {"floor": math.floor, "maximum": max, "abs": abs, "Fraction": Fraction}
-        for f, x, y in zip(fields.split(", "), self.values, other.values, strict=True):
-            names |= {f: x, f"{f}_": y}
-        body = combine.replace("'", "_").replace("1e-9", "Fraction(1, 10**9)")
-        try:
-            return Element(self.name, eval(f"({body},)", names))
-        except ZeroDivisionError:
-            return Element(self.name, [math.nan] * len(self.values))
+# Fields, unit and combine; the first law that fails; its sides, and the x, y, z where they differ.
+REFUSED = {
+    "subtraction": ("x", "0", "x - x'", "associative", "-1, 1, 1, 1, 1"),
+    "average": ("x", "0", "(x + x') / 2", "associative", "7 / 4, 3 / 2, 1, 2, 2"),
+    "subtraction in one field": (
+        *("x, y", "0, 0", "x - x', y + y'", "associative"),
+        "(-1, 3), (1, 3), (1, 1), (1, 1), (1, 1)",
+    ),
+    "wrong unit": ("x", "0", "maximum(x, x')", "left unit", "0, -1, -1"),
+    "right unit only": ("x", "0", "x", "left unit", "0, 1, 1"),
+    "left unit only": ("x", "0", "x'", "right unit", "0, 1, 1"),
+    "nothing": ("x", "0", "0 * x * x'", "left unit", "0, 1, 1"),
+    "quadratic": ("x", "0", "x + x' + x ** 2 * x'", "associative", "13, 7, 1, 1, 1"),
+    "almost a sum": (
+        *("x", "0", "x + x' + 1e-9 * x ** 2 * x'", "associative"),
+        "3.000000005, 3.000000003, 1, 1, 1",
+    ),
+    "affine with sides exchanged": (
+        *("a, u", "1, 0", "a * a', a * u + u'", "associative"),
+        "(4, 22), (4, 8), (2, 2), (2, 1), (1, 2)",
+    ),
+    "velocities": ("x", "0", "(x + x') / (1 + x * x')", "closed", "undefined, 1, -1"),
+    "rounding": ("x", "0", "floor(x) + x'", "right unit", "0, 1 / 2, 1 / 2"),
+    "sizes": ("x", "0", "abs(x) + abs(x')", "left unit", "1, -1, -1"),
+}
 
 
 def refused(name: str) -> UserMonoid:
-    fields, unit, combine, _ = REFUSED[name]
+    fields, unit, combine, *_ = REFUSED[name]
     return monoid(f"monoid M({fields}) = unit ({unit}), combine ({combine})")
-
-
-# Fields, unit and combine, and the first law that fails.
-REFUSED = {
-    "subtraction": ("x", "0", "x - x'", "associative"),
-    "average": ("x", "0", "(x + x') / 2", "associative"),
-    "subtraction in one field": ("x, y", "0, 0", "x - x', y + y'", "associative"),
-    "wrong unit": ("x", "0", "maximum(x, x')", "left unit"),
-    "right unit only": ("x", "0", "x", "left unit"),
-    "left unit only": ("x", "0", "x'", "right unit"),
-    "nothing": ("x", "0", "0 * x * x'", "left unit"),
-    "quadratic": ("x", "0", "x + x' + x ** 2 * x'", "associative"),
-    "almost a sum": ("x", "0", "x + x' + 1e-9 * x ** 2 * x'", "associative"),
-    "affine with sides exchanged": ("a, u", "1, 0", "a * a', a * u + u'", "associative"),
-    "velocities": ("x", "0", "(x + x') / (1 + x * x')", "closed"),
-    "rounding": ("x", "0", "floor(x) + x'", "right unit"),
-    "sizes": ("x", "0", "abs(x) + abs(x')", "left unit"),
-}
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_show_true_numbers(name: str) -> None:
-    m, law = refused(name), REFUSED[name][-1]
+    m, (*_, law, shown) = refused(name), REFUSED[name]
     failed = [f for f in proofs.prove_monoid(m) if not f.holds and not f.is_fact]
     assert (failed[0].short, failed[0].holds) == (law, False)
-    equations, _, given = str(failed[0].counterexample).partition(", for ")
-    operands = {x: Element.read(name, at) for x, at in re.findall(r"(\w) = (\(.*?\)|[^,]+)", given)}
-    operands["unit"] = Element.read(name, REFUSED[name][1])
-    values = []
-    for equation in equations.split(" and "):
-        product, _, shown = equation.partition(" = ")
-        values.append(eval(product.replace(" . ", " @ "), {}, operands).values)
-        if "e-" not in shown and "." not in shown:  # exact as shown
-            np.testing.assert_equal(values[-1], Element.read(name, shown).values)
-    if law == "closed":
-        assert math.isnan(values[0][0])
-    else:
-        assert values[0] != values[1]
+    values = re.findall(r" = (\(.*?\)|.+?)(?=, | and |$)", str(failed[0].counterexample))
+    assert ", ".join(values) == shown
     with pytest.raises(MonoidLawError):
         proofs.require(m)
-
-
-def test_exponential_counterexamples_are_shown_to_enough_digits() -> None:
-    m = monoid("monoid M(x) = unit (0), combine (x + x' + 1e-9 * tanh(x ** 2) * x')")
-    law = by_name(proofs.prove_monoid(m))["associative"]
-    found = re.search(r" = ([\d.]+) and .* = ([\d.]+), for ", str(law.counterexample))
-    assert found
-    assert found[1] != found[2]
 
 
 def test_the_message_names_a_unit_that_would_do() -> None:
@@ -569,6 +529,3 @@ def test_an_entry_of_another_monoid_is_not_believed(cache: FilePath) -> None:
     (other,) = {*entries(cache)} - {entry}
     other.write_bytes(entry.read_bytes())
     assert not prover.is_proved(proofs.certify(wrong))
-
-
-# --- programs

@@ -341,7 +341,6 @@ PROGRAMS = [
     ),
 ]
 
-LEAST = -(2.0**63)
 INTS = "input N[k]: int, Z[i]: int\n"
 WEIGHED = "O[i] = sum[k](exp(S[i,k]) * X[k] - exp(S[i,k] + B[i]) * Y[k])"
 CHAIN = "O[q] = sum[k if L[k] > 0](sum[d](A[q,d] * B[k,d]) * C[k])"

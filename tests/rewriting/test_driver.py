@@ -96,6 +96,15 @@ UNDONE = [
 ]
 
 
+CENTRED = [
+    "O[j] = maximum(var[k](Y[k] - B[k,j]), W[j])",
+    "O[i,j] = var[k](S[i,k] - Z[i] / Y[k]) * W[j]",
+    # A mean of y - b and distances of b - y are about one centre.
+    "P[q,k] = softmax[k](S[q,k])\nM[q] = sum[k](P[q,k] * (Y[k] - B[q,k]))\n"
+    "V[q] = sum[k](P[q,k] * (Y[k] - B[q,k] - M[q]) ** 2)",
+]
+
+
 def derived(program: Equations) -> Rewriter:
     """Derive a program, of whose forms none comes twice."""
     rewriter = derive(program, step_limit=200)
@@ -115,6 +124,18 @@ def test_no_rule_is_undone(name: str, side: str) -> None:
 @pytest.mark.parametrize("text", UNDONE)
 def test_no_form_comes_twice(text: str) -> None:
     derived(equations(text))
+
+
+@pytest.mark.parametrize("text", CENTRED)
+def test_means_are_centred_once(text: str) -> None:
+    assert [s.rule for s in derived(equations(text)).steps].count("centre_powers") == 1
+
+
+def test_sums_that_a_weight_splits_are_not_merged_again() -> None:
+    text = """O[k] = sum[q](exp(S[q,k]) * (A[q] * exp(-L[q]) + C[q] * exp(-L[q])
+        + B[q] * (D[q,k] * exp(-L[q]) - G[q] * F[q,k])))"""
+    names = [step.rule for step in derived(equations(text)).steps]
+    assert "split_weights" in names and "merge_weighted_sums" not in names
 
 
 @pytest.mark.parametrize("text", CHAINS)

@@ -28,12 +28,6 @@ def test_a_diagonal_is_no_block() -> None:
     assert {b.tensor for b in descriptor_loads(program).values()} == {"V"}
 
 
-# --- the choice ---------------------------------------------------------------------------
-
-
-# --- emitted ------------------------------------------------------------------------------
-
-
 def described(
     text: str,
     inputs: Mapping[str, torch.Tensor],
