@@ -218,8 +218,8 @@ def centred(fold: Term, is_nested: bool = False) -> Centred | None:
 def _apart(fold: Term) -> Centred | None:
     """Carry a sum about centres that its own loop computes together with them.
 
-    Law:     sum(w * (u - c') ** n) = sum_j binomial(n, j) * (c - c') ** (n - j)
-             * sum(w * (u - c) ** j)
+    Law:     `sum[k](w * (u - a) ** n)
+             = sum[j](binomial(n, j) * (c - a) ** (n - j) * sum[k](w * (u - c) ** j))`
     Claims:  moments
     """
     if fold.op != "fold" or len(fold.attr.indices) != 1:

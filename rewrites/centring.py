@@ -49,8 +49,8 @@ def centre_powers(program: Equations) -> Choice | None:
     mean as the loop rounds it, or, where the mean varies with an index that the elements lack, an
     element that is read before the loop.
 
-    Law:     sum(w * u ** n) = sum_j binomial(n, j) * c ** (n - j) * sum(w * (u - c) ** j), where
-             sum(w * (u - c)) = 0 for the mean c = sum(w * u) / sum(w)
+    Law:     `sum[k](w * u ** n) = sum[j](binomial(n, j) * c ** (n - j) * sum[k](w * (u - c) ** j))`,
+             where `sum[k](w * (u - c)) = 0` for the mean `c = sum[k](w * u) / sum[k](w)`
     Claims:  moments, distributivity
     Needs:   fewer operands stand outside of folds, or it is a sum about a mean
     before:  V[i] = sum[k](X[i,k] ** 2) - sum[k](X[i,k]) ** 2 / |k|
@@ -69,8 +69,8 @@ def centre_powers(program: Equations) -> Choice | None:
 def centre_exponents(program: Equations) -> Choice | None:
     """Take sums about a maximum of what they sum, where that cancels by it.
 
-    Law:     sum(g * u) = sum(g * (u - m)) + m * sum(g), in SE as well, m - [c] * m = [not c] * m,
-             and log(z) + [not 0 < z] * m = log(z)
+    Law:     `sum[k](g * u) = sum[k](g * (u - m)) + m * sum[k](g)`, in SE as well,
+             `m - c * m = (not c) * m`, and `log(z) + (not 0 < z) * m = log(z)`
     Claims:  distributivity, scaled numbers, brackets, units
     Needs:   m = max(u), and fewer operands stand outside of folds
     before:  H[i] = max[k](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v
@@ -169,7 +169,8 @@ def anchor_powers(program: Equations) -> Choice | None:
     no products of matrices, and the mean has a part in them that is 0. About an element they are
     products, and no digits are lost. What the element is does not matter: it has no derivative.
 
-    Law:     sum(w * (u - c) ** n) = sum_j binomial(n, j) * (a - c) ** (n - j) * sum(w * (u - a) ** j)
+    Law:     `sum[k](w * (u - c) ** n)
+             = sum[j](binomial(n, j) * (a - c) ** (n - j) * sum[k](w * (u - a) ** j))`
     Claims:  moments, distributivity, interchange
     Needs:   c is the mean of the same weights, which varies with an index that the elements lack; a
              is the first element

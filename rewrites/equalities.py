@@ -33,7 +33,7 @@ def _fixed(condition: Term, names: set[str]) -> Iterator[tuple[Term, Term]]:
 def assume_equality(t: Term) -> Term | None:
     """Replace a term by one that does not vary with the index, where the filter equates them.
 
-    Law:     [a = b] * f(a) = [a = b] * f(b)
+    Law:     `(a == b) * X[a] = (a == b) * X[b]`
     Claims:  brackets
     Needs:   ints, as floats that are equal may be 0 and -0
     before:  A[i] = sum[k if i == k // 2](X[i,k] * Y[k // 2])
@@ -53,7 +53,7 @@ def assume_equality(t: Term) -> Term | None:
 def hoist_equal(t: Term) -> Term | None:
     """Write what an equality of the filter fixes without the index, so that it leaves the sum.
 
-    Law:     [a = b] * f(a) = [a = b] * f(b)
+    Law:     `(a == b) * X[a] = (a == b) * X[b]`
     Claims:  brackets
     Needs:   ints, as floats that are equal may be 0 and -0; no part of a share; no sums, which
              would also be taken of what no element has
@@ -88,7 +88,7 @@ def hoist_equal(t: Term) -> Term | None:
 def pick_point(t: Term) -> Term | None:
     """A sum over the one index that equals a given position is the element there.
 
-    Law:     sum[k if k = a](f(k)) = f(a) for a position a in the range of k, else 0
+    Law:     `sum[k if k == a](X[k]) = X[a]` for a position a in the range of k, else 0
     Claims:  one point
     before:  A[i] = max[k](X[i,k]) + sum[k if k == i - 1](X[i,k])
     after:   A[i] = max[k](X[i,k]) + (0 <= i - 1 and i - 1 < |k|) * X[i,i - 1]

@@ -68,7 +68,7 @@ def disorder(program: Equations) -> tuple[int, int]:
 def exchange_sums(measure: Measure, program: Equations) -> Choice | None:
     """A sum of products that hold a sum: the outer sum is taken first.
 
-    Law:     sum_k(sum_d(a_d * b_dk) * c_k) = sum_d(a_d * sum_k(b_dk * c_k))
+    Law:     `sum[k](sum[d](A[d] * B[d,k]) * C[k]) = sum[d](A[d] * sum[k](B[d,k] * C[k]))`
     Claims:  distributivity, interchange
     Needs:   it lowers the measure of the program's normal form; the factors are finite, or the
              inverses of what is, if what they read is
@@ -86,7 +86,7 @@ def exchange_sums(measure: Measure, program: Equations) -> Choice | None:
 def join_products(measure: Measure, program: Equations) -> Choice | None:
     """Products of matrices of which one side is the same are one, of the sum of the others.
 
-    Law:     a * sum[k if c](w * x) + b * sum[k if c](w * y) = sum[k if c](w * (a * x + b * y))
+    Law:     `a * sum[k if c](w * x) + b * sum[k if c](w * y) = sum[k if c](w * (a * x + b * y))`
     Claims:  joined_products
     Needs:   both are products of matrices, and so is the sum of both, or it would be split again;
              a, b and w are finite, and there are no exponential weights; it lowers the measure of

@@ -86,7 +86,7 @@ def lead_with_number(t: Term) -> Term | None:
 
     Of what varies with the index less is taken away than added.
 
-    Law:     sum[k](a * x) = a * sum[k](x)
+    Law:     `sum[k](a * x) = a * sum[k](x)`
     Claims:  hoist_factor
     Needs:   no part of a share of what is given
     before:  A[i] = sum[k]((-1 - 2 * Y[k]) * X[i,k])

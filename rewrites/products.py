@@ -23,7 +23,7 @@ def split_products(t: Term) -> Term | None:
     The remaining addends are split by the indices that they vary with: the sum of x[i,k] is taken
     once and not for every j.
 
-    Law:     sum[k](a * b + c) = sum[k](a * b) + sum[k](c)
+    Law:     `sum[k](a * b + c) = sum[k](a * b) + sum[k](c)`
     Claims:  separate_results
     Needs:   an addend is a product of two parts, each with an index that the other lacks, and
              none has an exponential weight: sums of one weight are one sum

@@ -19,7 +19,7 @@ quotients = RuleSet("quotients", "what sums and their divisors have in common ca
 def common_factor(t: Term) -> Term | None:
     """Move what the addends under a power, logarithm, absolute value or relu share out of it.
 
-    Law:     (c * p) ** n = c ** n * p ** n; log(c * p) = log(c) + log(p); f(c * p) = c * f(p)
+    Law:     `(c * p) ** n = c ** n * p ** n`; `log(c * p) = log(c) + log(p)`; `f(c * p) = c * f(p)`
     Claims:  common factors, arithmetic
     Needs:   c is provably positive, but for whole powers
     before:  A[i] = 1 / (exp(S[i] - B[i]) + exp(-B[i]))
@@ -46,7 +46,7 @@ def factor_number(t: Term) -> Term | None:
 
     So a sum meets its multiples: p * (2 * p) is a square.
 
-    Law:     x * (c * a + c * b) = c * x * (a + b)
+    Law:     `x * (c * a + c * b) = c * x * (a + b)`
     Claims:  distributivity
     Needs:   c is a number
     before:  A[i] = X[i] * (2 * Y[i] + 6 * Z[i])
@@ -64,7 +64,7 @@ def factor_number(t: Term) -> Term | None:
 def divide_addends(t: Term) -> Term | None:
     """A sum is divided addend by addend where a divisor cancels.
 
-    Law:     (a * p + b) ** n / p ** n = (a + b / p) ** n
+    Law:     `(a * p + b) ** n / p ** n = (a + b / p) ** n`
     Claims:  distributivity
     Needs:   an addend is divided without rest, and those that are not stay together where the
              divisor may be 0; if n > 1 it may be over an empty set, and an addend loses it, as
@@ -142,7 +142,7 @@ divisors = RuleSet("divisors", "divisors are sums of exponentials, of which no i
 def clear_exponentials(t: Term) -> Term | None:
     """A divisor loses the inverse of an exponential that an addend is multiplied with.
 
-    Law:     (a + exp(-u) * b) ** n = exp(-u) ** n * (exp(u) * a + b) ** n
+    Law:     `(a + exp(-u) * b) ** n = exp(-u) ** n * (exp(u) * a + b) ** n`
     Claims:  common factors, arithmetic
     Needs:   u is more than -inf, if what it reads is, and no part of a share of what is given
     before:  A[i] = 1 / (exp(S[i] - B[i]) + 1)

@@ -25,7 +25,7 @@ results = RuleSet("results", "what earlier results have in common leaves folds")
 def assume_filter(t: Term) -> Term | None:
     """Inside a filtered fold its filter holds.
 
-    Law:     [c] = 1 where c holds
+    Law:     a condition is 1 where it holds
     Claims:  brackets
     before:  A[i] = sum[k if k <= i]((k <= i) * X[i,k])
     after:   A[i] = sum[k if k <= i](X[i,k])
@@ -59,7 +59,7 @@ def common_result(t: Term) -> Term | None:
     Outside it meets the frame in which they were added, so that scaled numbers which were
     joined are plain ones again.
 
-    Law:     exp(a + c) * p * x + exp(b + c) * p * y = exp(c) * p * (exp(a) * x + exp(b) * y)
+    Law:     `exp(a + c) * p * x + exp(b + c) * p * y = exp(c) * p * (exp(a) * x + exp(b) * y)`
     Claims:  distributivity, arithmetic, scaling
     Needs:   c and p hold a fold, or c a maximum; of a maximum or minimum only exp(c) leaves; p
              is no truth value, and is a divisor only beside exp(c) or another p; p ** 1 is more

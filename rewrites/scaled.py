@@ -43,7 +43,7 @@ def lift(program: Equations) -> Choice | None:
     Elements that are 0 are left out: were the largest exponent theirs, nothing would be left of
     the others. What only columns of the values have in common does not count.
 
-    Law:     sum_k exp(s_k) v_k = exp(m) * SE_k(v_k, s_k).v, m = max_k s_k for v_k != 0
+    Law:     `sum[k](exp(s) * v) = exp(m) * SE[k](v, s).v`, `m = max[k if v != 0](s)`
     Claims:  scaled numbers, SE, units, scaling, common factors, increasing functions, arithmetic,
              distributivity
     Needs:   the laws of SE: associative, unit, tile form (proved); exponents that are not at

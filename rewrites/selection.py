@@ -54,7 +54,8 @@ def choose_among_exponents(t: Term) -> Term | None:
     Of an element that is 0 the exponent is -inf, which would be none. It becomes a number, unless
     all that is left then is the first position, which is that of an element.
 
-    Law:     argmax exp(x) = argmax x, and top exp(x) = exp(top x); what is missing stays -inf
+    Law:     `argmax[k](exp(x)) = argmax[k](x)`, and `top[k -> r](exp(x)) = exp(top[k -> r](x))`;
+             what is missing stays `-inf`
     Claims:  increasing functions
     before:  index e < 2
              T[i,e] = top[k -> e](exp(relu(S[i,k])))

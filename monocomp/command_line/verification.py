@@ -78,7 +78,7 @@ def _proofs(derivation: Derivation) -> Iterator[Finding]:
     for law in certificate.laws:
         what = f"{law.name:{width}}"
         if law.holds:
-            yield Finding(section, True, what, law.statement)
+            yield Finding(section, True, what, str(law.statement))
         elif law.is_fact:
             yield Finding(section, None, what, "does not hold, and need not")
         elif law.counterexample is not None:
@@ -89,7 +89,7 @@ def _proofs(derivation: Derivation) -> Iterator[Finding]:
         yield Finding(section, True, "nothing is folded")
     for c in certificate.conditions:
         section = "side conditions: facts that rules needed, and found"
-        yield Finding(section, bool(c.by), f"{c.step:3}. {c.rule}", c.fact)
+        yield Finding(section, bool(c.by), f"{c.step:3}. {c.rule}", str(c.fact))
 
 
 def _steps(derivation: Derivation, case: Case) -> Iterator[Finding]:

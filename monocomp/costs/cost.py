@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial, reduce
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monocomp.declarations.record import record
+from monocomp.display import formulas
 from monocomp.errors import UsageError
 from monocomp.terms.equations import Equations
 from monocomp.tile.operations import OPERATIONS
@@ -75,13 +77,19 @@ class Formula:
         """Return the extents in it."""
         return frozenset(e for monomial, _ in self.terms for e in monomial)
 
-    def __str__(self) -> str:
+    @property
+    def shown(self) -> formulas.Formula:
+        """Return the polynomial as a formula for readers."""
         parts = []
         for monomial, number in sorted(self.terms, key=lambda t: (-len(t[0]), t[0])):
-            factors = [e.lstrip(".") for e in monomial]
-            shown = [*([str(number)] if number != 1 or not factors else []), *factors]
-            parts.append("*".join(shown))
-        return " + ".join(parts) or "0"
+            factors = [formulas.name(e.lstrip(".")) for e in monomial]
+            if number != 1 or not factors:
+                factors.insert(0, formulas.number(str(number)))
+            parts.append(reduce(partial(formulas.infix, "*"), factors))
+        return reduce(partial(formulas.infix, "+"), parts) if parts else formulas.number("0")
+
+    def __str__(self) -> str:
+        return str(self.shown).replace(" * ", "*")
 
     def sympy(self) -> sympy.Expr:
         """Return the formula for sympy, extents as positive integers."""
@@ -230,15 +238,15 @@ class Cost:
     def __str__(self) -> str:
         return "\n".join(f"{label:8}{text}" for label, text in self.rows())
 
-    def rows(self) -> list[tuple[str, str]]:
-        """Label and text, for tables."""
+    def rows(self) -> list[tuple[str, str | Formula]]:
+        """Return labels, and words or amounts, for tables."""
         often = [f"{name} {n}x" for name, n in self.reads.items()]
         return [
             ("passes", self.shown_passes),
             ("reads", ", ".join(often) or "nothing"),
-            ("bytes", str(self.bytes)),
-            ("flops", str(self.flops)),
-            ("state", str(self.state)),
+            ("bytes", formula(self.bytes)),
+            ("flops", formula(self.flops)),
+            ("state", formula(self.state)),
         ]
 
 

@@ -9,7 +9,7 @@ mypy, not at run time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
@@ -43,6 +43,15 @@ def record(*, eq: bool = True) -> Callable[[type[_T]], type[_T]]:
         return cls
 
     return make
+
+
+def as_data(x: Any) -> Any:
+    """Return a record as dictionaries, lists, numbers and texts."""
+    if is_dataclass(x):
+        return {f.name: as_data(getattr(x, f.name)) for f in fields(x)}
+    if isinstance(x, tuple):
+        return [as_data(part) for part in x]
+    return x if x is None or isinstance(x, int | float) else str(x)
 
 
 def expressions_in(

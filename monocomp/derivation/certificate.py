@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from monocomp import terms as T
-from monocomp.declarations.record import record
+from monocomp.declarations.record import as_data, record
 from monocomp.derivation.rule_sets import RULES
+from monocomp.display.formulas import Formula, sentence, words
 from monocomp.display.rendering import Rendered
 from monocomp.proving import proofs
 from monocomp.proving.prover import Law, is_proved
@@ -28,7 +29,7 @@ from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.equations import Equation
 from monocomp.rewriting.rules import STATED, Rule
 from monocomp.terms.equations import Equations
-from monocomp.terms.printer import show
+from monocomp.terms.printer import formula
 
 AGAIN = "again"
 
@@ -70,7 +71,7 @@ class Condition:
         step: the number of the step.
         rule: its rule.
         needs: what the rule says that it needs.
-        fact: what holds, as text.
+        fact: what holds.
         by: the fact of `monocomp.terms` that was found, "form", or "again" where the rule makes the
             same of its term again; "" if it does not hold.
     """
@@ -78,7 +79,7 @@ class Condition:
     step: int
     rule: str
     needs: str
-    fact: str
+    fact: Formula
     by: str
 
 
@@ -150,12 +151,12 @@ class Certificate(Rendered):
 
     def as_data(self) -> dict[str, Any]:
         """Return everything as lists and dictionaries."""
-        return {"holds": self.holds, **asdict(self)}
+        return {"holds": self.holds, **as_data(self)}
 
 
 def _shown(law: Law) -> str:
     if law.holds:
-        return law.statement
+        return str(law.statement)
     if law.is_fact:
         return "does not hold, and need not"
     if law.counterexample is not None:
@@ -179,7 +180,7 @@ def certify(start: Equations, made: Sequence[Step], fresh: bool = False) -> Cert
         rule = _rule(step)
         for claim in () if rule is None else rule.claims:
             used.setdefault(claim, []).append((number, step.rule))
-        if step.law == NAMING_LAW or (rule is not None and not rule.claims):
+        if step.statement is NAMING_LAW or (rule is not None and not rule.claims):
             defined.append((number, step.rule))
     if any(step.rule in RULES for _, step in steps):
         used.setdefault(EVERYWHERE, [])
@@ -224,10 +225,11 @@ def _conditions(number: int, step: Step) -> Iterator[Condition]:
     if not needs:
         return
     if step.check is None or not step.check():
-        yield Condition(number, step.rule, needs, f"does not hold: {needs}", "")
+        yield Condition(number, step.rule, needs, words(f"does not hold: {needs}"), "")
     elif isinstance(rule, Equation) and step.redex is not None:
         names = step.start.reader_names()
         for need, t in rule.discharged(step.redex):
-            yield Condition(number, step.rule, str(need), f"{need}: {show(t, names)}", need.fact)
+            fact = sentence(Formula("name", attr=need.name), f" {need.words}: ", formula(t, names))
+            yield Condition(number, step.rule, str(need), fact, need.fact)
     else:
-        yield Condition(number, step.rule, needs, f"asked again: {needs}", AGAIN)
+        yield Condition(number, step.rule, needs, words(f"asked again: {needs}"), AGAIN)

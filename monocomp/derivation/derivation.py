@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, overload
 
+from monocomp.declarations.record import as_data
 from monocomp.derivation import rule_sets
 from monocomp.display.paragraphs import LABEL, row, wrap_formula
 from monocomp.display.rendering import Rendered
@@ -241,7 +242,7 @@ class Derivation(Rendered):
             "result": self.result.text(),
             "cost_before": costs[0],
             "cost_after": costs[-1],
-            "refusals": [asdict(refusal) for refusal in self.refusals],
+            "refusals": [as_data(refusal) for refusal in self.refusals],
             "certificate": self.certify().as_data(),
         }
         return json.dumps(whole, indent=2)
@@ -258,9 +259,9 @@ def _costs_text(before: Cost, after: Cost) -> str:
     """Write both costs in lines; what is the same before and after stands once."""
     lines = []
     for (label, old), (_, new) in zip(before.rows(), after.rows(), strict=True):
-        lines.append(row(label, old))
+        lines.append(row(label, str(old)))
         if new != old:
-            lines.append(wrap_formula(new, "-> ".rjust(LABEL), " " * (LABEL + 4)))
+            lines.append(wrap_formula(str(new), "-> ".rjust(LABEL), " " * (LABEL + 4)))
     return "\n".join(lines)
 
 

@@ -89,7 +89,7 @@ def _lawless(rule: Rule, program: Equations, place: tuple[str, ...], t: Term) ->
     why = f"the law {law.name}, {law.statement}, is not proved"
     if law.counterexample is not None:
         why = f"the law {law.name} does not hold: {law.counterexample}"
-    return Refusal(rule.name, rule.law, place, program.shown(t), why)
+    return Refusal(rule.name, rule.law, place, str(program.shown(t)), why)
 
 
 _LONG = 60  # characters of a formula in a reason

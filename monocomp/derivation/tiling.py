@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from monocomp.display.formulas import listed, words
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms.equations import Equations
@@ -34,9 +35,8 @@ def fuse_folds(program: Equations, place: Sequence[str], loop: Loop) -> Step:
     Law:     fold(f) x fold(g) = fold(f x g); with one frame, SE(V) x SE(W) = SE(V + W)
     Claims:  the monoids of its folds
     """
-    before = "; ".join(loop.folds)
     after = f"one pass over {loop.axis.name}: " + ", ".join(map(show_state, loop.state))
-    return Step.of("fuse_folds", place, before, after, program, program)
+    return Step.of("fuse_folds", place, listed(loop.folds), words(after), program, program)
 
 
 @stated
@@ -46,6 +46,6 @@ def tile(program: Equations, place: Sequence[str], loop: Loop) -> Step:
     Law:     the fold over a disjoint union is the product of the folds
     Claims:  the monoids of its folds
     """
-    before = f"fold over {loop.axis.name}"
-    after = loop_header(loop) + " in blocks"
+    before = words(f"fold over {loop.axis.name}")
+    after = words(f"{loop_header(loop)} in blocks")
     return Step.of("tile", place, before, after, program, program)

@@ -1,23 +1,21 @@
 """Formulas as trees, and as text of the language.
 
-Terms, programs and laws are shown as text (`text`) and typeset (`explorer.mathml`). Both take the
-same tree, and put brackets where the strength of its operators needs them.
+Terms, programs, laws and steps are shown as text (`text`) and typeset (`explorer.mathml`). Both
+take the same tree, and put brackets where the strength of its operators needs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from typing import Any
 from weakref import WeakValueDictionary
 
 LOOSEST, OR, AND, NOT, COMPARE, ADD, MUL, UNARY, POW, ATOM = range(10)
 _STRENGTHS = {"or": OR, "and": AND, "+": ADD, "-": ADD, "**": POW}
-_FENCES = {"group": "({})", "bracket": "[{}]", "braces": "{{{}}}"}
 
 _FORMULAS: WeakValueDictionary[tuple[object, ...], Formula] = WeakValueDictionary()
 
 
-@dataclass(frozen=True, eq=False)
 class Formula:
     """An operation on formulas. Interned like terms: equal means identical.
 
@@ -26,17 +24,26 @@ class Formula:
         infix(operator), chain(operators) of comparisons or of a definition, prefix(operator),
         call(name) of operands, read(name) of subscripts, field(name) of one,
         fold(name) of a head and operands; head(sign) of indices, if(-) of a head and a filter,
-        at(name) of a subscript, each(name) of a subscript and an operand: laws' x_k and sum_k x,
-        extent(name), bracket of a condition, group and braces of formulas,
-        given of the definition of an input, mark(kind) around one.
+        extent(name), group of a formula in brackets that do not follow from its form,
+        given of the definition of an input, mark(kind) around one,
+        words(text) that are no formula, sentence of words and formulas,
+        list(separator) of what is shown in rows.
     """
 
+    __slots__ = ("__weakref__", "args", "attr", "op")
     op: str
-    args: tuple[Formula, ...] = ()
-    attr: str = ""
+    args: tuple[Formula, ...]
+    attr: str
 
     def __new__(cls, op: str, args: tuple[Formula, ...] = (), attr: str = "") -> Formula:
-        return _FORMULAS.setdefault((op, args, attr), object.__new__(cls))
+        known = _FORMULAS.get((op, args, attr))
+        if known is None:
+            known = _FORMULAS[op, args, attr] = object.__new__(cls)
+            known.op, known.args, known.attr = op, args, attr
+        return known
+
+    def __reduce__(self) -> tuple[type[Formula], tuple[Any, ...]]:
+        return Formula, (self.op, self.args, self.attr)
 
     @property
     def strength(self) -> int:
@@ -48,11 +55,9 @@ class Formula:
                 return COMPARE
             case "prefix":
                 return NOT if self.attr == "not" else UNARY
-            case "each":
-                return UNARY
             case "mark":
                 return self.args[0].strength
-            case "given":
+            case "given" | "sentence" | "list":
                 return LOOSEST
         return ATOM
 
@@ -64,6 +69,19 @@ class Formula:
 
     def __str__(self) -> str:
         return text(self)
+
+    def __repr__(self) -> str:
+        return f"<Formula {self}>"
+
+    def to_json(self) -> list[Any]:
+        """Return the tree as lists."""
+        return [self.op, self.attr, *(a.to_json() for a in self.args)]
+
+    @classmethod
+    def from_json(cls, tree: list[Any]) -> Formula:
+        """Return the formula that a tree is."""
+        op, attr, *args = tree
+        return cls(op, tuple(map(cls.from_json, args)), attr)
 
 
 def name(identifier: str) -> Formula:
@@ -91,6 +109,21 @@ def group(inner: Formula) -> Formula:
     return Formula("group", (inner,))
 
 
+def words(said: str) -> Formula:
+    """Return words that are no formula."""
+    return Formula("words", attr=said)
+
+
+def sentence(*parts: Formula | str) -> Formula:
+    """Return words with formulas between them."""
+    return Formula("sentence", tuple(words(p) if isinstance(p, str) else p for p in parts))
+
+
+def listed(parts: Iterable[Formula], separator: str = "; ") -> Formula:
+    """Return formulas for rows, with a separator between them as text."""
+    return Formula("list", tuple(parts), separator)
+
+
 def number(digits: str) -> Formula:
     """Return a number as it is written: with a sign, or as a quotient, too."""
     over, _, under = digits.partition(" / ")
@@ -110,10 +143,12 @@ def text(f: Formula, strength: int = LOOSEST) -> str:
 def _text(f: Formula, strength: int) -> str:
     args, own = f.args, f.strength
     match f.op:
-        case "name" | "number":
+        case "name" | "number" | "words":
             return f.attr
+        case "sentence" | "list":
+            return f.attr.join(map(text, args))
         case "infix" if f.attr == "**":
-            return f"{text(args[0], ATOM)} ** {text(args[1], POW)}"
+            return f"{text(args[0], ATOM)} ** {text(args[1], UNARY)}"
         case "infix":  # long sums nest as deeply as they are long
             found = ""
             while f.op == "infix" and f.strength == own:
@@ -148,7 +183,9 @@ def _text(f: Formula, strength: int) -> str:
             return f.attr + _listed(args)
         case "if":
             return f"{text(args[0])} if {text(args[1])}"
-    return _FENCES[f.op].format(_listed(args))
+        case "group":
+            return f"({text(args[0])})"
+    raise AssertionError(f.op)
 
 
 def _listed(args: tuple[Formula, ...]) -> str:

@@ -127,7 +127,7 @@ def _seal(number: int, step: Step, certificate: Certificate) -> str:
     is_definition = any(number in use.steps for use in certificate.definitions)
     if used:
         return "proved"
-    return "definition" if is_definition or step.law == NAMING_LAW else ""
+    return "definition" if is_definition or step.statement is NAMING_LAW else ""
 
 
 def _bars_of(program: Equations, costs: Sequence[Cost]) -> list[tuple[Bar, ...]]:

@@ -11,7 +11,6 @@ from monocomp.display.formulas import Formula
 from monocomp.explorer.colours import coloured
 from monocomp.explorer.drawing import XMLNS
 from monocomp.explorer.fitting import Names, fit
-from monocomp.explorer.laws import NotAFormulaError, parse, sentence
 from monocomp.explorer.mathml import HUES, math, typeset
 
 WIDTH = 46.0  # ems of a formula that fits a line of a page 1000 pixels wide
@@ -45,17 +44,13 @@ def formula(f: Formula) -> str:
     return block(f, names, WIDTH) + where(names, WIDTH)
 
 
-def block(f: Formula | str, names: Names, width: float) -> str:
+def block(f: Formula, names: Names, width: float) -> str:
     """Return the same, or what a step says in words; what gets a name is left to `where`."""
-    if isinstance(f, str):
-        try:
-            f = parse(f)
-        except NotAFormulaError:
-            return f'<div class="mc-eq">{code(str(f))}</div>'
-    said, label = str(f), ""
+    parts, label = (f.args if f.op == "sentence" else (f,)), ""
     if f.op == "given":
-        (f,), label = f.args, '<b class="mc-label">given</b> '
-    return f'<div class="mc-eq">{label}{math(fit(f, width, names), said)}</div>'
+        parts, label = f.args, '<b class="mc-label">given</b> '
+    shown = (code(str(p)) if p.op == "words" else math(fit(p, width, names), str(f)) for p in parts)
+    return f'<div class="mc-eq">{label}{joined(shown)}</div>'
 
 
 def where(names: Names, width: float) -> str:
@@ -71,12 +66,12 @@ def _chip(name: str) -> Formula:
     return Formula("chip", attr=name)
 
 
-def phrase(text: str, width: float = WIDTH - 6) -> str:
+def phrase(f: Formula, width: float = WIDTH - 6) -> str:
     """Return a sentence with its formulas typeset if all of them are narrow, else as code."""
-    pieces = list(sentence(text))
-    if any(isinstance(p, Formula) and typeset(p).width > width for p in pieces):
-        return code(text)
-    return "".join(escape(p) if isinstance(p, str) else math(p) for p in pieces)
+    parts = f.args if f.op == "sentence" else (f,)
+    if any(p.op != "words" and typeset(p).width > width for p in parts):
+        return code(str(f))
+    return "".join(escape(p.attr) if p.op == "words" else math(p) for p in parts)
 
 
 def details(summary: str, body: str, classes: str = "", is_open: bool = False) -> str:

@@ -148,23 +148,17 @@ def _set(f: Formula, script: bool, last: bool = True) -> Set:
             return _infix(f, script, last)
         case "read":
             return _read(f)
-        case "at":
-            base = _upright(f.attr) if f.attr in _LIMITS else _name(f.attr)
-            return _scripted(base, _row(_hidden("_"), typeset(f.args[0], 0, True)))
-        case "each":
-            head = _row(_hidden("_"), typeset(f.args[0], 0, True))
-            body = typeset(f.args[1], MUL, script)
-            return _row(_over(f.attr, head, script), _hidden(" "), _space(), body)
         case "field":
             return _row(typeset(f.args[0], ATOM, script), _dot(), _name(f.attr))
         case "extent":
             return _row(_fence("|"), _name(f.attr), Set('<mo form="postfix">|</mo>', 0.3))
         case "group":
-            return _list(f.args, script, "()")
-        case "bracket":
-            return _list(f.args, script, "[]")
-        case "braces":
-            return _list(f.args, script, "{}")
+            return _list(f.args, script)
+        case "words":
+            return _words(f.attr)
+        case "sentence" | "list":
+            parts = [typeset(a, 0, script) for a in f.args]
+            return _row(*_joined(parts, _words(f.attr)))
         case "call":
             return _call(f, script)
         case "fold":
@@ -172,9 +166,14 @@ def _set(f: Formula, script: bool, last: bool = True) -> Set:
     raise AssertionError(f.op)
 
 
-def _list(items: Sequence[Formula], script: bool, fences: str) -> Set:
+def _list(items: Sequence[Formula], script: bool) -> Set:
     inner = _joined([typeset(a, 0, script) for a in items], _comma())
-    return _row(_fence(fences[0]), *inner, _fence(fences[1]))
+    return _row(_fence("("), *inner, _fence(")"))
+
+
+def _words(text: str) -> Set:
+    shown = escape(text.replace(" ", "\xa0"))
+    return Set(f"<mtext>{shown}</mtext>" if text else "", 0.5 * len(text))
 
 
 def _space() -> Set:
@@ -205,7 +204,7 @@ def _read(f: Formula) -> Set:
 
 def _is_tall(f: Formula) -> bool:
     """True if a formula would be hard to read as a script."""
-    if f.op in ("fold", "each") or (f.op == "infix" and f.attr == "/"):
+    if f.op == "fold" or (f.op == "infix" and f.attr == "/"):
         return True
     return (f.op == "call" and f.attr != "exp") or any(map(_is_tall, f.args))
 
@@ -232,8 +231,8 @@ def _infix(f: Formula, script: bool, last: bool) -> Set:
             return Set(
                 f"<msup>{base.markup}{above.markup}</msup>", base.width + _SCRIPT * over.width
             )
-        case "*" | "":
-            parts = [typeset(left, MUL, script, False), *_times(f, left, right)]
+        case "*":
+            parts = [typeset(left, MUL, script, False), *_times(left, right)]
             return _row(*parts, typeset(right, MUL + 1, script, last))
     level = f.strength
     sides = typeset(left, level, script, False), typeset(right, level + 1, script, last)
@@ -244,15 +243,15 @@ def _bare(f: Formula) -> Formula:
     return f.args[0] if f.op == "group" and len(f.args) == 1 else f
 
 
-def _times(f: Formula, left: Formula, right: Formula) -> list[Set]:
+def _times(left: Formula, right: Formula) -> list[Set]:
     """A thin space says that factors are multiplied, a point where they'd be misread."""
-    if f.attr == "*" and (_begins_with_number(right) or _ends_with_name(left)):
+    if _begins_with_number(right) or _ends_with_name(left):
         return [_sign("*", False)]
-    return [_hidden(" * " if f.attr else " "), _space()]
+    return [_hidden(" * "), _space()]
 
 
 def _begins_with_number(f: Formula) -> bool:
-    if f.op in ("infix", "mark", "chain") and f.attr not in ("/", ""):
+    if f.op in ("infix", "mark", "chain") and f.attr != "/":
         return _begins_with_number(f.args[0])
     return f.op == "number"
 
@@ -276,7 +275,7 @@ def _call(f: Formula, script: bool) -> Set:
     name = _upright(f.attr) if len(f.attr) > 1 and f.attr not in FOLDS else _name(f.attr)
     if f.attr in FOLDS:
         name = _upright(f.attr)
-    return _row(name, _list(f.args, script, "()"))
+    return _row(name, _list(f.args, script))
 
 
 def _over(name: str, below: Set, script: bool) -> Set:
@@ -290,14 +289,13 @@ def _over(name: str, below: Set, script: bool) -> Set:
 
 def _fold(f: Formula, script: bool, last: bool) -> Set:
     head, *operands = f.args
-    before, after = ("_", "") if head.attr == "_" else ("[", "]")
-    below = _row(_hidden(before), _head(head), _hidden(after))
+    below = _row(_hidden("["), _head(head), _hidden("]"))
     name = _over(f.attr, below, script)
     is_clear = last and len(operands) == 1 and operands[0].strength >= MUL
     if f.attr in _LIMITS and is_clear:
         inner = typeset(operands[0], 0, script)
         return _row(name, _hidden("("), _space(), inner, _hidden(")"))
-    return _row(name, _list(operands, script, "()"))
+    return _row(name, _list(operands, script))
 
 
 def _head(head: Formula) -> Set:

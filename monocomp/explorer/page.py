@@ -9,14 +9,13 @@ proofs    the monoids, the laws, the facts; and what was refused
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import TypeAlias
 
-from monocomp.derivation.certificate import AGAIN, Certificate, Theory
+from monocomp.costs.cost import Formula as Polynomial
+from monocomp.derivation.certificate import Certificate, Theory
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.refusals import Refusal
-from monocomp.display.formulas import Formula
 from monocomp.display.notes import Notes
 from monocomp.explorer.chain import Bar, Chain, Link, Phase, chain
 from monocomp.explorer.fitting import Names
@@ -46,7 +45,6 @@ from monocomp.terms import UserMonoid
 from monocomp.terms.printer import Names as TermNames
 from monocomp.terms.printer import formula as term
 
-Shown: TypeAlias = "Formula | str | None"
 _CARD = WIDTH - 8  # ems of a line in a step
 _SHORT = 12  # steps that are all shown at once
 _COSTS = {"passes": "passes", "bytes": "bytes", "flops": "operations", "state": "state"}
@@ -136,19 +134,16 @@ def _step(link: Link, is_open: bool) -> str:
     rule = tag("b", "rule", escape(made.rule))
     summary = f"{span('number', str(link.number))} {rule}{place}{badge} {count}"
     parts = []
-    if made.law:
+    if str(made.statement):
         seal = f" {span('seal', link.seal)}" if link.seal else ""
-        said = tag("span", "said", phrase(made.law, _CARD))
+        said = tag("span", "said", phrase(made.statement, _CARD))
         parts.append(tag("div", "law", tag("b", "label", "law"), " ", said, seal))
     parts.append(_change(link))
     if made.reason and made.reason != link.decisive:
         parts.append(_row("why", escape(made.reason)))
     if made.cost is not None:
         parts.append(_row("weighed", escape(str(made.cost))))
-    facts = joined(
-        f"<div>{escape(c.fact) if c.by == AGAIN else phrase(c.fact, _CARD)}</div>"
-        for c in link.conditions
-    )
+    facts = joined(f"<div>{phrase(c.fact, _CARD)}</div>" for c in link.conditions)
     if facts:
         parts.append(_row("since", facts))
     if made.changes:
@@ -177,21 +172,17 @@ def _row(label: str, body: str) -> str:
 
 def _change(link: Link) -> str:
     """Show the equations before and after; where a step changes none, the texts of the step."""
-    step, names = link.step, Names()
-    ends: list[Shown] = list(_parts(step.after.removesuffix(f", {step.reason}")))
-    before: list[Shown] = [p.before for p in link.pairs] or list(_parts(step.before))
-    after: list[Shown] = [p.after for p in link.pairs] or ends
+    names = Names()
+    before, after = (end.args if end.op == "list" else (end,) for end in link.step.ends)
+    if link.pairs:
+        before = tuple(p.before for p in link.pairs if p.before is not None)
+        after = tuple(p.after for p in link.pairs if p.after is not None)
     sides = {"before": before, "after": after} if before != after else {"value": before}
     changed = []
     for label, parts in sides.items():
-        shown = joined(block(part, names, _CARD) for part in parts if part)
+        shown = joined(block(part, names, _CARD) for part in parts)
         changed.append(tag("div", label, _row(label, shown)))
     return joined(changed) + (_row("where", where(names, _CARD)) if names.parts else "")
-
-
-def _parts(text: str) -> Iterable[str]:
-    """The folds of a loop are several terms in one text."""
-    return text.split("; ")
 
 
 def _blocks(bar: Bar) -> str:
@@ -227,12 +218,12 @@ def cost_table(derivation: Derivation) -> str:
     """Show what a program costs as it is written and as it is derived, as formulas."""
     rows = []
     for (label, old), (_, new) in zip(*(c.rows() for c in derivation.costs), strict=True):
-        rows.append((escape(label), *(_amount(label, text) for text in (old, new))))
+        rows.append((escape(label), _amount(old), _amount(new)))
     return table(rows, ("", "as written", "derived"), "mc-costs")
 
 
-def _amount(label: str, text: str) -> str:
-    return escape(text) if label in ("passes", "reads") else phrase(text, WIDTH / 2)
+def _amount(x: str | Polynomial) -> str:
+    return escape(x) if isinstance(x, str) else phrase(x.shown, WIDTH / 2)
 
 
 # The stages

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from monocomp import terms as T
-from monocomp.declarations.records import Param
+from monocomp.declarations.records import Declarations, Output, Param
 from monocomp.errors import UsageError
 from monocomp.explorer.drawing import GREY, KEY, Drawing
-from monocomp.language.checker import check
 from monocomp.planning.plan import Plan
 from monocomp.terms import Term
-from monocomp.terms.printer import definition_line, show
-from monocomp.translation.translator import translate
+from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.printer import show
 
 _TILES = 16
 _LENGTH, _MOST = 1024, 4096  # positions a side: so many unless given, and at most
@@ -93,26 +92,24 @@ def _counts(plan: Plan, at: Filter, sizes: Mapping[str, int], block: int) -> Any
     from monocomp.backends.eager.calls import eager
 
     params = {n: p.default for n, p in _params(plan, at.condition).items()}
-    (found,) = eager(translate(check(_text(plan, at, sizes))))({}, params, torch.float64)
+    (found,) = eager(_program(plan, at, sizes))({}, params, torch.float64)
     kept = np.atleast_2d(found.numpy())
     rows, columns = (range(0, length, block) for length in kept.shape)
     cells = [[kept[r : r + block, c : c + block].mean() for c in columns] for r in rows]
     return np.array(cells)
 
 
-def _text(plan: Plan, at: Filter, sizes: Mapping[str, int]) -> str:
+def _program(plan: Plan, at: Filter, sizes: Mapping[str, int]) -> Equations:
     """Return the program of the filter, which is 1 where it holds."""
-    stream = T.index(at.stream.extent.lstrip("."), at.stream.extent)
-    indices = [stream] if at.row is None else [at.row, stream]
-    condition = T.substitute(at.condition, {at.stream.name: stream})
-    extents = {t.attr for t in T.subterms(condition) if t.op == "extent"}
-    extents |= {i.extent for i in indices}
-    lines = [f"index {e.lstrip('.')} < {sizes[e]}" for e in sorted(extents)]
-    lines += [f"index {i.name} < |{i.extent.lstrip('.')}|" for i in indices if i.name != i.extent]
-    lines += [f"param {p}" for p in _params(plan, condition).values()]
-    body = T.where(condition, T.const(1), T.const(0))
-    lines.append(definition_line("kept", [i.name for i in indices], body, plan.program.names()))
-    return "\n".join(lines)
+    indices = tuple(i for i in (at.row, at.stream) if i is not None)
+    body = T.where(at.condition, T.const(1), T.const(0))
+    declared = Declarations(
+        params=_params(plan, at.condition),
+        outputs=(Output("kept"),),
+        extent_of={e: e for e in sizes} | {i.name: i.extent for i in indices},
+        bounds={e: T.const(size) for e, size in sizes.items()},
+    )
+    return Equations(declared, (Equation("kept", indices, body),))
 
 
 def _params(plan: Plan, condition: Term) -> dict[str, Param]:

@@ -76,31 +76,31 @@ def choose(
                     help=f"leave '{name}' out of what is saved",
                 )
             if name not in names:
-                texts = dict(zip(names, shown, strict=True))
-                texts |= {e.name: program.shown(e.body) for e in definitions}
-                could = (f"{n} = {text}" for n, text in texts.items())
+                saved_as = dict(zip(names, shown, strict=True))
+                saved_as |= {e.name: program.shown(e.body) for e in definitions}
+                could = (f"{n} = {value}" for n, value in saved_as.items())
                 is_rounded = any(e.name == name and e.body.kind == "float" for e in program.outputs)
                 exact = (
                     f"what weights are made of is read as it was summed: return {name}: accumulated"
                 )
                 raise UsageError(
                     f"there is no value '{name}' to save",
-                    notes=("what can be saved:", *could) if texts else ("nothing can be saved",),
-                    help=exact if is_rounded else did_you_mean(name, [*texts]),
+                    notes=("what can be saved:", *could) if saved_as else ("nothing can be saved",),
+                    help=exact if is_rounded else did_you_mean(name, [*saved_as]),
                 )
         return [
             Choice(
-                e.name, text, e.name in wanted, "as asked for", is_logarithm=is_logarithm(e.body)
+                e.name, value, e.name in wanted, "as asked for", is_logarithm=is_logarithm(e.body)
             )
-            for e, text in zip(equations, shown, strict=True)
+            for e, value in zip(equations, shown, strict=True)
         ]
     known = _sizes(program, sizes)
     reasons = [(True, "as it is returned", False, False) for _ in outputs]
     for v in values:
         reasons.append((*_by_cost(program, v.equation, known), not is_logarithm(v.equation.body)))
     return [
-        Choice(name, text, *reason)
-        for name, text, reason in zip(names, shown, reasons, strict=True)
+        Choice(name, value, *reason)
+        for name, value, reason in zip(names, shown, reasons, strict=True)
     ]
 
 

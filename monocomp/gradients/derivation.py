@@ -14,7 +14,8 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.derivation.certificate import Certificate, Theory, Use, certify
 from monocomp.derivation.derivation import Derivation
-from monocomp.gradients.laws import FOLDS, certified, law_of
+from monocomp.display.formulas import Formula, call, chain, infix, listed, name
+from monocomp.gradients.laws import DEFINED, FOLDS, certified, law_of
 from monocomp.gradients.reverse import LEAVES, handed_on
 from monocomp.gradients.saving import is_logarithm
 from monocomp.gradients.trace import Choice, Derived
@@ -22,7 +23,7 @@ from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
-from monocomp.terms.printer import definition_line, show
+from monocomp.terms.printer import definition, formula
 
 _ADJOINT = T.param("adjoint", "float")  # of what stands before
 _ADJOINTS = "adjoints", "each operation hands its adjoint on to its operands"
@@ -86,7 +87,7 @@ class GradientDerivation(Derivation):
         defined: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps, 1):
             if step.rule.startswith("differentiate"):
-                is_defined = step.law in (FOLDS["fold_at"], FOLDS["selection"])
+                is_defined = step.law in map(FOLDS.get, DEFINED)
                 (defined if is_defined else used).setdefault(step.rule, []).append(number)
         theory = Theory(
             "derivatives",
@@ -120,8 +121,9 @@ def _adjoints(program: Equations, gradient: Derived) -> Iterator[Step]:
     names = program.reader_names()
     for position, (node, edges) in gradient.trace.visited:
         if edges:
-            pairs = ((show(e.operand.term, names), handed_on(e, _ADJOINT)) for e in edges)
-            after = "; ".join(f"d({operand}) += {show(x, names)}" for operand, x in pairs)
+            pairs = ((e.operand.term, handed_on(e, _ADJOINT)) for e in edges)
+            shown = (tuple(formula(x, names) for x in pair) for pair in pairs)
+            after = listed(chain("+=", call("d", operand), x) for operand, x in shown)
             rule, law = f"differentiate_{_word(node.term)}", law_of(node.term)
             before = program.shown(node.term)
             yield Step(rule, law, (position,), before, after, program, program)
@@ -145,14 +147,14 @@ def _sums(program: Equations, gradient: Derived) -> Iterator[Step]:
     for e in named:
         readers = [r.name for r in (*named, *results) if e.name in r.body.names]
         reason = f"read by {', '.join(readers)}" if len(readers) > 1 else ""
-        texts = program.shown(e.body), _left(e)
+        ends = program.shown(e.body), _left(e)
         position = (e.name,)
         rule = "name_value"
-        yield Step(rule, NAMING_LAW, position, *texts, program, program, reason=reason)
+        yield Step(rule, NAMING_LAW, position, *ends, program, program, reason=reason)
     names = program.reader_names()
-    for name, e in zip(gradient.gradients, results, strict=True):
-        line = definition_line(e.name, (i.name for i in e.indices), e.body, names)
-        yield add_up_reads(program, e.name, name, line)
+    for read, e in zip(gradient.gradients, results, strict=True):
+        added = definition(e.name, (i.name for i in e.indices), e.body, names)
+        yield add_up_reads(program, e.name, name(read), added)
 
 
 @stated
@@ -160,15 +162,17 @@ def read_saved_value(program: Equations, choice: Choice, e: Equation, frame: str
     """Read what the forward saves: for a sum of exponentials its logarithm, or its logarithm and
     the exponent that this was taken relative to.
 
-    Law:     a value may be stored and read again; exp(s) / sum(exp(s)) = exp(s - log(sum(exp(s))))
+    Law:     a value may be stored and read again;
+             `exp(s) / sum[k](exp(s)) = exp(s - log(sum[k](exp(s))))`
     Claims:  saved logarithms
     """
-    before, after = choice.text, _left(e)
+    before, after = choice.value, _left(e)
     if is_logarithm(e.body) and e.name not in program.by_name:
-        beside = "" if frame is None else f"{show(T.ref(frame, e.indices, 'float'))} + "
-        before, after = f"exp({before})", f"exp({beside}{after})"
-    texts = before, after
-    return Step.of("read_saved_value", [e.name], *texts, program, program, reason=choice.reason)
+        if frame is not None:
+            after = infix("+", formula(T.ref(frame, e.indices, "float")), after)
+        before, after = call("exp", before), call("exp", after)
+    ends = before, after
+    return Step.of("read_saved_value", [e.name], *ends, program, program, reason=choice.reason)
 
 
 @stated
@@ -177,24 +181,24 @@ def compute_value_anew(program: Equations, choice: Choice) -> Step:
 
     Law:  a value may be computed again
     """
-    texts = choice.text, choice.text
+    ends = choice.value, choice.value
     position = [choice.name]
-    return Step.of("compute_value_anew", position, *texts, program, program, reason=choice.reason)
+    return Step.of("compute_value_anew", position, *ends, program, program, reason=choice.reason)
 
 
 @stated
-def add_up_reads(program: Equations, position: str, name: str, line: str) -> Step:
+def add_up_reads(program: Equations, position: str, read: Formula, added: Formula) -> Step:
     """Reading is linear: a sum of products with 1 where an element is the one that is read. What
     reads hand on is added up in the other order.
 
     Law:     what is read at f(i) gets at j the sum over all i with f(i) = j
     Claims:  one point, interchange, distributivity, units
     """
-    return Step.of("add_up_reads", [position], name, line, program, program)
+    return Step.of("add_up_reads", [position], read, added, program, program)
 
 
-def _left(e: Equation) -> str:
-    return show(T.ref(e.name, e.indices, "float"))
+def _left(e: Equation) -> Formula:
+    return formula(T.ref(e.name, e.indices, "float"))
 
 
 def _word(t: Term) -> str:

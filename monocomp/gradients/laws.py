@@ -10,45 +10,61 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
+from monocomp.display.formulas import (
+    Formula,
+    call,
+    chain,
+    infix,
+    name,
+    number,
+    sentence,
+)
 from monocomp.gradients.folds import Product
 from monocomp.gradients.partials import Partial, partials
+from monocomp.language.printing import statement
 from monocomp.proving.arithmetic import Arithmetic, Evaluator, Value
 from monocomp.proving.case_analysis import Path
-from monocomp.proving.identities import Claim, Identity
+from monocomp.proving.identities import Claim, Identity, where
 from monocomp.proving.proofs import certify_claims
 from monocomp.proving.prover import Law
 from monocomp.proving.symbolic import UnsupportedTermError
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_selection
-from monocomp.terms.printer import show
+from monocomp.terms.printer import formula, show
 
 FOLDS = {
-    "sum": "d sum(x) = sum(dx)",
-    "max": "d max(x) = dx where x is the first that is largest",
-    "min": "d min(x) = dx where x is the first that is smallest",
-    "prod": "d prod(x) = sum(dx * prod(the others))",
+    "sum": "`d(sum[k](x)) = sum[k](dx)`",
+    "max": "`d(max[k](x)) = dx` where x is the first that is largest",
+    "min": "`d(min[k](x)) = dx` where x is the first that is smallest",
+    "prod": "d(prod(x)) = sum(dx * prod(the others))",
     "fold_at": "a value of a prefix is the aggregate up to its position",
     "selection": "an entry of a selection is the element whose position it has",
-    "field": "d (a . x . b) = dx through both combines, for a before x and b after it",
+    "field": "d(a . x . b) = dx through both combines, for a before x and b after it",
 }
+DEFINED = ("fold_at", "selection")
 _COMBINES = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 _SYMBOLS = ("x", "y")
 _KINKS = ("abs", "relu", "elu", "sign")
 
 
-def law_of(t: Term) -> str:
-    """Return the law by which a term is differentiated, in a line."""
+def law_of(t: Term) -> Formula:
+    """Return the law by which a term is differentiated."""
     if t.op == "fold" and t.attr.monoid in FOLDS:
-        return FOLDS[t.attr.monoid]
+        return statement(FOLDS[t.attr.monoid])
     if t.op in ("fold", "fold_at", "field"):
-        return FOLDS["selection" if is_selection(t) else t.op]
+        return statement(FOLDS["selection" if is_selection(t) else t.op])
     generic = on_symbols(t)
-    parts = [f"{_in_sum(_slope(p))} * d{show(p.operand)}" for p in _partials(generic)]
-    return f"d({show(generic)}) = {' + '.join(parts) or '0'}".replace("1.0 * ", "")
+    parts = [_times(p.factor, name(f"d{show(p.operand)}")) for p in _partials(generic)]
+    total = reduce(partial(infix, "+"), parts) if parts else number("0")
+    return chain("=", call("d", formula(generic)), total)
+
+
+def _times(slope: Term, x: Formula) -> Formula:
+    return x if slope is T.ONE else infix("*", formula(slope), x)
 
 
 def on_symbols(t: Term) -> Term:
@@ -77,7 +93,7 @@ def certified(terms: Iterable[Term], fresh: bool = False) -> tuple[Law, ...]:
 def _certified(of: Term | T.UserMonoid, fresh: bool) -> tuple[Law, ...]:
     claims = list(_of_product(of) if isinstance(of, T.UserMonoid) else _claims(of))
     parts = (*of.unit, *of.combine) if isinstance(of, T.UserMonoid) else (of,)
-    content = tuple(t.key[2] for t in parts), tuple(c.statement for c in claims)
+    content = tuple(t.key[2] for t in parts), tuple(str(c.statement) for c in claims)
     return certify_claims("derivatives", content, lambda: claims, fresh)
 
 
@@ -94,15 +110,13 @@ def _slope(p: Partial) -> Term:
     return T.where(p.condition, p.factor, T.ZERO)
 
 
-def _in_sum(t: Term) -> str:
-    return f"({show(t)})" if t.op == "add" else show(t)
-
-
 def _claims(t: Term) -> Iterator[Claim]:
     for p in _partials(t):
-        position = "" if not _smooth(t) else ", for " + " and ".join(map(show, _smooth(t)))
-        name = f"d({show(t)}) / d{show(p.operand)}"
-        yield _claim(name, show(p.factor), (t, p.factor), p.operand, _smooth(t), position)
+        slope = infix("/", call("d", formula(t)), name(f"d{show(p.operand)}"))
+        equal = chain("=", slope, formula(p.factor))
+        said = sentence(equal, *where(map(formula, _smooth(t))))
+        part = _Slope.of_value(t, p.factor, p.operand, _smooth(t))
+        yield Claim(str(slope), said, (part,))
 
 
 def _of_product(m: T.UserMonoid) -> Iterator[Claim]:
@@ -114,16 +128,9 @@ def _of_product(m: T.UserMonoid) -> Iterator[Claim]:
         smooth = tuple(c for t in T.subterms(value) for c in _smooth(t))
         for of, x in zip(m.fields, symbols[1], strict=True):
             slope = product.derivative(field, of)
-            name = f"d({m.name}: a . x . b).{field} / d{show(x)}"
-            yield _claim(name, show(slope), (value, slope), x, smooth, ", but for jumps and kinks")
-
-
-def _claim(
-    name: str, shown: str, sides: tuple[Term, Term], x: Term, smooth: Iterable[Term], position: str
-) -> Claim:
-    """The second side is the derivative of the first one."""
-    value, slope = sides
-    return Claim(name, f"{name} = {shown}{position}", (_Slope.of_value(value, slope, x, smooth),))
+            what = f"d({m.name}: a . x . b).{field} / d{show(x)}"
+            said = sentence(f"{what} = ", formula(slope), ", but for jumps and kinks")
+            yield Claim(what, said, (_Slope.of_value(value, slope, x, smooth),))
 
 
 @record()
@@ -134,7 +141,7 @@ class _Slope(Identity):
     def of_value(cls, value: Term, slope: Term, x: Term, smooth: Iterable[Term]) -> _Slope:
         """Return the claim about a value, where it is smooth."""
         condition = T.conjunction(*smooth)
-        return cls((value,), (slope,), ("", ""), condition, operands={"x": (x,)})
+        return cls((value,), (slope,), (), condition, operands={"x": (x,)})
 
     def sides(self, case: Arithmetic, number: int, value: Evaluator) -> Sequence[Value]:
         """Return the derivative, and what is said to be it."""

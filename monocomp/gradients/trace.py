@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from monocomp.display.formulas import Formula
 from monocomp.gradients.reverse import Visit
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equation, Equations
@@ -17,7 +18,7 @@ class Choice:
 
     Attributes:
         name: under which it is, or would be, saved.
-        text: the value.
+        value: what it is.
         is_saved: True if it is stored, and not computed anew.
         reason: why.
         is_open: True if it is to be weighed within the programs.
@@ -26,7 +27,7 @@ class Choice:
     """
 
     name: str
-    text: str
+    value: Formula
     is_saved: bool
     reason: str
     is_open: bool = False
@@ -35,7 +36,7 @@ class Choice:
 
     def __str__(self) -> str:
         kept = "saved" if self.is_saved else "computed anew"
-        return f"{self.name} = {self.text}: {kept}, {self.reason}"
+        return f"{self.name} = {self.value}: {kept}, {self.reason}"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Expressions of a program as formulas: what a reading of an ambiguous line is written as.
+"""Expressions of the language as formulas: readings of an ambiguous line, and laws.
 
-Numbers are spelled as the program spells them.
+Numbers are spelled as they are written.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import partial, reduce
 from monocomp.display import formulas
 from monocomp.display.formulas import Formula
 from monocomp.language import syntax as S
+from monocomp.language.parser import parse
 
 
 def show(node: S.Expr, text: str) -> str:
@@ -18,7 +19,36 @@ def show(node: S.Expr, text: str) -> str:
     return str(_formula(node, text))
 
 
+def statement(text: str) -> Formula:
+    """Return a sentence as a formula. What stands between backquotes in it is an expression of the
+    language, or an equation of two."""
+    parts = text.split("`")
+    shown = [equation(p) if n % 2 else p for n, p in enumerate(parts) if p]
+    return formulas.sentence(*shown)
+
+
+def equation(text: str) -> Formula:
+    """Return an expression of the language, or an equation of two, with the brackets as written."""
+    sides = tuple(map(_side, text.split(" = ")))
+    return Formula("chain", sides, "=") if len(sides) == 2 else sides[0]
+
+
+def _side(text: str) -> Formula:
+    program = f"O = {text}"
+    (definition,) = parse(program)
+    assert isinstance(definition, S.Definition)
+    return _formula(definition.body, program)
+
+
 def _formula(node: S.Expr, text: str) -> Formula:
+    shown = _form(node, text)
+    is_leaf = isinstance(node, S.Name | S.Number | S.Extent)
+    inside = [part.span.start for part in S.children(node)]
+    in_brackets = text[node.span.start] == "(" and node.span.start not in inside
+    return formulas.group(shown) if in_brackets and not is_leaf else shown
+
+
+def _form(node: S.Expr, text: str) -> Formula:
     def all_of(parts: Iterable[S.Expr]) -> tuple[Formula, ...]:
         return tuple(_formula(part, text) for part in parts)
 

@@ -38,7 +38,7 @@ from monocomp.terms.equations import Equations
 from monocomp.terms.masks import EXTREMA
 from monocomp.terms.monomials import factors
 from monocomp.terms.nodes import Binder
-from monocomp.terms.printer import show
+from monocomp.terms.printer import formula, show
 from monocomp.tile import Axis, Expr, Loop, Mask, Segment, apply, number
 from monocomp.tile.order import order_updates
 
@@ -199,7 +199,7 @@ class Loops(Values):
         segments = tuple(map(self._segment, intervals))
         scope = Scope(name, len(self.scopes), condition=condition, is_backwards=backwards)
         self.scopes.append(scope)
-        shown = tuple(show(_visible(f), self.program.reader_names()) for f in folds)
+        shown = tuple(formula(_visible(f), self.program.reader_names()) for f in folds)
         loop = Loop(self.axes[name], segments, [], scope.body, shown, backwards, self.origin)
         body = Body(self, loop)
         if domain.mask is not T.TRUE:  # before anything is read that a block may not need

@@ -143,8 +143,9 @@ def sum_along_diagonals(
 ) -> tuple[Step, Equation]:
     """Return the step that stores the sums of a block, of so many keys, and these.
 
-    Law:     sums may be taken in any order, and a value stored and read again; k = Y * i + y and
-             k + r + c - low = X * j + x are each so for one i and j, with 0 <= y < Y and 0 <= x < X
+    Law:     sums may be taken in any order, and a value stored and read again; `k = Y * i + y` and
+             `k + r + c - low = X * j + x` are each so for one i and j, with `0 <= y < Y` and
+             `0 <= x < X`
     Claims:  interchange, units, division with remainder
     Needs:   at these i, j, x and y the element is that of k and r
     """

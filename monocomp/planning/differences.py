@@ -86,7 +86,7 @@ def sum_by_difference(program: Equations, e: Equation, s: Sorted) -> tuple[Step,
     """Return the step that stores the sums of equal differences, and these.
 
     Law:     sums may be taken in any order, and a value stored and read again; for each q and k
-             there is one r = k - q + |q| - 1, with 0 <= r < |q| + |k| - 1
+             there is one `r = k - q + |q| - 1`, with `0 <= r < |q| + |k| - 1`
     Claims:  interchange, units, brackets
     Needs:   what the result's index is equal to follows from r
     """

@@ -35,7 +35,7 @@ from monocomp.terms.monomials import addends, content, factors
 def join_sums(program: Equations) -> Iterator[Step]:
     """Yield steps after which the sums of an equation that multiply the same columns are one.
 
-    Law:     c * sum[k](x * y) + sum[k](x * z) is sum[k](x * (c * y + z))
+    Law:     `c * sum[k](x * y) + sum[k](x * z) = sum[k](x * (c * y + z))`
     Claims:  distributivity, interchange, units, one point
     Needs:   what stands before a sum is finite if what it reads is, where an element is admitted;
              columns are finite, as in any product of tiles that is filtered

@@ -28,7 +28,7 @@ from monocomp.terms.equations import Equation, Equations
 def choose_elements(program: Equations) -> Iterator[Step]:
     """Yield steps after which no sum over columns is filtered by random numbers of its elements.
 
-    Law:     c * sum[k if d](x * y) is sum[k](x * where(d, c * y, 0))
+    Law:     `c * sum[k if d](x * y) = sum[k](x * where(d, c * y, 0))`
     Claims:  distributivity, units
     Needs:   c is not 0 where it is specified, as then d may be unspecified;
              what stands before a sum is finite if what it reads is, where an element is admitted;

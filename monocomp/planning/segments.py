@@ -139,8 +139,8 @@ def _are_indices(subscripts: Sequence[Term]) -> bool:
 def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step, Equation]:
     """Return the step that sorts, and sums over a segment.
 
-    Law:     a sum may be taken in any order: in a list that is sorted by N, N = v holds from as
-             far on as there are positions with N < v, and as far as there are with N <= v; and
+    Law:     a sum may be taken in any order: in a list that is sorted by N, `N = v` holds from as
+             far on as there are positions with `N < v`, and as far as there are with `N <= v`; and
              what is added may be stored, with N for v
     Claims:  interchange, segments, brackets, division with remainder
     Needs:   the filter says that N = v, and N is read at all positions once

@@ -29,6 +29,7 @@ from monocomp.costs.fitting import ROW_BLOCK
 from monocomp.costs.holding import total_time
 from monocomp.costs.roles import outer_folds
 from monocomp.declarations.records import Input, Param
+from monocomp.display.formulas import name, words
 from monocomp.planning.naming import NewNames
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
@@ -89,8 +90,7 @@ def slice_index(
         return None
     inside = after.slices.computed if after.slices else frozenset()
     position = tuple(e.name for e in after.computed if e.name in inside)
-    before = extent.lstrip(".")
-    shown = f"slices of {length}"
+    before, shown = name(extent.lstrip(".")), words(f"slices of {length}")
     check = partial(_is_sliced, after, program, frozenset(stored), extent, length)
     return Step.of("slice_index", position, before, shown, program, after, check, reason)
 

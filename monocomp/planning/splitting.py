@@ -24,6 +24,7 @@ from monocomp import terms as T
 from monocomp.costs.holding import saving_of, saving_of_splits
 from monocomp.costs.roles import kernel_groups, rows_of, streamed_reads
 from monocomp.declarations.records import Param
+from monocomp.display.formulas import listed, name, sentence
 from monocomp.errors import InternalError
 from monocomp.planning.lists import equal_splits, listed_splits
 from monocomp.planning.naming import NewNames
@@ -39,7 +40,7 @@ from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, mantissa, settled, value_of
 from monocomp.terms.equations import Equation, Equations, in_order
-from monocomp.terms.printer import show
+from monocomp.terms.printer import formula, show
 
 ALIGNMENT = 128  # splits begin where blocks do
 
@@ -153,20 +154,19 @@ class _Splitting:
         start = self.program
         stored = list(self.splits.lists)
         bodies = {e.name: e.body for e in self.group}
-        before = "; ".join(show(value_of(f), start.reader_names()) for f in self.folds)
+        before = listed(formula(value_of(f), start.reader_names()) for f in self.folds)
         for f in _outermost_first(self.folds):
             old, new = self._merged(f, stored)
             bodies = {n: T.replace(body, old, new) for n, body in bodies.items()}
         program = self._with(bodies, stored)
         program = replace(program, splits={**start.splits, self.split.extent: count})
         names = program.reader_names()
-        after = "; ".join(show(T.stored(e, e.indices), names) for e in stored)
+        after = listed(formula(T.stored(e, e.indices), names) for e in stored)
         if self.p is not None:
             yield self.pack_rows(start)
-        after = f"{after}, folded over {self.split.name}"
         check = partial(can_be_split, self.folds)
-        texts = before, after
-        yield Step.of("split_stream", self._position, *texts, start, program, check, self.reason)
+        ends = before, sentence(after, f", folded over {self.split.name}")
+        yield Step.of("split_stream", self._position, *ends, start, program, check, self.reason)
 
     def _number_splits(self, base: str, count: Term) -> None:
         """Give splits an index: so many of them for each row, or as many for all rows together."""
@@ -189,12 +189,12 @@ class _Splitting:
     def pack_rows(self, program: Equations) -> Step:
         """Return the step that packs the rows, to a program.
 
-        Law:     indices i and j are one index p with i = p // |j| and j = p % |j|
+        Law:     indices i and j are one index p with `i = p // |j|` and `j = p % |j|`
         Claims:  division with remainder
         """
         assert self.packed is not None and self.p is not None
-        rows = ", ".join(i.name for i, _ in self.packed.parts)
-        after = show(self.p, program.reader_names())
+        rows = listed((name(i.name) for i, _ in self.packed.parts), ", ")
+        after = formula(self.p, program.reader_names())
         return Step.of("pack_rows", self._position, rows, after, self.program, program)
 
     def _with(self, bodies: Mapping[str, Term], stored: Sequence[Equation]) -> Equations:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from decimal import Decimal
 from functools import cache
@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
+from monocomp.display.formulas import Formula, chain, sentence, words
+from monocomp.language.printing import equation
 from monocomp.proving import reading
 from monocomp.proving.arithmetic import (
     Arithmetic,
@@ -20,7 +22,7 @@ from monocomp.proving.arithmetic import (
     is_finite,
 )
 from monocomp.terms import Term
-from monocomp.terms.printer import number_text, show
+from monocomp.terms.printer import formula, number_text
 
 Terms: TypeAlias = tuple[Term, ...]
 
@@ -31,7 +33,7 @@ class Identity:
 
     Attributes:
         left, right: the fields of both sides.
-        texts: both sides; without a right one, the identity says that the left side has a property.
+        shown: both sides, or the left one of an identity that says that it has a property.
         condition: on the parameters.
         infinities: what a parameter may be beside a real number, by its name.
         operands: tuples of parameters that a counterexample shows, by name.
@@ -39,25 +41,29 @@ class Identity:
 
     left: Terms
     right: Terms
-    texts: tuple[str, str]
+    shown: tuple[Formula, ...]
     condition: Term = T.TRUE
     infinities: Mapping[str, float] = field(default_factory=dict)
     operands: Mapping[str, Terms] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, left: Term, right: Term, condition: Term = T.TRUE, texts: Sequence[str] = ()
+        cls,
+        left: Term,
+        right: Term,
+        condition: Term = T.TRUE,
+        shown: tuple[Formula, ...] = (),
     ) -> Identity:
         """Return the identity of two terms whose parameters are real."""
-        left_text, right_text = texts or (show(left), show(right))
+        sides = shown or (formula(left), formula(right))
         params = {t.attr: (t,) for t in T.subterms(left, right, condition) if t.op == "param"}
-        return cls((left,), (right,), (left_text, right_text), condition, operands=params)
+        return cls((left,), (right,), sides, condition, operands=params)
 
     @property
-    def statement(self) -> str:
-        """Return the identity as a line of text."""
-        conditions = "" if self.condition is T.TRUE else f", for {show(self.condition)}"
-        return " = ".join(self.texts) + conditions
+    def statement(self) -> Formula:
+        """Return the identity, and for which values it holds."""
+        needed = () if self.condition is T.TRUE else (formula(self.condition),)
+        return sentence(chain("=", *self.shown), *where(needed))
 
     def evaluator(self, case: Arithmetic) -> Evaluator:
         """Return the values of terms in a case, for operands for which the condition holds. Each
@@ -91,29 +97,39 @@ class Claim:
 
     Attributes:
         name: of the law.
-        statement: the law as a line of text.
+        statement: the law, as it is shown.
         parts: the identities.
     """
 
     name: str
-    statement: str
+    statement: Formula
     parts: tuple[Identity, ...]
+
+
+def where(conditions: Iterable[Formula]) -> Iterator[Formula | str]:
+    """Yield the end of a sentence that says for which values it holds."""
+    for n, condition in enumerate(conditions):
+        yield " and " if n else ", for "
+        yield condition
 
 
 def claim_of(name: str, text: str) -> Claim:
     """Return the claim `left = right`, or that `for` a condition. `and finite a`, which real
     numbers are, says where the law stands beside infinite ones."""
-    equation, _, conditions = text.partition(" for ")
-    condition = conditions.partition("finite ")[0].removesuffix(" and ")
-    texts = equation.split(" = ")
-    left, right, *assumed = map(reading.expression, filter(None, [*texts, condition]))
+    equal, _, conditions = text.partition(" for ")
+    condition, are_finite, finite = conditions.partition("finite ")
+    condition = condition.removesuffix(" and ")
+    texts = [*equal.split(" = "), *filter(None, [condition])]
+    left, right, *assumed = map(reading.expression, texts)
     names = (n for e in (left, right, *assumed) for n in reading.conditions(e))
     reader = reading.Reader(frozenset(names))
     sides = reader.term(left), reader.term(right)
     if {t.kind for t in sides} == {"bool", "float"}:
         sides = reader.number(left), reader.number(right)
-    identity = Identity.of(*sides, T.conjunction(*map(reader.term, assumed)), texts)
-    return Claim(name, text.replace(" for ", ", for "), (identity,))
+    shown = tuple(map(equation, texts))
+    identity = Identity.of(*sides, T.conjunction(*map(reader.term, assumed)), shown[:2])
+    needed = [*shown[2:], *([words(are_finite + finite)] if finite else [])]
+    return Claim(name, sentence(chain("=", *shown[:2]), *where(needed)), (identity,))
 
 
 def show_values(values: Sequence[Value], digits: int = 6) -> str:

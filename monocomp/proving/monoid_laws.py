@@ -23,24 +23,26 @@ from typing import TypeAlias
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
-from monocomp.proving.identities import Claim, Identity, Terms
+from monocomp.display.formulas import Formula, chain, group, infix, listed, name, number, sentence
+from monocomp.proving.identities import Claim, Identity, Terms, where
 from monocomp.proving.prover import Plan
 from monocomp.proving.reading import compared
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE_PAIR, embed, first_position, of_one_field, settled
 from monocomp.terms.nodes import intern
+from monocomp.terms.printer import formula as term
 
 # An element, "unit", or a pair of products that are combined.
 Product: TypeAlias = "str | tuple[Product, Product]"
 _MOST_FORMS = 20  # as many excuses of a size, and restrictions, are tried
 
 
-def show_product(p: Product) -> str:
-    """Return a product as text."""
+def formula(p: Product) -> Formula:
+    """Return a product as a formula."""
     if isinstance(p, str):
-        return p
-    left, right = (q if isinstance(q, str) else f"({show_product(q)})" for q in p)
-    return f"{left} . {right}"
+        return name(p)
+    left, right = (name(q) if isinstance(q, str) else group(formula(q)) for q in p)
+    return infix(".", left, right)
 
 
 @record()
@@ -73,30 +75,33 @@ class Carrier:
         memo: dict[Term, Term] = {}
         return tuple(_put_in(t, operands, memo) for t in self.monoid.combine)
 
-    def identity(self, texts: tuple[str, str], left: Terms, right: Terms, *needs: Term) -> Identity:
-        """Return an identity about the elements that its texts name."""
-        operands = {n: self.element(n) for n in "xyz" if any(n in text for text in texts)}
-        named = [(n, f, u) for n in operands for f, u in self.units.items()]
-        infinite = {f"{n}.{f}": u.attr for n, f, u in named if is_infinite(u)}
-        restricted = (self.parameter(n, f) for n, f, _ in named if f in self.nonnegative)
+    def identity(
+        self, shown: tuple[Formula, ...], left: Terms, right: Terms, *needs: Term
+    ) -> Identity:
+        """Return an identity about the elements that it names."""
+        named = {part.attr for side in shown for part in side.walk()}
+        operands = {n: self.element(n) for n in "xyz" if n in named}
+        units = [(n, f, u) for n in operands for f, u in self.units.items()]
+        infinite = {f"{n}.{f}": u.attr for n, f, u in units if is_infinite(u)}
+        restricted = (self.parameter(n, f) for n, f, _ in units if f in self.nonnegative)
         signs = (compared("<=", T.ZERO, x) for x in restricted)
         condition = T.conjunction(*signs, *needs)
-        return Identity(left, right, texts, condition, infinite, operands)
+        return Identity(left, right, shown, condition, infinite, operands)
 
     def equal(self, left: Product, right: Product, *needs: Term) -> Identity:
         """Return the identity of two products."""
-        texts = show_product(left), show_product(right)
-        return self.identity(texts, self.value(left), self.value(right), *needs)
+        shown = formula(left), formula(right)
+        return self.identity(shown, self.value(left), self.value(right), *needs)
 
-    def claim(self, name: str, identity: Identity) -> Claim:
+    def claim(self, law: str, identity: Identity) -> Claim:
         """Return the claim that an identity holds."""
-        return Claim(name, " = ".join(identity.texts) + self.condition, (identity,))
+        return Claim(law, sentence(chain("=", *identity.shown), *self.condition), (identity,))
 
     @property
-    def condition(self) -> str:
-        """Return the restriction as text."""
-        fields = [f for f in self.monoid.fields if f in self.nonnegative]
-        return ", for " + " and ".join(f"{f} >= 0" for f in fields) if fields else ""
+    def condition(self) -> tuple[Formula | str, ...]:
+        """Return the end of a sentence that says the restriction."""
+        fields = (f for f in self.monoid.fields if f in self.nonnegative)
+        return tuple(where(chain(">=", name(f), number("0")) for f in fields))
 
     @property
     def laws(self) -> Iterator[list[Claim]]:
@@ -158,10 +163,11 @@ def closed(c: Carrier) -> Claim:
 
     values = c.value(("x", "y"))
     right = tuple(kept(*at, x) for at, x in zip(c.units.items(), values, strict=True))
-    signs = "".join(f", with {f} >= 0" for f in sorted(c.nonnegative))
-    infinities = ", or infinite as in the unit" if any(map(is_infinite, c.monoid.unit)) else ""
-    statement = f"x . y is finite{signs}{infinities}{c.condition}"
-    return Claim("closed", statement, (c.identity(("x . y", ""), values, right),))
+    product = formula(("x", "y"))
+    said = " is finite" + "".join(f", with {f} >= 0" for f in sorted(c.nonnegative))
+    said += ", or infinite as in the unit" if any(map(is_infinite, c.monoid.unit)) else ""
+    statement = sentence(product, said, *c.condition)
+    return Claim("closed", statement, (c.identity((product,), values, right),))
 
 
 def neutral(c: Carrier, on_the_left: bool, excuses: Iterable[str] = ()) -> Claim:
@@ -182,12 +188,13 @@ def neutral(c: Carrier, on_the_left: bool, excuses: Iterable[str] = ()) -> Claim
     ]
     for pair in excused.values():
         parts += [c.equal(*sides, compared("==", *pair)) for sides in interchangeable]
-    text = show_product(product)
-    statement = f"{text} = x{c.condition}"
+    shown = formula(product)
+    said = [chain("=", shown, name("x")), *c.condition]
+    for n, (f, (_, unit)) in enumerate(excused.items()):
+        said += [" or " if n else ", unless ", chain("=", name(f), term(unit))]
     if excused:
-        values = " or ".join(f"{f} = {T.show(u)}" for f, (_, u) in excused.items())
-        statement += f", unless {values}: then {text} and x are equal in all products"
-    return Claim("left unit" if on_the_left else "right unit", statement, tuple(parts))
+        said += [": then ", shown, " and x are equal in all products"]
+    return Claim("left unit" if on_the_left else "right unit", sentence(*said), tuple(parts))
 
 
 def unit_claims(c: Carrier, on_the_left: bool) -> list[Claim]:
@@ -225,5 +232,6 @@ def tile(c: Carrier) -> Claim:
     pairs = list(map(c.element, "xyz"))
     top = reduce(partial(T.function, "maximum"), (frame for _, frame in pairs))
     at_once = T.add(*(embed(settled(top), *pair) for pair in pairs)), top
-    texts = "(x . y) . z", "tile of x, y, z"
-    return c.claim("tile", c.identity(texts, c.value((("x", "y"), "z")), at_once))
+    product: Product = (("x", "y"), "z")
+    shown = formula(product), sentence("tile of ", listed(map(name, "xyz"), ", "))
+    return c.claim("tile", c.identity(shown, c.value(product), at_once))

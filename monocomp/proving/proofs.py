@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,7 +36,7 @@ from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.domain import MASKS_ARE_ADDED, Assumptions, domain
 from monocomp.terms.equations import Equations
 
-PROVER_VERSION = 8  # part of what results are remembered under; raise it with every change
+PROVER_VERSION = 9  # part of what results are remembered under; raise it with every change
 
 
 def prove_monoid(
@@ -112,9 +112,9 @@ def _certified(
             laws = Prover(TIME_LIMIT).first_plan(plans())
             if not is_proved(laws):
                 return laws
-            _STORE.put(key, {"laws": [asdict(law) for law in laws]})
+            _STORE.put(key, {"laws": [law.to_json() for law in laws]})
         else:
-            laws = tuple(Law(**item) for item in entry["laws"])
+            laws = tuple(map(Law.from_json, entry["laws"]))
         _IN_MEMORY[key] = laws
     return _IN_MEMORY[key]
 
@@ -188,7 +188,7 @@ def _advice(m: UserMonoid, failed: Law) -> str:
             return f"unit ({', '.join(map(T.show, unit))}) is neutral"
     laws = prove_monoid(m, m.fields, limit=1.0)
     if is_proved(laws):
-        fields = laws[0].statement.rpartition(", for ")[2]
+        fields = str(laws[0].statement).rpartition(", for ")[2]
         name = fields.split(" ")[0]
         return f"the laws hold for {fields}; make that visible where you fold: abs({name})"
     if "undefined" in failed.counterexample:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from monocomp.declarations.record import record
+from monocomp.display.formulas import Formula
 from monocomp.proving.arithmetic import ContradictionError
 from monocomp.proving.case_analysis import OutOfTimeError, Path, clock, holds_in_all_cases
 from monocomp.proving.identities import Claim, show_values
@@ -43,7 +44,7 @@ class Law:
     """
 
     name: str
-    statement: str
+    statement: Formula
     holds: bool | None
     counterexample: str | None
     seconds: float
@@ -52,6 +53,15 @@ class Law:
     def short(self) -> str:
         """Return the law without the monoid."""
         return self.name.rpartition(": ")[2]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the law with its statement as a tree."""
+        return {**vars(self), "statement": self.statement.to_json()}
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Law:
+        """Return the law that was stored."""
+        return cls(**{**stored, "statement": Formula.from_json(stored["statement"])})
 
     @property
     def is_fact(self) -> bool:
@@ -117,7 +127,7 @@ def _counterexample(claim: Claim, sample: Sample) -> str | None:
     # Sides that differ late are shown with more digits.
     texts = [[show_values(side, digits) for side in sides] for digits in (6, 12, 24)]
     shown = next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
-    equations = [f"{side} = {x}" for side, x in zip(part.texts, shown, strict=True) if side]
+    equations = [f"{side} = {x}" for side, x in zip(part.shown, shown, strict=False)]
     elements = ", ".join(f"{name} = {show_values(x)}" for name, x in operands.items())
     return " and ".join(equations) + (f", for {elements}" if elements else "")
 

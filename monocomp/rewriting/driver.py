@@ -14,6 +14,7 @@ from functools import cached_property, partial
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
+from monocomp.display.formulas import Formula, words
 from monocomp.display.paragraphs import heading, row
 from monocomp.display.rendering import Rendered
 from monocomp.errors import InternalError
@@ -23,14 +24,14 @@ from monocomp.rewriting.sharing import kept, require_few
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.equations import Equation, Equations
-from monocomp.terms.printer import show
+from monocomp.terms.printer import formula, left_side
 
 STEP_LIMIT = 10_000
 WEIGHT_LIMIT = (
     1_000_000  # terms of an equation as it is written out, from which on they are counted
 )
 SIZE_LIMIT = 1500  # each counted once
-NAMING_LAW = "a name equals what it is defined to be"
+NAMING_LAW = words("a name equals what it is defined to be")
 OF_LOGITS = ("softmax", "log_softmax", "logsumexp")
 
 
@@ -52,9 +53,9 @@ class Step(Rendered):
 
     Attributes:
         rule: the rule's name.
-        law: the law that it rests on.
+        statement: the law that it rests on.
         place: the definitions in which the term occurred.
-        left, right: the texts `before` and `after`, or what makes them when they are read.
+        left, right: what was replaced and by what, or what makes them when they are read.
         start: the whole program before the step.
         program: the whole program after the step.
         redex, contractum: the term that was rewritten, and what it became, where the step is
@@ -65,10 +66,10 @@ class Step(Rendered):
     """
 
     rule: str
-    law: str
+    statement: Formula
     place: tuple[str, ...]
-    left: str | Callable[[], str]
-    right: str | Callable[[], str]
+    left: Formula | Callable[[], Formula]
+    right: Formula | Callable[[], Formula]
     start: Equations
     program: Equations
     redex: Term | None = None
@@ -82,8 +83,8 @@ class Step(Rendered):
         cls,
         rule: str,
         place: Iterable[str],
-        left: str | Callable[[], str],
-        right: str | Callable[[], str],
+        left: Formula | Callable[[], Formula],
+        right: Formula | Callable[[], Formula],
         start: Equations,
         program: Equations,
         check: Callable[[], bool] | None = None,
@@ -91,9 +92,8 @@ class Step(Rendered):
     ) -> Step:
         """Return a step of planning or differentiation; its law is that of the rule
         (`rules.STATED`)."""
-        law = STATED[rule].law
-        texts = left, right
-        return cls(rule, law, tuple(place), *texts, start, program, reason=reason, check=check)
+        law, ends = STATED[rule].statement, (left, right)
+        return cls(rule, law, tuple(place), *ends, start, program, reason=reason, check=check)
 
     def __str__(self) -> str:
         return self.shown()
@@ -111,16 +111,26 @@ class Step(Rendered):
     def _named(self) -> str:
         return ", in ".join(filter(None, (self.rule, ", ".join(self.place))))
 
-    @cached_property
-    def before(self) -> str:
-        """Return the term that was replaced, as text."""
-        return self.left if isinstance(self.left, str) else self.left()
+    @property
+    def law(self) -> str:
+        """Return the law as text."""
+        return str(self.statement)
 
     @cached_property
+    def ends(self) -> tuple[Formula, Formula]:
+        """Return what was replaced, and by what."""
+        left, right = (f if isinstance(f, Formula) else f() for f in (self.left, self.right))
+        return left, right
+
+    @property
+    def before(self) -> str:
+        """Return what was replaced, as text."""
+        return str(self.ends[0])
+
+    @property
     def after(self) -> str:
-        """Return what replaced the term, as text."""
-        right = self.right if isinstance(self.right, str) else self.right()
-        return f"{right}, {self.reason}" if self.reason else right
+        """Return by what it was replaced, as text, and why."""
+        return ", ".join(filter(None, (str(self.ends[1]), self.reason)))
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -167,21 +177,21 @@ class Rewriter:
         self,
         rule: str,
         place: Iterable[str],
-        before: str | Callable[[], str],
-        after: str | Callable[[], str],
+        before: Formula | Callable[[], Formula],
+        after: Formula | Callable[[], Formula],
         program: Equations,
     ) -> None:
         """Take a step that names something, or puts what it stands for in its place."""
-        texts = before, after
-        self.take(Step(rule, NAMING_LAW, tuple(place), *texts, self.program, program))
+        ends = before, after
+        self.take(Step(rule, NAMING_LAW, tuple(place), *ends, self.program, program))
 
     def forget(self) -> None:
         """Let go of which terms are normal, once all is done."""
         self._normal.clear()
         self._idle.clear()
 
-    def _shown(self, t: Term) -> Callable[[], str]:
-        """Return a function that writes a term: few texts are read, and they take long."""
+    def _shown(self, t: Term) -> Callable[[], Formula]:
+        """Return a function that writes a term: few are read, and they take long."""
         return partial(self.program.shown, t)
 
     def inline_definitions(self) -> None:
@@ -208,11 +218,10 @@ class Rewriter:
         if equation.body.args and equation.body.op not in ("read", "stored", "cast"):
             known = (Abbreviation(equation.name, equation.indices, equation.body), *known)
         kept = tuple(e for e in program.equations if e.name != equation.name or e.name in returned)
-        left = equation.name + "[" + ",".join(i.name for i in equation.indices) + "]"
         self.name(
             "inline_definition",
             users,
-            left if equation.indices else equation.name,
+            left_side(equation.name, (i.name for i in equation.indices)),
             self._shown(equation.body),
             replace(program, equations=kept, known=known),
         )
@@ -263,7 +272,7 @@ class Rewriter:
         known = (Abbreviation(name, (*rows, *others), operand), *self.program.known)
         program = replace(self.program, known=known)
         left = self._shown(operand)
-        right = show(operand, program.reader_names())
+        right = formula(operand, program.reader_names())
         self.name("name_operand", [equation.name], left, right, program)
 
     def exhaust(self, rules: RuleSet) -> None:
@@ -290,8 +299,8 @@ class Rewriter:
         terms = choice.before, choice.after
         whole = self.program, choice.program
         check = partial(rule.gives, *(whole if rule in rules.choices else terms))
-        texts = self._shown(choice.before), self._shown(choice.after)
-        self.take(Step(rule.name, rule.law, places, *texts, *whole, *terms, check=check))
+        ends = self._shown(choice.before), self._shown(choice.after)
+        self.take(Step(rule.name, rule.statement, places, *ends, *whole, *terms, check=check))
         return True
 
     def _choose(self, rules: RuleSet, place: str | None) -> tuple[Rule, Choice] | None:

@@ -24,9 +24,11 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
+from monocomp.display.formulas import Formula
 from monocomp.errors import InternalError
 from monocomp.language import syntax
 from monocomp.language.checker import check
+from monocomp.language.printing import equation
 from monocomp.proving.identities import Claim, Identity
 from monocomp.proving.reading import SIZES, Reader, conditions, expression
 from monocomp.proving.rule_laws import RULE_LAWS, RuleLaw
@@ -189,6 +191,11 @@ class Equation(Rule):
     def law(self) -> str:
         """Return the equation."""
         return f"{self.left} = {self.right}"
+
+    @cached_property
+    def statement(self) -> Formula:
+        """Return the equation as a formula."""
+        return equation(self.law)
 
     @property
     def claims(self) -> tuple[str, ...]:

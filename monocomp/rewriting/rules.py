@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
+from monocomp.display.formulas import Formula
 from monocomp.errors import InternalError
+from monocomp.language.printing import statement
 from monocomp.proving.proofs import certify
 from monocomp.proving.prover import Law, missing
 from monocomp.terms import Term
@@ -56,9 +58,14 @@ class Rule:
         return re.sub(r"\n[ \t]+", "\n", match[1]).strip() if match else ""
 
     @cached_property
+    def statement(self) -> Formula:
+        """Return the law that the rule rests on."""
+        return statement(" ".join(self.section("Law").split()))
+
+    @property
     def law(self) -> str:
-        """Return the law that the rule rests on, in one line."""
-        return " ".join(self.section("Law").split())
+        """Return the law as text, in one line."""
+        return str(self.statement)
 
     @property
     def claims(self) -> tuple[str, ...]:

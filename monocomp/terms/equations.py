@@ -13,10 +13,18 @@ from typing import TypeVar
 from monocomp import terms as T
 from monocomp.declarations.record import record
 from monocomp.declarations.records import Declarations, Origin
-from monocomp.display.formulas import Formula
+from monocomp.display.formulas import Formula, listed
 from monocomp.terms import Equation, Term
 from monocomp.terms.abbreviation import Abbreviation, abbreviator
-from monocomp.terms.printer import Mark, Names, definition, definition_line, show, show_monoid
+from monocomp.terms.printer import (
+    Mark,
+    Names,
+    definition,
+    definition_line,
+    formula,
+    show,
+    show_monoid,
+)
 
 __all__ = ["Equation", "Equations", "Slices", "Sorted", "in_order", "stored_in"]
 
@@ -207,14 +215,14 @@ class Equations:
         names.abbreviate = abbreviator([a for a in self.known if a.name != of], whole)
         return names
 
-    def shown(self, t: Term) -> str:
-        """Print a term for readers, with the names that the program gives its parts."""
-        return show(t, self.reader_names(t))
+    def shown(self, t: Term) -> Formula:
+        """Return a term for readers, with the names that the program gives its parts."""
+        return formula(t, self.reader_names(t))
 
-    def shown_names(self, *stored: Equation) -> str:
-        """Print the left-hand sides of equations, for readers."""
+    def shown_names(self, *stored: Equation) -> Formula:
+        """Return the left-hand sides of equations, for readers."""
         names = self.reader_names()
-        return ", ".join(show(T.stored(e, e.indices), names) for e in stored)
+        return listed((formula(T.stored(e, e.indices), names) for e in stored), ", ")
 
     def readable_lines(self) -> list[str]:
         """Print like `lines`, with known names, and their definitions before them."""

@@ -429,9 +429,13 @@ def definition(
             shown = infix("and", group(shown), chain("==", i, i))
         else:
             shown = infix("+", shown, infix("*", number("0"), i))
-    return chain(
-        "=", Formula("read", tuple(map(name, indices)), left) if indices else name(left), shown
-    )
+    return chain("=", left_side(left, indices), shown)
+
+
+def left_side(left: str, indices: Iterable[str]) -> Formula:
+    """Return `O[i,e]`, or `O`."""
+    subscripts = tuple(map(name, indices))
+    return Formula("read", subscripts, left) if subscripts else name(left)
 
 
 def definition_line(

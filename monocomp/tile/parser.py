@@ -15,6 +15,7 @@ from typing import Any, NoReturn, get_args
 
 from monocomp import tile as P
 from monocomp.declarations.vocabulary import Kind
+from monocomp.display.formulas import words
 from monocomp.errors import InternalError
 from monocomp.tile.operations import JOIN, OPERATIONS, SIGNS, Sign
 
@@ -211,7 +212,7 @@ class _Parser:
         folds = []
         state = []
         while self._peek().startswith("# "):
-            folds.append(self._peek().removeprefix("# "))
+            folds.append(words(self._peek().removeprefix("# ")))
             self.at += 1
         while parts := self._take(_STATE):
             name, axes, start = parts

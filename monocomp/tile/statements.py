@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from monocomp.declarations.record import expressions_in, record, with_expressions
 from monocomp.declarations.vocabulary import Kind
+from monocomp.display.formulas import Formula
 from monocomp.tile.values import Axis, Expr, Origin
 
 
@@ -153,7 +154,7 @@ WHOLE = (Segment(),)  # the segments of a loop over everything
 class Loop:
     """Stream an axis: the segments, which are disjoint and in the order of the loop.
 
-    `folds` are the folds that it carries, as text. A loop that `is_backwards` goes from the last
+    `folds` are the folds that it carries, as shown. A loop that `is_backwards` goes from the last
     element of the last segment, which is listed first, to the first element; so do folds along its
     axis. What assignments alone carry are sums and extremes, which commute.
     """
@@ -162,7 +163,7 @@ class Loop:
     segments: tuple[Segment, ...]
     state: list[State]
     body: list[Statement]
-    folds: tuple[str, ...] = ()
+    folds: tuple[Formula, ...] = ()
     is_backwards: bool = False
     origin: Origin | None = None
 

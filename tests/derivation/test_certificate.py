@@ -36,7 +36,7 @@ def check_steps(found: Certificate, steps: Iterable[Step]) -> None:
     needy = {n for n, s in by_number.items() if s.rule in rules and rules[s.rule].section("Needs")}
     assert {c.step for c in found.conditions} == needy
     for c in found.conditions:
-        assert c.needs in c.fact and (c.by in ("form", AGAIN) or hasattr(T, c.by))
+        assert c.needs in str(c.fact) and (c.by in ("form", AGAIN) or hasattr(T, c.by))
         assert (c.by == AGAIN) == (not isinstance(rules[c.rule], Equation))
 
 

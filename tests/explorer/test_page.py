@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import re
 from dataclasses import replace
 from html import unescape
@@ -14,14 +16,23 @@ import monocomp as mc
 from monocomp import explorer
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.rule_sets import RULES
-from monocomp.display.formulas import Formula, infix
+from monocomp.display.formulas import Formula, infix, words
 from monocomp.display.formulas import chain as chained
 from monocomp.explorer.colours import coloured
 from monocomp.explorer.fitting import Names, fit
-from monocomp.explorer.laws import NotAFormulaError, parse, sentence
+from monocomp.explorer.html import phrase
 from monocomp.explorer.linking import linked
 from monocomp.explorer.marking import pairs
 from monocomp.explorer.mathml import letters, math, typeset
+from monocomp.language.printing import equation as parse
+from monocomp.language.printing import statement
+from monocomp.proving.monoid_laws import Carrier
+from monocomp.proving.proofs import certify
+from monocomp.proving.prover import Law
+from monocomp.proving.rule_laws import RULE_LAWS
+from monocomp.rewriting.equations import Equation
+from monocomp.rewriting.rules import STATED, Rule
+from monocomp.terms.algebra import SE_PAIR
 from tests.pages import Page, Sanitised, plain
 from tests.program_generator import programs
 
@@ -53,18 +64,50 @@ def test_letters_of_formulas_are_their_text(name: str) -> None:
         assert plain(letters(math(f))) == plain(str(f))
 
 
-@pytest.mark.parametrize("law", sorted({r.law for r in RULES.values()}))
-def test_letters_of_laws_are_their_text(law: str) -> None:
-    """But for brackets: a law has some that are not needed, and a word in brackets is none."""
-    shown = "".join(p if isinstance(p, str) else letters(math(p)) for p in sentence(law))
-    without = str.maketrans("", "", "()")
-    assert plain(shown).translate(without) == plain(law).translate(without)
+@pytest.mark.parametrize("rule", [*RULES.values(), *STATED.values()], ids=lambda rule: rule.name)
+def test_letters_of_laws_are_their_text(rule: Rule) -> None:
+    """An equation is typeset, and what is only a sentence stands as it is written."""
+    law = rule.statement
+    assert str(law) == rule.law and plain(letters(phrase(law))) == plain(rule.law)
+    assert isinstance(rule, Equation) <= ("<math" in phrase(law, width=999))
 
 
-@pytest.mark.parametrize("text", ["", "a +", "sum[k](", "fold over k", "x y", "]", "a = = b", "|d"])
+@pytest.mark.parametrize("name", sorted(RULE_LAWS))
+def test_letters_of_what_is_proved_are_its_text(name: str) -> None:
+    for claim in RULE_LAWS[name].claims():
+        said = phrase(claim.statement, width=999)
+        assert plain(letters(said)) == plain(str(claim.statement)) and "<math" in said
+
+
+def test_brackets_of_laws_stay() -> None:
+    """An order of operations may be what a law is about."""
+    law = parse("(x + y) + z = x + (y + z)")
+    assert str(law) == "(x + y) + z = x + (y + z)"
+    assert plain(letters(math(law))) == "(x+y)+z=x+(y+z)"
+    assert "(" not in re.sub("<mi hidden>.</mi>", "", math(parse("(a + b) / c")))
+    forms = next(forms for forms in Carrier(SE_PAIR).laws if forms[0].name == "associative")
+    assert str(forms[0].statement) == "(x . y) . z = x . (y . z)"
+
+
+def test_laws_are_formulas_between_words() -> None:
+    law = statement("`max[k](a * x) = a * max[k](x)` for `a > 0`, and no other")
+    assert [p.op for p in law.args] == ["chain", "words", "chain", "words"]
+    assert str(law) == "max[k](a * x) = a * max[k](x) for a > 0, and no other"
+    assert statement("a fold is a = b").args == (words("a fold is a = b"),)
+
+
+@pytest.mark.parametrize("text", ["a +", "sum[k](", "fold over k", "x y", "]", "a = = b", "|d"])
 def test_what_is_no_formula_is_refused(text: str) -> None:
-    with pytest.raises(NotAFormulaError):
-        parse(text)
+    with pytest.raises(mc.MonocompError):
+        statement(f"a law: `{text}`")
+
+
+def test_formulas_are_data() -> None:
+    """Laws are remembered with their statements."""
+    for name in ("SE", "top", "distributivity"):
+        for law in certify(name):
+            assert Law.from_json(json.loads(json.dumps(law.to_json()))) == law
+            assert pickle.loads(pickle.dumps(law.statement)) is law.statement
 
 
 def test_typeset() -> None:
@@ -88,7 +131,7 @@ def test_parts_of_a_wide_formula_get_names() -> None:
     def written_out(f: Formula) -> Formula:
         if f.op == "chip":
             return written_out(rows[f.attr])
-        return replace(f, args=tuple(map(written_out, f.args)))
+        return Formula(f.op, tuple(map(written_out, f.args)), f.attr)
 
     assert written_out(fitted) is f
 
@@ -181,7 +224,9 @@ def test_everything_is_escaped(causal: mc.Kernel) -> None:
         page = Page(html)
         assert page.seen.count("script") == 1 and "b" not in set(page.seen) - {"b"}
         assert "alert('" not in html and "<b>" not in re.sub(r"<b>\w+</b>", "", html)
-    step = replace(causal.derivation[0], rule=BAD, law=BAD, place=(BAD,), left=BAD, right=BAD)
+    said = words(BAD)
+    first = causal.derivation[0]
+    step = replace(first, rule=BAD, statement=said, place=(BAD,), left=said, right=said)
     html = Derivation(causal.derivation.start, (step,))._repr_html_()
     assert Page(html).seen.count("script") == 1 and "alert('" not in html
     assert plain(BAD) in Page(html).text
