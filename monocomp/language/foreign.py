@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from monocomp.declarations.vocabulary import ALL_REDUCTIONS, FUNCTIONS
+from monocomp.display.formulas import MUL, NOT, UNARY
 from monocomp.language.mistakes import SPELLINGS
 from monocomp.language.notation import (
     COMPARISONS,
     LEVELS,
-    NOT,
-    PRODUCT,
-    SIGN,
     Attribute,
     Binary,
     Bracketed,
@@ -32,6 +30,7 @@ from monocomp.language.notation import (
     Tree,
     Unary,
     Word,
+    head_of,
 )
 
 
@@ -195,7 +194,7 @@ class _Reader:
         bounds = self.binary(1)
         if self.accept("..", ":"):
             return index, _between(bounds, Binary("<=", Word(index), self.binary(1)))
-        is_range = isinstance(bounds, Bracketed) and bounds.head == Word("range")
+        is_range = isinstance(bounds, Bracketed) and bounds.head == "range"
         if is_range and isinstance(bounds, Bracketed) and len(bounds.items) in (1, 2):
             upper = Binary("<", Word(index), bounds.items[-1])
             return index, _between(bounds.items[0], upper) if len(bounds.items) > 1 else upper
@@ -216,7 +215,7 @@ class _Reader:
                 tree = _joined(op, tree, right)
             elif self.opened[-1:] == "[" and isinstance(tree, Word) and self.kind == "name":
                 return tree  # O[b q]
-            elif self.starts_operand() and level <= PRODUCT:
+            elif self.starts_operand() and level <= MUL:
                 tree = self.beside(tree)
             else:
                 return tree
@@ -231,17 +230,19 @@ class _Reader:
         takes_operand = _takes_operand(tree)
         is_reduction = isinstance(tree, Word) and reduction_of(tree.text) is not None
         if is_reduction and re.match(r"[^\W\d]", self.peek(1)) and not is_head(self.word):
-            tree = Bracketed(tree, False, (Word(self.next()),))  # sum j A[i,j]
-        right = self.binary(PRODUCT if takes_operand else SIGN)
+            tree = Bracketed(head_of(tree), False, (Word(self.next()),))  # sum j A[i,j]
+        right = self.binary(MUL if takes_operand else UNARY)
         if isinstance(tree, Word) and isinstance(right, Word) and not tree.text[:1].isdigit():
             raise NotReadable  # prose
-        return Bracketed(tree, True, (right,)) if takes_operand else Binary("*", tree, right)
+        return (
+            Bracketed(head_of(tree), True, (right,)) if takes_operand else Binary("*", tree, right)
+        )
 
     def unary(self) -> Tree:
         op = SPELLINGS.get(self.word, self.word)
         if op in ("-", "not", "+") and self.kind != "text":
             self.number += 1
-            operand = self.binary(SIGN if op != "not" else NOT + 1)
+            operand = self.binary(UNARY if op != "not" else NOT + 1)
             return operand if op == "+" else Unary(op, operand)
         tree = self.postfix()
         if SPELLINGS.get(self.word, self.word) == "**":
@@ -253,7 +254,7 @@ class _Reader:
         tree = self.atom()
         while True:
             if self.word in _OPEN and self.word:
-                tree = self.bracketed(tree)
+                tree = self.bracketed(head_of(tree))
             elif self.word == "." and re.match(r"[^\W\d]", self.peek(1)):
                 self.number += 1
                 tree = Attribute(tree, self.next())
@@ -271,7 +272,7 @@ class _Reader:
             self.number += 1
             return Text(word[1:-1])
         if word in _OPEN and word:
-            items = self.bracketed(Word("")).items
+            items = self.bracketed("").items
             if not items:
                 raise NotReadable
             return items[0] if len(items) == 1 and self.peek(-2) != "," else Listed(items)
@@ -282,10 +283,10 @@ class _Reader:
             return Word(SPELLINGS[word])
         raise NotReadable
 
-    def bracketed(self, head: Tree) -> Bracketed:
+    def bracketed(self, head: str | Tree) -> Bracketed:
         """Read the brackets after a head; any bracket closes any other, and the end does."""
-        if isinstance(head, Word):
-            head = Word(head.text.rstrip("_") or head.text)  # \sum_{j}
+        if isinstance(head, str):
+            head = head.rstrip("_") or head  # \sum_{j}
         found = Bracketed(head, self.word == "(", ())
         self.opened += self.next()
         self.skip(",", ";")
@@ -375,6 +376,5 @@ def is_head(name: str) -> bool:
 def _takes_operand(tree: Tree) -> bool:
     """True if a head without its operand is a reduction or a function."""
     if isinstance(tree, Bracketed):
-        tree = tree.head
-        return isinstance(tree, Word) and reduction_of(tree.text) is not None
+        return isinstance(tree.head, str) and reduction_of(tree.head) is not None
     return isinstance(tree, Word) and is_head(tree.text)

@@ -32,9 +32,9 @@ def _meanings() -> dict[str, list[tuple[tuple[str, ...], Tree]]]:
     for line in _LINES:
         definition = foreign.read(line)
         left = definition.left
-        assert isinstance(left, Bracketed) and isinstance(left.head, Word)
+        assert isinstance(left, Bracketed) and isinstance(left.head, str)
         names = tuple(item.text for item in left.items if isinstance(item, Word))
-        found.setdefault(left.head.text, []).append((names, definition.body))
+        found.setdefault(left.head, []).append((names, definition.body))
     return found
 
 

@@ -6,42 +6,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias, get_args
 
+from monocomp.declarations.record import expressions_in, record, with_expressions
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
+from monocomp.display import formulas
+from monocomp.display.formulas import ADD, AND, COMPARE, MUL, OR, POW, Formula
 
 # Operators by strength, in the spelling of this language; @ is a matrix product.
 COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
-LEVELS = {"or": 1, "and": 2, **dict.fromkeys(COMPARISONS, 4)}
-LEVELS |= {"+": 5, "-": 5, **dict.fromkeys(("*", "@", "/", "//", "%"), 6), "**": 8}
-NOT, PRODUCT, SIGN = 3, 6, 7
+LEVELS = {"or": OR, "and": AND, **dict.fromkeys(COMPARISONS, COMPARE), "+": ADD, "-": ADD}
+LEVELS |= {**dict.fromkeys(("*", "@", "/", "//", "%"), MUL), "**": POW}
 
 
-@dataclass(frozen=True)
-class Word:
+class Tree:
+    """A part of a statement in any notation."""
+
+
+@record()
+class Word(Tree):
     """A name or number as it is written; `inf` is one of them."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Text:
+@record()
+class Text(Tree):
     """A string, without its quotes."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Unary:
+@record()
+class Unary(Tree):
     """An operator before its operand: - or not."""
 
     op: str
     operand: Tree
 
 
-@dataclass(frozen=True)
-class Binary:
+@record()
+class Binary(Tree):
     """An operator between two operands, in the spelling of this language; @ is a matrix product."""
 
     op: str
@@ -49,8 +53,8 @@ class Binary:
     right: Tree
 
 
-@dataclass(frozen=True)
-class Choice:
+@record()
+class Choice(Tree):
     """`a if c else b`, or `c ? a : b`."""
 
     condition: Tree
@@ -58,8 +62,8 @@ class Choice:
     right: Tree
 
 
-@dataclass(frozen=True)
-class Filtered:
+@record()
+class Filtered(Tree):
     """`x where c`, `x if c`, `x for k in range(n)`: a value for some elements only."""
 
     value: Tree
@@ -67,38 +71,39 @@ class Filtered:
     index: str | None = None
 
 
-@dataclass(frozen=True)
-class Attribute:
+@record()
+class Attribute(Tree):
     """`x.T`, `torch.exp`."""
 
     value: Tree
     name: str
 
 
-@dataclass(frozen=True)
-class Extent:
+@record()
+class Extent(Tree):
     """`|k|`."""
 
     index: str
 
 
-@dataclass(frozen=True)
-class Slice:
+@record()
+class Slice(Tree):
     """`:` among subscripts."""
 
 
-@dataclass(frozen=True)
-class Listed:
+@record()
+class Listed(Tree):
     """`(1, 2)` or `[1, 2]`, without a head."""
 
     items: tuple[Tree, ...]
 
 
-@dataclass(frozen=True)
-class Bracketed:
+@record()
+class Bracketed(Tree):
     """A head with brackets: a read, a reduction without its operand, or a call.
 
     Attributes:
+        head: a name, or what else stands before the brackets.
         is_call: are they parentheses?
         items: what stands between the commas.
         named: keyword arguments, such as `dim=-1`.
@@ -107,7 +112,7 @@ class Bracketed:
         is_prefix: do two points mark the index of a prefix?
     """
 
-    head: Tree
+    head: str | Tree
     is_call: bool
     items: tuple[Tree, ...]
     named: tuple[tuple[str, Tree], ...] = ()
@@ -116,8 +121,8 @@ class Bracketed:
     is_prefix: bool = False
 
 
-@dataclass(frozen=True)
-class Reduced:
+@record()
+class Reduced(Tree):
     """A reduction with its operands, as this language writes it."""
 
     name: str
@@ -128,42 +133,14 @@ class Reduced:
     is_prefix: bool = False
 
 
-Tree: TypeAlias = (
-    Word
-    | Text
-    | Unary
-    | Binary
-    | Choice
-    | Filtered
-    | Attribute
-    | Extent
-    | Slice
-    | Listed
-    | Bracketed
-    | Reduced
-)
+def head_of(tree: Tree) -> str | Tree:
+    """Return a tree as the head of brackets."""
+    return tree.text if isinstance(tree, Word) else tree
 
 
 def children(tree: Tree) -> tuple[Tree, ...]:
-    """Return the parts of a tree; what heads are called is none of them."""
-    match tree:
-        case Unary():
-            return (tree.operand,)
-        case Binary():
-            return (tree.left, tree.right)
-        case Choice():
-            return (tree.condition, tree.left, tree.right)
-        case Filtered():
-            return (tree.value, *((tree.condition,) if tree.condition else ()))
-        case Attribute():
-            return (tree.value,)
-        case Bracketed():
-            more = (tree.condition,) if tree.condition else ()
-            head = () if isinstance(tree.head, Word) else (tree.head,)
-            return (*head, *tree.items, *more)
-        case Reduced():
-            return (*tree.operands, *((tree.condition,) if tree.condition else ()))
-    return ()
+    """Return the parts of a tree."""
+    return tuple(expressions_in(tree, Tree))
 
 
 def walk(tree: Tree) -> Iterator[Tree]:
@@ -188,10 +165,10 @@ def names_in(tree: Tree) -> Iterator[str]:
 def reads_in(tree: Tree) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Return the tensors that are read, each with the indices of one read."""
     for part in walk(tree):
-        if isinstance(part, Bracketed) and not part.is_call and isinstance(part.head, Word):
+        if isinstance(part, Bracketed) and not part.is_call and isinstance(part.head, str):
             names = tuple(i.text for i in part.items if isinstance(i, Word))
             if len(names) == len(part.items):
-                yield part.head.text, names
+                yield part.head, names
 
 
 def indices_in(tree: Tree, indices: Sequence[str]) -> set[str]:
@@ -207,49 +184,38 @@ def indices_in(tree: Tree, indices: Sequence[str]) -> set[str]:
 
 def substitute(tree: Tree, by: Mapping[str, Tree]) -> Tree:
     """Return a tree with other trees in place of words."""
-
-    def substituted(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(substituted, value))
-        if isinstance(value, Word):
-            return by.get(value.text, value)
-        if not isinstance(value, get_args(Tree)):
-            return value
-        parts = {f.name: substituted(getattr(value, f.name)) for f in fields(value)}
-        return replace(value, **parts)
-
-    made: Tree = substituted(tree)
-    return made
+    if isinstance(tree, Word):
+        return by.get(tree.text, tree)
+    return with_expressions(tree, Tree, (), lambda part: substitute(part, by))
 
 
-def show(tree: Tree, level: int = 0) -> str:
-    """Return a tree as text, in parentheses where a stronger operator stands around it."""
+def show(tree: Tree) -> str:
+    """Return a tree as text of this language."""
+    return str(_formula(tree))
+
+
+def _formula(tree: Tree) -> Formula:
     match tree:
         case Word():
-            return tree.text
+            return formulas.name(tree.text)
         case Extent():
-            return f"|{tree.index}|"
-        case Unary(op="not"):
-            return _enclosed(f"not {show(tree.operand, NOT)}", level > NOT)
+            return Formula("extent", attr=tree.index)
         case Unary():
-            return _enclosed(f"-{show(tree.operand, SIGN)}", level > SIGN)
+            return formulas.prefix(tree.op, _formula(tree.operand))
         case Binary():
-            own = LEVELS[tree.op]
-            is_power, is_comparison = tree.op == "**", tree.op in COMPARISONS
-            left = show(tree.left, own + (is_power or is_comparison))
-            right = show(tree.right, SIGN if is_power else own + 1)
-            return _enclosed(f"{left} {tree.op} {right}", level > own)
-        case Bracketed(head=Word(text=name)):
-            opened, closed = "()" if tree.is_call else "[]"
-            comma = ", " if tree.is_call else ","
-            return f"{name}{opened}{comma.join(map(show, tree.items))}{closed}"
+            join = formulas.chain if tree.op in COMPARISONS else formulas.infix
+            return join(tree.op, _formula(tree.left), _formula(tree.right))
+        case Bracketed(head=str(name)):
+            return Formula("call" if tree.is_call else "read", _formulas(tree.items), name)
         case Reduced():
-            inside = (".." if tree.is_prefix else "") + ",".join(tree.indices)
-            inside += f" -> {tree.target}" if tree.target else ""
-            inside += f" if {show(tree.condition)}" if tree.condition else ""
-            return f"{tree.name}[{inside}]({', '.join(map(show, tree.operands))})"
+            sign = "->" if tree.target else ".." * tree.is_prefix
+            names = (*tree.indices, *((tree.target,) if tree.target else ()))
+            head = Formula("head", tuple(map(formulas.name, names)), sign)
+            if tree.condition is not None:
+                head = Formula("if", (head, _formula(tree.condition)))
+            return Formula("fold", (head, *_formulas(tree.operands)), tree.name)
     raise ValueError(f"{type(tree).__name__} has no text in this language")
 
 
-def _enclosed(text: str, needed: bool) -> str:
-    return f"({text})" if needed else text
+def _formulas(trees: Sequence[Tree]) -> tuple[Formula, ...]:
+    return tuple(map(_formula, trees))

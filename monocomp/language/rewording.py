@@ -31,6 +31,7 @@ from monocomp.language.notation import (
     Tree,
     Unary,
     Word,
+    head_of,
     indices_in,
     names_in,
     reads_in,
@@ -75,11 +76,11 @@ def _left(tree: Tree) -> tuple[str, tuple[str, ...]]:
         return tree.text, ()
     if isinstance(tree, Bracketed) and isinstance(tree.head, Bracketed):  # O[b][q]
         tree = replace(tree.head, items=(*tree.head.items, *tree.items))
-    if not isinstance(tree, Bracketed) or not isinstance(tree.head, Word):
+    if not isinstance(tree, Bracketed) or not isinstance(tree.head, str):
         raise NotReadable
     if not all(isinstance(item, Word) for item in tree.items):
         raise NotReadable
-    return tree.head.text, tuple(item.text for item in tree.items if isinstance(item, Word))
+    return tree.head, tuple(item.text for item in tree.items if isinstance(item, Word))
 
 
 class _Rewording:
@@ -163,28 +164,28 @@ class _Rewording:
             if head.name in ("shape", "size"):
                 return self._extent(head.value, tree.items)
             if _is_module(head.value):
-                return self._bracketed(replace(tree, head=Word(head.name)))
+                return self._bracketed(replace(tree, head=head.name))
             if head.name in _TRANSPOSED and not tree.is_call:
-                return self._transposed(replace(tree, head=head.value))
+                return self._transposed(replace(tree, head=head_of(head.value)))
             if tree.is_call:
                 items = (head.value, *tree.items)
-                return self._bracketed(replace(tree, head=Word(head.name), items=items))
+                return self._bracketed(replace(tree, head=head.name, items=items))
             raise NotReadable
         if isinstance(head, Bracketed):
             return self._after_brackets(head, tree)
-        if not isinstance(head, Word):
+        if not isinstance(head, str):
             return self._times(head, tree)
-        reduction = F.reduction_of(head.text)
+        reduction = F.reduction_of(head)
         if reduction is not None:
             if not tree.is_call and all(isinstance(item, Word) for item in tree.items):
                 raise NotReadable  # it has no operand
             return self._reduction(reduction, tree)
-        is_call = tree.is_call or head.text in FUNCTIONS
-        return self._call(head.text, tree) if is_call else self._read(head, tree)
+        is_call = tree.is_call or head in FUNCTIONS
+        return self._call(head, tree) if is_call else self._read(tree)
 
     def _after_brackets(self, head: Bracketed, tree: Bracketed) -> Tree:
         """Reword `A[i][j]`, and `sum[j](x)`, also where its brackets are others."""
-        name = head.head.text if isinstance(head.head, Word) else ""
+        name = head.head if isinstance(head.head, str) else ""
         reduction = F.reduction_of(name)
         if reduction is None and not head.is_call and not tree.is_call:
             return self._bracketed(replace(head, items=(*head.items, *tree.items)))
@@ -224,7 +225,7 @@ class _Rewording:
             raise NotReadable
         return Binary("*", self._reworded(left), self._reworded(right.items[0]))
 
-    def _read(self, head: Word, tree: Bracketed) -> Tree:
+    def _read(self, tree: Bracketed) -> Tree:
         if any(isinstance(item, Slice) for item in tree.items):
             spare = [i for i in self.indices if i not in set(names_in(tree))]
             items: list[Tree] = []
@@ -233,7 +234,7 @@ class _Rewording:
                     item = Word(spare.pop(0) if spare else self._added())
                 items.append(item)
             tree = replace(tree, items=tuple(items))
-        return replace(tree, head=head, items=tuple(map(self._reworded, tree.items)))
+        return replace(tree, items=tuple(map(self._reworded, tree.items)))
 
     def _added(self) -> str:
         self.added += (self._fresh(),)
@@ -262,7 +263,7 @@ class _Rewording:
         is_read = name not in FUNCTIONS and all(
             isinstance(item, Word) and item.text in self.known for item in items
         )
-        return Bracketed(Word(name), not is_read, items)  # A(i,j)
+        return Bracketed(name, not is_read, items)  # A(i,j)
 
     def _extent(self, tensor: Tree, places: Sequence[Tree]) -> Tree:
         """Reword `x.shape[0]`: the extent of the index that is read there."""
@@ -399,7 +400,7 @@ class _Rewording:
         match tree:
             case Word() if tree.text[:1].isalpha() and tree.text != "inf":
                 self.shapes.setdefault(tree.text, tuple(indices))
-                return Bracketed(tree, False, tuple(map(Word, indices)))
+                return Bracketed(tree.text, False, tuple(map(Word, indices)))
             case Binary():
                 left = self._with_indices(tree.left, indices)
                 return Binary(tree.op, left, self._with_indices(tree.right, indices))
@@ -493,4 +494,4 @@ def _with_filter(tree: Tree, condition: Tree, names: set[str]) -> Tree | None:
 
 
 def _call(name: str, *items: Tree) -> Tree:
-    return Bracketed(Word(name), True, items)
+    return Bracketed(name, True, items)

@@ -111,7 +111,7 @@ LINES = {
     "O[i] = einsum('ij,j', A, x)": "O[i] = A[i,j] * x[j]",
     "P = softmax(S, dim=-1)": "P[k] = softmax[k](S[k])",
     "O[i] = sum(A[i,j] * B[j], dim=1)": "O[i] = sum[j](A[i,j] * B[j])",
-    "O[i] = sum(A[i,j,k], dim=(1, 2))": "O[i] = sum[j,k](A[i,j,k])",
+    "O[i] = sum(A[i,j,k], dim=(1, 2))": "O[i] = sum[j, k](A[i,j,k])",
     "O[i] = torch.amax(A[i,j], dim=-1)": "O[i] = max[j](A[i,j])",
     "O[i] = A[i,j].max(dim=1).values": "O[i] = max[j](A[i,j])",
     "O[i] = max(A[i,j], dim=1)[0]": "O[i] = max[j](A[i,j])",
