@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from monocomp.display.formulas import words
 from monocomp.errors import InternalError
 from monocomp.tile import Loop, Statement, TileProgram
 from monocomp.tile.order import order_statements
@@ -25,18 +26,21 @@ FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "12"))
 SEED = int(os.environ.get("MONOCOMP_SEED", "0"))
 
 
-def without_origins(body: list[Statement]) -> list[Statement]:
-    """Text does not tell them."""
+def as_text_tells(body: list[Statement]) -> list[Statement]:
+    """Without origins, and with the words of formulas."""
     found: list[Statement] = []
     for s in body:
-        changed = {"body": without_origins(s.body)} if isinstance(s, Loop) else {}
+        changed = {}
+        if isinstance(s, Loop):
+            folds = tuple(words(str(f)) for f in s.folds)
+            changed = {"body": as_text_tells(s.body), "folds": folds}
         found.append(replace(s, origin=None, **changed))
     return found
 
 
 def check_text(p: TileProgram) -> None:
     again = parse(str(p))
-    assert astuple(again) == astuple(replace(p, body=without_origins(p.body)))
+    assert astuple(again) == astuple(replace(p, body=as_text_tells(p.body)))
     assert list(again.axes) == list(p.axes)
     assert str(again) == str(p)
 
