@@ -77,9 +77,9 @@ class Emission:
     @property
     def _processors(self) -> int:
         """Return how many program instances side by side kernels are planned for."""
-        from monocomp.backends.schedules.schedule import processors_of
+        from monocomp.machine.gpus import gpu
 
-        wanted = self.planner.processors or processors_of(self.target)
+        wanted = self.planner.processors or (gpu(self.target).processors if self.target else 1)
         return wanted if self.dialect.merges else 1
 
     @cached_property

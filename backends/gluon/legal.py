@@ -18,14 +18,9 @@ from monocomp.blocks import Block, BlockProgram
 from monocomp.blocks.liveness import Moment, Shape, moments
 from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.errors import UnsupportedError
+from monocomp.machine.gpus import Warpgroups
 
 _LENGTHS = (128, 64, 32, 16)
-# Registers of a thread, by how many warpgroups compute: values leave some for addresses, or else
-# ptxas lets each product end before the next.
-_MOST = {1: 240, 2: 240, 3: 160}
-# Time of a row, by how many warpgroups compute, over that of three: they hide each other's delays.
-# Measured: attention, heads of 64, 4096 keys, an H200, 2026-11-30.
-_PACE = {1: 1.65, 2: 1.13, 3: 1.0}
 
 
 class LegalOfWarpgroups(Legal):
@@ -37,7 +32,7 @@ class LegalOfWarpgroups(Legal):
             and super().admits(schedule)
             and all(schedule.lengths[a] == 16 * schedule.num_warps for a in self.blocks.divided)
             and all(self._is_aligned(block, schedule) for block in self.blocks.blocks)
-            and self.registers(schedule) < _MOST[schedule.num_warps // WARPGROUP]
+            and self.registers(schedule) < self.warpgroups(schedule).registers
         )
 
     def _is_aligned(self, block: Block, schedule: Schedule) -> bool:
@@ -53,6 +48,10 @@ class LegalOfWarpgroups(Legal):
             notes=[usual.notes[0], *notes],
             help="compile with backend='triton', or make the axes that are held entirely shorter",
         )
+
+    def warpgroups(self, schedule: Schedule) -> Warpgroups:
+        """Return the warpgroups that compute."""
+        return self.gpu.warpgroups[schedule.num_warps // WARPGROUP]
 
     def registers(self, schedule: Schedule) -> int:
         """Count the registers of a thread: the most that live values take at any moment. Scalars
@@ -75,7 +74,7 @@ class LegalOfWarpgroups(Legal):
             ((size(s.axis.name), lengths[s.axis.name]) for s in streams), default=(1, 1)
         )
         streamed = streamed_length(length, ends, rows, block)
-        pace = _PACE[schedule.num_warps // WARPGROUP]
+        pace = self.warpgroups(schedule).pace
         return pace * rows * streamed * (max(1.0, turns) if ends else ceil(turns))
 
     @cached_property
@@ -132,7 +131,7 @@ def reasons(legal: Legal) -> str:
     ]
     for schedule in _all(legal):
         assert isinstance(legal, LegalOfWarpgroups)
-        needed, most = legal.registers(schedule), _MOST[schedule.num_warps // WARPGROUP]
+        needed, most = legal.registers(schedule), legal.warpgroups(schedule).registers
         lines.append(f"  {schedule}: {needed} registers of {most}")
         if legal.admits(schedule):
             break
@@ -145,7 +144,7 @@ def _all(legal: Legal) -> Iterator[Schedule]:
     apart = {*axes} - _multiplied(legal) - {*legal.rows}
     for length in _LENGTHS:
         schedules = []
-        for groups, other in product(_PACE, _LENGTHS if apart else (0,)):
+        for groups, other in product(legal.gpu.warpgroups, _LENGTHS if apart else (0,)):
             blocks = dict.fromkeys(axes, length) | dict.fromkeys(apart, other)
             blocks |= dict.fromkeys(legal.blocks.divided, 64 * groups)
             order = orders(legal.resources, prod(blocks[a] for a in legal.rows))[0]

@@ -12,9 +12,10 @@ from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.line_breaks import fill, fit
 from monocomp.backends.triton.printer import Printer, call
 from monocomp.blocks.operations import infix, is_number, number, select
-from monocomp.blocks.passes.division import GROUP, GROUPS
+from monocomp.blocks.passes.division import GROUP, GROUPS, WARPGROUP
 from monocomp.blocks.passes.persistence import ITEM
 from monocomp.blocks.passes.registers import tiles
+from monocomp.machine.gpus import HOPPER
 
 
 def layout_name(at: B.Registers) -> str:
@@ -26,12 +27,6 @@ def layout_name(at: B.Registers) -> str:
 # The ring through which items are told.
 _TOLD = ("item_ring", "item_ring_full", "item_ring_empty")
 ITEM_NAMES = {"item", "item_slot", "item_phase", "claimed_ptr", *_TOLD}
-# The warps of what begins after the first warpgroup, and the registers of a thread.
-_SHARES = {
-    3: ("[4, 4, 1]", "[160, 160, 32]"),
-    2: ("[4, 1]", "[240, 24]"),
-    1: ("[1]", "[24]"),
-}
 
 
 class GluonPrinter(Printer):
@@ -132,7 +127,11 @@ class GluonPrinter(Printer):
     def _specialised(self, consumer: Sequence[str], producer: Sequence[str]) -> None:
         """Put what runs the parts, called with these arguments."""
         name = self.program.name
-        for count, (warps, registers) in _SHARES.items():
+        for count in sorted(HOPPER.warpgroups, reverse=True):
+            groups = HOPPER.warpgroups[count]
+            # The first warpgroup is there when others begin, and has what they leave.
+            warps = [WARPGROUP] * (count - 1) + [1]
+            registers = [groups.registers] * (count - 1) + [groups.producer]
             self._put(f"if {GROUPS.attr} == {count}:", 1)
             self._put("gl.warp_specialize(", 2)
             self._put("[", 3)

@@ -10,16 +10,15 @@ from monocomp.backends.schedules.legal import Legal, Shape
 from monocomp.backends.schedules.schedule import CHUNK, SECTOR, held_length
 from monocomp.blocks.masking.filters import filters
 from monocomp.blocks.masking.phases import loops_of
+from monocomp.costs.cost import SPECIAL_TIME
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import power_of_two
 from monocomp.tile import Assign, Expr, Loop, Statement, TileProgram
 
 _SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")
 _FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract", "cast", "masked")
-_SPECIAL_WORK = 8  # element-wise operations that one of the special functions counts for
 _FEWEST_SPLITS, _FEW_ROWS = 4, 32
 _USUAL = Shape((64,), (64,), 4, 3)
-_DIRECT_ROWS = 64  # that a product has whose operands matrix units take from shared memory
 
 
 @record()
@@ -180,7 +179,7 @@ def _shared(legal: Legal) -> tuple[float, float]:
 
 def _is_direct(legal: Legal, row: int) -> bool:
     is_matrix = legal.multiplies and legal.element_bytes <= 2
-    return is_matrix and legal.gpu.reads_shared and row >= _DIRECT_ROWS
+    return is_matrix and 0 < legal.gpu.direct_rows <= row
 
 
 def _is_longer_product(program: TileProgram) -> bool:
@@ -206,7 +205,7 @@ def varying_ends(loop: Loop, blocked: Set[str]) -> int:
 def _operations(e: Expr) -> int:
     if e.op in _FREE:
         return 0
-    return _SPECIAL_WORK if e.op in _SPECIAL else 1
+    return SPECIAL_TIME if e.op in _SPECIAL else 1
 
 
 def _statistics(loop: Loop, held: Collection[str]) -> int:

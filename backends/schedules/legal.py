@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from monocomp.backends.schedules.gpus import Gpu, gpu
 from monocomp.backends.schedules.orders import orders
 from monocomp.backends.schedules.resources import Resources
 from monocomp.backends.schedules.schedule import MIN_DOT, Schedule, shortest
@@ -23,6 +22,7 @@ from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import one_tile, power_of_two
+from monocomp.machine.gpus import Gpu, gpu
 from monocomp.tile import Loop, TileProgram
 from monocomp.tile.split_padding import divisible, split_padding
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from monocomp.backends.schedules.legal import Shape
 from monocomp.declarations.record import record
+from monocomp.machine.gpus import HOPPER
 
 _SIDE = 64  # of a block: rows, and elements of the stream
 _ROWS, _MASKED = 2.2, 0.9  # fill of 64 rows, and what a block with a mask takes more
@@ -30,11 +31,6 @@ _SPILLING = 2  # exponent of the registers that fill needs, over those that ther
 _IDLE = 0.5  # exponent of how many processors there are for each instance, if little is known
 _ROUNDING = 0.02  # of the processors: so few instances more are no turn
 _WORKING = 40  # registers that no tile takes
-_MOST_REGISTERS = 255
-_REGISTER_FILE = 1 << 16
-_SHARED = 228 << 10  # bytes of a processor
-_RESERVED = 1 << 10  # of each instance
-_LANES = 32
 
 
 class Cost(NamedTuple):
@@ -92,7 +88,7 @@ class Occupancy:
         parts = rows / _SIDE
         fill = parts * (_ROWS + _MASKED * of["masked"] * stream / _SIDE)
         fill += (_DELAY + _DELAY_ROWS * parts) / resident
-        fill *= max(1.0, self._registers(shape) / _MOST_REGISTERS) ** _SPILLING
+        fill *= max(1.0, self._registers(shape) / HOPPER.registers) ** _SPILLING
         turns = self._turns(instances / self.processors, resident)
         return Cost(turns * blocks, turns * fill)
 
@@ -100,13 +96,14 @@ class Occupancy:
         """Count the instances that a processor holds, as shared memory and registers allow."""
         of, rows, stream = self.features, prod(shape.rows), shape.streams[-1]
         shared = 2 ** of["kept"] * rows + 2 ** of["streamed"] * stream * shape.stages
-        registers = shape.warps * _LANES * min(_MOST_REGISTERS, self._registers(shape))
-        return max(1, int(min(_SHARED / (shared + _RESERVED), _REGISTER_FILE / registers)))
+        registers = shape.warps * HOPPER.lanes * min(HOPPER.registers, self._registers(shape))
+        room = (HOPPER.shared + HOPPER.reserved) / (shared + HOPPER.reserved)
+        return max(1, int(min(room, HOPPER.register_file / registers)))
 
     def _registers(self, shape: Shape) -> float:
         """Estimate the registers of a thread: its part of the accumulators and of a block."""
         elements = prod(shape.rows) * (2 ** self.features["held"] + shape.streams[-1])
-        return float(_WORKING + elements / (shape.warps * _LANES))
+        return float(_WORKING + elements / (shape.warps * HOPPER.lanes))
 
     def _turns(self, instances: float, resident: int) -> float:
         """Return the time of the instances of a processor, over that of one while all places are

@@ -11,8 +11,6 @@ from monocomp.blocks.building.kernels import is_grouped
 from monocomp.extents.nominal import LONG, power_of_two
 
 _FEW = 64  # rows: of a block or two, whose order hardly matters, and fewer read a stream once
-_NEIGHBOURS = 8  # blocks of rows of a position that run at a time, which stream the same
-_ITEMS = 1.9  # of a group of positions, for each processor: long and short ones
 
 
 def orders(of: Resources, block: int | None = None) -> list[int]:
@@ -37,9 +35,8 @@ def orders(of: Resources, block: int | None = None) -> list[int]:
         return [power_of_two(isqrt(of.gpu.processors)), 1]
     positions = prod(map(of.size, of.program.axis_names("grid")))
     if block:
-        processors = of.gpu.processors
-        even = ceil(_ITEMS * processors / ceil(rows / block))
-        group_size = power_of_two(max(processors // _NEIGHBOURS, even))
+        even = ceil(of.gpu.items * of.gpu.processors / ceil(rows / block))
+        group_size = power_of_two(max(of.gpu.processors // of.gpu.neighbours, even))
     else:
         group_size, streamed = power_of_two(ceil(rows / _FEW)), max(1, _streamed_bytes(of))
         while group_size > 1 and group_size * streamed > of.gpu.cached * positions:

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil, prod, sqrt
 
 from monocomp import tile as P
-from monocomp.backends.schedules.gpus import Gpu
 from monocomp.backends.schedules.schedule import Schedule, held_length
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.operands import Operands, unconverted
+from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.declarations.dtypes import NARROW
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import LONG, SHORT
+from monocomp.machine.gpus import Gpu
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
 _WORKING = 72  # registers for addresses, masks and counters
@@ -28,7 +29,6 @@ _STORED = 4  # bytes of an element that one kernel stores for another
 _BYTE = 1  # of what products take converted
 _QUAD = 4  # threads that have a row of a product among them, and all of them its columns
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
-_RESERVED = 1 << 10  # bytes of shared memory that each instance takes for itself
 _GRANULE = 8  # registers come in so many
 _SAVED = 0.3  # of the registers of an estimate the compiler saves, if it has to
 
@@ -74,7 +74,7 @@ class Resources:
         self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
         # Of blocks along two axes of rows, where matrix units leave columns to few threads.
         rows = program.axis_names("row")
-        self.columns = {*rows[1:][-1:]} if on.reads_shared else None
+        self.columns = {*rows[1:][-1:]} if on.direct_rows else None
         found = list(program.expressions)
         self.products = [e for e in found if e.op == "contract"]
         operands = Operands(program)
@@ -225,9 +225,11 @@ class Resources:
         axes = (self.program.axes[a] for a in self.held)
         is_known = all(a.extent in self.sizes for a in axes if a.role == "whole")
         is_known = is_known and not any(map(self._is_gathered, self.beside))
-        if not (self.products and self.gpu.register_file and is_known and self.is_direct(schedule)):
+        is_known = is_known and self.gpu.limits_registers and self.is_direct(schedule)
+        if not (self.products and is_known):
             return 0
-        room = (self.gpu.shared + _RESERVED) // (self.shared(schedule) + _RESERVED)
+        reserved = self.gpu.reserved
+        room = (self.gpu.shared + reserved) // (self.shared(schedule) + reserved)
         threads = max(1, room) * schedule.num_warps * self.gpu.lanes
         limit = self.gpu.register_file // threads // _GRANULE * _GRANULE
         needed = (1 - _SAVED) * self.registers(schedule)
@@ -328,8 +330,9 @@ class Resources:
 
     def is_direct(self, schedule: Schedule) -> bool:
         """True if products read their operands from shared memory, as on Hopper."""
-        is_large = self._rows(schedule) >= 64 and schedule.num_warps >= 4
-        return self.gpu.reads_shared and self.element_bytes <= 2 and is_large
+        least = self.gpu.direct_rows
+        is_large = self._rows(schedule) >= least and schedule.num_warps >= WARPGROUP
+        return least > 0 and self.element_bytes <= 2 and is_large
 
     def _streamed(self, axes: Iterable[str]) -> bool:
         return any(self.program.axes[a].role == "stream" for a in axes)

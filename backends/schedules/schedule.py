@@ -9,6 +9,7 @@ from typing import Any
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import MIN_DOT as MIN_DOT
 from monocomp.extents.nominal import one_tile, split_lengths
+from monocomp.machine.gpus import HOPPER
 from monocomp.tile import TileProgram
 
 CHUNK = 8  # elements of 16 bits that a lane loads at once
@@ -16,7 +17,6 @@ SECTOR = 16  # the same that the second-level cache does
 LONGEST_BLOCK = 1 << 16
 MOST_PROGRAMS = 1 << 20
 LARGEST_GROUP = 1 << 20
-MOST_REGISTERS = 255
 
 
 @record()
@@ -84,7 +84,7 @@ class Schedule:
         registers = _whole_number(dict(data).get("registers", 0))
         if not 1 <= group_size <= LARGEST_GROUP or group_size & (group_size - 1):
             raise ValueError("the size of a group is a power of two")
-        if not 0 <= registers <= MOST_REGISTERS:
+        if not 0 <= registers <= HOPPER.registers:
             raise ValueError("registers out of range")
         rest = (programs, split_axes, descriptors, group_size, registers, unchained)
         return Schedule(tuple(blocks.items()), warps, stages, *rest)
@@ -127,11 +127,3 @@ def _whole_number(x: Any) -> int:
     if type(x) is not int:
         raise TypeError(f"{x!r} is no whole number")
     return x
-
-
-_PROCESSORS = {"cuda:80": 108, "cuda:90": 132, "cuda:100": 148, "hip:gfx942": 304}
-
-
-def processors_of(target: str | None) -> int:
-    """Return the usual number of multiprocessors of a target; 1 if it is not known."""
-    return _PROCESSORS.get(target or "", 1)

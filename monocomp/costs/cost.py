@@ -9,8 +9,8 @@
     launches    kernels
 
 Amounts are numbers where the extents are known, else polynomials in them. `Cost.time` is one number
-to compare programs by: all operations as so many element-wise ones. It is not a schedule's time
-(`backends/schedules/table.py`), which knows what was measured.
+to compare programs by: all operations as so many element-wise ones of a Hopper GPU. It is not a
+schedule's time (`backends/schedules/table.py`), which knows what was measured.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from monocomp.declarations.record import record
 from monocomp.display import formulas
 from monocomp.errors import UsageError
+from monocomp.extents.nominal import power_of_two
+from monocomp.machine.gpus import HOPPER
 from monocomp.terms.equations import Equations
 from monocomp.tile.operations import OPERATIONS
 
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
     import sympy
 
 ELEMENT_BYTES, STORED_BYTES = 2, 4  # of what a call gives, and of what kernels store
-# What a multiprocessor of a GPU like Hopper's does in the time of one element-wise operation.
-MATRIX_RATE = 32  # multiplications and additions of 16-bit elements
-SPECIAL_TIME, BYTE_TIME = 8, 8
-LAUNCH_TIME = 1 << 26  # about three microseconds of the whole device
+MATRIX_RATE = HOPPER.matrix // HOPPER.elementwise
+SPECIAL_TIME = HOPPER.elementwise // HOPPER.special
+BYTE_TIME = round(HOPPER.elementwise_per_second / HOPPER.bandwidth)
+LAUNCH_TIME = power_of_two(round(HOPPER.elementwise_per_second * HOPPER.launch))
 SPECIAL = {"exp", "pow", *(o.name for o in OPERATIONS.values() if o.unit == "special")}
 
 

@@ -41,7 +41,7 @@ from monocomp.costs.cost import (
     amounts,
     product,
 )
-from monocomp.costs.fitting import ROW_BLOCK, Columns
+from monocomp.costs.fitting import Columns
 from monocomp.costs.operands import Operand, computed_operands
 from monocomp.costs.operations import (
     FREE,
@@ -54,6 +54,7 @@ from monocomp.costs.operations import (
 from monocomp.costs.reading import kernels
 from monocomp.costs.roles import choose_roles, fits_whole, scan_along
 from monocomp.declarations.record import record
+from monocomp.extents.nominal import LOOP_BLOCK, ROW_BLOCK
 from monocomp.extents.prefixes import Start, Walk, elements_of, prefix_of, start_of, walk_along
 from monocomp.lowering.nests import held_by
 from monocomp.rewrites.products import apart, largest_sides
@@ -63,8 +64,6 @@ from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import factors
 from monocomp.tile import Axis
-
-LOOP_BLOCK = 64  # elements of a loop that one value serves, with the usual schedules
 
 
 def cost(program: Equations) -> Cost:

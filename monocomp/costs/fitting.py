@@ -11,12 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from monocomp.costs.cost import ELEMENT_BYTES, Amount
-from monocomp.costs.roles import LARGEST_TILE
-from monocomp.extents.nominal import MIN_DOT
+from monocomp.extents.nominal import MIN_DOT, ROW_BLOCK
+from monocomp.machine.gpus import HOPPER
 from monocomp.terms import Term
-
-ROW_BLOCK = 128  # rows of a block, with the usual schedules
-REGISTERS, SHARED_BYTES = LARGEST_TILE, 227 << 10  # of a program instance, at most
 
 
 @dataclass
@@ -40,8 +37,8 @@ class Columns:
         """
         most = [ROW_BLOCK]
         if isinstance(state, int) and state:
-            most.append(REGISTERS // state)
+            most.append(HOPPER.register_file // state)
         columns = sum(self.held.values()) + 2 * sum(self.streamed.values())
         if columns:
-            most.append(SHARED_BYTES // (ELEMENT_BYTES * columns))
+            most.append(HOPPER.shared // (ELEMENT_BYTES * columns))
         return max(MIN_DOT, 1 << (max(1, min(most)).bit_length() - 1))

@@ -9,8 +9,9 @@ from itertools import permutations
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
-from monocomp.extents.nominal import MIN_DOT, power_of_two, without_elements
+from monocomp.extents.nominal import COLUMNS, MIN_DOT, ROW_BLOCK, power_of_two, without_elements
 from monocomp.extents.prefixes import Walk, as_prefix, walk_along
+from monocomp.machine.gpus import HOPPER
 from monocomp.rewrites.products import apart, is_product, largest_sides
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.terms import Term
@@ -19,10 +20,8 @@ from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import factors
 from monocomp.tile import Axis, Role
 
-WHOLE_LIMIT = 512  # the longest axis that is held entirely
-# Elements of what one value of a row may hold: as many as there are registers.
-LARGEST_TILE = 1 << 16
-PRODUCT_ROWS = 128  # of a block of a product of matrices
+LARGEST_TILE = HOPPER.register_file  # elements of what one value of a row may hold
+WHOLE_LIMIT = 2 * COLUMNS  # the longest axis that is held entirely
 
 
 def fits_whole(extent: str, sizes: Mapping[str, int]) -> bool:
@@ -152,7 +151,7 @@ def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[s
     if rows[0] != rows[1] and all(map(is_plain, outer_folds((*a, *b)))):
         # They share what is read alone, and a product needs many rows for each column.
         columns = sum(math.prod(sizes[i.extent] for i in indices) for indices in held)
-        if columns * PRODUCT_ROWS > LARGEST_TILE:
+        if columns * ROW_BLOCK > LARGEST_TILE:
             return False
     return (
         bool(rows[0] & rows[1])

@@ -12,11 +12,14 @@ from collections.abc import Mapping
 
 from monocomp.declarations.records import Declarations
 from monocomp.extents.intervals import evaluated
+from monocomp.machine.gpus import HOPPER
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
 
 SHORT, LONG = 64, 16384
 MIN_DOT = 16  # the shortest side of a matrix product
+ROW_BLOCK, LOOP_BLOCK = 128, 64  # of rows and of a stream, with the usual schedules
+COLUMNS = HOPPER.register_file // (2 * ROW_BLOCK)  # of such rows take half of the registers
 
 
 def nominal_sizes(

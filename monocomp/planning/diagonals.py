@@ -27,7 +27,7 @@ from monocomp.costs.roles import outer_folds
 from monocomp.declarations.record import record
 from monocomp.extents.domain import split
 from monocomp.extents.intervals import extremes
-from monocomp.extents.nominal import planned_sizes
+from monocomp.extents.nominal import LOOP_BLOCK, ROW_BLOCK, planned_sizes
 from monocomp.planning.differences import sorted_sums, sum_by_difference
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
@@ -38,7 +38,7 @@ from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, in_order
 
-ROWS, KEYS = 128, (128, 64)  # of a block: as many keys as leave no more to store than may be
+ROWS, KEYS = ROW_BLOCK, (ROW_BLOCK, LOOP_BLOCK)  # as many keys as leave little enough to store
 MOST = 4  # times what is stored: no more than all inputs and outputs together
 
 

@@ -32,13 +32,15 @@ from dataclasses import field
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
+from monocomp.machine.gpus import HOPPER
 from monocomp.planning.naming import NewNames
 from monocomp.planning.stretches import Stretch
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation
 
-TURNS = 3  # splits that a processor takes one after the other
-MANY_ROWS = 6  # for a processor: they differ in length, and still all processors end together
+TURNS = HOPPER.turns
+# So many rows a processor end as evenly as splits do, as half of their length is expected.
+MANY_ROWS = 2 * TURNS
 
 
 @record()

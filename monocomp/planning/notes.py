@@ -8,14 +8,14 @@ from itertools import combinations
 
 from monocomp import terms as T
 from monocomp.costs.cost import NOTHING, Formula, formula
+from monocomp.costs.roles import WHOLE_LIMIT
 from monocomp.display.notes import Note, Notes
+from monocomp.extents.nominal import LONG
 from monocomp.planning.plan import Plan
 from monocomp.planning.report import tile_cost
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation
 from monocomp.tile import Loop, Tensor, walk
-
-_LONG = 1024  # elements of an axis that is one of a sequence, not of features
 
 
 def summary(plan: Plan) -> str:
@@ -63,7 +63,7 @@ def stored_notes(plan: Plan) -> Iterator[Note]:
     streamed = {a.extent for k in plan.kernels for a in k.axes.values() if a.role == "stream"}
     for kernel in plan.kernels:
         blocked = {a.extent for a in kernel.axes.values() if a.role in ("row", "stream")}
-        long = {e for e in blocked & streamed if plan.sizes.get(e, _LONG) >= _LONG}
+        long = {e for e in blocked & streamed if plan.sizes.get(e, LONG) > WHOLE_LIMIT}
         for o in (o for o in kernel.outputs if o in stored):
             pairs = combinations([dim for dim in o.dims if dim in long], 2)
             if all(any({*pair} <= shape for shape in shapes) for pair in pairs):

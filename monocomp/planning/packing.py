@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from monocomp import terms as T
 from monocomp.costs.roles import rows_of, streamed_reads
 from monocomp.declarations.record import record
+from monocomp.machine.gpus import HOPPER
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation
 
-FEW_ROWS = 32  # fewer leave a block of rows mostly empty
+FEW_ROWS = HOPPER.direct_rows // 2  # fewer leave a block of rows mostly empty
 
 
 @record()

@@ -25,20 +25,17 @@ from typing import Any
 from monocomp import terms as T
 from monocomp.costs.cost import ELEMENT_BYTES
 from monocomp.costs.counting import Estimate, elements
-from monocomp.costs.fitting import ROW_BLOCK
 from monocomp.costs.holding import total_time
 from monocomp.costs.roles import outer_folds
 from monocomp.declarations.records import Input, Param
 from monocomp.display.formulas import name, words
+from monocomp.extents.nominal import COLUMNS, ROW_BLOCK
+from monocomp.machine.gpus import HOPPER
 from monocomp.planning.naming import NewNames
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, Slices, in_order, stored_in
-
-SHORTEST_SLICE = 128
-# Columns of a result that a program instance computes, as a rule, and how many instances run.
-COLUMNS, PROCESSORS = 256, 128
 
 
 class _NotSliced(Exception):
@@ -46,16 +43,16 @@ class _NotSliced(Exception):
 
 
 def lengths_of_slices(
-    whole: int, stored: int, limit: int, shortest: int = SHORTEST_SLICE
+    whole: int, stored: int, limit: int, shortest: int = ROW_BLOCK
 ) -> Iterator[int]:
     """Yield how long slices of an index may be: powers of two, the longest first. In a slice,
     values that take `stored` bytes in all take no more than a tensor of `limit` elements. An index
-    no longer than SHORTEST_SLICE is no sequence, but counts heads, say. Its slices may be as short
+    no longer than a block of rows is no sequence, but counts heads, say. Its slices may be as short
     as `shortest`: products have tiles for each head, if nothing else is shared.
     """
     most = limit * ELEMENT_BYTES * whole // max(1, stored)
     length = 1 << max(0, most.bit_length() - 1)
-    while length >= (SHORTEST_SLICE if whole > SHORTEST_SLICE else shortest):
+    while length >= (ROW_BLOCK if whole > ROW_BLOCK else shortest):
         if length < whole:
             yield length
         length //= 2
@@ -115,7 +112,7 @@ def time_of(program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str,
         is_inside = k.equations[0].name in slices.computed
         instances = elements(k.grid, sizes)  # at least
         tiles = max(instances, *(_tiles(e, sizes) for e in k.equations))
-        total += k.cost.time * (count * max(1.0, PROCESSORS / tiles) if is_inside else 1)
+        total += k.cost.time * (count * max(1.0, HOPPER.processors / tiles) if is_inside else 1)
     return total
 
 

@@ -26,6 +26,7 @@ from monocomp.costs.roles import kernel_groups, rows_of, streamed_reads
 from monocomp.declarations.records import Param
 from monocomp.display.formulas import listed, name, sentence
 from monocomp.errors import InternalError
+from monocomp.extents.nominal import ROW_BLOCK
 from monocomp.planning.lists import equal_splits, listed_splits
 from monocomp.planning.naming import NewNames
 from monocomp.planning.packing import Rows
@@ -41,8 +42,6 @@ from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, mantissa, settled, value_of
 from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.printer import formula, show
-
-ALIGNMENT = 128  # splits begin where blocks do
 
 
 def split(
@@ -116,7 +115,7 @@ class _Splitting:
         self.group_of: dict[Term, Term] = {}
         self.is_cut, self.is_in_order = stream.is_cut, stream.is_in_order
         # One that goes over its elements one by one has no blocks.
-        self.alignment = 1 if stream.is_of_products else ALIGNMENT
+        self.alignment = 1 if stream.is_of_products else ROW_BLOCK
         self.shortest, self.uneven = stream.shortest, stream.uneven
         self.reason = stream.reason
 

@@ -36,14 +36,14 @@ from monocomp.costs.operands import (
 )
 from monocomp.costs.roles import is_plain, outer_folds, rows_of
 from monocomp.declarations.record import record
-from monocomp.extents.nominal import planned_sizes
+from monocomp.extents.nominal import ROW_BLOCK, planned_sizes
 from monocomp.extents.prefixes import prefix_of
 from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import order_sums, store_partial_sum
 from monocomp.planning.random_filters import choose_elements
 from monocomp.planning.segments import in_segments
-from monocomp.planning.slicing import SHORTEST_SLICE, lengths_of_slices, slice_index, time_of
+from monocomp.planning.slicing import lengths_of_slices, slice_index, time_of
 from monocomp.planning.stored_reading import StoredReading, times
 from monocomp.rewriting.driver import Saving, Step, result_of
 from monocomp.rewriting.rules import STATED, stated
@@ -207,7 +207,7 @@ def _in_slices(
         narrow = len(names & stored_operands(start))
         width = STORED_BYTES * (len(names) - narrow) + ELEMENT_BYTES * narrow
         taken = count // len(names) * width
-        shortest = 1 if are_operands else SHORTEST_SLICE
+        shortest = 1 if are_operands else ROW_BLOCK
         unsliced = together[0].indices if count > limit else ()
         tried = [stored] if count <= limit else []
         for extent in _once(i.extent for i in unsliced):

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
 
 from monocomp import terms as T
+from monocomp.costs.cost import ELEMENT_BYTES
 from monocomp.costs.roles import choose_roles, fits_whole, scan_of, streamed_reads
 from monocomp.declarations.record import record
 from monocomp.extents.intervals import evaluated
-from monocomp.extents.nominal import MIN_DOT
+from monocomp.extents.nominal import MIN_DOT, ROW_BLOCK, SHORT, power_of_two
+from monocomp.machine.gpus import HOPPER
 from monocomp.planning.lists import MANY_ROWS, uneven_row
 from monocomp.planning.packing import FEW_ROWS, Rows, are_in_order, packed_rows
 from monocomp.planning.stretches import Stretch, can_be_split, stretch
@@ -27,12 +29,11 @@ from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import factors
 from monocomp.tile import Axis
 
-SHORTEST_SPLIT = 256  # elements: less is not worth a program instance of its own
-ROWS = 64  # that a program instance takes, where there are enough
-PRODUCT_ROWS = 128  # the same, for elements that are products too long to be held entirely
-# Conversions take more of a warp than products do. Where rows fill one tile of a product, several
-# warps would share its columns, and wait for each other at each block: so each is an instance.
-_WARPS = 8  # of a processor
+# Elements of keys and values, of a usual length, that a processor reads while a kernel is launched:
+# less is not worth a program instance of its own.
+_READ = HOPPER.launch * HOPPER.bandwidth / HOPPER.processors / (2 * SHORT * ELEMENT_BYTES)
+SHORTEST_SPLIT = power_of_two(round(_READ))
+ROWS = HOPPER.direct_rows  # that a program instance takes, where there are enough
 
 
 @record()
@@ -102,12 +103,14 @@ def long_stream(
     found = stretch(folds, {i.name: _block(i, sizes) for i in varying}, value, shortest)
     few = max((sizes[i.extent] for i in rows), default=1) <= FEW_ROWS
     together = packed if few else None
-    instances = _instances(roles.values(), together, sizes, PRODUCT_ROWS if is_long else ROWS)
+    instances = _instances(roles.values(), together, sizes, ROW_BLOCK if is_long else ROWS)
     length = found.expected(value)
     uneven = uneven_row(found, _repeated(roles, sizes), length, shortest) if few else None
+    # Conversions take more of a warp than products do. Where rows fill one tile of a product,
+    # several warps would share its columns, and wait for each other at each block.
     is_tile = together is not None and _length(together, sizes) <= MIN_DOT
     of_warps = is_tile and _are_converted(program, folds, narrow)
-    places = processors * (_WARPS if of_warps else 1)
+    places = processors * (HOPPER.converting if of_warps else 1)
     most = places // 2 if uneven is None else MANY_ROWS * processors
     is_idle = instances <= most and length >= 2 * shortest
     how = min(1.0, instances / places), inner > 0, shortest

@@ -1,8 +1,8 @@
 """Widening: floats of 8 bits that many blocks of rows read are converted once, before kernels run.
 
 A product takes them in the dtype of the computed operand that they meet, so each block of rows
-would convert all of its stream anew. Converted beforehand, three more bytes of each are moved once,
-and products read them as they are. The conversion is exact.
+would convert all of its stream anew. Converted beforehand, 8 bits of each are read once and 16
+written, and products read them as they are. The conversion is exact.
 
 Where integers are read, as lengths and tables of pages are, they may tell that most of a tensor is
 never needed: then it stays as it is.
@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from monocomp.costs.cost import BYTE_TIME
+from monocomp.costs.cost import BYTE_TIME, ELEMENT_BYTES
 from monocomp.declarations.dtypes import NARROW
+from monocomp.extents.nominal import ROW_BLOCK
+from monocomp.machine.gpus import HOPPER
 from monocomp.tile import TileProgram
 
-_ROWS = 128  # of a block
-_CONVERSION = 2  # operations: instructions for an element on Hopper
-_MOVED = 3  # bytes of an element: it is read with 8 bits and written with 16
+CONVERSION_TIME = HOPPER.elementwise // HOPPER.conversions
 
 
 def widened(
@@ -50,5 +50,5 @@ def _has_many_rows(kernel: TileProgram, sizes: Mapping[str, int]) -> bool:
     rows = math.prod(sizes.get(kernel.axes[a].extent, 1) for a in kernel.axis_names("row"))
     multiplies = any(e.op == "contract" for e in kernel.expressions)
     reads_all = all(t.kind != "int" for t in kernel.inputs.values())
-    is_longer = rows / _ROWS * _CONVERSION >= _MOVED * BYTE_TIME
+    is_longer = rows / ROW_BLOCK * CONVERSION_TIME >= (1 + ELEMENT_BYTES) * BYTE_TIME
     return multiplies and reads_all and is_longer

@@ -186,7 +186,7 @@ def short_splits() -> Iterator[None]:
 
     with (
         patch.object(streams, "SHORTEST_SPLIT", 2 * BLOCK),
-        patch.object(splitting, "ALIGNMENT", BLOCK),
+        patch.object(splitting, "ROW_BLOCK", BLOCK),
         patch.object(lists, "TURNS", 1),
     ):
         yield

@@ -16,8 +16,8 @@ import monocomp as mc
 from monocomp import library
 from monocomp import terms as T
 from monocomp.extents.intervals import extremes
+from monocomp.extents.nominal import ROW_BLOCK
 from monocomp.kernel import Kernel
-from monocomp.planning.splitting import ALIGNMENT
 from monocomp.planning.stretches import Stretch
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equations
@@ -122,7 +122,7 @@ def test_splits_are_a_disjoint_cover(kind: str, count: int) -> None:
     within = []
     for split in range(count):
         here = known | {SPLIT: z3.IntVal(split), COUNT: z3.IntVal(count)}
-        within.append(z3.And(*(in_z3(c, here) for c in stretch.piece(K, SPLIT, COUNT, ALIGNMENT))))
+        within.append(z3.And(*(in_z3(c, here) for c in stretch.piece(K, SPLIT, COUNT, ROW_BLOCK))))
     once = z3.PbEq([(inside, 1) for inside in within], 1)
     solver = z3.Solver()
     solver.add(*given, z3.Not(once))

@@ -45,9 +45,9 @@ from monocomp.blocks.operations import (
     to,
     where,
 )
+from monocomp.extents.nominal import COLUMNS
 from monocomp.tile import Assign, Loop
 
-_MOST_COLUMNS = 256  # of a row's states, for which registers have room from one loop to the next
 Body = Callable[[Context, Loop], None]  # writes what a loop does with a block
 
 
@@ -378,7 +378,7 @@ def _fits(c: Context, stream: Stream) -> B.Expr | None:
     whole = {*c.program.axis_names("whole")}
     held = [[c.names.block(a) for a in sorted(s.axes & whole)] for s in stream.loop.state]
     if columns := [joined("*", lengths) for lengths in held if lengths]:
-        tests.append(infix("<=", joined("+", columns), number(_MOST_COLUMNS)))
+        tests.append(infix("<=", joined("+", columns), number(COLUMNS)))
     fits = name(c.names.of("fits", axis, f"fits_{axis}"), B.BOOL)
     return c.let(fits, joined("and", tests), is_static=True)
 

@@ -20,12 +20,12 @@ from monocomp import blocks as B
 from monocomp.blocks.operations import infix, joined, name, number
 from monocomp.blocks.passes.division import GROUP, GROUPS
 from monocomp.blocks.passes.pipeline import STAGES
+from monocomp.machine.gpus import HOPPER
 from monocomp.tile.operations import scheduled
 
 TURNS = name("TURNS", B.BOOL)  # do warpgroups take turns?
-# With 64 rows, products take a cycle for 32 elements that a row multiplies, and special functions 4
-# for an element of a row. Turns gain where products take less than three times as long.
-_RATIO = 3 * 4 * 32
+# Elements that a row multiplies for each of its special functions. Turns gain where they are fewer.
+_MOST = HOPPER.alternating * HOPPER.matrix // (2 * HOPPER.special)
 
 
 def take_turns(program: B.BlockProgram) -> B.BlockProgram:
@@ -116,7 +116,7 @@ def _takes_long(program: B.BlockProgram, loop: B.For) -> B.Expr:
     columns = [length[axis] for axis in _columns(loop)]
     if not columns:
         return number(False, "bool")
-    return infix("<", elements, infix("*", number(_RATIO), joined("+", columns)))
+    return infix("<", elements, infix("*", number(_MOST), joined("+", columns)))
 
 
 def _columns(loop: B.For) -> Iterator[str]:

@@ -17,13 +17,13 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.features import NAMES, features
-from monocomp.backends.schedules.gpus import Gpu, gpu
 from monocomp.backends.schedules.legal import Legal, Shape
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.launch import TritonRunner, interpreted
 from monocomp.declarations.records import by_representative
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import packed_extents
+from monocomp.machine.gpus import Gpu, gpu
 from tests.backends.compiling import TARGETS, compile_for, launches_of, without_elements
 from tests.marks import slow_unless
 
