@@ -14,7 +14,6 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.launch import TritonRunner
 from monocomp.backends.triton.rivals import Rivals
-from monocomp.errors import UnsupportedError
 from monocomp.host.plan import Ran
 from tests.backends.gluon.test_dialect import SUPPORTED, TOO_LONG
 from tests.backends.library_cases import CASES
@@ -136,14 +135,3 @@ def test_the_file_runs_by_itself(name: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("ok\n")
-
-
-def test_what_descriptors_cannot_load() -> None:
-    """One error, and nothing else that runs."""
-    kernel = mc.compile(library.load("attention"), backend="gluon")
-    x = torch.randn(1, 2, 128, 64, device="cuda")
-    with pytest.raises(UnsupportedError, match="this backend loads Q by descriptors"):
-        kernel(x, x, x)
-    x = x.bfloat16()
-    with pytest.raises(UnsupportedError, match="this backend loads K by descriptors"):
-        kernel(x, x[:, :1].expand(x.shape), x)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.schedules.measure import GpuBench
 from monocomp.backends.triton.launch import TritonRunner
 
 pytestmark = [
@@ -57,24 +55,6 @@ def test_what_is_found_is_used(rows: int, length: int, monkeypatch: pytest.Monke
     assert used == [found.schedules]
 
 
-def test_what_is_wrong_never_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results that every second candidate spoils."""
-    original, turn = GpuBench.outputs, itertools.count()
-    spoiled: list[Any] = []
-
-    def outputs(bench: GpuBench, choice: Any) -> Any:
-        found = original(bench, choice)
-        if next(turn) % 2 == 0:
-            return found
-        spoiled.append(choice)
-        return tuple(t + 1 for t in found)
-
-    monkeypatch.setattr(GpuBench, "outputs", outputs)
-    found = mc.compile(library.load("causal")).tune(*tensors(), candidates=4)
-    assert found.wrong == len(spoiled) > 0
-    assert found.measured > 0 and found.schedules not in spoiled
-
-
 def raced() -> int:
     """How many races are remembered."""
     return sum(e.raced for e in mc.schedules._given.values())
@@ -107,17 +87,3 @@ def test_a_race_before_a_graph_of_torch_compile(monkeypatch: pytest.MonkeyPatch)
     for _ in range(4):
         assert torch.allclose(compiled(*inputs), wanted, atol=4e-2)
     assert raced() == 1
-
-
-def test_no_memory_for_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The call itself needs less, and works."""
-    monkeypatch.setenv("MONOCOMP_TUNE", "")
-
-    def full(*_: Any, **__: Any) -> Any:
-        raise torch.OutOfMemoryError("none is left")
-
-    monkeypatch.setattr("monocomp.backends.schedules.measure.poisoned", full)
-    inputs = tensors()
-    wanted = torch.nn.functional.scaled_dot_product_attention(*inputs)
-    assert torch.allclose(mc.compile(library.load("attention"))(*inputs), wanted, atol=2e-2)
-    assert not raced()

@@ -17,9 +17,9 @@ from tests.gpu.comparing import (
     ON_GPU,
     REPEATS,
     Inputs,
-    Tally,
     all_in_nan,
     both,
+    check,
     in_precision,
     run,
 )
@@ -41,19 +41,19 @@ HEADS = [
 
 
 @pytest.mark.parametrize(("d", "e", "dtype"), HEADS, ids=lambda x: str(x).removeprefix("torch."))
-def test_head_sizes(d: int, e: int, dtype: torch.dtype, tally: Tally) -> None:
+def test_head_sizes(d: int, e: int, dtype: torch.dtype) -> None:
     """Held entirely, in one tile or in two."""
     case = CASES["causal"]
     made = case.inputs(case.sizes(129, 255, d, e, 2), shift=-20.0)
     inputs = in_precision(made, dtype)
     exact, usual = both(eager.causal, inputs, dtype)
     found = run(case.text, "causal", all_in_nan(inputs))
-    tally.check("causal", f"d={d} dv={e}", found, exact, usual)
+    check(found, exact, usual)
 
 
 @pytest.mark.parametrize("d", [1, 33, 40, 88, 99, 100, 120, 130, 257])
 @pytest.mark.parametrize("name", ["causal", "sliding_window"])
-def test_odd_rows(name: str, d: int, tally: Tally) -> None:
+def test_odd_rows(name: str, d: int) -> None:
     """So many blocks of rows that keys and values are copied where they lie awkwardly."""
     case = CASES[name]
     made = case.inputs(case.sizes(1100, 1100, d, d + 3, 2), shift=20.0)
@@ -62,7 +62,7 @@ def test_odd_rows(name: str, d: int, tally: Tally) -> None:
     exact, usual = both(formula, inputs, BITS16)
     padded = all_in_nan(inputs)
     found = run(case.text, name, padded)
-    tally.check(name, f"d={d} dv={d + 3} q=1100", found, exact, usual)
+    check(found, exact, usual)
     for _ in range(3):
         assert all(map(torch.equal, run(case.text, name, padded), found))
 
@@ -109,7 +109,7 @@ def decode_in_torch(length: Tensor, **inputs: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("k", [1, 255, 1000, 8192])
 @pytest.mark.parametrize("name", DECODERS)
-def test_decoding(name: str, k: int, tally: Tally) -> None:
+def test_decoding(name: str, k: int) -> None:
     """One query a request, of lengths from 0 on, with NaN in what lies beyond them."""
     text, sizes = DECODERS[name]
     made = make_inputs(text, {"b": 4, "q": 1, "k": k, **sizes})
@@ -121,7 +121,7 @@ def test_decoding(name: str, k: int, tally: Tally) -> None:
             tensor[..., length:, :] = NAN
     padded = all_in_nan(inputs)
     found = run(text, name, padded)
-    tally.check(f"decoding, {name}", f"q=1 k={k}", found, exact, usual)
+    check(found, exact, usual)
     assert (found[0][0] == 0).all() and (found[1][0] == -torch.inf).all()
     for _ in range(REPEATS):
         assert all(map(torch.equal, run(text, name, padded), found))
@@ -132,18 +132,18 @@ def test_decoding(name: str, k: int, tally: Tally) -> None:
 BEYOND = 2**31 if ON_GPU else 2**16
 
 
-def test_a_matrix_of_more_than_2_to_31_elements(tally: Tally) -> None:
+def test_a_matrix_of_more_than_2_to_31_elements() -> None:
     """Read and written, at both ends."""
     rows = BEYOND // 32768 + 3
     X = torch.randn(rows, 32768, device=DEVICE, dtype=BITS16)
     (found,) = run(CASES["softmax"].text, "softmax", {"X": X})
     for part in (slice(0, 2), slice(-3, None)):
         exact, usual = X[part].double().softmax(-1), X[part].softmax(-1)
-        tally.check("softmax", f"i={rows} k=32768", (found[part],), (exact,), (usual,))
+        check((found[part],), (exact,), (usual,))
 
 
 @pytest.mark.parametrize("q", [16, 1])
-def test_keys_of_more_than_2_to_31_elements(q: int, tally: Tally) -> None:
+def test_keys_of_more_than_2_to_31_elements(q: int) -> None:
     """The last keys outweigh all others, which are 0."""
     k = BEYOND // 64 + 101
     torch.manual_seed(0)
@@ -153,4 +153,4 @@ def test_keys_of_more_than_2_to_31_elements(q: int, tally: Tally) -> None:
     last: Inputs = {"Q": Q, "K": K[..., -5:, :], "V": K[..., -5:, :]}
     exact, usual = both(eager.attention, last, BITS16)
     found = run(CASES["attention"].text, "attention", {"Q": Q, "K": K, "V": K.clone()})
-    tally.check("attention", f"q={q} k={k}", found, exact, usual)
+    check(found, exact, usual)
