@@ -534,6 +534,7 @@ DIFFERENTIATED = [
     f"{AFFINE}O[q,k] = Affine[..k](exp(S[q,k] + Mask[q,k]), R[q,k]).u",
     f"{AFFINE}O[q,k] = Affine[..k](sigmoid(S[q,k] + Mask[q,k]), T[k]).u",
     "O[q,e] = softmax[k if k > 1](S[q,k]) * where(k > 1, Bad[k,e], 0)",
+    "O[q,e] = softmax[k if k > 1](sum[d](V[q,d] * Bad[k,d])) * V[k,e]",
     "O[q,e] = softmax[k](S[q,k] - 1e9 * (1 - Kept[q,k])) * V[k,e]",
     "O[b] = sum[k](where(T[b] > 0, S[b,k] / T[b], 0))",
     "O[q] = max[k if k < q](S[q,k] ** 2)",

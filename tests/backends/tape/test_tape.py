@@ -19,7 +19,6 @@ from monocomp.backends.tape import reading, recording, tape
 from monocomp.backends.tape.recorder import Recorder
 from monocomp.backends.tape.tape import Tape
 from monocomp.backends.tape.tile import strided
-from monocomp.reference.oracle import evaluate
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES
 from tests.backends.running import largest_error, scale_of
@@ -176,15 +175,6 @@ def test_choices_of_what_is_0_where_it_is_not_chosen() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_largest_of_equal_elements_come_in_their_order(dtype: torch.dtype) -> None:
-    """Zeros of both signs are equal, and what is -inf has no position."""
-    text = "input X[i,k]\nindex r < 6\nA[i,r] = argtop[k -> r](X[i,k])"
-    X = torch.tensor([[0.0, -0.0, 2.0, 0.0, 2.0, -1.0, -3.0], [-torch.inf] * 5 + [1.0, 1.0]])
-    found = mc.compile(text, backend="torch")(X.to(dtype))
-    assert found.tolist() == [[2, 4, 0, 1, 3, 5], [5, 6, -1, -1, -1, -1]]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_largest_of_distinct_elements_are_those_of_torch(dtype: torch.dtype) -> None:
     """No elements are paired with their positions where that changes nothing."""
     kernel = mc.compile(
@@ -216,6 +206,76 @@ def test_positions_that_no_call_changes(taken: str, positions: list[int]) -> Non
     assert found.tolist() == [positions[0], 5 + positions[1]]
 
 
+def numbers(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+_EXPONENTS = 3 * numbers(50, 60)
+_EXPONENTS[0], _EXPONENTS[:, 1], _EXPONENTS[3, 4] = -torch.inf, 1000.0, -1000.0
+_SELECTED = {
+    "A": numbers(5, 2),
+    "N": torch.tensor([0, 2, 1, -1, 99]),
+    "G": torch.tensor([[True, False], [True, True], [False, True], [True, True], [True, True]]),
+}
+_SELECTION = "input A[i,k], N[i]: int, G[i,k]: bool\nO[k] = sum[i if k == N[i] and G[i,k]]({})"
+VALUES: dict[str, tuple[str, dict[str, Tensor]]] = {
+    # -inf is below all numbers, and what overflows above them.
+    "conditions on exponentials": (
+        "C[i,k] = where(exp(X[i,k]) > 1, 2 * X[i,k], 1)\nS[i,k] = sign(exp(X[i,k]) - 1)\n"
+        "M[i] = sum[k if relu(exp(X[i,k]) - 1) != 0](1)\nreturn C, S, M",
+        {"X": _EXPONENTS},
+    ),
+    # log(1 + p) is p where 1 + p is 1, however small p is: (1 + p) - 1 == 0 is not p == 0.
+    "zeros that are rounded": (
+        "O[i] = softplus(max[k](W[k] * X[i]))",
+        {"W": torch.ones(2), "X": torch.tensor([-800.0, -300, -80, -60, -1, 0, 1, 60, 80, 800])},
+    ),
+    # Kernels that read a table under different conditions read it once, at the same positions.
+    "positions whose guards are dropped": (
+        "input T[p,d], at[k]: int, n[b]: int\nY[b,d] = sum[k if k < n[b]](T[at[k], d])",
+        {
+            "T": numbers(5, 3),
+            "at": torch.tensor([1, 4, 0, 3, 9, -7]),  # what no row reads may be out of range
+            "n": torch.tensor([2, 4, 0]),
+        },
+    ),
+    # A read whose positions are made of the selected one stays inside its tensor.
+    "a selected position": (
+        _SELECTION.format("exp(A[i,k] - max[l if G[i,l] and l == N[i]](A[i,l]))"),
+        _SELECTED,
+    ),
+    "reads at a selected position": (
+        _SELECTION.format("A[i, |k| - 1 - k] * G[i, k // 2]"),
+        _SELECTED,
+    ),
+    # Operations in place write to the second of two operands, where these may be exchanged.
+    "equal operands": (
+        "input X[i,j], Y[i,j]\nA[i,j] = exp(X[i,j]) * exp(X[i,j])\n"
+        "B[i,j] = Y[i,j] - exp(X[i,j] + 1)\nC[i,j] = Y[i,j] * exp(X[i,j] + 2)\nreturn A, B, C",
+        {"X": numbers(5, 7), "Y": numbers(7, 5).mT.contiguous()},
+    ),
+    **{
+        f"reads at {index}, strides {X.stride()}": (
+            "input X[i,d], W[i,q], N[q]: int\n"
+            f"A[q,d] = X[{index}, d]\nB[q] = W[{index}, q]\nreturn A, B",
+            {"X": X, "W": X[:, :3], "N": torch.tensor([6, 0, 3])},
+        )
+        for index in ("2 * q + 1", "5 - q", "q // 2", "N[q]", "N[q] % 4")
+        for X in (numbers(5, 9).mT, numbers(11, 5)[2:])
+    },
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_values(name: str, dtype: torch.dtype) -> None:
+    """Of the oracle, in two calls: what is given is not written to."""
+    text, given = VALUES[name]
+    inputs = {n: t.to(dtype) if t.is_floating_point() else t for n, t in given.items()}
+    for _ in range(2):
+        agree("torch", text, inputs, block=None)
+
+
 def test_extrema_of_what_a_condition_settles_stay_extrema() -> None:
     """Where a branch that is never taken counts, its elements vary again along their axis."""
     text = """
@@ -229,55 +289,7 @@ def test_extrema_of_what_a_condition_settles_stay_extrema() -> None:
     assert torch.equal(Y.grad, torch.zeros(4))
 
 
-@pytest.mark.parametrize(
-    ("index", "positions"),
-    [
-        ("2 * q + 1", [1, 3, 5]),
-        ("5 - q", [5, 4, 3]),
-        ("q // 2", [0, 0, 1]),
-        ("N[q]", [6, 0, 3]),
-        ("N[q] % 4", [2, 0, 3]),
-    ],
-)
-def test_reads_at_computed_positions(index: str, positions: list[int]) -> None:
-    """Of tensors in any layout, and at two positions at once."""
-    text = (
-        "input X[i,d], W[i,q], N[q]: int\n"
-        f"A[q,d] = X[{index}, d]\nB[q] = W[{index}, q]\nreturn A, B"
-    )
-    kernel, N = mc.compile(text, backend="torch"), torch.tensor([6, 0, 3])
-    dense = torch.randn(9, 5)
-    for X in (dense, dense.mT.contiguous().mT, torch.randn(11, 5)[2:]):
-        A, B = kernel(X, X[:, :3], N)
-        assert torch.equal(A, X[positions])
-        assert torch.equal(B, X[positions, torch.arange(3)])
-
-
-def test_filtered_elements_are_not_read_by_gradients() -> None:
-    """NaN in keys and values beyond a length, though weights are computed of all of them."""
-    text = (
-        "input Q[q,d], K[k,d], V[k,e], n: int\n"
-        "O[q,e] = softmax[k if k < n and q < n](Q[q,d] * K[k,d]) * V[k,e]"
-    )
-    kernel, length = mc.compile(text, backend="torch"), torch.tensor(5)
-    Q, K, V, cotangent = torch.randn(4, 8, 3).unbind()
-    wanted = [torch.zeros(8, 3) for _ in range(4)]
-    short = [t[:5].clone().requires_grad_() for t in (Q, K, V)]
-    out = (short[0] @ short[1].mT).softmax(-1) @ short[2]
-    found = torch.autograd.grad(out, short, cotangent[:5])
-    for t, part in zip(wanted, (out.detach(), *found), strict=True):
-        t[:5] = part
-    for t in (Q, K, V):
-        t[5:] = torch.nan
-        t.requires_grad_()
-    with tapes_made() as made:
-        out = kernel(Q, K, V, length)
-        found = torch.autograd.grad(out, (Q, K, V), cotangent)
-    assert len(made) == 2 and None not in made
-    torch.testing.assert_close((out.detach(), *found), wanted)
-
-
-ROWS = {
+SOFTMAX = {
     "softmax": "P[i,k] = softmax[k](X[i,k])",
     "scaled": "P[i,k] = softmax[k](X[i,k] / 4)",
     "mean": "O[i] = sum[k](softmax[k](X[i,k]) * cos(k))",
@@ -289,39 +301,30 @@ ROWS = {
         "O[i,e] = -sum[k](p[i,k] * V[k,e]) / sum[k](p[i,k])"
     ),
 }
+NO_SOFTMAX = {  # sums over rows, squares, and what has another denominator
+    "rows": "O[k] = sum[i](exp(X[i,k] - max[k](X[i,k]))) / sum[k](exp(X[0,k] - max[k](X[0,k])))",
+    "squares": (
+        "O[i] = sum[k](exp(X[i,k] - max[k](X[i,k])) ** 2) / sum[k](exp(X[i,k] - max[k](X[i,k])))"
+    ),
+    "sinks": "O[i] = (1 + sum[k](exp(X[i,k]) * V[k,0])) / (1 + sum[k](exp(X[i,k])))",
+}
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", [*SOFTMAX, *NO_SOFTMAX])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_softmax_is_one_operation(name: str, dtype: torch.dtype) -> None:
     """Also where elements, or all of a row, are -inf."""
-    kernel = mc.compile(ROWS[name], backend="torch")
+    text = (SOFTMAX | NO_SOFTMAX)[name]
     X = torch.randn(9, 9, dtype=dtype)
-    X[1], X[2, ::2], X[3, 1:] = -torch.inf, -torch.inf, -torch.inf
-    X[4] += 1e4
-    X[5] -= 1e9
-    values = {"X": X, "V": torch.randn(9, 5, dtype=dtype)} if "V[" in ROWS[name] else {"X": X}
+    if name in SOFTMAX:
+        X[1], X[2, ::2], X[3, 1:] = -torch.inf, -torch.inf, -torch.inf
+        X[4] += 1e4
+        X[5] -= 1e9
+    values = {"X": X, "V": torch.randn(9, 5, dtype=dtype)} if "V[" in text else {"X": X}
     with tapes_made() as made:
-        found = kernel(**values)
-    assert "softmax" in names_of(made[-1]) and "exp2" not in names_of(made[-1])
-    with tapes_made(largest=4):
-        wanted = mc.compile(ROWS[name], backend="torch")(**values)
-    torch.testing.assert_close(found, wanted)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "O[k] = sum[i](exp(X[i,k] - max[k](X[i,k]))) / sum[k](exp(X[0,k] - max[k](X[0,k])))",
-        "O[i] = sum[k](exp(X[i,k] - max[k](X[i,k])) ** 2) / sum[k](exp(X[i,k] - max[k](X[i,k])))",
-        "O[i] = (1 + sum[k](exp(X[i,k]) * V[k])) / (1 + sum[k](exp(X[i,k])))",
-    ],
-)
-def test_exponentials_that_are_no_softmax_stay(text: str) -> None:
-    """Sums over rows, squares, and what has another denominator."""
-    kernel = mc.compile(text, backend="torch")
-    values = {"X": torch.randn(7, 7), **({"V": torch.randn(7)} if "V[" in text else {})}
-    found = kernel(**values)
+        found = mc.compile(text, backend="torch")(**values)
+    if name in SOFTMAX:
+        assert "softmax" in names_of(made[-1]) and "exp2" not in names_of(made[-1])
     with tapes_made(largest=4):
         wanted = mc.compile(text, backend="torch")(**values)
     torch.testing.assert_close(found, wanted)
@@ -338,67 +341,6 @@ def test_views_that_repeat_elements_are_not_written_to() -> None:
         assert diagonal.is_whole == strided(recorder, row, (2,), (stride,)).is_whole == bool(stride)
 
 
-def test_operations_in_place_take_equal_operands() -> None:
-    """And write to the second of two, where these may be exchanged, or else not."""
-    kernel = mc.compile(
-        "input X[i,j], Y[i,j]\nA[i,j] = exp(X[i,j]) * exp(X[i,j])\n"
-        "B[i,j] = Y[i,j] - exp(X[i,j] + 1)\nC[i,j] = Y[i,j] * exp(X[i,j] + 2)\nreturn A, B, C",
-        backend="torch",
-    )
-    X, Y = torch.randn(2, 5, 7).unbind()
-    wanted = (X.exp() ** 2, Y - (X + 1).exp(), Y * (X + 2).exp())
-    for _ in range(2):
-        torch.testing.assert_close(kernel(X, Y), wanted)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "exp(A[i,k] - max[l if G[i,l] and l == N[i]](A[i,l]))",
-        "A[i, |k| - 1 - k] * G[i, k // 2]",
-    ],
-)
-def test_positions_that_a_filter_selects_may_be_out_of_range(body: str) -> None:
-    """A read whose positions are made of the selected one stays inside its tensor."""
-    text = "input A[i,k], N[i]: int, G[i,k]: bool\n"
-    text += f"O[k] = sum[i if k == N[i] and G[i,k]]({body})"
-    rng = torch.Generator().manual_seed(0)
-    inputs = {
-        "A": torch.randn((5, 2), generator=rng, dtype=torch.float64),
-        "N": torch.tensor([0, 2, 1, -1, 99]),
-        "G": torch.tensor([[True, False], [True, True], [False, True], [True, True], [True, True]]),
-    }
-    found = mc.compile(text, backend="torch")(**inputs)
-    torch.testing.assert_close(found, torch.as_tensor(evaluate(text, inputs)))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_conditions_on_exponentials(dtype: torch.dtype) -> None:
-    """-inf is below all numbers, and what overflows above them."""
-    X = torch.randn(50, 60, dtype=dtype) * 3
-    X[0], X[:, 1], X[3, 4] = -torch.inf, 1000.0, -1000.0
-    text = (
-        "C[i,k] = where(exp(X[i,k]) > 1, 2 * X[i,k], 1)\nS[i,k] = sign(exp(X[i,k]) - 1)\n"
-        "M[i] = sum[k if relu(exp(X[i,k]) - 1) != 0](1)\nreturn C, S, M"
-    )
-    with tapes_made() as made:
-        found = mc.compile(text, backend="torch")(X=X)
-    positive = X > 0
-    wanted = torch.where(positive, 2 * X, 1), X.sign(), positive.sum(1)
-    for x, y in zip(found, wanted, strict=True):
-        torch.testing.assert_close(x, y.to(x.dtype))
-    assert "exp2" not in names_of(made[-1])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_guards_against_rounded_zeros(dtype: torch.dtype) -> None:
-    """log(1 + p) is p where 1 + p is 1, however small p is: (1 + p) - 1 == 0 is not p == 0."""
-    X = torch.tensor([-800.0, -300, -80, -60, -1, 0, 1, 60, 80, 800], dtype=dtype)
-    kernel = mc.compile("O[i] = softplus(max[k](W[k] * X[i]))", backend="torch")
-    found = kernel(X=X, W=torch.ones(2, dtype=dtype))
-    torch.testing.assert_close(found, torch.logaddexp(X, torch.zeros_like(X)))
-
-
 def test_results_that_are_kept_may_not_be_written_to() -> None:
     """They are not copied; autograd tells of it, as in eager torch."""
     kernel = mc.compile("P[q,k] = softmax[k](X[q,k])", backend="torch")
@@ -412,16 +354,6 @@ def test_results_that_are_kept_may_not_be_written_to() -> None:
     P.detach().zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         P.sum().backward()
-
-
-def test_guards_of_positions_are_dropped_where_what_is_read_is_guarded() -> None:
-    """Kernels that read a table under different conditions read it once, at the same positions."""
-    text = "input T[p,d], at[k]: int, n[b]: int\nY[b,d] = sum[k if k < n[b]](T[at[k], d])"
-    kernel = mc.compile(text, backend="torch")
-    table, n = torch.randn(5, 3), torch.tensor([2, 4, 0])
-    at = torch.tensor([1, 4, 0, 3, 9, -7])  # what no row reads may be out of range
-    expected = torch.stack([table[at[:m]].sum(0) for m in n.tolist()])
-    torch.testing.assert_close(kernel(table, at, n), expected)
 
 
 @pytest.mark.parametrize("kept", [4, 3])
