@@ -23,14 +23,16 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -183,17 +185,17 @@ def serve(connection: Connection, backend: str, device: str, processors: int | N
 
         quick_interpreter.install()
     poisoned = running.poisoned_outputs if backend == "torch" else running.poisoned_empty
-    with poisoned():
+    with poisoned(), suppress(EOFError):
         connection.send(None)  # ready
-        while (seed := connection.recv()) is not None:
-            connection.send(report_of(seed, backend, device, processors))
+        while True:
+            connection.send(report_of(connection.recv(), backend, device, processors))
 
 
 class Worker:
     """A process that tries one program after the other, and is replaced where one breaks it."""
 
-    def __init__(self, backend: str, device: str, processors: int | None) -> None:
-        self.options = backend, device, processors
+    def __init__(self, timeout: float, *options: Any) -> None:
+        self.timeout, self.options = timeout, options
         self._start()
 
     def _start(self) -> None:
@@ -202,80 +204,51 @@ class Worker:
         self.process = context.Process(target=serve, args=(other, *self.options), daemon=True)
         self.process.start()
         other.close()
-        self.seed: int | None = None
-        self.since = time.monotonic()
+        if not self.connection.poll(START):
+            raise RuntimeError("a process does not start")
+        self.connection.recv()
 
-    def begin(self, seed: int) -> None:
-        """Send it a seed."""
-        self.seed, self.since = seed, time.monotonic()
+    def report(self, seed: int) -> Report:
+        """Return the report of a seed, or that there is none."""
         self.connection.send(seed)
+        outcome, fault = "timed out", f"took more than {self.timeout:g} seconds"
+        with suppress(EOFError, ConnectionResetError):
+            if self.connection.poll(self.timeout):
+                outcome, fault = "crashed", "its process died"
+                report: Report = self.connection.recv()
+                if report.outcome == "crashed" and "cuda" in self.options:
+                    self._replace()  # what broke may be the GPU's context
+                return report
+        self._replace()
+        return Report(outcome, f"{program_of(seed)}\n{fault}")
 
-    def receive(self) -> Report | None:
-        """Return the report that has arrived, or that there will be none; None if it is ready."""
-        try:
-            report: Report | None = self.connection.recv()
-        except (EOFError, ConnectionResetError):
-            return self.restart("crashed", "its process died")
-        if report is not None and report.outcome == "crashed" and self.options[1] == "cuda":
-            self.stop()  # what broke may be the GPU's context
-            self._start()
-        return report
-
-    def restart(self, outcome: str, text: str) -> Report:
-        """End the process and start another one."""
-        seed = self.seed
-        self.stop()
-        if seed is None:
-            raise RuntimeError(f"a process did not start: {text}")
-        text = f"{program_of(seed)}\n{text}, exit code {self.process.exitcode}"
-        self._start()
-        return Report(outcome, text)
-
-    def is_late(self, timeout: float) -> bool:
-        """True if it has been at one program, or its start, for too long."""
-        return time.monotonic() - self.since > (START if self.seed is None else timeout)
-
-    def stop(self) -> None:
-        """End the process."""
+    def _replace(self) -> None:
         self.process.kill()
         self.process.join()
         self.connection.close()
+        self._start()
 
 
 def reports(
-    seeds: Iterator[int],
-    processes: int,
-    backend: str,
-    device: str,
-    timeout: float,
-    processors: int | None = None,
+    seeds: range, processes: int, seconds: float, timeout: float, *options: Any
 ) -> Iterator[tuple[int, Report]]:
-    """Yield the report of each seed, in the order in which they end."""
-    workers = [Worker(backend, device, processors) for _ in range(processes)]
+    """Yield the report of each seed that is begun in time."""
+    thread, began = threading.local(), time.monotonic()
+
+    def begin() -> None:
+        thread.worker = Worker(timeout, *options)
+
+    def report(seed: int) -> Report | None:
+        worker: Worker = thread.worker
+        return worker.report(seed) if time.monotonic() - began <= seconds else None
+
+    pool = ThreadPoolExecutor(processes, initializer=begin)
     try:
-        while workers:
-            ready = wait([w.connection for w in workers], 0.5)
-            for worker in list(workers):
-                seed = worker.seed
-                if worker.connection in ready:
-                    report = worker.receive()
-                elif worker.is_late(timeout):
-                    report = worker.restart("timed out", f"took more than {timeout:g} seconds")
-                else:
-                    continue
-                if seed is not None and report is not None:
-                    yield seed, report
-                    if worker.seed is None:
-                        continue  # a new process, which says when it is ready
-                following = next(seeds, None)
-                if following is None:
-                    worker.stop()
-                    workers.remove(worker)
-                else:
-                    worker.begin(following)
+        for seed, found in zip(seeds, pool.map(report, seeds), strict=True):
+            if found is not None:
+                yield seed, found
     finally:
-        for worker in workers:
-            worker.stop()
+        pool.shutdown(cancel_futures=True)
 
 
 def main() -> int:
@@ -293,19 +266,14 @@ def main() -> int:
     device = _device(options.backend)
     caches = _private_caches()
     began = time.monotonic()
-
-    def seeds() -> Iterator[int]:
-        for seed in range(options.seed, options.seed + options.count):
-            if time.monotonic() - began > options.seconds:
-                return
-            yield seed
+    seeds = range(options.seed, options.seed + options.count)
 
     counts: Counter[str] = Counter()
     slopes = 0
     processes = min(options.processes, options.count)
     try:
-        how = options.backend, device, options.timeout, options.processors
-        for seed, report in reports(seeds(), processes, *how):
+        how = options.seconds, options.timeout, options.backend, device, options.processors
+        for seed, report in reports(seeds, processes, *how):
             counts[report.outcome] += 1
             slopes += report.slopes
             is_shown = report.outcome != "refused" or options.show_refused
