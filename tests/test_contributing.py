@@ -19,7 +19,7 @@ from monocomp.backends.triton.kernel_source import block_program, source_of
 from monocomp.proving.rule_laws import RULE_LAWS
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.tile.operations import OPERATIONS
-from tests.backends.compiling import accepted, launches_of, without_elements
+from tests.backends.compiling import accepted, first_launches, without_elements
 from tests.backends.running import make_inputs
 from tests.rewrites.rules import apply_only, check_example, rule_of
 from tests.tile.running import by_blocks, by_numpy, by_torch
@@ -100,9 +100,7 @@ def test_a_pass(shown: dict[str, Any]) -> None:
 def test_a_dialect(shown: dict[str, Any]) -> None:
     """A kernel may be compiled for it, and Triton takes what it prints."""
     kernel: mc.Kernel = shown["roots"]
-    programs, sizes = kernel.tile_programs({}), {"i": 64, "k": 128}
-    dialect = DIALECTS["libdevice"]()
-    schedules = [dialect.table.first(dialect.legal(p, sizes, 2)) for p in programs]
+    sizes = {"i": 64, "k": 128}
     inputs = without_elements(kernel, sizes)
-    (launch,) = launches_of(kernel, programs, schedules, inputs, dialect=dialect)
+    (launch,) = first_launches(kernel, inputs, sizes, dialect=DIALECTS["libdevice"]())
     assert "__nv_sqrtf" in accepted("cuda:90", launch)

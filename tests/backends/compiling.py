@@ -11,7 +11,9 @@ from triton._C.libtriton import ir
 from triton.compiler import ASTSource, make_backend
 
 import monocomp as mc
+from monocomp.backends.schedules.legal import element_bytes
 from monocomp.backends.schedules.schedule import Schedule
+from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import emit
 from monocomp.backends.triton.launch import load
 from monocomp.backends.triton.machine_code import (
@@ -35,12 +37,18 @@ SHARED_LIMIT = {
 }
 
 
-def without_elements(kernel: mc.Kernel, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
-    """Inputs of these sizes that hold nothing: floats in bf16, integers in int32."""
+def without_elements(
+    kernel: mc.Kernel,
+    sizes: Mapping[str, int],
+    dtype: torch.dtype = torch.bfloat16,
+    dtypes: Mapping[str, torch.dtype] = {},
+) -> dict[str, torch.Tensor]:
+    """Inputs of these sizes that hold nothing: in dtypes of their own, or else floats in one dtype
+    and integers in int32."""
     return {
         name: torch.empty(
             [sizes[d] for d in i.dims],
-            dtype=torch.int32 if i.kind == "int" else torch.bfloat16,
+            dtype=dtypes.get(name, torch.int32 if i.kind == "int" else dtype),
             device="meta",
         )
         for name, i in kernel.declared.inputs.items()
@@ -61,6 +69,33 @@ def launches_of(
     configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
     named = {module.params[n]: v for n, v in (params or {}).items()}
     return recorded(load(module.source), module.host, inputs, target, configs=configs, **named)
+
+
+def first_launches(
+    kernel: mc.Kernel,
+    inputs: Mapping[str, torch.Tensor],
+    extents: Mapping[str, int],
+    target: str = "cuda:90",
+    *,
+    dialect: Dialect = TRITON,
+    processors: int = 1,
+    params: Mapping[str, float] | None = None,
+) -> list[Launch]:
+    """The launches of a kernel, and of what is prepared for it, with the schedules that come
+    first on a number of processors."""
+    plan = kernel.planner.plan(extents)
+    widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
+    narrow = {
+        n: str(t.dtype).removeprefix("torch.") for n, t in inputs.items() if widths.get(n) == 1
+    }
+    legal = (
+        dialect.legal(p, plan.extents(extents), element_bytes(p, widths), target, processors)
+        for p in plan.kernels
+    )
+    schedules = list(map(dialect.table.first, legal))
+    typed = [p.of_dtypes(narrow) for p in plan.kernels]
+    how = {"dialect": dialect, "lowered": plan.program.of_dtypes(narrow)}
+    return launches_of(kernel, typed, schedules, inputs, target, params, **how)
 
 
 def compile_for(target: str, launch: Launch) -> Usage:

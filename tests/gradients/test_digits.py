@@ -15,10 +15,6 @@ import monocomp as mc
 from monocomp import library
 from tests.agreement import check_slopes
 
-MASKED = (
-    "input Q[q,d], K[k,d], V[k,e], M[q,k]\nO[q,e] = softmax[k](Q[q,d] * K[k,d] + M[q,k]) * V[k,e]"
-)
-
 
 def test_a_logarithm_that_is_returned_is_not_all_that_is_read() -> None:
     """What the user calls L is the whole logarithm, of which digits are lost."""
@@ -41,20 +37,6 @@ return m{kind}, L{kind}, P"""
     x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     assert gradcheck(lambda x: kernel(X=x), x)
     assert gradgradcheck(lambda x: kernel(X=x), x)
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
-def test_second_derivatives() -> None:
-    """And forward mode, as the maximum is any number."""
-    kernel = mc.compile(MASKED, backend="torch")
-    mask = torch.tensor([[0.0, -1e4, 0.0], [-1e4, -1e4, -1e4]], dtype=torch.float64)
-    x = [torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((2, 2), (3, 2), (3, 2))]
-
-    def f(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        return kernel(Q=q, K=k, V=v, M=mask)
-
-    assert gradcheck(f, x, check_forward_ad=True, fast_mode=True)
-    assert gradgradcheck(f, x, fast_mode=True)
 
 
 def test_slopes_of_moments_of_many_elements() -> None:

@@ -3,8 +3,6 @@ again."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -78,25 +76,6 @@ def test_what_is_saved_is_not_computed_again() -> None:
     assert "d" not in _sums(mc.grad(ATTENTION, save=["O", "S", "L"]))
     assert "d" in _sums(mc.grad(ATTENTION, save=["O", "L"]))
     assert "d" not in _sums(mc.grad(ATTENTION, save=["O", "P", "L"]))
-
-
-def special(rows: int = 4) -> dict[str, Any]:
-    generator = np.random.default_rng(1)
-    shapes = {"Q": (rows, 3), "K": (4, 3), "V": (4, 2)}
-    masks = [[-np.inf] * 4, [-np.inf, -np.inf, 0, 0], [0, 0, 0, -np.inf], [0, 0, 0, 0]]
-    inputs: dict[str, Any] = {n: generator.normal(size=s) for n, s in shapes.items()}
-    return {**inputs, "M": np.array(masks)[:rows]}
-
-
-@pytest.mark.parametrize(
-    ("text", "save"), [(MASKED, ["S"]), (BIASED, ["S", "L"]), (MASKED, ["O", "S", "L"])]
-)
-def test_rows_without_elements(text: str, save: list[str]) -> None:
-    """Of these a gradient is 0, and logits are -inf."""
-    inputs = special()
-    inputs |= {"N": np.array([3, 0, 4, 2])} if "N[q]" in text else {}
-    assert "S" in mc.grad(text, save=save).saved
-    check_slopes(text, inputs, save=save)
 
 
 def test_what_is_not_read_is_not_saved() -> None:
@@ -192,29 +171,15 @@ def test_gradients_beside_rounded_logits(text: str) -> None:
 
 @pytest.mark.parametrize("save", [["S", "L", "O"], ["P", "L", "O"], ["S"], []])
 def test_calls(save: list[str]) -> None:
-    """They keep what was asked for, and the backward pass reads it."""
-    generator = torch.Generator().manual_seed(0)
-    shapes = (3, 2), (3, 2), (3, 2)
-    given = [torch.randn(s, dtype=torch.float64, generator=generator) for s in shapes]
+    """They keep what was asked for, and gradients have gradients."""
     kernel = mc.compile(ATTENTION, save=save)
-    given = [x.requires_grad_() for x in given]
-    result = kernel(*given)
-    assert isinstance(result, torch.Tensor)
-    cotangent = torch.randn(result.shape, dtype=torch.float64, generator=generator)
-    found = torch.autograd.grad(result, given, cotangent)
-    wanted = torch.autograd.grad(mc.compile(ATTENTION)(*given), given, cotangent)
-    torch.testing.assert_close(found, wanted)
-    forward = kernel.calls.forward(("Q", "K", "V"))
-    assert set(forward.outputs) <= {"O", "L", *save} and {"S", "P"} & set(save) <= {
-        *forward.outputs
-    }
-    (backward,) = forward.backwards.values()
-    assert backward.recompute is None
-    if "S" in save and "L" in save:
-        query, *fixed = (x.detach() for x in given)
-        assert torch.autograd.gradgradcheck(
-            lambda q: kernel(q, *fixed), query.requires_grad_(), fast_mode=True
-        )
+    outputs = {*kernel.calls.forward(("Q", "K", "V")).outputs}
+    assert outputs <= {"O", "L", *save} and {"S", "P"} & set(save) <= outputs
+    generator = torch.Generator().manual_seed(0)
+    query, *fixed = torch.randn(3, 3, 2, dtype=torch.float64, generator=generator)
+    assert torch.autograd.gradgradcheck(
+        lambda q: kernel(q, *fixed), query.requires_grad_(), fast_mode=True
+    )
 
 
 @pytest.mark.parametrize("name", library.names())

@@ -7,9 +7,8 @@ import torch
 
 import monocomp as mc
 from monocomp.backends.triton.launch import interpreted
-from tests.backends.compiling import SHARED_LIMIT, without_elements
+from tests.backends.compiling import SHARED_LIMIT, compile_for, first_launches, without_elements
 from tests.backends.running import run
-from tests.backends.triton.test_compile_targets import usage
 from tests.marks import slow_unless
 from tests.variants.papers import VARIANTS
 
@@ -69,8 +68,8 @@ def test_compiles_without_a_gpu(name: str) -> None:
     kernel = mc.compile(VARIANTS[name].text)
     sizes = dict.fromkeys(kernel.declared.extent_of.values(), 128) | {"b": 2, "h": 4, "d": 64}
     sizes |= {"e": 64, "p": 32, "n": 32}
-    inputs = without_elements(kernel, sizes)
-    for used in usage(VARIANTS[name].text, "cuda:90", inputs, sizes):
+    for launch in first_launches(kernel, without_elements(kernel, sizes), sizes):
+        used = compile_for("cuda:90", launch)
         # A product in a loop over the elements of a tile, beside what the outer loop holds.
         assert used.spilled <= (384 if name == "stick-breaking" else 64)
         assert used.shared <= SHARED_LIMIT["cuda:90"]

@@ -39,15 +39,17 @@ from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.verifier import verify
 from monocomp.declarations.records import by_representative
 from monocomp.errors import InternalError, UnsupportedError
+from monocomp.gradients.gradient import GradientPrograms
 from monocomp.tile import TileProgram
 from tests.backends.both_stages import in_float64, lengths
 from tests.backends.compiling import (
     SHARED_LIMIT,
+    Launch,
     compile_for,
+    first_launches,
     instructions,
     is_serialised,
     kept_in_memory,
-    launches_of,
     synchronisations,
     without_elements,
 )
@@ -149,28 +151,6 @@ def test_meaning_of_gradients(name: str) -> None:
     with compared(2) as seen:
         kernel(**{n: inputs[n] for n in kernel.declared.inputs}, **case.params)
     assert seen
-
-
-@pytest.mark.parametrize(("q", "k", "rows"), [(5, 90, 48), (70, 40, 48), (100, 100, 96)])
-@pytest.mark.parametrize("name", ["causal", "sliding_window", "sink_window", "prefix_lm"])
-def test_blocks_that_others_need(name: str, q: int, k: int, rows: int) -> None:
-    """Warpgroups whose rows admit fewer blocks than those of others leave them unread, also all."""
-    case = CASES[name]
-    with compared(3, q=rows):
-        run("numpy", case.text, case.inputs(case.sizes(q, k, 20, 16)), name=name, **case.params)
-
-
-@pytest.mark.parametrize("rows", [16, 32])
-@pytest.mark.parametrize("name", ["causal", "sliding_window", "sink_window", "varlen"])
-def test_rows_that_none_admits(name: str, rows: int) -> None:
-    """Their elements are in no result, be they NaN, also where a block has them."""
-    case = CASES[name]
-    inputs = case.inputs(case.sizes(37, 90, 20, 16))
-    for n, last in enumerate(inputs.get("length", [37] * len(inputs["V"]))):
-        inputs["V"][n, :, last:] = float("nan")  # no query is as far
-    with compared(2, q=rows, k=32):
-        found = run("numpy", case.text, inputs, name=name, **case.params)
-    assert np.isfinite(np.asarray(found)).all()
 
 
 @pytest.mark.parametrize("name", ["causal", "gqa", "dropout"])
@@ -302,25 +282,32 @@ def test_stages(name: str) -> None:
 # --- machine code -----------------------------------------------------------------------------
 
 
+def launches(
+    text: str | GradientPrograms, name: str, length: int, d: int
+) -> tuple[list[Launch], list[BlockProgram]]:
+    """The launches of a program, like one of the library, and what they come from."""
+    kernel = mc.compile(text, processors=1)
+    sizes = by_representative(kernel.declared, CASES[name].sizes(length, length, d, d, 512))
+    of_rows = {"L": torch.float32}  # what a gradient reads of the forward
+    inputs = without_elements(kernel, sizes, dtypes=of_rows)
+    how = {"dialect": GLUON, "processors": 132, "params": CASES[name].params}
+    found = first_launches(kernel, inputs, sizes, **how)
+    plan = kernel.planner.plan(sizes)
+    return found, [GLUON.legal(k, sizes, 2, "cuda:90", 132).blocks for k in plan.kernels]
+
+
 @pytest.mark.one_in(93)
 @pytest.mark.parametrize("d", [17, 64, 128, 256])
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_compiles_for_registers(name: str, d: int) -> None:
     """The schedule that comes first keeps tiles in them, and products are from shared memory."""
-    kernel, sizes = mc.compile(library.load(name)), CASES[name].sizes(1000, 1000, d, d, 512)
-    known, inputs = by_representative(kernel.declared, sizes), without_elements(kernel, sizes)
-    plan = kernel.planner.plan(known, 1)
-    legal = [GLUON.legal(k, known, 2, "cuda:90", 132) for k in plan.kernels]
     if d >= TOO_LONG.get(name, 512):
         with pytest.raises(UnsupportedError, match="a warpgroup can't hold 64 rows"):
-            GLUON.table.first(legal[0])
+            launches(library.load(name), name, 1000, d)
         return
-    schedules = list(map(GLUON.table.first, legal))
-    how = {"params": CASES[name].params, "dialect": GLUON, "lowered": plan.program}
-    found = launches_of(kernel, plan.kernels, schedules, inputs, **how)
+    found, programs = launches(library.load(name), name, 1000, d)
     found = [x for x in found if x.function.is_gluon()]  # not copies of rows
-    assert len(found) == len(plan.kernels)
-    for made, blocks in zip(found, (x.blocks for x in legal), strict=True):
+    for made, blocks in zip(found, programs, strict=True):
         usage = compile_for("cuda:90", made)
         # Rows of results, and a few bounds and counters, are the same for all items: these may wait
         # in memory while a loop over blocks runs.
@@ -348,14 +335,7 @@ def most_synchronisations(program: BlockProgram) -> int:
 @pytest.mark.parametrize("d", [64, 128])
 def test_gradient_compiles_for_registers(d: int) -> None:
     """So do a gradient's kernels, in which warpgroups take turns where arithmetic takes long."""
-    kernel = mc.compile(mc.grad(library.load("causal")))
-    sizes = CASES["causal"].sizes(1024, 1024, d, d, 512)
-    known, inputs = by_representative(kernel.declared, sizes), without_elements(kernel, sizes)
-    inputs["L"] = torch.empty(inputs["L"].shape, dtype=torch.float32, device="meta")
-    plan = kernel.planner.plan(known, 1)
-    schedules = [GLUON.table.first(GLUON.legal(k, known, 2, "cuda:90", 132)) for k in plan.kernels]
-    how = {"params": {}, "dialect": GLUON, "lowered": plan.program}
-    found = launches_of(kernel, plan.kernels, schedules, inputs, **how)
+    found, _ = launches(mc.grad(library.load("causal")), "causal", 1024, d)
     for made in (x for x in found if x.function.is_gluon()):
         assert compile_for("cuda:90", made).spilled <= 64
         assert not is_serialised(made)
@@ -367,15 +347,8 @@ def test_gradient_compiles_for_registers(d: int) -> None:
 def test_rows_of_numbers(name: str, length: int) -> None:
     """Gradients have a form whatever the lengths: rows of numbers that 16 bytes do not divide are
     copied to such, as matrices are, and blocks fill 128 bytes."""
-    kernel = mc.compile(mc.grad(CASES[name].text))
-    sizes = CASES[name].sizes(length, length, 64, 64, 2)
-    known, inputs = by_representative(kernel.declared, sizes), without_elements(kernel, sizes)
-    inputs["L"] = torch.empty(inputs["L"].shape, dtype=torch.float32, device="meta")
-    plan = kernel.planner.plan(known, 1)
-    schedules = [GLUON.table.first(GLUON.legal(k, known, 2, "cuda:90", 132)) for k in plan.kernels]
-    how = {"params": CASES[name].params, "dialect": GLUON, "lowered": plan.program}
-    found = launches_of(kernel, plan.kernels, schedules, inputs, **how)
-    assert sum(x.function.is_gluon() for x in found) == len(plan.kernels)
+    found, programs = launches(mc.grad(CASES[name].text), name, length, 64)
+    assert sum(x.function.is_gluon() for x in found) == len(programs)
     copies = [x for x in found if x.function.fn.__name__ == "copy_rows"]
     if name != "mla":  # whose heads have odd rows themselves
         assert len(copies) == (2 if length == 301 else 0)

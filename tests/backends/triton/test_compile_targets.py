@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.schedules import table
-from monocomp.backends.schedules.legal import Legal, element_bytes
 from monocomp.backends.triton.launch import interpreted
 from monocomp.blocks.choices.choose import choose
 from monocomp.errors import FilterError, LimitError, UnknownIndexError, UnsupportedError
@@ -28,11 +27,11 @@ from tests.backends.compiling import (
     accepted,
     compile_for,
     compiled_to,
+    first_launches,
     instructions,
     kept_in_memory,
-    launches_of,
+    without_elements,
 )
-from tests.backends.interpreted import FLOATS_OF_8_BITS
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES
 from tests.backends.running import make_inputs
@@ -50,19 +49,6 @@ REST = [name for name, case in CASES.items() if not case.thorough]
 ATTENDING = [n for n in OF_THEIR_OWN if CASES[n].is_attention]
 
 
-def usage(
-    text: str,
-    target: str,
-    inputs: Mapping[str, torch.Tensor],
-    extents: Mapping[str, int],
-    processors: int = 1,
-    **params: float,
-) -> list[Usage]:
-    """What the kernels of a program take, compiled for a target with their first schedules."""
-    found = launches(text, target, inputs, extents, processors, **params)
-    return [compile_for(target, launch) for launch in found]
-
-
 def launches(
     text: str,
     target: str,
@@ -71,34 +57,30 @@ def launches(
     processors: int = 1,
     **params: float,
 ) -> list[Launch]:
-    """The launches of a program's kernels, and of their maps, with their first schedules for a
-    target."""
+    """The launches of a program's kernels, and of their maps."""
     kernel = mc.compile(text, processors=processors)
-    plan = kernel.planner.plan(extents)
-    programs, extents = plan.kernels, plan.extents(extents)
-    widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
-    floats = {n: t.dtype for n, t in inputs.items() if t.dtype in FLOATS_OF_8_BITS}
-    narrow = {n: str(d).removeprefix("torch.") for n, d in floats.items()}
-    legal = (Legal(p, extents, element_bytes(p, widths), target, processors) for p in programs)
-    schedules = list(map(table.first, legal))
     ordered = {n: inputs[n] for n in kernel.declared.inputs}
-    typed = [p.of_dtypes(narrow) for p in programs]
-    lowered = plan.program.of_dtypes(narrow)
-    found = launches_of(kernel, typed, schedules, ordered, target, params, lowered=lowered)
-    assert len(found) == len(programs) + sum(len(choose(p).maps) for p in programs)
+    how = {"processors": processors, "params": params}
+    found = first_launches(kernel, ordered, extents, target, **how)
+    kernels = kernel.planner.plan(extents).kernels
+    assert len(found) == len(kernels) + sum(len(choose(p).maps) for p in kernels)
     return found
 
 
+def of_sizes(
+    name: str, target: str, sizes: Mapping[str, int], processors: int = 1, **dtypes: Any
+) -> list[Launch]:
+    """The launches of a program of the library; no memory is needed for its inputs."""
+    kernel = mc.compile(library.load(name))
+    inputs = without_elements(kernel, sizes, **dtypes)
+    extents = {e: sizes[e] for e in kernel.declared.extent_of.values() if e in sizes}
+    return launches(library.load(name), target, inputs, extents, processors)
+
+
 def of_library(name: str, target: str, dtype: torch.dtype, head: int, length: int) -> list[Usage]:
-    """The same for a program of the library; no memory is needed for its inputs."""
+    """What those of some lengths take."""
     sizes = {"b": 2, "h": 4, "g": 2, "q": length, "k": length, "i": length, "d": head, "e": head}
-    program = check(library.load(name))
-    inputs = {
-        n: torch.empty([sizes[d] for d in i.dims], dtype=dtype, device="meta")
-        for n, i in program.inputs.items()
-    }
-    extents = {e: sizes[e] for e in program.extent_of.values()}
-    return usage(library.load(name), target, inputs, extents)
+    return [compile_for(target, x) for x in of_sizes(name, target, sizes, dtype=dtype)]
 
 
 def fits(found: list[Usage], target: str, spilled: int = 0) -> None:
@@ -130,16 +112,8 @@ def test_requests_that_differ_in_length(target: str) -> None:
     """Kernels that list splits, compute these from pages and merge them. The one that is fastest on
     Hopper keeps a few registers in memory."""
     sizes = {"b": 64, "h": 32, "g": 8, "q": 1, "d": 128, "e": 128, "s": 64, "n": 256, "p": 8192}
-    text = library.load("paged_attention")
-    inputs = {
-        n: torch.empty(
-            [sizes[d] for d in i.dims],
-            dtype=torch.int32 if i.kind == "int" else torch.bfloat16,
-            device="meta",
-        )
-        for n, i in check(text).inputs.items()
-    }
-    found = usage(text, target, inputs, sizes | {"k": 16384}, processors=132)
+    launches = of_sizes("paged_attention", target, sizes | {"k": 16384}, processors=132)
+    found = [compile_for(target, launch) for launch in launches]
     assert len(found) == 5
     fits(found, target, spilled=96)
 
@@ -161,13 +135,14 @@ def test_rest_of_the_library(name: str) -> None:
     sizes, extent_of = case.sizes(19, 37, 6, 5), check(case.text).extent_of
     inputs = case.inputs(sizes, torch.bfloat16)
     extents = {extent_of[index]: size for index, size in sizes.items()}
-    assert usage(case.text, "cuda:90", inputs, extents, **case.params)
+    made = launches(case.text, "cuda:90", inputs, extents, **case.params)
+    assert [compile_for("cuda:90", launch) for launch in made]
 
 
 # The dtypes that a cache's keys and values may have, and those of queries and scales.
-CACHES = {
-    "paged_attention": {"K": torch.bfloat16, "V": torch.bfloat16},
-    "rolling_cache": {"K": torch.bfloat16, "V": torch.bfloat16},
+CACHES: dict[str, dict[str, torch.dtype]] = {
+    "paged_attention": {},
+    "rolling_cache": {},
     "int8_cache": {"K": torch.int8, "V": torch.int8, "SK": torch.float32, "SV": torch.float32},
     "fp8_cache": {"K": E4M3, "V": E4M3, "sk": torch.float32, "sv": torch.float32},
     "fp8_attention": dict.fromkeys("QKV", E4M3) | dict.fromkeys(("SQ", "SK", "SV"), torch.float32),
@@ -178,14 +153,7 @@ def of_cache(name: str, target: str, rows: int, page: int = 64) -> list[Launch]:
     """A program of the library that reads from a cache of 4096 keys, or blocks of 128."""
     sizes = {"b": 2, "h": 8, "g": 2, "q": rows, "k": 4096, "d": 128, "e": 128}
     sizes |= {"p": 100, "s": page, "n": 4096 // page, "r": 4096, "i": 32, "j": 32}
-    program = check(library.load(name))
-    inputs = {}
-    for n, i in program.inputs.items():
-        kept = torch.int32 if i.kind == "int" else torch.bfloat16
-        dtype = CACHES[name].get(n, kept)
-        inputs[n] = torch.empty([sizes[d] for d in i.dims], dtype=dtype, device="meta")
-    extents = {e: sizes[e] for e in program.extent_of.values() if e in sizes}
-    return launches(library.load(name), target, inputs, extents)
+    return of_sizes(name, target, sizes, dtypes=CACHES[name])
 
 
 @pytest.mark.one_in(14)

@@ -16,10 +16,8 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.schedules import table
-from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.triton.launch import interpreted
-from tests.backends.compiling import launches_of, machine_code, without_elements
+from tests.backends.compiling import first_launches, machine_code, without_elements
 
 LENGTH, HEAD = 4096, 64  # blocks are as long as heads
 PROJECTED = """
@@ -100,9 +98,7 @@ def codes(kernel: mc.Kernel, head: int) -> Iterator[tuple[str, Sequence[tuple[in
     """The name of each kernel, and its instructions."""
     known = {"b": 4, "h": 16, "q": LENGTH, "k": LENGTH, "d": head, "e": head, "c": head}
     sizes = {e: known[e] for e in kernel.declared.extent_of.values()}
-    programs = kernel.tile_programs(sizes)
-    schedules = [table.first(Legal(p, sizes, 2, "cuda:90", 132)) for p in programs]
-    for launch in launches_of(kernel, programs, schedules, without_elements(kernel, sizes)):
+    for launch in first_launches(kernel, without_elements(kernel, sizes), sizes, processors=132):
         yield launch.function.__name__, machine_code(launch)
 
 

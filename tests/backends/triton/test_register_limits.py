@@ -12,20 +12,20 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.schedules import table
-from monocomp.backends.schedules.legal import Legal
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.launch import interpreted, load
 from tests.backends import interpreted as interpreter
-from tests.backends.compiling import compile_for, compiled_to, launches_of, without_elements
+from tests.backends.compiling import (
+    compile_for,
+    compiled_to,
+    first_launches,
+    launches_of,
+    without_elements,
+)
 from tests.backends.tolerances import near
 
 SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 64, "e": 64}
-
-
-def limit(legal: Legal) -> int:
-    return table.first(legal).registers
 
 
 def test_emitted() -> None:
@@ -42,11 +42,9 @@ def test_emitted() -> None:
 def test_compiled() -> None:
     """It is kept, and costs next to nothing."""
     kernel = mc.compile(library.load("document"))
-    programs = kernel.tile_programs(SIZES)
-    first = table.first(Legal(programs[0], SIZES, 2, "cuda:90", 132))
-    (launch,) = launches_of(kernel, programs, [first], without_elements(kernel, SIZES))
+    (launch,) = first_launches(kernel, without_elements(kernel, SIZES), SIZES, processors=132)
     usage = compile_for("cuda:90", launch)
-    assert usage.registers <= first.registers == 128 and usage.spilled <= 32
+    assert launch.kwargs["maxnreg"] == 128 >= usage.registers and usage.spilled <= 32
 
 
 # --- rows that one block holds -----------------------------------------------------------
