@@ -19,14 +19,14 @@ class Example:
 
     Attributes:
         text: the program.
-        extents: sizes by index, `;` between runs; what is missing is made up.
+        extents: sizes by index, `;` between runs; if there are none, those of `SIZES`.
         params: parameters that are not at their defaults.
         inputs: elements that must not be random, by input.
         tolerance: how much more error than usual is allowed, with a reason in the table.
     """
 
     text: str
-    extents: str
+    extents: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     tolerance: float = 1.0
@@ -36,10 +36,12 @@ class Example:
         given = {n: torch.as_tensor(np.asarray(a)) for n, a in self.inputs.items()}
         for seed, run in enumerate(self.extents.split(";")):
             extents = {i: int(n) for i, n in (part.split("=") for part in run.split())}
-            made = make_inputs(self.text, extents, dtype, seed=seed, params=self.params)
+            made = make_inputs(self.text, extents or SIZES, dtype, seed=seed, params=self.params)
             yield {n: given.get(n, t).to(t.dtype) for n, t in made.items()}
 
 
+# Blocks of 16 stick out of the longer axes.
+SIZES = {"h": 2, "i": 19, "j": 19, "k": 37, "l": 37, "q": 19, "t": 37, "d": 5, "e": 6}
 ATTENTION = "h=2 q=19 k=37 d=5 e=6"
 LONG = "h=1 q=33 k=17 d=16 e=16"
 TIES = np.array(
@@ -55,48 +57,35 @@ TIES = np.array(
     ]
 )
 
-EXAMPLES: dict[str, Example] = {
+_EXAMPLES: dict[str, str | Example] = {
     # Masks of both rows and the loop, and a maximum that varies with less than what it bounds.
-    "a mask of both rows": Example(
-        "input A[i,k], B[k,j], W[j], X[i]\nO[j,i] = sum[k if k < j](exp(where("
-        "k < j and A[i,k] < 0, A[i,k], -inf)) * B[k,j]) + W[j] + X[i]",
-        "i=19 k=21 j=21",
-    ),
-    "a mask that not all phases have": Example(
-        "input A[i,k], B[k,j], N[i]: int\n"
-        "O[i,j] = sum[k if k < N[i] or B[k,j] < 0](exp(A[i,k]))"
-        " / (1 + sum[k if k < N[i] or B[k,j] < 0](exp(A[i,k])))",
-        "i=19 k=21 j=3",
-    ),
-    "bounds of rows, and of rows and columns": Example(
-        "O[i,k] = where(all[l](A[i,l] < 1 and i % 2 == 0), 1, 2)"
-        " * where(all[l](A[i,l] < 1 and i - k < 2), 1, 2) * sum[j](W[j]) - A[i,k]",
-        "i=19 k=37 j=5",
-    ),
+    "a mask of both rows": "input A[i,k], B[k,j], W[j], X[i]\nO[j,i] = sum[k if k < j](exp(where("
+    "k < j and A[i,k] < 0, A[i,k], -inf)) * B[k,j]) + W[j] + X[i]",
+    "a mask that not all phases have": "input A[i,k], B[k,j], N[i]: int\n"
+    "O[i,j] = sum[k if k < N[i] or B[k,j] < 0](exp(A[i,k]))"
+    " / (1 + sum[k if k < N[i] or B[k,j] < 0](exp(A[i,k])))",
+    "bounds of rows, and of rows and columns": """
+        O[i,k] = (where(all[l](A[i,l] < 1 and i % 2 == 0), 1, 2)
+            * where(all[l](A[i,l] < 1 and i - k < 2), 1, 2) * sum[j](W[j]) - A[i,k])
+        """,
     # products and sums
     "matmul": Example("C[i,j] = A[i,k] * B[k,j]", "i=17 j=19 k=35; i=1 j=2 k=1"),
     "dot product": Example("s = A[i] * B[i]", "i=37; i=1"),
     "column sums": Example("C[j] = sum[i](A[i,j])", "i=37 j=19; i=16 j=1"),
-    "sums and their counts, without the columns": Example(
-        "O[q,e] = sum[k if k <= q](V[k,e])\nL[q] = sum[k if k <= q](W[q])", "q=19 k=19 e=5"
-    ),
-    "transposed": Example("O[j,i] = A[i,j] * 2", "i=17 j=33"),
-    "trace": Example("t = sum[i](A[i,i])", "i=37"),
-    "bilinear form": Example("O[i] = X[i,a] * W[a,b] * Y[i,b]", "i=17 a=5 b=7"),
-    "gated product": Example(
-        "O[q,e] = sum[c](X[q,c] * W[c,e] * sigmoid(X[q,c] * G[c,e]))", "q=17 c=19 e=6"
-    ),
+    "sums and their counts, without the columns": """
+        O[q,e] = sum[k if k <= q](V[k,e])
+        L[q] = sum[k if k <= q](W[q])
+        """,
+    "transposed": "O[j,i] = A[i,j] * 2",
+    "trace": "t = sum[i](A[i,i])",
+    "bilinear form": "O[i] = X[i,a] * W[a,b] * Y[i,b]",
+    "gated product": "O[q,e] = sum[c](X[q,c] * W[c,e] * sigmoid(X[q,c] * G[c,e]))",
     # softmax and its relatives
-    "softmax over two indices": Example(
-        """
+    "softmax over two indices": """
         P[i,j,k] = softmax[j, k if j <= k](X[i,j,k])
         L[i,j,k] = log_softmax[j, k](X[i,j,k])
         """,
-        "i=2 j=5 k=19",
-    ),
-    "one tensor for all": Example(
-        "O[i,d] = softmax[j if j <= i](X[i,d] * X[j,d]) * X[j,d]", "i=37 d=5"
-    ),
+    "one tensor for all": "O[i,d] = softmax[j if j <= i](X[i,d] * X[j,d]) * X[j,d]",
     # filters, masks, reads
     "softmax at a computed position": Example(
         """
@@ -107,16 +96,13 @@ EXAMPLES: dict[str, Example] = {
         """,
         "i=17 k=37; i=3 k=1",
     ),
-    "embedding": Example("input tok[t]: int\nO[t,e] = W[tok[t],e] * 2", "t=17 e=6"),
-    "guarded read": Example(
-        """
+    "embedding": "input tok[t]: int\nO[t,e] = W[tok[t],e] * 2",
+    "guarded read": """
         input X[j]
         index i < |j|
         O[i] = where(i >= 2, X[i - 2], 0) + where(i + 3 < |i|, X[i + 3], 1)
         """,
-        "j=37",
-    ),
-    "reversed": Example("input X[j]\nindex i < |j|\nO[i] = X[|i| - 1 - i]", "j=37"),
+    "reversed": "input X[j]\nindex i < |j|\nO[i] = X[|i| - 1 - i]",
     "bounds of small integers": Example(
         """
         input len[q]: int
@@ -125,13 +111,10 @@ EXAMPLES: dict[str, Example] = {
         ATTENTION,
         inputs={"len": (np.arange(19) * 13 % 256).astype(np.uint8)},
     ),
-    "a window of its own for each head": Example(
-        """
+    "a window of its own for each head": """
         O[h,q,e] = softmax[k if q - k < 4 * (h + 1) and k <= q](Q[h,q,d] * K[h,k,d]) * V[h,k,e]
         """,
-        "h=3 q=37 k=41 d=5 e=6",
-    ),
-    "a parameter alone": Example("param c: float = 1.5\nD = c\nO[i] = X[i] * 2", "i=37"),
+    "a parameter alone": "param c: float = 1.5\nD = c\nO[i] = X[i] * 2",
     "gather of two positions": Example(
         "input p[i]: int\nO[i,j] = A[p[i],p[j]]", "i=9", inputs={"p": np.arange(9) * 4 % 9}
     ),
@@ -161,54 +144,36 @@ EXAMPLES: dict[str, Example] = {
         A[h,q,e] = softmax[k](Q[h,q,d] * K[h,k,d]) * V[h,k,e]
         O[q,f] = A[h,q,e] * W[h,e,f]
         """,
-        "h=2 q=17 k=21 d=5 e=6 f=7",
         tolerance=4,
     ),
-    "inner filter": Example(
-        "O[q,e] = softmax[k](sum[d if d <= q](Q[q,d] * K[k,d])) * V[k,e]", ATTENTION
-    ),
+    "inner filter": "O[q,e] = softmax[k](sum[d if d <= q](Q[q,d] * K[k,d])) * V[k,e]",
     # other aggregates
-    "several indices": Example(
-        """
+    "several indices": """
         s = sum[i,j](A[i,j])
         m = max[i,j](A[i,j])
         L[i] = logsumexp[j,k](B[i,j,k])
         """,
-        "i=5 j=17 k=9",
-    ),
-    "extremes of a filter": Example(
-        """
+    "extremes of a filter": """
         O[q] = max[k if k <= q - 5](A[q,k])
         P[q] = min[k if k <= q - 5](A[q,k])
         R[q] = argmax[k if k > q](A[q,k])
         """,
-        "q=37 k=41",
-    ),
-    "one field": Example(
-        """
+    "one field": """
         monoid Largest(m) = unit (-inf), combine (maximum(m, m'))
         H[i] = Largest[t](x[t,i]).m
         """,
-        "t=11 i=17",
-    ),
-    "prod, min, all, any": Example(
-        """
+    "prod, min, all, any": """
         A[i] = prod[k if k < 5](X[i,k])
         B[i] = min[k](X[i,k])
         C[i] = all[k](X[i,k] < 2)
         D[i] = any[k if k > i](X[i,k] > 2)
         """,
-        "i=5 k=37",
-    ),
-    "argmax": Example("A[i] = argmax[k](X[i,k])", "i=5 k=37"),
-    "argmax of integers": Example(
-        """
+    "argmax": "A[i] = argmax[k](X[i,k])",
+    "argmax of integers": """
         input N[i,k]: int
         A[i] = argmax[k](N[i,k] // 2)
         B[i] = argmin[k if k > i](N[i,k])
         """,
-        "i=5 k=37",
-    ),
     "argmax with ties and -inf": Example(
         """
         A[i] = argmax[k](X[i,k])
@@ -218,14 +183,11 @@ EXAMPLES: dict[str, Example] = {
         "i=8 k=37",
         inputs={"X": TIES},
     ),
-    "top with a filter": Example(
-        """
+    "top with a filter": """
         index r < 4
         T[i,r] = top[k -> r if k < i](2 * X[i,k] + Y[i])
         A[i,r] = argtop[k -> r if k < i](2 * X[i,k] + Y[i])
         """,
-        "i=37 k=19",
-    ),
     "top with ties and -inf": Example(
         """
         index r < 4
@@ -258,10 +220,10 @@ EXAMPLES: dict[str, Example] = {
         "t=19 x=9 d=5 e=6",
         inputs={"E": np.arange(54.0).reshape(9, 6) / 54},
     ),
-    "a fold within a sum, with a filter of its own elements": Example(
-        "O = sum[l](Y[l] * max[j if j != l and W[j] <= 0](W[j]))", "l=19 j=7"
-    ),
-    "prefix sum": Example("C[i,k] = sum[..k](X[i,k])", "i=3 k=37"),
+    "a fold within a sum, with a filter of its own elements": """
+        O = sum[l](Y[l] * max[j if j != l and W[j] <= 0](W[j]))
+        """,
+    "prefix sum": "C[i,k] = sum[..k](X[i,k])",
     "prefixes with a filter": Example(
         """
         input N[i,k]: int
@@ -279,12 +241,11 @@ EXAMPLES: dict[str, Example] = {
         B[t,e] = max[..t](A[t] * Y[t,e]) - mean[..t](X[t])
         return B
         """,
-        "t=37 e=5",
         tolerance=4,
     ),
-    "an infinite number before a count of nothing": Example(
-        "O[k] = -inf * Y[k] * sum[i if not -inf < X[i]](1)", "i=3 k=5"
-    ),
+    "an infinite number before a count of nothing": """
+        O[k] = -inf * Y[k] * sum[i if not -inf < X[i]](1)
+        """,
     "prefixes from each element on": Example(
         """
         index l < |k|, m < |k|
@@ -302,7 +263,6 @@ EXAMPLES: dict[str, Example] = {
         O[t,e] = sum[..t](exp(S[t]) * V[t,e]) / sum[..t](exp(S[t]))
         Z[e] = sum[t](V[t,e])
         """,
-        "t=37 d=4 e=5",
         tolerance=16,
     ),
     "affine maps": Example(
@@ -310,7 +270,6 @@ EXAMPLES: dict[str, Example] = {
         monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')
         H[t,i] = Affine[..t](g[t], x[t,i]).u
         """,
-        "t=11 i=17",
         tolerance=4,
     ),
     "affine maps with a filter": Example(
@@ -329,7 +288,6 @@ EXAMPLES: dict[str, Example] = {
         H[i] = Affine[k if i - k < 4 and k <= i or k < s](g[i,k], x[k]).u
         G[i] = Affine[k if k > 25 or k < i or k == i + 9](g[i,k], x[k]).u
         """,
-        "k=37 i=35",
         tolerance=4,
     ),
     "affine maps after each element": Example(  # from the last segment to the first
@@ -367,7 +325,6 @@ EXAMPLES: dict[str, Example] = {
         V[i] = Welford[k if k < i](1, 10 + X[i,k], 0).m2
         L[i] = LogAdd[k if X[i,k] > 0](X[i,k])
         """,
-        "i=37 k=35",
         tolerance=16,
     ),
     # element by element
@@ -423,27 +380,19 @@ EXAMPLES: dict[str, Example] = {
             "m": np.arange(95).reshape(19, 5) * 10**4,
         },
     ),
-    "matmul of conditions": Example(
-        "input M[i,k]: bool\nO[i,j] = M[i,k] * A[k,j]\nC[i] = sum[k](M[i,k])", "i=17 k=19 j=18"
-    ),
+    "matmul of conditions": "input M[i,k]: bool\nO[i,j] = M[i,k] * A[k,j]\nC[i] = sum[k](M[i,k])",
     # positions and guards
-    "a guard that is a number's": Example(
-        """
+    "a guard that is a number's": """
         input B
         O[q] = var[k if S[k] > 0](V[q,k])
         P[q,k] = where(V[q,k] > 0 or B > 0, V[q,k], -1)
         R[q,k] = where(V[q,k] > 0 and not B > 0, V[q,k], -1)
         """,
-        "q=19 k=37",
-    ),
-    "the position of an extremum beside moments": Example(
-        """
+    "the position of an extremum beside moments": """
         A[q] = argmax[k](S[q,k])
         O[q] = var[k](S[q,k]) + A[q]
         P[q] = sum[k](exp(S[q,k]) * (k - A[q]) ** 2) / sum[k](exp(S[q,k]))
         """,
-        "q=19 k=37",
-    ),
     "frames moved through increasing functions": Example(
         """
         O[q,e] = softmax[k](exp(Q[q,d] * K[k,d] / 4)) * V[k,e]
@@ -508,32 +457,23 @@ EXAMPLES: dict[str, Example] = {
         inputs={"A": [1e-8, 100, -100, 1e4, -1e4, 88, -88, -np.inf]},
         tolerance=4,
     ),
-    "dropout": Example("O[h,q,e] = where(uniform(3, h, q, e) < 0.5, X[h,q,e], 0) * 2", ATTENTION),
-    "a quotient of sums over nothing": Example(
-        """
+    "dropout": "O[h,q,e] = where(uniform(3, h, q, e) < 0.5, X[h,q,e], 0) * 2",
+    "a quotient of sums over nothing": """
         input C, F[k]: bool
         D = sum[k if F[k]](exp(Y[k] + C - max[k if F[k]](Y[k] + C)) * Y[k]) ** (-0.5)
         O[k] = where(T[k] == D, A[k], -inf)
         """,
-        "k=17",
-    ),
-    "a loop that an earlier one asks for the bound of": Example(
-        """
+    "a loop that an earlier one asks for the bound of": """
         index l < |k|
         param s: int = 3
         O[k] = (where(k < |k| + s, sum[l if l <= k](A[l] * Y[k]), Y[k])
             + sum[l if l < |k| + s and l >= k](D[l] * Y[k] ** 2))
         """,
-        "k=37",
-    ),
-    "bounds of 64 bits beside others of an axis": Example(
-        """
+    "bounds of 64 bits beside others of an axis": """
         input W[j], X[i]
         O[i] = (sum[j](exp(W[j] * X[i]))
             + where(i > 2, logsumexp[j if j <= argmax[j](W[j] * X[i])](W[j] * X[i]), 0))
         """,
-        "i=18 j=40",
-    ),
     "places in periods of blocks": Example(
         """
         input Q[q,d], K[k,d], V[k,e], R[r]
@@ -551,12 +491,12 @@ EXAMPLES: dict[str, Example] = {
         "q=45 k=45 d=8 e=5 r=4",
         inputs={"start": np.arange(45) - 7},
     ),
-    "names that differ in case alone": Example(
-        "O[q,o] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,o] + D[q,o] + v[o]",
-        "q=18 k=21 d=5 o=6",
-    ),
-    "declared extent": Example("index i < |j| + 2\nO[i] = i * sum[j](X[j])", "j=17"),
+    "names that differ in case alone": """
+        O[q,o] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,o] + D[q,o] + v[o]
+        """,
+    "declared extent": "index i < |j| + 2\nO[i] = i * sum[j](X[j])",
 }
+EXAMPLES = {n: Example(e) if isinstance(e, str) else e for n, e in _EXAMPLES.items()}
 
 
 # Names that mean something to Python, torch, Triton, or in an emitted file.
