@@ -306,8 +306,8 @@ def test_modules_import_in_one_direction() -> None:
         assert cycle(graph, MUTUAL - {pair}), f"remove {pair} from MUTUAL"
 
 
-# The rooms of the house, each built on those before it. The oracle in `reference` shares no code with
-# what turns checked programs into kernels.
+# The rooms of the house, each built on those before it. The oracle, in `reference`, shares no code
+# with what turns checked programs into kernels.
 ROOMS = (
     *("library", "machine", "display", "declarations", "language", "reference", "terms", "extents"),
     *("proving", "translation", "rewriting", "rewrites", "checking"),

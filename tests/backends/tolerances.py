@@ -51,11 +51,6 @@ BESIDE_EAGER = {
     # The same in float64, whose eager error is often just that of the last rounding.
     torch.float64: Bound(4.0, 1e-14),
 }
-# Logits near 1e4 in float32: a frame m is subtracted as scale * x - scale * m, in which the
-# rounding of scale * m, 1e-3 at most, is shared by all weights of a block but not by those of
-# an earlier block with another frame. Eager torch subtracts first, and may lose nothing.
-HUGE_LOGITS = {**BESIDE_EAGER, torch.float32: Bound(4.0, 2e-5)}
-
 # By backend, where there is no eager torch: sums of some tens of elements of float32 inputs.
 ALONE = {
     "numpy": Bound(0.0, 1e-12),  # float64
