@@ -1,14 +1,18 @@
-"""Variants of attention compile as their papers write them, and give what plain torch gives."""
+"""Variants of attention compile as their papers write them."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
+from torch.autograd import gradcheck
 
 import monocomp as mc
 from monocomp.backends.triton.launch import interpreted
+from monocomp.language.checker import check
+from tests.agreement import check_outputs
 from tests.backends.compiling import SHARED_LIMIT, compile_for, first_launches, without_elements
-from tests.backends.running import run
+from tests.backends.tolerances import agree
 from tests.marks import slow_unless
 from tests.variants.papers import VARIANTS
 
@@ -34,31 +38,28 @@ PASSES = {  # of the indices that are streamed
 @pytest.mark.parametrize("name", VARIANTS)
 def test_result(name: str) -> None:
     variant = VARIANTS[name]
-    inputs = variant.inputs()
-    found = mc.compile(variant.text)(**inputs)
-    torch.testing.assert_close(found, variant.expected(inputs), rtol=1e-9, atol=1e-10)
+    inputs = {n: t.numpy() for n, t in variant.inputs().items()}
+    kernel = mc.compile(variant.text, backend="torch")
+    check_outputs(check(variant.text), kernel, inputs, note=name)
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", slow_unless(lambda name: name not in LONG, VARIANTS))
 def test_gradients(name: str) -> None:
     variant = VARIANTS[name]
-    inputs = variant.inputs(seed=1)
-    wanted = [inputs[n].requires_grad_() for n in variant.shapes]
-    found, expected = mc.compile(variant.text)(**inputs), variant.expected(inputs)
-    cotangent = torch.linspace(-1, 1, found.numel(), dtype=found.dtype).view(found.shape)
-    pairs = [torch.autograd.grad(x, wanted, cotangent) for x in (found, expected)]
-    torch.testing.assert_close(*pairs, rtol=1e-8, atol=1e-9)
+    inputs, kernel = variant.inputs(seed=1), mc.compile(variant.text)
+
+    def function(*floats: Tensor) -> Tensor:
+        found: Tensor = kernel(**inputs | dict(zip(variant.shapes, floats, strict=True)))
+        return found
+
+    floats = [inputs[n].requires_grad_() for n in variant.shapes]
+    assert gradcheck(function, floats, fast_mode=True)
 
 
 @pytest.mark.parametrize("name", NEW)
 def test_in_triton(name: str) -> None:
-    variant = VARIANTS[name]
-    inputs = variant.inputs()
-    single = {n: t.float() if t.is_floating_point() else t for n, t in inputs.items()}
-    (found,) = run("triton", variant.text, single)
-    expected = variant.expected(inputs).float()
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    agree("triton", VARIANTS[name].text, VARIANTS[name].inputs(torch.float32), 50)
 
 
 @pytest.mark.one_in(2)
