@@ -5,7 +5,7 @@ Numbers are spelled as they are written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial, reduce
 
 from monocomp.display import formulas
@@ -16,7 +16,7 @@ from monocomp.language.parser import parse
 
 def show(node: S.Expr, text: str) -> str:
     """Return the text of an expression of a program."""
-    return str(_formula(node, text))
+    return str(_without_brackets(node, text))
 
 
 def statement(text: str) -> Formula:
@@ -37,20 +37,29 @@ def _side(text: str) -> Formula:
     program = f"O = {text}"
     (definition,) = parse(program)
     assert isinstance(definition, S.Definition)
-    return _formula(definition.body, program)
+    return _with_brackets(definition.body, program)
 
 
-def _formula(node: S.Expr, text: str) -> Formula:
-    shown = _form(node, text)
+def _with_brackets(node: S.Expr, text: str) -> Formula:
+    """Return a formula with the brackets that are written."""
+    shown = _formula(node, text, _with_brackets)
     is_leaf = isinstance(node, S.Name | S.Number | S.Extent)
     inside = [part.span.start for part in S.children(node)]
     in_brackets = text[node.span.start] == "(" and node.span.start not in inside
     return formulas.group(shown) if in_brackets and not is_leaf else shown
 
 
-def _form(node: S.Expr, text: str) -> Formula:
+def _without_brackets(node: S.Expr, text: str) -> Formula:
+    """Return a formula with the brackets that it needs."""
+    return _formula(node, text, _without_brackets)
+
+
+def _formula(node: S.Expr, text: str, part_of: Callable[[S.Expr, str], Formula]) -> Formula:
+    def one(part: S.Expr) -> Formula:
+        return part_of(part, text)
+
     def all_of(parts: Iterable[S.Expr]) -> tuple[Formula, ...]:
-        return tuple(_formula(part, text) for part in parts)
+        return tuple(map(one, parts))
 
     match node:
         case S.Number():
@@ -62,7 +71,7 @@ def _form(node: S.Expr, text: str) -> Formula:
         case S.Read():
             return Formula("read", all_of(node.subscripts), node.name)
         case S.Unary():
-            return formulas.prefix(node.op, _formula(node.operand, text))
+            return formulas.prefix(node.op, one(node.operand))
         case S.Binary():
             return formulas.infix(node.op, *all_of((node.left, node.right)))
         case S.Compare():
@@ -76,9 +85,9 @@ def _form(node: S.Expr, text: str) -> Formula:
             sign = ".." * node.prefix if node.target is None else "->"
             head = Formula("head", tuple(map(formulas.name, names)), sign)
             if node.condition is not None:
-                head = Formula("if", (head, _formula(node.condition, text)))
+                head = Formula("if", (head, one(node.condition)))
             return Formula("fold", (head, *all_of(node.args)), node.op)
         case S.Field():
             entry = Formula("read", all_of(node.subscripts), node.name)
             name = str(entry) if node.subscripts else node.name
-            return Formula("field", (_formula(node.operand, text),), name)
+            return Formula("field", (one(node.operand),), name)
