@@ -243,7 +243,8 @@ class _Operator:
 
     def compared(self, t: Term) -> Term:
         """exp(m) v < exp(n) w = exp(m - p) v < exp(n - p) w with p = max(m, n)"""
-        parts = list(map(self.operand, t.args))
+        is_asked = t.attr == "!="  # as a frame asks of factors: what is small is no 0
+        parts = [self.operand(x, Need.SMALL if is_asked else self.need) for x in t.args]
         wholes = tuple(p.whole for p in parts)
         if any(map(is_bounded_by_form, wholes)):
             return T.rebuild(t, wholes)
