@@ -134,17 +134,17 @@ class Centred:
         """Return the folds of this domain that the centres are made of, and theirs, if these move
         as well. What stands in the elements of another fold is known before."""
         domain = self.weights.domain
-        found: set[Term] = set()
+        terms: set[Term] = set()
         stack = [u.centre for u in self.units]
         while stack:
             t = stack.pop()
             if t.op == "fold" and T.domain_of(t) == domain and not T.is_open(t):
-                found.add(t)
+                terms.add(t)
                 moving = centred(t)
                 stack += [u.centre for u in moving.units] if moving is not None else []
             else:
                 stack += t.args
-        return found
+        return terms
 
 
 @lru_cache(maxsize=4096)

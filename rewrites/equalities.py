@@ -43,9 +43,9 @@ def assume_equality(t: Term) -> Term | None:
         return None
     opened, (condition, *bodies) = T.open_fold(t)
     for old, new in _fixed(condition, {i.name for i in opened}):
-        found = [T.replace(b, old, new) for b in bodies]
-        if found != bodies:
-            return T.refold(t, condition, *found, opened=opened)
+        replaced = [T.replace(b, old, new) for b in bodies]
+        if replaced != bodies:
+            return T.refold(t, condition, *replaced, opened=opened)
     return None
 
 
@@ -71,17 +71,17 @@ def hoist_equal(t: Term) -> Term | None:
         """Return a part without the index, if it can be written so."""
         if part.op == "exp":
             return T.exp(T.add(T.ZERO, *map(fixed, addends(part.args[0]))))
-        found = part
+        replaced = part
         for old, new in pairs:
-            found = T.replace(found, old, new)
-        return part if name in found.free or found.folded else found
+            replaced = T.replace(replaced, old, new)
+        return part if name in replaced.free or replaced.folded else replaced
 
     share, rest = T.shares(body, T.conjuncts(condition))
-    found = tuple(map(fixed, factors(rest)))
-    if found == factors(rest):
+    replaced = tuple(map(fixed, factors(rest)))
+    if replaced == factors(rest):
         return None
     given = () if share is T.ONE else (share,)
-    return T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *given, *found))
+    return T.fold("sum", (bound,), condition, T.mul(T.const(1, body.kind), *given, *replaced))
 
 
 @fixed_elements.procedure

@@ -96,9 +96,9 @@ def join_products(measure: Measure, program: Equations) -> Choice | None:
     """
     alike: dict[Term, list[tuple[Term, Term]]] = {}
     for t in sorted(T.subterms(*(e.body for e in program.equations)), key=lambda t: t.key):
-        for found in _JOINED.matches(t) if t.op == "add" else ():
-            joined = _JOINED.result(found)
-            new = T.add(joined, *found.remainder)
+        for bindings in _JOINED.matches(t) if t.op == "add" else ():
+            joined = _JOINED.result(bindings)
+            new = T.add(joined, *bindings.remainder)
             alike.setdefault(T.unnamed(joined), []).append((t, new))
     return _least(measure, program, alike.values())
 
@@ -151,13 +151,13 @@ def _replaced(positions: Sequence[tuple[Term, Term]], program: Equations) -> Cho
 
 def candidates(program: Equations) -> list[Term]:
     """Return the sums whose order can be chosen, in a fixed order."""
-    found = {
+    terms = {
         t
         for t in T.subterms(*(e.body for e in program.equations))
         if t.op == "fold" and t.attr.monoid == "sum"
         if len(t.attr.indices) == 1 and _exchanged(t) is not t
     }
-    return sorted(found, key=lambda t: t.key)
+    return sorted(terms, key=lambda t: t.key)
 
 
 @lru_cache(maxsize=65536)
@@ -216,9 +216,9 @@ def _expanded(t: Term, name: str) -> list[list[Term]]:
             parts = [t.args[0]] * int(t.attr)
         case _:
             return [[t]]
-    found: list[list[Term]] = [[]]
+    addends: list[list[Term]] = [[]]
     for f in parts:
-        found = [m + n for m in found for n in _expanded(f, name)]
+        addends = [m + n for m in addends for n in _expanded(f, name)]
     # inf * (a - b) is a number, inf * a - inf * b is none.
-    is_finite = all(T.is_finite_if_there(T.base_and_power(f)[0]) for m in found for f in m)
-    return found if is_finite else [[t]]
+    is_finite = all(T.is_finite_if_there(T.base_and_power(f)[0]) for m in addends for f in m)
+    return addends if is_finite else [[t]]

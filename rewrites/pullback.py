@@ -47,7 +47,7 @@ def passes(
     other terms. Those that are `held` are of tiles, along an axis by this name.
     """
     levels: dict[Term, int] = {}
-    found: dict[tuple[Any, ...], Pass] = {}
+    loops_by_domain: dict[tuple[Any, ...], Pass] = {}
 
     def level_of(t: Term) -> int:
         """Return the number of passes that must end before t is known."""
@@ -69,7 +69,7 @@ def passes(
                 (bound,), (condition, _, exponent) = T.open_fold(t)
                 level_of(largest(bound, condition, exponent))
             key = (deepest, *T.domain_of(t))
-            found.setdefault(key, Pass(t.attr.extents[0], deepest)).folds.append(t)
+            loops_by_domain.setdefault(key, Pass(t.attr.extents[0], deepest)).folds.append(t)
             deepest += 1
         levels[t] = deepest
         return deepest
@@ -89,7 +89,7 @@ def passes(
 
     for t in terms:
         level_of(t)
-    loops = _joined(list(found.values()))
+    loops = _joined(list(loops_by_domain.values()))
     for group in loops:
         _carry_centres(group)
         _sort(group)
@@ -132,7 +132,7 @@ def held_folds(terms: Iterable[Term], whole: Iterable[Term]) -> dict[Term, str]:
     Such are the squares that norms of a result add up: `sum[i](O[q,i] ** 2)` beside `O[q,e]`, for
     a tile with all e. One that holds another is found after it.
     """
-    indices, found = list(whole), dict[Term, str]()
+    indices, held = list(whole), dict[Term, str]()
     known = [t for t in T.subterms(*terms) if t.op == "fold" and not T.is_open(t)]
     for t in known:
         is_of_tile = t.attr.monoid in _OF_TILES and len(t.attr.indices) == 1
@@ -143,9 +143,9 @@ def held_folds(terms: Iterable[Term], whole: Iterable[Term]) -> dict[Term, str]:
             inner = [g for g in T.subterms(*parts) if g.op == "fold" and not T.is_open(g)]
             moving = [g for g in inner if i.name in g.free]
             if moving and all(g in known for g in moving):
-                found[t] = i.name
+                held[t] = i.name
                 break
-    return found
+    return held
 
 
 def join_tiles(loops: Sequence[Pass], tiles: Iterable[Term]) -> None:

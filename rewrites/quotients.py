@@ -54,10 +54,10 @@ def factor_number(t: Term) -> Term | None:
     """
     if t.op != "mul":
         return None
-    found = [common_number(f) for f in t.args]
-    if all(number == 1 for number, _ in found):
+    numbers = [common_number(f) for f in t.args]
+    if all(number == 1 for number, _ in numbers):
         return None
-    return T.mul(*(x for number, f in found for x in (T.const(number, t.kind), f)))
+    return T.mul(*(x for number, f in numbers for x in (T.const(number, t.kind), f)))
 
 
 @quotients.procedure

@@ -197,9 +197,9 @@ class Cost:
     def work(self) -> float:
         """Return the time without that of launches."""
         of = self.operations
-        found = of.elementwise + of.logic + of.special * SPECIAL_TIME + self.bytes * BYTE_TIME
-        assert isinstance(found, int) and isinstance(of.matrix, int)
-        return found + of.matrix / MATRIX_RATE
+        time = of.elementwise + of.logic + of.special * SPECIAL_TIME + self.bytes * BYTE_TIME
+        assert isinstance(time, int) and isinstance(of.matrix, int)
+        return time + of.matrix / MATRIX_RATE
 
     def at(self, extents: Mapping[str, int], program: Equations) -> dict[str, Any]:
         """Return the cost with numbers.

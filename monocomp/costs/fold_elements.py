@@ -76,5 +76,5 @@ def _determined_by(condition: Term, around: Determined) -> Determined:
 
 def _independent(indices: Iterable[Term], determined: Determined) -> frozenset[Term]:
     """Return indices that others determine as these."""
-    found = frozenset(i for i in indices if i not in determined)
-    return found.union(*(determined[i] for i in indices if i in determined))
+    free = frozenset(i for i in indices if i not in determined)
+    return free.union(*(determined[i] for i in indices if i in determined))

@@ -39,14 +39,14 @@ def computed_operands(bound: Term, condition: Term, element: Term) -> dict[Term,
         condition: which elements are summed.
         element: what is summed.
     """
-    found = {}
+    operands = {}
     for product in apart(element, bound.name):
         if own := _computed_side(bound, product):
             value = T.mul(*(f for f in own if not is_number(f)))
             if condition.free <= value.free:  # its own indices tell what is left out
                 value = T.where(condition, value, T.ZERO)
-            found[product] = Operand(value, T.mul(T.ONE, *filter(is_number, own)))
-    return found
+            operands[product] = Operand(value, T.mul(T.ONE, *filter(is_number, own)))
+    return operands
 
 
 def with_operand(fold: Term, stored: Operand, read: Term) -> Term:
@@ -55,11 +55,11 @@ def with_operand(fold: Term, stored: Operand, read: Term) -> Term:
     operands = computed_operands(bound, condition, element)
     parts, outside = [], T.ONE
     for product in apart(element, bound.name):
-        found = operands.get(product)
-        if found is not None and found.value is stored.value:
+        operand = operands.get(product)
+        if operand is not None and operand.value is stored.value:
             own = _computed_side(bound, product)
             others = [f for f in factors(product) if f not in own]
-            number = T.mul(found.number, T.power_of(stored.number, -1))
+            number = T.mul(operand.number, T.power_of(stored.number, -1))
             if product is element:
                 number, outside = T.ONE, number
             product = T.mul(number, *others, read)
@@ -106,12 +106,12 @@ def stored_operands(program: Equations) -> frozenset[str]:
     added = frozenset() if program.slices is None else program.slices.added
     floats = [e for e in program.computed if e.body.kind == "float"]
     stored = {e.name: e for e in floats if e.name not in outputs | added}
-    found = {n for n, e in stored.items() if _is_from_product(e.body)}
+    names = {n for n, e in stored.items() if _is_from_product(e.body)}
     for e in program.computed:
-        found -= _read_elsewhere(e.body)
-    found &= {n for e in program.computed for n in program.read_by(e)}
+        names -= _read_elsewhere(e.body)
+    names &= {n for e in program.computed for n in program.read_by(e)}
     kept = (program.kept or frozenset()) & stored.keys()
-    return frozenset(found.union(*(_sides_stored(e.body) & kept for e in program.computed)))
+    return frozenset(names.union(*(_sides_stored(e.body) & kept for e in program.computed)))
 
 
 @lru_cache(maxsize=4096)
@@ -124,7 +124,7 @@ def _sides_stored(body: Term) -> frozenset[str]:
 @lru_cache(maxsize=4096)  # programs that are compared have most equations in common
 def _read_elsewhere(body: Term) -> frozenset[str]:
     """Return the stored values that a body reads other than as a side of a product."""
-    found = set[str]()
+    names = set[str]()
     waiting, seen = [body], set[Term]()
     while waiting:
         t = waiting.pop()
@@ -132,7 +132,7 @@ def _read_elsewhere(body: Term) -> frozenset[str]:
             continue
         seen.add(t)
         if t.op == "stored":
-            found.add(t.attr.name)
+            names.add(t.attr.name)
         elif is_fold(t, "sum") and len(t.attr.indices) == 1:
             (bound,), parts = T.open_fold(t)
             waiting.append(parts[0])
@@ -141,7 +141,7 @@ def _read_elsewhere(body: Term) -> frozenset[str]:
                 waiting += (f for f in factors(product) if f not in sides)
         else:
             waiting += t.args
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _plain_sides(bound: Term, element: Term) -> tuple[Term, ...]:

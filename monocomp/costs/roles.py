@@ -41,7 +41,7 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
         program: equations for outputs and for stored values.
         sizes: a number for every extent.
     """
-    found: dict[tuple[tuple[int, int, bool], object], list[Equation]] = {}
+    by_rows: dict[tuple[tuple[int, int, bool], object], list[Equation]] = {}
     levels = _levels(program, sizes)
     phases = _phases(program, levels)
     empty = without_elements(program)
@@ -51,9 +51,9 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
         is_empty = any(i.extent in empty for i in equation.indices)
         when = phases[equation.name], levels[equation.name], is_empty
         own = rows_of([equation]), scan_of([equation]), _product_over([equation])
-        found.setdefault((when, own), []).append(equation)
+        by_rows.setdefault((when, own), []).append(equation)
     groups: list[tuple[tuple[int, int, bool], list[Equation]]] = []
-    for (when, _), group in found.items():
+    for (when, _), group in by_rows.items():
         others = (g for key, g in groups if key == when)
         partner = next((g for g in others if _share_a_loop(g, group, sizes)), None)
         if partner is None:
@@ -191,8 +191,8 @@ def _sides_of_products(f: Term) -> list[tuple[frozenset[str], frozenset[str]]]:
         return []
     name = opened[0].name
     addends = apart(parts[1], name)
-    found = (largest_sides([g.free for g in factors(p)], name) for p in addends)
-    return [sides for sides in found if sides is not None]
+    pairs = (largest_sides([g.free for g in factors(p)], name) for p in addends)
+    return [sides for sides in pairs if sides is not None]
 
 
 def is_plain(f: Term) -> bool:
@@ -361,7 +361,7 @@ def outer_folds(group: Iterable[Equation]) -> list[Term]:
 
 @lru_cache(maxsize=4096)
 def _outer_folds(bodies: tuple[Term, ...]) -> tuple[Term, ...]:
-    found: dict[Term, None] = {}
+    folds: dict[Term, None] = {}
     seen: set[Term] = set()
     stack = list(bodies)
     while stack:
@@ -373,7 +373,7 @@ def _outer_folds(bodies: tuple[Term, ...]) -> tuple[Term, ...]:
             stack.append(t.args[0])
             t = carrier(t)
         if t.op == "fold" or is_selection(t):
-            found[t] = None
+            folds[t] = None
             for part in T.open_fold(t)[1]:  # an earlier result of the same rows
                 names = {n for n in part.free if n.startswith("$")}
                 stack.extend(
@@ -385,8 +385,8 @@ def _outer_folds(bodies: tuple[Term, ...]) -> tuple[Term, ...]:
                 )
         else:
             stack.extend(t.args)
-    reading = [f for f in found if any(t.op in T.READS for t in T.subterms(f))]
-    return tuple(reading or found)  # a count is the same for all rows
+    reading = [f for f in folds if any(t.op in T.READS for t in T.subterms(f))]
+    return tuple(reading or folds)  # a count is the same for all rows
 
 
 def _is_column(name: str, f: Term) -> bool:

@@ -116,10 +116,10 @@ class Certificate(Rendered):
         """Return the certificate in one line."""
         needed = [law for law in self.laws if law.holds or not law.is_fact]
         missing = sum(not law.holds for law in needed)
-        found = "all proved" if not missing else f"{missing} not proved"
+        result = "all proved" if not missing else f"{missing} not proved"
         when = "anew" if self.fresh else "before, and remembered"
         seconds = sum(law.seconds for law in needed)
-        return f"{self.title}: {len(needed)} laws, {found} {when} ({seconds:.2f} s)"
+        return f"{self.title}: {len(needed)} laws, {result} {when} ({seconds:.2f} s)"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

@@ -62,8 +62,8 @@ class Derivation(Rendered):
 
     def then(self, steps: Iterable[Step]) -> Derivation:
         """Return the same derivation with the steps of a plan at its end."""
-        found = (*self.steps, *steps)
-        return replace(self, steps=found, planned=self.planned + len(found) - len(self.steps))
+        longer = (*self.steps, *steps)
+        return replace(self, steps=longer, planned=self.planned + len(longer) - len(self.steps))
 
     def first(self, count: int) -> Derivation:
         """Return the first steps only."""
@@ -102,10 +102,10 @@ class Derivation(Rendered):
 
     def applicable(self) -> tuple[str, ...]:
         """Return the rules that would match now, for `apply`."""
-        found = (
+        names = (
             name for name in rule_sets.RULES if self.rewriter().apply(rule_sets.chosen([name]))
         )
-        return tuple(found)
+        return tuple(names)
 
     def finish(self) -> Derivation:
         """Return the steps that are left: every rule set in its turn, on what the last step

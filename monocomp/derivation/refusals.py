@@ -62,20 +62,20 @@ def refusals(program: Equations, rule_sets: Iterable[RuleSet] = ()) -> tuple[Ref
     """
     rule_sets = (*rule_sets, RuleSet("moving", "centres move with the loop", [move_centre]))
     rules = [r for at in rule_sets for r in at.rules if isinstance(r, Equation)]
-    found: list[Refusal] = []
+    reasons: list[Refusal] = []
     for group in kernels(program):
-        found += _Finder(program, group, dict.fromkeys(rules)).all()
+        reasons += _Finder(program, group, dict.fromkeys(rules)).all()
     for at in rule_sets:
-        found += unproved(program, at)
-    return tuple(dict.fromkeys(found))
+        reasons += unproved(program, at)
+    return tuple(dict.fromkeys(reasons))
 
 
 def unproved(program: Equations, rules: RuleSet) -> Iterator[Refusal]:
     """Yield the rules that match somewhere and rest on a law that is not proved."""
     for rule in (r for r in rules.rules if r.unproved is not None):
         for equation in program.equations:
-            found = (t for t in T.subterms(equation.body) if rule.apply(t) not in (None, t))
-            for t in itertools.islice(found, 1):
+            matches = (t for t in T.subterms(equation.body) if rule.apply(t) not in (None, t))
+            for t in itertools.islice(matches, 1):
                 yield _lawless(rule, program, (equation.name,), t)
     for rule in (r for r in rules.choices if r.unproved is not None):
         choice = rule.apply(program)

@@ -146,19 +146,19 @@ class _Sets:
         several = [c for c in sets if len(sets[c]) > 1]
         if len(several) > MANY:
             sets |= {c: [self.hull(sets[c])] for c in several}
-        found = self.intersection(sets.values())
-        while len(found) > LIMIT:
+        intervals = self.intersection(sets.values())
+        while len(intervals) > LIMIT:
             largest = max(sets, key=lambda c: len(sets[c]))
             sets[largest] = [self.hull(sets[largest])]
-            found = self.intersection(sets.values())
-        return found, [c for c, parts in sets.items() if any(i.masked for i in parts)]
+            intervals = self.intersection(sets.values())
+        return intervals, [c for c, parts in sets.items() if any(i.masked for i in parts)]
 
     def intersection(self, sets: Iterable[list[Interval]]) -> list[Interval]:
-        found = [Interval()]
+        intervals = [Interval()]
         for parts in sets:
-            pairs = (self.meet(a, b) for a in found for b in parts)
-            found = [i for i in pairs if not self.is_empty(i)]
-        return found
+            pairs = (self.meet(a, b) for a in intervals for b in parts)
+            intervals = [i for i in pairs if not self.is_empty(i)]
+        return intervals
 
     def meet(self, a: Interval, b: Interval) -> Interval:
         lower = (t for t in (*a.lower, *b.lower) if not is_at_least(T.const(0), t))
@@ -189,27 +189,27 @@ class _Sets:
                 masked.append(self.hull(parts))
             else:
                 exact += parts
-        found = [self.hull(masked)] if masked else []
+        intervals = [self.hull(masked)] if masked else []
         for part in sorted(exact, key=_variation):
             low, high = least_and_end(part)
-            below = [self.meet(i, Interval(upper=(low,))) for i in found] if low else []
-            above = [self.meet(i, Interval(lower=(high,))) for i in found] if high else []
-            found = [i for i in (*below, part, *above) if not self.is_empty(i)]
-            found = self.merge(found)
-            if len(found) > MANY:
-                return [self.hull([*found, *exact])]
-        return found if len(found) <= LIMIT else [self.hull(found)]
+            below = [self.meet(i, Interval(upper=(low,))) for i in intervals] if low else []
+            above = [self.meet(i, Interval(lower=(high,))) for i in intervals] if high else []
+            intervals = [i for i in (*below, part, *above) if not self.is_empty(i)]
+            intervals = self.merge(intervals)
+            if len(intervals) > MANY:
+                return [self.hull([*intervals, *exact])]
+        return intervals if len(intervals) <= LIMIT else [self.hull(intervals)]
 
     def merge(self, parts: list[Interval]) -> list[Interval]:
         """Join neighbours."""
-        found: list[Interval] = []
+        merged: list[Interval] = []
         for part in parts:
-            joined = self.joined(found[-1], part) if found else None
+            joined = self.joined(merged[-1], part) if merged else None
             if joined is None:
-                found.append(part)
+                merged.append(part)
             else:
-                found[-1] = joined
-        return found
+                merged[-1] = joined
+        return merged
 
     def joined(self, first: Interval, second: Interval) -> Interval | None:
         """[a, b) + [b, c) = [min(a, b), max(b, c)), also where one of them is empty; and
@@ -250,8 +250,8 @@ class _Sets:
         if distance is not None and c.attr in ("<", "<="):
             return self.of(_without_abs(difference, distance, c.attr))
         if c.attr in ("<", "<="):
-            found = self.at_least_0(T.sub(difference, T.const(int(c.attr == "<"))))
-            return None if found is None else [found]
+            interval = self.at_least_0(T.sub(difference, T.const(int(c.attr == "<"))))
+            return None if interval is None else [interval]
         above, below = self.at_least_0(difference), self.at_least_0(T.neg(difference))
         if above is None or below is None:
             return None
@@ -280,8 +280,8 @@ class _Sets:
                 limit = T.mul(divisor, rest)  # inner >= -limit, or inner <= limit + divisor - 1
                 if n < 0:
                     inner = T.sub(T.sub(divisor, T.const(1)), inner)
-                found = self.at_least_0(T.add(limit, inner))
-                return found if found is None else self.unless_zero(divisor, found, rest)
+                interval = self.at_least_0(T.add(limit, inner))
+                return interval if interval is None else self.unless_zero(divisor, interval, rest)
         factors = []
         for n, base in moving:
             parts = list(base.args) if base.op == "mul" else [base]
@@ -296,14 +296,14 @@ class _Sets:
             return _half_line(int(factor.attr), rest)
         return self.half_line_by_sign(factor, rest)
 
-    def unless_zero(self, divisor: Term, found: Interval, rest: Term) -> Interval:
+    def unless_zero(self, divisor: Term, interval: Interval, rest: Term) -> Interval:
         """Return an interval, and if the divisor is 0, and quotients by it are, {k : rest >= 0}."""
         zero, is_there = T.const(0), T.compare("<", T.const(0), divisor)
         if is_there is T.TRUE or T.is_positive(divisor):
-            return found
+            return interval
         all_or_none = T.where(T.compare("<=", zero, rest), self.extent, zero)
-        lower = tuple(T.where(is_there, t, zero) for t in found.lower)
-        upper = found.upper or (self.extent,)
+        lower = tuple(T.where(is_there, t, zero) for t in interval.lower)
+        upper = interval.upper or (self.extent,)
         return Interval(lower, tuple(T.where(is_there, t, all_or_none) for t in upper))
 
     def half_line_by_sign(self, factor: Term, rest: Term) -> Interval:

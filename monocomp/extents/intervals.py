@@ -67,17 +67,17 @@ def evaluated(
     it is that in the middle."""
 
     def of_leaf(t: Term) -> Interval | None:
-        found: int | float | None = None
+        value: int | float | None = None
         if t.op == "extent":
-            found = extents.get(t.attr)
+            value = extents.get(t.attr)
         elif t.op == "param":
-            found = (params or {}).get(t.attr)
+            value = (params or {}).get(t.attr)
         elif t.op == "index":
-            found = extents[t.extent] // 2
-        return None if found is None or isinstance(found, float) else (found, found)
+            value = extents[t.extent] // 2
+        return None if value is None or isinstance(value, float) else (value, value)
 
-    found = interval(t, of_leaf)
-    return None if found is None else found[0]
+    value = interval(t, of_leaf)
+    return None if value is None else value[0]
 
 
 def extremes(t: Term, ranges: Ranges) -> tuple[Term, Term]:

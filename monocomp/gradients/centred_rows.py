@@ -41,10 +41,10 @@ def about_means(
     while row.op == "fold" and row.attr.monoid == "sum":
         bound, (filtered, row) = T.open_as(row, fresh(row.attr.extents, row.free))
         opened.append((bound, filtered))
-    found = _about_mean(row, node.term, known, written_out)
-    if found is None:
+    centred = _about_mean(row, node.term, known, written_out)
+    if centred is None:
         return adjoint, node
-    name, row = found
+    name, row = centred
     total = named(row)
     for bound, filtered in reversed(opened):
         total = T.fold("sum", bound, filtered, total)

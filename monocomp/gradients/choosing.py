@@ -113,7 +113,7 @@ def running_exponents(program: Equations, known: Mapping[str, int]) -> list[str]
     """
     sizes = _sizes(program, known)
     tensors = tensor_sizes(program, sizes)
-    found = {n: e for n, e in definitions_of(program).items() if _is_running(e)}
+    prefixes = {n: e for n, e in definitions_of(program).items() if _is_running(e)}
     reads = {
         n for e in program.equations for t in T.subterms(e.body) if _is_power(t) for n in t.names
     }
@@ -121,7 +121,7 @@ def running_exponents(program: Equations, known: Mapping[str, int]) -> list[str]
         reads |= more
     return [
         name
-        for name, e in found.items()
+        for name, e in prefixes.items()
         if name in reads and _is_small(elements(e.indices, sizes), tensors)
     ]
 

@@ -117,17 +117,19 @@ def with_names(
 ) -> tuple[list[Equation], list[Equation]]:
     """Return the equations with the names that the program has for parts of them, and the
     definitions of these that they need."""
-    found = list(equations)
+    named_equations = list(equations)
     needed: list[Equation] = []
     for a in known:
-        positions = (a.subscripts(t) for t in T.subterms(*(e.body for e in found)) if a.body.folded)
+        positions = (
+            a.subscripts(t) for t in T.subterms(*(e.body for e in named_equations)) if a.body.folded
+        )
         named = (p for p in positions if p is not None and all(map(_is_named, p)))
         if (indices := next(named, None)) is not None:
             here = {i.name: at for i, at in zip(a.indices, indices, strict=True)}
             named_in = abbreviating([a])
-            found = [replace(e, body=named_in(e.body)) for e in found]
+            named_equations = [replace(e, body=named_in(e.body)) for e in named_equations]
             needed.insert(0, Equation(a.name, tuple(indices), T.substitute(a.body, here)))
-    return found, needed
+    return named_equations, needed
 
 
 def _is_named(i: Term) -> bool:

@@ -269,16 +269,16 @@ class _Derivation:
         definitions = [*self.weights, *self.names.equations]
         _, used = names_needed([*rows, *adjoints, *of_inputs], {}, {e.name: e for e in definitions})
         definitions, named = with_names([e for e in definitions if e.name in used], self.known)
-        found = [*in_order([*named, *definitions, *rows, *adjoints]), *of_inputs]
+        equations = [*in_order([*named, *definitions, *rows, *adjoints]), *of_inputs]
         by_name = self.by_name.definitions.union(self.by_name.values)
         stay = by_name.union(name for name, e in read_again if e.name in by_name)
         stay = stay.union(e.name for e in rows)
         # Sums of rows of a stored adjoint are needed again for each block of another index.
         stay |= frozenset(e.name for e in self.names.rows if not e.body.names.isdisjoint(stay))
-        read, _ = names_needed(found, self.stored.given, {})
+        read, _ = names_needed(equations, self.stored.given, {})
         self.saved = {n: e for n, e in self.stored.saved.items() if n in read}
         frames = {n: m for n, m in self.stored.frames.items() if n in self.saved}
-        backward = self._program(found, gradients)
+        backward = self._program(equations, gradients)
         backward = replace(backward, kept=stay & backward.by_name.keys() or None)
         return GradientPrograms(
             self.written,
@@ -447,16 +447,16 @@ class _Derivation:
 
         return replace(e, body=T.mapping_refs(saved, read)(e.body))
 
-    def _program(self, found: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
+    def _program(self, backward: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
         """Return a program of what is found, with what it reads."""
         declared = self.program.declared
         own = (e for n, e in self.stored.given.items() if n in self.saved)
         given = {e.name: e for e in (*self.program.given, *own)}
         definitions = {e.name: self._by_saved(e) for e in self.program.equations}
-        found = [*map(self._by_saved, found)]
-        read, defined = names_needed(found, given, definitions)
-        defined -= {e.name for e in found}
-        equations = (*(e for n, e in definitions.items() if n in defined), *found)
+        backward = [*map(self._by_saved, backward)]
+        read, defined = names_needed(backward, given, definitions)
+        defined -= {e.name for e in backward}
+        equations = (*(e for n, e in definitions.items() if n in defined), *backward)
         given = {n: e for n, e in given.items() if n in read}
         inputs = dict(self._with_values().declared.inputs)
         for e in self.saved.values():

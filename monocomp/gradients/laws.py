@@ -100,10 +100,10 @@ def _certified(of: Term | T.UserMonoid, fresh: bool) -> tuple[Law, ...]:
 @lru_cache(maxsize=256)
 def _partials(t: Term) -> tuple[Partial, ...]:
     """Return one partial derivative for each operand of an operation on symbols."""
-    found: dict[Term, Term] = {}
+    slopes: dict[Term, Term] = {}
     for p in partials(t):
-        found[p.operand] = T.add(found.get(p.operand, T.ZERO), _slope(p))
-    return tuple(Partial(x, slope) for x, slope in found.items())
+        slopes[p.operand] = T.add(slopes.get(p.operand, T.ZERO), _slope(p))
+    return tuple(Partial(x, slope) for x, slope in slopes.items())
 
 
 def _slope(p: Partial) -> Term:

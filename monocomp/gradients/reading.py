@@ -164,9 +164,9 @@ class Reading:
         where: Conditions,
         is_exact: bool,
     ) -> None:
-        found = position_of(part, e.indices)
-        if found is not None:
-            closed, position = found
+        place = position_of(part, e.indices)
+        if place is not None:
+            closed, position = place
             known = self.facts[closed] if closed is not None else ()
             if not any(f.alone is not None and f.conditions <= where for f in known):
                 fact = _Fact(e.name, position, op, others, value, alone, where, is_exact)
@@ -308,8 +308,8 @@ class Reading:
                         there = self._needed(value) if t.op == "mul" else frozenset()
                         if not all(_is_finite(f, there) for f in left):  # beside 0
                             value = T.mul(value, T.bracket(T.conjunction(*there)))
-                        found = combine(value, *left)
-                        return self._with_wholes(found, known, is_exact)
+                        combined = combine(value, *left)
+                        return self._with_wholes(combined, known, is_exact)
         return t
 
     def _found(
@@ -335,13 +335,13 @@ def _without(t: Term, part: Term, others: Sequence[Term]) -> list[Term] | None:
     left = [p for p in t.args if p is not part]
     for other in others:
         base, power = T.base_and_power(other)
-        found = next((p for p in left if T.base_and_power(p)[0] is base), None)
-        if found is None:
+        divisor = next((p for p in left if T.base_and_power(p)[0] is base), None)
+        if divisor is None:
             return None
-        more = T.base_and_power(found)[1] - power
+        more = T.base_and_power(divisor)[1] - power
         if more > 0 or (more and (power > 0 or t.op == "add")):
             return None
-        left.remove(found)
+        left.remove(divisor)
         left += [T.power_of(base, more)] if more else []
     return left
 

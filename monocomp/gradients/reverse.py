@@ -72,7 +72,7 @@ class IndexNames:
 
     def __call__(self, extents: Iterable[str], taken: Iterable[str]) -> tuple[str, ...]:
         used = set(taken)
-        found = []
+        free = []
         for extent in extents:
             names = self._names.get(extent) or (extent.lstrip("."),)
             number, name = 1, next((n for n in names if n not in used), names[0])
@@ -80,8 +80,8 @@ class IndexNames:
                 number += 1
                 name = f"{names[0]}_{number}"
             used.add(name)
-            found.append(name)
-        return tuple(found)
+            free.append(name)
+        return tuple(free)
 
 
 @dataclass
@@ -102,23 +102,23 @@ class Adjoints:
     def add(self, equations: Iterable[tuple[Equation, Term]]) -> None:
         """Go backwards through equations, of whose elements the adjoints are given. What they
         have in common has one adjoint."""
-        found: dict[Node, list[Term]] = {}
+        cotangents: dict[Node, list[Term]] = {}
         ordered: dict[Node, Visit] = {}
         equation_of: dict[Node, str] = {}
         for e, cotangent in equations:
             start = _edge(Partial(e.body, T.ONE), e.indices, T.TRUE)
-            found.setdefault(start.operand, []).append(handed_on(start, cotangent))
+            cotangents.setdefault(start.operand, []).append(handed_on(start, cotangent))
             self._order(start.operand, ordered)
             equation_of |= {node: e.name for node in ordered if node not in equation_of}
         for node, visit in reversed(ordered.items()):
-            adjoint = T.add(T.ZERO, *found.pop(node))
+            adjoint = T.add(T.ZERO, *cotangents.pop(node))
             self.visited.append((equation_of[node], visit))
             if node.term.op in LEAVES:
                 self.leaves.setdefault(node, []).append(adjoint)
             else:
                 adjoint = self.named(node, len(visit.edges), adjoint)
             for edge in visit.edges:
-                found.setdefault(edge.operand, []).append(handed_on(edge, adjoint))
+                cotangents.setdefault(edge.operand, []).append(handed_on(edge, adjoint))
 
     def _order(self, start: Node, ordered: dict[Node, Visit]) -> None:
         """Add every node that is differentiated, operands before what is made of them."""
@@ -136,8 +136,8 @@ class Adjoints:
     def _edges(self, node: Node) -> Iterator[Edge]:
         t = node.term
         is_fold = t.op in ("fold", "fold_at", "field")
-        found = fold_partials(t, self.fresh) if is_fold else (((), p) for p in partials(t))
-        for bound, p in found:
+        derivatives = fold_partials(t, self.fresh) if is_fold else (((), p) for p in partials(t))
+        for bound, p in derivatives:
             if _varies(p.operand):
                 yield _edge(p, (*node.indices, *bound), node.condition)
 
@@ -220,7 +220,7 @@ def _solved(
     pairs: Sequence[tuple[Term, Term]], positions: Sequence[Term]
 ) -> tuple[tuple[Term, Term], Term, Term] | None:
     """Return a subscript and where it is, with an index of the positions and what that must be."""
-    found = []
+    solutions = []
     for pair in pairs:
         parts, number = T.split_addends(pair[0])
         for sign, index in parts:
@@ -231,5 +231,5 @@ def _solved(
                 rest = (T.mul(T.const(int(n)), t) for n, t in others)
                 distance = T.sub(pair[1], T.add(T.const(number), *rest))
                 position = T.mul(T.const(int(sign)), distance)
-                found.append((len(others) + (number != 0), (pair, index, position)))
-    return min(found, key=lambda f: f[0])[1] if found else None
+                solutions.append((len(others) + (number != 0), (pair, index, position)))
+    return min(solutions, key=lambda f: f[0])[1] if solutions else None

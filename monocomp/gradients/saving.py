@@ -49,7 +49,7 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
     divisors = dict(_divided(terms)) | dict(_weighed(terms))
     # They have to be recognised in sums of them.
     exponents_of_weights = {*T.subterms(*(t.args[0] for t in terms if t.op == "exp"))}
-    found: dict[Term, Saved] = {}
+    values: dict[Term, Saved] = {}
     for t in terms:
         t = t.args[0] if t.op == "pow" and t.attr < 0 else t
         is_log = t.kind == "float" and is_exponential_sum(t)
@@ -59,15 +59,15 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
         if whole is None or t in exponents_of_weights:
             continue
         closed, closed_whole = close(t)[0], close(whole)[0]
-        if closed in found or closed in known or closed_whole in known:
+        if closed in values or closed in known or closed_whole in known:
             continue
         opened = names_for(whole, fresh)
         t, whole = T.substitute(t, opened), T.substitute(whole, opened)
         value = as_logsumexp(T.log(t)) if is_log else whole
         indices = T.free_indices(whole)
         frame = Equation("m", indices, largest_exponent(t)) if is_log and loses_digits(t) else None
-        found[closed] = Saved(Equation("L" if is_log else "M", indices, value), t, frame)
-    return list(found.values())
+        values[closed] = Saved(Equation("L" if is_log else "M", indices, value), t, frame)
+    return list(values.values())
 
 
 def aggregates_in_exponents(program: Equations) -> tuple[list[Term], list[Term]]:

@@ -159,15 +159,15 @@ class StoredValues:
 def _pairs(outputs: Sequence[Equation]) -> dict[str, Saved]:
     """By name the outputs that are the logarithm of a sum less its largest exponent, which is
     another output."""
-    found = {}
+    pairs = {}
     for e in outputs:
         logarithms = [a for a in T.addends(e.body) if is_logarithm(a)]
         less = (T.neg(a) for a in T.addends(e.body) if a not in logarithms)
         largest = T.add(T.ZERO, *less)
         for frame in outputs if len(logarithms) == 1 else ():
             if frame.body is largest and frame.indices == e.indices:
-                found[e.name] = Saved(e, logarithms[0].args[0], frame)
-    return found
+                pairs[e.name] = Saved(e, logarithms[0].args[0], frame)
+    return pairs
 
 
 def _has_divisor(t: Term) -> bool:

@@ -60,11 +60,11 @@ def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equat
         if by_difference is not None:
             step, e = sum_by_difference(program, e, by_difference)
             start, steps = step.program, [step]
-        found = next(_diagonals(e), None)
-        if found is None:
+        diagonal = next(_diagonals(e), None)
+        if diagonal is None:
             return []
         for keys in KEYS:
-            step, stored = sum_along_diagonals(start, e, found, keys)
+            step, stored = sum_along_diagonals(start, e, diagonal, keys)
             if elements(stored.indices, planned_sizes(step.program, sizes)) <= limit:
                 return [*steps, replace(step, cost=saving_of(program, step.program, sizes))]
         return []
@@ -154,9 +154,9 @@ def sum_along_diagonals(
     bounds = dict(declared.bounds)
 
     def index(base: str, bound: Term) -> Term:
-        found = named.index(base)
-        bounds[found.name] = bound
-        return found
+        index = named.index(base)
+        bounds[index.name] = bound
+        return index
 
     rows, keys, one = T.const(ROWS), T.const(block), T.const(1)
     k = d.indices[-1]

@@ -75,10 +75,10 @@ def sorted_sums(e: Equation) -> Iterator[Sorted]:
                 if n not in e.indices or len(number.free) != 2 or len(pair) != 2:
                     continue
                 for q, k in permutations(pair):
-                    found = Sorted(total, indices, others, element, n, number, q, k)
+                    candidate = Sorted(total, indices, others, element, n, number, q, k)
                     r = T.index("~r", "~r")
-                    if found.at(number, r).free == {r.name}:
-                        yield found
+                    if candidate.at(number, r).free == {r.name}:
+                        yield candidate
 
 
 @stated

@@ -48,12 +48,12 @@ def rewritten(
 ) -> Iterator[Step]:
     """Yield the steps of a rule that gives equations other bodies, until it changes none."""
     for name in [e.name for e in program.computed]:
-        while (found := change(program.by_name[name])) is not None:
+        while (new := change(program.by_name[name])) is not None:
             start, e = program, program.by_name[name]
-            equations = (replace(e, body=found) if x is e else x for x in start.equations)
+            equations = (replace(e, body=new) if x is e else x for x in start.equations)
             program = replace(start, equations=tuple(equations))
-            before, after = partial(start.shown, e.body), partial(program.shown, found)
-            check = partial(_gives, change, e, found)
+            before, after = partial(start.shown, e.body), partial(program.shown, new)
+            check = partial(_gives, change, e, new)
             yield Step.of(rule, (name,), before, after, start, program, check)
 
 
@@ -135,11 +135,11 @@ def sum_of(addend: Term) -> _Sum | None:
             others = [g for g in factors(addend) if g is not f]
             # The same name for all: equal columns are one term.
             (bound,), (condition, element) = T.open_as(f, (f"${f.attr.extents[0]}",))
-            found = _Sum(addend, bound, condition, (*others, *_separated(element)))
+            split_sum = _Sum(addend, bound, condition, (*others, *_separated(element)))
             is_known = all(g.folded.isdisjoint(f.attr.extents) for g in others)
             is_finite = all(_is_finite(g, T.conjuncts(condition)) for g in others)
-            if found.columns and is_known and is_finite:
-                return found
+            if split_sum.columns and is_known and is_finite:
+                return split_sum
     return None
 
 

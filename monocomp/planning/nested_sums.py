@@ -180,7 +180,7 @@ class _Nest:
 def _nests(t: Term) -> list[_Nest]:
     """Return the sums in sums as one, the most of them first. What stands between them are
     numbers."""
-    found: list[_Nest] = []
+    nests: list[_Nest] = []
     indices: tuple[Term, ...] = ()
     conditions: tuple[Term, ...] = ()
     outside: tuple[Term, ...] = ()
@@ -189,14 +189,14 @@ def _nests(t: Term) -> list[_Nest]:
         indices = (*indices, bound)
         conditions = (*conditions, *T.conjuncts(condition))
         if len(indices) > 1:
-            found.append(_Nest(indices, conditions, T.mul(body, *outside), outside))
+            nests.append(_Nest(indices, conditions, T.mul(body, *outside), outside))
         sums = [f for f in factors(body) if is_fold(f, "sum")]
         others = tuple(f for f in factors(body) if f not in sums)
         if len(sums) != 1 or not all(map(T.is_finite_if_read, others)):
             break
         outside = (*outside, *others)
         (t,) = sums
-    return found[::-1]
+    return nests[::-1]
 
 
 def nest(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...], Term]:

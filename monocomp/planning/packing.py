@@ -59,19 +59,19 @@ def packed_rows(
 def _quotient(i: Term, reads: Sequence[Term]) -> Term | None:
     """`i // c`, if that is how all reads depend on i: as a subscript, of lists of what to read,
     too."""
-    found: set[Term] = set()
+    divided: set[Term] = set()
     waiting = list(reads)
     while waiting:
         t = waiting.pop()
         for a in (a for a in t.args if i.name in a.free):
             is_quotient = a.op == "floordiv" and a.args[0] is i and not a.args[1].free
             if is_quotient and t.op in T.READS:
-                found.add(a)
+                divided.add(a)
             elif a is i:
                 return None
             else:
                 waiting.append(a)
-    return found.pop() if len(found) == 1 else None
+    return divided.pop() if len(divided) == 1 else None
 
 
 def are_in_order(group: Sequence[Equation], packed: Rows) -> bool:

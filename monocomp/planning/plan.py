@@ -350,17 +350,17 @@ class Planner:
         chosen = [(group, roles_by_cost(program, group, fits, nominal)) for group in groups]
         axes = tuple(c.axis for _, roles in chosen for c in roles.values())
         key = (program.equations, without_elements(program), axes, in_memory, *sides.items())
-        found = self._planned.get(key)
-        if found is None:
+        kernels = self._planned.get(key)
+        if kernels is None:
             try:
                 is_short = partial(fits_whole, sizes=nominal)
-                found = self._planned[key] = tuple(
+                kernels = self._planned[key] = tuple(
                     _kernel(program, *g, fits, is_short, in_memory, name)
                     for g, name in zip(chosen, kernel_names(program, groups), strict=True)
                 )
             except UnsupportedError as error:
                 raise _with_laws(error, program) from None
-        return found
+        return kernels
 
 
 def _kernel(

@@ -64,10 +64,10 @@ def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations
     largest = max(tensor_sizes(program, sizes))
 
     def tried(program: Equations, name: str) -> list[Step]:
-        found = next(_gathered(program.by_name[name]), None)
-        if found is None:
+        gathered = next(_gathered(program.by_name[name]), None)
+        if gathered is None:
             return []
-        step, own = sum_in_segments(program, program.by_name[name], found)
+        step, own = sum_in_segments(program, program.by_name[name], gathered)
         known = planned_sizes(step.program, sizes)
         stored = [a for a in step.program.computed if a.name not in program.by_name]
         if any(elements(a.indices, known) > largest for a in stored):
@@ -75,7 +75,7 @@ def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations
         before, after = (estimate(p, known) for p in (program, step.program))
         # The loops of all rows together are one over the list; what they store is as much.
         summed = [k for k in after if own in k.equations]
-        loops = sum(k.cost.work for k in summed) * (1 - 1 / known[found.row.extent])
+        loops = sum(k.cost.work for k in summed) * (1 - 1 / known[gathered.row.extent])
         results = sum(elements(e.indices, known) for k in summed for e in k.equations)
         new = len(step.program.sorted) - len(program.sorted)
         time = total_time(after) - loops + results * STORED_BYTES * BYTE_TIME
@@ -125,10 +125,10 @@ def _gathered(e: Equation) -> Iterator[_Gathered]:
         indices, conditions, element = nest(total)
         for c in conditions:
             for key, row in (c.args, c.args[::-1]) if c.op == "compare" and c.attr == "==" else ():
-                found = _Gathered(total, indices, conditions, element, key, row)
+                candidate = _Gathered(total, indices, conditions, element, key, row)
                 is_listed = key.op == "read" and row in e.indices and row not in key.args
-                if is_listed and found.positions and _are_indices(key.args):
-                    yield found
+                if is_listed and candidate.positions and _are_indices(key.args):
+                    yield candidate
 
 
 def _are_indices(subscripts: Sequence[Term]) -> bool:
@@ -149,10 +149,12 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
     extent = g.row.extent
     key = g.key.attr.name, kept
     lists = (s for s in program.sorted if (s.tensor, s.kept) == key)
-    found = next((s for s in lists if program.by_name[s.first].indices[-1].extent == extent), None)
-    start, program = program, program if found else _with_list(program, g, kept)
-    found = found or program.sorted[-1]
-    order, first, last = (program.by_name[n] for n in found.names)
+    sorted_list = next(
+        (s for s in lists if program.by_name[s.first].indices[-1].extent == extent), None
+    )
+    start, program = program, program if sorted_list else _with_list(program, g, kept)
+    sorted_list = sorted_list or program.sorted[-1]
+    order, first, last = (program.by_name[n] for n in sorted_list.names)
     position = T.index("~r", order.indices[-1].extent)
     there = _positions(g, T.stored(order, (*g.lists, position)))
     lower, upper = (T.stored(s, (*g.lists, g.row)) for s in (first, last))
@@ -210,12 +212,12 @@ def _of_positions(program: Equations, e: Equation, g: _Gathered) -> Equation:
 
 def _positions(g: _Gathered, number: Term) -> dict[str, Term]:
     """Return the indices of the position that has a number, counted row by row."""
-    found: dict[str, Term] = {}
+    positions: dict[str, Term] = {}
     for n, i in reversed(list(enumerate(g.positions))):
         size = T.extent_of(i.extent)
-        found[i.name] = number if n == 0 else T.modulo(number, size)
+        positions[i.name] = number if n == 0 else T.modulo(number, size)
         number = T.floordiv(number, size)
-    return found
+    return positions
 
 
 def _with_list(program: Equations, g: _Gathered, kept: tuple[int, ...]) -> Equations:

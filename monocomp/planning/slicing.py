@@ -198,12 +198,12 @@ class _Slicing:
     def _only_of_slices(self, stored: frozenset[str]) -> frozenset[str]:
         """Return the values, and what else has the index, reads one and is no output."""
         outputs = {o.name for o in self.start.outputs}
-        found = set(stored)
+        names = set(stored)
         for e in self.start.computed:  # each after what it reads
             has_index = any(i.extent == self.extent for i in e.indices)
-            if has_index and e.name not in outputs and self.start.read_by(e) & found:
-                found.add(e.name)
-        return frozenset(found)
+            if has_index and e.name not in outputs and self.start.read_by(e) & names:
+                names.add(e.name)
+        return frozenset(names)
 
     def _is_in_slices(self, e: Equation) -> bool:
         """True if an equation computes one of the values, or reads one."""
@@ -236,7 +236,7 @@ class _Slicing:
 
     def _sums(self, e: Equation) -> tuple[list[Equation], Equation]:
         """Return the sums that the slices add to, and the equation that reads them at the end."""
-        found: list[Equation] = []
+        sums: list[Equation] = []
         body = e.body
         for f in outer_folds([e]):
             if self.extent not in f.folded:
@@ -250,11 +250,11 @@ class _Slicing:
             parts = (self._in_slice(T.substitute(p, here)) for p in (condition, element))
             total = T.fold("sum", (self.index,), *parts)
             own = tuple(i for i in e.indices if i.name in total.free)
-            found.append(Equation(self._named(f"{e.name}_sum"), own, total))
-            body = T.replace(body, f, T.stored(found[-1], own))
+            sums.append(Equation(self._named(f"{e.name}_sum"), own, total))
+            body = T.replace(body, f, T.stored(sums[-1], own))
         if any(s.name in self.stored for s in stored_in(body)):
             raise _NotSliced
-        return found, replace(e, body=body)
+        return sums, replace(e, body=body)
 
     def _in_slice(self, t: Term) -> Term:
         """Return a term that reads the slice of each tensor that has the sliced index."""
@@ -271,10 +271,10 @@ class _Slicing:
             return None
 
         visit = T.transform(read)
-        found = visit(t)
-        if not _is_plain(found, self.index, self.extent):
+        sliced = visit(t)
+        if not _is_plain(sliced, self.index, self.extent):
             raise _NotSliced
-        return found
+        return sliced
 
     def _read_slice(self, t: Term) -> Term:
         dim = t.args.index(self.index)

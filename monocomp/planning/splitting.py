@@ -224,11 +224,11 @@ class _Splitting:
 
     def _index(self, base: str, bound: Term) -> Term:
         """Return a new index of a declared extent."""
-        found = self._named.index(base)
-        name = found.name
+        index = self._named.index(base)
+        name = index.name
         self.extent_of[name] = name
         self.bounds[name] = bound
-        return found
+        return index
 
     # --- rows -------------------------------------------------------------------------
 

@@ -191,7 +191,9 @@ def _in_slices(
         program = before[-1].program
         kernels = estimate(program, sizes)
     values = list(_repeated_values(kernels, sizes))
-    found: list[tuple[float, int, list[Step]]] = []  # what is left of the time, the bytes, and how
+    options: list[
+        tuple[float, int, list[Step]]
+    ] = []  # what is left of the time, the bytes, and how
     for together in _sets(values, sizes, math.inf):
         count = sum(elements(v.indices, sizes) for v in together)
         if any(v.indices != together[0].indices for v in together):
@@ -225,12 +227,12 @@ def _in_slices(
             time = time_of(after, estimate(after, known, fitted=are_operands), known)
             saving = Saving(fused() if are_operands else whole, time)
             steps = [*before, *steps[:-1], replace(steps[-1], cost=saving)]
-            found.append((time / saving.before, int(taken * share), steps))
-    least = min((left for left, _, _ in found), default=math.inf)
+            options.append((time / saving.before, int(taken * share), steps))
+    least = min((left for left, _, _ in options), default=math.inf)
     if least >= WORTHWHILE:
         return []
     # Memory is worth a little time.
-    return min((f for f in found if f[0] <= TOLERABLE * least), key=lambda f: f[1])[2]
+    return min((f for f in options if f[0] <= TOLERABLE * least), key=lambda f: f[1])[2]
 
 
 def _once(extents: Iterable[str]) -> list[str]:
@@ -272,25 +274,25 @@ def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
 
 
 def _repeated_values(kernels: Sequence[Estimate], sizes: Mapping[str, int]) -> Iterator[_Value]:
-    found: dict[tuple[Term, bool], list[_Use]] = {}
+    uses_of: dict[tuple[Term, bool], list[_Use]] = {}
     for kernel in kernels:
         for t, positions in kernel.folds.items():
             closed, subscripts = close(t)
-            uses = found.setdefault((closed, False), [])
+            uses = uses_of.setdefault((closed, False), [])
             uses += (_Use(t, subscripts, p, kernel) for p in positions)
         for (t, number), positions in kernel.operands.items():
             closed, subscripts = close(t)
-            uses = found.setdefault((closed, True), [])
+            uses = uses_of.setdefault((closed, True), [])
             uses += (_Use(t, subscripts, p, kernel, number) for p in positions)
-    indices_of = {closed: close(closed)[1] for closed, _ in found}
+    indices_of = {closed: close(closed)[1] for closed, _ in uses_of}
     repeated = {
         (closed, is_operand)
-        for (closed, is_operand), uses in found.items()
+        for (closed, is_operand), uses in uses_of.items()
         if sum(use.position.times for use in uses) >= 2 * elements(indices_of[closed], sizes)
     }
     # Operands are made from one another, as P and P * D are: what stores one computes the others.
     beside_operands = {indices_of[closed] for closed, is_operand in repeated if is_operand}
-    for (closed, is_operand), uses in found.items():
+    for (closed, is_operand), uses in uses_of.items():
         indices = indices_of[closed]
         is_repeated = (closed, is_operand) in repeated
         is_repeated |= is_operand and indices in beside_operands

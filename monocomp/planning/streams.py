@@ -100,12 +100,12 @@ def long_stream(
         return None
     varying = rows if packed is None else [*rows, *(i for i, _ in packed.parts)]
     value = partial(evaluated, extents=sizes, params=_defaults(program))
-    found = stretch(folds, {i.name: _block(i, sizes) for i in varying}, value, shortest)
+    interval = stretch(folds, {i.name: _block(i, sizes) for i in varying}, value, shortest)
     few = max((sizes[i.extent] for i in rows), default=1) <= FEW_ROWS
     together = packed if few else None
     instances = _instances(roles.values(), together, sizes, ROW_BLOCK if is_long else ROWS)
-    length = found.expected(value)
-    uneven = uneven_row(found, _repeated(roles, sizes), length, shortest) if few else None
+    length = interval.expected(value)
+    uneven = uneven_row(interval, _repeated(roles, sizes), length, shortest) if few else None
     # Conversions take more of a warp than products do. Where rows fill one tile of a product,
     # several warps would share its columns, and wait for each other at each block.
     is_tile = together is not None and _length(together, sizes) <= MIN_DOT
@@ -122,8 +122,8 @@ def long_stream(
             reason = "as its packed rows do not lie as the outputs do"
         is_cut = is_idle or not (is_in_order or not rows)
         order = is_in_order, not rows, reason
-        return Stream(tuple(folds), packed, found, is_cut, *order, *how, uneven)
-    cut = Stream(tuple(folds), packed, found, True, False, False, reason, *how, uneven)
+        return Stream(tuple(folds), packed, interval, is_cut, *order, *how, uneven)
+    cut = Stream(tuple(folds), packed, interval, True, False, False, reason, *how, uneven)
     return cut if is_idle else None
 
 

@@ -42,15 +42,15 @@ class Change:
 def changes(before: Equations, after: Equations) -> tuple[Change, ...]:
     """Return where two programs differ, in the order of their equations."""
     names = dict.fromkeys([*before.by_name, *after.by_name])
-    found: list[Change] = []
+    pairs: list[Change] = []
     for name in names:
         old, new = before.by_name.get(name), after.by_name.get(name)
         if old is None or new is None:
-            found.append(Change(name, None if old is None else (), None if new is None else ()))
+            pairs.append(Change(name, None if old is None else (), None if new is None else ()))
         else:
             paths = _differences(old.body, new.body, (), ())
-            found += [Change(name, path, new_path) for path, new_path in paths]
-    return tuple(found)
+            pairs += [Change(name, path, new_path) for path, new_path in paths]
+    return tuple(pairs)
 
 
 def operands(t: Term, depth: int) -> tuple[Term, ...]:

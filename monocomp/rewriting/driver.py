@@ -291,10 +291,10 @@ class Rewriter:
         return self._apply(rules, set(), place)
 
     def _apply(self, rules: RuleSet, normal: set[Term], place: str | None) -> bool:
-        found = self._find(rules, normal, place) or self._choose(rules, place)
-        if found is None:
+        rewrite = self._find(rules, normal, place) or self._choose(rules, place)
+        if rewrite is None:
             return False
-        rule, choice = found
+        rule, choice = rewrite
         places = self.program.changed(choice.program)
         terms = choice.before, choice.after
         whole = self.program, choice.program
@@ -324,11 +324,11 @@ class Rewriter:
             for t in T.subterms(equation.body):
                 if not t.args or t in normal:
                     continue
-                found = rules.first(t)
-                if found is not None:
-                    choice = Choice.replacing(t, found[1], self.program)
+                match = rules.first(t)
+                if match is not None:
+                    choice = Choice.replacing(t, match[1], self.program)
                     if self.program.changed(choice.program):
-                        return found[0], choice
+                        return match[0], choice
                     # Under exp, say, the canonical form may undo the rule: here, not everywhere.
                     self._normal.pop(rules, None)
                 normal.add(t)

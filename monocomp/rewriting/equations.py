@@ -236,12 +236,12 @@ class Equation(Rule):
         """Return the indices that each variable varies with: those in scope wherever it stands,
         but for those that it must be free of."""
         fixed = {(n.name, n.free_of) for choice in self.needs for n in choice}
-        found: dict[str, tuple[str, ...]] = {}
+        allowed: dict[str, tuple[str, ...]] = {}
         for side in self._sides:
             for name, scope in _occurrences(side, self.kept):
-                known = found.get(name, scope)
-                found[name] = tuple(i for i in known if i in scope and (name, i) not in fixed)
-        return found
+                known = allowed.get(name, scope)
+                allowed[name] = tuple(i for i in known if i in scope and (name, i) not in fixed)
+        return allowed
 
     @cached_property
     def conditions(self) -> frozenset[str]:
@@ -354,25 +354,25 @@ class Equation(Rule):
 
     def matches(self, t: Term) -> Iterator[Bindings]:
         """Yield the ways in which the left side matches and the needs are met."""
-        for found in self._instances(t, self._demands):
-            if all(test(found) for test in self._remaining):
-                yield found
+        for bindings in self._instances(t, self._demands):
+            if all(test(bindings) for test in self._remaining):
+                yield bindings
 
     def discharged(self, t: Term) -> Iterator[tuple[Need, Term]]:
         """Yield the needs that are met where the rule changes a term, and of what."""
-        for found in itertools.islice(self.matches(t), 1):
+        for bindings in itertools.islice(self.matches(t), 1):
             for choice in self.needs:
-                need = next(n for n in choice if n.holds(found))
-                yield need, need.subject(found)
+                need = next(n for n in choice if n.holds(bindings))
+                yield need, need.subject(bindings)
 
     def lacking(self, t: Term) -> Iterator[tuple[Need, Term]]:
         """Yield the needs for want of which the rule leaves a term as it is, where the left side
         matches and the right one is worth it, and of what."""
-        for found in self._instances(t, {}):
-            is_worth_it = all(guard.holds(found) for guard in self.worth.values())
+        for bindings in self._instances(t, {}):
+            is_worth_it = all(guard.holds(bindings) for guard in self.worth.values())
             for choice in self.needs if is_worth_it else ():
-                if not _any_of(choice)(found):
-                    yield choice[0], choice[0].subject(found)
+                if not _any_of(choice)(bindings):
+                    yield choice[0], choice[0].subject(bindings)
 
     def result(self, bindings: Bindings) -> Term:
         """Return the right side of a match."""
@@ -381,12 +381,12 @@ class Equation(Rule):
     def rewrite(self, t: Term) -> Term | None:
         """Return the right side, where the left one matches, the needs are met, and both sides
         differ: an addend of 0, say, may make them one, whatever a product is written like."""
-        for found in self.matches(t):
-            new = self.result(found)
-            if new is instance(self._pattern, found):
+        for bindings in self.matches(t):
+            new = self.result(bindings)
+            if new is instance(self._pattern, bindings):
                 continue
-            if found.remainder:
-                new = T.construct(t.op, new, *found.remainder, kind=t.kind)
+            if bindings.remainder:
+                new = T.construct(t.op, new, *bindings.remainder, kind=t.kind)
             if new.kind != t.kind:
                 if t.kind != "float":  # an equation with numbers that are floats says nothing
                     continue

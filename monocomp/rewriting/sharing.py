@@ -48,13 +48,13 @@ def kept(program: Equations, all_that_fit: bool = False) -> frozenset[str]:
 
 def _reads(program: Equations) -> dict[str, list[Term]]:
     """Return where definitions are read, by name: a term for each equation that reads them."""
-    found: dict[str, list[Term]] = {}
+    reads: dict[str, list[Term]] = {}
     for e in program.equations:
         if e.body.names:
             for t in T.subterms(e.body):
                 if t.op == "ref":
-                    found.setdefault(t.attr, []).append(t)
-    return found
+                    reads.setdefault(t.attr, []).append(t)
+    return reads
 
 
 def _storable(program: Equations) -> frozenset[str]:

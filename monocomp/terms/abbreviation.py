@@ -29,10 +29,10 @@ class Abbreviation:
         tell one of them."""
         if _shape(self.body) != _shape(t):
             return None
-        found: dict[Term, Term] = {}
-        if not _match(self.body, t, frozenset(self.indices), found, set()):
+        positions: dict[Term, Term] = {}
+        if not _match(self.body, t, frozenset(self.indices), positions, set()):
             return None
-        return [found[i] for i in self.indices] if len(found) == len(self.indices) else None
+        return [positions[i] for i in self.indices] if len(positions) == len(self.indices) else None
 
 
 def _shape(t: Term) -> tuple[object, ...]:
@@ -85,10 +85,10 @@ def abbreviator(
         by_shape.setdefault(_shape(a.body), []).append(a)
 
     def abbreviate(t: Term, names: Names) -> Formula | None:
-        found = None if t is whole else definition_of(by_shape.get(_shape(t), ()), t)
-        if found is None:
+        definition = None if t is whole else definition_of(by_shape.get(_shape(t), ()), t)
+        if definition is None:
             return None
-        inside = tuple(formula(s, names) for s in found.args)
-        return Formula("read", inside, found.attr) if inside else name(found.attr)
+        inside = tuple(formula(s, names) for s in definition.args)
+        return Formula("read", inside, definition.attr) if inside else name(definition.attr)
 
     return abbreviate

@@ -65,8 +65,8 @@ def free_indices(t: Term) -> tuple[Term, ...]:
     """Return the free indices, sorted by name."""
     if t.op == "index":
         return (t,)
-    found = {i for a in t.args for i in free_indices(a) if i.name in t.free}
-    return tuple(sorted(found, key=lambda i: i.attr))
+    indices = {i for a in t.args for i in free_indices(a) if i.name in t.free}
+    return tuple(sorted(indices, key=lambda i: i.attr))
 
 
 def rename(t: Term, mapping: Mapping[str, Term]) -> Term:

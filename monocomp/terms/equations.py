@@ -230,8 +230,8 @@ class Equations:
 
     def readable(self, mark: Mark | None = None) -> list[Formula]:
         """Return the lines for readers as formulas, with marks around parts."""
-        found = [self.readable_equation(e, mark) for e in (*self.given, *self.equations)]
-        lines = list(map(str, found))
+        formulas = [self.readable_equation(e, mark) for e in (*self.given, *self.equations)]
+        lines = list(map(str, formulas))
         shown = {*self.by_name}
         for a in self.known:  # those that came later stand for what has earlier ones in it
             used = any(f"{a.name}[" in line.split("=", 1)[1] for line in lines)
@@ -239,9 +239,9 @@ class Equations:
                 shown.add(a.name)
                 names = self.reader_names(a.body)
                 names.mark = mark
-                found.insert(0, definition(a.name, names.of_all(a.indices), a.body, names))
-                lines.insert(0, str(found[0]))
-        return found
+                formulas.insert(0, definition(a.name, names.of_all(a.indices), a.body, names))
+                lines.insert(0, str(formulas[0]))
+        return formulas
 
     def readable_equation(self, e: Equation, mark: Mark | None = None) -> Formula:
         """Return an equation for readers, with marks around parts."""

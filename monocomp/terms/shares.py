@@ -38,16 +38,16 @@ def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
     conditions = frozenset(known).union(*(conjuncts(f.args[0]) for f in parts if is_bracket(f)))
     share = ONE
     for gone, times, total in given:
-        found = _elements_of(total, times, exponent, conditions)
-        if found is None:
+        logarithm = _elements_of(total, times, exponent, conditions)
+        if logarithm is None:
             continue
         if gone in parts:
             parts.remove(gone)
-            share = mul(share, exp(found), gone)
+            share = mul(share, exp(logarithm), gone)
         else:
-            found = add(found, gone)
-            share = mul(share, exp(found))
-        exponent = sub(exponent, found)
+            logarithm = add(logarithm, gone)
+            share = mul(share, exp(logarithm))
+        exponent = sub(exponent, logarithm)
     if share is ONE:
         return ONE, t
     return share, mul(const(1, t.kind), *(f for f in parts if f.op != "exp"), exp(exponent))
@@ -78,16 +78,16 @@ def _elements_of(
 ) -> Term | None:
     """Return the addends of an exponent that are `times` the logarithm of one element, or the
     logarithms of so many."""
-    found = _element_of(total, times, exponent, known)
-    if found is not None or times.denominator != 1:
-        return found
-    found = ZERO
+    elements = _element_of(total, times, exponent, known)
+    if elements is not None or times.denominator != 1:
+        return elements
+    elements = ZERO
     for _ in range(int(times)):
         one = _element_of(total, Fraction(1), exponent, known)
         if one is None:
             return None
-        found, exponent = add(found, one), sub(exponent, one)
-    return found
+        elements, exponent = add(elements, one), sub(exponent, one)
+    return elements
 
 
 def _element_of(
