@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from monocomp.backends.array_operations import bounds, elementwise, first_extreme
+from monocomp.backends.array_operations import Ops, elementwise
 from monocomp.backends.block_lengths import default_blocks
 from monocomp.backends.interpreter import Interpreter
 from monocomp.declarations import counter_rng
@@ -22,7 +22,7 @@ Array = Any
 _DTYPES: dict[Kind, Any] = {"float": np.float64, "int": np.int64, "bool": np.bool_}
 
 
-class NumpyOps:
+class NumpyOps(Ops):
     """Array operations in float64."""
 
     def __init__(self) -> None:
@@ -65,21 +65,6 @@ class NumpyOps:
         values = np.take_along_axis(values, kept, dim)
         positions = np.take_along_axis(positions, kept, dim)
         return values, np.where(values == -np.inf, -1, positions)
-
-    first_extreme = first_extreme
-    bounds = staticmethod(bounds)
-
-    def known(self, x: Array) -> Array | None:
-        return x
-
-    def chosen(self, condition: Array, x: Array) -> Array:
-        return x
-
-    def unit(self, x: Array) -> Array:
-        return x
-
-    def store(self, output: Array, at: tuple[slice, ...], value: Array) -> None:
-        output[at] = value
 
     def scatter(
         self, output: Array, positions: tuple[Array, ...], value: Array, valid: Array, add: bool

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.array_operations import bounds, elementwise, first_extreme
+from monocomp.backends.array_operations import Ops, elementwise
 from monocomp.backends.sorting import sort_positions
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
 
 
-class TorchOps:
+class TorchOps(Ops):
     """Array operations on one device, in float32 or float64."""
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
@@ -82,21 +82,6 @@ class TorchOps:
             order = by_position.gather(dim, ranked.narrow(dim, 0, count))
         values, positions = values.gather(dim, order), positions.gather(dim, order)
         return values, torch.where(values == -torch.inf, -1, positions)
-
-    first_extreme = first_extreme
-    bounds = staticmethod(bounds)
-
-    def known(self, x: torch.Tensor) -> torch.Tensor | None:
-        return x
-
-    def chosen(self, condition: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        return x
-
-    def unit(self, x: torch.Tensor) -> torch.Tensor:
-        return x
-
-    def store(self, output: torch.Tensor, at: tuple[slice, ...], value: torch.Tensor) -> None:
-        output[at] = value
 
     def scatter(
         self, output: Any, positions: tuple[Any, ...], value: Any, valid: Any, add: bool

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from monocomp.backends.array_operations import first_extreme
+from monocomp.backends.array_operations import Ops
 from monocomp.backends.tape import choices, comparisons, extrema, forms
 from monocomp.backends.tape.buffers import Buffer, scatter, store
 from monocomp.backends.tape.folding import folded
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from monocomp.backends.torch_operations import TorchOps
 
 
-class TapeOps:
+class TapeOps(Ops):
     """The operations of the interpreter for one kernel, on tiles without elements.
 
     Args:
@@ -442,7 +442,7 @@ class TapeOps:
     ) -> tuple[Tile, Tile]:
         """Return the maximum or minimum along a dimension, and the least position that has it."""
         both = extrema.first_extreme(self, name, values, positions, dim)
-        value, position = both or first_extreme(self, name, values, positions, dim)
+        value, position = both or super().first_extreme(name, values, positions, dim)
         return value, position
 
     # --- tensors ----------------------------------------------------------------------
