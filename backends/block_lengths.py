@@ -26,8 +26,7 @@ def default_blocks(
             that the others lack.
     """
     axes = program.axes
-    loops = (s for s in P.walk(program.body) if isinstance(s, P.Loop))
-    is_exact = any(s.is_exact and not s.is_whole for s in loops)
+    is_exact = any(s.is_exact and not s.is_whole for s in program.loops)
     apart = _with_own_loops(program) if has_own_loops or is_exact else set()
     lengths = {n: 1 if n in apart else max(1, extents[a.extent]) for n, a in axes.items()}
     grid = program.axis_names("grid")[::-1]
@@ -56,15 +55,6 @@ def _more(extent: int, length: int) -> int:
 
 def _with_own_loops(program: P.TileProgram) -> set[str]:
     """Return the axes of the grid with which bounds of loops vary that vary with no tile."""
-    values = {s.name: s.value for s in program.statements if isinstance(s, P.Let)}
-    loops = (s for s in program.statements if isinstance(s, P.Loop))
-    waiting = [e for s in loops if not any(e.axes for e in s.bounds) for e in s.bounds]
-    found, seen = set[str](), set[str]()
-    while waiting:
-        for e in P.subexpressions(waiting.pop()):
-            if e.op == "coordinate" and program.axes[e.attr].role == "grid":
-                found.add(e.attr)
-            elif e.op == "local" and e.attr in values and e.attr not in seen:
-                seen.add(e.attr)
-                waiting.append(values[e.attr])
-    return found
+    bounds = (e for s in program.loops if not any(e.axes for e in s.bounds) for e in s.bounds)
+    coordinates = {e.attr for e in program.made_of(*bounds) if e.op == "coordinate"}
+    return coordinates.intersection(program.axis_names("grid"))

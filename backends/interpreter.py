@@ -51,10 +51,9 @@ class Interpreter:
         self.params = params
         self.blocks = blocks
         self.checked = checked
-        loops = [s for s in P.walk(program.body) if isinstance(s, P.Loop)]
         self.backwards: set[str] = set()  # axes along which the loops that are open go backwards
         # Bounds that are exact are those of one value of the grid.
-        self.is_exact = any(s.is_exact and not s.is_whole for s in loops)
+        self.is_exact = any(s.is_exact and not s.is_whole for s in program.loops)
         self.dims = {name: n for n, name in enumerate(program.axes)}
         self.range: dict[str, tuple[int, int]] = {}
         self.coordinates: dict[str, Array] = {}

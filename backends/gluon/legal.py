@@ -155,5 +155,4 @@ def _all(legal: Legal) -> Iterator[Schedule]:
 
 def _multiplied(legal: Legal) -> set[str]:
     """Return the axes of operands of products: others may have blocks as long as they like."""
-    products = (e for e in legal.program.expressions if e.op == "contract")
-    return {a for e in products for x in e.args[:2] for a in x.axes}
+    return {a for e in legal.program.products for x in e.args[:2] for a in x.axes}

@@ -155,7 +155,7 @@ def features(legal: Legal) -> Features:
 
 def _unlisted(program: TileProgram) -> list[Loop]:
     """Return the loops over blocks that no map lists. What one lists takes the time of others."""
-    loops = {s: loops_of(s) for s in program.statements if isinstance(s, Loop)}
+    loops = {s: loops_of(s) for s in program.loops}
     listed = filters(program, loops)
     each = (loop for found in loops.values() for loop in found if loop.axis.role == "stream")
     return [loop for loop in each if loop not in listed]

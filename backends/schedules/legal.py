@@ -23,7 +23,7 @@ from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import one_tile, power_of_two
 from monocomp.machine.gpus import Gpu, gpu
-from monocomp.tile import Loop, TileProgram
+from monocomp.tile import TileProgram
 from monocomp.tile.split_padding import divisible, split_padding
 
 LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
@@ -120,21 +120,20 @@ class Legal:
     @cached_property
     def streams(self) -> list[str]:
         """Return the streamed axes, those of outer loops first."""
-        loops = (s.axis.name for s in self.program.statements if isinstance(s, Loop))
+        loops = (s.axis.name for s in self.program.loops)
         streams = {*self.program.axis_names("stream")}
         return [a for a in dict.fromkeys(loops) if a in streams]
 
     @cached_property
     def multiplies(self) -> bool:
         """True if the kernel multiplies matrices."""
-        return any(e.op == "contract" for e in self.program.expressions)
+        return bool(self.program.products)
 
     @cached_property
     def split_axes(self) -> tuple[str, ...]:
         """Return the axes that are padded less as two tiles, in a kernel that multiplies
         matrices."""
-        products = [e for e in self.program.expressions if e.op == "contract"]
-        if not any(a.kind == "float" for e in products for a in e.args[:2]):
+        if not any(a.kind == "float" for e in self.program.products for a in e.args[:2]):
             return ()
         axes = [self.program.axes[a] for a in divisible(self.program)]
         sizes = {a.name: self.sizes[a.extent] for a in axes if a.extent in self.sizes}

@@ -70,13 +70,13 @@ class Resources:
         self.sizes = sizes
         self.element_bytes = element_bytes
         self.gpu = on
-        self.lets = {s.name: s.value for s in program.statements if isinstance(s, P.Let)}
+        self.lets = program.lets
         self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
         # Of blocks along two axes of rows, where matrix units leave columns to few threads.
         rows = program.axis_names("row")
         self.columns = {*rows[1:][-1:]} if on.direct_rows else None
         found = list(program.expressions)
-        self.products = [e for e in found if e.op == "contract"]
+        self.products = program.products
         operands = Operands(program)
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
         factors = [a for e in products for a in e.args[:2]]
@@ -94,10 +94,9 @@ class Resources:
             if value.op == "load" and 0 < uses.count(name) == multiplied.count(name)
         }
         # Those that the innermost loops load anew, and those that have to be converted.
-        loops = [s for s in program.statements if isinstance(s, P.Loop)]
-        inner = [s for s in loops if not any(isinstance(x, P.Loop) for x in s.body)]
+        inner = [s for s in program.loops if not any(isinstance(x, P.Loop) for x in s.body)]
         self.renewed = {s.name for loop in inner for s in loop.body if isinstance(s, P.Let)}
-        multiplying = [x for x in loops if any(e.op == "contract" for e in P.expressions([x]))]
+        multiplying = [x for x in program.loops if P.multiplies([x])]
         self.beside = {s.name for x in multiplying for s in x.body if isinstance(s, P.Let)}
         self.stored = {n for n in self.operands if program.inputs[self.lets[n].attr].is_wide}
         self.converted = {n for n in self.operands if self._width(self.lets[n]) == _BYTE}

@@ -35,7 +35,7 @@ from monocomp.host.sizes import (
 from monocomp.host.tensors import Align, Buffer, Clear, Convert, Free, Promote, Sort, View, Widen
 from monocomp.terms import equations as E
 from monocomp.terms.equations import Equations
-from monocomp.tile import OPERAND, Expr, Let, Tensor, TileProgram, expressions, walk
+from monocomp.tile import OPERAND, Expr, Tensor, TileProgram
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
 
@@ -315,9 +315,8 @@ def _multiplied_with(
     declared, slices = lowered.declared.inputs, lowered.slices
     found: dict[str, None] = {}
     for k in kernels:
-        lets = {s.name: s.value for s in walk(k.kernel.body) if isinstance(s, Let)}
-        for e in expressions(k.kernel.body):
-            read = [_loaded(a, lets) for a in e.args[:2]] if e.op == "contract" else []
+        for e in k.kernel.products:
+            read = [_loaded(k.kernel, a) for a in e.args[:2]]
             if name in read:
                 found |= dict.fromkeys(n for n in read if n is not None and n in declared)
     narrow = {n for n in found if declared[n].dtype in NARROW}
@@ -325,12 +324,11 @@ def _multiplied_with(
     return tuple(dict.fromkeys(whole[n][0] if n in whole else n for n in found if n not in narrow))
 
 
-def _loaded(e: Expr, lets: Mapping[str, Expr]) -> str | None:
+def _loaded(kernel: TileProgram, e: Expr) -> str | None:
     """Return the tensor that a tile is loaded from, if it is as it is read."""
-    while e.op in ("local", "masked"):
-        if e.op == "local" and e.attr not in lets:
-            return None
-        e = lets[e.attr] if e.op == "local" else e.args[0]
+    e = kernel.meaning(e)
+    if e.op == "masked":
+        return _loaded(kernel, e.args[0])
     return e.attr if e.op == "load" else None
 
 

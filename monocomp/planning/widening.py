@@ -48,7 +48,7 @@ def _tiles(kernel: TileProgram) -> set[str]:
 def _has_many_rows(kernel: TileProgram, sizes: Mapping[str, int]) -> bool:
     """True if blocks of rows, each of which reads all, convert for longer than a copy takes."""
     rows = math.prod(sizes.get(kernel.axes[a].extent, 1) for a in kernel.axis_names("row"))
-    multiplies = any(e.op == "contract" for e in kernel.expressions)
+    multiplies = bool(kernel.products)
     reads_all = all(t.kind != "int" for t in kernel.inputs.values())
     is_longer = rows / ROW_BLOCK * CONVERSION_TIME >= (1 + ELEMENT_BYTES) * BYTE_TIME
     return multiplies and reads_all and is_longer

@@ -23,7 +23,9 @@ from monocomp.tile.statements import (
     Loop,
     Mask,
     Statement,
+    multiplies,
     names,
+    names_read,
     roots,
 )
 from monocomp.tile.values import (
@@ -97,7 +99,7 @@ def _gather_early(body: Sequence[Statement]) -> list[Statement]:
             first += len(needed) + 1
             late = {name: x for name, x in late.items() if x not in needed}
             continue
-        elif first is not None or _multiplies(s) or _reads_block(s):
+        elif first is not None or multiplies([s]) or _reads_block(s):
             first = len(ordered) if first is None else first
             late |= dict.fromkeys(names([s]), s)
         ordered.append(s)
@@ -109,10 +111,10 @@ def _read_late(values: Sequence[Statement], updates: Sequence[Assign]) -> list[S
     registers hold them while the others are used. None passes a product, as `_gather_early` says,
     nor a loop or a condition.
     """
-    fixed = [isinstance(s, Loop | Mask) or _multiplies(s) for s in values]
+    fixed = [isinstance(s, Loop | Mask) or multiplies([s]) for s in values]
     first = max((n for n, is_fixed in enumerate(fixed, 1) if is_fixed), default=0)
     readers = [*values, *(u for u in updates if _turn(u) != _PRODUCT)]
-    needed = {x.attr for s in readers for root in roots(s) for x in leaves(root)}
+    needed = names_read(readers)
     blocks = [n for n, s in enumerate(values) if n >= first and _reads_block(s)]
     last = max((n for n in blocks if not needed.isdisjoint(names([values[n]]))), default=0)
     late = [n for n in blocks if n < last and needed.isdisjoint(names([values[n]]))]
@@ -123,12 +125,12 @@ def _read_late(values: Sequence[Statement], updates: Sequence[Assign]) -> list[S
 def _compute_late(body: Sequence[Statement]) -> list[Statement]:
     """Return the statements, tiles that positions alone decide behind the first product, unless
     something before it takes them. None passes a loop or a condition."""
-    stops = (n for n, s in enumerate(body) if isinstance(s, Loop | Mask) or _multiplies(s))
+    stops = (n for n, s in enumerate(body) if isinstance(s, Loop | Mask) or multiplies([s]))
     first = next(stops, None)
-    if first is None or not _multiplies(body[first]):
+    if first is None or not multiplies([body[first]]):
         return list(body)
     before, after = body[: first + 1], body[first + 1 :]
-    needed = {x.attr for s in before for root in roots(s) for x in leaves(root)}
+    needed = names_read(before)
     late = [s for s in before if _is_of_positions(s) and needed.isdisjoint(names([s]))]
     return [*(s for s in before if s not in late), *late, *after]
 
@@ -139,14 +141,10 @@ def _needed(s: Statement, late: Mapping[str, Statement]) -> list[Statement] | No
     for name in (x.attr for root in roots(s) for x in leaves(root)):
         if name in late:
             before = _needed(late[name], late)
-            if before is None or not isinstance(late[name], Let) or _multiplies(late[name]):
+            if before is None or not isinstance(late[name], Let) or multiplies([late[name]]):
                 return None
             needed |= dict.fromkeys([*before, late[name]])
     return list(needed)
-
-
-def _multiplies(s: Statement) -> bool:
-    return any(x.op == "contract" for root in roots(s) for x in subexpressions(root))
 
 
 def _reads_block(s: Statement) -> bool:

@@ -7,7 +7,7 @@ What is left open (block sizes, warps, stages, order) is the schedule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -15,7 +15,18 @@ from itertools import groupby
 from monocomp.declarations.vocabulary import Kind
 from monocomp.display.rendering import Rendered
 from monocomp.tile.printer import Line, body_lines, show_axis, show_tensor
-from monocomp.tile.statements import Let, Loop, Statement, Store, Tensor, expressions, walk
+from monocomp.tile.statements import (
+    Assign,
+    Fold,
+    Let,
+    Loop,
+    Statement,
+    Store,
+    Tensor,
+    expressions,
+    roots,
+    walk,
+)
 from monocomp.tile.values import Axis, Expr, Role
 
 
@@ -51,15 +62,64 @@ class TileProgram(Rendered):
         return tuple(expressions(self.body))
 
     @cached_property
+    def lets(self) -> dict[str, Expr]:
+        """Return the values that have names, by name."""
+        return {s.name: s.value for s in self.statements if isinstance(s, Let)}
+
+    def meaning(self, e: Expr) -> Expr:
+        """Return the value that a name stands for; a state, or any other expression, as it is."""
+        is_named = e.op == "local" and e.attr in self.lets
+        return self.meaning(self.lets[e.attr]) if is_named else e
+
+    @cached_property
+    def sources(self) -> dict[str, list[Expr]]:
+        """Return what each name is given by: a value, a fold's operands, all updates of a state."""
+        sources: dict[str, list[Expr]] = {}
+        for s in self.statements:
+            if isinstance(s, Let | Assign | Fold):
+                for name in (*s.names, *s.prefixes) if isinstance(s, Fold) else (s.name,):
+                    sources.setdefault(name, []).extend(roots(s))
+        return sources
+
+    def made_of(
+        self, *values: Expr, apart: Collection[str] = (), in_loops: bool = False
+    ) -> Iterator[Expr]:
+        """Yield values and all that they are computed from, through names.
+
+        Args:
+            values: where to begin.
+            apart: operations whose operands are left out.
+            in_loops: True to go on from the states of loops, and the results of folds.
+        """
+        waiting, seen = [*values], set[str]()
+        while waiting:
+            e = waiting.pop()
+            yield e
+            waiting += () if e.op in apart else e.args
+            if e.op == "local" and e.attr not in seen and (in_loops or e.attr in self.lets):
+                seen.add(e.attr)
+                waiting += self.sources.get(e.attr, ())
+
+    @cached_property
     def tiles(self) -> tuple[frozenset[str], ...]:
         """Return the axes of tiles, of those alone that no other tile has all of."""
         axes = dict.fromkeys(e.axes for e in self.expressions)
         return tuple(t for t in axes if not any(t < other for other in axes))
 
     @cached_property
+    def loops(self) -> list[Loop]:
+        """Return the loops, outer ones before what they hold."""
+        return [s for s in self.statements if isinstance(s, Loop)]
+
+    @cached_property
+    def products(self) -> list[Expr]:
+        """Return the products of tiles that are summed along an axis."""
+        return [e for e in self.expressions if e.op == "contract"]
+
+    @cached_property
     def stream_loops(self) -> list[Loop]:
         """Return the loops over streams."""
-        return [s for s in self.statements if isinstance(s, Loop) and s.axis.role == "stream"]
+        return [s for s in self.loops if s.axis.role == "stream"]
 
     @cached_property
     def load_levels(self) -> int:

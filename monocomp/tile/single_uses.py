@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from monocomp.tile import Assign, Expr, Let, Loop, Statement, expressions, leaves, with_roots
+from monocomp.tile import (
+    Assign,
+    Expr,
+    Let,
+    Loop,
+    Statement,
+    expressions,
+    leaves,
+    names_read,
+    with_roots,
+)
 
 _KEPT = ("load", "contract", "masked")
 _MAX_NESTING = 4
@@ -26,7 +36,7 @@ def _inline(body: list[Statement], uses: Mapping[str, int]) -> None:
     states = {s.name for s in body if isinstance(s, Assign)}
     for s in body:
         if isinstance(s, Loop):
-            held = {e.attr for b in (s.body,) for e in expressions(b) if e.op == "local"}
+            held = names_read(s.body)
             for name in [n for n in pending if n in held]:
                 out.append(pending.pop(name))
             _inline(s.body, uses)

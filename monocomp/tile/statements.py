@@ -13,7 +13,7 @@ only where a block sticks out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
@@ -227,7 +227,7 @@ class Tensor:
         return self.is_stored and self.kind == "float" and self.dtype != OPERAND
 
 
-def walk(body: list[Statement]) -> Iterator[Statement]:
+def walk(body: Iterable[Statement]) -> Iterator[Statement]:
     """Yield every statement, loops before what they hold."""
     for s in body:
         yield s
@@ -245,12 +245,22 @@ def with_roots(s: _S, visit: Callable[[Expr], Expr]) -> _S:
     return with_expressions(s, Expr, _PARTS, visit)
 
 
-def expressions(body: list[Statement]) -> Iterator[Expr]:
+def expressions(body: Iterable[Statement]) -> Iterator[Expr]:
     """Yield every expression in the body, operands before what uses them."""
     for s in walk(body):
         for root in roots(s):
             yield from root.below
             yield root
+
+
+def names_read(body: Iterable[Statement]) -> set[str]:
+    """Return the names of the values and states that statements read."""
+    return {e.attr for e in expressions(body) if e.op == "local"}
+
+
+def multiplies(body: Iterable[Statement]) -> bool:
+    """True if statements sum products of tiles."""
+    return any(e.op == "contract" for e in expressions(body))
 
 
 def names(body: list[Statement]) -> Iterator[str]:

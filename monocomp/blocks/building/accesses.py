@@ -239,7 +239,7 @@ def _signs(c: Context, s: P.Expr) -> dict[str, int] | None:
     each of them. None otherwise, or where a block slides: its last elements may share a
     position."""
     slides = any(x.sliding is not None for x in map(c.stream, s.axes) if x is not None)
-    return None if slides or len(c.order(s.axes)) < 2 else signs(s, c.lets)
+    return None if slides or len(c.order(s.axes)) < 2 else signs(s, c.program)
 
 
 def _scalar_offsets(c: Context, tensor: str, positions: Sequence[P.Expr]) -> list[B.Expr]:

@@ -82,7 +82,7 @@ class Context:
         functions: Mapping[str, str],
     ) -> None:
         self.program, self.choices = program, choices
-        self.layouts, self.lets = choices.layouts, choices.layouts.lets
+        self.layouts, self.lets, self.meaning = choices.layouts, program.lets, program.meaning
         self.scope = scope
         self.names = Names(program, scope(kernel_name))
         self.targets = self.names.unread()  # to give values to
@@ -232,11 +232,11 @@ class Context:
         return next((s for s in reversed(self.streams) if s.loop.axis.name == axis), None)
 
     def is_load(self, e: P.Expr) -> bool:
-        return e.op == "local" and e.attr in self.lets and self.lets[e.attr].op == "load"
+        return self.meaning(e).op == "load"
 
-    def meaning(self, e: P.Expr) -> P.Expr:
-        """Return the expression that a name stands for; any other expression as it is."""
-        return self.lets.get(e.attr, e) if e.op == "local" else e
+    def is_state(self, e: P.Expr) -> bool:
+        """True if this is what a loop carries, or a fold comes to."""
+        return e.op == "local" and e.attr not in self.lets
 
     def all_inside(self, layout: tuple[str, ...]) -> list[tuple[str, Expr]]:
         """Return the elements of a tile that are inside, along each axis; of blocks that slide all

@@ -242,15 +242,8 @@ def _stored(c: Context) -> set[str]:
 
 def _states(c: Context, e: P.Expr, apart: Collection[str] = ()) -> set[str]:
     """Return the states that a value is made of, unless operations are apart."""
-    names: set[str] = set()
-    waiting = [e]
-    while waiting:
-        e = waiting.pop()
-        if e.op == "local" and e.attr not in names:
-            names.add(e.attr)
-            waiting += [c.lets[e.attr]] if e.attr in c.lets else []
-        waiting += e.args if e.op not in apart else ()
-    return names - c.lets.keys()
+    parts = c.program.made_of(e, apart=apart)
+    return {x.attr for x in parts if c.is_state(x)}
 
 
 def _is_rounded(c: Context, e: P.Expr) -> bool:

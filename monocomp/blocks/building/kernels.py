@@ -81,7 +81,7 @@ def build(
     else:
         write(c)
     body = needed(tuple(c.out))
-    precision = c.names.option("PRECISION") if _has_products(program) else None
+    precision = c.names.option("PRECISION") if program.products else None
     rows = {a.name: _rows(c, a) for a in grid if a.role == "row"}
     bounds = (x for r in rows.values() for x in (r.stop, r.are_full))
     values = [*c.lengths.values(), *bounds, *([precision] if precision else [])]
@@ -107,10 +107,6 @@ def build(
 def _rows(c: Context, axis: P.Axis) -> B.Rows:
     start = c.targets.index("start", axis.name)
     return B.Rows(start, c.names.size(axis.extent), c.names.even(axis.name))
-
-
-def _has_products(program: P.TileProgram) -> bool:
-    return any(e.op == "contract" for e in program.expressions)
 
 
 def is_grouped(program: P.TileProgram) -> bool:
@@ -150,7 +146,7 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
     for a in (a for a in blocked if a in repeated):
         yield B.Argument("single", a, 0, names.single(a), True)
     yield B.Argument("option", "INDEX", 0, option("INDEX"), True)
-    if _has_products(program):
+    if program.products:
         yield B.Argument("option", "PRECISION", 0, option("PRECISION"), True)
     yield B.Argument("option", "FAST", 0, option("FAST"), True)
     if held:
@@ -173,16 +169,9 @@ def _constants(c: Context) -> set[str]:
 def _added_params(c: Context) -> list[str]:
     """Return the integer parameters of sums and products, where large ones could leave 32 bits."""
     sums = [e for e in c.program.expressions if e.op in _SUMS and e.kind == "int"]
-    found = {param for e in sums for param in _params_in(c, e)}
+    parts = c.program.made_of(*sums)
+    found = {e.attr for e in parts if e.op == "param" and e.kind == "int"}
     return [param for param in c.program.params if param in found]
-
-
-def _params_in(c: Context, e: P.Expr) -> Iterator[str]:
-    meaning = c.meaning(e)
-    if e.op == "param" and e.kind == "int":
-        yield e.attr
-    for part in e.args if meaning is e else (meaning,):
-        yield from _params_in(c, part)
 
 
 def _steps(c: Context, held: Mapping[str, int]) -> None:
@@ -254,8 +243,7 @@ def _enter_rows(c: Context, axis: P.Axis, start: B.Expr, bounds: bool) -> None:
 
 def _bounding_rows(c: Context) -> set[str]:
     """Return rows on which a loop's bounds depend, or comparisons of their extremes."""
-    loops = [s for s in c.program.statements if isinstance(s, P.Loop)]
-    bounds = [e for s in loops for e in s.bounds]
+    bounds = [e for s in c.program.loops for e in s.bounds]
     compared = [e for phases in c.choices.phases.values() for e in phases.apart]
     compared += (e for tests in c.choices.needed.values() for e in tests)
     return {a for e in bounds + compared for a in e.axes if c.program.axes[a].role == "row"}
@@ -264,19 +252,9 @@ def _bounding_rows(c: Context) -> set[str]:
 def _longer_rows(c: Context) -> set[str]:
     """Return the rows that have longer loops the later they are: on whose position an upper bound
     depends. How bounds vary that are read is not known."""
-    found: set[str] = set()
-    values = {s.name: s.value for s in c.program.statements if isinstance(s, P.Let)}
-    loops = [s for s in c.program.statements if isinstance(s, P.Loop)]
-    stack = [e for s in loops for x in s.segments for e in x.upper]
-    while stack:
-        e = stack.pop()
-        if e.op == "coordinate" and c.program.axes[e.attr].role == "row":
-            found.add(e.attr)
-        elif e.op == "local":
-            stack += [values[e.attr]] if e.attr in values else []
-        elif e.op != "load":
-            stack += e.args
-    return found
+    upper = (e for s in c.program.loops for x in s.segments for e in x.upper)
+    parts = c.program.made_of(*upper, apart=("load",))
+    return {e.attr for e in parts if e.op == "coordinate"}.intersection(c.program.axis_names("row"))
 
 
 def _membership(c: Context, axis: P.Axis) -> None:
@@ -301,7 +279,7 @@ def write_body(c: Context, body: Sequence[P.Statement]) -> None:
     """Write statements."""
     waiting: list[P.Let] = []  # masked together, once one of them is read
     for n, s in enumerate(body):
-        read_names = {x.attr for root in P.roots(s) for x in P.leaves(root)}
+        read_names = P.names_read([s])
         if not isinstance(s, P.Let) or any(w.name in read_names for w in waiting):
             _mask_at_edges(c, waiting)
         if isinstance(s, P.Let) and _is_masked_at_edges(c, s.value):

@@ -24,7 +24,7 @@ def least(c: Context, e: P.Expr, sign: int = 1) -> Expr:
         return tile(c, e, ())
     match e.op:
         case "local":
-            return least(c, c.lets[e.attr], sign)
+            return least(c, c.meaning(e), sign)
         case "neg":
             return negated(least(c, e.args[0], -sign))
         case "add":

@@ -65,7 +65,7 @@ def choose(
     """
     layouts = Layouts(program, "flip" in passes)
     peeled = "peel" in passes
-    loops = {s: loops_of(s) for s in program.statements if isinstance(s, Loop)}
+    loops = {s: loops_of(s) for s in program.loops}
     each = [loop for found in loops.values() for loop in found]
     loads = descriptor_loads(program, resident) if "choose_loads" in passes else {}
     by_descriptor = loads_in_step(each, layouts, loads)
@@ -73,7 +73,7 @@ def choose(
     maps = filters(program, loops) if "list" in passes and not resident else {}
     for loop in maps:
         phases[loop] = replace(phases[loop], form="listed", apart=(), asks=False)
-    asked = needed(program, layouts.lets) if "leave_out" in passes else {}
+    asked = needed(program) if "leave_out" in passes else {}
     periods = align(program, phases) if "align" in passes else {}
     products, short = choose_dtypes(program, layouts), short_ints(program)
     if "choose_dtypes" not in passes:

@@ -10,7 +10,7 @@ that it adds to a product's columns, which others ask for, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from monocomp.blocks import Block
 from monocomp.blocks.choices.moving import signs
@@ -25,12 +25,11 @@ def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, 
     that loops load, and floats along a stream of these; if operands are to be `resident` in shared
     memory, also operands that are loaded once."""
     operands = Operands(program)
-    products = (e for e in program.expressions if e.op == "contract")
-    used = {a.attr for e in products if operands.is_product(e) for a in _locals(e, operands.lets)}
+    used = {a.attr for e in program.products if operands.is_product(e) for a in _locals(e, program)}
     apart = {*program.axis_names("row")} - {over(e) for e in program.expressions}
     found, beside = {}, {}
     for s, loops in _loads(program.body, frozenset()):
-        block = _block(s.value, operands.lets, apart)
+        block = _block(s.value, program, apart)
         streamed = {a for a in s.value.axes if program.axes[a].role == "stream"}
         if block is None or not streamed <= loops:
             continue
@@ -49,9 +48,9 @@ def summed_loads(program: TileProgram) -> dict[str, str]:
     operands, streams = Operands(program), {*program.axis_names("stream")}
     return {
         a.attr: axis
-        for e in program.expressions
-        if e.op == "contract" and operands.is_product(e) and (axis := over(e)) in streams
-        for a in _locals(e, operands.lets)
+        for e in program.products
+        if operands.is_product(e) and (axis := over(e)) in streams
+        for a in _locals(e, program)
     }
 
 
@@ -74,7 +73,7 @@ def _loads(
             yield s, streams
 
 
-def _locals(e: Expr, lets: Mapping[str, Expr]) -> Iterator[Expr]:
+def _locals(e: Expr, program: TileProgram) -> Iterator[Expr]:
     """Yield the operands of a product that have names, be they converted or not, and what is
     masked of them."""
     for a in e.args[:2]:
@@ -82,18 +81,18 @@ def _locals(e: Expr, lets: Mapping[str, Expr]) -> Iterator[Expr]:
             a = a.args[0]
         if a.op == "local":
             yield a
-            value = lets.get(a.attr, a)
+            value = program.meaning(a)
             if value.op == "masked" and value.args[0].op == "local":
                 yield value.args[0]
 
 
-def _block(load: Expr, lets: Mapping[str, Expr], apart: Collection[str]) -> Block | None:
+def _block(load: Expr, program: TileProgram, apart: Collection[str]) -> Block | None:
     """Return the block that a load reads. Where it begins elsewhere than its axis it may go on
     where that ends, so that nothing may add up what is beyond: its elements are kept `apart`.
     Its rows begin where their axis does, as 16 bytes divide that."""
     axes: list[str | None] = []
     for position in () if load.guarded else load.args:
-        moves = signs(position, lets)
+        moves = signs(position, program)
         if moves is None or [*moves.values()] not in ([], [1]):
             return None
         axis = next(iter(moves), None)

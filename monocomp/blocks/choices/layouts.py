@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from monocomp.blocks.choices.operands import Operands, unconverted
-from monocomp.tile import Expr, Let, TileProgram
+from monocomp.tile import Expr, TileProgram
 
 _ORDER = {"row": 0, "stream": 1, "whole": 2, "grid": 3, "serial": 4}
 
@@ -24,7 +24,7 @@ class Layouts:
         self._blocked = frozenset(program.axis_names("row", "stream", "whole"))
         self.rows = frozenset(program.axis_names("row"))
         self._orders: dict[frozenset[str], tuple[str, ...]] = {}
-        self.lets = {s.name: s.value for s in program.statements if isinstance(s, Let)}
+        self.program = program
         self.operands = Operands(program)
         self.flipped: frozenset[str] = self._flipped(program) if flips else frozenset()
 
@@ -53,12 +53,13 @@ class Layouts:
         for e in program.expressions:
             if e.op == "local":
                 uses[e.attr] = uses.get(e.attr, 0) + 1
-            if e.op == "contract" and self.operands.is_product(e):
+        for e in program.products:
+            if self.operands.is_product(e):
                 _, b = map(unconverted, self.sides(e))
                 if b.op == "local" and self.order(b.axes)[0] != e.attr:
                     right[b.attr] = right.get(b.attr, 0) + 1
         return frozenset(
             name
             for name, count in right.items()
-            if uses[name] == count and name in self.lets and self.lets[name].op == "load"
+            if uses[name] == count and name in program.lets and program.lets[name].op == "load"
         )

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from monocomp.tile import Expr
+from monocomp.tile import Expr, TileProgram
 
 
-def signs(e: Expr, lets: Mapping[str, Expr]) -> dict[str, int] | None:
+def signs(e: Expr, program: TileProgram) -> dict[str, int] | None:
     """Return the axes along which an int rises (1) or falls (-1) by one; None if that is not all it
     does.
 
     Args:
         e: the int.
-        lets: what names stand for.
+        program: what it is computed in.
     """
     if not e.axes:
         return {}
+    e = program.meaning(e)
     match e.op:
-        case "local" if e.attr in lets:
-            return signs(lets[e.attr], lets)
         case "coordinate":
             return {e.attr: 1}
         case "neg" | "add" | "sub":
-            found = [signs(a, lets) for a in e.args]
+            found = [signs(a, program) for a in e.args]
             if e.op != "add" and found[-1] is not None:
                 found[-1] = {axis: -sign for axis, sign in found[-1].items()}
             moving: dict[str, int] = {}

@@ -12,7 +12,7 @@ of a block by its ends, and other conditions are not asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from monocomp.blocks.choices.moving import signs
 from monocomp.tile import Expr, Let, Loop, Statement, Store, TileProgram, leaves, names, roots
@@ -22,15 +22,14 @@ Tests = frozenset[str]  # as text, of which all hold
 _NONE: Tests = frozenset()
 
 
-def needed(program: TileProgram, lets: Mapping[str, Expr]) -> dict[Loop, tuple[Expr, ...]]:
+def needed(program: TileProgram) -> dict[Loop, tuple[Expr, ...]]:
     """Return the comparisons of rows all of which hold wherever what a loop comes to is needed, for
     loops that have any.
 
     Args:
         program: the kernel.
-        lets: what its names stand for.
     """
-    readers = _Readers(program, lets)
+    readers = _Readers(program)
     for s in reversed(program.body):
         readers.visit(s)
         readers.later.update(names([s]))
@@ -47,8 +46,8 @@ class _Readers:
         later: what the statements after the one that is looked at give names to.
     """
 
-    def __init__(self, program: TileProgram, lets: Mapping[str, Expr]) -> None:
-        self.lets, self.rows = lets, {*program.axis_names("row")}
+    def __init__(self, program: TileProgram) -> None:
+        self.program, self.rows = program, {*program.axis_names("row")}
         self.wanted: dict[str, Tests] = {}
         self.loops: dict[Loop, Tests] = {}
         self.tests: dict[str, Expr] = {}
@@ -87,7 +86,7 @@ class _Readers:
 
     def _of_rows(self, e: Expr) -> Iterator[str]:
         """Yield the comparisons of rows' positions that a condition is all of, or some of them."""
-        e = self.lets.get(e.attr, e) if e.op == "local" else e
+        e = self.program.meaning(e)
         if e.op == "and":
             for a in e.args:
                 yield from self._of_rows(a)
@@ -98,7 +97,7 @@ class _Readers:
     def _is_of_rows(self, e: Expr) -> bool:
         is_comparison = e.op == "compare" and e.attr != "!=" and bool(e.axes)
         return is_comparison and all(
-            a.kind == "int" and a.axes <= self.rows and signs(a, self.lets) is not None
+            a.kind == "int" and a.axes <= self.rows and signs(a, self.program) is not None
             for a in e.args
         )
 

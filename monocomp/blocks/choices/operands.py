@@ -23,12 +23,6 @@ class Operands:
         self.program = program
         self.inputs = program.inputs
         self.blocked = frozenset(program.axis_names("row", "stream", "whole"))
-        self.lets = {s.name: s.value for s in program.statements if isinstance(s, P.Let)}
-        self.sources: dict[str, list[P.Expr]] = {}  # by name, those of loops' states too
-        for s in program.statements:
-            if isinstance(s, P.Let | P.Assign | P.Fold):
-                for name in (*s.names, *s.prefixes) if isinstance(s, P.Fold) else (s.name,):
-                    self.sources.setdefault(name, []).extend(P.roots(s))
 
     def is_product(self, e: P.Expr) -> bool:
         """True if a contraction has two matrices, one of floats at least, as matrix units take."""
@@ -37,10 +31,8 @@ class Operands:
     @cached_property
     def multiplied(self) -> frozenset[str]:
         """Return the inputs whose tiles are operands of products as they are."""
-        products = (e for e in self.program.expressions if e.op == "contract")
-        sides = [a for e in products if self.is_product(e) for a in e.args[:2]]
-        tiles = (self.lets.get(a.attr) for a in sides if a.op == "local")
-        return frozenset(e.attr for e in tiles if e is not None and e.op == "load")
+        sides = [a for e in self.program.products if self.is_product(e) for a in e.args[:2]]
+        return frozenset(e.attr for e in map(self.program.meaning, sides) if e.op == "load")
 
     def is_in_limbs(self, e: P.Expr) -> bool:
         """True if an operand is multiplied in two limbs."""
@@ -50,8 +42,8 @@ class Operands:
         """True if this is made of inputs that are not wide, truth values, 0, 1 and infinity: these
         are at most converted, negated, masked or chosen."""
         match e.op:
-            case "local" if e.attr in self.lets:
-                return self.is_exact(self.lets[e.attr])
+            case "local" if e.attr in self.program.lets:
+                return self.is_exact(self.program.lets[e.attr])
             case "load":
                 return not self.inputs[e.attr].is_wide
             case "cast" if e.args[0].kind == "bool":
@@ -66,16 +58,8 @@ class Operands:
 
     def is_from_product(self, e: P.Expr) -> bool:
         """True if a product of matrices has gone into a tile."""
-        seen: set[str] = set()
-        pending = [e]
-        while pending:
-            for x in P.subexpressions(pending.pop()):
-                if x.op == "contract" and self.is_product(x):
-                    return True
-                if x.op == "local" and x.attr not in seen:
-                    seen.add(x.attr)
-                    pending += self.sources.get(x.attr, ())
-        return False
+        parts = self.program.made_of(e, in_loops=True)
+        return any(x.op == "contract" and self.is_product(x) for x in parts)
 
 
 def has_float(e: P.Expr) -> bool:

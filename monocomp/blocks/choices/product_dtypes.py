@@ -50,15 +50,13 @@ def choose_dtypes(program: TileProgram, layouts: Layouts) -> dict[Expr, Product]
         layouts: the order of its dimensions.
     """
     chooser = _Chooser(program, layouts)
-    products = (e for e in program.expressions if e.op == "contract")
-    return {e: chooser.product(e) for e in products if layouts.operands.is_product(e)}
+    return {e: chooser.product(e) for e in program.products if layouts.operands.is_product(e)}
 
 
 class _Chooser:
     def __init__(self, program: TileProgram, layouts: Layouts) -> None:
-        self.program, self.layouts = program, layouts
+        self.program, self.meaning, self.layouts = program, program.meaning, layouts
         self.narrow = {t.name for t in program.inputs.values() if t.dtype in NARROW}
-        self.lets = layouts.lets
 
     def product(self, e: Expr) -> Product:
         left, right = pair = self.layouts.sides(e)
@@ -67,7 +65,7 @@ class _Chooser:
         split = tuple(in_limbs(x) and t is not None for x, t in zip(pair, targets, strict=True))
         shared = None
         if all(map(self._is_input, pair)) and not any(map(self._is_narrow, pair)):
-            shared = (self.lets[left.attr].attr, self.lets[right.attr].attr)
+            shared = (self.meaning(left).attr, self.meaning(right).attr)
         limbs = (targets[0] or targets[1]) if any(split) else None
         narrow = self._is_narrow(left), self._is_narrow(right)
         return Product(*targets, narrow, limbs, (split[0], split[1]), shared)
@@ -77,24 +75,21 @@ class _Chooser:
             return None
         if self._is_input(other) and not self._is_narrow(other):
             return Target(tile=other.attr)
-        tensors = [self.lets[n].attr for n in self.lets if self._loads_float(n)]
+        tensors = [e.attr for e in self.program.lets.values() if self._loads_float(e)]
         if tensors:  # a bias, say, is no operand
             is_operand = self.layouts.operands.multiplied.__contains__
             return Target(tensor=next(filter(is_operand, tensors), tensors[0]))
         return Target() if self.narrow else None
 
-    def _loads_float(self, name: str) -> bool:
-        e = self.lets[name]
+    def _loads_float(self, e: Expr) -> bool:
         is_float = e.kind == "float" and e.attr not in self.narrow
-        return self._is_read(e) and is_float and len(self.layouts.order(e.axes)) == 2
+        return self._is_input(e) and is_float and len(self.layouts.order(e.axes)) == 2
 
     def _is_input(self, e: Expr) -> bool:
         """True if this is a tile of an input that no earlier kernel has computed."""
-        return e.op == "local" and e.attr in self.lets and self._is_read(self.lets[e.attr])
+        load = self.meaning(e)
+        return load.op == "load" and not self.program.inputs[load.attr].is_stored
 
     def _is_narrow(self, e: Expr) -> bool:
         """True if this is a tile of an input of 8 bits."""
-        return self._is_input(e) and self.lets[e.attr].attr in self.narrow
-
-    def _is_read(self, e: Expr) -> bool:
-        return e.op == "load" and not self.program.inputs[e.attr].is_stored
+        return self._is_input(e) and self.meaning(e).attr in self.narrow

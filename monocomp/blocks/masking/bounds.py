@@ -30,7 +30,7 @@ from monocomp.blocks.operations import (
 from monocomp.declarations.record import record
 from monocomp.tile.printer import show
 
-_MONOTONE = ("coordinate", "local", "add", "sub", "neg", "maximum", "minimum", "mul")
+_MONOTONE = ("coordinate", "add", "sub", "neg", "maximum", "minimum", "mul")
 _LARGEST_INT = (1 << 31) - 1
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 
@@ -179,9 +179,8 @@ def may_hold(c: Context, tests: Sequence[P.Expr]) -> Expr | None:
 def _has_64_bits(c: Context, e: P.Expr) -> bool:
     """True if an int is computed in 64 bits, as states are: a loop needs no more than its index
     has."""
-    if e.op == "local":
-        return e.attr not in c.lets or _has_64_bits(c, c.lets[e.attr])
-    return e.op == "load" or is_wide(c, e) or any(_has_64_bits(c, a) for a in e.args)
+    parts = c.program.made_of(e)
+    return any(x.op == "load" or is_wide(c, x) or c.is_state(x) for x in parts)
 
 
 @record()
@@ -199,8 +198,8 @@ def _interval(c: Context, e: P.Expr) -> _Interval:
         found = tile(c, e, ())
         return _Interval(found, found, is_value=True)
     match e.op:
-        case "local" if e.attr in c.lets and c.lets[e.attr].op in _MONOTONE:
-            return _interval(c, c.lets[e.attr])
+        case "local" if c.meaning(e).op in _MONOTONE:
+            return _interval(c, c.meaning(e))
         case "coordinate" if c.program.axes[e.attr].role == "row":
             return _Interval(c.names.index("start", e.attr), c.names.index("last", e.attr))
         case "add":

@@ -14,16 +14,15 @@ follow, and several positions of the grid share its lists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from monocomp.tile import (
-    Expr,
     Let,
     Loop,
     Mask,
     TileProgram,
-    expressions,
+    multiplies,
     over,
     roots,
 )
@@ -60,7 +59,7 @@ def filters(
 def _is_worth(program: TileProgram, loop: Loop, kernel: TileProgram) -> bool:
     """True if products follow a filter that several positions of the grid share."""
     shared = {*program.axis_names("grid")} - kernel.axes.keys()
-    return bool(shared) and any(e.op == "contract" for e in expressions(loop.body))
+    return bool(shared) and multiplies(loop.body)
 
 
 def _filter(program: TileProgram, loop: Loop, outer: Mapping[str, Let]) -> TileProgram | None:
@@ -71,7 +70,7 @@ def _filter(program: TileProgram, loop: Loop, outer: Mapping[str, Let]) -> TileP
     if mask is None or not is_listed or loop.is_ordered or program.splits:
         return None
     before = {s.name: s for s in loop.body[:mask] if isinstance(s, Let)}
-    read = [*_read((*roots(loop.body[mask]), *loop.bounds), {**outer, **before})]
+    read = [*program.made_of(*roots(loop.body[mask]), *loop.bounds)]
     names = {e.attr for e in read if e.op == "local"}
     if not names <= {*outer, *before} or any(over(e) is not None for e in read):
         return None
@@ -91,15 +90,3 @@ def _filter(program: TileProgram, loop: Loop, outer: Mapping[str, Let]) -> TileP
         (),
         [*(s for s in outer.values() if s.name in names), alone],
     )
-
-
-def _read(values: Iterable[Expr], lets: Mapping[str, Let]) -> Iterator[Expr]:
-    """Yield the expressions that values are computed from, through names."""
-    waiting, seen = [*values], set()
-    while waiting:
-        e = waiting.pop()
-        yield e
-        waiting += e.args
-        if e.op == "local" and e.attr in lets and e.attr not in seen:
-            seen.add(e.attr)
-            waiting.append(lets[e.attr].value)

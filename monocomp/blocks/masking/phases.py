@@ -48,7 +48,9 @@ from monocomp.tile import (
     Statement,
     expressions,
     leaves,
+    multiplies,
     names,
+    names_read,
     walk,
 )
 
@@ -139,7 +141,8 @@ def peel(
             phases = replace(phases, form="edges", divisor=0, ends=known.ends(loop))
         phases = _asked(loop, known, phases, _apart(loop, known))
         found[loop] = replace(phases, is_tested=_gathers(loop))
-    whole = [x for x, p in found.items() if p.form == "split" and x.is_whole and not _multiplies(x)]
+    split = [x for x, p in found.items() if p.form == "split" and x.is_whole]
+    whole = [x for x in split if not multiplies(x.body)]
     streams = Counter(loop.axis.extent for loop in whole)
     repeated = {loop for loop in whole if streams[loop.axis.extent] > 1}
     return {loop: replace(p, is_repeated=loop in repeated) for loop, p in found.items()}
@@ -159,7 +162,7 @@ def _read(statements: Iterable[Statement]) -> list[Statement]:
     """Statements without values that none of them reads."""
     body, before = list(statements), 0
     while len(body) != before:
-        before, read = len(body), {e.attr for e in expressions(body) if e.op == "local"}
+        before, read = len(body), names_read(body)
         body = [s for s in body if not isinstance(s, Let) or s.name in read]
     return body
 
@@ -232,11 +235,7 @@ def _mask(loop: Loop) -> Mask | None:
 def _gathers(loop: Loop) -> bool:
     """True if a loop has products, and loads elements that have a position each."""
     positions = (x for e in expressions(loop.body) if e.op == "load" for x in e.positions)
-    return _multiplies(loop) and any(len(x.axes) > 1 for x in positions)
-
-
-def _multiplies(loop: Loop) -> bool:
-    return any(e.op == "contract" for e in expressions(loop.body))
+    return multiplies(loop.body) and any(len(x.axes) > 1 for x in positions)
 
 
 def _joined(parts: Iterable[tuple[int | str, ...] | None]) -> tuple[int | str, ...] | None:
@@ -263,7 +262,8 @@ class Bounds:
     """The bounds of segments, as far as they are known without their values."""
 
     def __init__(self, layouts: Layouts) -> None:
-        self.order, self.lets, self.rows = layouts.order, layouts.lets, layouts.rows
+        self.order, self.rows = layouts.order, layouts.rows
+        self.program, self.meaning = layouts.program, layouts.program.meaning
 
     def vary(self, bounds: tuple[Expr, ...]) -> bool:
         """True if any of the bounds is not the same for all rows."""
@@ -273,14 +273,13 @@ class Bounds:
         """True if a tensor is read along an axis to compute a value."""
         if axis not in e.axes:
             return False
-        parts = (self.lets[e.attr],) if e.op == "local" and e.attr in self.lets else e.args
-        return e.op == "load" or any(self.is_read(p, axis) for p in parts)
+        e = self.meaning(e)
+        return e.op == "load" or any(self.is_read(a, axis) for a in e.args)
 
     def conjuncts(self, e: Expr) -> Iterator[Expr]:
         """Yield the conditions that a condition is all of."""
-        if e.op == "local" and e.attr in self.lets:
-            yield from self.conjuncts(self.lets[e.attr])
-        elif e.op == "and":
+        e = self.meaning(e)
+        if e.op == "and":
             yield from (x for a in e.args for x in self.conjuncts(a))
         else:
             yield e
@@ -306,7 +305,7 @@ class Bounds:
 
     def _grows_by_one(self, bound: Expr) -> bool:
         """True if this is the same for all rows, or a coordinate plus such a value."""
-        found = signs(bound, self.lets)
+        found = signs(bound, self.program)
         return found is not None and [*found.values()] in ([], [1])
 
     def is_short(self, segment: Segment) -> bool:
@@ -315,8 +314,7 @@ class Bounds:
 
     def _steps_by_one(self, bound: Expr) -> bool:
         """True if a bound is the same for all rows, or at most one more for the next row."""
-        if bound.op == "local" and bound.attr in self.lets:
-            return self._steps_by_one(self.lets[bound.attr])
+        bound = self.meaning(bound)
         if bound.op in ("maximum", "minimum"):
             return all(map(self._steps_by_one, bound.args))
         return self._grows_by_one(bound)
@@ -332,8 +330,7 @@ class Bounds:
 
     def _end(self, bound: Expr) -> str | None:
         """Return the axis of rows whose coordinate, and one, is a bound."""
-        if bound.op == "local" and bound.attr in self.lets:
-            return self._end(self.lets[bound.attr])
+        bound = self.meaning(bound)
         at, one = bound.args if bound.op == "add" else (None, None)
         is_one = one is not None and one.op == "number" and one.attr == 1
         return at.attr if at and is_one and at.op == "coordinate" and at.attr in self.rows else None
@@ -360,13 +357,12 @@ class Bounds:
         return None if parts is None else tuple(sorted({*parts}, key=str))
 
     def _multiples(self, e: Expr) -> tuple[int | str, ...] | None:
+        e = self.meaning(e)
         match e.op:
             case "number":
                 return (e.attr,)
             case "coordinate" if e.attr in self.rows:  # a stream's blocks begin anywhere
                 return (e.attr,)
-            case "local" if e.attr in self.lets:
-                return self._multiples(self.lets[e.attr])
             case "add" | "maximum" | "minimum":
                 return _joined(map(self._multiples, e.args))
         return None
@@ -379,11 +375,10 @@ class Bounds:
         return gcd(*map(self._divisor, segment.lower))
 
     def _divisor(self, e: Expr) -> int:
+        e = self.meaning(e)
         match e.op:
             case "number" if e.kind == "int":
                 return abs(int(e.attr))
-            case "local" if e.attr in self.lets:
-                return self._divisor(self.lets[e.attr])
             case "mul":
                 return prod(map(self._divisor, e.args))
             case "add" | "sub" | "maximum" | "minimum":
