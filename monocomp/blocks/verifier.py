@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from monocomp import blocks as B
 from monocomp.blocks.operations import broadcast_layout
-from monocomp.errors import InternalError
+from monocomp.errors import InternalError, faults_of, require
 from monocomp.tile.operations import scheduled
 
 _Known = dict[str, tuple[B.Layout, B.DtypeKind]]
@@ -23,7 +23,7 @@ def verify(program: B.BlockProgram) -> None:
     """
     for m in program.maps:
         verify(m)
-    try:
+    with faults_of(program):
         known = {a.name.attr: (a.name.layout, a.name.dtype.kind) for a in program.arguments}
         known["pid"] = known["GROUP"] = ((), "int")
         for part in (program.body, program.producer.body if program.producer else ()):
@@ -34,8 +34,6 @@ def verify(program: B.BlockProgram) -> None:
             inner.body(f.body, operands)
             for x in f.results:
                 inner.expr(x, operands)
-    except InternalError as fault:
-        raise InternalError(str(fault), notes=[str(program)]) from None
 
 
 class _Verifier:
@@ -51,8 +49,8 @@ class _Verifier:
                 self.expr(e, known)
             match s:
                 case B.Assign(targets=(target,)):
-                    _need(target.layout == s.value.layout, f"{target.attr} has other dimensions")
-                    _need(_are_alike(target, s.value), f"{target.attr} is of another kind")
+                    require(target.layout == s.value.layout, f"{target.attr} has other dimensions")
+                    require(_are_alike(target, s.value), f"{target.attr} is of another kind")
                     self._name(target, known)
                 case B.Assign() | B.Learn():
                     for target in s.targets:
@@ -62,19 +60,19 @@ class _Verifier:
                     self._name(s.target, known)
                 case B.Take():
                     same = sorted(s.ring.block.tile) == sorted(a for a in s.target.layout if a)
-                    _need(same and s.ring in self.program.rings, f"{s.target.attr} is no block")
+                    require(same and s.ring in self.program.rings, f"{s.target.attr} is no block")
                     self._name(s.target, known)
                 case B.Issue():
-                    _need(s.target.layout == s.product.layout, f"{s.target.attr} is no product")
+                    require(s.target.layout == s.product.layout, f"{s.target.attr} is no product")
                     known.pop(s.target.attr, None)
                 case B.Wait():
                     self._name(s.target, known)
                 case B.Give():
-                    _need(s.ring.block == s.access.block, f"{s.ring.name} holds other blocks")
+                    require(s.ring.block == s.access.block, f"{s.ring.name} holds other blocks")
                 case B.Store():
                     layout = self._pointers(s.access)
                     fits = broadcast_layout(layout, s.value.layout) == layout
-                    _need(fits, f"pointers along {layout} for a tile along {s.value.layout}")
+                    require(fits, f"pointers along {layout} for a tile along {s.value.layout}")
                 case B.For():
                     inner = dict(known)
                     self._name(s.variable, inner)
@@ -89,7 +87,7 @@ class _Verifier:
                     self.body(s.body, one)
                     self.body(s.orelse, other)
                     for name in one.keys() & other.keys():
-                        _need(one[name] == other[name], f"{name} differs between branches")
+                        require(one[name] == other[name], f"{name} differs between branches")
                         known[name] = one[name]
 
     def _name(self, target: B.Expr, known: _Known) -> None:
@@ -98,28 +96,28 @@ class _Verifier:
     def _keep(self, inner: Mapping[str, tuple[B.Layout, B.DtypeKind]], known: _Known) -> None:
         """A loop may run no time: what it names is not known after it."""
         for name in known:
-            _need(inner.get(name) == known[name], f"{name} changes what it is in a loop")
+            require(inner.get(name) == known[name], f"{name} changes what it is in a loop")
 
     def _load(self, s: B.Load) -> None:
         if isinstance(s.access, B.Pointers):
             layout = self._pointers(s.access)
             same = layout == s.target.layout
-            _need(same, f"pointers along {layout} for a tile along {s.target.layout}")
+            require(same, f"pointers along {layout} for a tile along {s.target.layout}")
             return
         block = s.access.block
-        _need(block.tensor == s.tensor, f"a descriptor of {block.tensor} loads {s.tensor}")
-        _need(len(s.access.positions) == len(block.axes), f"{s.tensor} has another rank")
+        require(block.tensor == s.tensor, f"a descriptor of {block.tensor} loads {s.tensor}")
+        require(len(s.access.positions) == len(block.axes), f"{s.tensor} has another rank")
         same = sorted(block.tile) == sorted(a for a in s.target.layout if a)
-        _need(same and len(block.tile) in (1, 2), f"{s.target.attr} is no block of {s.tensor}")
+        require(same and len(block.tile) in (1, 2), f"{s.target.attr} is no block of {s.tensor}")
 
     def _pointers(self, access: B.Pointers) -> B.Layout:
         """Return the dimensions of the pointers."""
-        _need(access.base.dtype.kind == "pointer", "what is loaded from is no pointer")
+        require(access.base.dtype.kind == "pointer", "what is loaded from is no pointer")
         for e in access.offsets:
-            _need(e.dtype.kind == "int", "an offset is no int")
+            require(e.dtype.kind == "int", "an offset is no int")
         parts = list(access.offsets)
         if access.mask is not None:
-            _need(access.mask.dtype.kind == "bool", "a mask has no truth values")
+            require(access.mask.dtype.kind == "bool", "a mask has no truth values")
             parts.append(access.mask)
         return broadcast_layout(*(e.layout for e in parts))
 
@@ -132,47 +130,42 @@ class _Verifier:
         row = scheduled(e.op)
         if row is None:
             raise InternalError(f"there is no operation {e.op}")
-        _need(row.takes(len(e.args)), f"{e.op} of {len(e.args)} operands")
+        require(row.takes(len(e.args)), f"{e.op} of {len(e.args)} operands")
         layouts = [a.layout for a in e.args]
         match e.op:
             case "name":
                 options = ("INDEX", "PRECISION", "FAST", "STEP", "GROUP_SIZE")
-                _need(e.attr in known or e.attr in options, f"{e.attr} has no value yet")
+                require(e.attr in known or e.attr in options, f"{e.attr} has no value yet")
                 if e.attr in known:
                     has = e.layout, e.dtype.kind
-                    _need(known[e.attr] == has, f"{e.attr} is read as {has}, not {known[e.attr]}")
+                    require(known[e.attr] == has, f"{e.attr} is read as {has}, not {known[e.attr]}")
             case "arange":
-                _need(e.layout[0] in self.program.lengths, f"{e.layout} has no blocks")
+                require(e.layout[0] in self.program.lengths, f"{e.layout} has no blocks")
             case "expand":
                 kept = tuple(a for a in e.layout if a is not None)
-                _need(kept == layouts[0], f"{layouts[0]} is not expanded to {e.layout}")
+                require(kept == layouts[0], f"{layouts[0]} is not expanded to {e.layout}")
             case "trans":
-                _need(e.layout == layouts[0][::-1], "trans swaps dimensions")
+                require(e.layout == layouts[0][::-1], "trans swaps dimensions")
             case "broadcast":
-                _need(broadcast_layout(layouts[0], e.layout) == e.layout, "too narrow")
+                require(broadcast_layout(layouts[0], e.layout) == e.layout, "too narrow")
             case "reduce":
                 dim = e.attr.dim
                 for layout in layouts:
-                    _need(0 <= dim < len(layout), "no such dimension")
-                    _need(layout[dim] is not None, "a dimension of length 1 is reduced")
-                    _need(e.layout == (*layout[:dim], *layout[dim + 1 :]), "reduce drops one")
+                    require(0 <= dim < len(layout), "no such dimension")
+                    require(layout[dim] is not None, "a dimension of length 1 is reduced")
+                    require(e.layout == (*layout[:dim], *layout[dim + 1 :]), "reduce drops one")
             case "dot" | "dot_in_limbs":
                 (m, k), (k2, n) = layouts[:2]
-                _need(k == k2 and e.layout == (m, n), f"{layouts[:2]} do not meet in a product")
-                _need(layouts[2:] in ([], [()], [(m, n)]), "what is added has other dimensions")
+                require(k == k2 and e.layout == (m, n), f"{layouts[:2]} do not meet in a product")
+                require(layouts[2:] in ([], [()], [(m, n)]), "what is added has other dimensions")
             case "select" | "given":
-                _need(not layouts[0], "a choice between values needs a scalar")
+                require(not layouts[0], "a choice between values needs a scalar")
             case "compare" | "and" | "or":
-                _need(e.dtype.kind == "bool", "a comparison is true or false")
+                require(e.dtype.kind == "bool", "a comparison is true or false")
         if row.is_elementwise:
-            _need(broadcast_layout(*layouts) == e.layout, f"{e.op} has other dimensions")
+            require(broadcast_layout(*layouts) == e.layout, f"{e.op} has other dimensions")
 
 
 def _are_alike(target: B.Expr, value: B.Expr) -> bool:
     kinds = {target.dtype.kind, value.dtype.kind}
     return len(kinds) == 1 or kinds == {"bool", "int"}
-
-
-def _need(holds: bool, message: str) -> None:
-    if not holds:
-        raise InternalError(message)

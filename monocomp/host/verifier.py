@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from monocomp.errors import InternalError
+from monocomp.errors import faults_of, require
 from monocomp.host import arguments as A
 from monocomp.host import program as H
 from monocomp.host.launches import Choose, Fast, Launch, Map, Programs, Return, Slices, Wide
@@ -28,85 +28,99 @@ _NAMES = {
     "AxisName": "length",
     "FlagName": "flag",
 }
+_FLAGS: dict[type[A.Statement], str] = {Fast: "fast", Programs: "items", Wide: "index"}
 
 
 def verify(program: H.HostProgram) -> None:
     """Raises InternalError, which shows the program, where it is not one."""
-    fault = _fault(program)
-    if fault is not None:
-        raise InternalError(f"no host program: {fault}", notes=[str(program)])
+    with faults_of(program, "no host program: "):
+        _Verifier(program).body(program.body)
+        returns = [s for s in program.statements() if isinstance(s, Return)]
+        is_end = bool(returns) and returns == [program.body[-1]]
+        require(is_end, "its results are not its end")
 
 
-def _fault(program: H.HostProgram) -> str | None:
-    known = {("parameter", n) for n in program.params} | {("tensor", n) for n, _ in program.inputs}
-    known.add(("flag", "precision"))
-    fault = _fault_in(program, program.body, known, dict(program.inputs))
-    if fault is None and (not program.body or not isinstance(program.body[-1], Return)):
-        return "its results are not its end"
-    return fault
+class _Verifier:
+    def __init__(self, program: H.HostProgram) -> None:
+        self.program = program
+        self.ranks = dict(program.inputs)
+        self.known = {("parameter", n) for n in program.params} | {("flag", "precision")}
+        self.known |= {("tensor", n) for n in self.ranks}
 
+    def body(self, body: Sequence[A.Statement]) -> None:
+        """Check statements, and add the names that they define."""
+        for s in body:
+            if isinstance(s, Slices):
+                self._slices(s)
+            else:
+                self._statement(s)
 
-def _fault_in(
-    program: H.HostProgram,
-    body: Sequence[A.Statement],
-    known: set[tuple[str, str]],
-    ranks: dict[str, int],
-) -> str | None:
-    for n, s in enumerate(body):
-        match s:
-            case Slices():
-                for name in (("size", s.part), ("size", s.whole)):
-                    if name not in known:
-                        return f"{' '.join(name)} is not defined"
-                for view in s.views:
-                    if ("tensor", view.tensor) not in known:
-                        return f"tensor {view.tensor} is not defined in `{view}`"
-                    if view.dim >= ranks[view.tensor]:
-                        return f"{view.tensor} has no dimension {view.dim}"
-                    known.add(("tensor", view.name))
-                    ranks[view.name] = ranks[view.tensor]
-                if s.start is not None:
-                    known.add(("parameter", s.start))
-                fault = _fault_in(program, s.body, known, ranks)
-                if fault is not None:
-                    return fault
-                continue
-            case Choose(kernel):
-                known -= {k for k in known if k[0] == "choice of the schedule"}
-                known |= _scheduled(program, kernel)
-            case Buffer() | View():
-                ranks[s.name] = len(s.shape)
-            case Fast():
-                known.add(("flag", "fast"))
-            case Programs():
-                known.add(("flag", "items"))
-            case Wide():
-                known.add(("flag", "index"))
-        given = _scheduled(program, s.kernel) if isinstance(s, Split) else set()
+    def _slices(self, s: Slices) -> None:
+        for name in (("size", s.part), ("size", s.whole)):
+            require(name in self.known, f"{' '.join(name)} is not defined")
+        for view in s.views:
+            is_known = ("tensor", view.tensor) in self.known
+            require(is_known, f"tensor {view.tensor} is not defined in `{view}`")
+            has_dim = view.dim < self.ranks[view.tensor]
+            require(has_dim, f"{view.tensor} has no dimension {view.dim}")
+            self.known.add(("tensor", view.name))
+            self.ranks[view.name] = self.ranks[view.tensor]
+        if s.start is not None:
+            self.known.add(("parameter", s.start))
+        self.body(s.body)
+
+    def _statement(self, s: A.Statement) -> None:
+        if isinstance(s, Choose):
+            self.known -= {k for k in self.known if k[0] == "choice of the schedule"}
+            self.known |= self._scheduled(s.kernel)
+        given = self._scheduled(s.kernel) if isinstance(s, Split) else set()
         for name in _uses(s):
-            if name not in known | given:
-                return f"{' '.join(name)} is not defined in `{str(s).splitlines()[0]}`"
+            is_known = name in self.known | given
+            require(is_known, f"{' '.join(name)} is not defined in `{str(s).splitlines()[0]}`")
         for field in s.defines:
             value, kind = getattr(s, field), _kind(s, field)
-            known |= {(kind, n) for n in (value if isinstance(value, tuple) else (value,))}
-        if isinstance(s, Free):
-            known -= {("tensor", name) for name in s.tensors}
+            self.known |= {(kind, n) for n in (value if isinstance(value, tuple) else (value,))}
         match s:
+            case Buffer() | View():
+                self.ranks[s.name] = len(s.shape)
+            case Fast() | Programs() | Wide():
+                self.known.add(("flag", _FLAGS[type(s)]))
+            case Free():
+                self.known -= {("tensor", name) for name in s.tensors}
             case Launch():
-                fault = _launch_fault(program.kernels[s.kernel], s.arguments, ranks)
+                self._launch(self.program.kernels[s.kernel], s.arguments)
             case Map():
-                fault = _launch_fault(s.kernel, s.arguments, ranks)
-            case _:
-                fault = _rank(s, ranks)
-        if fault is not None:
-            return fault
-        if isinstance(s, Return) and n + 1 < len(body):
-            return "its results are not its end"
-    return None
+                self._launch(s.kernel, s.arguments)
+            case CheckShapes():
+                for t in s.tensors:
+                    self._rank(t.tensor, t.shape)
+            case Sizes():
+                self._rank(s.tensor, s.extents)
 
+    def _scheduled(self, kernel: int) -> set[tuple[str, str]]:
+        return {("choice of the schedule", n) for n in self.program.kernels[kernel].scheduled}
 
-def _scheduled(program: H.HostProgram, kernel: int) -> set[tuple[str, str]]:
-    return {("choice of the schedule", n) for n in program.kernels[kernel].scheduled}
+    def _rank(self, tensor: str, dims: Sequence[object]) -> None:
+        rank = self.ranks[tensor]
+        require(len(dims) == rank, f"{tensor} has {rank} dimensions")
+
+    def _launch(self, kernel: A.Signature, arguments: Sequence[A.Argument]) -> None:
+        given = [a.parameter for a in arguments]
+        chosen = [p for p in kernel.parameters if p in kernel.scheduled]
+        positions = [a.parameter for a in arguments if a.is_positional]
+        is_whole = sorted(given + chosen) == sorted(kernel.parameters)
+        require(is_whole, f"{kernel.name} lacks arguments")
+        is_ordered = positions == [*kernel.parameters[: len(positions)]]
+        require(is_ordered, f"{kernel.name} takes its arguments in another order")
+        for name, rank in kernel.ranks:
+            has = self.ranks[name]
+            require(has == rank, f"{name} has {has} dimensions, and {kernel.name} takes {rank}")
+        for value in (a.value for a in arguments):
+            match value:
+                case A.Stride(tensor, dim):
+                    require(dim < self.ranks[tensor], f"{tensor} has no dimension {dim}")
+                case A.Descriptor():
+                    self._rank(value.tensor, value.lengths)
 
 
 def _kind(node: A.Node, field: str) -> str:
@@ -126,34 +140,3 @@ def _uses(node: Any) -> Iterator[tuple[str, str]]:
                 yield from _uses(part)
             elif f.name not in node.defines and part is not None and _kind(node, f.name):
                 yield _kind(node, f.name), part
-
-
-def _rank(node: Any, ranks: dict[str, int]) -> str | None:
-    """Shapes and strides that are not those of their tensors."""
-    match node:
-        case CheckShapes(tensors):
-            wrong = [t.tensor for t in tensors if len(t.shape) != ranks[t.tensor]]
-            return f"{wrong[0]} has {ranks[wrong[0]]} dimensions" if wrong else None
-        case Sizes() if len(node.extents) != ranks[node.tensor]:
-            return f"{node.tensor} has {ranks[node.tensor]} dimensions"
-        case A.Stride() if node.dim >= ranks[node.tensor]:
-            return f"{node.tensor} has no dimension {node.dim}"
-        case A.Descriptor() if len(node.lengths) != ranks[node.tensor]:
-            return f"{node.tensor} has {ranks[node.tensor]} dimensions"
-    return None
-
-
-def _launch_fault(
-    kernel: A.Signature, arguments: Sequence[A.Argument], ranks: dict[str, int]
-) -> str | None:
-    given = [a.parameter for a in arguments]
-    chosen = [p for p in kernel.parameters if p in kernel.scheduled]
-    positions = [a.parameter for a in arguments if a.is_positional]
-    if sorted(given + chosen) != sorted(kernel.parameters):
-        return f"{kernel.name} lacks arguments"
-    if positions != [*kernel.parameters[: len(positions)]]:
-        return f"{kernel.name} takes its arguments in another order"
-    for name, rank in kernel.ranks:
-        if ranks[name] != rank:
-            return f"{name} has {ranks[name]} dimensions, and {kernel.name} takes {rank}"
-    return next((fault for a in arguments if (fault := _rank(a.value, ranks))), None)

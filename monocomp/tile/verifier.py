@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from monocomp import tile as P
 from monocomp.declarations.dtypes import kind_of
 from monocomp.declarations.vocabulary import Kind
-from monocomp.errors import InternalError
+from monocomp.errors import InternalError, faults_of, require
 from monocomp.tile.operations import OPERATIONS, Sort, Words, result_kind
 from monocomp.tile.printer import show
 
@@ -27,20 +27,9 @@ def verify(program: P.TileProgram) -> P.TileProgram:
     Raises:
         InternalError: what is wrong, with the expression or name, and the program.
     """
-    try:
+    with faults_of(program, f"{program.name}: "):
         _Verifier(program).run()
-    except _FaultError as fault:
-        raise InternalError(f"{program.name}: {fault}", notes=[str(program)]) from None
     return program
-
-
-class _FaultError(Exception):
-    """Something is wrong."""
-
-
-def _require(holds: object, fault: str) -> None:
-    if not holds:
-        raise _FaultError(fault)
 
 
 class _Verifier:
@@ -55,18 +44,18 @@ class _Verifier:
 
     def run(self) -> None:
         for name, axis in self.axes.items():
-            _require(axis.name == name, f"axis {axis.name} is known as {name}")
+            require(axis.name == name, f"axis {axis.name} is known as {name}")
             first = self.axes.get(axis.after or name)
             halves = axis.after is None or axis.role == "whole"
             same = first is not None and (first.extent, first.role) == (axis.extent, axis.role)
-            _require(halves and same, f"{name} has no tile {axis.after} before it")
+            require(halves and same, f"{name} has no tile {axis.after} before it")
         for t in self.program.inputs.values():
             kind = "float" if t.is_stored and t.dtype == P.OPERAND else kind_of(t.dtype or "")
             fits = t.dtype is None or kind == t.kind
-            _require(fits, f"{t.name} is {t.kind}, and not {t.dtype}")
+            require(fits, f"{t.name} is {t.kind}, and not {t.dtype}")
         self._body(self.program.body)
         for name in self.outputs:
-            _require(self.program.stores(name), f"{name} is not stored")
+            require(self.program.stores(name), f"{name} is not stored")
 
     # --- statements -------------------------------------------------------------------
 
@@ -90,7 +79,7 @@ class _Verifier:
     def _give(
         self, name: str, axes: frozenset[str], kind: Kind, sources: Iterable[P.Expr] = ()
     ) -> None:
-        _require(name not in self.given, f"{name} is given twice")
+        require(name not in self.given, f"{name} is given twice")
         self.given.add(name)
         self.known[name] = P.Expr("local", (), name, axes, kind)
         self.depends[name] = axes.union(*map(self._sources, sources))
@@ -103,22 +92,22 @@ class _Verifier:
 
     def _loop(self, s: P.Loop) -> None:
         axis = s.axis
-        _require(self.axes.get(axis.name) == axis, f"the loop's axis {axis.name} is another one")
+        require(self.axes.get(axis.name) == axis, f"the loop's axis {axis.name} is another one")
         is_walked = axis.role in ("stream", "serial")
-        _require(is_walked, f"a loop over {axis.name}, which is {axis.role}")
-        _require(axis not in (x.axis for x in self.loops), f"a loop over {axis.name} in its own")
-        _require(s.segments, f"the loop over {axis.name} has no segment")
+        require(is_walked, f"a loop over {axis.name}, which is {axis.role}")
+        require(axis not in (x.axis for x in self.loops), f"a loop over {axis.name} in its own")
+        require(s.segments, f"the loop over {axis.name} has no segment")
         for e in s.bounds:
             self._expression(e)
-            _require(e.kind == "int", f"a bound is {e.kind}: {show(e)}")
+            require(e.kind == "int", f"a bound is {e.kind}: {show(e)}")
         masks = [x for x in s.body if isinstance(x, P.Mask)]
-        _require(len(masks) <= 1, f"the loop over {axis.name} has several masks")
+        require(len(masks) <= 1, f"the loop over {axis.name} has several masks")
         is_masked = any(x.masked for x in s.segments)
-        _require(is_masked == bool(masks), f"the loop over {axis.name} and its mask do not fit")
+        require(is_masked == bool(masks), f"the loop over {axis.name} and its mask do not fit")
         for field in s.state:
             self._expression(field.start)
             fits = field.start.axes <= field.axes
-            _require(fits, f"{field.name} starts as a larger tile: {show(field.start)}")
+            require(fits, f"{field.name} starts as a larger tile: {show(field.start)}")
         for field in s.state:
             self._give(field.name, field.axes, field.kind, (field.start,))
         outside = dict(self.known)
@@ -132,34 +121,34 @@ class _Verifier:
         assigned = [x for x in s.body if isinstance(x, P.Assign)]
         names = [x.name for x in assigned]
         wanted = [field.name for field in s.state]
-        _require(sorted(names) == sorted(wanted), f"{wanted} are assigned as {names}")
+        require(sorted(names) == sorted(wanted), f"{wanted} are assigned as {names}")
         for x in assigned:
             state = self.known[x.name]
             fits = x.value.kind == state.kind and x.value.axes <= state.axes
-            _require(fits, f"{x.name} becomes what it cannot hold: {show(x.value)}")
+            require(fits, f"{x.name} becomes what it cannot hold: {show(x.value)}")
         # After the loop a state has elements from all blocks.
         for x in assigned:
             self.depends[x.name] |= self._sources(x.value)
 
     def _mask(self, s: P.Mask, body: list[P.Statement]) -> None:
         here = self.loops[-1].body if self.loops else None
-        _require(here is body, "a mask outside of a loop")
-        _require(s.value.kind == "bool", f"a mask is {s.value.kind}: {show(s.value)}")
+        require(here is body, "a mask outside of a loop")
+        require(s.value.kind == "bool", f"a mask is {s.value.kind}: {show(s.value)}")
 
     def _fold(self, s: P.Fold) -> None:
         counts = {len(s.names), len(s.state), len(s.elements)}
         kinds = [e.kind for e in s.state]
-        _require(len(counts) == 1, f"{', '.join(s.names)} have other fields than their fold")
-        _require(not s.prefixes or len(s.prefixes) == len(s.names), "some prefixes are missing")
-        _require([e.kind for e in s.elements] == kinds, f"elements of {s.names[0]} are no states")
-        _require(s.axis in self.axes, f"a fold along {s.axis}")
+        require(len(counts) == 1, f"{', '.join(s.names)} have other fields than their fold")
+        require(not s.prefixes or len(s.prefixes) == len(s.names), "some prefixes are missing")
+        require([e.kind for e in s.elements] == kinds, f"elements of {s.names[0]} are no states")
+        require(s.axis in self.axes, f"a fold along {s.axis}")
         self._reducible(s.axis, "fold")
         if isinstance(s.monoid, P.Selection):
             rank = self.axes.get(s.monoid.axis)
-            _require(rank and rank.role == "whole", f"a list along {s.monoid.axis}")
-            _require(kinds == ["float", "int"], f"a list of {kinds}")
-            _require(not s.prefixes, "a list has no prefixes")
-            _require(all(s.monoid.axis in e.axes for e in s.state), "a list is of several axes")
+            require(rank and rank.role == "whole", f"a list along {s.monoid.axis}")
+            require(kinds == ["float", "int"], f"a list of {kinds}")
+            require(not s.prefixes, "a list has no prefixes")
+            require(all(s.monoid.axis in e.axes for e in s.state), "a list is of several axes")
         else:
             self._combine(s.monoid, kinds)
         given = frozenset().union(*(e.axes for e in (*s.state, *s.elements))) - {s.axis}
@@ -171,65 +160,65 @@ class _Verifier:
     def _combine(self, monoid: P.Combine, kinds: list[Kind]) -> None:
         """The formulas of a combine are about its fields and nothing else."""
         fields = {len(monoid.left), len(monoid.right), len(monoid.results), len(kinds)}
-        _require(len(fields) == 1, f"the combine {monoid.name} has other fields")
+        require(len(fields) == 1, f"the combine {monoid.name} has other fields")
         inner = _Verifier(P.TileProgram(monoid.name, {}, {}, {}, ()))
         for name, kind in zip((*monoid.left, *monoid.right), kinds * 2, strict=True):
             inner._give(name, frozenset(), kind)
         inner._body(list(monoid.body))
         for e, kind in zip(monoid.results, kinds, strict=True):
             inner._expression(e)
-            _require(e.kind == kind, f"the combine {monoid.name} makes {e.kind} of {kind}")
+            require(e.kind == kind, f"the combine {monoid.name} makes {e.kind} of {kind}")
 
     def _store(self, s: P.Store) -> None:
         output = self.outputs.get(s.output)
         if output is None:
-            raise _FaultError(f"{s.output} is stored and no output")
-        _require(
+            raise InternalError(f"{s.output} is stored and no output")
+        require(
             len(s.positions) == len(output.dims), f"{s.output} has {len(output.dims)} dimensions"
         )
-        _require(all(e.kind == "int" for e in s.positions), f"a position in {s.output} is no int")
-        _require(s.value.kind == output.kind, f"{s.output} is {output.kind}: {show(s.value)}")
-        _require(s.guard is None or s.guard.kind == "bool", f"a guard of {s.output} is no bool")
+        require(all(e.kind == "int" for e in s.positions), f"a position in {s.output} is no int")
+        require(s.value.kind == output.kind, f"{s.output} is {output.kind}: {show(s.value)}")
+        require(s.guard is None or s.guard.kind == "bool", f"a guard of {s.output} is no bool")
         others = {x.mode for x in self.program.stores(s.output)} - {s.mode}
-        _require(not others, f"{s.output} is both set and added to")
+        require(not others, f"{s.output} is both set and added to")
         axes = frozenset().union(*(e.axes for e in s.positions))
         guarded = frozenset() if s.guard is None else s.guard.axes
-        _require(guarded <= axes | s.value.axes, f"a guard of {s.output} is for other elements")
+        require(guarded <= axes | s.value.axes, f"a guard of {s.output} is for other elements")
         if s.mode == "set":
-            _require(s.value.axes <= axes, f"several elements are stored in one of {s.output}")
+            require(s.value.axes <= axes, f"several elements are stored in one of {s.output}")
             return
         is_wide = output.kind == "int" or output.is_wide or output.dtype in _WIDE
-        _require(is_wide and output.kind != "bool", f"{s.output} is too narrow to be added to")
+        require(is_wide and output.kind != "bool", f"{s.output} is too narrow to be added to")
         # What lacks an axis that is cut into blocks is added once a block, so it must be a sum
         # over the block.
         cut = ("row", "stream")
         blocks = {*self.program.axis_names("row"), *(x.axis.name for x in self.loops)}
         blocks = {a for a in blocks if self.axes[a].role in cut}
         missing = sorted(blocks - self._sources(s.value) - axes)
-        _require(not missing, f"{s.output} is added to for each block of {', '.join(missing)}")
+        require(not missing, f"{s.output} is added to for each block of {', '.join(missing)}")
 
     # --- expressions ------------------------------------------------------------------
 
     def _expression(self, root: P.Expr, is_named: bool = False) -> None:
         for e in P.subexpressions(root):
-            _require(e.op != "load" or (is_named and e is root), f"{show(e)} has no name")
+            require(e.op != "load" or (is_named and e is root), f"{show(e)} has no name")
             self._operation(e)
 
     def _operation(self, e: P.Expr) -> None:
         row = OPERATIONS.get(e.op)
         if row is None:
-            raise _FaultError(f"there is no operation {e.op}")
+            raise InternalError(f"there is no operation {e.op}")
         count = len(e.args)
-        _require(row.takes(count), f"{e.op} of {count} operands: {show(e)}")
+        require(row.takes(count), f"{e.op} of {count} operands: {show(e)}")
         parts = row.parts(e.attr)
-        _require(len(parts) == len(row.attr), f"{e.op} has an attribute {e.attr}")
+        require(len(parts) == len(row.attr), f"{e.op} has an attribute {e.attr}")
         for part, sort in zip(parts, row.attr, strict=True):
-            _require(self._is_one(part, sort), f"{e.op} has an attribute {part}")
-        _require(not e.guarded or e.op == "load", f"{e.op} is guarded")
-        _require(not e.inside or e.op == "load", f"{e.op} is inside of no tensor")
+            require(self._is_one(part, sort), f"{e.op} has an attribute {part}")
+        require(not e.guarded or e.op == "load", f"{e.op} is guarded")
+        require(not e.inside or e.op == "load", f"{e.op} is inside of no tensor")
         kind, axes = self._kind(e), self._axes_of(e)
-        _require(e.kind == kind, f"{show(e)} is {kind or 'ill-typed'}, and not {e.kind}")
-        _require(e.axes == axes, f"{show(e)} has axes {sorted(axes)}, and not {sorted(e.axes)}")
+        require(e.kind == kind, f"{show(e)} is {kind or 'ill-typed'}, and not {e.kind}")
+        require(e.axes == axes, f"{show(e)} has axes {sorted(axes)}, and not {sorted(e.axes)}")
 
     def _is_one(self, part: object, sort: Sort | Words) -> bool:
         """True if a part of an attribute is what it should be."""
@@ -276,18 +265,18 @@ class _Verifier:
                 return axes | self._domain(e.attr[0])
             case "contract":
                 axes = e.args[0].axes | e.args[1].axes
-                _require(e.args[2:] == () or e.args[2].axes <= axes, f"a larger start: {show(e)}")
+                require(e.args[2:] == () or e.args[2].axes <= axes, f"a larger start: {show(e)}")
         reduced = P.over(e)
         if reduced is not None:
             self._reducible(reduced, e.op)
-            _require(reduced in axes, f"{show(e)} has nothing along {reduced}")
+            require(reduced in axes, f"{show(e)} has nothing along {reduced}")
             axes -= {reduced}
         return axes
 
     def _coordinate(self, name: str) -> frozenset[str]:
         axis = self.axes[name]
         is_open = axis.role not in ("stream", "serial") or axis in (x.axis for x in self.loops)
-        _require(is_open, f"{name} outside of its loop")
+        require(is_open, f"{name} outside of its loop")
         return axis.tile
 
     def _domain(self, name: str) -> frozenset[str]:
@@ -297,7 +286,7 @@ class _Verifier:
 
     def _reducible(self, name: str, what: str) -> None:
         is_tile = self._coordinate(name) or what == "fold"
-        _require(is_tile, f"{what} along {name}, of which there is one element at a time")
+        require(is_tile, f"{what} along {name}, of which there is one element at a time")
 
 
 def verify_all(programs: Iterable[P.TileProgram]) -> None:
@@ -309,5 +298,4 @@ def verify_all(programs: Iterable[P.TileProgram]) -> None:
     for n, p in enumerate(programs):
         for t in p.inputs.values():
             is_there = not t.is_stored or written.get(t.name, n) < n
-            if not is_there:
-                raise InternalError(f"{p.name} reads {t.name}, which no kernel before it stores")
+            require(is_there, f"{p.name} reads {t.name}, which no kernel before it stores")
