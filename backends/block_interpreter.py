@@ -4,14 +4,17 @@ One program instance runs after the other. Arithmetic is that of the tile interp
 int64, so that both give the same, whatever dtypes a program converts to; but integers are divided
 as GPUs do, towards 0. A read or write outside of a tensor is an error, also where the memory of
 another row would be hit by none.
+
+Parts run one after the other, as if rings had room for all blocks. What that leaves open, whether
+parts wait for each other, or for too little, is checked in what is emitted of a program.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,14 +32,15 @@ from monocomp.backends.block_operations import (
     function_of,
     kind_of,
 )
-from monocomp.blocks.masking.filters import length_of
+from monocomp.backends.triton import interface
 from monocomp.blocks.operations import broadcast_layout
 from monocomp.errors import InternalError
+from monocomp.host import arguments as A
 from monocomp.tile.operations import scheduled, sign_of
 
 _TOLD = ""  # the ring of the numbers that are told with items
+_MAP = "map {}"  # what names the memory of one, which no tensor does
 _AT_ONCE = 3  # instances of a program that works through items
-_Turn: TypeAlias = B.Give | B.Take | B.Clear | B.Release
 Rings: TypeAlias = dict[str, deque[Any]]
 
 
@@ -78,11 +82,11 @@ def run(
         tensors = {**inputs, **outputs}
         tensors = {n: np.ascontiguousarray(t) for n, t in tensors.items()}
         for n, m in enumerate(program.maps):
-            tensors[map_name(n)] = _map(m, inputs, extents, params, lengths, group_size)
+            tensors[_MAP.format(n)] = _map(m, inputs, extents, params, lengths, group_size)
         given: dict[str, Value] = {}
         for a in program.arguments:
             given[a.name.attr] = argument(
-                program, a.key, tensors, extents, params, lengths, descriptors, group_size
+                program, a, tensors, extents, params, lengths, descriptors, group_size
             )
         given |= {a.name.attr: groups for a in program.arguments if a.purpose == "groups"}
         own = {a: lengths[a] // groups for a in program.divided}
@@ -94,25 +98,18 @@ def run(
         for instance in range(instances):
             number = instance, instances
             rings: Rings = {name: deque() for name in (_TOLD, *(r.name for r in program.rings))}
-            logs = []
             if program.producer:
                 one = _Instance(program, tensors, lengths, number, dict(given), rings)
                 one.run(program.producer.body)
-                logs.append(deque(one.log))
             for group in range(groups if program.divided else 1):
                 blocks = {name: deque(ring) for name, ring in rings.items()}
                 values = given | {"GROUP": group}
                 one = _Instance(program, tensors, {**lengths, **own}, number, values, blocks)
                 one.run(program.body)
-                logs.append(deque(one.log))
-            _require_turns(program, logs)
+                if any(blocks.values()):
+                    raise InternalError(f"{program.name} leaves blocks in a ring")
         for name, output in outputs.items():
             output[...] = tensors[name].reshape(output.shape)
-
-
-def map_name(number: int) -> str:
-    """Return what names the memory of a map, which no tensor does."""
-    return f"map {number}"
 
 
 def _map(
@@ -124,26 +121,36 @@ def _map(
     group_size: int,
 ) -> np.ndarray[Any, Any]:
     """Run the kernel of a map, in memory that holds no number of a block."""
-    rows = {a.name for a in program.grid}
-    (stream,) = (a for a in program.axes.values() if a.name not in rows)
-    room = -(-extents[stream.extent] // lengths[stream.name])
-    found = np.full(count_items(program, extents, lengths) * length_of(room), -1)
-    made = {map_name(0): found}
-    run(program, inputs, made, extents, params, lengths, group_size=group_size)
-    return found
+    length = _number(interface.map_length(program, _constants(lengths)), extents)
+    made = np.full(count_items(program, extents, lengths) * length, -1)
+    outputs = {_MAP.format(0): made}
+    run(program, inputs, outputs, extents, params, lengths, group_size=group_size)
+    return made
 
 
 def count_items(
     program: B.BlockProgram, extents: Mapping[str, int], lengths: Mapping[str, int]
 ) -> int:
     """Count the blocks of rows, each at every position of the grid."""
-    rows = (lengths[a.name] if a.role == "row" else 1 for a in program.grid)
-    return prod(-(-extents[a.extent] // n) for a, n in zip(program.grid, rows, strict=True))
+    counts = (interface.count(axis, _constants(lengths)) for axis in program.grid)
+    return int(_number(A.product(counts), extents))
+
+
+def _constants(lengths: Mapping[str, int]) -> dict[str, A.Number]:
+    return {axis: A.const(length) for axis, length in lengths.items()}
+
+
+def _number(
+    x: A.Number, extents: Mapping[str, int], params: Mapping[str, Any] | None = None
+) -> Any:
+    """Return a number of the host's at these sizes."""
+    call: Any = SimpleNamespace(sizes=extents, params=params)
+    return x.of(call)
 
 
 def argument(
     program: B.BlockProgram,
-    key: tuple[str, str, int],
+    a: B.Argument,
     tensors: Mapping[str, np.ndarray[Any, Any]],
     extents: Mapping[str, int],
     params: Mapping[str, Any],
@@ -151,70 +158,25 @@ def argument(
     descriptors: bool,
     group_size: int,
 ) -> Value:
-    purpose, of, dim = key
-    match purpose:
+    """Return the value of a kernel's argument: numbers are those that the host computes."""
+    match a.purpose:
         case "pointer":
-            return _Pointer(of)
+            return _Pointer(a.of)
         case "map":
-            return _Pointer(map_name(dim))
+            return _Pointer(_MAP.format(a.dim))
         case "descriptor":
-            return tensors[of] if descriptors and min(tensors[of].shape) else None
+            return tensors[a.of] if descriptors and min(tensors[a.of].shape) else None
         case "stride":
-            return tensors[of].strides[dim] // tensors[of].itemsize
-        case "size":
-            return extents[of]
-        case "param":
-            return params[of]
-        case "block":
-            return lengths[of]
-        case "even":
-            return _is_even(program, of, extents, lengths)
-        case "single":
-            return 0 < extents[program.axes[of].extent] <= lengths[of]
+            return tensors[a.of].strides[a.dim] // tensors[a.of].itemsize
         case "order":
             return group_size
         case "stages":  # turns are taken where there are several, which changes no value
             return 2
-    return {"STEP": 1, "FAST": False}.get(of)
-
-
-def _is_even(
-    program: B.BlockProgram, of: str, extents: Mapping[str, int], lengths: Mapping[str, int]
-) -> bool:
-    """True if no element of a block is beyond the end of its axis."""
-    axis = program.axes[of]
-    size = extents[axis.extent]
-    if axis.role != "whole":
-        return size % lengths[of] == 0
-    start = lengths[axis.after] if axis.after else 0
-    return size >= start + lengths[of]
-
-
-def _require_turns(program: B.BlockProgram, parts: Sequence[deque[_Turn]]) -> None:
-    """Require that all parts come to their ends even if rings hold one block each: who asks for a
-    block waits until all have released the one before, and who takes one until it is there."""
-    users = range(1, len(parts)) or range(1)
-    done: Counter[tuple[type, str, int]] = Counter()
-    while any(parts):
-        for n, part in enumerate(parts):
-            if not part:
-                continue
-            s, name = part[0], part[0].ring.name
-            given, taken = done[B.Give, name, 0], done[B.Take, name, n]
-            is_free = all(done[B.Release, name, user] >= given for user in users)
-            is_given = taken < given
-            waits = {B.Give: not is_free, B.Take: not is_given, B.Clear: not is_given}
-            if waits.get(type(s)) and not (isinstance(s, B.Give) and s.ring.beside):
-                continue
-            done[type(s), name, n] += 1
-            part.popleft()
-            break
-        else:
-            raise InternalError(f"{program.name}: its parts wait for each other")
-    if any(
-        done[B.Take, r.name, n] != done[B.Give, r.name, 0] for r in program.rings for n in users
-    ):
-        raise InternalError(f"{program.name} leaves blocks in a ring")
+        case "size" | "param" | "block" | "even" | "single":
+            value = interface.value_of(program, a, _constants(lengths))
+            assert isinstance(value, A.Number)
+            return _number(value, extents, params)
+    return {"STEP": 1, "FAST": False}.get(a.of)
 
 
 class _Instance:
@@ -233,8 +195,8 @@ class _Instance:
         self.program, self.tensors, self.lengths = program, tensors, lengths
         self.number, self.instances = number
         self.values, self.rings = values, rings
-        self.log: list[_Turn] = []
-        self.running: dict[str, tuple[Value, set[str]]] = {}  # products, and what they read
+        self.taken: dict[str, str] = {}  # the last tile of each ring
+        self.running: dict[str, Value] = {}  # products
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -249,36 +211,28 @@ class _Instance:
                 case B.Store():
                     self._store(s)
                 case B.Give():
-                    self.log.append(s)
                     tile = self._load_block(s.access, s.ring.block.tile)
                     self.rings[s.ring.name].append(tile)
                 case B.Take():
-                    self.log.append(s)
                     tile = self._own(self.rings[s.ring.name].popleft(), s.ring.block.tile)
                     is_flipped = s.target.layout != s.ring.block.tile
                     tile = self._within(tile, s.within, s.ring.block.tile)
                     self.values[s.target.attr] = tile.T if is_flipped else tile
+                    self.taken[s.ring.name] = s.target.attr
                 case B.Clear():
-                    self.log.append(s)
                     ring, tile = self.rings[s.ring.name], s.ring.block.tile
                     ring[0] = self._within(ring[0], s.within, tile)
-                case B.Release():
-                    self._release(s)
-                    self.log.append(s)
+                case B.Release():  # from here on it may be another
+                    for r in self._beside(s.ring):
+                        del self.values[self.taken.pop(r.name)]
                 case B.Skip():
-                    for skipped in self.program.rings:
-                        if s.ring.name in (skipped.name, skipped.beside):
-                            self.log.append(B.Take(B.Expr("none"), skipped))
-                            self.rings[skipped.name].popleft()
-                    self.log.append(B.Release(s.ring))
+                    for r in self._beside(s.ring):
+                        self.rings[r.name].popleft()
                 case B.Issue():
-                    used = {x.attr for x in B.subexpressions(s.product) if x.op == "name"}
-                    self.running[s.target.attr] = self._value(s.product), used
+                    self.running[s.target.attr] = self._value(s.product)
                     self.values.pop(s.target.attr, None)
                 case B.Wait():
-                    if s.behind > len(self.running) - 1 - [*self.running].index(s.target.attr):
-                        raise InternalError(f"{s.target.attr} is not waited for long enough")
-                    self.values[s.target.attr], _ = self.running.pop(s.target.attr)
+                    self.values[s.target.attr] = self.running.pop(s.target.attr)
                 case B.Tell():
                     self.rings[_TOLD].append([self._value(x) for x in s.values])
                 case B.Learn():
@@ -295,14 +249,9 @@ class _Instance:
                 case B.If():
                     self.run(s.body if self._value(s.test) else s.orelse)
 
-    def _release(self, s: B.Release) -> None:
-        """Forget the last block of a ring, and those beside it: from here on they may be others."""
-        for ring in self.program.rings:
-            if s.ring.name in (ring.name, ring.beside):
-                taken = next(x for x in reversed(self.log) if x.ring == ring)
-                if isinstance(taken, B.Take):
-                    self._require_unused(taken.target.attr)
-                    del self.values[taken.target.attr]
+    def _beside(self, ring: B.Ring) -> list[B.Ring]:
+        """Return a ring, and those whose blocks come and go with its own."""
+        return [r for r in self.program.rings if ring.name in (r.name, r.beside)]
 
     def _own(self, tile: Value, axes: tuple[str, ...]) -> Value:
         """Return the rows of a block that a warpgroup has."""
@@ -319,12 +268,6 @@ class _Instance:
             if not isinstance(x, _Pointer):
                 x = np.broadcast_to(x, self._shape(target.layout))
             self.values[target.attr] = x
-
-    def _require_unused(self, tile: str) -> None:
-        """Require that no product that still runs reads what is about to change."""
-        for target, (_, used) in self.running.items():
-            if tile in used:
-                raise InternalError(f"{tile} is released while {target} is computed from it")
 
     def _range(self, r: B.Range) -> range:
         if isinstance(r, B.Claims):

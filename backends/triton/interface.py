@@ -23,7 +23,7 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
     arguments, scheduled = [], []
     for a in p.arguments:
         parameter = str(a.name.attr)
-        value = None if a.purpose in _SCHEDULED else _value(p, a, lengths)
+        value = None if a.purpose in _SCHEDULED else value_of(p, a, lengths)
         if value is None or (isinstance(value, A.Number) and value.op == "setting"):
             scheduled.append(parameter)
         else:
@@ -34,7 +34,7 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
         tuple(str(a.name.attr) for a in p.arguments),
         tuple(arguments),
         tuple(scheduled),
-        tuple((axis.name, _count(axis, lengths)) for axis in p.grid),
+        tuple((axis.name, count(axis, lengths)) for axis in p.grid),
         p.shared,
         p.added,
         bool(p.rings),
@@ -42,7 +42,7 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
     )
 
 
-def _count(axis: Axis, lengths: Mapping[str, A.Number]) -> A.Number:
+def count(axis: Axis, lengths: Mapping[str, A.Number]) -> A.Number:
     """Return the number of program instances along an axis."""
     size = A.size(axis.extent)
     return A.Number("cdiv", (size, lengths[axis.name])) if axis.role == "row" else size
@@ -53,23 +53,27 @@ def _map(p: BlockProgram, made: BlockProgram, number: int, lengths: Mapping[str,
     scheduled = {a.key: A.setting(str(a.name.attr)) for a in p.arguments if a.purpose in _SCHEDULED}
     given = [a for a in made.arguments if a.purpose != "map"]
     arguments = [
-        A.Argument(str(a.name.attr), scheduled.get(a.key) or _value(made, a, lengths))
+        A.Argument(str(a.name.attr), scheduled.get(a.key) or value_of(made, a, lengths))
         for a in given
     ]
-    rows = {a.name for a in made.grid}
-    (stream,) = (a for a in made.axes.values() if a.name not in rows)
-    room = A.Number("cdiv", (A.size(stream.extent), lengths[stream.name]))
-    length = A.Number("+", (A.const(KINDS), A.product((A.const(KINDS), room))))
     return Map(
-        _map_name(p, number),
+        map_name(p, number),
         A.Signature(made.name, tuple(a.parameter for a in arguments), (), ()),
-        A.product(_count(axis, lengths) for axis in made.grid),
-        length,
+        A.product(count(axis, lengths) for axis in made.grid),
+        map_length(made, lengths),
         tuple(arguments),
     )
 
 
-def _map_name(p: BlockProgram, number: int) -> str:
+def map_length(made: BlockProgram, lengths: Mapping[str, A.Number]) -> A.Number:
+    """Return how many numbers a map has for a block of rows, of the kernel that makes it."""
+    rows = {a.name for a in made.grid}
+    (stream,) = (a for a in made.axes.values() if a.name not in rows)
+    room = A.Number("cdiv", (A.size(stream.extent), lengths[stream.name]))
+    return A.Number("+", (A.const(KINDS), A.product((A.const(KINDS), room))))
+
+
+def map_name(p: BlockProgram, number: int) -> str:
     """Return the name of a map, which no program's tensor has."""
     return f"{p.name} map {number}"
 
@@ -91,24 +95,24 @@ def _lengths(p: BlockProgram) -> dict[str, A.Number]:
     return found
 
 
-def _is_even(axis: Axis, lengths: Mapping[str, A.Number]) -> A.Number:
+def _is_even(p: BlockProgram, axis: Axis, lengths: Mapping[str, A.Number]) -> A.Number:
     """True if no element of a block is beyond the end of the axis."""
     size, length = A.size(axis.extent), lengths[axis.name]
-    if length.op == "setting":
+    if axis.role != "whole":
         return A.Number("==", (A.Number("%", (size, length)), A.const(0)))
-    if length.op != "length":
-        return A.Number("==", (size, length))
-    if axis.after is None:
-        return A.Number(">=", (size, length))
-    return A.Number("==", (size, A.Number("+", (lengths[axis.after], length))))
+    if axis.after is not None:
+        return A.Number("==", (size, A.Number("+", (lengths[axis.after], length))))
+    is_first = any(a.after == axis.name for a in p.axes.values())
+    return A.Number(">=" if is_first else "==", (size, length))
 
 
-def _value(p: BlockProgram, a: Argument, lengths: Mapping[str, A.Number]) -> A.Value:
+def value_of(p: BlockProgram, a: Argument, lengths: Mapping[str, A.Number]) -> A.Value:
+    """Return the value of an argument that no schedule gives, from the lengths of blocks."""
     match a.purpose, a.of:
         case "pointer", tensor:
             return A.Pointer(tensor)
         case "map", _:
-            return A.Pointer(_map_name(p, a.dim))
+            return A.Pointer(map_name(p, a.dim))
         case "descriptor", tensor:
             axes = p.blocks[a.dim].axes
             groups = A.setting(str(GROUPS.attr))
@@ -124,7 +128,7 @@ def _value(p: BlockProgram, a: Argument, lengths: Mapping[str, A.Number]) -> A.V
         case "block", axis:
             return lengths[axis]
         case "even", axis:
-            return _is_even(p.axes[axis], lengths)
+            return _is_even(p, p.axes[axis], lengths)
         case "single", axis:
             return A.Number("holds", (lengths[axis], A.size(p.axes[axis].extent)))
         case "option", "STEP":

@@ -100,7 +100,7 @@ def _known(blocks: BlockProgram, call: tuple[Any, ...]) -> list[tuple[Key, Const
     """What a call gives for arguments that may be constants."""
     known: list[tuple[Key, Constant]] = []
     for a in blocks.arguments:
-        value = block_interpreter.argument(blocks, a.key, *call)
+        value = block_interpreter.argument(blocks, a, *call)
         match a.purpose:
             case "descriptor":
                 known.append((a.key, None if value is None else True))

@@ -30,11 +30,6 @@ from monocomp.tile import (
 KINDS = 3  # lists of a map for each block of rows
 
 
-def length_of(room: int) -> int:
-    """Return how many numbers a block of rows has in a map, with room for so many in a list."""
-    return KINDS + KINDS * room
-
-
 def filters(
     program: TileProgram, loops: Mapping[Loop, tuple[Loop, ...]]
 ) -> dict[Loop, TileProgram]:

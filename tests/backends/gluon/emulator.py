@@ -341,7 +341,7 @@ def run(
             case "option" if a.of == "INDEX":
                 return np.int64
         call = tensors, extents, params, lengths, True, 1
-        return block_interpreter.argument(program, a.key, *call)
+        return block_interpreter.argument(program, a, *call)
 
     with np.errstate(all="ignore"):
         args = list(map(value, program.arguments))

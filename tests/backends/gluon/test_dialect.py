@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -29,16 +28,14 @@ from monocomp.blocks import (
     Issue,
     Learn,
     Release,
-    Statement,
     Take,
-    inside,
     names_of,
     walk,
 )
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.verifier import verify
 from monocomp.declarations.records import by_representative
-from monocomp.errors import InternalError, UnsupportedError
+from monocomp.errors import UnsupportedError
 from monocomp.gradients.gradient import GradientPrograms
 from monocomp.tile import TileProgram
 from tests.backends.both_stages import in_float64, lengths
@@ -183,34 +180,6 @@ def test_rows_of_an_item(n: int, heads: int, rows: int) -> None:
     sizes = {"b": 1, "h": heads, "q": n, "k": n, "d": 64, "e": 64}
     legal = GLUON.legal(kernel_of(library.load("causal")), sizes, 2, "cuda:90", 132)
     assert dict(GLUON.table.first(legal).blocks)["q"] == rows
-
-
-def test_waiting_for_each_other() -> None:
-    """Blocks that are never released, or released too early, are found."""
-    tile_program = kernel_of(library.load("attention"))
-    program = in_gluon(tile_program)
-    sizes = {"b": 1, "h": 1, "q": 16, "k": 48, "d": 16, "e": 16}
-    arrays = {n: np.ones([sizes[d] for d in t.dims]) for n, t in tile_program.inputs.items()}
-
-    def check(body: tuple[Statement, ...]) -> None:
-        outputs = {"O": np.zeros((1, 1, 16, 16))}
-        changed, chosen = replace(program, body=body), lengths(tile_program, sizes, 16)
-        block_interpreter.run(changed, arrays, outputs, sizes, {}, chosen, descriptors=True)
-
-    def moved(body: tuple[Statement, ...], early: bool) -> tuple[Statement, ...]:
-        releases = [s for s in body if isinstance(s, Release)] if early else []
-        found: list[Statement] = []
-        for s in body:
-            s = inside(s, lambda body: moved(body, early))
-            found += [] if isinstance(s, Release) else [s]
-            found += [r for r in releases if isinstance(s, Take) and r.ring == s.ring]
-        return tuple(found)
-
-    check(program.body)
-    with pytest.raises(InternalError, match="wait for each other"):
-        check(moved(program.body, early=False))
-    with pytest.raises(KeyError, match="_tile"):
-        check(moved(program.body, early=True))
 
 
 @pytest.mark.one_in(2)

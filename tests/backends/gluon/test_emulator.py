@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import CodeType
 from typing import Any, TypeAlias
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import monocomp as mc
+from monocomp import blocks as B
 from monocomp.backends import numpy as backend
 from monocomp.blocks import BlockProgram
 from monocomp.errors import UnsupportedError
@@ -139,6 +140,31 @@ def test_meaning_of_gradients(name: str) -> None:
         for n, call in enumerate(calls(name, run, gradient=True)):
             if (made := emitted(name, n, gradient=True)) is not None:
                 call.check(*made, run)
+
+
+@pytest.mark.parametrize(
+    ("early", "fault"),
+    [(False, "parts wait for each other"), (True, "is used before its copy has ended")],
+)
+def test_releases(early: bool, fault: str) -> None:
+    """Blocks that are never released, or released as soon as they are taken, are found."""
+
+    def moved(body: B.Body) -> B.Body:
+        releases = [s for s in body if isinstance(s, B.Release)] if early else []
+        found: list[B.Statement] = []
+        for s in body:
+            s = B.inside(s, moved)
+            found += [] if isinstance(s, B.Release) else [s]
+            found += [r for r in releases if isinstance(s, B.Take) and r.ring == s.ring]
+        return tuple(found)
+
+    made = emitted("attention", 0)
+    assert made is not None
+    changed = compiled(replace(made[0], body=moved(made[0].body)))
+    with pytest.raises(Fault, match=fault):
+        for run in RUNS:
+            for call in calls("attention", run):
+                call.check(*changed, run)
 
 
 # Mutants that mean the same, and why.
