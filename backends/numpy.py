@@ -14,7 +14,9 @@ from monocomp.backends.block_lengths import default_blocks
 from monocomp.backends.interpreter import Interpreter
 from monocomp.declarations import counter_rng
 from monocomp.declarations.vocabulary import Kind
-from monocomp.host.interpreting import KernelRun, run_plan
+from monocomp.host.arguments import PROGRAMS
+from monocomp.host.evaluation import Evaluation
+from monocomp.host.interpreting import KernelRun
 from monocomp.host.program import HostProgram
 from monocomp.tile import TileProgram
 
@@ -134,10 +136,18 @@ def run_all(
     *,
     checked: bool = False,
 ) -> tuple[Array, ...]:
-    """Return the results of a host program on NumPy arrays, as `host.interpreting.run_plan`
-    says."""
-    target = _Target(kernels, checked)
-    return run_plan(host, target, inputs, params, programs)
+    """Return the results of a host program on NumPy arrays.
+
+    Args:
+        host: of `of_tile_program`'s interfaces.
+        kernels: the tile programs.
+        inputs, params: of the call.
+        programs: into how many splits streams are cut that are cut at all.
+        checked: test computed subscripts.
+    """
+    configs = [{PROGRAMS: programs}] * len(kernels)
+    call = Evaluation(host, _Target(kernels, checked), inputs, params, configs)
+    return call.plan()((*inputs.values(), *params.values()))
 
 
 def run(

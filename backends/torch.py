@@ -157,7 +157,7 @@ def run_all(
     results: torch.dtype | None = None,
     checked: bool = False,
 ) -> tuple[torch.Tensor, ...]:
-    """Return the results of a host program, as `host.interpreting.run_plan` says.
+    """Return the results of a host program, as `numpy.run_all` does.
 
     Args:
         results: the dtype of float results, as `TorchTarget` says.

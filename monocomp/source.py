@@ -140,10 +140,10 @@ class Emission:
 
     def module(self) -> Module:
         """Return a self-contained Python file, and what it consists of."""
-        from monocomp.backends.triton.emit import emit_part
+        from monocomp.backends.triton.emit import emit
 
         with BUILDING:
-            made = emit_part(self.part, self.precision, self.target)
+            made = emit(self.part, self.precision, self.target)
         for tensor in {
             r.block.tensor for k in made.kernels for r in k.rings if len(r.block.tile) > 1
         }:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from monocomp import __version__
@@ -84,7 +84,7 @@ class Part:
     kernels: Sequence[TileProgram]
     schedules: Sequence[Schedule]
     lowered: Equations
-    extents: Mapping[str, int]
+    extents: Mapping[str, int] = field(default_factory=dict)
     outline: Iterable[str] = ()
     dialect: Dialect = TRITON
     promises: Promises | None = None
@@ -207,33 +207,14 @@ def write(part: Part, before: Written | None = None) -> Written:
     )
 
 
-def emit(
-    start: Equations,
-    kernels: Sequence[TileProgram],
-    schedules: Sequence[Schedule],
-    *,
-    lowered: Equations | None = None,
-    outline: Iterable[str] = (),
-    precision: str = "ieee",
-    target: str | None = None,
-    dialect: Dialect = TRITON,
-    sizes: Mapping[str, int] | None = None,
-) -> Module:
-    """Return the source file of a program; see `Part`.
+def emit(part: Part, precision: str = "ieee", target: str | None = None) -> Module:
+    """Return the source file of a program.
 
     Args:
-        start: also for the header and the self-check.
-        lowered: the start, unless given.
+        part: the program.
         precision: "ieee" or "tf32", for products of float32.
         target: what the file was made for, for the header.
     """
-    lowered = lowered or start
-    part = Part(start, kernels, schedules, lowered, sizes or {}, outline, dialect)
-    return emit_part(part, precision, target)
-
-
-def emit_part(part: Part, precision: str, target: str | None) -> Module:
-    """Return the source file of a program; arguments as for `emit`."""
     start, written = part.start, write(part)
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     lines, before = body(header(start, target), [written], [host], precision)

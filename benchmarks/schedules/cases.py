@@ -19,7 +19,7 @@ from benchmarks.variants import VARIANTS
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal, element_bytes
 from monocomp.backends.schedules.schedule import Schedule
-from monocomp.backends.triton.emit import Module, emit
+from monocomp.backends.triton.emit import Module, Part, emit
 from monocomp.backends.triton.launch import load
 from monocomp.checking.sizes import complete_extents
 from monocomp.declarations.dtypes import is_narrow
@@ -292,12 +292,8 @@ class Prepared:
         if found is None:
             pairs = zip(self.firsts, choice, strict=True)
             held = [first.with_source_of(s) for first, s in pairs]
-            found = self._modules[key] = emit(
-                self.equations.of_dtypes(self.narrow),
-                self.kernels,
-                held,
-                lowered=self.plan.program,
-            )
+            start = self.equations.of_dtypes(self.narrow)
+            found = self._modules[key] = emit(Part(start, self.kernels, held, self.plan.program))
         return found
 
     def call(

@@ -442,7 +442,7 @@ class Calls:
 
     def _new_runner(self, plan: Plan, dtypes: Mapping[str, str], dialect: Dialect) -> TritonRunner:
         """Return what launches the kernels of a plan for inputs of some dtypes."""
-        from monocomp.backends.triton.emit import Module, emit
+        from monocomp.backends.triton.emit import Module, Part, emit
         from monocomp.backends.triton.launch import TritonRunner
 
         outline = plan.derivation.outline()
@@ -451,15 +451,8 @@ class Calls:
 
         def write(schedules: Sequence[Schedule]) -> Module:
             with BUILDING:
-                return emit(
-                    start,
-                    kernels,
-                    schedules,
-                    lowered=plan.program,
-                    outline=outline,
-                    precision=precision,
-                    dialect=dialect,
-                )
+                part = Part(start, kernels, schedules, plan.program, {}, outline, dialect)
+                return emit(part, precision)
 
         processors = self.planner.processors
         return TritonRunner(plan.program, kernels, write, precision, processors, dialect)

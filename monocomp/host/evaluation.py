@@ -135,17 +135,11 @@ class Evaluation:
     # --- tensors ----------------------------------------------------------------------
 
     def make(self, name: str, make: Callable[..., Any], of: str | None = None) -> None:
-        """Let a name stand for something new, made of another's value or of none."""
+        """Let a name stand for something new: what is made of another's value or of none, or what a
+        function returns that launches a kernel."""
         origin = None if of is None else self.positions[of]
-        self.made.append((make, origin))
+        self.made.append(make if isinstance(make, Launched) else (make, origin))
         self.origins[self.next] = origin
-        self.positions[name] = self.next
-        self.next += 1
-
-    def make_by(self, name: str, launched: Launched) -> None:
-        """Let a name stand for what a function returns that launches a kernel."""
-        self.made.append(launched)
-        self.origins[self.next] = None
         self.positions[name] = self.next
         self.next += 1
 

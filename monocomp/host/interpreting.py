@@ -1,37 +1,11 @@
-"""Host programs whose kernels are interpreted: one after the other, as tile programs."""
+"""Kernels that are interpreted as tile programs, as the launches of host programs call them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from monocomp.host.arguments import PROGRAMS
-from monocomp.host.evaluation import Evaluation, Target
-from monocomp.host.program import HostProgram
 from monocomp.tile import TileProgram
-
-Array = Any
-
-
-def run_plan(
-    host: HostProgram,
-    target: Target,
-    inputs: Mapping[str, Array],
-    params: Mapping[str, Any],
-    programs: int,
-) -> tuple[Array, ...]:
-    """Return the results of a host program whose kernels are interpreted.
-
-    Args:
-        host: of `of_tile_program`'s interfaces.
-        target: runs its kernels.
-        inputs, params: of the call.
-        programs: into how many splits streams are cut that are cut at all.
-    """
-    configs = [{PROGRAMS: programs}] * len(host.kernels)
-    return Evaluation(host, target, inputs, params, configs).plan()(
-        (*inputs.values(), *params.values())
-    )
 
 
 class KernelRun:

@@ -231,7 +231,7 @@ class Map(Statement):
             call.end_stage()
         shape = self.programs.of(call), self.length.of(call)
         run = call.scheduled.lists(self.kernel.name, shape, len(read))
-        call.make_by(self.name, _launched(call, run, self.arguments, {}))
+        call.make(self.name, _launched(call, run, self.arguments, {}))
 
     def write(self, out: Writer) -> None:
         shape = out.tuple((self.programs.source(out), self.length.source(out)))

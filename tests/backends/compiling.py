@@ -14,7 +14,7 @@ import monocomp as mc
 from monocomp.backends.schedules.legal import element_bytes
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.dialect import TRITON, Dialect
-from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.emit import Part, emit
 from monocomp.backends.triton.launch import load
 from monocomp.backends.triton.machine_code import (
     Launch,
@@ -64,8 +64,9 @@ def launches_of(
     params: Mapping[str, float] | None = None,
     **options: Any,
 ) -> list[Launch]:
-    """The launches of tile programs with these schedules; options are those of `emit`."""
-    module = emit(kernel.equations, programs, schedules, target=target, **options)
+    """The launches of tile programs with these schedules; options are those of `Part`."""
+    options = {"lowered": kernel.equations} | options
+    module = emit(Part(kernel.equations, programs, schedules, **options), target=target)
     configs = tuple(module.config(n, s) for n, s in enumerate(schedules))
     named = {module.params[n]: v for n, v in (params or {}).items()}
     return recorded(load(module.source), module.host, inputs, target, configs=configs, **named)

@@ -197,14 +197,14 @@ def file_for_any_size(kernel: Kernel, extents: Mapping[str, int], element_bytes:
     others."""
     from monocomp.backends.schedules import table
     from monocomp.backends.schedules.legal import Legal
-    from monocomp.backends.triton.emit import emit
+    from monocomp.backends.triton.emit import Part, emit
 
     plan, processors = kernel.plan(extents), kernel.planner.processors or 1
     legal = (
         Legal(k, plan.extents(extents), element_bytes, "cuda:90", processors) for k in plan.kernels
     )
     schedules = list(map(table.first, legal))
-    return emit(kernel.equations, plan.kernels, schedules, lowered=plan.program).source
+    return emit(Part(kernel.equations, plan.kernels, schedules, plan.program)).source
 
 
 @contextmanager

@@ -52,7 +52,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from monocomp.backends.gluon.dialect import GLUON
 from monocomp.backends.triton.dialect import TRITON, Dialect
-from monocomp.backends.triton.emit import Module, emit
+from monocomp.backends.triton.emit import Module, Part, emit
 from monocomp.backends.triton.launch import load
 from monocomp.backends.triton.replay import PlanTarget
 
@@ -79,7 +79,7 @@ def emitted_at(
     known = packed_extents(lowered, sizes)
     legal = (dialect.legal(k, known, 2, "cuda:90", PROCESSORS) for k in kernels)
     schedules = list(map(dialect.table.first, legal))
-    module = emit(kernel.equations, kernels, schedules, lowered=lowered, dialect=dialect)
+    module = emit(Part(kernel.equations, kernels, schedules, lowered, dialect=dialect))
     return module, tuple(module.config(n, s) for n, s in enumerate(schedules))
 
 

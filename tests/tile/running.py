@@ -16,7 +16,7 @@ from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.numpy import NumpyOps
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.torch_operations import TorchOps
-from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.emit import Part, emit
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.launch import load
 from monocomp.blocks.verifier import verify as verify_blocks
@@ -143,7 +143,8 @@ def source(text: str, block: int = 16, descriptors: bool = False) -> tuple[str, 
     p = verify(parse(text))
     blocks = {n: length for n, length in blocks_of(p, block).items() if _is_cut(p, n)}
     schedule = Schedule(tuple(blocks.items()), num_warps=4, num_stages=1, descriptors=descriptors)
-    module = emit(mc.compile(declared(p)).equations, [p], [schedule])
+    equations = mc.compile(declared(p)).equations
+    module = emit(Part(equations, [p], [schedule], equations))
     return module.source, module.host
 
 

@@ -22,7 +22,7 @@ from monocomp.backends.schedules.measure import GpuBench
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.schedules.search import RACE, SEARCH, Choice, DoesNotFit, Outputs
 from monocomp.backends.triton import launch
-from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.emit import Part, emit
 from monocomp.backends.triton.launch import TritonRunner
 
 EXTENTS = {"b": 1, "h": 1, "q": 64, "k": 64, "d": 16, "e": 16}
@@ -187,7 +187,7 @@ def test_candidates_are_compiled_in_threads(monkeypatch: pytest.MonkeyPatch) -> 
     one = TritonRunner(
         program,
         kernels,
-        lambda schedules: emit(kernel.equations, kernels, schedules, target="cuda:90"),
+        lambda schedules: emit(Part(kernel.equations, kernels, schedules, program)),
         "ieee",
     )
     inputs = {n: t.bfloat16() for n, t in INPUTS.items()}

@@ -19,7 +19,7 @@ from monocomp import library
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal, Shape
 from monocomp.backends.schedules.schedule import Schedule
-from monocomp.backends.triton.emit import emit
+from monocomp.backends.triton.emit import Part, emit
 from monocomp.backends.triton.kernel_source import block_program, source_of
 from monocomp.backends.triton.launch import load
 from monocomp.blocks import INT32
@@ -80,7 +80,7 @@ def test_results() -> None:
     kernel = mc.compile(library.load("causal"))
     plan = kernel.plan({**SIZES, "q": 70, "k": 70})
     schedule = Schedule((("q", 64), ("k", 32)), 8, 2, unchained=True)
-    module = emit(kernel.equations, plan.kernels, [schedule], lowered=plan.program)
+    module = emit(Part(kernel.equations, plan.kernels, [schedule], plan.program))
     assert "unchained(acc * alpha[:, None])" in module.source
     inputs = CASES["causal"].inputs(CASES["causal"].sizes(70, 70, 32, 32), torch.float32)
     found = interpreter.call(run, module.source, module.host, *inputs.values())
