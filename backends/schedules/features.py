@@ -13,10 +13,11 @@ from monocomp.blocks.masking.phases import loops_of
 from monocomp.costs.cost import SPECIAL_TIME
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import power_of_two
-from monocomp.tile import Assign, Expr, Loop, Statement, TileProgram
+from monocomp.tile import Assign, Loop, Statement, TileProgram
+from monocomp.tile.operations import OPERATIONS
 
-_SPECIAL = ("exp2", "log2", "log", "tanh", "rsqrt", "sqrt", "sin", "cos", "erf", "div")
-_FREE = ("number", "param", "extent", "coordinate", "local", "load", "contract", "cast", "masked")
+# Element-wise operations that one counts for, by what does it; matrix units work beside them.
+_WORK = {"element": 1, "special": SPECIAL_TIME}
 _FEWEST_SPLITS, _FEW_ROWS = 4, 32
 _USUAL = Shape((64,), (64,), 4, 3)
 
@@ -136,7 +137,7 @@ def features(legal: Legal) -> Features:
         held=log2(max([1, *(_carried(loop, lengths) for loop in loops)])),
         whole=log2(max([1, *lengths.values()])),
         statistics=max((_statistics(loop, held.keys()) for loop in loops), default=0),
-        work=log2(1 + sum(map(_operations, tiles))),
+        work=log2(1 + sum(_WORK.get(OPERATIONS[e.op].unit or "", 0) for e in tiles)),
         gathers=sum(any(len(x.axes) > 1 for x in e.positions) for e in loads),
         limbs=sum(any(a in resources.in_limbs for a in e.args[:2]) for e in resources.products),
         masked=any(s.masked for loop in _unlisted(program) for s in loop.segments),
@@ -200,12 +201,6 @@ def varying_ends(loop: Loop, blocked: Set[str]) -> int:
     lower = any(e.axes & blocked for s in loop.segments for e in s.lower)
     upper = any(e.axes & blocked for s in loop.segments for e in s.upper)
     return lower + upper
-
-
-def _operations(e: Expr) -> int:
-    if e.op in _FREE:
-        return 0
-    return SPECIAL_TIME if e.op in _SPECIAL else 1
 
 
 def _statistics(loop: Loop, held: Collection[str]) -> int:
