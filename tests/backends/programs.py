@@ -494,6 +494,23 @@ _EXAMPLES: dict[str, str | Example] = {
     "names that differ in case alone": """
         O[q,o] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,o] + D[q,o] + v[o]
         """,
+    # At these sizes a row is computed anew where another kernel would store it.
+    "few columns of an aggregate in a sum over them": Example(
+        """
+        H[q,e] = softmax[k if k <= q](S[q,k]) * V[k,e]
+        O[j,e] = softmax[q](R[j,q]) * (H[q,e] / (1 + sum[e](H[q,e] ** 2)))
+        """,
+        "j=1 q=2 k=1 e=2",
+    ),
+    # The same bound is another position along each of them.
+    "bounds of two axes": Example(
+        """
+        input own[q]: int
+        O[q,e] = sum[j, k if own[q] <= j and own[q] <= k and k < own[q] + 9](X[q,j,k] * V[k,e])
+        """,
+        "q=20 j=18 k=37 e=4",
+        inputs={"own": np.arange(-3, 37, 2)},
+    ),
     "declared extent": "index i < |j| + 2\nO[i] = i * sum[j](X[j])",
 }
 EXAMPLES = {n: Example(e) if isinstance(e, str) else e for n, e in _EXAMPLES.items()}

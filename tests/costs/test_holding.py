@@ -3,24 +3,20 @@ operands of products that are stored: in the dtype of what they are multiplied w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pytest
-import torch
 
 import monocomp as mc
 from monocomp import library
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.declarations.vocabulary import Kind
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.tensors import Buffer
 from monocomp.language.checker import check
 from monocomp.planning.plan import Plan
-from monocomp.tile import Expr, expressions
+from monocomp.tile import expressions
 from monocomp.translation.translator import translate
 from tests.backends import interpreted
-from tests.planning.test_slicing import LAYER, TOKENS, VOCABULARY, WIDTH, in_slices, inputs
+from tests.planning.test_slicing import LAYER, TOKENS, VOCABULARY, WIDTH, in_slices, layer
 
 # A sum of a mask lacks heads, queries and columns; beside it stand two products of matrices.
 MASKED = "O[b,h,q,e] = sum[k](relu(sum[d](Q[b,h,q,d] * K[b,h,k,d])) * V[b,h,k,e]) / sum[k](M[b,k])"
@@ -121,26 +117,9 @@ def test_rows_that_most_varies_along_come_first() -> None:
     assert kernel.outputs[0].dims == ("v_slice", "t")
 
 
-def tile(name: str, *axes: str, kind: Kind = "float") -> Expr:
-    return Expr("local", (), name, frozenset(axes), kind)
-
-
-def error(dtypes: Mapping[str, str]) -> float:
-    """The largest difference of gradients from those in float64, over their norm."""
-    given = inputs()
-    x, w = (given[n].double().requires_grad_() for n in ("X", "W"))
-    lse = (x @ w.T).logsumexp(-1)
-    loss = lse - (x * w[given["label"]]).sum(-1)
-    right = torch.autograd.grad(loss, (x, w), given["dO"].double())
-    tensors = {n: t.to(getattr(torch, dtypes.get(n, str(t.dtype)[6:]))) for n, t in given.items()}
-    with in_slices(of="v"):
-        found = mc.compile(LAYER, backend="triton")(**tensors, L=lse.float().detach())
-    return max(float((f - r).norm() / r.norm()) for f, r in zip(found, right, strict=True))
-
-
 @pytest.mark.parametrize("dtypes", [{"X": "float16", "W": "float16"}, {"W": "float16"}])
 def test_it_is_rounded_once(dtypes: dict[str, str]) -> None:
-    assert interpreted.call(error, dtypes) < 2e-3
+    assert interpreted.call(layer, TOKENS, "triton", "v", dtypes) < 2e-3
 
 
 def test_the_closest_elements_come_last() -> None:
@@ -152,15 +131,3 @@ def test_the_closest_elements_come_last() -> None:
     (split,) = kernel.splits
     most = plan.program.declared.bounds[split]
     assert "128" not in str(most) and "256" not in str(most)
-
-
-def largest_difference(rows: int, columns: int) -> float:
-    generator = torch.Generator().manual_seed(0)
-    x, w = (torch.randn(n, 24, generator=generator) for n in (rows, columns))
-    found = mc.compile("O[t,v] = sum[d](X[t,d] * W[v,d])", backend="triton")(X=x, W=w)
-    return float((found - x @ w.T).abs().max())
-
-
-def test_blocks_along_two_axes_take_turns() -> None:
-    """All of them, whatever their number is."""
-    assert interpreted.call(largest_difference, 400, 300) < 1e-4

@@ -130,15 +130,6 @@ def test_gradients_as_a_program_have_the_dtypes_of_inputs() -> None:
     assert dtypes == {**narrow, "dslope": torch.float32}
 
 
-def test_traced_calls_know_the_dtypes() -> None:
-    kernel = mc.compile(mc.library.load("learned_sink"), backend="torch")
-    inputs = {n: t.requires_grad_() for n, t in _inputs("learned_sink", torch.float32).items()}
-    result = torch.compile(kernel, backend="aot_eager")(**inputs)
-    result.float().sum().backward()
-    assert result.dtype is torch.bfloat16
-    assert all(t.grad is not None and t.grad.dtype is t.dtype for t in inputs.values())
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["alibi", "int8_cache", "merge_states", "t5"])
 def test_files_are_the_same_with_side_inputs_in_float32(name: str) -> None:

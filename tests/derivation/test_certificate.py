@@ -13,14 +13,9 @@ from monocomp import library
 from monocomp import terms as T
 from monocomp.derivation.certificate import AGAIN, Certificate, certify
 from monocomp.derivation.rule_sets import RULES
-from monocomp.kernel import Kernel
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.equations import Equation
 from monocomp.rewriting.rules import STATED
-
-
-def kernel(text: str) -> Kernel:
-    return mc.compile(text)
 
 
 def check_steps(found: Certificate, steps: Iterable[Step]) -> None:
@@ -57,7 +52,7 @@ def test_steps_of_planning(
     """They change equations for given sizes: by laws that are proved, like all others."""
     *gradient, name = name.split()
     text = library.load(name)
-    plan = kernel(str(mc.grad(text)) if gradient else text).plan(extents, processors)
+    plan = mc.compile(str(mc.grad(text)) if gradient else text).plan(extents, processors)
     assert rules <= {step.rule for step in plan.decisions}
     plan.verify()
     assert plan.certificate.holds
@@ -65,7 +60,7 @@ def test_steps_of_planning(
 
 
 def test_a_condition_that_does_not_hold() -> None:
-    derivation = kernel(library.load("gqa")).plan(PLANS[3][1], 132).derivation
+    derivation = mc.compile(library.load("gqa")).plan(PLANS[3][1], 132).derivation
     steps = [replace(s, check=lambda: False) if s.check else s for s in derivation]
     found = certify(derivation.start, steps)
     assert not found.holds and len({c.step for c in found.conditions if not c.by}) > 2
@@ -75,14 +70,14 @@ def test_a_condition_that_does_not_hold() -> None:
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", library.names())
 def test_every_step_is_covered(name: str) -> None:
-    k = kernel(library.load(name))
+    k = mc.compile(library.load(name))
     found = k.certificate
     assert found.holds and found.laws
     check_steps(found, k.derivation)
 
 
 def test_text_and_json() -> None:
-    k = kernel(library.load("attention"))
+    k = mc.compile(library.load("attention"))
     text = str(k.certificate)
     assert text.startswith("Certificate of O: ")
     assert " laws, all proved before, and remembered (" in text.splitlines()[0]

@@ -119,6 +119,20 @@ def test_typeset() -> None:
     assert "(" in letters(math(parse("a * (b + c)"))) and "(" not in letters(math(parse("a * b")))
 
 
+def shown(text: str) -> str:
+    """What is seen of a formula, in a row."""
+    return plain(letters(re.sub("<mi hidden>.*?</mi>", "", math(parse(text)))))
+
+
+def test_what_a_fold_takes_in_is_clear() -> None:
+    """Its brackets are left out where nothing follows."""
+    assert shown("O = sum[k](A[k])") == "O=sumkAk"
+    assert shown("O = B * sum[k](A[k])") == "O=BsumkAk"
+    for text in ("sum[k](A[k]) * B", "sum[k](A[k]) ** 2", "sum[k](A[k]) + B", "sum[k](A[k] + 1)"):
+        assert "(" in shown(text)
+    assert shown("max[k](A[k]) / sum[k](A[k])") == "maxkAksumkAk"
+
+
 def test_parts_of_a_wide_formula_get_names() -> None:
     parts = " + ".join(f"exp(A[q,{i}] - B[q,{i}] * maximum(X[{i}], Y[{i}]))" for i in "klmn")
     f, names = parse(f"O[q] = {parts}"), Names()

@@ -4,18 +4,18 @@ given: given ones win, features are short, the rest is long."""
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from itertools import product
 
 import pytest
+import z3
 
 from monocomp import terms as T
-from monocomp.extents.intervals import evaluated, interval, is_inside
+from monocomp.extents.intervals import is_inside
 from monocomp.extents.nominal import LONG, SHORT, nominal_sizes
 from monocomp.language.checker import check
 from monocomp.terms import Term
 from monocomp.translation.translator import translate
 from tests.elements import element
+from tests.extents.test_splits import Formulas
 
 Q, K, R = (T.index(n, n) for n in "qkr")
 SIZES = {n: T.extent_of(n) for n in "qkrm"}
@@ -66,27 +66,14 @@ def test_what_may_leave(name: str) -> None:
 
 
 def leaves(subscript: Term, size: Term) -> bool:
-    """Does a subscript leave a dimension of a size, for some sizes and values of its indices?"""
-    for numbers in product(range(4), repeat=len(SIZES)):
-        sizes = dict(zip(SIZES, numbers, strict=True))
-        length = evaluated(size, sizes)
-        assert length is not None
-        indices = [i for i in (Q, K) if i.name in subscript.free]
-        for values in product(*(range(sizes[i.extent]) for i in indices)):
-            known = dict(zip(indices, values, strict=True))
-            if not 0 <= value(subscript, sizes, known) < length:
-                return True
-    return False
-
-
-def value(t: Term, sizes: Mapping[str, int], known: Mapping[Term, int]) -> int:
-    def of_leaf(t: Term) -> tuple[int, int] | None:
-        found = sizes[t.attr] if t.op == "extent" else known.get(t)
-        return None if found is None else (found, found)
-
-    found = interval(t, of_leaf)
-    assert found is not None and found[0] == found[1]
-    return found[0]
+    """True if a subscript leaves a dimension of a size, for some sizes and values of indices."""
+    formulas, k = Formulas(), z3.Int("k")
+    at, length = formulas.of(subscript, k), formulas.of(size, k)
+    solver = z3.Solver()
+    solver.add(*formulas.facts, *(z3.Int(f"|{n}|") >= 0 for n in SIZES))
+    for n in subscript.free:
+        solver.add(z3.Int(n) >= 0, z3.Int(n) < z3.Int(f"|{n}|"))
+    return bool(solver.check(z3.Or(at < 0, length <= at)) != z3.unsat)
 
 
 @pytest.mark.parametrize("seed", range(8))

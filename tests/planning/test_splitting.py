@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, reduce
-from operator import add, eq, le, lt, mul, truediv
+from functools import cache
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from tests.backends.library_cases import CASES
 from tests.backends.running import exact, file_for_any_size, make_inputs, short_splits
 from tests.backends.tolerances import Bound, agree, near
 from tests.elements import element
+from tests.extents.test_splits import Formulas
 from tests.marks import slow_unless
 
 PROCESSORS = 64
@@ -86,46 +86,27 @@ STRETCHES = {
 }
 
 
-def in_z3(t: T.Term, values: Mapping[T.Term, Any]) -> Any:
-    """A term over integers in z3, whose division by positive numbers rounds down, too."""
-    if t in values:
-        return values[t]
-    a = [in_z3(x, values) for x in t.args]
-    match t.op:
-        case "const":
-            return int(t.attr)
-        case "add" | "mul" | "floordiv":
-            operation = {"add": add, "mul": mul, "floordiv": truediv}[t.op]
-            return reduce(operation, a)
-        case "maximum":
-            return reduce(lambda x, y: z3.If(x >= y, x, y), a)
-        case "minimum":
-            return reduce(lambda x, y: z3.If(x <= y, x, y), a)
-        case "where":
-            return z3.If(*a)
-        case "compare":
-            return {"<": lt, "<=": le, "==": eq}[t.attr](*a)
-    raise AssertionError(t)
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 @pytest.mark.parametrize("kind", STRETCHES)
 def test_splits_are_a_disjoint_cover(kind: str, count: int) -> None:
     """Each element that a filter may leave is in exactly one split, and splits are short enough,
     for any length of the stream and any interval of it."""
-    stretch = STRETCHES[kind]
-    k, length, start, end = z3.Ints("k length start end")
+    stretch, formulas = STRETCHES[kind], Formulas()
+    k, part, number = z3.Ints("k k_split |k_split|")
+    length, start, end = z3.Ints("|k| start end")
     given = [k >= 0, k < length]
-    known = {K: k, LENGTH_OF_K: length, START: start, END: end}
     if kind == "an interval":  # the filter holds the elements in it
         given += [start <= k, k < end]
-    within = []
-    for split in range(count):
-        here = known | {SPLIT: z3.IntVal(split), COUNT: z3.IntVal(count)}
-        within.append(z3.And(*(in_z3(c, here) for c in stretch.piece(K, SPLIT, COUNT, ROW_BLOCK))))
-    once = z3.PbEq([(inside, 1) for inside in within], 1)
+    piece = z3.And(*(formulas.of(c, k) for c in stretch.piece(K, SPLIT, COUNT, ROW_BLOCK)))
+
+    def of_split(formula: Any, split: int) -> Any:
+        known = (part, z3.IntVal(split)), (number, z3.IntVal(count))
+        return z3.substitute(formula, *known)
+
+    within = [of_split(piece, split) for split in range(count)]
+    facts = [of_split(fact, split) for fact in formulas.facts for split in range(count)]
     solver = z3.Solver()
-    solver.add(*given, z3.Not(once))
+    solver.add(*given, *facts, z3.Not(z3.PbEq([(inside, 1) for inside in within], 1)))
     assert solver.check() == z3.unsat
 
 
@@ -145,11 +126,11 @@ def test_extremes_of_a_block(kind: str) -> None:
     first, last = T.param("first", "int"), T.param("last", "int")
     found = extremes(BOUNDS[kind], {"q": (first, last)})
     assert not any(t.free for t in found)
-    q, n, a, b = z3.Ints("q n a b")
-    known = {Q: q, N: n, first: a, last: b}
-    least, bound, largest = (in_z3(t, known) for t in (found[0], BOUNDS[kind], found[1]))
+    formulas = Formulas()
+    q, a, b = z3.Ints("q first last")
+    least, bound, largest = (formulas.of(t, 0) for t in (found[0], BOUNDS[kind], found[1]))
     solver = z3.Solver()
-    solver.add(a <= q, q <= b, z3.Or(bound < least, bound > largest))
+    solver.add(*formulas.facts, a <= q, q <= b, z3.Or(bound < least, bound > largest))
     assert solver.check() == z3.unsat
 
 

@@ -49,17 +49,8 @@ def _case(text: str, eager: Callable[..., Tensor], means: tuple[float, ...]) -> 
 
 
 LOGITS: dict[str, Logits] = {
-    "divergence": _case(
-        _TWO + "D[t] = sum[v](exp(P[t,v]) * (P[t,v] - R[t,v]))\nreturn D", _divergence, (1.0, 1.0)
-    ),
     "divergence of distant logits": _case(
         _TWO + "D[t] = sum[v](exp(P[t,v]) * (P[t,v] - R[t,v]))\nreturn D", _divergence, (1.0, -1.0)
-    ),
-    "divergence in one line": _case(
-        "input A[t,v], B[t,v]\nD[t] = sum[v](softmax[v](A[t,v]) * (A[t,v] - B[t,v]))"
-        " - logsumexp[v](A[t,v]) + logsumexp[v](B[t,v])",
-        _divergence,
-        (1.0, -1.0),
     ),
     "divergence from a mean": _case(
         "input A[t,v], B[t,v]\nP[t,v] = softmax[v](A[t,v])\nQ[t,v] = softmax[v](B[t,v])\n"
@@ -87,14 +78,6 @@ LOGITS: dict[str, Logits] = {
         "input A[t,v], B[t,v]\nG[t] = sigmoid(logsumexp[v](A[t,v]) - logsumexp[v](B[t,v]))",
         lambda a, b: (a.logsumexp(-1) - b.logsumexp(-1)).sigmoid(),
         (1.0, 1.0),
-    ),
-    "mean logarithm": _case(
-        _P + "H[t] = -mean[v](P[t,v])\nreturn H", lambda a: -a.log_softmax(-1).mean(-1), (1.0,)
-    ),
-    "logarithm of a label": _case(
-        "input A[t,v], N[t]: int\nL[t] = logsumexp[v](A[t,v]) - A[t,N[t]]",
-        lambda a: -a.log_softmax(-1)[torch.arange(3), LABELS],
-        (1.0,),
     ),
     "mean logarithm of labels": _case(
         "input A[t,v], N[t]: int\nL = mean[t](logsumexp[v](A[t,v]) - A[t,N[t]])",

@@ -21,9 +21,10 @@ SAMPLES = 3000
 def counterexample(law: Equation, without: Need | None = None) -> str | None:
     """A point at which the left side is specified and the right side is not that, if there is one
     where the needs are met, but for one."""
+    both = law.program(law.left, law.read), law.program(law.right, law.read)
     for size in range(4):
         inputs = _inputs(law, size, without, np.random.default_rng(size))
-        sides = [np.asarray(_value(law, side, inputs)) for side in law_sides(law)]
+        sides = [np.asarray(_value(law, side, inputs)) for side in both]
         shape = (SAMPLES, *sides[0].shape[1:])
         left, right = (np.broadcast_to(side, shape).reshape(SAMPLES, -1) for side in sides)
         admitted = _admitted(law, inputs, without)
@@ -46,11 +47,6 @@ def _any(inputs: dict[str, Array], holds: Callable[[Array], Array]) -> Array:
     """The samples in which something holds of an input."""
     numbers = (x.astype(float).reshape(SAMPLES, -1) for x in inputs.values())
     return np.logical_or.reduce([holds(x).any(axis=1) for x in numbers])
-
-
-def law_sides(law: Equation) -> tuple[str, str]:
-    """Both sides as programs."""
-    return law.program(law.left, law.read), law.program(law.right, law.read)
 
 
 def _inputs(

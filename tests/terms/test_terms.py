@@ -6,7 +6,6 @@ import pickle
 from fractions import Fraction
 
 import pytest
-import torch
 
 import monocomp as mc
 from monocomp import terms as T
@@ -408,9 +407,3 @@ def test_equations_without_a_text_admit_nothing() -> None:
     gradient = mc.grad("A[i] = logsumexp[k](S[i,k])").equations.at({"k": 0})
     folds = [t for e in gradient.equations for t in T.subterms(e.body) if t.op == "fold"]
     assert all(t.args[0] is T.FALSE for t in folds if "k" in t.attr.extents)
-
-
-def test_a_declared_extent_of_0_compiles() -> None:
-    kernel = mc.compile(HEAD + "index k < 0\nA[i] = X[i] + sum[k](S[i,k]) + sum[j](R[i,j])")
-    x, s, r = torch.ones(3), torch.ones(3, 0), torch.ones(3, 2)
-    assert kernel(X=x, S=s, R=r).tolist() == [3.0] * 3

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-import monocomp as mc
 from monocomp.lowering.in_place import accumulate_in_place
-from monocomp.tile import Loop, walk
 from monocomp.tile.parser import parse
 from monocomp.tile.verifier import verify
 from tests.tile.running import BACKENDS
@@ -87,16 +85,3 @@ def test_the_inner_loop_goes_on_from_the_outer_state(name: str, backend: str) ->
 def test_a_state_that_is_not_only_joined_begins_anew(name: str) -> None:
     text = kernel(**{"join": "outer + inner", "step": ADDED, "unit": "0.0", **NEAR_MISSES[name]})
     assert in_place(text) == str(parse(text))
-
-
-def test_heads_that_share_keys_have_one_accumulator_each() -> None:
-    kernel = mc.compile("""
-input Q[g,j,q,d], K[g,k,d], W[g,j,q,e]
-P[g,j,q,k] = tanh(Q[g,j,q,d] * K[g,k,d])
-dK[g,k,d]  = sum[j,q if k <= q](P[g,j,q,k] * Q[g,j,q,d])
-dV[g,k,e]  = sum[j,q if k <= q](P[g,j,q,k] * W[g,j,q,e])
-""")
-    (p,) = kernel.plan({"g": 4, "j": 4, "q": 4096, "k": 4096, "d": 128, "e": 128}).kernels
-    outer, inner = (s for s in walk(p.body) if isinstance(s, Loop))
-    assert [s.start.op for s in outer.state] == ["number", "number"]
-    assert {s.start.attr for s in inner.state} == {s.name for s in outer.state}

@@ -123,19 +123,6 @@ def test_values_of_all_bits(condition: str, bits: str, backend: str) -> None:
                 assert torch.equal(got, good)
 
 
-@pytest.mark.parametrize("backend", DISTINCT)
-def test_bounds_of_two_axes(backend: str) -> None:
-    """The same bound is another position along each of them."""
-    text = """
-        input own[q]: int
-        O[q,e] = sum[j, k if own[q] <= j and own[q] <= k and k < own[q] + 9](X[q,j,k] * V[k,e])
-        """
-    inputs = make_inputs(text, {"q": 20, "j": 18, "k": 37, "e": 4})
-    inputs["own"] = torch.arange(-3, 37, 2, dtype=torch.int32)
-    with both_stages():
-        agree(backend, text, inputs)
-
-
 # --- ints in few bits --------------------------------------------------------------------------
 
 
