@@ -54,21 +54,21 @@ class Scope:
 
     def fresh(self, wanted: str) -> str:
         """Return a name that nothing else in the function has."""
-        found, number = wanted, 1
-        while found in self.taken:
+        name, number = wanted, 1
+        while name in self.taken:
             number += 1
-            found = f"{wanted}_{number}"
-        self.taken.add(found)
-        return found
+            name = f"{wanted}_{number}"
+        self.taken.add(name)
+        return name
 
     def numbered(self, wanted: str) -> str:
         """Return a name with the next number."""
         self.counts[wanted] = self.counts.get(wanted, 0) + 1
-        found = f"{wanted}_{self.counts[wanted]}"
-        if found in self.taken:
+        name = f"{wanted}_{self.counts[wanted]}"
+        if name in self.taken:
             return self.numbered(wanted)
-        self.taken.add(found)
-        return found
+        self.taken.add(name)
+        return name
 
     @property
     def device(self) -> str:

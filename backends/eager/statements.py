@@ -240,10 +240,10 @@ class Body(Terms):
 
     def _fields(self, t: Term) -> list[Code]:
         """Return a user monoid's aggregate, all its fields."""
-        found = self.folded.get(t)
-        if found is None:
-            self.folded[t] = found = self._fold_left(t)
-        return found
+        code = self.folded.get(t)
+        if code is None:
+            self.folded[t] = code = self._fold_left(t)
+        return code
 
     def _fold_left(self, t: Term) -> list[Code]:
         monoid: T.UserMonoid = t.attr.monoid

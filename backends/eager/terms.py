@@ -89,13 +89,13 @@ class Terms(ABC):
 
     def code(self, t: Term) -> Code:
         """Return the expression for a term."""
-        found = self.done.get(t)
-        if found is None:
-            found = self._code(t)
-            if t in self.shared and len(found.text) > 16 and not found.number:
-                found = self.assign("term", found)
-            self.done[t] = found
-        return found
+        written = self.done.get(t)
+        if written is None:
+            written = self._code(t)
+            if t in self.shared and len(written.text) > 16 and not written.number:
+                written = self.assign("term", written)
+            self.done[t] = written
+        return written
 
     def codes(self, terms: Iterable[Term]) -> list[Code]:
         return [self.code(t) for t in terms]

@@ -64,12 +64,12 @@ class Shape(NamedTuple):
     @staticmethod
     def parse(text: str) -> Shape:
         """Read a shape from text; raises ValueError when it is none."""
-        found = _TEXT.fullmatch(text)
-        if found is None:
+        match = _TEXT.fullmatch(text)
+        if match is None:
             raise ValueError(f"{text!r} is no shape")
-        blocks = [tuple(int(n) for n in part.split("x") if n) for part in found.group(1, 2)]
-        warps, stages, instances = (int(n or 0) for n in found.group(3, 4, 5))
-        return Shape(blocks[0], blocks[1], warps, stages, instances, bool(found[6]), bool(found[7]))
+        blocks = [tuple(int(n) for n in part.split("x") if n) for part in match.group(1, 2)]
+        warps, stages, instances = (int(n or 0) for n in match.group(3, 4, 5))
+        return Shape(blocks[0], blocks[1], warps, stages, instances, bool(match[6]), bool(match[7]))
 
 
 def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
@@ -162,16 +162,16 @@ class Legal:
 
     def schedule(self, shape: Shape) -> Schedule | None:
         """Return the schedule of a shape for this kernel; None if it cannot have one."""
-        found = self._blocks(shape)
-        if found is None or not self.resources_of(found).fits(found):
+        unlimited = self._blocks(shape)
+        if unlimited is None or not self.resources_of(unlimited).fits(unlimited):
             return None
-        found = self._with_registers(found)
-        return found if self.holds(found) else None
+        unlimited = self._with_registers(unlimited)
+        return unlimited if self.holds(unlimited) else None
 
     def named(self, shape: Shape) -> Schedule | None:
         """Return the same, whether it fits or not, with blocks no longer than the sizes."""
-        found = self._blocks(shape)
-        return None if found is None else self._with_registers(found)
+        unlimited = self._blocks(shape)
+        return None if unlimited is None else self._with_registers(unlimited)
 
     def _blocks(self, shape: Shape) -> Schedule | None:
         """Return the blocks of a shape, and how they are loaded."""
@@ -224,10 +224,12 @@ class Legal:
     def _within(self, lengths: tuple[int, ...]) -> tuple[int, ...]:
         """Return the blocks of rows that are no longer than the sizes. Where columns are few, a
         tile has as many elements in more rows."""
-        found = [min(n, self._longest[a]) for n, a in zip(lengths, self.rows, strict=True)]
-        if len(found) > 1:
-            found[-2] = min(found[-2] * lengths[-1] // found[-1], self._longest[self.rows[-2]])
-        return tuple(found)
+        shortened = [min(n, self._longest[a]) for n, a in zip(lengths, self.rows, strict=True)]
+        if len(shortened) > 1:
+            shortened[-2] = min(
+                shortened[-2] * lengths[-1] // shortened[-1], self._longest[self.rows[-2]]
+            )
+        return tuple(shortened)
 
     def shape(self, schedule: Schedule) -> Shape:
         """Return the shape of a schedule."""
@@ -336,8 +338,8 @@ class Legal:
             and min((*s.rows, *s.streams), default=least) >= least
         )
         schedules = (self.schedule(s) for s in kept)
-        found = dict.fromkeys(self.shape(s) for s in schedules if s is not None)
-        return [s for s in found if s != shape]
+        shapes = dict.fromkeys(self.shape(s) for s in schedules if s is not None)
+        return [s for s in shapes if s != shape]
 
     def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
         """Return an error which says that no schedule fits, with the sizes."""

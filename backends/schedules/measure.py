@@ -71,9 +71,9 @@ class GpuBench:
     def outputs(self, choice: Choice) -> Outputs:
         """Return the results of one call."""
         with _fitting():
-            found = self.call(choice, empty=poisoned)
+            results = self.call(choice, empty=poisoned)
             torch.cuda.synchronize()
-        return found
+        return results
 
     def timer(self, choice: Choice) -> Callable[[], float]:
         """Measure a call that has run before."""

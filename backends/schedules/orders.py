@@ -50,15 +50,15 @@ def _streamed_bytes(of: Resources) -> float:
     common."""
     known = {a.extent: of.size(a.name) for a in of.program.axes.values()}
     rows = {*of.program.axis_names("row")}
-    found: dict[str, float] = {}
+    bytes_of: dict[str, float] = {}
     for loop in of.program.stream_loops:
         for e in P.expressions(loop.body):
             if e.op == "load" and loop.axis.name in e.axes and not e.axes & rows:
                 dims = of.program.inputs[e.attr].dims
                 elements = prod(of.sizes.get(d) or known.get(d, LONG) for d in dims)
                 read = elements * of.element_bytes * _share(of, loop)
-                found[e.attr] = max(read, found.get(e.attr, 0))
-    return sum(found.values())
+                bytes_of[e.attr] = max(read, bytes_of.get(e.attr, 0))
+    return sum(bytes_of.values())
 
 
 def _share(of: Resources, loop: P.Loop) -> float:

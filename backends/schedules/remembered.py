@@ -122,8 +122,8 @@ def entry_for(situation: Situation, *, raced: bool = True) -> Entry | None:
     _read_named()
     entry = _given.get(situation)
     if entry is None:
-        found = _valid([_STORE.get(situation.key)])
-        entry = next((e for e in found if e.situation == situation), None)
+        entries = _valid([_STORE.get(situation.key)])
+        entry = next((e for e in entries if e.situation == situation), None)
     return None if entry is None or (entry.raced and not raced) else entry
 
 

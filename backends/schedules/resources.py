@@ -75,7 +75,7 @@ class Resources:
         # Of blocks along two axes of rows, where matrix units leave columns to few threads.
         rows = program.axis_names("row")
         self.columns = {*rows[1:][-1:]} if on.direct_rows else None
-        found = list(program.expressions)
+        expressions = list(program.expressions)
         self.products = program.products
         operands = Operands(program)
         products = [e for e in self.products if element_bytes <= 2 and operands.is_product(e)]
@@ -86,7 +86,7 @@ class Resources:
         self.levels = program.load_levels
         sides = [unconverted(a) for e in self.products for a in e.args[:2]]
         multiplied = [a.attr for a in sides if a.op == "local"]
-        uses = [e.attr for e in found if e.op == "local"]
+        uses = [e.attr for e in expressions if e.op == "local"]
         # Tiles that are read as they are, and that only products use.
         self.operands = {
             name
@@ -100,7 +100,7 @@ class Resources:
         self.beside = {s.name for x in multiplying for s in x.body if isinstance(s, P.Let)}
         self.stored = {n for n in self.operands if program.inputs[self.lets[n].attr].is_wide}
         self.converted = {n for n in self.operands if self._width(self.lets[n]) == _BYTE}
-        self.tiles = self._tiles(found)
+        self.tiles = self._tiles(expressions)
         # What is loaded for operands that are computed is loaded as far ahead; they are kept where
         # loops load nothing for them.
         computed = [a for e in self.products for a in e.args[:2] if a.op == "local"]
@@ -141,26 +141,26 @@ class Resources:
     def _sources(self, operand: P.Expr) -> set[str]:
         """Return all values that an operand is made of, by name; none if products or loops make
         it."""
-        found = [operand.attr]
-        for name in found:  # which grows
+        names = [operand.attr]
+        for name in names:  # which grows
             value = self.lets.get(name)
             if value is None or _has_product(value):
                 return set()
-            found += [e.attr for e in P.subexpressions(value) if e.op == "local"]
-        return {*found}
+            names += [e.attr for e in P.subexpressions(value) if e.op == "local"]
+        return {*names}
 
     def _finishing(self) -> set[str]:
         """Return the values of elements that only stores need after all loops: one element at a
         time goes from what loops have come to, to where it is stored."""
-        found: set[str] = set()
+        names: set[str] = set()
         needed: set[str] = set()  # by what is no element by itself
         for s in reversed(self.program.body):
             if isinstance(s, P.Loop):
-                return found
+                return names
             parts = list(P.expressions([s]))
             is_alone = not any(e.op in ("contract", "load") or P.over(e) for e in parts)
             if isinstance(s, P.Let) and is_alone and s.name not in needed:
-                found.add(s.name)
+                names.add(s.name)
             elif not isinstance(s, P.Store):
                 needed |= {e.attr for e in parts if e.op == "local"}
         return set()

@@ -213,16 +213,16 @@ class _Kernel:
             if n and n % _AT_ONCE == 0:
                 self.bench.compile([self._choice(o) for o in options[n : n + _AT_ONCE]])
             try:
-                found = self.bench.outputs(self._choice(option))
+                results = self.bench.outputs(self._choice(option))
             except DoesNotFit as reason:
                 self._leave_out(reason)
                 continue
             tried.append(option)
-            group = next((g for g in groups if self.bench.agree(found, g[0])), None)
+            group = next((g for g in groups if self.bench.agree(results, g[0])), None)
             if group is not None:
                 group[1].append(option)
             elif self.expected is None:
-                groups.append((found, [option]))
+                groups.append((results, [option]))
         right = max((g[1] for g in groups), key=len, default=[])
         if self.expected is None and len(right) == 1 and right[0] != options[0]:
             right = []  # nobody agrees with it

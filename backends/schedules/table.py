@@ -154,10 +154,10 @@ def first(legal: Legal) -> Schedule:
     Raises:
         UnsupportedError: the GPU can't hold the smallest tiles of this kernel.
     """
-    found = next(ranked(legal), None)
-    if found is None:
+    schedule = next(ranked(legal), None)
+    if schedule is None:
         raise legal.refusal()
-    return found
+    return schedule
 
 
 def candidates(legal: Legal, count: int = SEARCH.candidates) -> list[Schedule]:
@@ -165,22 +165,22 @@ def candidates(legal: Legal, count: int = SEARCH.candidates) -> list[Schedule]:
     first with other loads, tiles and orders, half of the best that are left, and what is a step
     from the first."""
     best = ranked(legal)
-    found = dict.fromkeys(islice(best, RACE.candidates))
-    if not found:
+    schedules = dict.fromkeys(islice(best, RACE.candidates))
+    if not schedules:
         raise legal.refusal()
-    chosen = next(iter(found))
+    chosen = next(iter(schedules))
     shape = legal.shape(chosen)
     others = (
         legal.schedule(shape._replace(descriptors=not shape.descriptors)),
         legal.schedule(shape._replace(split_axes=not shape.split_axes)),
         *(replace(chosen, group_size=n) for n in legal.orders[1:]),
     )
-    found |= dict.fromkeys(filter(None, others))
-    found |= dict.fromkeys(islice(best, max(0, count - len(found)) // 2))
-    found |= dict.fromkeys(filter(None, map(legal.schedule, legal.neighbours(shape))))
-    if len(found) < count:
-        found |= dict.fromkeys(best)
-    return list(found)[:count]
+    schedules |= dict.fromkeys(filter(None, others))
+    schedules |= dict.fromkeys(islice(best, max(0, count - len(schedules)) // 2))
+    schedules |= dict.fromkeys(filter(None, map(legal.schedule, legal.neighbours(shape))))
+    if len(schedules) < count:
+        schedules |= dict.fromkeys(best)
+    return list(schedules)[:count]
 
 
 def ranked(legal: Legal, rows: Sequence[Row] | None = None) -> Iterator[Schedule]:
@@ -250,8 +250,8 @@ def elect(legal: Legal, rows: Sequence[Row] | None = None) -> Election:
         block, cost = exp(scores[shape] / shares[shape] + doubt), occupancy.cost(shape)
         return Candidate(shape, shares[shape], block, cost.blocks * block + cost.fill)
 
-    found = sorted(map(candidate, scores), key=lambda each: each.time)
-    return Election(own, occupancy, voters, tuple(found))
+    candidates = sorted(map(candidate, scores), key=lambda each: each.time)
+    return Election(own, occupancy, voters, tuple(candidates))
 
 
 def _nearest(here: Sequence[float], rows: Sequence[Row]) -> dict[int, float]:

@@ -117,15 +117,15 @@ def _strides_along(tile: Tile, axes: Sequence[Joined]) -> Shape | None:
     for a in _axes_of(tile.value, tile.dims):
         for part in a.cut(steps.get(a.dim, ())) or ():
             strides[part.dim, part.step] = part.stride
-    found = []
+    strides_along = []
     for axis in axes:
         first = end = strides.pop(axis.places[0][0], 0)
         for n, (place, size) in enumerate(axis.places):
             if n and strides.pop(place, 0) != end:
                 return None
             end *= size
-        found.append(first)
-    return None if strides else tuple(found)
+        strides_along.append(first)
+    return None if strides else tuple(strides_along)
 
 
 # --- what operations read -------------------------------------------------------------------------

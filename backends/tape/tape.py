@@ -72,14 +72,16 @@ def made_of_numbers(
 ) -> set[Value]:
     """Return the values that are the same in all calls with the same numbers, and not too large to
     be held between them, but for those in the memory of results."""
-    found, returned = {*numbers}, {v.root for v in results}
+    values, returned = {*numbers}, {v.root for v in results}
     for s in steps:
         v, operands = s.result, s.operands
-        is_same = all(x in found or is_kept(x) for x in operands) and not found.isdisjoint(operands)
+        is_same = all(x in values or is_kept(x) for x in operands) and not values.isdisjoint(
+            operands
+        )
         is_free = v.made_by is not None and v.root not in returned
         if is_same and is_free and math.prod(v.shape) <= KEPT:
-            found.add(v)
-    return found.difference(numbers)
+            values.add(v)
+    return values.difference(numbers)
 
 
 def remembering(make: Results, run: Results, numbers: Gather) -> Results:
@@ -113,12 +115,12 @@ def needed(
     what is shared."""
     read = {v for v in results if not is_kept(v)}
     stop = {*inputs}
-    found = []
+    kept = []
     for s in reversed(steps):
         if s.result in read and s.result not in stop and not is_shared(s.result):
-            found.append(s)
+            kept.append(s)
             read |= {v for v in s.operands if not is_kept(v)}
-    return found[::-1]
+    return kept[::-1]
 
 
 def is_kept(v: Value) -> bool:

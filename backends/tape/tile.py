@@ -155,10 +155,10 @@ class Tile:
     def __getitem__(self, at: tuple[Any, ...]) -> Tile:
         if any(isinstance(x, Tile) for x in at):
             return self.ops.gather(self, at)
-        found = self
+        tile = self
         for dim, part in enumerate(at):
-            found = found.ops.part(found, dim, part)
-        return found
+            tile = tile.ops.part(tile, dim, part)
+        return tile
 
     def _compared(self, other: Tile | int, sign: Callable[[Any, Any], Any]) -> Tile:
         if isinstance(other, int):

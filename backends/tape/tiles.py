@@ -163,9 +163,9 @@ class TapeOps(Ops):
 
     def _computed(self, name: str, function: Callable[..., Any], *operands: Tile) -> Tile:
         shape = common_shape(*(x.shape for x in operands))
-        found = folded(name, operands)
-        if found is not None:
-            return self.stretched(found, shape)
+        tile = folded(name, operands)
+        if tile is not None:
+            return self.stretched(tile, shape)
         if name == "where" and (chosen := choices.chosen(self, *operands)) is not None:
             return self.stretched(chosen, shape)
         dtype = operands[-1].dtype

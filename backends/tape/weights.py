@@ -168,11 +168,11 @@ def implies(one: Value, other: Value) -> bool:
 
 def _difference(one: Linear, other: Linear) -> Linear:
     """Subtract sums; terms that both have leave 0."""
-    found: Linear = {}
+    difference: Linear = {}
     for atom in {**one, **other}:
         a, b = one.get(atom, 0.0), other.get(atom, 0.0)
-        found[atom] = 0.0 if math.isclose(a, b, rel_tol=_TOLERANCE) else a - b
-    return found
+        difference[atom] = 0.0 if math.isclose(a, b, rel_tol=_TOLERANCE) else a - b
+    return difference
 
 
 def _spread(shape: Shape, full: Shape) -> Shape:

@@ -123,8 +123,8 @@ class Forward:
 
     def pushed(self, wrt: Names) -> Pushed:
         """Return what computes tangents of results from those of some inputs and parameters."""
-        found = self._pushed.get(wrt)
-        if found is None:
+        program = self._pushed.get(wrt)
+        if program is None:
             outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
             pulled = gradient(self.program, wrt, outputs, plans=False, frames=self.frames)
             if not pulled.saved.keys() <= {*self.outputs}:
@@ -138,9 +138,9 @@ class Forward:
             pushed = gradient(pulled.equations, names, results, [], plans=False)
             calls = self.calls.of(pushed.equations, paths.tangent_step(self.calls.names, wrt))
             tangents = {n: pushed.cotangents[pulled.gradients[n]] for n in wrt}
-            found = Pushed(calls, tangents, dict(zip(outputs, names, strict=True)))
-            self._pushed[wrt] = found
-        return found
+            program = Pushed(calls, tangents, dict(zip(outputs, names, strict=True)))
+            self._pushed[wrt] = program
+        return program
 
 
 class Pushed(NamedTuple):

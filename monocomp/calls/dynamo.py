@@ -18,8 +18,8 @@ def traced(key: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Results:
     tensors = [n for n, v in kwargs.items() if isinstance(v, torch.Tensor)]
     name = _name(key, len(args), ",".join(kwargs), ",".join(tensors))
     given = {f"{n}_": cast(v) for n, v in kwargs.items()}
-    found: Results = getattr(torch.ops.monocomp, name)(*map(cast, args), **given)
-    return found
+    results: Results = getattr(torch.ops.monocomp, name)(*map(cast, args), **given)
+    return results
 
 
 def _name(key: str, args: int, kwargs: str, tensors: str) -> str:

@@ -77,8 +77,8 @@ class Operator:
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """Return the results for inputs and parameters by name."""
-        found: Results = self.overload(*(values.get(n) for n in self.names))
-        return found if isinstance(found, tuple) else (found,)
+        results: Results = self.overload(*(values.get(n) for n in self.names))
+        return results if isinstance(results, tuple) else (results,)
 
     def _functions(self) -> dict[str, Callable[..., Results]]:
         """Return the functions that run the operator, by dispatch key."""
@@ -99,8 +99,8 @@ class Operator:
         given = {n: v for n, v in values.items() if isinstance(v, torch.Tensor)}
         if wanted(self.kinds, given) is None:
             with torch._C._AutoDispatchBelowAutograd():
-                found: Results = self.overload(*args)
-                return found
+                results: Results = self.overload(*args)
+                return results
         # What is asked for outside of what is traced here cannot be seen.
         wrt = tuple(n for n in given if self.kinds[n] == "float")
         forward = self.calls.forward(wrt, values)
@@ -130,10 +130,10 @@ def operator(calls: Calls, values: Mapping[str, Any]) -> Operator:
     params = calls.declared.params
     tensors = tuple(n for n in params if isinstance(values.get(n), torch.Tensor))
     with _LOCK:
-        found = _OPERATORS.get((calls.key, tensors))
-        if found is None:
-            found = _OPERATORS[calls.key, tensors] = Operator(calls, tensors)
-    return found
+        registered = _OPERATORS.get((calls.key, tensors))
+        if registered is None:
+            registered = _OPERATORS[calls.key, tensors] = Operator(calls, tensors)
+    return registered
 
 
 class _Operators(torch._ops._OpNamespace):
@@ -143,9 +143,9 @@ class _Operators(torch._ops._OpNamespace):
 
     def __getattr__(self, name: str) -> Any:
         with _LOCK:
-            found = None if name in _DEFINED else find(name)
-            if found is not None:
-                calls, tensors = found
+            owner = None if name in _DEFINED else find(name)
+            if owner is not None:
+                calls, tensors = owner
                 operator(calls, dict.fromkeys(tensors, torch.empty(0)))
         try:
             return super().__getattr__(name)

@@ -68,8 +68,8 @@ class Call(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
         way, others = ctx.recorded
         needed, saved = ctx.needs_input_grad, ctx.saved_tensors
-        found: Gradients | None = way.latest(needed, saved, cotangents, others)
-        return way.gradients(needed, saved, cotangents, others) if found is None else found
+        latest: Gradients | None = way.latest(needed, saved, cotangents, others)
+        return way.gradients(needed, saved, cotangents, others) if latest is None else latest
 
 
 # The node's own `apply` comes to this, as `Call` has no `vjp`.
@@ -104,8 +104,8 @@ class Transformed(torch.autograd.Function):
         tensors = ctx.saved_tensors
         values = site.named(others, tensors[: len(names)])
         values.update(zip(forward.outputs, tensors[len(names) :], strict=True))
-        found = forward.tangents(given, values)
-        return tuple(found.get(o) for o in forward.outputs)
+        of_outputs = forward.tangents(given, values)
+        return tuple(of_outputs.get(o) for o in forward.outputs)
 
     @staticmethod
     def vmap(

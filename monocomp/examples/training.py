@@ -183,8 +183,8 @@ def train(
         loss.backward()
         optimiser.step()
         losses.append(loss.detach())
-    found: list[float] = torch.stack(losses).tolist()
-    return found
+    floats: list[float] = torch.stack(losses).tolist()
+    return floats
 
 
 def derived(variant: Variant) -> Attention:
@@ -218,10 +218,10 @@ class Curves:
         return self.apart(self.derived) < self.apart(self.other)
 
 
-def plot(found: Mapping[str, Curves]) -> str:
+def plot(runs: Mapping[str, Curves]) -> str:
     """Return the losses as an SVG: a panel a variant, eager torch as a wide line under ours."""
     width, height, panels = 300, 200, []
-    for n, (name, curves) in enumerate(found.items()):
+    for n, (name, curves) in enumerate(runs.items()):
         most, least = max(curves.eager), min(*curves.eager, *curves.derived)
 
         def line(losses: Sequence[float], most: float = most, least: float = least) -> str:
@@ -246,7 +246,7 @@ def plot(found: Mapping[str, Curves]) -> str:
         "polyline{fill:none}.e{stroke:#c9ccd6;stroke-width:5}.d{stroke:#3a5fcd;stroke-width:1.3}"
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * len(found)} {height}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * len(runs)} {height}">'
         f"<style>{style}</style>{''.join(panels)}</svg>\n"
     )
 
@@ -263,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     size = Size(16, 1, 1, 2, 24) if chosen.small else Size()
-    found = {}
+    by_name = {}
     for name in [chosen.only] if chosen.only else VARIANTS:
         variant = VARIANTS[name]
         began = time.perf_counter()
@@ -272,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             train(variant.eager, variant.start, chosen.steps, size, device),
             train(variant.eager, variant.start, chosen.steps, size, device, seed=1),
         ]
-        found[name] = curves = Curves(*runs)
+        by_name[name] = curves = Curves(*runs)
         print(
             f"{name}: loss {curves.derived[0]:.3f} to {curves.derived[-1]:.3f}, eager torch "
             f"{curves.eager[-1]:.3f}; apart by {curves.apart(curves.derived):.4f} in the mean, "
@@ -281,8 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             flush=True,
         )
     if chosen.plot:
-        chosen.plot.write_text(plot(found))
-    return 0 if all(c.is_noise for c in found.values()) else 1
+        chosen.plot.write_text(plot(by_name))
+    return 0 if all(c.is_noise for c in by_name.values()) else 1
 
 
 if __name__ == "__main__":

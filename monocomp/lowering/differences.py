@@ -99,8 +99,8 @@ def _extremum_in(t: Term) -> Term | None:
     """Return the maximum or minimum that a term is, scaled and shifted."""
     if t.op in ("maximum", "minimum") or (t.op == "fold" and t.attr.monoid in EXTREMA):
         return t
-    found = [_extremum_in(a) for a in t.args] if t.op in ("add", "mul") else []
-    extrema = [m for m in found if m is not None]
+    inner = [_extremum_in(a) for a in t.args] if t.op in ("add", "mul") else []
+    extrema = [m for m in inner if m is not None]
     return extrema[0] if len(extrema) == 1 else None
 
 

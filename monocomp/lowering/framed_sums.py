@@ -127,17 +127,17 @@ class FramedSums:
     def _masked(self, exponent: Term, frames: Mapping[Term, Frame]) -> Term:
         """Return the exponent, -inf outside the domain: in terms of what a frame is folded of,
         if that makes it so."""
-        found = exponent
+        weight_exponent = exponent
         is_missing = False
         for extremum, frame in frames.items():
             _, (_, element) = T.open_as(extremum, (self.bound.name,))
-            found = _in_terms_of(found, element, frame.masked)
-            is_missing |= self._is_missing_with(found, frame.masked, extremum)
-        if is_missing and self.bound.name not in found.free:
-            return found
+            weight_exponent = _in_terms_of(weight_exponent, element, frame.masked)
+            is_missing |= self._is_missing_with(weight_exponent, frame.masked, extremum)
+        if is_missing and self.bound.name not in weight_exponent.free:
+            return weight_exponent
         # The frame is known from an earlier pass and moves no more, or is of other terms, or is an
         # increasing function of one: where an element is missing, exp(-inf) = 0 is not.
-        return self.body.masked_symbol(found, UNITS["max"])
+        return self.body.masked_symbol(weight_exponent, UNITS["max"])
 
     def _is_missing_with(self, t: Term, part: Term, extremum: Term) -> bool:
         """True if t is -inf where a part is what an extremum is over nothing."""
@@ -172,9 +172,9 @@ def _absorbed(body: Term, name: str) -> Term | None:
 def _in_terms_of(t: Term, part: Term, symbol: Term) -> Term:
     """t with a symbol for a part of it, or for some of its factors. Folds stay: a symbol is known
     in its own loop alone."""
-    found = T.transform(lambda s: symbol if s is part else s if s.op in _FOLDS else None)(t)
-    if found is not t or t.op != part.op:
-        return found
+    replaced = T.transform(lambda s: symbol if s is part else s if s.op in _FOLDS else None)(t)
+    if replaced is not t or t.op != part.op:
+        return replaced
     if t.op == "mul":
         number, rest = T.split_coefficient(part)
         ours, theirs = list(factors(t)), list(factors(rest)) if rest is not None else []

@@ -161,8 +161,8 @@ class Loops(Values):
         """Return the dimensions along which a read leaves its tensor for no values of its
         indices."""
         declared = self.program.declared
-        found = T.computed(t.args, t.attr.extents)
-        return frozenset(n for n, a, e in found if is_inside(a, e, declared.bounds))
+        computed = T.computed(t.args, t.attr.extents)
+        return frozenset(n for n, a, e in computed if is_inside(a, e, declared.bounds))
 
     def refuse(self, t: Term) -> NoReturn:
         """Raise the error for a fold, or another term, that no kernel is generated for."""
@@ -323,29 +323,29 @@ class Loops(Values):
     def _rank_axis(self, f: Term) -> str:
         """Return the axis of a selection's list: that of the output's index, if it is held
         whole."""
-        found = self.rank_axes.get(f)
-        if found is None:
+        rank = self.rank_axes.get(f)
+        if rank is None:
             for axis in self.axes.values():
                 is_free = axis.role == "whole" and axis.name not in f.free
                 if axis.extent == f.attr.target and is_free:
-                    found = axis.name
-            found = found or self.new_axis(f.attr.target, "whole", f.free)
-            self.rank_axes[f] = found
-        return found
+                    rank = axis.name
+            rank = rank or self.new_axis(f.attr.target, "whole", f.free)
+            self.rank_axes[f] = rank
+        return rank
 
     def entry(self, t: Term) -> Expr:
         """Return an entry of `top` or `argtop`, read from the list that its loop has left."""
         whole = carrier(t)
         self._prepare_at_home(whole)
         rank = T.index(self._rank_axis(whole), t.attr.target)
-        found = self.lookup(whole if t.attr.monoid == "top" else carried_positions(whole))
-        if found is None:
+        entry = self.lookup(whole if t.attr.monoid == "top" else carried_positions(whole))
+        if entry is None:
             raise InternalError(f"no loop for {t!r}")
         if t.args[0] is rank:
-            return found
+            return entry
         here = apply("compare", self.value(rank), self.value(t.args[0]), attr="==")
         nothing = number(UNITS["max"] if t.kind == "float" else -1, t.kind)
-        chosen = apply("where", here, found, nothing)
+        chosen = apply("where", here, entry, nothing)
         return reduce("max", self.axes[rank.name], chosen)
 
     # --- products and reductions of tiles
@@ -371,9 +371,9 @@ class Loops(Values):
                 value = self.fold(f, *total)
                 total = (self.let(self.home_of(value, f), "s", value),)
             addends.append(T.mul(rest, self.symbol("sum", total[0], values)))
-        found = self.value(T.add(*addends))
-        self.home_of(found, t).memo[t] = found
-        return found
+        added = self.value(T.add(*addends))
+        self.home_of(added, t).memo[t] = added
+        return added
 
     def _is_product_of_tiles(self, t: Term) -> bool:
         """True if this is a product of two matrices, summed without a loop."""

@@ -80,13 +80,13 @@ def combine_of(
             yield Assign(field, formulas.value(formula))
 
     left, right = operand(""), operand("_next")
-    found, called = [*results(left, right)], monoid.name
+    combined, called = [*results(left, right)], monoid.name
     if is_strict:
         before = operand("_before")
-        found += results(left, before)
+        combined += results(left, before)
         left, right = left + operand("_unread"), right + before
         called += "_strictly"
-    scope.body += found
+    scope.body += combined
     inline_single_uses(scope.body)
     lets = tuple(s for s in scope.body if isinstance(s, Let))
     values = tuple(s.value for s in scope.body if isinstance(s, Assign))

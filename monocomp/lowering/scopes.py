@@ -163,10 +163,10 @@ class Scopes:
         """Return the symbols of `symbol` that occur in t."""
         if not self.locals or not t.args:
             return frozenset((t,) if t in self.locals else ())
-        found = self._held.get(t)
-        if found is None:
-            found = self._held[t] = frozenset().union(*map(self._symbols, t.args))
-        return found
+        symbols = self._held.get(t)
+        if symbols is None:
+            symbols = self._held[t] = frozenset().union(*map(self._symbols, t.args))
+        return symbols
 
     def symbol(self, base: str, value: Expr, values: Dom) -> Term:
         """Return a term that stands for a value in formulas of the algebra, with its domain."""

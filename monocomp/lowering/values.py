@@ -96,9 +96,9 @@ class Values(Scopes):
         called by its role."""
         if t in self.locals:
             return self.locals[t]
-        found = self.lookup(t)
-        if found is not None:
-            return found
+        known = self.lookup(t)
+        if known is not None:
+            return known
         leaf = self._leaf(t)
         if leaf is not None:
             return leaf
@@ -366,9 +366,9 @@ class Values(Scopes):
             return self._selected_product(factor, times(1, parts))
         condition = T.conjunction(*(f.args[0] for f in brackets))
         guarded = times(1, [guarded_by(f, condition) for f in rest])
-        found = self.locals.get(guarded) or self.lookup(guarded)
-        if found is not None and factor == 1:
-            value = found
+        product = self.locals.get(guarded) or self.lookup(guarded)
+        if product is not None and factor == 1:
+            value = product
         elif guarded.op == "mul":
             value = self._selected_product(factor, guarded)
         else:

@@ -160,9 +160,9 @@ def gpu(target: str | None, processors: int = 0) -> Gpu:
     """Return the GPU that a target names, with as many processors if that is known: Hopper for
     None, and the last before it for one that is not in the table, with one processor."""
     target = target or "cuda:90"
-    found = _TARGETS.get(target)
-    if found is None:
+    record = _TARGETS.get(target)
+    if record is None:
         arch = 0 if target.startswith("hip:") else int(target.removeprefix("cuda:"))
         last = _BLACKWELL if arch >= 100 else HOPPER if arch >= 90 else _AMPERE
-        found = replace(last if arch else _CDNA, processors=1)
-    return replace(found, processors=processors) if processors > 1 else found
+        record = replace(last if arch else _CDNA, processors=1)
+    return replace(record, processors=processors) if processors > 1 else record
