@@ -432,7 +432,7 @@ def _given(s: P.Statement) -> dict[str, frozenset[str]]:
 def _taken_over(loop: P.Loop) -> set[str]:
     """Return the names that become the state of a loop and that the loop reads nowhere else."""
     starts = {f.start.attr for f in loop.state if f.start.op == "local"}
-    read = {e.attr for e in P.expressions(loop.body) if e.op == "local"}
+    read = P.names_read(loop.body)
     return starts - read
 
 

@@ -34,6 +34,7 @@ from monocomp.tile.statements import (
     Store,
     Tensor,
     expressions,
+    given,
     multiplies,
     names,
     names_read,

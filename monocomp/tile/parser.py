@@ -202,11 +202,10 @@ class _Parser:
         axes = [self._word(a.id) for a in along if isinstance(a, ast.Name)]
         count = len(names) // 2 if len(axes) < len(along) else 0  # (state).monoid[..., axis]
         monoid = P.Selection(axes[1]) if len(axes) > 1 else self.combines[name]
-        left = frozenset().union(*(e.axes for e in (*states, *values))) - {axes[0]}
-        for n, given in enumerate(names):
-            kind = states[n % len(states)].kind
-            self._give(given, left | {axes[0]} if n < count else left, kind)
-        return P.Fold(names[count:], monoid, axes[0], states, values, names[:count])
+        fold = P.Fold(names[count:], monoid, axes[0], states, values, names[:count])
+        for n, (given, tile) in enumerate(P.given(fold).items()):
+            self._give(given, tile, states[n % len(states)].kind)
+        return fold
 
     def _loop(self) -> P.Loop:
         folds = []

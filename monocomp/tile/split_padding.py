@@ -60,16 +60,10 @@ class _SplitAxis:
         self.program = program
         self.axis = axis
         self.second = _other(axis, program.axes)
-        having: dict[str, None] = {}
-        taken: set[str] = set()
-        for name, axes in _named(program.body):
-            taken.add(name)
-            if axis in axes:
-                having[name] = None
+        given = {name: axes for s in program.statements for name, axes in P.given(s).items()}
         self.copies: dict[str, str] = {}
-        for name in having:
-            self.copies[name] = _other(name, taken)
-            taken.add(self.copies[name])
+        for name in (name for name, axes in given.items() if axis in axes):
+            self.copies[name] = _other(name, {*given, *self.copies.values()})
 
     def run(self) -> P.TileProgram:
         """Return the program."""
@@ -155,20 +149,6 @@ class _SplitAxis:
             value = self._value(e.args[0], n)
             parts.append(replace(e, args=(value,), attr=(monoid, axis)))
         return P.apply(JOIN[monoid], *parts)
-
-
-def _named(body: list[P.Statement]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield each name that a body gives, with the axes along which its value varies."""
-    for s in P.walk(body):
-        match s:
-            case P.Let():
-                yield s.name, s.value.axes
-            case P.Loop():
-                yield from ((field.name, field.axes) for field in s.state)
-            case P.Fold():
-                axes = frozenset().union(*(e.axes for e in (*s.state, *s.elements))) - {s.axis}
-                yield from ((name, axes) for name in s.names)
-                yield from ((name, axes | {s.axis}) for name in s.prefixes)
 
 
 def _other(name: str, taken: Collection[str]) -> str:

@@ -263,13 +263,19 @@ def multiplies(body: Iterable[Statement]) -> bool:
     return any(e.op == "contract" for e in expressions(body))
 
 
-def names(body: list[Statement]) -> Iterator[str]:
+def given(s: Statement) -> dict[str, frozenset[str]]:
+    """Return the names that a statement gives itself, to values and states, with their axes."""
+    match s:
+        case Let():
+            return {s.name: s.value.axes}
+        case Fold():
+            axes = frozenset().union(*(e.axes for e in (*s.state, *s.elements))) - {s.axis}
+            return dict.fromkeys(s.names, axes) | dict.fromkeys(s.prefixes, axes | {s.axis})
+        case Loop():
+            return {field.name: field.axes for field in s.state}
+    return {}
+
+
+def names(body: Iterable[Statement]) -> Iterator[str]:
     """Yield the names that statements give, in their order: those of values and states."""
-    for s in walk(body):
-        match s:
-            case Let():
-                yield s.name
-            case Fold():
-                yield from (*s.names, *s.prefixes)
-            case Loop():
-                yield from (field.name for field in s.state)
+    return (name for s in walk(body) for name in given(s))
