@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
@@ -50,13 +50,10 @@ def bind(
         declared: what the program declares.
         origin: where it comes from.
         shapes: the shape of each input.
-        params: the parameters given; the others take their defaults.
+        params: those that `signature` finds; the others take their defaults.
         evaluated: the number that a declared extent is, for others by representative and for
             parameters; None if it divides by zero.
     """
-    _same_names("input", shapes, declared.inputs, declared.inputs)
-    required = [name for name, param in declared.params.items() if param.default is None]
-    _same_names("parameter", params, declared.params, required)
     values = {
         name: param.default if name not in params else _value(param, params[name])
         for name, param in declared.params.items()
@@ -116,7 +113,11 @@ def signature(
         elif name in declared.params:
             params[name] = value
         else:
-            _unknown("input or parameter", name, (*names, *declared.params), _accepted(declared))
+            raise InputError(
+                f"the program has no input or parameter '{name}'",
+                notes=(_accepted(declared),),
+                help=did_you_mean(str(name), (*names, *declared.params)),
+            )
     missing = [name for name in names if name not in inputs]
     missing += [
         name for name, at in declared.params.items() if at.default is None and name not in params
@@ -149,27 +150,6 @@ def _accepted(declared: Declarations[Any]) -> str:
     if declared.params:
         parts.append("parameters: " + ", ".join(map(str, declared.params.values())))
     return "; ".join(parts)
-
-
-def _same_names(
-    what: str, given: Iterable[str], known: Mapping[str, Input | Param], required: Iterable[str]
-) -> None:
-    accepted = f"{what}s: {', '.join(map(str, known.values())) or 'none'}"
-    names = list(given)
-    for name in names:
-        if name not in known:
-            _unknown(what, name, known, accepted)
-    for name in required:
-        if name not in names:
-            raise InputError(f"{what} '{name}' is missing", notes=(accepted,))
-
-
-def _unknown(what: str, name: str, known: Iterable[str], accepted: str) -> NoReturn:
-    raise InputError(
-        f"the program has no {what} '{name}'",
-        notes=(accepted,),
-        help=did_you_mean(str(name), known),
-    )
 
 
 def _missing(what: str, missing: list[str], declared: Declarations[Any]) -> NoReturn:

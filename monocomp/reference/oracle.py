@@ -158,10 +158,11 @@ class _Evaluator:
         reads: Reads,
     ) -> None:
         self.program, self.dtype, self.reads = program, dtype, reads
-        arrays = {name: to_numpy(name, given) for name, given in inputs.items()}
+        given, numbers = binding.signature(program, (), {**inputs, **params})
+        arrays = {name: to_numpy(name, x) for name, x in given.items()}
         shapes = {name: a.shape for name, a in arrays.items()}
         size = functools.partial(declared_extent, program.extent_of)
-        bound = binding.bind(program, program.origin, shapes, params, size)
+        bound = binding.bind(program, program.origin, shapes, numbers, size)
         self.extents, self.params = bound.extents, bound.params
         self.tensors = {name: self._input(at, arrays[name]) for name, at in program.inputs.items()}
 

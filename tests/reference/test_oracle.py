@@ -257,7 +257,7 @@ def test_outputs_ignore_the_dtype_asked_for_and_keep_their_order():
 
 
 def test_wrong_inputs_are_refused():
-    with pytest.raises(InputError, match="the program has no input 'B'"):
+    with pytest.raises(InputError, match="the program has no input or parameter 'B'"):
         run("O[i] = A[i]", B=[1.0])
     with pytest.raises(ShapeError, match="index 'i' has two sizes"):
         run("O[i] = A[i] * B[i]", A=[1.0], B=[1.0, 2.0])
